@@ -1,0 +1,54 @@
+"""hcq: userspace GPU drivers, a compiler and a lazy tensor layer, in Python.
+
+In       a device name ("CPU", later "AMD", "NV:0") or a tensor program
+Out      a Device that loads code objects and runs command queues; the tensor names of hcq.frontend
+Changes  nothing: importing opens no device, reads no environment, and loads neither numpy nor LLVM
+Next     device.py (how a device opens), queue.py (commands to packets), docs/architecture.md (the whole road)
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hcq.device import Device as Device
+    from hcq.device import open as open
+
+__version__ = "0.1.0"
+
+# A checkout works uninstalled: ir/, compiler/, frontend/ and tools/ stand beside this folder there, and below it when
+# installed (setup.py maps them), so the same absolute names resolve both ways.
+_checkout = Path(__file__).resolve().parent.parent
+if (_checkout / "setup.py").is_file() and (_checkout / "ir" / "node.py").is_file():
+    __path__.append(str(_checkout))
+
+_LAZY = {
+    "open": "hcq.device",
+    "UsageError": "hcq.errors",
+    "DriverError": "hcq.errors",
+    "DeviceFault": "hcq.errors",
+    "WaitTimeout": "hcq.errors",
+    # the only upward reference of this floor: the tensor layer's names, resolved when first used
+    "Tensor": "hcq.frontend.tensor",
+    "Device": "hcq.frontend.device",
+    "Variable": "hcq.frontend.variable",
+    "dtypes": "hcq.ir.dtype",
+    "nn": "hcq.frontend.nn",
+    "jit": "hcq.frontend.jit",
+}
+_MODULES = {"nn"}  # names that are modules themselves
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'hcq' has no attribute {name!r}")
+    module = importlib.import_module(_LAZY[name])
+    value = module if name in _MODULES else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])
