@@ -1,0 +1,50 @@
+"""Storage: the memory a tensor's values are in, as a leaf of the graph.
+
+In       a device name, dtype, shape, maybe the values
+Out      `Storage`, the argument of a BUFFER node; two storages are never equal, even with equal contents
+Changes  device memory: allocated when first needed, given back when the last node that reads it is gone
+Next     realize.py (who fills storages), hcq/memory.py (the buffers behind them)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.ir.dtype import DType
+from hcq.ir.node import Node, Shape
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from hcq.memory import Buffer
+
+
+class Storage:
+    """`shape` elements of `dtype`, row-major, on one device.
+
+    buffer   the device memory, None until something is written to it
+    history  the graph that computed these values, kept while a gradient may still flow through it
+    tracked  True when a gradient may flow into or through it: a leaf that requires one, or a storage with a history
+    version  counts the writes in place, so that a gradient of values since overwritten is refused
+    """
+
+    __slots__ = ("buffer", "device", "dtype", "history", "shape", "size_bytes", "tracked", "version")
+
+    def __init__(self, device: str, dtype: DType, shape: Shape, buffer: Buffer | None = None):
+        count = 1
+        for size in shape:
+            count *= size
+        self.device = device
+        self.dtype = dtype
+        self.shape = shape
+        self.size_bytes = count * dtype.itemsize
+        self.buffer = buffer
+        self.history: Node | None = None
+        self.tracked = False
+        self.version = 0
+
+    def node(self) -> Node:
+        """The leaf that stands for this memory."""
+        return Node(Op.BUFFER, self.dtype, (), self)
+
+    def __repr__(self) -> str:
+        return f"Storage({self.device}, {self.dtype.name}, {self.shape})"

@@ -1,0 +1,137 @@
+"""The operations of the graph: every word that a node can say, in the order of the stages that say them.
+
+In       nothing
+Out      `Op` and the groups that passes, tables and the verifier ask for
+Next     node.py (the node that carries an op), meaning.py (what each arithmetic op computes), verify.py (stages)
+
+A stage is a set of allowed ops: the *tensor* stage has shapes and movement, the *kernel* stage has ranges and indices,
+the *linear* stage is a list of instructions. Arithmetic ops are common to all three.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class Op(Enum):
+    """What a node says. Members compare by identity and hash at C speed."""
+
+    __hash__ = object.__hash__
+
+    # leaves
+    CONST = auto()  # arg: a Python number of the node's dtype; shape ()
+    BUFFER = auto()  # tensor stage: memory that exists; arg: a `Storage` (identity matters), shape from it
+    PARAM = (
+        auto()
+    )  # a kernel's argument; arg: Param(index, shape, writable); tensor stage inside a kernel, kernel, linear
+    IOTA = auto()  # tensor stage: 0, 1, 2, ... n-1; arg: n; shape (n,)
+
+    # arithmetic: one source
+    NEG = auto()
+    NOT = auto()  # logical for bool, bitwise for integers
+    SQRT = auto()
+    EXP = auto()
+    EXP2 = auto()
+    LOG = auto()
+    LOG2 = auto()
+    SIN = auto()
+    COS = auto()
+    TRUNC = auto()  # towards zero, stays floating point
+    CAST = auto()  # value conversion to the node's dtype; float to integer saturates, NaN becomes 0
+    BITCAST = auto()  # the same bits under another dtype of the same size
+
+    # arithmetic: two sources of one dtype (comparisons give bool)
+    ADD = auto()
+    MUL = auto()
+    DIV = auto()  # floating point only
+    FLOORDIV = auto()  # integers, rounds down; x // 0 is 0
+    MOD = auto()  # integers, sign of the divisor; x % 0 is 0
+    MAX = auto()  # NaN if either is NaN
+    MIN = auto()  # NaN if either is NaN
+    AND = auto()
+    OR = auto()
+    XOR = auto()
+    SHL = auto()  # a count of the width or more gives 0
+    SHR = auto()  # arithmetic for signed, logical for unsigned; a large count gives the sign, or 0
+    CMPLT = auto()
+    CMPLE = auto()
+    CMPEQ = auto()
+    CMPNE = auto()
+
+    # arithmetic: three sources
+    WHERE = auto()  # condition (bool), if true, if false
+
+    # movement, tensor stage: views that cost nothing at run time
+    RESHAPE = auto()  # arg: new shape
+    PERMUTE = auto()  # arg: order of the source's axes
+    EXPAND = auto()  # arg: new shape; axes of size 1 repeat
+    PAD = auto()  # arg: (low, high) per axis; the padding reads as zero
+    SHRINK = auto()  # arg: (start, stop, step) per axis, 0 <= start <= stop <= size, step >= 1
+    FLIP = auto()  # arg: axes that run backwards
+    WINDOW = (
+        auto()
+    )  # arg: (axis, size, step, dilation): axis becomes the window's number, a last axis the place inside it
+    UNWINDOW = (
+        auto()
+    )  # arg: (axis, length, step, dilation): undoes WINDOW, spread over the last axis; gaps read as zero
+
+    # tensor stage: values
+    REDUCE_AXIS = auto()  # arg: (ADD | MUL | MAX | MIN, axes); the axes stay, with size 1
+    GATHER = (
+        auto()
+    )  # src: x, index; arg: axis; out[.., i, ..] = x[.., index[.., i, ..], ..]; outside reads as zero
+    SCATTER_ADD = (
+        auto()
+    )  # src: base, index, x; arg: axis; base + sums of x at index along axis; outside is dropped
+    CONTIGUOUS = auto()  # the same value, written to memory of its own
+    DETACH = auto()  # the same value, no gradient flows
+    ASSIGN = auto()  # src: a BUFFER (maybe viewed), value; the buffer afterwards
+    COPY = auto()  # the same value on another device; arg: the device's name
+    SINK = auto()  # the roots of a graph; any stage
+
+    # kernel stage: ranges and memory
+    RANGE = auto()  # src: (size,); arg: an id; counts 0 .. size-1; dtype index
+    LOAD = auto()  # src: PARAM, index[, valid]; an invalid load reads as zero
+    STORE = auto()  # src: PARAM, index, value[, valid]
+    REDUCE = auto()  # src: value, RANGE...; arg: ADD | MUL | MAX | MIN
+
+    # linear stage: see compiler/linear.py
+    LOOP = auto()
+    ENDLOOP = auto()
+    ACCUMULATOR = auto()
+    UPDATE = auto()
+    SCRATCH = auto()
+    BROADCAST = auto()
+    LANE = auto()
+    VECTOR = auto()
+    SPECIAL = auto()
+    BARRIER = auto()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+UNARY = frozenset(
+    {Op.NEG, Op.NOT, Op.SQRT, Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TRUNC, Op.CAST, Op.BITCAST}
+)
+COMPARE = frozenset({Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE})
+BINARY = COMPARE | {
+    Op.ADD,
+    Op.MUL,
+    Op.DIV,
+    Op.FLOORDIV,
+    Op.MOD,
+    Op.MAX,
+    Op.MIN,
+    Op.AND,
+    Op.OR,
+    Op.XOR,
+    Op.SHL,
+    Op.SHR,
+}
+ARITHMETIC = UNARY | BINARY | {Op.WHERE}
+COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE})
+MOVEMENT = frozenset(
+    {Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.FLIP, Op.WINDOW, Op.UNWINDOW},
+)
+REDUCTIONS = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN})
