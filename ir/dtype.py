@@ -271,7 +271,13 @@ _FLOAT_FORMATS = {  # exponent bits, mantissa bits
     "float16": (5, 10),
     "bfloat16": (8, 7),
     "float32": (8, 23),
+    "float64": (11, 52),
 }
+
+
+def float_format(dtype: DType) -> tuple[int, int]:
+    """The bits of the exponent and of the mantissa of a floating point format: (8, 23) for float32."""
+    return _FLOAT_FORMATS[dtype.name]
 
 
 def _round_to_format(value: float, exponent_bits: int, mantissa_bits: int, has_infinity: bool) -> int:
