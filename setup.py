@@ -1,4 +1,9 @@
-"""Installation: the top-level folders become parts of the one package `hcq`, so that no generic name lands in site-packages."""
+"""Installation: the top-level folders become parts of the one package `hcq`.
+
+In       the folders beside this file
+Out      packages hcq, hcq.ir, hcq.compiler, hcq.frontend, hcq.tools: no generic name lands in site-packages
+Next     pyproject.toml (everything that is plain data: dependencies, programs, settings of the tools)
+"""
 
 from pathlib import Path
 

@@ -1,0 +1,101 @@
+# Two commands:   make demo    train the digits classifier        make test    run the tests
+# Others:         make lint    make bench    make clean            make help
+#
+# Everything lives in .venv. A stamp in it remembers that the packages of setup.py and pyproject.toml are installed, so a
+# second run installs nothing and needs no network. The package itself is installed editable: a changed source file is
+# used as it stands.
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= 2
+
+BIN      := $(VENV)/bin
+PIP      := $(BIN)/python -m pip --disable-pip-version-check --quiet
+DECLARED := setup.py pyproject.toml
+TREE     := build/tree
+
+# the wheels without CUDA where that index can be reached, whatever the usual index has where it cannot
+TORCH_FLAGS ?= --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu
+
+PYTEST_FLAGS ?=
+DEMO_FLAGS   ?=
+BENCH_FLAGS  ?=
+
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format torch bench clean
+
+help:
+	@echo "make demo     train a small convolutional network on real handwritten digits"
+	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
+	@echo "make lint     formatting, lint rules, types, the law of the floors"
+	@echo "make format   let the formatter rewrite the sources"
+	@echo "make bench    our times beside NumPy's, PyTorch's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
+	@echo "make torch    install PyTorch, for the tests that compare with it"
+	@echo "make clean    remove $(VENV) and everything built"
+	@echo "PYTHON=python3.12 picks another Python"
+
+demo: $(VENV)/demo.stamp
+	@$(BIN)/python examples/digits.py $(DEMO_FLAGS)
+
+test: $(VENV)/test.stamp
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_FLAGS)
+
+# mypy and import-linter see the packages as they are installed: build/tree/hcq holds links to hcq/* and to ir, compiler, ...
+lint: $(VENV)/lint.stamp
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@rm -rf $(TREE) && mkdir -p $(TREE)/hcq
+	@ln -s "$(CURDIR)"/hcq/* "$(CURDIR)"/ir $(CURDIR)/compiler $(CURDIR)/frontend $(CURDIR)/tools $(TREE)/hcq/
+	@cd $(TREE) && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml -p hcq
+	@cd $(TREE) && PYTHONPATH=$(CURDIR)/.ci $(abspath $(BIN))/lint-imports --config $(CURDIR)/pyproject.toml
+
+format: $(VENV)/lint.stamp
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/bench.stamp
+	@$(BIN)/python tools/bench.py $(BENCH_FLAGS)
+
+torch: $(VENV)/torch.stamp
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/made.stamp:
+	@command -v $(PYTHON) >/dev/null || { \
+	    echo "no $(PYTHON) here: apt install python3 python3-venv, or name another one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	    echo "$(PYTHON) is older than 3.10: name a newer one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "$(PYTHON) cannot make virtual environments: apt install python3-venv (on Debian, the package of that" \
+	         "version: python$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv)"; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/demo.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing hcq and what it depends on into $(VENV)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing hcq and what its tests need into $(VENV)"
+	@$(PIP) install --editable '.[test]'
+	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/lint.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing the formatter, the type checker and the import checker into $(VENV)"
+	@$(PIP) install --editable '.[lint]'
+	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing PyTorch into $(VENV)"
+	@$(PIP) --quiet install $(TORCH_FLAGS) --editable '.[torch]'
+	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/bench.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing what the benchmarks compare with into $(VENV)"
+	@$(PIP) --quiet install $(TORCH_FLAGS) --editable '.[bench]'
+	@touch $@ $(VENV)/demo.stamp $(VENV)/torch.stamp

@@ -1,0 +1,115 @@
+"""What every test runs under: a cache of its own, a deadline, and the options of this test suite.
+
+In       pytest's command line: --renew-golden, --require-torch
+Out      fixtures `device` (the embedded CPU device) and `golden` (reviewed text in kernels_golden/)
+Changes  the HCQ_* environment of the test processes: the user's switches and cache do not reach a test
+Next     pyproject.toml, [tool.pytest.ini_options] (markers), kernels_golden/README.md (reviewed kernels)
+"""
+
+from __future__ import annotations
+
+import difflib
+import faulthandler
+import importlib.util
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from hcq.device import Device
+
+DEADLINE_SECONDS = 60
+GOLDEN = Path(__file__).parent.parent / "kernels_golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("hcq")
+    group.addoption(
+        "--renew-golden", action="store_true", help="rewrite kernels_golden/ from what is rendered now"
+    )
+    group.addoption(
+        "--require-torch", action="store_true", help="without PyTorch the comparisons fail, not skip"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return  # a process of pytest-xdist: it inherits the environment made below
+    for name in [name for name in os.environ if name.startswith("HCQ_")]:
+        del os.environ[name]
+    cache = tempfile.mkdtemp(prefix="hcq-test-cache-")
+    config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
+    os.environ["HCQ_CACHE_DIR"] = cache
+    os.environ["HCQ_VALIDATE"] = "1"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if importlib.util.find_spec("torch") is not None or config.getoption("--require-torch"):
+        return
+    for item in items:
+        if item.get_closest_marker("torch"):
+            item.add_marker(pytest.mark.skip(reason="compares with PyTorch: make torch"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test that takes too long fails with the place it hung at; one that even a signal cannot stop ends the process."""
+    marker = item.get_closest_marker("deadline")
+    seconds = float(marker.args[0]) if marker else DEADLINE_SECONDS
+
+    def too_long(signum: int, frame: FrameType | None) -> None:
+        pytest.fail(f"took longer than its deadline of {seconds:g} s", pytrace=True)
+
+    previous = signal.signal(signal.SIGALRM, too_long)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(2 * seconds + 10, exit=True)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture
+def device() -> Device:
+    """The embedded CPU device."""
+    import hcq
+
+    return hcq.open("CPU")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden("cpu/matmul.txt", text)`: the reviewed file says the same, or --renew-golden makes it say so."""
+    renew = request.config.getoption("--renew-golden")
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if renew:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        assert path.is_file(), f"kernels_golden/{name} does not exist: write it with pytest --renew-golden"
+        reviewed = path.read_text(encoding="utf-8")
+        if text != reviewed:
+            lines = difflib.unified_diff(
+                reviewed.splitlines(),
+                text.splitlines(),
+                f"kernels_golden/{name}",
+                "rendered now",
+                lineterm="",
+            )
+            shown = "\n".join([*lines][:200])
+            pytest.fail(
+                f"{shown}\n\nIf this is meant: pytest --renew-golden, and read the diff.", pytrace=False
+            )
+
+    return check

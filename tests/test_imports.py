@@ -1,0 +1,50 @@
+"""What importing costs: `import hcq` loads the standard library and nothing heavier, and touches nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HEAVY = ("numpy", "llvmlite", "capstone", "elftools", "torch")
+
+
+def modules_after(statement: str) -> set[str]:
+    """The modules a fresh Python has loaded after one statement."""
+    program = f"{statement}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("statement", ["import hcq", "import hcq.ir.node", "import hcq.ir.dtype, hcq.ir.op"])
+def test_importing_loads_nothing_heavy(statement: str) -> None:
+    loaded = {name.partition(".")[0] for name in modules_after(statement)}
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
+    import hcq
+
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        hcq.no_such_name  # noqa: B018
+
+
+def test_importing_does_not_read_the_switches() -> None:
+    environment = {**os.environ, "HCQ_DEVICE": "no-such-device", "HCQ_NO_SUCH_SWITCH": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import hcq"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,74 @@
+"""What installing gives: one package `hcq` that works without the checkout and puts nothing else beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ("hcq", "ir", "compiler", "frontend", "tools")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package installed from a copy of the sources, as pip installs it for a user."""
+    pytest.importorskip("setuptools")
+    copy, target = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("site")
+    for name in SOURCES:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", str(target), str(copy)], check=True, timeout=120, cwd=copy)
+    return target
+
+
+def python(installed: Path, program: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program]
+        if sys.version_info >= (3, 11)
+        else [sys.executable, "-c", program],
+        env=environment,
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.deadline(180)
+def test_nothing_but_the_package_lands_beside_other_packages(installed: Path) -> None:
+    names = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
+    assert names <= {"hcq", "bin"}
+
+
+def test_every_module_of_the_checkout_is_installed(installed: Path) -> None:
+    missing = []
+    for top in SOURCES:
+        base = installed / "hcq" if top == "hcq" else installed / "hcq" / top
+        for source in (ROOT / top).rglob("*.py"):
+            if not (base / source.relative_to(ROOT / top)).is_file():
+                missing.append(f"{source.relative_to(ROOT)} (does its folder have an __init__.py?)")
+    assert missing == []
+
+
+def test_the_installed_package_does_not_look_for_a_checkout(installed: Path) -> None:
+    where = python(
+        installed, "import hcq.ir.node, hcq; print(hcq.ir.node.__file__); print(len(hcq.__path__))"
+    )
+    path, parts = where.splitlines()
+    assert Path(path) == installed / "hcq" / "ir" / "node.py"
+    assert parts == "1"
+
+
+def test_the_marker_for_type_checkers_is_installed(installed: Path) -> None:
+    assert (installed / "hcq" / "py.typed").is_file()
