@@ -1,4 +1,4 @@
-"""The law of the floors, as a contract for import-linter: each floor imports only what its line in pyproject.toml names.
+"""The law of the floors, as a contract for import-linter: a floor imports only what its line of the law names.
 
 In       the import graph of the package `hcq`, laid out as installed (`hcq.ir`, `hcq.compiler`, ...)
 Out      one line per import that the law does not allow: who, whom, file and line

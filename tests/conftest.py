@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A test that takes too long fails with the place it hung at; one that even a signal cannot stop ends the process."""
+    """A test that takes too long fails where it hangs; one that even a signal cannot stop ends the process."""
     marker = item.get_closest_marker("deadline")
     seconds = float(marker.args[0]) if marker else DEADLINE_SECONDS
 
