@@ -1,0 +1,423 @@
+"""Derivatives: for every op, what a small change of each source does to the result, as a graph.
+
+In       a node and the gradient of a loss with respect to it
+Out      the gradient with respect to one of its sources; `DERIVATIVES` holds one rule per op and source
+Changes  nothing: rules build graphs, so a gradient can be differentiated again
+Next     gradient.py (who walks a graph with these rules), hcq/ir/op.py (what each op computes)
+
+A rule is `rule(node, g) -> Node`: g and the result have the shapes of the node and of the source. Elementwise rules may
+ignore that a source of shape () stands for every element: the walk sums their result. Two marks stand in for a rule:
+
+    FLAT   the source is differentiable and its derivative is zero almost everywhere
+    None   no gradient reaches this source: it is an integer, a condition, an index, or the op cuts on purpose
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from hcq.ir.dtype import DType, dtypes
+from hcq.ir.node import Node, Shape, const
+from hcq.ir.op import Op
+
+Rule = Callable[[Node, Node], Node]
+
+
+class Flat:
+    """The mark of a derivative that is zero almost everywhere."""
+
+    def __repr__(self) -> str:
+        return "FLAT"
+
+
+FLAT = Flat()
+
+
+# -- building blocks ------------------------------------------------------------------------------------------------
+
+
+def carrier(dtype: DType) -> DType:
+    """The format a gradient is held in: the value's own, or float32 where the format cannot be computed with."""
+    return dtypes.float32 if dtype.is_storage_only else dtype
+
+
+def filled(value: float, shape: Shape, dtype: DType) -> Node:
+    """A tensor that holds one number everywhere."""
+    return expand(const(value, dtype), shape)
+
+
+def expand(node: Node, shape: Shape) -> Node:
+    """The node repeated to `shape`; a scalar gains the axes it lacks."""
+    if node.shape == shape:
+        return node
+    if not node.shape:
+        node = reshape(node, (1,) * len(shape))
+    return node if node.shape == shape else Node(Op.EXPAND, node.dtype, (node,), shape)
+
+
+def reshape(node: Node, shape: Shape) -> Node:
+    return node if node.shape == shape else Node(Op.RESHAPE, node.dtype, (node,), shape)
+
+
+def sum_axes(node: Node, axes: Sequence[int]) -> Node:
+    """The sum over some axes, which stay with size 1; 16-bit floats are summed in float32."""
+    if not axes:
+        return node
+    wide = dtypes.float32 if node.dtype.is_float and node.dtype.itemsize < 4 else node.dtype
+    return Node(Op.REDUCE_AXIS, wide, (node.cast(wide),), (Op.ADD, tuple(axes))).cast(node.dtype)
+
+
+def sum_to(node: Node, shape: Shape) -> Node:
+    """The sum over what an implicit or explicit repetition from `shape` to the node's shape repeated."""
+    own = node.shape
+    if own == shape:
+        return node
+    if not shape:
+        return reshape(sum_axes(node, range(len(own))), ())
+    return sum_axes(node, [axis for axis, (have, want) in enumerate(zip(own, shape)) if have != want])
+
+
+def _mul(a: Node, b: Node) -> Node:
+    return Node(Op.MUL, a.dtype, (a, b.cast(a.dtype)))
+
+
+def _div(a: Node, b: Node) -> Node:
+    return Node(Op.DIV, a.dtype, (a, b.cast(a.dtype)))
+
+
+def _neg(a: Node) -> Node:
+    return Node(Op.NEG, a.dtype, (a,))
+
+
+def _scale(a: Node, factor: float) -> Node:
+    return Node(Op.MUL, a.dtype, (a, const(factor, a.dtype)))
+
+
+def _compare(op: Op, a: Node, b: Node) -> Node:
+    return Node(op, dtypes.bool, (a, b))
+
+
+def _select(condition: Node, if_true: Node, if_false: Node) -> Node:
+    return Node(Op.WHERE, if_true.dtype, (condition, if_true, if_false))
+
+
+def _zero(like: Node) -> Node:
+    return const(0.0, like.dtype)
+
+
+# -- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def _same(node: Node, g: Node) -> Node:
+    return g
+
+
+def _sqrt(node: Node, g: Node) -> Node:
+    return _div(_scale(g, 0.5), node)
+
+
+def _exp(node: Node, g: Node) -> Node:
+    return _mul(g, node)
+
+
+def _exp2(node: Node, g: Node) -> Node:
+    return _mul(_scale(g, math.log(2.0)), node)
+
+
+def _log(node: Node, g: Node) -> Node:
+    return _div(g, node.src[0])
+
+
+def _log2(node: Node, g: Node) -> Node:
+    return _div(_scale(g, 1.0 / math.log(2.0)), node.src[0])
+
+
+def _sin(node: Node, g: Node) -> Node:
+    return _mul(g, node.replace(op=Op.COS))
+
+
+def _cos(node: Node, g: Node) -> Node:
+    return _neg(_mul(g, node.replace(op=Op.SIN)))
+
+
+def _cast(node: Node, g: Node) -> Node:
+    return g.cast(carrier(node.src[0].dtype))
+
+
+def _mul_left(node: Node, g: Node) -> Node:
+    return _mul(g, node.src[1])
+
+
+def _mul_right(node: Node, g: Node) -> Node:
+    return _mul(g, node.src[0])
+
+
+def _div_left(node: Node, g: Node) -> Node:
+    return _div(g, node.src[1])
+
+
+def _div_right(node: Node, g: Node) -> Node:
+    return _neg(_mul(g, _div(node, node.src[1])))
+
+
+def _extremum(op: Op, side: int) -> Rule:
+    """MAX or MIN of two: the chosen side takes the gradient, equal sides take half each, with NaN both take it."""
+
+    def rule(node: Node, g: Node) -> Node:
+        own, other = node.src[side], node.src[1 - side]
+        loses = _compare(Op.CMPLT, own, other) if op is Op.MAX else _compare(Op.CMPLT, other, own)
+        shared = _select(_compare(Op.CMPEQ, own, other), _scale(g, 0.5), g)
+        return _select(loses, _zero(g), shared)
+
+    return rule
+
+
+def _where_true(node: Node, g: Node) -> Node:
+    return _select(node.src[0], g, _zero(g))
+
+
+def _where_false(node: Node, g: Node) -> Node:
+    return _select(node.src[0], _zero(g), g)
+
+
+# -- movement: each undoes the other --------------------------------------------------------------------------------
+
+
+def _reshape(node: Node, g: Node) -> Node:
+    return reshape(g, node.src[0].shape)
+
+
+def _permute(node: Node, g: Node) -> Node:
+    order: tuple[int, ...] = node.arg
+    return g if not order else Node(Op.PERMUTE, g.dtype, (g,), inverse(order))
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The order of axes that undoes `order`."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def _expand(node: Node, g: Node) -> Node:
+    return sum_to(g, node.src[0].shape)
+
+
+def _pad(node: Node, g: Node) -> Node:
+    keep = tuple([(low, low + size, 1) for (low, _), size in zip(node.arg, node.src[0].shape)])
+    return Node(Op.SHRINK, g.dtype, (g,), keep)
+
+
+def _shrink(node: Node, g: Node) -> Node:
+    pads = []
+    for axis, (size, (start, _, step)) in enumerate(zip(node.src[0].shape, node.arg)):
+        g = _spread(g, axis, step)
+        pads.append((start, size - start - g.shape[axis]))
+    return Node(Op.PAD, g.dtype, (g,), tuple(pads)) if any(map(any, pads)) else g
+
+
+def _spread(g: Node, axis: int, step: int) -> Node:
+    """Elements `step` apart with zeros between them: an UNWINDOW of windows of size 1."""
+    count = g.shape[axis]
+    if step == 1 or count <= 1:
+        return g
+    windows = reshape(g, (*g.shape, 1))
+    spread = Node(Op.UNWINDOW, g.dtype, (windows,), (axis, (count - 1) * step + 1, step, 1))
+    return reshape(spread, spread.shape[:-1])
+
+
+def _flip(node: Node, g: Node) -> Node:
+    return Node(Op.FLIP, g.dtype, (g,), node.arg)
+
+
+def _window(node: Node, g: Node) -> Node:
+    """Every place sums over the windows that read it."""
+    axis, _, step, dilation = node.arg
+    length = node.src[0].shape[axis]
+    places = Node(Op.UNWINDOW, g.dtype, (g,), (axis, length, step, dilation))
+    return reshape(sum_axes(places, (len(places.shape) - 1,)), node.src[0].shape)
+
+
+def _unwindow(node: Node, g: Node) -> Node:
+    """x[.., o, .., k] = g[.., o*step + k*dilation, .., k]: windows of g, of which place k keeps place k."""
+    axis, length, step, dilation = node.arg
+    source = node.src[0].shape
+    count, size = source[axis], source[-1]
+    if 0 in source:
+        return filled(0.0, source, g.dtype)
+    # places beyond the length were dropped: they read zero here, and every window fits
+    reach = (count - 1) * step + dilation * (size - 1) + 1
+    if reach > length:
+        pads = tuple([(0, reach - length if i == axis else 0) for i in range(len(source))])
+        g = Node(Op.PAD, g.dtype, (g,), pads)
+    windows = Node(Op.WINDOW, g.dtype, (g,), (axis, size, step, dilation))
+    kept = tuple([(0, count if i == axis else n, 1) for i, n in enumerate(windows.shape)])
+    windows = Node(Op.SHRINK, g.dtype, (windows,), kept)
+    # the diagonal of the last two axes: of size*size places in a row, each (size + 1)th
+    flat = reshape(windows, (*source[:-1], size * size))
+    diagonal = (*[(0, n, 1) for n in source[:-1]], (0, size * size, size + 1))
+    return Node(Op.SHRINK, g.dtype, (flat,), diagonal)
+
+
+# -- values ---------------------------------------------------------------------------------------------------------
+
+
+def _reduce(node: Node, g: Node) -> Node:
+    op, axes = node.arg
+    x = node.src[0]
+    if op is Op.ADD:
+        return expand(g, x.shape)
+    if op is Op.MUL:
+        return _mul(expand(g, x.shape), product_of_others(x, axes))
+    return _reduce_extremum(x, node, axes, g)
+
+
+def _reduce_extremum(x: Node, result: Node, axes: Sequence[int], g: Node) -> Node:
+    """Equal extremes share the gradient."""
+    chosen = _compare(Op.CMPEQ, x, expand(result, x.shape))
+    # 16-bit floats stop counting at 256 or 2048
+    sharers = sum_axes(chosen.cast(dtypes.int32), axes)
+    share = expand(_div(g, sharers), x.shape)
+    return _select(chosen, share, _zero(g))
+
+
+_BLOCK = 16  # places whose products are formed pair by pair; longer rows are split into blocks of this size
+
+
+def product_of_others(x: Node, axes: Sequence[int]) -> Node:
+    """For each element, the product of all the others along `axes`: right with zeros, and at every order."""
+    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+    order = (*kept, *axes)
+    moved = Node(Op.PERMUTE, x.dtype, (x,), order)
+    rows = math.prod([x.shape[axis] for axis in kept])
+    others = _row_products(reshape(moved, (rows, math.prod([x.shape[axis] for axis in axes]))))
+    return Node(Op.PERMUTE, x.dtype, (reshape(others, moved.shape),), inverse(order))
+
+
+def _row_products(x: Node) -> Node:
+    """(rows, n) -> (rows, n): the product of the row without its own element; work grows with n, not n squared."""
+    rows, n = x.shape
+    if n <= _BLOCK:
+        return _products_without(x, rows, n)
+    blocks = -(-n // _BLOCK)
+    padded = _pad_with_one(x, blocks * _BLOCK - n)
+    grouped = reshape(padded, (rows * blocks, _BLOCK))
+    inside = reshape(_products_without(grouped, rows * blocks, _BLOCK), (rows, blocks, _BLOCK))
+    whole = Node(Op.REDUCE_AXIS, x.dtype, (grouped,), (Op.MUL, (1,)))
+    outside = expand(reshape(_row_products(reshape(whole, (rows, blocks))), (rows, blocks, 1)), inside.shape)
+    products = reshape(_mul(inside, outside), (rows, blocks * _BLOCK))
+    return Node(Op.SHRINK, x.dtype, (products,), ((0, rows, 1), (0, n, 1)))
+
+
+def _products_without(x: Node, rows: int, n: int) -> Node:
+    """Every pair (own, other) in a square, the diagonal replaced by one, and the product over the others."""
+    square = (rows, n, n)
+    place = Node(Op.IOTA, dtypes.int32, (), n)
+    own = expand(reshape(place, (1, n, 1)), square)
+    other = expand(reshape(place, (1, 1, n)), square)
+    values = expand(reshape(x, (rows, 1, n)), square)
+    without = _select(_compare(Op.CMPNE, own, other), values, const(1.0, x.dtype))
+    return reshape(Node(Op.REDUCE_AXIS, x.dtype, (without,), (Op.MUL, (2,))), (rows, n))
+
+
+def _pad_with_one(x: Node, count: int) -> Node:
+    if not count:
+        return x
+    pads = ((0, 0), (0, count))
+    inside = Node(Op.PAD, dtypes.bool, (expand(const(True, dtypes.bool), x.shape),), pads)
+    return _select(inside, Node(Op.PAD, x.dtype, (x,), pads), const(1.0, x.dtype))
+
+
+def _gather(node: Node, g: Node) -> Node:
+    x, index = node.src
+    return Node(Op.SCATTER_ADD, g.dtype, (filled(0.0, x.shape, g.dtype), index, g), node.arg)
+
+
+def _scatter_added(node: Node, g: Node) -> Node:
+    index, x = node.src[1:]
+    return sum_to(Node(Op.GATHER, g.dtype, (g, index), node.arg), x.shape)
+
+
+def _assigned(node: Node, g: Node) -> Node:
+    return sum_to(g, node.src[1].shape)
+
+
+def _copy(node: Node, g: Node) -> Node:
+    device = device_of(node.src[0])
+    return g if device is None else Node(Op.COPY, g.dtype, (g,), device)
+
+
+def device_of(root: Node) -> str | None:
+    """The device a graph computes on: that of the first memory or copy it reads; None when it reads neither."""
+    stack, seen = [root], {root}
+    while stack:
+        node = stack.pop()
+        if node.op is Op.COPY:
+            return str(node.arg)
+        if node.op is Op.BUFFER:
+            return str(node.arg.device)
+        fresh = [source for source in reversed(node.src) if source not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return None
+
+
+# -- the table ------------------------------------------------------------------------------------------------------
+
+_NOTHING: tuple[Rule | Flat | None, ...] = ()
+
+DERIVATIVES: dict[Op, tuple[Rule | Flat | None, ...]] = {
+    # leaves
+    Op.CONST: _NOTHING,
+    Op.BUFFER: _NOTHING,
+    Op.PARAM: _NOTHING,
+    Op.IOTA: _NOTHING,
+    # one source
+    Op.NEG: (lambda node, g: _neg(g),),
+    Op.NOT: (None,),
+    Op.SQRT: (_sqrt,),
+    Op.EXP: (_exp,),
+    Op.EXP2: (_exp2,),
+    Op.LOG: (_log,),
+    Op.LOG2: (_log2,),
+    Op.SIN: (_sin,),
+    Op.COS: (_cos,),
+    Op.TRUNC: (FLAT,),
+    Op.CAST: (_cast,),
+    Op.BITCAST: (None,),
+    # two sources
+    Op.ADD: (_same, _same),
+    Op.MUL: (_mul_left, _mul_right),
+    Op.DIV: (_div_left, _div_right),
+    Op.MAX: (_extremum(Op.MAX, 0), _extremum(Op.MAX, 1)),
+    Op.MIN: (_extremum(Op.MIN, 0), _extremum(Op.MIN, 1)),
+    Op.FLOORDIV: (None, None),
+    Op.MOD: (None, None),
+    Op.AND: (None, None),
+    Op.OR: (None, None),
+    Op.XOR: (None, None),
+    Op.SHL: (None, None),
+    Op.SHR: (None, None),
+    Op.CMPLT: (None, None),
+    Op.CMPLE: (None, None),
+    Op.CMPEQ: (None, None),
+    Op.CMPNE: (None, None),
+    # three sources
+    Op.WHERE: (None, _where_true, _where_false),
+    # movement
+    Op.RESHAPE: (_reshape,),
+    Op.PERMUTE: (_permute,),
+    Op.EXPAND: (_expand,),
+    Op.PAD: (_pad,),
+    Op.SHRINK: (_shrink,),
+    Op.FLIP: (_flip,),
+    Op.WINDOW: (_window,),
+    Op.UNWINDOW: (_unwindow,),
+    # values
+    Op.REDUCE_AXIS: (_reduce,),
+    Op.GATHER: (_gather, None),
+    Op.SCATTER_ADD: (_same, None, _scatter_added),
+    Op.CONTIGUOUS: (_same,),
+    Op.DETACH: (None,),
+    Op.ASSIGN: (None, _assigned),
+    Op.COPY: (_copy,),
+}

@@ -1,0 +1,256 @@
+"""Gradients: from a result back to the tensors it was computed from.
+
+In       a root node, the gradient of a loss with respect to it, the nodes to differentiate with respect to
+Out      one graph per target; nothing runs, and the graphs can be differentiated again
+Changes  `backward` writes the `.grad` of live leaf tensors; the rest changes nothing
+Next     derivatives.py (the rule of each op), tensor.py (Tensor.backward calls here), nn/optim.py (who uses `.grad`)
+
+The walk goes once over the graph, from the root to the leaves, and only over nodes that lead to a target. Values that
+were already realized keep their history: the gradient goes through them, and reads the realized values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.core import live
+from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, filled, sum_to
+from hcq.ir.node import Node, substitute
+from hcq.ir.op import ARITHMETIC, Op
+
+from hcq.errors import UsageError
+
+if TYPE_CHECKING:
+    from hcq.frontend.tensor import Tensor
+
+
+def gradient(root: Node, seed: Node, targets: Sequence[Node]) -> list[Node | None]:
+    """The gradient of sum(root * seed) with respect to each target; None where no differentiable path leads to it.
+
+    root     any tensor-stage graph of a floating-point dtype
+    seed     the gradient with respect to the root, of its shape
+    targets  nodes of the graph, leaves or not
+    Returns  per target a node of its shape and dtype
+    """
+    return gradients((root,), (seed,), targets)
+
+
+def gradients(roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[Node]) -> list[Node | None]:
+    """`gradient` of several roots at once: the sum of what each contributes. Linear in the size of the graph."""
+    order, realized = expand_history(roots)
+    leads = _lead_to(order, targets)
+    reached = dict.fromkeys(root for root in roots if root in leads)
+    sums: dict[Node, Node] = {}
+    for root, seed in zip(roots, seeds):
+        if root in reached:
+            _accumulate(sums, root, seed.cast(carrier(root.dtype)))
+    for node in reversed(order):
+        if node not in reached:
+            continue
+        g = sums.get(node)
+        for source, rule in _steps(node):
+            if source not in leads:
+                continue
+            reached[source] = None
+            if g is None or isinstance(rule, Flat):
+                continue
+            part = rule(node, g)
+            _accumulate(sums, source, sum_to(part, source.shape) if node.op in ARITHMETIC else part)
+    found = [_total(target, sums, target in reached) for target in targets]
+    return _read_realized(found, realized)
+
+
+def expand_history(roots: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]]:
+    """The nodes under the roots, sources before users, going on through memory into the graph that computed it.
+
+    Returns  the order, and for each such graph's root the BUFFER that holds its values now
+    """
+    done: dict[Node, None] = {}
+    realized: dict[Node, Node] = {}
+    stack: list[tuple[Node, Iterator[Node]]] = []
+    for root in roots:
+        if root in done:
+            continue
+        stack.append((root, iter(_sources(root))))
+        while stack:
+            node, sources = stack[-1]
+            for source in sources:
+                if source not in done:
+                    stack.append((source, iter(_sources(source))))
+                    break
+            else:
+                stack.pop()
+                done[node] = None
+                if node.op is Op.BUFFER and (history := node.arg.history) is not None and history.src:
+                    realized.setdefault(history, node)
+    return list(done), realized
+
+
+def _sources(node: Node) -> tuple[Node, ...]:
+    if node.op is Op.BUFFER:
+        history: Node | None = node.arg.history
+        return () if history is None else (history,)
+    return node.src
+
+
+def _from_history(node: Node, g: Node) -> Node:
+    return g
+
+
+def _rules(node: Node) -> tuple[Rule | Flat | None, ...]:
+    if node.op is Op.BUFFER:
+        return (_from_history,)
+    rules = DERIVATIVES.get(node.op)
+    if rules is None:
+        raise UsageError(
+            f"[gradient] {node.op.name} has no derivative: it is no op of the tensor stage. "
+            "Differentiate before the graph is scheduled."
+        )
+    return rules
+
+
+def _steps(node: Node) -> Iterator[tuple[Node, Rule | Flat]]:
+    """The sources that a gradient, be it zero, flows on to, each with its rule."""
+    for source, rule in zip(_sources(node), _rules(node)):
+        if rule is not None and source.dtype.is_float:
+            yield source, rule
+
+
+def _lead_to(order: Sequence[Node], targets: Sequence[Node]) -> dict[Node, None]:
+    """The nodes of which a target is a differentiable part."""
+    leads = dict.fromkeys(targets)
+    for node in order:
+        if node not in leads and any(source in leads for source, _ in _steps(node)):
+            leads[node] = None
+    return leads
+
+
+def _accumulate(sums: dict[Node, Node], node: Node, part: Node) -> None:
+    before = sums.get(node)
+    sums[node] = part if before is None else Node(Op.ADD, part.dtype, (before, part))
+
+
+def _total(target: Node, sums: dict[Node, Node], is_reached: bool) -> Node | None:
+    if not is_reached:
+        return None
+    total = sums.get(target)
+    return filled(0.0, target.shape, target.dtype) if total is None else total.cast(target.dtype)
+
+
+def _read_realized(found: list[Node | None], realized: dict[Node, Node]) -> list[Node | None]:
+    """The gradients, reading memory where it holds what they would compute again."""
+    if not realized:
+        return found
+    replaced = iter(substitute([node for node in found if node is not None], realized))
+    return [None if node is None else next(replaced) for node in found]
+
+
+# -- tensors --------------------------------------------------------------------------------------------------------
+
+
+def backward(tensor: Tensor, gradient: Tensor | None = None) -> None:
+    """Add the gradient of `tensor` to the `.grad` of every live leaf that requires one and that it was computed from.
+
+    gradient  weighs the elements of `tensor`: of its shape; may be left out when it has one element
+    Changes   `.grad` of those leaves: a graph, nothing runs; it is detached, as PyTorch's is without create_graph
+    Raises    UsageError when there is no such leaf
+    """
+    seed = _seed("backward", tensor, gradient)
+    leaves = [leaf for leaf in live if leaf._requires_grad]
+    if not leaves:
+        raise UsageError(
+            "[backward] no live tensor requires a gradient. Make the leaves with requires_grad=True, "
+            "or call x.requires_grad_() before computing with x."
+        )
+    parts = gradients((tensor.node,), (seed,), [_identity(leaf.node) for leaf in leaves])
+    if all(part is None for part in parts):
+        raise UsageError(
+            f"[backward] this {_describe(tensor)} does not depend on a tensor that requires a gradient, "
+            "or only through detach(), comparisons or integers. Make its leaves with requires_grad=True."
+        )
+    for leaf, part in zip(leaves, parts):
+        if part is None:
+            continue
+        node = Node(Op.DETACH, part.dtype, (part,))
+        if leaf.grad is not None:
+            node = Node(Op.ADD, node.dtype, (leaf.grad.node, node))
+        leaf.grad = leaf._like(node)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    *,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the summed `outputs` with respect to each of `inputs`; no `.grad` changes.
+
+    inputs        leaves or tensors on the way; none needs requires_grad
+    grad_outputs  one weight per output, of its shape; may be left out for outputs of one element
+    create_graph  keep the result differentiable, for second derivatives
+    allow_unused  None, and no error, for an input that the outputs do not depend on
+    """
+    outs = _listed(outputs)
+    ins = _listed(inputs)
+    weights = [None] * len(outs) if grad_outputs is None else _listed(grad_outputs)
+    if len(weights) != len(outs):
+        raise UsageError(
+            f"[grad] {len(outs)} outputs and {len(weights)} grad_outputs: give one for each output."
+        )
+    seeds = [_seed("grad", out, weight) for out, weight in zip(outs, weights)]
+    parts = gradients([out.node for out in outs], seeds, [_identity(x.node) for x in ins])
+    found: list[Tensor | None] = []
+    for place, (x, part) in enumerate(zip(ins, parts)):
+        if part is None and not allow_unused:
+            raise UsageError(
+                f"[grad] input {place}, {_describe(x)}: the outputs do not depend on it. "
+                "Leave it out, or pass allow_unused=True to get None."
+            )
+        if part is not None and not create_graph:
+            part = Node(Op.DETACH, part.dtype, (part,))
+        found.append(None if part is None else x._like(part))
+    return tuple(found)
+
+
+def _listed(tensors: Any) -> list[Any]:
+    return list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+
+
+def _identity(node: Node) -> Node:
+    """The node that both memory and what is still to be written to it flow into."""
+    if node.op is Op.BUFFER and node.arg.history is not None:
+        history: Node = node.arg.history
+        return history
+    return node
+
+
+def _seed(call: str, tensor: Tensor, gradient: Tensor | None) -> Node:
+    """The gradient to start with, of the tensor's shape."""
+    if not tensor.dtype.is_float:
+        raise UsageError(
+            f"[{call}] {_describe(tensor)}: only floating-point values have gradients. Cast it first."
+        )
+    if gradient is None:
+        if tensor.numel() != 1:
+            raise UsageError(
+                f"[{call}] {_describe(tensor)}: a gradient starts from one number. "
+                "Reduce it first, as x.sum().backward(), or pass a gradient of its shape."
+            )
+        return filled(1.0, tensor.shape, carrier(tensor.dtype))
+    if gradient.shape != tensor.shape:
+        raise UsageError(
+            f"[{call}] {_describe(tensor)} with a gradient of shape {gradient.shape}: the shapes must be equal."
+        )
+    if gradient.device != tensor.device:
+        raise UsageError(
+            f"[{call}] {_describe(tensor)} is on {tensor.device}, its gradient on {gradient.device}. "
+            f'Move it: gradient.to("{tensor.device}").'
+        )
+    return gradient.node
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.dtype.name} tensor of shape {tensor.shape}"
