@@ -106,15 +106,15 @@ def _movement(node: Node, x: Array) -> Array:
 
     op, arg = node.op, node.arg
     if op is Op.RESHAPE:
-        return x.reshape(arg)
+        return np.reshape(x, arg)
     if op is Op.PERMUTE:
-        return x.transpose(arg)
+        return np.transpose(x, arg)
     if op is Op.EXPAND:
         return np.broadcast_to(x, arg)
     if op is Op.PAD:
         return np.pad(x, arg)
     if op is Op.SHRINK:
-        return x[tuple([slice(start, stop, step) for start, stop, step in arg])]
+        return np.asarray(x[tuple([slice(start, stop, step) for start, stop, step in arg])])
     if op is Op.FLIP:
         return np.flip(x, arg)
     axis, length, step, dilation = arg
@@ -303,7 +303,7 @@ def _run_tensor_kernel(sink: Node, params: list[Array]) -> None:
     import numpy as np
 
     def read(leaf: Node) -> Array:
-        return params[leaf.arg.index].reshape(leaf.arg.shape)
+        return np.reshape(params[leaf.arg.index], leaf.arg.shape)
 
     values = evaluate([store.src[1] for store in sink.src], read)
     for store, value in zip(sink.src, values, strict=True):
