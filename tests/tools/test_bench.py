@@ -1,0 +1,97 @@
+"""The benchmark program: what its figures mean, and that a wrong result never becomes a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy
+import pytest
+
+from hcq.tools import bench, bench_worker
+from hcq.tools.bench_cases import LIBRARIES, Sgemm512, TinyAdds, _convolve
+from hcq.tools.bench_training import ALL_CASES
+
+
+def row(unit: str, ours: float, theirs: float) -> bench.Row:
+    return bench.Row("case", "", unit, figures={"hcq": bench.Figure(ours), "numpy": bench.Figure(theirs)})
+
+
+@pytest.mark.parametrize(
+    ("unit", "ours", "theirs"), [("GFLOP/s", 300, 100), ("GB/s", 30, 10), ("us", 2, 6), ("s", 0.1, 0.3)]
+)
+def test_a_ratio_above_one_means_that_we_are_faster(unit: str, ours: float, theirs: float) -> None:
+    assert row(unit, ours, theirs).ratio("numpy") == pytest.approx(3)
+
+
+def test_a_peer_without_a_figure_has_no_ratio() -> None:
+    compared = row("us", 2, 6)
+    compared.figures["torch"] = bench.Figure(reason="not installed")
+    assert compared.ratio("torch") is None
+
+
+def test_a_figure_is_the_median_of_the_runs() -> None:
+    rate = bench.figure([0.5, 0.1, 0.2], amount=1, unit="GB/s")
+    assert (rate.value, rate.low, rate.high, rate.runs) == (5, 2, 10, 3)
+    time = bench.figure([0.001, 0.004, 0.002], amount=1000, unit="us")
+    assert time.value == pytest.approx(2)
+
+
+def test_a_wrong_result_is_refused() -> None:
+    expected = numpy.arange(16.0)
+    bench_worker.check(TinyAdds(), expected.astype("float32"), expected)
+    with pytest.raises(ArithmeticError, match="relative error"):
+        bench_worker.check(TinyAdds(), expected + 1, expected)
+    with pytest.raises(ArithmeticError, match="shape"):
+        bench_worker.check(TinyAdds(), expected[:1], expected)
+    with pytest.raises(ArithmeticError, match="relative error nan"):
+        bench_worker.check(TinyAdds(), expected * numpy.nan, expected)
+
+
+def test_the_expected_convolution_is_the_convolution() -> None:
+    draw = numpy.random.default_rng(0)
+    x, w = draw.standard_normal((2, 3, 5, 4)), draw.standard_normal((6, 3, 3, 3))
+    padded = numpy.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    for n, k, i, j in [(0, 0, 0, 0), (1, 5, 4, 3), (1, 2, 2, 1)]:
+        direct = (padded[n, :, i : i + 3, j : j + 3] * w[k]).sum()
+        assert _convolve(x, w)[n, k, i, j] == pytest.approx(direct)
+
+
+@pytest.mark.parametrize("name", ["tiny-adds", "replay-100"])
+def test_a_worker_checks_and_times_a_library(name: str) -> None:
+    worker = bench.Worker("numpy", name, bench.environment_for("numpy"))
+    try:
+        times = worker.block(0.001)
+    finally:
+        worker.close()
+    assert len(times) >= 3
+    assert all(seconds > 0 for seconds in times)
+
+
+def test_a_library_that_cannot_run_a_case_says_why() -> None:
+    with pytest.raises(RuntimeError, match="nothing to compare"):
+        bench.Worker("numpy", "digits-step", bench.environment_for("numpy"))
+
+
+def test_an_unknown_case_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["sgemv"])
+    assert "no case begins with 'sgemv'; cases: sgemm-512" in capsys.readouterr().err
+
+
+def test_every_case_measures_us_and_somebody_else() -> None:
+    for case in ALL_CASES.values():
+        compared = [library for library in LIBRARIES if getattr(case, library, None)]
+        assert compared[0] == "hcq"
+        assert len(compared) > 1
+    assert Sgemm512().amount == pytest.approx(0.268435456)
+
+
+@pytest.mark.deadline(120)
+def test_the_program_prints_and_keeps_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "figures.json"
+    assert bench.main(["tiny-adds", "--quick", "--only", "numpy", "--no-ceilings", "--json", str(kept)]) == 0
+    assert "tiny-adds" in capsys.readouterr().out
+    (measured,) = json.loads(kept.read_text())["rows"]
+    assert measured["figures"]["hcq"]["value"] > 0
+    assert measured["figures"]["numpy"]["value"] > 0
