@@ -1,0 +1,358 @@
+"""Random numbers: a block cipher of (seed, counter), so that a draw is arithmetic and the same on every device.
+
+In       shapes, ranges, `manual_seed`
+Out      `RandomMixin`, the random constructors of Tensor; `threefry2x32`, the generator on graphs
+Changes  each draw adds its size to the device's counter, in device memory, so that a recorded draw replays as new numbers
+Next     tensor.py (who composes the mixin), nn/init.py (initial weights), docs/semantics.md (what is promised)
+Source   Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011: Threefry-2x32, 20 rounds
+
+Element i of a draw is the cipher of the counter's value plus i: a shorter draw is the start of a longer one, and no
+order of execution matters. A draw happens when it is called, like an assignment: two reads of one draw always agree.
+"""
+
+from __future__ import annotations
+
+import struct
+from math import pi, prod
+from typing import TYPE_CHECKING, Any
+
+from hcq.errors import UsageError
+from hcq.frontend import device as devices
+from hcq.frontend.core import Core, shape_args
+from hcq.frontend.storage import Storage
+from hcq.ir.dtype import DType, Kind, dtypes
+from hcq.ir.node import Node, Shape, binary, const
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+DEFAULT_SEED = 0
+MAX_RANKED = 1 << 13  # longest permutation made by comparing every pair; longer ones are sorted on the host
+
+
+# -- the generator --------------------------------------------------------------------------------------------------
+
+_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+_PARITY = 0x1BD11BDA
+
+
+def threefry2x32(key: tuple[Node, Node], counter: tuple[Node, Node]) -> tuple[Node, Node]:
+    """Two uint32 words from two words of key and two of counter; 20 rounds."""
+    third = _xor(_xor(key[0], key[1]), const(_PARITY, dtypes.uint32))
+    keys = (*key, third)
+    x, y = counter[0] + keys[0], counter[1] + keys[1]
+    for turn in range(20):
+        x = x + y
+        y = _xor(_rotate(y, _ROTATIONS[turn % 8]), x)
+        if turn % 4 == 3:
+            injection = turn // 4 + 1
+            x = x + keys[injection % 3]
+            y = y + keys[(injection + 1) % 3] + injection
+    return x, y
+
+
+def _xor(a: Node, b: Node) -> Node:
+    return binary(Op.XOR, a, b)
+
+
+def _rotate(x: Node, count: int) -> Node:
+    return binary(Op.OR, binary(Op.SHL, x, count), binary(Op.SHR, x, 32 - count))
+
+
+def _halves(x: Node) -> tuple[Node, Node]:
+    """The low and the high word of a uint64."""
+    return x.cast(dtypes.uint32), binary(Op.SHR, x, 32).cast(dtypes.uint32)
+
+
+# -- the state ------------------------------------------------------------------------------------------------------
+
+
+class _State:
+    """A device's seed and counter, one uint64 each, in its memory."""
+
+    __slots__ = ("counter", "seed")
+
+    def __init__(self, kind: type[Any], device: str, seed: int):
+        self.seed = _scalar(kind, device, seed)
+        self.counter = _scalar(kind, device, 0)
+
+
+_states: dict[str, _State] = {}
+_seed = DEFAULT_SEED
+
+
+def _scalar(kind: type[Any], device: str, value: int) -> Any:
+    """A uint64 in the device's memory."""
+    storage = Storage(device, dtypes.uint64, ())
+    storage.buffer = devices.get(device).alloc(8)
+    storage.buffer.write(struct.pack("<Q", value))
+    return kind._of(storage.node(), device)
+
+
+def _state(kind: type[Any], device: str) -> _State:
+    state = _states.get(device)
+    if state is None:
+        state = _states[device] = _State(kind, device, _seed)
+    return state
+
+
+def _words(kind: type[Any], count: int, device: str) -> tuple[Node, Node]:
+    """Two uint32 words for each of `count` elements, and the counter advanced past them.
+
+    The words read the counter after it advanced: whoever computes them also advances it, in a recording too.
+    """
+    state = _state(kind, device)
+    state.counter.assign(kind._of(state.counter.node + count, device))
+    place = Node(Op.IOTA, dtypes.uint64, (), count) + (state.counter.node + ((1 << 64) - count))
+    return threefry2x32(_halves(state.seed.node), _halves(place))
+
+
+# -- bits to numbers ------------------------------------------------------------------------------------------------
+
+_MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+
+def _unit(words: tuple[Node, Node], dtype: DType) -> Node:
+    """Numbers in [0, 1): as many random bits as the format has, so that none rounds up to 1."""
+    bits = _MANTISSA_BITS[dtype.name]
+    if bits <= 24:
+        fraction = binary(Op.SHR, words[0], 32 - bits).cast(dtypes.float32)
+        return (fraction * 2.0**-bits).cast(dtype)
+    wide = binary(Op.OR, binary(Op.SHL, words[1].cast(dtypes.uint64), 32), words[0].cast(dtypes.uint64))
+    return binary(Op.SHR, wide, 64 - bits).cast(dtype) * 2.0**-bits
+
+
+def _bell(words: tuple[Node, Node], dtype: DType) -> Node:
+    """Standard normal numbers, by Box and Muller: a radius from one word, an angle from the other."""
+    work = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+    scale = 2.0**-32 if work is dtypes.float64 else 2.0**-24
+    shift = 0 if work is dtypes.float64 else 8
+    radius_word, angle_word = (binary(Op.SHR, word, shift) if shift else word for word in words)
+    # (0, 1]: the logarithm of zero is not wanted
+    open_unit = (radius_word.cast(work) + 1.0) * scale
+    squared = Node(Op.LOG, work, (open_unit,)) * -2.0
+    angle = angle_word.cast(work) * (2.0 * pi * scale)
+    bell = Node(Op.SQRT, work, (squared,)) * Node(Op.COS, work, (angle,))
+    return bell.cast(dtype)
+
+
+def _below(words: tuple[Node, Node], span: int) -> Node:
+    """Integers in [0, span), uint64: the integer part of span times a 64-bit fraction; any span up to 2**32 is even
+    to within span / 2**64, a longer one by remainder to within the same."""
+    low, high = words[1].cast(dtypes.uint64), words[0].cast(dtypes.uint64)
+    if span > 1 << 32:
+        return binary(Op.MOD, binary(Op.OR, binary(Op.SHL, high, 32), low), span)
+    return binary(Op.SHR, high * span + binary(Op.SHR, low * span, 32), 32)
+
+
+class RandomMixin(Core):
+    """The random constructors of Tensor. Every draw is reproducible: `manual_seed(n)`, the same calls, any device."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def manual_seed(seed: int) -> None:
+        """Start the random numbers of every device over from this seed. Without a call the seed is 0."""
+        global _seed
+        if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+            raise UsageError(f"[manual_seed] {seed!r}: a seed is an int from 0 to 2**64 - 1.")
+        _seed = seed
+        for device, state in _states.items():
+            fresh = _State(type(state.seed), device, seed)
+            state.seed.assign(fresh.seed).realize()
+            state.counter.assign(fresh.counter).realize()
+
+    @classmethod
+    def rand(
+        cls,
+        *shape: Any,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """Uniform numbers in [0, 1)."""
+        sizes, kind = _sizes("rand", shape), _float("rand", dtype)
+        return cls._draw(sizes, device, lambda words: _unit(words, kind), kind, requires_grad)
+
+    @classmethod
+    def randn(
+        cls,
+        *shape: Any,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """Numbers of the normal distribution with mean 0 and deviation 1."""
+        sizes, kind = _sizes("randn", shape), _float("randn", dtype)
+        return cls._draw(sizes, device, lambda words: _bell(words, kind), kind, requires_grad)
+
+    @classmethod
+    def uniform(
+        cls,
+        *shape: Any,
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """Uniform numbers in [low, high)."""
+        if not low <= high:
+            raise UsageError(f"[uniform] low {low} is above high {high}. Swap them.")
+        sizes, kind = _sizes("uniform", shape), _float("uniform", dtype)
+
+        def number(words: tuple[Node, Node]) -> Node:
+            return _unit(words, kind) * (high - low) + low
+
+        return cls._draw(sizes, device, number, kind, requires_grad)
+
+    @classmethod
+    def normal(
+        cls,
+        *shape: Any,
+        mean: float = 0.0,
+        std: float = 1.0,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """Numbers of the normal distribution with this mean and deviation."""
+        if not std >= 0:
+            raise UsageError(f"[normal] std {std}: a deviation is 0 or more.")
+        sizes, kind = _sizes("normal", shape), _float("normal", dtype)
+
+        def number(words: tuple[Node, Node]) -> Node:
+            return _bell(words, kind) * std + mean
+
+        return cls._draw(sizes, device, number, kind, requires_grad)
+
+    @classmethod
+    def randint(
+        cls,
+        low: int,
+        high: int | None = None,
+        size: Any = (),
+        *,
+        dtype: DType | None = None,
+        device: str | None = None,
+    ) -> Self:
+        """Integers in [low, high), each as likely as the next; `randint(high, size=...)` starts at 0."""
+        if high is None:
+            low, high = 0, low
+        kind = dtype or dtypes.int64
+        if not kind.is_integer or kind.kind is Kind.INDEX:
+            raise UsageError(f"[randint] dtype {kind.name}: give an integer dtype, or use rand.")
+        if not low < high:
+            raise UsageError(f"[randint] [{low}, {high}) holds no integer. high must be above low.")
+        if low < kind.min or high - 1 > kind.max:
+            raise UsageError(f"[randint] [{low}, {high}) does not fit {kind.name}. Give a wider dtype.")
+        span, offset = high - low, low % (1 << 64)
+
+        def number(words: tuple[Node, Node]) -> Node:
+            return (_below(words, span) + offset).cast(kind)
+
+        sizes = _sizes("randint", (size,) if isinstance(size, int) else tuple(size))
+        return cls._draw(sizes, device, number, kind, False)
+
+    @classmethod
+    def bernoulli(
+        cls,
+        *shape: Any,
+        p: float = 0.5,
+        dtype: DType | None = None,
+        device: str | None = None,
+    ) -> Self:
+        """True with probability p; in `dtype`, bool if none is given."""
+        if not 0.0 <= p <= 1.0:
+            raise UsageError(f"[bernoulli] p {p}: a probability is between 0 and 1.")
+        kind = dtype or dtypes.bool
+
+        def number(words: tuple[Node, Node]) -> Node:
+            return (_unit(words, dtypes.float32) < p).cast(kind)
+
+        return cls._draw(_sizes("bernoulli", shape), device, number, kind, False)
+
+    @classmethod
+    def randperm(cls, n: int, *, dtype: DType | None = None, device: str | None = None) -> Self:
+        """The numbers 0 .. n-1 in random order.
+
+        Up to 8192 of them, each number is the rank of a random key, counted on the device by comparing every pair, and
+        can be part of a recording. A longer permutation sorts the keys on the host.
+        """
+        if not isinstance(n, int) or n < 0:
+            raise UsageError(f"[randperm] {n!r}: give how many numbers, 0 or more.")
+        kind = dtype or dtypes.int64
+        if not kind.is_integer or n - 1 > kind.max:
+            raise UsageError(f"[randperm] {n} numbers do not fit {kind.name}. Give a wider integer dtype.")
+        if n > MAX_RANKED:
+            return cls._sorted_on_host(n, kind, device)
+        keys = cls._draw((n,), device, lambda words: words[0], dtypes.uint32, False)
+        return keys._like(_ranks(keys.node).cast(kind)).realize()  # type: ignore[attr-defined, no-any-return]
+
+    @classmethod
+    def _sorted_on_host(cls, n: int, kind: DType, device: str | None) -> Self:
+        import numpy as np
+
+        def number(words: tuple[Node, Node]) -> Node:
+            return binary(
+                Op.OR, binary(Op.SHL, words[1].cast(dtypes.uint64), 32), words[0].cast(dtypes.uint64)
+            )
+
+        keys = cls._draw((n,), device, number, dtypes.uint64, False)
+        order = np.argsort(keys.numpy(), kind="stable")  # type: ignore[attr-defined]
+        return cls(order, dtype=kind, device=keys.device)  # type: ignore[call-arg]
+
+    def rand_like(self, *, dtype: DType | None = None) -> Self:
+        """Uniform numbers in [0, 1), of this tensor's shape, dtype and device."""
+        return self.rand(self.shape, dtype=dtype or self.dtype, device=self.device)
+
+    def randn_like(self, *, dtype: DType | None = None) -> Self:
+        """Standard normal numbers, of this tensor's shape, dtype and device."""
+        return self.randn(self.shape, dtype=dtype or self.dtype, device=self.device)
+
+    @classmethod
+    def _draw(cls, sizes: Shape, device: str | None, number: Any, dtype: DType, requires_grad: bool) -> Self:
+        """A tensor of numbers made from random words, drawn now."""
+        where = devices.canonical(device)
+        count = prod(sizes)
+        node = number(_words(cls, count, where)) if count else Node(Op.IOTA, dtype, (), 0)
+        tensor = cls._of(Node(Op.RESHAPE, dtype, (node,), sizes), where)
+        tensor.realize()  # type: ignore[attr-defined]
+        if requires_grad:
+            tensor.requires_grad_()  # type: ignore[attr-defined]
+        return tensor
+
+
+def _ranks(keys: Node) -> Node:
+    """How many keys come before each one; equal keys keep their order."""
+    n = keys.shape[0]
+    square = (n, n)
+
+    def across(node: Node, shape: Shape) -> Node:
+        return Node(Op.EXPAND, node.dtype, (Node(Op.RESHAPE, node.dtype, (node,), shape),), square)
+
+    place = Node(Op.IOTA, dtypes.int32, (), n)
+    own, other = across(keys, (n, 1)), across(keys, (1, n))
+    earlier = across(place, (1, n)) < across(place, (n, 1))
+    before = (other < own) | (binary(Op.CMPEQ, other, own) & earlier)
+    counted = Node(Op.REDUCE_AXIS, dtypes.int32, (before.cast(dtypes.int32),), (Op.ADD, (1,)))
+    return Node(Op.RESHAPE, dtypes.int32, (counted,), (n,))
+
+
+def _sizes(call: str, shape: tuple[Any, ...]) -> Shape:
+    sizes = tuple(shape_args(call, shape))
+    for size in sizes:
+        if size < 0:
+            raise UsageError(f"[{call}] shape {sizes}: a size is 0 or more.")
+    return sizes
+
+
+def _float(call: str, dtype: DType | None) -> DType:
+    kind = dtype or dtypes.float32
+    if kind.name not in _MANTISSA_BITS:
+        raise UsageError(
+            f"[{call}] dtype {kind.name}: give float16, bfloat16, float32 or float64, "
+            "and use randint for integers."
+        )
+    return kind
