@@ -1,0 +1,293 @@
+"""Conditions over index arithmetic: comparisons against a number, and what several of them say together.
+
+In       index and bool nodes
+Out      the simplest bool node of the same value; true and false where ranges decide
+Changes  nothing
+Next     affine.py (the sums compared here), symbolic.py (whole graphs)
+
+A comparison of index values is written `sum < number`, `number < sum`, `sum == number` or `sum != number`, the sum's
+first coefficient positive and all of them without a common factor.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from hcq.ir.affine import Terms, collect, digest, linear, order, ordered, span
+from hcq.ir.bounds import bounds
+from hcq.ir.dtype import Kind, dtypes
+from hcq.ir.node import Node, const, index
+from hcq.ir.op import Op
+
+TRUE = const(True, dtypes.bool)
+FALSE = const(False, dtypes.bool)
+
+_INVERSE = {Op.CMPEQ: Op.CMPNE, Op.CMPNE: Op.CMPEQ}
+
+
+def truth(value: bool) -> Node:
+    return TRUE if value else FALSE
+
+
+# -- comparisons of index values ------------------------------------------------------------------------------------
+
+
+def less(a: Node, b: Node) -> Node:
+    """a < b."""
+    terms: Terms = {}
+    number = collect(((a, 1), (b, -1)), terms)
+    return _is_negative(ordered(terms), number)
+
+
+def less_equal(a: Node, b: Node) -> Node:
+    """a <= b."""
+    terms: Terms = {}
+    number = collect(((a, 1), (b, -1)), terms)
+    return _is_negative(ordered(terms), number - 1)
+
+
+def _is_negative(items: list[tuple[Node, int]], number: int) -> Node:
+    """Whether the sum is below zero. Written g*U + R with 0 <= R < g, it is where U is."""
+    while True:
+        low, high = span(items)
+        if high + number < 0:
+            return TRUE
+        if low + number >= 0:
+            return FALSE
+        steps = {abs(coefficient) for _, coefficient in items}
+        steps.add(gcd(*steps))
+        for step in sorted(steps, reverse=True):
+            if step == 1:
+                continue
+            rest_low, rest_high = span([term for term in items if term[1] % step])
+            shift = (rest_low + number) // step
+            if rest_high + number - shift * step < step:
+                items = [(atom, coefficient // step) for atom, coefficient in items if coefficient % step == 0]
+                number = shift
+                break
+        else:
+            break
+    if len(items) == 1 and abs(items[0][1]) == 1:
+        atom = items[0][0]
+        if atom.op is Op.FLOORDIV and atom.src[1].op is Op.CONST and atom.src[1].arg > 0:
+            divisor = atom.src[1].arg
+            if items[0][1] > 0:  # x // d + n < 0 is x < -n * d
+                return less(atom.src[0], index(-number * divisor))
+            return less(index((number + 1) * divisor - 1), atom.src[0])  # n < x // d is (n + 1) * d <= x
+    if items[0][1] > 0:
+        return Node(Op.CMPLT, dtypes.bool, (linear(items), index(-number)))
+    return Node(Op.CMPLT, dtypes.bool, (index(number), linear([(atom, -c) for atom, c in items])))
+
+
+def equal(a: Node, b: Node) -> Node:
+    """a == b."""
+    terms: Terms = {}
+    number = collect(((a, 1), (b, -1)), terms)
+    items = ordered(terms)
+    low, high = span(items)
+    if low + number > 0 or high + number < 0:
+        return FALSE
+    if low == high:
+        return TRUE
+    common = gcd(*[coefficient for _, coefficient in items])
+    if number % common:
+        return FALSE
+    if items[0][1] < 0:
+        common = -common
+    total = linear([(atom, coefficient // common) for atom, coefficient in items])
+    value = -number // common
+    low, high = bounds(total)
+    if value == low:
+        return less(total, index(low + 1))
+    if value == high:
+        return less(index(high - 1), total)
+    return Node(Op.CMPEQ, dtypes.bool, (total, index(value)))
+
+
+def not_equal(a: Node, b: Node) -> Node:
+    """a != b."""
+    return negate(equal(a, b))
+
+
+# -- connectives ----------------------------------------------------------------------------------------------------
+
+
+def negate(a: Node) -> Node:
+    """not a. Comparisons of floats are turned only where NaN agrees."""
+    if a.op is Op.CONST:
+        return truth(not a.arg)
+    if a.op is Op.NOT:
+        return a.src[0]
+    if a.op in _INVERSE:
+        return Node(_INVERSE[a.op], dtypes.bool, a.src)
+    if a.op is Op.CMPLT and a.src[0].dtype is dtypes.index:
+        return less_equal(a.src[1], a.src[0])
+    return Node(Op.NOT, dtypes.bool, (a,))
+
+
+def both(*conditions: Node) -> Node:
+    """All of the conditions hold."""
+    parts = _flatten(Op.AND, conditions)
+    if FALSE in parts:
+        return FALSE
+    parts.pop(TRUE, None)
+    if len(parts) < 2:
+        return next(iter(parts), TRUE)
+    limits: dict[Node, tuple[int, int]] = {}
+    others: list[Node] = []
+    for part in parts:
+        found = _as_limits(part)
+        if found is None:
+            if negate(part) in parts:
+                return FALSE
+            others.append(part)
+            continue
+        total, low, high = found
+        before = limits.get(total) or bounds(total)
+        limits[total] = max(low, before[0]), min(high, before[1])
+    # the limits of single atoms may decide or empty those of sums
+    for total, (low, high) in list(limits.items()):
+        if total.op is Op.ADD or total.op is Op.MUL:
+            terms: Terms = {}
+            number = collect(((total, 1),), terms)
+            if any(atom in limits for atom in terms):
+                tight_low, tight_high = _span_within(terms, limits)
+                tight_low, tight_high = tight_low + number, tight_high + number
+                if tight_low > high or tight_high < low:
+                    return FALSE
+                if low <= tight_low and tight_high <= high:
+                    del limits[total]
+    made: list[Node] = []
+    for total in sorted(limits, key=_order_of_sum):
+        low, high = limits[total]
+        least, greatest = bounds(total)
+        if low > high:
+            return FALSE
+        if low == high:
+            made.append(equal(total, index(low)))
+            continue
+        if low > least:
+            made.append(less(index(low - 1), total))
+        if high < greatest:
+            made.append(less(total, index(high + 1)))
+    return _chain(Op.AND, made + sorted(others, key=digest))
+
+
+def either(*conditions: Node) -> Node:
+    """At least one of the conditions holds."""
+    parts = _flatten(Op.OR, conditions)
+    if TRUE in parts:
+        return TRUE
+    parts.pop(FALSE, None)
+    if len(parts) < 2:
+        return next(iter(parts), FALSE)
+    below: dict[Node, int] = {}  # sum <= value
+    above: dict[Node, int] = {}  # sum >= value
+    others: list[Node] = []
+    for part in parts:
+        if part.op is Op.CMPLT and part.src[1].op is Op.CONST and part.src[0].dtype is dtypes.index:
+            total, value = part.src[0], part.src[1].arg - 1
+            below[total] = max(value, below.get(total, value))
+        elif part.op is Op.CMPLT and part.src[0].op is Op.CONST and part.src[1].dtype is dtypes.index:
+            total, value = part.src[1], part.src[0].arg + 1
+            above[total] = min(value, above.get(total, value))
+        else:
+            if negate(part) in parts:
+                return TRUE
+            others.append(part)
+    made: list[Node] = []
+    for total in sorted({**below, **above}, key=_order_of_sum):
+        if total in below and total in above:
+            gap = above[total] - below[total] - 1
+            if gap <= 0:
+                return TRUE
+            if gap == 1:
+                made.append(not_equal(total, index(below[total] + 1)))
+                continue
+        if total in below:
+            made.append(less(total, index(below[total] + 1)))
+        if total in above:
+            made.append(less(index(above[total] - 1), total))
+    return _chain(Op.OR, made + sorted(others, key=digest))
+
+
+def select(condition: Node, if_true: Node, if_false: Node) -> Node:
+    """condition ? if_true : if_false, of any dtype."""
+    if condition.op is Op.CONST:
+        return if_true if condition.arg else if_false
+    if if_true is if_false:
+        return if_true
+    if if_true.dtype is dtypes.bool:
+        if if_true is TRUE:
+            return either(condition, if_false)
+        if if_true is FALSE:
+            return both(negate(condition), if_false)
+        if if_false is FALSE:
+            return both(condition, if_true)
+        if if_false is TRUE:
+            return either(negate(condition), if_true)
+    return Node(Op.WHERE, if_true.dtype, (condition, if_true, if_false))
+
+
+def exclusive(a: Node, b: Node) -> Node:
+    """a xor b, for bools."""
+    if a is b:
+        return FALSE
+    if a.op is Op.CONST:
+        a, b = b, a
+    if b.op is Op.CONST:
+        return negate(a) if b.arg else a
+    if order(b) < order(a):
+        a, b = b, a
+    return Node(Op.XOR, dtypes.bool, (a, b))
+
+
+def _flatten(op: Op, conditions: tuple[Node, ...]) -> dict[Node, None]:
+    parts: dict[Node, None] = {}
+    stack = list(reversed(conditions))
+    while stack:
+        node = stack.pop()
+        if node.op is op and node.dtype is dtypes.bool:
+            stack.append(node.src[1])
+            stack.append(node.src[0])
+        else:
+            parts[node] = None
+    return parts
+
+
+def _chain(op: Op, parts: list[Node]) -> Node:
+    if not parts:
+        return truth(op is Op.AND)
+    total = parts[0]
+    for part in parts[1:]:
+        total = Node(op, dtypes.bool, (total, part))
+    return total
+
+
+def _as_limits(part: Node) -> tuple[Node, int, int] | None:
+    """(sum, least, greatest) that the condition says of a sum, None when it is not of that form."""
+    if part.op is Op.CMPLT or part.op is Op.CMPEQ:
+        a, b = part.src
+        if a.dtype.kind is Kind.INDEX:
+            if b.op is Op.CONST:
+                return (a, bounds(a)[0], b.arg - 1) if part.op is Op.CMPLT else (a, b.arg, b.arg)
+            if a.op is Op.CONST and part.op is Op.CMPLT:
+                return b, a.arg + 1, bounds(b)[1]
+    return None
+
+
+def _span_within(terms: Terms, limits: dict[Node, tuple[int, int]]) -> tuple[int, int]:
+    low = high = 0
+    for atom, coefficient in terms.items():
+        a, b = limits.get(atom) or bounds(atom)
+        low += min(a * coefficient, b * coefficient)
+        high += max(a * coefficient, b * coefficient)
+    return low, high
+
+
+def _order_of_sum(total: Node) -> tuple[int, int]:
+    atom = total
+    while atom.op is Op.ADD or atom.op is Op.MUL:
+        atom = atom.src[0]
+    kind, place = order(atom)
+    return (kind, place) if atom is total else (2, digest(total))
