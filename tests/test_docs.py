@@ -1,0 +1,66 @@
+"""What the documents say is true: links lead somewhere, tables agree with the code, files named exist."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from hcq import config
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    page
+    for page in ROOT.rglob("*.md")
+    if not {".venv", "build", "node_modules", ".git"} & {*page.relative_to(ROOT).parts}
+    and not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
+)
+ROOT_FOLDERS = ("hcq", "ir", "compiler", "frontend", "tools", "tests", "docs", "examples", "kernels_golden")
+NAMED_FILE = re.compile(rf"`((?:{'|'.join(ROOT_FOLDERS)})/[\w./-]*\.(?:py|md|toml))`")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_between_our_pages_leads_somewhere(page: Path) -> None:
+    links = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_file_a_page_names_exists(page: Path) -> None:
+    named = NAMED_FILE.findall(page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+def test_the_page_of_switches_lists_exactly_the_switches() -> None:
+    text = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(HCQ_\w+)` \|", text, re.MULTILINE) == [*config.SWITCHES]
+
+
+def test_the_page_of_switches_lists_every_word_of_debug() -> None:
+    text = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+    (line,) = [line for line in text.splitlines() if line.startswith("| `HCQ_DEBUG`")]
+    assert [word for word in config.DEBUG_WORDS if f"`{word}`" not in line] == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="reads pyproject.toml with tomllib")
+def test_every_dependency_says_what_it_saves() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    names = {re.split(r"[<>=\[ ;]", requirement)[0] for requirement in declared}
+    text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    assert sorted(package for package in names if f"`{package}`" not in text) == []
+
+
+def test_every_decision_is_in_the_list() -> None:
+    listed = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    notes = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("0*.md"))
+    assert re.findall(r"\]\((0\d+-[\w-]+\.md)\)", listed) == notes
