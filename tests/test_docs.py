@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_every_dependency_says_what_it_saves() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    declared = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     names = {re.split(r"[<>=\[ ;]", requirement)[0] for requirement in declared}
     text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     assert sorted(package for package in names if f"`{package}`" not in text) == []
