@@ -16,7 +16,7 @@ from math import prod
 from typing import NoReturn
 
 from hcq.ir.node import Node, Shape, set_shape
-from hcq.ir.op import ARITHMETIC, REDUCTIONS, Op
+from hcq.ir.op import ARITHMETIC, MOVEMENT, REDUCTIONS, Op
 
 
 def shape_of(node: Node) -> Shape:
@@ -105,6 +105,15 @@ def _written(node: Node) -> Shape:
     if value and value != target:
         _refuse(node, "the value's shape is not the target's")
     return target
+
+
+def _assigned(node: Node) -> Shape:
+    """ASSIGN: a view of a buffer, the value written there; the result is the whole buffer afterwards."""
+    _written(node)
+    base = node.src[0]
+    while base.op in MOVEMENT:
+        base = base.src[0]
+    return _of(base)
 
 
 def _reshape(node: Node) -> Shape:
@@ -268,7 +277,7 @@ _RULES: dict[Op, Callable[[Node], Shape]] = {
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.COPY: _same,
-    Op.ASSIGN: _written,
+    Op.ASSIGN: _assigned,
     Op.STORE: _written,
     Op.SINK: _scalar,
 }

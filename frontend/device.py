@@ -1,0 +1,73 @@
+"""Devices of the tensor layer: names, the open device behind each, and what the compiler should know of it.
+
+In       a name such as "CPU" (any case), or None for the default
+Out      the open hcq device, its compiler Target
+Changes  opens a device when it is first used; keeps it until the process ends
+Next     hcq/device.py (how a device opens), compiler/target.py (what a Target says)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq import config
+from hcq import device as drivers
+
+if TYPE_CHECKING:
+    from hcq.compiler.target import Target
+
+_open: dict[str, Any] = {}
+_targets: dict[str, Target] = {}
+_canonical: dict[str, str] = {}
+
+
+def default() -> str:
+    """The device tensors are made on when none is named: HCQ_DEVICE, or CPU."""
+    return canonical(config.current().device)
+
+
+def canonical(name: str | None) -> str:
+    """The one spelling of a device's name. Raises UsageError naming the known devices."""
+    if name is None:
+        return default()
+    known = _canonical.get(name)
+    if known is None:
+        known = _canonical[name] = drivers.canonical(name)
+    return known
+
+
+def get(name: str) -> Any:
+    """The open device of that canonical name; opened when first asked for."""
+    device = _open.get(name)
+    if device is None:
+        device = _open[name] = drivers.open(name)
+    return device
+
+
+def target(name: str) -> Target:
+    """What the compiler generates code for on that device."""
+    found = _targets.get(name)
+    if found is None:
+        from hcq.compiler.target import target_of
+
+        device = get(name)
+        found = _targets[name] = target_of(device.arch, threads=config.current().threads)
+    return found
+
+
+class Devices:
+    """`hcq.Device`: `Device.default`, `Device["CPU"]`, `Device.names()`."""
+
+    @property
+    def default(self) -> str:
+        return default()
+
+    def __getitem__(self, name: str | None) -> Any:
+        return get(canonical(name))
+
+    def names(self) -> list[str]:
+        """The devices that can be opened here."""
+        return list(drivers.names())
+
+
+Device = Devices()

@@ -1,0 +1,337 @@
+"""Fusion: which nodes of a lazy graph get memory of their own, and which of those share a kernel.
+
+In       simplified roots
+Out      a `Fusion`: the realized nodes, grouped into kernels, in an order that respects what each needs
+Changes  nothing
+Next     schedule.py (groups to kernels over numbered values), docs/architecture.md ("what fuses with what")
+
+A node is *realized* when it is written to memory. Everything else is computed inside the kernels that need it. A walk
+from the users to the sources collects, for each node, every kernel that would compute it, how often, and through what:
+
+    elementwise and movement   computed where they are used, unless computing them again costs more than memory does
+    reductions                 one per kernel; elementwise work before and after it joins it; what would repeat a
+                               reduction (a second user, an expansion, another reduction) makes it a value in memory
+    sums of sums               one reduction, when only views that read zero outside lie between
+
+Then kernels of one shape that read each other's values, or the same values, element by element become one kernel with
+several stores: an optimizer's update of a weight and its two moments is one pass over memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hcq.ir.node import Node, toposort
+from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
+
+# a launch and a pass over memory cost about as much as this many operations on the vectors of one core
+REPEAT_LIMIT = 1 << 16
+MAX_STORES = 8
+MAX_INPUTS = 24
+
+_LEAVES = frozenset({Op.BUFFER, Op.CONST, Op.IOTA})
+_ALWAYS_REALIZED = frozenset({Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD})
+_KEEPS_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK})
+_READS_ZERO_OUTSIDE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.PAD, Op.UNWINDOW})
+_COSTLY = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.FLOORDIV, Op.MOD})
+_FREE = frozenset({Op.CAST, Op.BITCAST})
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How one kernel uses a node.
+
+    count    how many elements of it are computed there
+    aligned  True when the store of element i needs only element i
+    blocked  True when a reduction in it would be repeated, or stand inside another one
+    """
+
+    count: int
+    aligned: bool
+    blocked: bool
+
+    def and_also(self, other: Use) -> Use:
+        return Use(
+            max(self.count, other.count), self.aligned and other.aligned, self.blocked or other.blocked
+        )
+
+
+@dataclass
+class Fusion:
+    """The realized nodes, and the kernels (groups of them) in an order where sources come first."""
+
+    realized: set[Node]
+    groups: list[list[Node]]
+    uses: dict[Node, dict[Node, Use]]  # node -> kernel (its first realized node) -> how it is used
+
+    def is_aligned(self, node: Node, group: Sequence[Node]) -> bool:
+        """True when every store of the group needs only the same element of `node`."""
+        uses = self.uses.get(node, {})
+        return all(uses[member].aligned for member in group if member in uses)
+
+
+def fuse(roots: Sequence[Node]) -> Fusion:
+    """Choose the realized nodes and group them. `roots` are always realized, unless they are buffers already."""
+    walk = _Walk(roots)
+    walk.run()
+    return Fusion(set(walk.realized), _group(walk), walk.uses)
+
+
+class _Walk:
+    """The walk from users to sources."""
+
+    def __init__(self, roots: Sequence[Node]):
+        self.order = toposort(roots)
+        self.forced = {n for n in roots if n.op is not Op.BUFFER}
+        self.forced.update(n for n in self.order if n.op in _ALWAYS_REALIZED)
+        self.roots = set(roots)
+        self.users = Counter(source for node in self.order for source in node.src)
+        self.realized: dict[Node, None] = {}
+        self.reduction: dict[Node, Node] = {}  # kernel -> the reduction in it
+        self.merged: set[Node] = set()  # sums inside sums
+        self.uses: dict[Node, dict[Node, Use]] = {}
+        self.size = {node: prod(node.shape) for node in self.order if node.op is not Op.SINK}
+        self.has_reduction: set[Node] = set()
+        self.weight: dict[Node, int] = {}
+        self._facts()
+
+    def _facts(self) -> None:
+        """From the sources up: what each node costs to compute again, and whether it ends a reduction."""
+        for node in self.order:
+            op = node.op
+            if node in self.forced or op in _LEAVES:
+                self.weight[node] = 0
+                continue
+            if op is Op.REDUCE_AXIS:
+                self.has_reduction.add(node)
+                self.weight[node] = 1
+            elif op in MOVEMENT:
+                source = node.src[0]
+                self.weight[node] = self.weight[source]
+                if source in self.has_reduction and (
+                    op in _KEEPS_ELEMENTS or self.size[node] == self.size[source]
+                ):
+                    self.has_reduction.add(node)
+            else:
+                cost = 8 if op in _COSTLY else 0 if op in _FREE else 1
+                self.weight[node] = min(cost + sum(self.weight[s] for s in node.src), 1 << 12)
+                if op in ARITHMETIC and any(
+                    s in self.has_reduction and s.shape == node.shape for s in node.src
+                ):
+                    self.has_reduction.add(node)
+
+    def run(self) -> None:
+        for node in reversed(self.order):
+            if node.op in _LEAVES:
+                continue
+            if node in self.forced or (node in self.uses and self._wants_memory(node)):
+                self.realized[node] = None
+                if node.op is Op.REDUCE_AXIS:
+                    self.reduction[node] = node
+                self._pass_on(node, {node: Use(self.size[node], True, False)})
+            elif node in self.uses:
+                if node.op is Op.REDUCE_AXIS and node not in self.merged:
+                    (kernel,) = self.uses[node]
+                    self.reduction[kernel] = node
+                self._pass_on(node, self.uses[node])
+        self.realized = dict.fromkeys(n for n in self.order if n in self.realized)
+
+    def _wants_memory(self, node: Node) -> bool:
+        uses = self.uses[node]
+        if node.op in MOVEMENT:
+            return False  # views stay with their readers; what is below them decides for itself
+        if node in self.has_reduction:
+            if len(uses) > 1:
+                return True
+            if node in self.merged:
+                return False
+            ((kernel, use),) = uses.items()
+            return use.blocked or (node.op is Op.REDUCE_AXIS and kernel in self.reduction)
+        repeated = sum(use.count for use in uses.values()) - self.size[node]
+        return self.weight[node] * repeated > REPEAT_LIMIT
+
+    def _pass_on(self, node: Node, uses: dict[Node, Use]) -> None:
+        """Tell the sources of `node` which kernels compute it, hence them."""
+        op = node.op
+        if op is Op.ASSIGN:
+            self._use(node.src[1], uses)
+        elif op is Op.CONTIGUOUS:
+            self._use(node.src[0], uses)
+        elif op in ARITHMETIC:
+            spread = {k: Use(u.count, False, True) for k, u in uses.items()}
+            for source in node.src:
+                self._use(source, uses if source.shape == node.shape else spread)
+        elif op in MOVEMENT:
+            keeps = op in _KEEPS_ELEMENTS or self.size[node] == self.size[node.src[0]]
+            self._use(node.src[0], {k: Use(u.count, False, u.blocked or not keeps) for k, u in uses.items()})
+        elif op is Op.REDUCE_AXIS:
+            self._merge_inner_sum(node)
+            factor = self.size[node.src[0]] // max(1, self.size[node])
+            self._use(node.src[0], {k: Use(u.count * factor, False, True) for k, u in uses.items()})
+        elif op is Op.SCATTER_ADD:
+            self._use(node.src[0], {node: Use(self.size[node], False, True)})
+            inner = {node: Use(self.size[node.src[2]], False, True)}
+            self._use(node.src[1], inner)
+            self._use(node.src[2], inner)
+        else:  # GATHER
+            for source in node.src:
+                self._use(source, {k: Use(u.count, False, True) for k, u in uses.items()})
+
+    def _use(self, source: Node, uses: dict[Node, Use]) -> None:
+        if source.op is Op.CONST or source.op is Op.IOTA:
+            return
+        known = self.uses.setdefault(source, {})
+        for kernel, use in uses.items():
+            known[kernel] = known[kernel].and_also(use) if kernel in known else use
+
+    def _merge_inner_sum(self, node: Node) -> None:
+        """Note the sum below a sum that can be part of it: only views in between, and nobody else wants it."""
+        if node.arg[0] is not Op.ADD:
+            return
+        below = node.src[0]
+        while below.op in _READS_ZERO_OUTSIDE and self.users[below] == 1 and below not in self.forced:
+            below = below.src[0]
+        if below is node.src[0] and below.op is not Op.REDUCE_AXIS:
+            return
+        if below.op is Op.REDUCE_AXIS and below.arg[0] is Op.ADD and self.users[below] == 1:
+            repeated_at_most_fourfold = self.size[node.src[0]] <= 4 * self.size[below]
+            if below not in self.forced and below.dtype is node.dtype and repeated_at_most_fourfold:
+                self.merged.add(below)
+
+
+def _group(walk: _Walk) -> list[list[Node]]:
+    """Kernels of one shape that need each other's values, or the same values, element by element become one."""
+    groups: list[list[Node]] = []
+    group_of: dict[Node, int] = {}
+    needs: list[set[int]] = []  # group -> groups whose values it reads
+    readers: dict[Node, list[int]] = {}  # node -> groups that read it element by element
+    reads: dict[Node, list[Node]] = {
+        n: [] for n in walk.realized
+    }  # kernel -> buffers and realized nodes it reads
+    for source, uses in walk.uses.items():
+        if source.op is Op.BUFFER or source in walk.realized:
+            for kernel in uses:
+                if kernel is not source:
+                    reads[kernel].append(source)
+    for node in walk.realized:
+        sources = reads[node]
+        needed = {group_of[s] for s in sources if s in group_of} | _assigned_before(node, group_of)
+        number = None
+        for candidate in _candidates(node, sources, walk, group_of, readers):
+            if _may_join(node, candidate, sources, groups, needs, needed, reads, walk):
+                number = candidate
+                break
+        if number is None:
+            number = len(groups)
+            groups.append([])
+            needs.append(set())
+        groups[number].append(node)
+        group_of[node] = number
+        needs[number] |= needed - {number}
+        for source in sources:
+            if walk.uses[source][node].aligned:
+                known = readers.setdefault(source, [])
+                if number not in known:
+                    known.append(number)
+    return _drop_private(groups, group_of, reads, walk)
+
+
+def _candidates(
+    node: Node, sources: list[Node], walk: _Walk, group_of: dict[Node, int], readers: dict[Node, list[int]]
+) -> list[int]:
+    """Groups worth joining: those whose values are read element by element, then those that read the same ones."""
+    if node.op is Op.SCATTER_ADD or node in walk.reduction:
+        return []
+    aligned = [s for s in sources if walk.uses[s][node].aligned]
+    found = [group_of[s] for s in aligned if s in group_of]
+    found += [g for s in aligned for g in readers.get(s, [])]
+    return list(dict.fromkeys(found))
+
+
+def _may_join(
+    node: Node,
+    number: int,
+    sources: list[Node],
+    groups: list[list[Node]],
+    needs: list[set[int]],
+    needed: set[int],
+    reads: dict[Node, list[Node]],
+    walk: _Walk,
+) -> bool:
+    group = groups[number]
+    if (
+        len(group) >= MAX_STORES
+        or stored_shape(group[0]) != stored_shape(node)
+        or group[0].op is Op.SCATTER_ADD
+    ):
+        return False
+    members = [*group, node]
+    if len({source for member in members for source in reads[member]}) > MAX_INPUTS:
+        return False
+    if any(s in group and not walk.uses[s][node].aligned for s in sources):
+        return False
+    written = {target_base(m) for m in members if m.op is Op.ASSIGN}
+    if len(written) < sum(m.op is Op.ASSIGN for m in members):
+        return False  # two writes to one buffer stay in order by being two kernels
+    for buffer in written:
+        uses = walk.uses.get(buffer, {})
+        if any(not uses[m].aligned for m in members if m in uses):
+            return False
+    return not any(other != number and _depends(needs, other, number) for other in needed)
+
+
+def _depends(needs: list[set[int]], start: int, goal: int) -> bool:
+    seen, stack = {start}, [start]
+    while stack:
+        for need in needs[stack.pop()]:
+            if need == goal:
+                return True
+            if need not in seen:
+                seen.add(need)
+                stack.append(need)
+    return False
+
+
+def _assigned_before(node: Node, group_of: dict[Node, int]) -> set[int]:
+    """An assignment to what an earlier assignment left comes after it, whether or not it reads the value."""
+    if node.op is not Op.ASSIGN:
+        return set()
+    base = node.src[0]
+    while base.op in MOVEMENT:
+        base = base.src[0]
+    return {group_of[base]} if base in group_of else set()
+
+
+def _drop_private(
+    groups: list[list[Node]], group_of: dict[Node, int], reads: dict[Node, list[Node]], walk: _Walk
+) -> list[list[Node]]:
+    """A value that only its own kernel reads, element by element, needs no memory."""
+    for number, group in enumerate(groups):
+        for node in list(group):
+            uses = walk.uses.get(node, {})
+            only_here = all(group_of[kernel] == number and use.aligned for kernel, use in uses.items())
+            if node not in walk.forced and only_here:
+                group.remove(node)
+                del walk.realized[node]
+                for source in reads[node]:  # what it read, the kernel still reads
+                    known = walk.uses[source]
+                    for member in uses:
+                        known[member] = (
+                            known[member].and_also(known[node]) if member in known else known[node]
+                        )
+    return [group for group in groups if group]  # a group never loses its last member: somebody reads it
+
+
+def stored_shape(node: Node) -> tuple[int, ...]:
+    """The shape of what a realized node's kernel stores: for an assignment, that of the view written to."""
+    return node.src[0].shape if node.op is Op.ASSIGN else node.shape
+
+
+def target_base(node: Node) -> Node:
+    """The BUFFER that an ASSIGN writes to, through views and earlier assignments."""
+    while node.op is Op.ASSIGN or node.op in MOVEMENT:
+        node = node.src[0]
+    return node

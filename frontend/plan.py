@@ -1,0 +1,290 @@
+"""Plans: a schedule with its programs and its memory, ready to run again and again.
+
+In       a structure (what to compute), storages (on which memory)
+Out      the storages of the results; the work is submitted, not waited for
+Changes  device memory; the cache of plans in memory and on disk
+Next     schedule.py (what is in a plan), compiler/compile.py (its kernels), hcq/queue.py (where they go)
+
+The first time a structure is met it is scheduled and compiled; its plan, code objects included, is kept under the
+structure's key. A process that meets the same structure later needs neither the scheduler nor the compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from hcq import config
+from hcq.cache import DiskCache
+from hcq.frontend import device as devices
+from hcq.frontend.storage import Storage
+from hcq.frontend.structure import Structure
+from hcq.ir.dtype import DType, dtypes
+from hcq.ir.node import Node, Shape
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel of a plan: its code and which value each argument is."""
+
+    name: str
+    arguments: tuple[int, ...]
+    writes: tuple[int, ...]
+    entry: str
+    image: bytes
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    scratch_bytes: int
+    flops: int
+    traffic_bytes: int
+    choice: str
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A value of a plan. kind as in schedule.Value; a temporary shares memory number `memory` with others."""
+
+    kind: str
+    dtype: DType
+    shape: Shape
+    size_bytes: int
+    memory: int = -1
+
+
+class Plan:
+    """Launches over numbered values: first the inputs, then outputs and temporaries."""
+
+    def __init__(
+        self, device: str, values: Sequence[Slot], launches: Sequence[Launch], results: Sequence[int]
+    ):
+        self.device = device
+        self.values = tuple(values)
+        self.launches = tuple(launches)
+        self.results = tuple(results)
+        self.inputs = sum(value.kind == "input" for value in values)
+        memories: dict[int, int] = {}
+        for value in values:
+            if value.kind == "temporary":
+                memories[value.memory] = max(memories.get(value.memory, 0), value.size_bytes)
+        self.memory_sizes = tuple(memories[i] for i in range(len(memories)))
+        self._made = [(n, v) for n, v in enumerate(values) if v.kind != "input"]
+        self._steps: list[tuple[Any, tuple[int, ...], tuple[int, int, int]]] | None = None
+        self._queue: Any = None
+
+    def run(self, storages: Sequence[Storage]) -> list[Storage]:
+        """Submit every launch. Returns one storage per root: a new one, or the input that was assigned to."""
+        steps = self._steps
+        if steps is None:
+            steps = self._load()
+        alloc = self._queue.device.memory.alloc
+        buffers = [storage.buffer or _allocate(storage, alloc) for storage in storages]
+        made: dict[int, Storage] = {}
+        memories = [alloc(size) for size in self.memory_sizes]
+        for number, value in self._made:
+            if value.kind == "output":
+                buffer = alloc(value.size_bytes)
+                made[number] = Storage(self.device, value.dtype, value.shape, buffer)
+                buffers.append(buffer)
+            else:
+                buffers.append(memories[value.memory])
+        queue = self._queue
+        for program, arguments, grid in steps:
+            queue.dispatch(program, [buffers[i] for i in arguments], grid)
+        queue.submit()
+        return [storages[i] if i < self.inputs else made[i] for i in self.results]
+
+    def programs(self) -> list[tuple[Any, tuple[int, ...], tuple[int, int, int]]]:
+        """(program, argument values, grid) per launch, loaded on the device."""
+        return self._load() if self._steps is None else self._steps
+
+    def _load(self) -> list[tuple[Any, tuple[int, ...], tuple[int, int, int]]]:
+        device = devices.get(self.device)
+        self._queue = device.queue()
+        self._steps = [(_program(device, launch), launch.arguments, launch.grid) for launch in self.launches]
+        return self._steps
+
+    def __str__(self) -> str:
+        """A table: kernel, what it stores and reads, work and traffic."""
+        rows = []
+        for i, launch in enumerate(self.launches):
+            stores = ", ".join(self._value(v) for v in launch.writes)
+            reads = ", ".join(self._value(v) for v in launch.arguments if v not in launch.writes)
+            rows.append(
+                f"{i:3} {launch.name:32} {launch.flops:>12,} flop {launch.traffic_bytes:>12,} B  {stores} <- {reads}"
+            )
+        return "\n".join(rows)
+
+    def _value(self, number: int) -> str:
+        value = self.values[number]
+        return f"{value.kind[:3]}{number}:{value.dtype.name}{list(value.shape)}"
+
+
+def _allocate(storage: Storage, alloc: Any) -> Any:
+    storage.buffer = alloc(storage.size_bytes)
+    return storage.buffer
+
+
+_plans: dict[tuple[Any, ...], Plan] = {}
+_programs: dict[tuple[str, str, bytes], Any] = {}
+MAX_PLANS = 4096  # plans kept in memory; beyond, the oldest go (they are still on disk)
+
+
+def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
+    """The plan of a structure: from memory, from disk, or made now."""
+    key = structure.key
+    plan = _plans.get(key)
+    if plan is None:
+        disk = DiskCache()
+        name = f"{structure.digest()}-{_toolchain(device)}"
+        plan = _decode(device, disk.get("plan", name))
+        if plan is None:
+            plan = _make(structure, roots, device, disk)
+            disk.put("plan", name, _encode(plan))
+        if "schedule" in config.current().debug:
+            print(f"-- schedule on {device}: {len(plan.launches)} kernels\n{plan}", file=sys.stderr)
+        if len(_plans) >= MAX_PLANS:
+            del _plans[next(iter(_plans))]
+        _plans[key] = plan
+    return plan
+
+
+def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCache) -> Plan:
+    from hcq.compiler.compile import compile_kernel
+    from hcq.frontend.schedule import schedule
+
+    debug = config.current().debug
+    target = devices.target(device)
+    made = schedule(roots, structure.storages, target.threads)
+
+    def show(stage: str, text: str) -> None:
+        if stage in debug:
+            print(f"-- {stage}\n{text}", file=sys.stderr)
+
+    launches = []
+    for kernel in made.kernels:
+        if not prod(kernel.sink.src[0].src[1].shape):
+            continue  # nothing to store
+        code = compile_kernel(kernel.sink, target, disk, show if debug & {"ir", "code"} else None)
+        launches.append(
+            Launch(
+                name=code.name,
+                arguments=kernel.arguments,
+                writes=tuple(sorted(kernel.writes)),
+                entry=code.entry,
+                image=code.image,
+                grid=code.grid,
+                block=code.block,
+                scratch_bytes=code.scratch_bytes,
+                flops=code.flops,
+                traffic_bytes=code.traffic_bytes,
+                choice=code.choice,
+            )
+        )
+    memory = _share_memory(
+        launches, {n for n, v in enumerate(made.values) if v.kind == "temporary"}, made.values
+    )
+    values = [
+        Slot(v.kind, v.dtype, v.shape, v.size_bytes, memory.get(n, -1)) for n, v in enumerate(made.values)
+    ]
+    return Plan(device, values, launches, made.results)
+
+
+def _share_memory(launches: Sequence[Launch], temporaries: set[int], values: Sequence[Any]) -> dict[int, int]:
+    """Memory numbers for temporaries, so that those alive at different times share, like sizes first."""
+    last: dict[int, int] = {}
+    for i, launch in enumerate(launches):
+        for value in launch.arguments:
+            last[value] = i
+    memory: dict[int, int] = {}
+    sizes: list[int] = []
+    free: list[int] = []
+    for i, launch in enumerate(launches):
+        for value in launch.writes:
+            if value not in temporaries or value in memory:
+                continue
+            size = values[value].size_bytes
+            fitting = [m for m in free if size <= sizes[m] <= 4 * size]
+            if fitting:
+                best = min(fitting, key=lambda m: (sizes[m], m))
+                free.remove(best)
+            else:
+                best = len(sizes)
+                sizes.append(size)
+            memory[value] = best
+        free.extend(memory[v] for v in dict.fromkeys(launch.arguments) if v in memory and last[v] == i)
+    unused = sorted(temporaries - memory.keys())  # of kernels with nothing to store
+    for value in unused:
+        memory[value] = len(sizes)
+        sizes.append(0)
+    return memory
+
+
+def _program(device: Any, launch: Launch) -> Any:
+    """The launch's code in device memory; equal code is loaded once."""
+    key = (device.name, launch.entry, launch.image)
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = device.load(
+            launch.image,
+            launch.entry,
+            args=("buffer",) * len(launch.arguments),
+            scratch_bytes=launch.scratch_bytes,
+            name=launch.name,
+        )
+    return program
+
+
+# -- plans as bytes: a length, a JSON header, the code objects -------------------------------------------------------
+
+
+def _encode(plan: Plan) -> bytes:
+    images = dict.fromkeys(launch.image for launch in plan.launches)
+    number = {image: i for i, image in enumerate(images)}
+    header = {
+        "values": [[v.kind, v.dtype.name, v.shape, v.size_bytes, v.memory] for v in plan.values],
+        "results": plan.results,
+        "images": [len(image) for image in images],
+        "launches": [{**vars(launch), "image": number[launch.image]} for launch in plan.launches],
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return len(text).to_bytes(8, "little") + text + b"".join(images)
+
+
+def _decode(device: str, data: bytes | None) -> Plan | None:
+    """A plan from the cache; the cache has checked that the bytes are those that were put there."""
+    if data is None:
+        return None
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    images = []
+    at = 8 + size
+    for length in header["images"]:
+        images.append(data[at : at + length])
+        at += length
+    values = [Slot(k, dtypes.named(d), tuple(s), b, m) for k, d, s, b, m in header["values"]]
+    launches = []
+    for fields in header["launches"]:
+        for name in ("arguments", "writes", "grid", "block"):
+            fields[name] = tuple(fields[name])
+        launches.append(Launch(**{**fields, "image": images[fields["image"]]}))
+    return Plan(device, values, launches, header["results"])
+
+
+@cache
+def _toolchain(device: str) -> str:
+    """What a plan depends on besides its structure: the target, and this package's own source."""
+    import hashlib
+
+    root = Path(__file__).resolve().parent.parent
+    words = [devices.target(device).key]
+    for folder in ("ir", "compiler", "frontend"):
+        for path in sorted((root / folder).rglob("*.py")):
+            about = path.stat()
+            words.append(f"{path.relative_to(root)} {about.st_size} {about.st_mtime_ns}")
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]

@@ -1,0 +1,186 @@
+"""Realize: lazy tensors get memory, and everything that must happen in order happens in order.
+
+In       tensors
+Out      the same tensors, their nodes now leaves that read memory
+Changes  device memory; the nodes of live tensors; the in-place writes of ASSIGN nodes are done
+Next     structure.py, plan.py (what runs), jit.py (who records what runs here)
+
+A write in place must not be seen by a tensor that was made before it and is not computed yet: `loss`, made from `w`,
+means the old `w` for ever. So before a buffer is overwritten, every live tensor that still reads it is computed too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hcq.errors import UsageError
+from hcq.frontend import plan as plans
+from hcq.frontend.core import live
+from hcq.frontend.storage import Storage
+from hcq.frontend.structure import Structure, structure_of
+from hcq.ir.node import Node, substitute
+from hcq.ir.op import MOVEMENT, Op
+
+if TYPE_CHECKING:
+    from hcq.frontend.jit import Recording
+
+# the recording that a jit is making right now; realize tells it everything that runs
+recording: Recording | None = None
+
+
+def realize(tensors: Iterable[Any]) -> None:
+    """Compute every tensor that is not in memory yet, all in one schedule per device.
+
+    A view of memory stays a view. Raises what the device raises; then no node has changed.
+    """
+    roots: dict[Node, None] = {}
+    devices: dict[str, list[Node]] = {}
+    for tensor in tensors:
+        node = _root(tensor.node)
+        if node is not None and node not in roots:
+            roots[node] = None
+            devices.setdefault(tensor.device, []).append(node)
+    for device, nodes in devices.items():
+        _realize_on(device, nodes)
+
+
+def storage_of(tensor: Any) -> Storage:
+    """The memory that holds the tensor's elements in row-major order; computed, or copied into order, when needed."""
+    realize((tensor,))
+    node = tensor.node
+    while node.op is Op.RESHAPE or node.op is Op.DETACH:
+        node = node.src[0]
+    if node.op is not Op.BUFFER:
+        copy = tensor._like(Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,)))
+        realize((copy,))
+        node = copy.node
+    storage = node.arg
+    assert isinstance(storage, Storage)
+    return storage
+
+
+def _root(node: Node) -> Node | None:
+    """What has to run for this node: nothing for a view of memory, the assignment for a view of one."""
+    if node.op is Op.BUFFER:
+        return None
+    base = node
+    while base.op in MOVEMENT or base.op is Op.DETACH:
+        base = base.src[0]
+    if base.op is Op.BUFFER:
+        return None
+    return base if base.op is Op.ASSIGN else node
+
+
+def _realize_on(device: str, roots: list[Node]) -> None:
+    leaves = [t.node for t in _unrealized_leaves.values()] if _unrealized_leaves else ()
+    structure = structure_of(roots, leaves)
+    if structure.assigns:
+        roots, structure = _with_readers(roots, leaves)
+    plan = plans.plan_for(structure, roots, device)
+    outputs = plan.run(structure.storages)
+    if recording is not None:
+        recording.ran(plan, structure.storages, outputs)
+    in_memory: dict[Node, Node] = {}
+    for root, storage, tracked in zip(roots, outputs, structure.tracked):
+        if root.op is Op.ASSIGN:
+            storage.version += 1
+            storage.history = None
+        elif storage.history is None and not storage.tracked and tracked:
+            storage.history = root
+            storage.tracked = True
+        in_memory[root] = Node(Op.BUFFER, storage.dtype, (), storage)
+    _replace(in_memory, structure.assigns)
+
+
+def _replace(in_memory: dict[Node, Node], everywhere: bool) -> None:
+    """Let live tensors read memory instead of computing again what has been computed."""
+    lazy = []
+    for tensor in live:
+        node = tensor.node
+        if node.op is Op.BUFFER:
+            continue
+        found = in_memory.get(node)
+        if found is None:
+            lazy.append(tensor)
+            continue
+        tensor.node = found
+        if tensor._requires_grad:
+            storage: Any = found.arg
+            storage.tracked, storage.history = True, None
+            _unrealized_leaves.pop(id(tensor), None)
+    if lazy:
+        for tensor, node in zip(lazy, substitute([t.node for t in lazy], in_memory)):
+            tensor.node = node
+
+
+# tensors that require a gradient and are not in memory yet, by id; core.py's setter and `_replace` keep it
+_unrealized_leaves: dict[int, Any] = {}
+
+
+def _with_readers(roots: list[Node], leaves: Sequence[Node]) -> tuple[list[Node], Structure]:
+    """The roots, and every live tensor that reads memory which they overwrite."""
+    while True:
+        structure = structure_of(roots, leaves)
+        written = _written(roots)
+        known = set(roots)
+        more: dict[Node, None] = {}
+        for tensor in live:
+            node = tensor.node
+            if node in known or not _reads(node, written):
+                continue
+            root = _root(node)
+            more[Node(Op.CONTIGUOUS, node.dtype, (node,)) if root is None else root] = None
+            if root is None:
+                tensor.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
+        if not any(root not in known for root in more):
+            return roots, structure
+        roots = [*roots, *(root for root in more if root not in known)]
+
+
+def _written(roots: Sequence[Node]) -> set[Node]:
+    """The BUFFER leaves that the roots overwrite."""
+    found: dict[Node, Node] = {}
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        stack.extend(node.src)
+        if node.op is Op.ASSIGN:
+            base = _base(node.src[0])
+            if base.op is Op.BUFFER and found.setdefault(base, node) is not node:
+                raise UsageError(
+                    f"[assign] two tensors share the memory {base.arg} and both are assigned to. "
+                    "Realize one before the other is assigned, or make one a copy: x.clone()."
+                )
+    return set(found)
+
+
+def _base(view: Node) -> Node:
+    while view.op in MOVEMENT or view.op is Op.DETACH:
+        view = view.src[0]
+    return view
+
+
+def _reads(node: Node, written: set[Node]) -> bool:
+    """True when the graph needs what is in one of those buffers before it is overwritten."""
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if node in written:
+            return True
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op is Op.ASSIGN:
+            stack.append(node.src[1])
+            base = _base(node.src[0])
+            if base.op is Op.ASSIGN:
+                stack.append(base)
+        else:
+            stack.extend(node.src)
+    return False

@@ -1,0 +1,296 @@
+"""The scheduler: a lazy graph becomes an ordered list of kernels.
+
+In       the nodes somebody wants in memory
+Out      a `Schedule`: values (inputs, outputs, temporaries) and kernels (one tensor-stage SINK each) in order
+Changes  nothing; the same structure always gives the same schedule
+Next     fuse.py (which nodes get memory of their own), plan.py (a schedule with programs and memory), realize.py
+
+Order: a kernel runs after those whose values it reads, and a kernel that writes a buffer in place runs after every
+kernel that reads what was there before. Where both cannot hold, the reader reads a copy taken first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from hcq.frontend.fuse import Fusion, fuse, target_base
+from hcq.frontend.simplify import simplify_graph
+from hcq.ir.dtype import DType
+from hcq.ir.node import Node, Param, Shape
+from hcq.ir.op import MOVEMENT, Op
+
+
+@dataclass(frozen=True)
+class Value:
+    """A piece of memory of a schedule. kind: "input" exists before, "output" is kept, "temporary" is not."""
+
+    kind: str
+    dtype: DType
+    shape: Shape
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.dtype.name}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel: the graph of what it stores, and which value each of its arguments is."""
+
+    sink: Node
+    arguments: tuple[int, ...]  # argument number -> value number
+    writes: frozenset[int]  # value numbers
+
+    def __str__(self) -> str:
+        out = ", ".join(f"v{v}" for v in sorted(self.writes))
+        reads = ", ".join(f"v{v}" for v in self.arguments if v not in self.writes)
+        return f"kernel {out} <- {reads or 'nothing'}  {list(self.sink.src[0].shape)}"
+
+
+@dataclass
+class Schedule:
+    """Kernels in order over numbered values; `results[i]` is the value that root i ended in."""
+
+    values: list[Value] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
+    inputs: list[Any] = field(default_factory=list)  # the storage of each input value, by value number
+
+    def __str__(self) -> str:
+        lines = [f"v{i}: {value}" for i, value in enumerate(self.values)]
+        return "\n".join([*lines, *(str(kernel) for kernel in self.kernels)])
+
+
+def schedule(roots: Sequence[Node], inputs: Sequence[Any], threads: int = 1) -> Schedule:
+    """Kernels that put every root in memory.
+
+    roots    tensor-stage nodes; ASSIGN roots end in their buffer, others in a new output
+    inputs   the storages of the graph's BUFFER leaves, in the order that numbers the input values
+    threads  how many workers a device has: a reduction to fewer elements than that is done in two steps
+    """
+    roots = simplify_graph(roots, threads)
+    fusion = fuse(roots)
+    builder = _Builder(fusion, inputs)
+    for root in roots:
+        builder.name_result(root)
+    builder.build()
+    return builder.result
+
+
+class _Builder:
+    """Turns the groups that fuse.py chose into kernels over numbered values."""
+
+    def __init__(self, fusion: Fusion, inputs: Sequence[Any]):
+        self.fusion = fusion
+        self.result = Schedule(inputs=list(inputs))
+        self.value_of: dict[Node, int] = {}  # realized node or BUFFER leaf -> value number
+        for storage in inputs:
+            self.value_of[storage.node()] = self._new_value("input", storage.dtype, storage.shape)
+
+    def _new_value(self, kind: str, dtype: DType, shape: Shape) -> int:
+        self.result.values.append(Value(kind, dtype, shape))
+        return len(self.result.values) - 1
+
+    def name_result(self, root: Node) -> None:
+        """Give a root its value: the buffer it is, the buffer it is assigned to, or a new output."""
+        if root not in self.value_of:
+            self._name(root, "output")
+        self.result.results.append(self.value_of[root])
+
+    def _name(self, node: Node, kind: str) -> None:
+        if node.op is Op.ASSIGN:
+            self.value_of[node] = self.value_of[target_base(node)]
+            return
+        self.value_of[node] = self._new_value(kind, node.dtype, node.shape)
+        if node.op is Op.SCATTER_ADD:  # adds in place to the copy of its base that it alone has
+            self.value_of[node.src[0]] = self.value_of[node]
+
+    def build(self) -> None:
+        groups = self.fusion.groups
+        for group in reversed(groups):  # a scatter names the memory of its base before the base is met
+            for node in group:
+                if node not in self.value_of:
+                    self._name(node, "temporary")
+        drafts = [self._draft(group) for group in groups]
+        self._order(drafts)
+
+    def _draft(self, group: list[Node]) -> _Draft:
+        """The stores of one kernel; its group is in an order where sources come first."""
+        draft = _Draft(group, [self.value_of[node] for node in group])
+        memo: dict[Node, Node] = {}
+        for node in group:
+            target = self._argument(draft, self.value_of[node], node)
+            if node.op is Op.ASSIGN:
+                result = self._expression(node.src[1], draft, memo)
+                target = _onto(node.src[0], target)
+                draft.after.extend(_earlier_assign(node.src[0]))
+            elif node.op is Op.SCATTER_ADD:
+                index, added = (self._expression(s, draft, memo) for s in node.src[1:])
+                result = Node(Op.SCATTER_ADD, node.dtype, (target, index, added), node.arg)
+                draft.after.append(node.src[0])
+            elif node.op is Op.CONTIGUOUS:
+                result = self._expression(node.src[0], draft, memo)
+            else:
+                src = tuple([self._expression(s, draft, memo) for s in node.src])
+                result = Node(node.op, node.dtype, src, node.arg)
+            memo[node] = result  # another store of this kernel that reads it takes the value, not the memory
+            draft.stores.append(Node(Op.STORE, node.dtype, (target, result)))
+        return draft
+
+    def _expression(self, root: Node, draft: _Draft, memo: dict[Node, Node]) -> Node:
+        """The graph of `root` with every value that is in memory as an argument."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in memo:
+                stack.pop()
+            elif node.op is Op.BUFFER or node in self.fusion.realized:
+                value = self.value_of[node]
+                memo[node] = self._argument(draft, value, node)
+                draft.reads[node] = value
+                stack.pop()
+            elif missing := [s for s in node.src if s not in memo]:
+                stack.extend(missing)
+            else:
+                src = tuple([memo[s] for s in node.src])
+                memo[node] = node if src == node.src else Node(node.op, node.dtype, src, node.arg)
+                stack.pop()
+        return memo[root]
+
+    def _argument(self, draft: _Draft, value: int, node: Node) -> Node:
+        slot = draft.slots.setdefault(value, len(draft.slots))
+        shape = self.result.values[value].shape
+        return Node(Op.PARAM, node.dtype, (), Param(slot, shape, value in draft.written))
+
+    def _order(self, drafts: list[_Draft]) -> None:
+        """Sort by what each kernel needs; a reader that cannot run before a write reads a copy taken before it."""
+        producer = {node: i for i, draft in enumerate(drafts) for node in draft.group}
+        needs = []
+        for i, draft in enumerate(drafts):
+            wanted = [*draft.reads, *draft.after]
+            needs.append({producer[node] for node in wanted if node in producer} - {i})
+        writers: dict[int, list[int]] = {}
+        for i, draft in enumerate(drafts):
+            for node in draft.group:
+                if node.op is Op.ASSIGN:
+                    writers.setdefault(self.value_of[node], []).append(i)
+        for i, draft in enumerate(list(drafts)):
+            for node, value in list(draft.reads.items()):
+                later = _later_writers(node, writers.get(value, []), drafts)
+                clashes = [w for w in later if not self._may_read_first(i, w, node, drafts, needs)]
+                if clashes:
+                    drafts.append(self._copy_before(draft, node, value))
+                    needs.append({producer[node]} if node in producer else set())
+                    needs[i].add(len(drafts) - 1)
+                for writer in later:
+                    if writer != i or clashes:
+                        needs[writer].add(len(drafts) - 1 if clashes else i)
+        self.result.kernels = [_finish(drafts[i]) for i in _topological(needs)]
+
+    def _may_read_first(
+        self, reader: int, writer: int, node: Node, drafts: list[_Draft], needs: list[set[int]]
+    ) -> bool:
+        if reader == writer:
+            return self.fusion.is_aligned(node, drafts[reader].group)
+        return not _reaches(needs, reader, writer)
+
+    def _copy_before(self, draft: _Draft, node: Node, value: int) -> _Draft:
+        """A kernel that keeps what `node` says of a buffer; the reader is turned to that copy."""
+        shape = self.result.values[value].shape
+        kept = self._new_value("temporary", node.dtype, shape)
+        old = self._argument(draft, value, node)
+        new = self._argument(draft, kept, node)
+        draft.stores = [s.replace(src=(s.src[0], s.src[1].substitute({old: new}))) for s in draft.stores]
+        copy = _Draft([], [kept])
+        out, source = self._argument(copy, kept, node), self._argument(copy, value, node)
+        copy.stores.append(Node(Op.STORE, node.dtype, (out, source)))
+        return copy
+
+
+class _Draft:
+    """A kernel being built."""
+
+    def __init__(self, group: list[Node], written: list[int]):
+        self.group = group
+        self.written = frozenset(written)
+        self.slots = {value: slot for slot, value in enumerate(dict.fromkeys(written))}  # value -> argument
+        self.reads: dict[Node, int] = {}  # buffer or realized node read -> value number
+        self.after: list[Node] = []  # realized nodes that must have run, though nothing of theirs is read
+        self.stores: list[Node] = []
+
+
+def _finish(draft: _Draft) -> Kernel:
+    """Number the arguments that are really used, in order of their slots, and make the SINK."""
+    sink = Node(Op.SINK, draft.stores[0].dtype, tuple(draft.stores))
+    used = [n for n in sink.toposort() if n.op is Op.PARAM]
+    slots = sorted({n.arg.index for n in used})
+    renumber = {slot: i for i, slot in enumerate(slots)}
+    mapping = {n: n.replace(arg=n.arg._replace(index=renumber[n.arg.index])) for n in used}
+    by_slot = {slot: value for value, slot in draft.slots.items()}
+    return Kernel(sink.substitute(mapping), tuple(by_slot[slot] for slot in slots), draft.written)
+
+
+def _onto(view: Node, base: Node) -> Node:
+    """The movement chain of `view`, on another base."""
+    chain = []
+    while view.op in MOVEMENT:
+        chain.append(view)
+        view = view.src[0]
+    for step in reversed(chain):
+        base = Node(step.op, step.dtype, (base,), step.arg)
+    return base
+
+
+def _earlier_assign(view: Node) -> list[Node]:
+    while view.op in MOVEMENT:
+        view = view.src[0]
+    return [view] if view.op is Op.ASSIGN else []
+
+
+def _later_writers(node: Node, writers: list[int], drafts: list[_Draft]) -> list[int]:
+    """The kernels whose writes come after the version of the buffer that `node` stands for."""
+    if node.op is Op.BUFFER:
+        return writers
+    earlier = set()  # writing kernels up to and including this version
+    step = node
+    while step.op is Op.ASSIGN:
+        earlier.add(step)
+        step = step.src[0]
+        while step.op in MOVEMENT:
+            step = step.src[0]
+    return [w for w in writers if not earlier.issuperset(n for n in drafts[w].group if n.op is Op.ASSIGN)]
+
+
+def _reaches(needs: list[set[int]], start: int, goal: int) -> bool:
+    """True when kernel `start` needs kernel `goal`, directly or not."""
+    seen, stack = {start}, [start]
+    while stack:
+        for need in needs[stack.pop()]:
+            if need == goal:
+                return True
+            if need not in seen:
+                seen.add(need)
+                stack.append(need)
+    return False
+
+
+def _topological(needs: list[set[int]]) -> list[int]:
+    """Kernel numbers so that each comes after its needs, otherwise in the given order."""
+    done: dict[int, None] = {}
+    for start in range(len(needs)):
+        stack = [start]
+        while stack:
+            kernel = stack[-1]
+            missing = [need for need in sorted(needs[kernel]) if need not in done]
+            if kernel in done or not missing:
+                stack.pop()
+                done[kernel] = None
+            else:
+                stack.extend(reversed(missing))
+    return list(done)

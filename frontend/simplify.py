@@ -1,0 +1,137 @@
+"""What a lazy graph says, said with less: rewrites of the tensor stage before anything is scheduled.
+
+In       roots
+Out      roots of the same values: no DETACH, no expanded constants, no reshape of a reshape, no empty reductions; large
+         reductions to few elements in two steps; every scatter with a base of its own
+Changes  nothing
+Next     fuse.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from hcq.ir.dtype import DType, Scalar
+from hcq.ir.node import Node, const, toposort
+from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
+
+# a reduction of at least this many elements to fewer elements than there are workers is worth a second kernel
+LARGE_REDUCTION = 1 << 18
+PARTIAL_RESULTS = 64  # per reduction done in two steps, at most
+
+
+def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
+    """The same values in fewer words. Identical roots stay identical."""
+    new: dict[Node, Node] = {}
+    scatters = 0
+    for node in toposort(roots):
+        src = tuple([new[s] for s in node.src])
+        op = node.op
+        if op is Op.SCATTER_ADD:
+            scatters += 1  # told apart, so that no two scatters add into one memory
+            src = (Node(Op.CONTIGUOUS, node.dtype, (src[0],), ("scatter", scatters)), *src[1:])
+        made = node if src == node.src else Node(op, node.dtype, src, node.arg)
+        if op is Op.DETACH:
+            made = src[0]
+        elif op in ARITHMETIC:
+            made = _arithmetic(made)
+        elif op is Op.RESHAPE:
+            made = _reshape(made)
+        elif op in MOVEMENT:
+            made = _movement(made)
+        elif op is Op.REDUCE_AXIS:
+            made = _reduction(made, threads)
+        elif op is Op.CONTIGUOUS and src[0].op in (Op.CONTIGUOUS, Op.REDUCE_AXIS) and node.arg is None:
+            made = src[0]
+        new[node] = made
+    return [new[root] for root in roots]
+
+
+def _uniform(node: Node) -> Node | None:
+    """The CONST that every element of a view of a constant is, if it is one."""
+    while node.op in (Op.EXPAND, Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK):
+        node = node.src[0]
+    return node if node.op is Op.CONST else None
+
+
+def _arithmetic(node: Node) -> Node:
+    """Expanded constants become scalars, as long as one source still gives the shape."""
+    if not node.shape:
+        return node
+    src = tuple([s if s.op is Op.CONST else _uniform(s) or s for s in node.src])
+    if src == node.src:
+        return node
+    if any(s.shape for s in src):
+        return Node(node.op, node.dtype, src, node.arg)
+    return _spread(Node(node.op, node.dtype, src, node.arg), node.shape)
+
+
+def _spread(scalar: Node, shape: tuple[int, ...]) -> Node:
+    if not shape:
+        return scalar
+    ones = Node(Op.RESHAPE, scalar.dtype, (scalar,), (1,) * len(shape))
+    return ones if shape == ones.shape else Node(Op.EXPAND, scalar.dtype, (ones,), shape)
+
+
+def _reshape(node: Node) -> Node:
+    source = node.src[0]
+    if source.op is Op.RESHAPE:
+        source = source.src[0]
+    if source.shape == node.arg:
+        return source
+    return Node(Op.RESHAPE, node.dtype, (source,), node.arg)
+
+
+def _movement(node: Node) -> Node:
+    """Views that change nothing go; two permutations become one."""
+    source = node.src[0]
+    if node.op is Op.PERMUTE:
+        order = node.arg
+        if source.op is Op.PERMUTE:
+            order = tuple([source.arg[axis] for axis in order])
+            source = source.src[0]
+        if order == tuple(range(len(order))):
+            return source
+        return Node(Op.PERMUTE, node.dtype, (source,), order)
+    if node.op in (Op.EXPAND, Op.SHRINK, Op.PAD) and node.shape == source.shape:
+        return source
+    if node.op is Op.FLIP and not node.arg:
+        return source
+    return node
+
+
+def _reduction(node: Node, threads: int) -> Node:
+    op, axes = node.arg
+    source = node.src[0]
+    count = prod(source.shape[axis] for axis in axes)
+    if count == 1:
+        return source
+    if prod(node.shape) and not count:
+        return _spread(const(identity(op, node.dtype), node.dtype), node.shape)
+    if count >= LARGE_REDUCTION and prod(node.shape) < threads:
+        return _in_two_steps(node)
+    return node
+
+
+def _in_two_steps(node: Node) -> Node:
+    """sum(x, axes) -> sum(sum(x in pieces)): the pieces keep every worker busy, the rest is small."""
+    op, axes = node.arg
+    source = node.src[0]
+    axis = max(axes, key=lambda a: source.shape[a])
+    size = source.shape[axis]
+    pieces = next((p for p in range(min(PARTIAL_RESULTS, size), 1, -1) if size % p == 0), 1)
+    if pieces == 1:
+        return node
+    split = (*source.shape[:axis], pieces, size // pieces, *source.shape[axis + 1 :])
+    inner_axes = tuple(a + (a >= axis) for a in axes)
+    partial = Node(Op.RESHAPE, node.dtype, (source,), split)
+    partial = Node(Op.REDUCE_AXIS, node.dtype, (partial,), (op, inner_axes))
+    partial = Node(Op.CONTIGUOUS, node.dtype, (partial,), "partial")
+    total = Node(Op.REDUCE_AXIS, node.dtype, (partial,), (op, (axis,)))
+    return Node(Op.RESHAPE, node.dtype, (total,), node.shape)
+
+
+def identity(op: Op, dtype: DType) -> Scalar:
+    """What a reduction of nothing gives."""
+    return {Op.ADD: 0, Op.MUL: 1, Op.MAX: dtype.min, Op.MIN: dtype.max}[op]

@@ -1,0 +1,90 @@
+"""Structure: what a lazy graph says, apart from which memory it reads. Equal structures run the same plan.
+
+In       roots
+Out      a `Structure`: a hashable key, the storages in the order the key numbers them, which roots carry gradients
+Changes  nothing
+Next     plan.py (plans are kept by this key, in memory and on disk)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from hcq.frontend.storage import Storage
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+
+class Structure(NamedTuple):
+    """A graph's shape in words.
+
+    key       equal for graphs that differ only in the memory they read
+    storages  the memory, as the key numbers it
+    tracked   per root: True when a gradient can flow through it
+    assigns   True when something is written in place
+    """
+
+    key: tuple[Any, ...]
+    storages: list[Storage]
+    tracked: list[bool]
+    assigns: bool
+
+    def digest(self) -> str:
+        """The key as a name that is the same in every process."""
+        return hashlib.sha256(repr(self.key).encode()).hexdigest()
+
+
+def structure_of(roots: Sequence[Node], leaves: Collection[Node] = ()) -> Structure:
+    """Number the graph's nodes, sources first, and write down what each says.
+
+    leaves  nodes that a gradient is wanted for, though they are not in memory yet
+    """
+    number: dict[Node, int] = {}
+    tracked: list[bool] = []
+    words: list[Any] = []
+    storages: list[Storage] = []
+    assigns = False
+    stack: list[Node] = []
+    for root in roots:
+        if root in number:
+            continue
+        stack.append(root)
+        while stack:
+            node = stack[-1]
+            if node in number:
+                stack.pop()
+                continue
+            src = node.src
+            if src:
+                try:
+                    at = [number[s] for s in src]
+                except KeyError:
+                    stack.extend([s for s in reversed(src) if s not in number])
+                    continue
+                op = node.op
+                if op is Op.ASSIGN:
+                    assigns = True
+                words.append((op, node.dtype, node.arg, *at))
+                tracked.append(
+                    node in leaves
+                    or (op is not Op.DETACH and op is not Op.ASSIGN and any([tracked[i] for i in at]))
+                )
+            elif node.op is Op.BUFFER:
+                storage = node.arg
+                storages.append(storage)
+                words.append((Op.BUFFER, node.dtype, storage.shape, storage.device))
+                tracked.append(storage.tracked)
+            else:
+                words.append((node.op, node.dtype, _constant(node.arg)))
+                tracked.append(False)
+            number[node] = len(number)
+            stack.pop()
+    words.append(tuple([number[root] for root in roots]))
+    return Structure(tuple(words), storages, [tracked[number[root]] for root in roots], assigns)
+
+
+def _constant(value: Any) -> Any:
+    """A number as a key: 0.0 and -0.0 differ, NaN equals itself."""
+    return value if type(value) is not float or value == value and value != 0.0 else repr(value)
