@@ -10,6 +10,7 @@ VENV   ?= .venv
 JOBS   ?= 2
 
 BIN      := $(VENV)/bin
+FULL_BIN := "$(CURDIR)"/$(VENV)/bin
 PIP      := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DECLARED := setup.py pyproject.toml
 TREE     := build/tree
@@ -41,14 +42,13 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_FLAGS)
 
-# mypy and import-linter see the packages as they are installed: build/tree/hcq holds links to hcq/* and to ir, compiler, ...
+# mypy and import-linter read files: build/tree/hcq holds copies of hcq, ir, compiler, ... laid out as they are installed
 lint: $(VENV)/lint.stamp
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@rm -rf $(TREE) && mkdir -p $(TREE)/hcq
-	@ln -s "$(CURDIR)"/hcq/* "$(CURDIR)"/ir $(CURDIR)/compiler $(CURDIR)/frontend $(CURDIR)/tools $(TREE)/hcq/
-	@cd $(TREE) && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml -p hcq
-	@cd $(TREE) && PYTHONPATH=$(CURDIR)/.ci $(abspath $(BIN))/lint-imports --config $(CURDIR)/pyproject.toml
+	@rm -rf $(TREE) && mkdir -p $(TREE) && cp -Rp hcq $(TREE)/ && cp -Rp ir compiler frontend tools $(TREE)/hcq/
+	@cd $(TREE) && $(FULL_BIN)/mypy --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p hcq
+	@cd $(TREE) && PYTHONPATH="$(CURDIR)/.ci" $(FULL_BIN)/lint-imports --config "$(CURDIR)/pyproject.toml" --no-cache --no-logo
 
 format: $(VENV)/lint.stamp
 	@$(BIN)/ruff format .

@@ -301,8 +301,9 @@ def versions(libraries: Sequence[str]) -> dict[str, str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    cases = {**ALL_CASES, **STARTUP_CASES}
-    listing = "\n".join(f"  {name:18}{case.about}" for name, case in cases.items())
+    about = {name: case.about for name, case in ALL_CASES.items()}
+    about |= {name: case.about for name, case in STARTUP_CASES.items()}
+    listing = "\n".join(f"  {name:18}{text}" for name, text in about.items())
     made = argparse.ArgumentParser(
         prog="bench",
         description=(__doc__ or "").split("\n\n")[0]
