@@ -1,0 +1,114 @@
+"""Commands: what a queue holds, before any device's packets. Plain frozen data, with addresses already checked.
+
+In       addresses, sizes and values; a dispatch also names its program
+Out      dataclasses that a device's `encode` turns into words
+Changes  nothing
+Next     queue.py (the verbs that make them), cpu/encode.py (one device's encoding)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hcq.program import Program
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """Run a program over a grid. `args` are addresses and numbers, in the program's order."""
+
+    program: Program
+    args: tuple[int | float, ...]
+    grid: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[int, int, int] = (1, 1, 1)
+    groups_per_claim: int = 0
+
+    def __str__(self) -> str:
+        args = ", ".join(
+            f"{arg:#x}" if isinstance(arg, int) and arg > 0xFFFF else str(arg) for arg in self.args
+        )
+        return f"dispatch {self.program.name}({args}) grid={self.grid}"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copy bytes; the ranges may overlap."""
+
+    dst: int
+    src: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"copy {self.size_bytes} bytes {self.src:#x} -> {self.dst:#x}"
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Repeat the 8 bytes of `pattern`, lowest first."""
+
+    dst: int
+    pattern: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"fill {self.size_bytes} bytes at {self.dst:#x} with {self.pattern:#018x}"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Go on once the signal at an address is at least `value`."""
+
+    signal: int
+    value: int
+
+    def __str__(self) -> str:
+        return f"wait signal@{self.signal:#x} >= {self.value}"
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Store the time and `value` in the signal at an address."""
+
+    signal: int
+    value: int
+
+    def __str__(self) -> str:
+        return f"signal signal@{self.signal:#x} = {self.value}"
+
+
+@dataclass(frozen=True)
+class Timestamp:
+    """Store the device's clock, in nanoseconds, at an address."""
+
+    address: int
+
+    def __str__(self) -> str:
+        return f"timestamp at {self.address:#x}"
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Make all memory written before it visible to all that comes after."""
+
+    def __str__(self) -> str:
+        return "barrier"
+
+
+@dataclass(frozen=True)
+class Indirect:
+    """Run the packets of another block: how a graph is replayed."""
+
+    address: int
+    size_words: int
+    label: str = "graph"
+    commands: tuple[Command, ...] = ()  # what the block holds, for messages
+
+    def __str__(self) -> str:
+        inside = "; ".join(str(what) for what in self.commands[:2])
+        more = f"; and {len(self.commands) - 2} more" if len(self.commands) > 2 else ""
+        return f"replay {self.label} ({self.size_words} words at {self.address:#x}: {inside}{more})"
+
+
+Command = Dispatch | Copy | Fill | Wait | Signal | Timestamp | Barrier | Indirect

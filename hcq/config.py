@@ -1,0 +1,139 @@
+"""Switches: every HCQ_* environment variable, read in this one place, on first use, as words.
+
+In       the environment (or a mapping, in tests)
+Out      a frozen Config; `current()` is the process's own
+Changes  nothing; a misspelt variable or word is a UsageError that lists the valid ones
+Next     docs/environment.md (the same table for people)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hcq.errors import UsageError
+
+DEBUG_WORDS = ("schedule", "ir", "code", "push", "sync", "alloc")
+
+# name -> what it takes, one line each; `python -m hcq --help` prints this table
+SWITCHES: dict[str, str] = {
+    "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
+    "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100,nv:sm_90 (default none)",
+    "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
+    "HCQ_TRACE": "a file that records every submission; read it with hcq-trace show FILE",
+    "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
+    "HCQ_PROFILE": "1: timestamp every dispatch (default 0)",
+    "HCQ_SEARCH": "1: search schedules by measuring candidates (default 0)",
+    "HCQ_JIT_CHECK": "1: compare the first replays of a jit with eager results (default 0)",
+    "HCQ_CACHE_DIR": "folder for compiled objects (default $XDG_CACHE_HOME/hcq or ~/.cache/hcq)",
+    "HCQ_TIMEOUT_MS": "how long a wait may take before it is a WaitTimeout, in milliseconds (default 30000)",
+    "HCQ_THREADS": "threads of the CPU device, its command processor included (default: the cores we may use)",
+    "HCQ_VISIBLE": "device numbers to use, comma separated, in this order (default all)",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the switches say. Fields are named after the variables, in lower case."""
+
+    device: str = "CPU"
+    emulate: tuple[str, ...] = ()
+    debug: frozenset[str] = frozenset()
+    trace: str | None = None
+    validate: bool = False
+    profile: bool = False
+    search: bool = False
+    jit_check: bool = False
+    cache_dir: Path = Path()
+    timeout_ms: int = 30_000
+    threads: int = 1
+    visible: tuple[int, ...] | None = None
+
+    @staticmethod
+    def read(environ: Mapping[str, str]) -> Config:
+        """Parse an environment. Raises UsageError naming the variable, what it said, and what is valid."""
+        for name in environ:
+            if name.startswith("HCQ_") and name not in SWITCHES:
+                raise UsageError(f"{name} is not a switch. The switches are {', '.join(SWITCHES)}.")
+        visible = _words(environ, "HCQ_VISIBLE")
+        return Config(
+            device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
+            emulate=_words(environ, "HCQ_EMULATE"),
+            debug=frozenset(_words(environ, "HCQ_DEBUG", DEBUG_WORDS)),
+            trace=environ.get("HCQ_TRACE") or None,
+            validate=_flag(environ, "HCQ_VALIDATE"),
+            profile=_flag(environ, "HCQ_PROFILE"),
+            search=_flag(environ, "HCQ_SEARCH"),
+            jit_check=_flag(environ, "HCQ_JIT_CHECK"),
+            cache_dir=_cache_dir(environ),
+            timeout_ms=_number(environ, "HCQ_TIMEOUT_MS", 30_000, 1, 2**40),
+            threads=_number(environ, "HCQ_THREADS", _cores(), 1, 1024),
+            visible=tuple(_visible(word) for word in visible) if visible else None,
+        )
+
+
+def current() -> Config:
+    """The process's configuration, read from the environment when first asked for."""
+    global _current
+    if _current is None:
+        _current = Config.read(os.environ)
+    return _current
+
+
+def use(config: Config | None) -> None:
+    """Replace the process's configuration; None means: read the environment again when next asked."""
+    global _current
+    _current = config
+
+
+_current: Config | None = None
+
+
+def _words(environ: Mapping[str, str], name: str, valid: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in environ.get(name, "").split(",") if word.strip())
+    for word in words:
+        if valid is not None and word not in valid:
+            raise UsageError(
+                f"{name}={environ[name]!r}: unknown word {word!r}. Valid words: {', '.join(valid)}."
+            )
+    return words
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    text = environ.get(name, "").strip().lower()
+    if text in ("", "0", "off", "no"):
+        return False
+    if text in ("1", "on", "yes"):
+        return True
+    raise UsageError(f"{name}={environ[name]!r}: unknown word. Valid words: 0, 1, off, on, no, yes.")
+
+
+def _number(environ: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    if not text.isdecimal() or not low <= int(text) <= high:
+        raise UsageError(f"{name}={text!r}: takes a whole number from {low} to {high}.")
+    return int(text)
+
+
+def _visible(word: str) -> int:
+    if not word.isdecimal():
+        raise UsageError(f"HCQ_VISIBLE: {word!r} is not a device number. Give numbers such as 0,1.")
+    return int(word)
+
+
+def _cache_dir(environ: Mapping[str, str]) -> Path:
+    if given := environ.get("HCQ_CACHE_DIR"):
+        return Path(given)
+    if given := environ.get("XDG_CACHE_HOME"):
+        return Path(given) / "hcq"
+    return Path(environ.get("HOME") or "/nonexistent") / ".cache" / "hcq"
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1

@@ -1,0 +1,500 @@
+"""The CPU device: a hardware command queue whose hardware is a native thread.
+
+In       a port; packets from encode.py
+Out      work done in submission order by the command processor and its workers
+Changes  a ring, a control block and threads, made when it opens and ended when it closes
+Next     processor.py (what the threads run), packets.py (the words), hcq/device.py (what all devices share)
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import platform
+import signal as os_signal
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from hcq import native
+from hcq.cache import DiskCache
+from hcq.command import Command
+from hcq.cpu import encode as encoding
+from hcq.cpu import packets, processor, program
+from hcq.cpu.link import Mapping, link
+from hcq.device import Device, Steps
+from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.layout import Packet
+from hcq.memory import Buffer
+from hcq.port import (
+    MADV_HUGEPAGE,
+    MAP_ANONYMOUS,
+    MAP_NORESERVE,
+    MAP_PRIVATE,
+    PROT_READ,
+    PROT_WRITE,
+    LinuxPort,
+)
+from hcq.program import Program
+from hcq.queue import ONE, Grid
+from hcq.signal import Timeline
+
+RING_WORDS = 1 << 18  # 1 MiB: about ten thousand small dispatches
+CONTROL_BYTES = 1 << 16
+WORKERS_AT = 4096  # the workers' start records, behind the control block
+MAX_GRID = 2**31 - 1
+HUGE_BYTES = 2 << 20
+
+# How long each side looks before it sleeps. With one core left for Python, the command processor may spin over the gap
+# between two eager launches; workers give way sooner, so that they do not take the core that Python records on.
+PROCESSOR_SPIN_NS = 50_000
+WORKER_SPIN_NS = 10_000
+HOST_SPIN_NS = 20_000
+
+
+class CpuDevice(Device):
+    """The embedded default."""
+
+    machine: processor.Machine
+
+    # ------------------------------------------------------------ opening
+
+    def find_machine(self) -> None:
+        if platform.system() != "Linux":
+            raise UsageError(f"the CPU device sleeps on Linux futexes, and this is {platform.system()}.")
+        self.machine = processor.machine_named(platform.machine())
+        self.arch = self.machine.name
+        self.threads = self.config.threads
+        self._retired: deque[tuple[int, Mapping]] = deque()
+        self._scratch_va = self._scratch_bytes = self._scratch_stride = 0
+
+    def load_processor(self) -> None:
+        self.code = _processor(self.machine)
+
+    def make_ring(self) -> None:
+        self._ring_va = self.map_memory(4 * RING_WORDS)
+        self._ring = native.view(self._ring_va, 4 * RING_WORDS)
+        self._control_va = self.map_memory(CONTROL_BYTES)
+        self._control = native.view(self._control_va, CONTROL_BYTES)
+        self._control_pointer = native.pointer(self._control_va)
+        self._put = self._get = 0  # words, as last written and last seen
+
+    def make_timeline(self) -> None:
+        self.timeline = Timeline(
+            self, Buffer(self, self.map_memory(4096), 4096, 4096, 0, "timeline"), "timeline"
+        )
+        pack, (opcode, length) = encoding.signal_struct()
+        self._finish = functools.partial(pack, opcode, length, self.timeline.va)
+
+    def start_threads(self) -> None:
+        spins = self.threads > 1 or self.config.threads > 1
+        control = packets.Control(
+            ring=self._ring_va,
+            ring_words=RING_WORDS,
+            processor_spin_ns=PROCESSOR_SPIN_NS if spins else 0,
+            worker_spin_ns=WORKER_SPIN_NS if spins else 0,
+            threads=self.threads,
+            timeline=self.timeline.va,
+            running=self.threads,
+        )
+        self._control[: 4 * packets.Control.length_words] = control.to_bytes()
+        self._handles: list[int] = []
+        # the threads take no signals: Ctrl-C belongs to Python's own
+        ours = set(os_signal.valid_signals()) - {
+            os_signal.SIGSEGV,
+            os_signal.SIGBUS,
+            os_signal.SIGFPE,
+            os_signal.SIGILL,
+        }
+        before = os_signal.pthread_sigmask(os_signal.SIG_BLOCK, ours)
+        try:
+            self._start("processor_main", self._control_va)
+            for index in range(1, self.threads):
+                at = WORKERS_AT + 16 * (index - 1)
+                self._control[at : at + 16] = packets.WorkerStart(
+                    control=self._control_va, index=index
+                ).to_bytes()
+                self._start("worker_main", self._control_va + at)
+        finally:
+            os_signal.pthread_sigmask(os_signal.SIG_SETMASK, before)
+
+    def _start(self, function: str, argument: int) -> None:
+        handle = native.new_handle()
+        start, argument_pointer = native.pointer(self.code.functions[function]), native.pointer(argument)
+        error = native.libc().pthread_create(handle, native.pointer(0), start, argument_pointer)
+        if error:
+            raise DriverError(
+                f"pthread_create({function}) -> errno {error}. Raise the thread limit (ulimit -u)."
+            )
+        self._handles.append(handle[0])
+
+    def stop(self, timeout_ms: float) -> bool:
+        self.code.stop_all(self._control_pointer)
+        end = time.monotonic() + timeout_ms / 1000
+        while self._field("running"):
+            if time.monotonic() > end:
+                return False  # a kernel that does not return; its memory stays mapped under it
+            time.sleep(0.0002)
+        for handle in self._handles:
+            native.libc().pthread_join(handle, native.pointer(0))
+        self._reap()
+        return True
+
+    # ------------------------------------------------------------ memory
+
+    def map_memory(self, size_bytes: int) -> int:
+        flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+        if size_bytes < 2 * HUGE_BYTES:
+            return self.port.mmap(0, size_bytes, PROT_READ | PROT_WRITE, flags)
+        # aligned to huge pages, so that the first touch costs a fault every 2 MiB and not every 4 KiB
+        size = -(-size_bytes // 4096) * 4096
+        va = self.port.mmap(0, size + HUGE_BYTES, PROT_READ | PROT_WRITE, flags)
+        start = -(-va // HUGE_BYTES) * HUGE_BYTES
+        if start > va:
+            self.port.munmap(va, start - va)
+        if rest := va + HUGE_BYTES - start:
+            self.port.munmap(start + size, rest)
+        self.port.madvise(start, size, MADV_HUGEPAGE)
+        return start
+
+    def unmap_memory(self, va: int, size_bytes: int) -> None:
+        self.port.munmap(va, -(-size_bytes // 4096) * 4096)
+
+    # ------------------------------------------------------------ programs
+
+    def make_program(
+        self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
+    ) -> Program:
+        if self._retired:
+            self._reap()
+        made = program.load(self, image, entry, args, scratch_bytes, name, self._retire)
+        if scratch_bytes > self._scratch_stride:
+            self._grow_scratch(scratch_bytes)
+        return made
+
+    def _retire(self, mapping: Mapping) -> None:
+        self._retired.append((self.timeline.submitted, mapping))
+
+    def _reap(self) -> None:
+        done = self.timeline.value
+        while self._retired and self._retired[0][0] <= done:
+            self._retired.popleft()[1].close()
+
+    def _grow_scratch(self, scratch_bytes: int) -> None:
+        """Give every thread more scratch memory. The queue must be idle, since kernels hold the old addresses."""
+        with self.lock:
+            self.wait_value(self.timeline.submitted)
+            stride = -(-scratch_bytes // 4096) * 4096
+            va = self.map_memory(stride * self.threads)
+            if self._scratch_va:
+                self.unmap_memory(self._scratch_va, self._scratch_bytes)
+            self._scratch_va, self._scratch_bytes, self._scratch_stride = va, stride * self.threads, stride
+            self._set_field("scratch", va)
+            self._set_field("scratch_stride", stride)
+
+    # ------------------------------------------------------------ encoding
+
+    def encode(self, what: Command) -> bytes:
+        return encoding.encode(what, self.machine)
+
+    def decode(self, words: Sequence[int]) -> list[Packet]:
+        return encoding.decode(words)
+
+    def encode_dispatch(
+        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
+    ) -> tuple[bytes, tuple[int | float, ...]]:
+        values: list[Any] = []
+        for arg in args:
+            if type(arg) is Buffer:
+                if arg.device is not self:
+                    raise UsageError(
+                        f"dispatch {program.name}: {arg!r} is not on {self.name}. Copy it there first."
+                    )
+                arg.is_used = True
+                values.append(arg.va)
+            else:
+                values.append(arg)
+        types = tuple(map(type, args))
+        shape = program.shapes.get(types)
+        if shape is None:
+            shape = self.shape(program, args, types)
+        try:
+            x, y, z = grid
+            groups = x * y * z
+            packed = shape.pack(
+                *shape.head,
+                program.entry,
+                groups,
+                x,
+                y,
+                z,
+                groups_per_claim,
+                program.scratch_bytes,
+                *(values if shape.gather is None else shape.gather(values)),
+            )
+        except (struct.error, TypeError, ValueError, OverflowError):
+            values = self._explain(program, args, values, grid, groups_per_claim)
+            x, y, z = grid
+            groups = x * y * z
+            gathered = values if shape.gather is None else shape.gather(values)
+            head = (*shape.head, program.entry, groups, x, y, z, groups_per_claim, program.scratch_bytes)
+            packed = shape.pack(*head, *gathered)
+        if (
+            groups <= 0
+            or x > MAX_GRID
+            or y > MAX_GRID
+            or z > MAX_GRID
+            or block != ONE
+            or program.device is not self
+        ):
+            self._explain_launch(program, grid, block)
+        return packed, tuple(values)
+
+    def shape(self, program: Program, args: Sequence[Any], types: tuple[type, ...]) -> encoding.ArgumentShape:
+        """Check arguments against the program's kinds, once for each combination of types, and place them."""
+        letters = []
+        if program.args is not None and len(args) != len(program.args):
+            raise UsageError(
+                f"dispatch {program.name}: takes {len(program.args)} arguments ({', '.join(program.args)}), got "
+                f"{len(args)}."
+            )
+        for index, arg in enumerate(args):
+            kind = "buffer" if isinstance(arg, Buffer) else "int" if hasattr(arg, "__index__") else "float"
+            if kind == "float" and not (
+                isinstance(arg, float) or (hasattr(arg, "__float__") and not _is_array(arg))
+            ):
+                raise UsageError(
+                    f"dispatch {program.name}: argument {index} is {arg!r}. An argument is a Buffer, an int or a float."
+                )
+            wanted = kind if program.args is None else program.args[index]
+            if wanted != kind and not (wanted == "float" and kind == "int"):
+                raise UsageError(f"dispatch {program.name}: argument {index} is a {wanted}, got {arg!r}.")
+            letters.append("f" if wanted == "float" else "i")
+        shape = encoding.argument_shape(self.machine, "".join(letters))
+        program.shapes[types] = shape
+        return shape
+
+    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
+        shape = self.shape(program, args, tuple(map(type, args)))
+        return 4 * packets.Dispatch.length_words + 8 * shape.slots[index]
+
+    def _explain(
+        self, program: Program, args: Sequence[Any], values: list[Any], grid: Grid, groups_per_claim: int
+    ) -> list[Any]:
+        """Packing failed: say why, or return the values in a form that packs (unsigned 64-bit ones as signed)."""
+        self._explain_launch(program, grid, ONE)
+        if not isinstance(groups_per_claim, int) or not 0 <= groups_per_claim < 2**32:
+            raise UsageError(
+                f"dispatch {program.name}: groups_per_claim={groups_per_claim!r}; takes 0 to 2**32-1."
+            )
+        fitting = []
+        for index, (arg, value) in enumerate(zip(args, values)):
+            if isinstance(arg, Buffer):
+                value = arg.address  # raises when it was freed
+                if arg.device is not self:
+                    raise UsageError(
+                        f"dispatch {program.name}: {arg!r} is not on {self.name}. Copy it there first."
+                    )
+            elif not isinstance(value, float) and hasattr(value, "__index__"):
+                value = value.__index__()
+                if not -(2**63) <= value < 2**64:
+                    raise UsageError(
+                        f"dispatch {program.name}: argument {index} is {value}; it does not fit 64 bits."
+                    )
+                value = value - 2**64 if value >= 2**63 else value
+            fitting.append(value)
+        return fitting
+
+    def _explain_launch(self, program: Program, grid: Grid, block: Grid) -> None:
+        for what, size in (("grid", grid), ("block", block)):
+            whole = isinstance(size, (tuple, list)) and len(size) == 3
+            if not whole or not all(isinstance(n, int) and 0 < n <= MAX_GRID for n in size):
+                raise UsageError(
+                    f"dispatch {program.name}: {what}={size!r}; takes three whole numbers from 1 to {MAX_GRID}."
+                )
+        if math.prod(grid) >= 2**62:
+            raise UsageError(
+                f"dispatch {program.name}: grid={grid!r} has {math.prod(grid)} groups, more than 2**62."
+            )
+        if tuple(block) != ONE:
+            raise UsageError(
+                f"dispatch {program.name}: block={block!r}; a group is one call on {self.name}, so block is (1, 1, 1)."
+            )
+        if program.device is not self:
+            raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
+
+    # ------------------------------------------------------------ submitting
+
+    def send(self, words: list[bytes], value: int) -> None:
+        blob = b"".join(words) + self._finish(value)
+        size = len(blob) >> 2
+        put = self._put
+        at = put & RING_WORDS - 1
+        if at + size > RING_WORDS or put + size - self._get > RING_WORDS:
+            self._send_slowly([*words, self._finish(value)])
+            return
+        self._ring[4 * at : 4 * (at + size)] = blob
+        self._put = put + size
+        self.code.doorbell_ring(self._control_pointer, put + size)
+
+    def _send_slowly(self, words: list[bytes]) -> None:
+        """The same when the ring's end is near or the ring is full: packet by packet, with doorbells on the way."""
+        for packet in _single_packets(words):
+            size = len(packet) >> 2
+            at = self._put & RING_WORDS - 1
+            while at + size > RING_WORDS:
+                gap = min(RING_WORDS - at, 0xFFFE)
+                self._wait_for_room(gap)
+                nop = packets.Nop(length=gap).to_bytes()
+                self._ring[4 * at : 4 * at + len(nop)] = nop
+                self._put += gap
+                at = self._put & RING_WORDS - 1
+            self._wait_for_room(size)
+            self._ring[4 * at : 4 * (at + size)] = packet
+            self._put += size
+        self.code.doorbell_ring(self._control_pointer, self._put)
+
+    def _wait_for_room(self, size: int) -> None:
+        if self._put + size - self._get <= RING_WORDS:
+            return
+        self.code.doorbell_ring(self._control_pointer, self._put)  # let it work on what is there
+        end = time.monotonic() + self.config.timeout_ms / 1000
+        while True:
+            self._get = self._field("get")
+            if self._put + size - self._get <= RING_WORDS:
+                return
+            if self.fault():
+                self._note_fault()
+                raise DeviceFault(
+                    f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
+                )
+            if time.monotonic() > end:
+                raise WaitTimeout(
+                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room in the ring. {self._pending()}"
+                )
+            time.sleep(0.00005)
+
+    # ------------------------------------------------------------ signals and faults
+
+    def signal_set(self, va: int, value: int) -> None:
+        self.code.signal_set(native.pointer(va), value)
+
+    def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
+        return int(
+            self.code.signal_wait(native.pointer(va), value, timeout_ns, min(HOST_SPIN_NS, timeout_ns))
+        )
+
+    def fault(self) -> str:
+        code = self._field("fault")
+        if not code:
+            return ""
+        at = self._field("fault_address")
+        words = native.view(at, 48).cast("I")
+        header = packets.Header.decode(words)
+        layout = packets.PACKETS.get(header.opcode)
+        shown = header if layout is None else layout.decode(words[: layout.length_words])
+        return f"the command processor stopped with {packets.Fault(code).name} at {shown}"
+
+    def recover(self) -> None:
+        self._set_field("get", self._put)
+        self._get = self._put
+        self._set_field("put", self._put)
+        self.code.fault_clear(self._control_pointer)
+
+    def abandon(self, is_on: bool = True) -> None:
+        self._set_field("abandon", int(is_on))
+
+    # ------------------------------------------------------------ what there is to know
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "arch": self.arch,
+            "threads": self.threads,
+            "ring_words": RING_WORDS,
+            "model": _cpu_model(self.port),
+            "max_grid": MAX_GRID,
+            "max_block": 1,
+        }
+
+    def stats(self) -> dict[str, int]:
+        return {
+            "submissions": self.timeline.submitted,
+            "packets": self._field("packets"),
+            "dispatches": self._field("dispatches"),
+            "mapped_bytes": self.memory.mapped_bytes,
+        }
+
+    def _field(self, name: str) -> int:
+        field = packets.Control.fields[name]
+        at = field.byte_offset
+        return int.from_bytes(self._control[at : at + field.width // 8], "little")
+
+    def _set_field(self, name: str, value: int) -> None:
+        field = packets.Control.fields[name]
+        at = field.byte_offset
+        size = field.width // 8
+        # one aligned store, so that the other side never sees half of it
+        self._control[at : at + size].cast("Q" if size == 8 else "I")[0] = value
+
+    steps = Steps["CpuDevice"](
+        "open CPU device",
+        ("find the machine", find_machine),
+        ("load the command processor", load_processor),
+        ("make the ring", make_ring),
+        ("make the timeline", make_timeline),
+        ("start the threads", start_threads),
+    )
+
+
+class _Processor:
+    """The linked command processor: what the host calls, and where threads start."""
+
+    def __init__(self, functions: dict[str, int]) -> None:
+        self.functions = functions
+        self.doorbell_ring = native.function(functions["doorbell_ring"], "void(*)(void *, uint64_t)")
+        self.signal_set = native.function(functions["signal_set"], "void(*)(void *, uint64_t)")
+        self.signal_wait = native.function(
+            functions["signal_wait"], "uint64_t(*)(void *, uint64_t, int64_t, int64_t)"
+        )
+        self.fault_clear = native.function(functions["fault_clear"], "void(*)(void *)")
+        self.stop_all = native.function(functions["stop_all"], "void(*)(void *)")
+
+
+@functools.cache
+def _processor(machine: processor.Machine) -> _Processor:
+    """One copy for all CPU devices of the process: they share the count of sleeping hosts.
+
+    The key is the IR text alone. The object is for a baseline processor, so the host's model does not matter, and any
+    LLVM makes a right object of the same text; asking which one is installed would mean loading it.
+    """
+    cache = DiskCache()
+    text = processor.ir_text(machine)
+    extra = {name: native.symbol(name) for name in ("syscall", "clock_gettime")}
+    image = cache.get("cpu-processor", text)
+    if image is None:
+        image = processor.build(machine)
+        cache.put("cpu-processor", text, image)
+    return _Processor(link(image, LinuxPort(), machine.name, "command processor", extra).functions)
+
+
+def _single_packets(words: list[bytes]) -> list[bytes]:
+    """Encoded commands are one packet each already; the hot path relies on it, and so do we."""
+    return words
+
+
+def _is_array(arg: object) -> bool:
+    return bool(getattr(arg, "shape", ()))
+
+
+def _cpu_model(port: Any) -> str:
+    try:
+        text = port.read_file("/proc/cpuinfo").decode("utf-8", "replace")
+    except DriverError:
+        return "unknown"
+    for line in text.splitlines():
+        if line.startswith("model name"):
+            return str(line.partition(":")[2].strip())
+    return platform.machine()

@@ -1,0 +1,39 @@
+"""Programs of the CPU device: a host object in memory, and C functions at their addresses.
+
+In       an ELF object for this machine and an entry's name
+Out      a Program whose entry is a C function: void entry(arguments..., const struct hcq_group *)
+Changes  new code pages; they go when the program is dropped and the work submitted by then is done
+Next     link.py (relocations, sealed pages), encode.py (how arguments reach the function)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hcq.cpu.link import Mapping, link
+from hcq.device import Device
+from hcq.errors import UsageError
+from hcq.program import Program
+
+
+def load(
+    device: Device,
+    image: bytes,
+    entry: str,
+    args: tuple[str, ...] | None,
+    scratch_bytes: int,
+    name: str,
+    retire: Callable[[Mapping], None],
+) -> Program:
+    """Link an object and find its entry. `retire` takes the mapping when the program is dropped."""
+    mapping = link(image, device.port, device.arch, name)
+    found = mapping.functions.get(entry)
+    if found is None:
+        names = ", ".join(sorted(mapping.functions)) or "none"
+        mapping.close()
+        raise UsageError(f"load({name!r}): no function {entry!r} in the object. Its functions: {names}.")
+    try:
+        return Program(device, name, found, args, scratch_bytes, lambda: retire(mapping))
+    except UsageError:
+        mapping.close()
+        raise

@@ -1,0 +1,372 @@
+"""Devices: opening by named steps, and what every device has: memory, a timeline, a ledger, queues, programs.
+
+In       a name ("CPU", "CPU:1") and a port to the operating system
+Out      a Device, shared by everyone in the process who asks for the same name
+Changes  opening starts the device's threads or channels; closing (at exit, too) drains and ends them
+Next     cpu/device.py (the first device), queue.py (how work is recorded), signal.py (how it is awaited)
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from hcq import config as config_module
+from hcq.command import Command
+from hcq.config import Config
+from hcq.errors import DeviceFault, HcqError, UsageError
+from hcq.layout import Packet
+from hcq.ledger import Ledger
+from hcq.memory import Buffer, Pool
+from hcq.port import LinuxPort, Port
+from hcq.program import Program
+from hcq.queue import ONE, Grid, Queue
+from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal, Timeline
+from hcq.trace import TraceWriter
+
+D = TypeVar("D", bound="Device")
+
+# name -> where its Device class lives; a name may be followed by ":number"
+REGISTRY: dict[str, str] = {"CPU": "hcq.cpu.device:CpuDevice"}
+
+
+class Steps(Generic[D]):
+    """Bring-up as a list of named steps; a failing one says its number, its name and what it was for."""
+
+    def __init__(self, title: str, *steps: tuple[str, Callable[[D], None]]) -> None:
+        self.title = title
+        self.steps = steps
+
+    def run(self, device: D) -> None:
+        for number, (name, step) in enumerate(self.steps, 1):
+            try:
+                step(device)
+            except HcqError as error:
+                where = f'{self.title}: step {number}/{len(self.steps)} "{name}" failed: {error}'
+                raise type(error)(where) from error
+
+
+class Device:
+    """Base of all devices. A subclass encodes commands, carries words to its hardware, and maps memory."""
+
+    steps: ClassVar[Steps[Any]]
+
+    def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
+        self.name = name
+        self.port: Port = LinuxPort() if port is None else port
+        self.config = config_module.current() if config is None else config
+        self.arch = ""
+        self.lock = threading.RLock()
+        self.is_open = False
+        self.dead = ""  # why nothing may be submitted, or ""
+        self.ledger = Ledger()
+        self.memory = Pool(self)
+        self.alloc = self.memory.alloc
+        self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
+        self.trace = TraceWriter.of(self.config.trace)
+        self.timeline: Timeline
+        self.steps.run(self)
+        self.is_open = True
+        _all.append(self)
+        if self.trace is not None:
+            self.trace.device(self.name, self.arch, self.facts())
+
+    # ------------------------------------------------------------ what a subclass provides
+
+    def map_memory(self, size_bytes: int) -> int:
+        """New memory that device and host see, page aligned."""
+        raise NotImplementedError
+
+    def unmap_memory(self, va: int, size_bytes: int) -> None:
+        raise NotImplementedError
+
+    def encode(self, what: Command) -> bytes:
+        """One command as packets. A pure function, and `decode` inverts it."""
+        raise NotImplementedError
+
+    def decode(self, words: Sequence[int]) -> list[Packet]:
+        raise NotImplementedError
+
+    def encode_dispatch(
+        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
+    ) -> tuple[bytes, tuple[int | float, ...]]:
+        """A dispatch as packets, and its arguments as plain numbers; checks everything before the doorbell."""
+        raise NotImplementedError
+
+    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
+        """Where in a dispatch's packet an argument's 64-bit word is, in bytes: a graph patches it there."""
+        raise NotImplementedError
+
+    def send(self, words: list[bytes], value: int) -> None:
+        """Put packets into the ring, then the signal that sets the timeline to `value`, and ring the doorbell."""
+        raise NotImplementedError
+
+    def make_program(
+        self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
+    ) -> Program:
+        raise NotImplementedError
+
+    def signal_set(self, va: int, value: int) -> None:
+        raise NotImplementedError
+
+    def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
+        """Wait on a cell for a while; returns the value seen, which may still be too small."""
+        raise NotImplementedError
+
+    def fault(self) -> str:
+        """What the device stopped on, or ""."""
+        raise NotImplementedError
+
+    def recover(self) -> None:
+        """After a fault: drop what was submitted and go on. The caller holds the lock."""
+        raise NotImplementedError
+
+    def abandon(self, is_on: bool = True) -> None:
+        """Make the device give up a wait that nobody will signal, or no longer."""
+        raise NotImplementedError
+
+    def stop(self, timeout_ms: float) -> bool:
+        """End the device's threads or channels; False when they did not end in time."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        """What `python -m hcq devices` and the trace say about this device."""
+        raise NotImplementedError
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the device opened: submissions, packets, dispatches."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ the same for all
+
+    # alloc(size_bytes, name=None) -> Buffer is the pool's own method: no call in between
+    alloc: Callable[..., Buffer]
+
+    def queue(self) -> Queue:
+        """A new, empty queue."""
+        return Queue(self)
+
+    def graph(self, name: str = "graph") -> Any:
+        """A new graph to record into: see hcq.graph.Graph."""
+        from hcq.graph import Graph
+
+        return Graph(self, name)
+
+    def signal(self, name: str = "signal") -> Signal:
+        """A new signal, value 0."""
+        return Signal(self, self.alloc(CELL_BYTES, name), name)
+
+    def load(
+        self,
+        image: bytes,
+        entry: str,
+        args: Sequence[str] | None = None,
+        scratch_bytes: int = 0,
+        name: str | None = None,
+    ) -> Program:
+        """Load a code object and find its entry.
+
+        image          a whole ELF object for this device's arch
+        entry          the kernel's symbol
+        args           kinds of its arguments ("buffer", "int", "float"): dispatches are then checked against them
+        scratch_bytes  private memory for each worker, handed to the kernel
+        name           how messages and traces call it; default the entry
+        Raises         UsageError saying what is wrong with the object
+        """
+        self.check_alive()
+        kinds = None if args is None else tuple(args)
+        program = self.make_program(bytes(image), entry, kinds, scratch_bytes, name or entry)
+        if self.trace is not None:
+            self.trace.code(self.name, program.name, entry, program.entry, bytes(image))
+        return program
+
+    def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
+        """Dispatch one program and wait for it."""
+        Queue(self).dispatch(program, args, grid, block).submit().wait()
+
+    def submit(self, words: list[bytes], commands: list[Command]) -> Completion:
+        """Send encoded commands. Threads may submit at the same time; the order is that of the lock."""
+        with self.lock:
+            if self.dead:
+                self.check_alive()
+            timeline = self.timeline
+            value = timeline.submitted + 1
+            self.send(words, value)
+            timeline.submitted = value
+            self.ledger.note((value, commands))
+        if self.trace is not None or "push" in self.config.debug:
+            self._tell(words, commands, value)
+        return Completion(self, value)
+
+    def synchronize(self, timeout_ms: float | None = None) -> None:
+        """Return once everything submitted so far is done. Raises WaitTimeout; DeviceFault if the last of it failed."""
+        if self.dead:
+            self.check_alive()
+        value = self.timeline.submitted
+        if self.timeline.value < value or self.failures:
+            self.wait_value(value, timeout_ms)
+
+    def wait_value(self, value: int, timeout_ms: float | None = None) -> None:
+        """Return once the timeline has reached `value`."""
+        timeline = self.timeline
+        if timeline._cell[0] < value:
+            self.wait_cell(timeline, value, timeout_ms)
+        if self.failures:
+            for first, last, why in self.failures:
+                if first <= value <= last:
+                    raise DeviceFault(why)
+
+    def wait_cell(self, signal: Signal, value: int, timeout_ms: float | None = None) -> None:
+        """Return once a signal has reached `value`; sees faults of this device meanwhile."""
+        if signal.value >= value:
+            return
+        self.check_alive()
+        limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
+        start = time.monotonic_ns()
+        end = start + int(limit_ms * 1e6)
+        while True:
+            left = end - time.monotonic_ns()
+            if self.signal_wait(signal.va, value, min(max(left, 0), SLICE_NS)) >= value:
+                break
+            if self.fault():
+                self._note_fault()
+            elif left <= 0:
+                raise signal.timeout(value, limit_ms, self._pending())
+            elif self.dead:
+                self.check_alive()
+        if "sync" in self.config.debug:
+            waited = (time.monotonic_ns() - start) / 1000
+            self.say(f"waited {waited:.0f} us for {signal.name}@{signal.va:#x} >= {value}")
+        if self.trace is not None:
+            self.trace.signal(self.name, signal.va, signal.value, signal.timestamp_ns)
+
+    def reset(self) -> None:
+        """Drop all work in flight (it counts as failed) and make the device usable again."""
+        self.check_alive()
+        if self.timeline.value >= self.timeline.submitted:
+            return
+        self.abandon()
+        end = time.monotonic() + self.config.timeout_ms / 1000
+        while not self.fault() and self.timeline.value < self.timeline.submitted:
+            if time.monotonic() > end:
+                raise self.timeline.timeout(self.timeline.submitted, self.config.timeout_ms, self._pending())
+            time.sleep(0.001)
+        self._note_fault()
+        self.abandon(False)
+
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Drain with a deadline, end the threads, give memory back. Closing twice is fine."""
+        if not self.is_open or self.dead:
+            return
+        limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            self.wait_value(self.timeline.submitted, limit_ms)
+        except HcqError as error:
+            print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
+        with self.lock:
+            self.is_open = False
+            self.dead = "it was closed"
+        if self.stop(min(limit_ms, 5000)):
+            self.memory.close()
+        if self in _all:
+            _all.remove(self)
+        for name, device in list(_opened.items()):
+            if device is self:
+                del _opened[name]
+
+    def check_alive(self) -> None:
+        """Raises UsageError when this device cannot be used any more."""
+        if self.dead:
+            raise UsageError(
+                f"{self.name} cannot be used: {self.dead}. Open it again with hcq.open({self.name!r})."
+            )
+
+    def say(self, text: str) -> None:
+        """One line of HCQ_DEBUG output."""
+        print(f"hcq {self.name}: {text}", file=sys.stderr)
+
+    def _pending(self) -> str:
+        done, submitted = self.timeline.value, self.timeline.submitted
+        if done >= submitted:
+            return "Nothing is in flight on this device: nobody will set it. Submit the signal first."
+        return (
+            f"In flight: {submitted - done} submissions; next to finish {self.ledger.describe(done + 1)}. "
+            "Give more time with timeout_ms or HCQ_TIMEOUT_MS, or call reset(). See HCQ_DEBUG=push."
+        )
+
+    def _note_fault(self) -> None:
+        with self.lock:
+            what = self.fault()
+            if not what:
+                return
+            first, last = self.timeline.value + 1, self.timeline.submitted
+            why = f"{self.name}: {what}, in submission {self.ledger.describe(first)}."
+            if last > first:
+                why += f" The {last - first} submissions after it were dropped."
+            self.failures.append((first, last, why))
+            self.recover()
+            self.signal_set(self.timeline.va, last)
+
+    def _tell(self, words: list[bytes], commands: list[Command], value: int) -> None:
+        blob = b"".join(words)
+        if self.trace is not None:
+            self.trace.submit(self.name, value, blob, commands)
+        if "push" in self.config.debug:
+            lines = [f"  {packet}" for packet in self.decode(memoryview(blob).cast("I"))]
+            self.say("\n".join([f"submit #{value}, {len(blob) // 4} words", *lines]))
+
+    def __repr__(self) -> str:
+        return f"Device({self.name}, {self.arch})"
+
+
+def open(name: str = "CPU") -> Any:
+    """The device of this name, opened on first use: "CPU", "CPU:1", ... Raises UsageError listing the known ones."""
+    kind, _, number = name.upper().partition(":")
+    if kind not in REGISTRY or not (number == "" or number.isdecimal()):
+        known = ", ".join(REGISTRY)
+        raise UsageError(
+            f"open({name!r}): unknown device. Known: {known}; a number may follow, as in {known}:0."
+        )
+    key = kind if int(number or 0) == 0 else f"{kind}:{int(number)}"
+    with _opening:
+        if key not in _opened:
+            module, _, attribute = REGISTRY[kind].partition(":")
+            _opened[key] = getattr(importlib.import_module(module), attribute)(key)
+        return _opened[key]
+
+
+def known_devices() -> Mapping[str, str]:
+    """The device kinds `open` accepts, with the module that drives each."""
+    return {name: where.partition(":")[0] for name, where in REGISTRY.items()}
+
+
+_opened: dict[str, Device] = {}
+_all: list[Device] = []
+_opening = threading.RLock()
+
+
+def _close_all() -> None:
+    for device in list(_all):
+        device.close()
+
+
+def _after_fork() -> None:
+    """The child has our memory but not our threads: its copies of devices are dead, and it may open new ones."""
+    global _opening
+    _opening = threading.RLock()
+    for device in _all:
+        device.dead = "this process was forked from the one that opened it, and threads do not survive a fork"
+        device.lock = threading.RLock()
+        device.trace = None
+    _all.clear()
+    _opened.clear()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_after_fork)

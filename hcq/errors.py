@@ -1,0 +1,35 @@
+"""Errors: four kinds, split by who must act.
+
+    HcqError
+    ├── UsageError    the caller: wrong argument, freed buffer, unknown name, an object that cannot be loaded
+    ├── DriverError   the machine's owner: the operating system or its driver refused a call
+    ├── DeviceFault   the kernel's author: the device stopped on submitted work
+    └── WaitTimeout   whoever waits: the deadline passed before the signal reached its value
+
+In       one sentence that names the call, its arguments, and the fix
+Out      an exception whose class says who must act
+Changes  nothing
+Next     ledger.py (how a fault or a timeout finds the work it belongs to)
+"""
+
+from __future__ import annotations
+
+
+class HcqError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class UsageError(HcqError, ValueError):
+    """The call cannot mean anything sensible; the message says what would."""
+
+
+class DriverError(HcqError, OSError):
+    """The operating system or a kernel driver refused; the message names the call, its arguments and the errno."""
+
+
+class DeviceFault(HcqError, RuntimeError):
+    """The device stopped on submitted work; the message names the packet and the submission."""
+
+
+class WaitTimeout(HcqError, TimeoutError):
+    """A deadline passed; the message names the signal, the value awaited, the value seen, and what comes next."""

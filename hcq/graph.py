@@ -1,0 +1,220 @@
+"""Graphs: a recorded queue that is replayed with one packet and one doorbell.
+
+In       the verbs of a queue; arguments that change between replays are given as Symbol("key")
+Out      replay({key: buffer or number}) -> Completion
+Changes  only the words of changed arguments (patch points), in one of two copies of the block
+Next     queue.py (the verbs), cpu/packets.py (Indirect)
+
+A block in flight is never written: there are two copies, taken in turn, and a copy is waited for before it is patched.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hcq import command
+from hcq.errors import UsageError
+from hcq.memory import Buffer
+from hcq.program import Program
+from hcq.queue import ONE, Grid, Queue
+from hcq.signal import Completion
+
+if TYPE_CHECKING:
+    from hcq.device import Device
+
+COPIES = 2
+MAX_WORDS = 1 << 26
+
+
+class Symbol:
+    """An argument that each replay names anew. `kind` is "buffer", "int" or "float"."""
+
+    def __init__(self, key: Any, kind: str = "buffer") -> None:
+        if kind not in ("buffer", "int", "float"):
+            raise UsageError(f"Symbol({key!r}): unknown kind {kind!r}. Kinds: buffer, int, float.")
+        self.key = key
+        self.kind = kind
+
+    def __repr__(self) -> str:
+        return f"Symbol({self.key!r}, {self.kind!r})"
+
+
+class PatchPoint(NamedTuple):
+    """Where a replay writes an argument: the 64-bit word at `byte_offset` of the block."""
+
+    byte_offset: int
+    kind: str
+    command_index: int
+    argument_index: int
+
+
+class _Block:
+    """One copy of the recorded words in device memory, and what was last written into it."""
+
+    def __init__(self, buffer: Buffer, words: bytes) -> None:
+        self.buffer = buffer
+        buffer.write(words)
+        self.slots = buffer.host[: len(words)].cast("q")
+        self.written: dict[Any, int] = {}
+        self.busy_until = 0
+
+
+class Graph(Queue):
+    """A queue whose words stay. Record with its verbs, then `replay`; `submit` is a replay without symbols.
+
+    patch_points  key -> the places its value goes to
+    """
+
+    def __init__(self, device: Device, name: str = "graph") -> None:
+        super().__init__(device)
+        self.name = name
+        self.patch_points: dict[Any, list[PatchPoint]] = {}
+        self._size_bytes = 0
+        self._blocks: list[_Block] = []
+        self._next = 0
+        self._packets: list[bytes] = []
+
+    def dispatch(
+        self,
+        program: Program,
+        args: Sequence[Any] = (),
+        grid: Grid = ONE,
+        block: Grid = ONE,
+        groups_per_claim: int = 0,
+    ) -> Graph:
+        """Record one launch; a Symbol may stand for any argument."""
+        self._check_recording()
+        symbols = [(index, arg) for index, arg in enumerate(args) if isinstance(arg, Symbol)]
+        if symbols:
+            plain = list(args)
+            for index, symbol in symbols:
+                plain[index] = self._stand_in(symbol)
+            for index, symbol in symbols:
+                at = self._size_bytes + self.device.argument_offset(program, plain, index)
+                point = PatchPoint(at, symbol.kind, len(self.commands), index)
+                self._check_kind(symbol, program, index)
+                self.patch_points.setdefault(symbol.key, []).append(point)
+            args = plain
+        super().dispatch(program, args, grid, block, groups_per_claim)
+        self._size_bytes += len(self._words[-1])
+        return self
+
+    def replay(self, values: Mapping[Any, Any] | None = None) -> Completion:
+        """Run the recorded work with these values for its symbols.
+
+        values   a Buffer, an int or a float for each key of patch_points; kept alive until the device has the work
+        Raises   UsageError when a key is missing or unknown, or a value is of the wrong kind
+        """
+        values = values or {}
+        if len(values) != len(self.patch_points):
+            self._check_keys(values)
+        if not self._blocks:
+            self._seal()
+        device = self.device
+        turn = self._next
+        block = self._blocks[turn]
+        self._next = 0 if turn else COPIES - 1
+        if device.timeline.value < block.busy_until:
+            device.wait_value(block.busy_until)
+        slots, written = block.slots, block.written
+        for key, points in self.patch_points.items():
+            try:
+                value = values[key]
+            except KeyError:
+                self._check_keys(values)
+                raise
+            if type(value) is Buffer and value.device is device and value.va is not None:
+                if points[0].kind != "buffer":
+                    raise self._wrong_kind(key, points[0], value)
+                value.is_used = True
+                number = value.va
+            else:
+                number = self._number(key, points[0], value)
+            if written.get(key) != number:
+                for point in points:
+                    slots[point.byte_offset >> 3] = number
+                written[key] = number
+        done = device.submit([self._packets[turn]], [self._indirects[turn]])
+        block.busy_until = done.value
+        return done
+
+    def submit(self) -> Completion:
+        """Replay a graph that has no symbols."""
+        return self.replay()
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it was replayed already; from then on nothing can be recorded."""
+        return bool(self._blocks)
+
+    def _add(self, what: command.Command, *held: object) -> Graph:
+        self._check_recording()
+        super()._add(what, *held)
+        self._size_bytes += len(self._words[-1])
+        return self
+
+    def _check_recording(self) -> None:
+        if self._blocks:
+            raise UsageError(f"graph {self.name!r} was replayed already; record into a new one.")
+
+    def _seal(self) -> None:
+        words = self.words
+        if not words:
+            raise UsageError(f"graph {self.name!r}: nothing was recorded. Dispatch something first.")
+        if len(words) > 4 * MAX_WORDS:
+            raise UsageError(
+                f"graph {self.name!r}: {len(words)} bytes are more than {4 * MAX_WORDS}. Split it."
+            )
+        blocks = [_Block(self.device.alloc(len(words), f"{self.name} block"), words) for _ in range(COPIES)]
+        self._indirects = [
+            command.Indirect(block.buffer.address, len(words) // 4, self.name, tuple(self.commands))
+            for block in blocks
+        ]
+        self._packets = [self.device.encode(indirect) for indirect in self._indirects]
+        self._blocks = blocks
+
+    def _stand_in(self, symbol: Symbol) -> Any:
+        """Something of the symbol's kind to encode the packet with; every replay overwrites it."""
+        if symbol.kind == "buffer":
+            if not hasattr(self, "_stand_in_buffer"):
+                self._stand_in_buffer = self.device.alloc(64, f"{self.name} stand-in")
+            return self._stand_in_buffer
+        return 0 if symbol.kind == "int" else 0.0
+
+    def _check_kind(self, symbol: Symbol, program: Program, index: int) -> None:
+        known = self.patch_points.get(symbol.key)
+        if known and known[0].kind != symbol.kind:
+            raise UsageError(f"graph {self.name!r}: {symbol!r} was a {known[0].kind} in an earlier dispatch.")
+
+    def _check_keys(self, values: Mapping[Any, Any]) -> None:
+        missing = [key for key in self.patch_points if key not in values]
+        unknown = [key for key in values if key not in self.patch_points]
+        if missing or unknown:
+            raise UsageError(
+                f"replay of {self.name!r}: missing {missing}, unknown {unknown}. "
+                f"Give a value for each of {list(self.patch_points)}."
+            )
+
+    def _number(self, key: Any, point: PatchPoint, value: Any) -> int:
+        """The 64 bits of a value, as the signed number that the slot takes."""
+        if isinstance(value, Buffer) and point.kind == "buffer":
+            if value.device is not self.device:
+                raise UsageError(f"replay of {self.name!r}: {value!r} is not on {self.device.name}.")
+            value.is_used = True
+            return value.address
+        if point.kind == "float" and isinstance(value, (int, float)):
+            return int(struct.unpack("<q", struct.pack("<d", value))[0])
+        if point.kind == "int" and hasattr(value, "__index__"):
+            number = int(value.__index__())
+            if not -(2**63) <= number < 2**64:
+                raise UsageError(f"replay of {self.name!r}: {key!r} is {number}; it does not fit 64 bits.")
+            return number - 2**64 if number >= 2**63 else number
+        raise self._wrong_kind(key, point, value)
+
+    def _wrong_kind(self, key: Any, point: PatchPoint, value: Any) -> UsageError:
+        return UsageError(f"replay of {self.name!r}: {key!r} is a {point.kind}, got {value!r}.")
+
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r}, {len(self.commands)} commands, keys {list(self.patch_points)})"

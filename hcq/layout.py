@@ -1,0 +1,198 @@
+"""Layouts: a packet, register block or descriptor is declared once, and that class encodes, decodes and prints it.
+
+In       class X(Packet, words=n) with `field = bits(hi, lo)` lines, high bit first, numbered over the whole packet
+Out      X(field=value).words, X.decode(words), X.field.byte_offset for native code, a readable line for traces
+Changes  nothing
+Next     cpu/packets.py (the CPU device's packets), trace.py (prints what decode returns)
+
+Words are 32 bits, little endian: bit 0 is bit 0 of word 0, bit 32 is bit 0 of word 1. A value that does not fit raises;
+it is never masked. Decoding takes any words at all and never raises: bits that no field claims are kept in `unclaimed`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, ClassVar, TypeVar, overload
+
+from hcq.errors import UsageError
+
+P = TypeVar("P", bound="Packet")
+
+
+class Bits:
+    """One field: bits high..low of its packet. On the class it is itself; on a packet it is the field's value."""
+
+    def __init__(self, high: int, low: int, unit: int, enum: type[IntEnum] | None, default: int) -> None:
+        self.high, self.low, self.unit, self.enum, self.default = high, low, unit, enum, default
+        self.name = ""
+        self.owner = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name, self.owner = name, owner.__name__
+
+    @overload
+    def __get__(self, packet: None, owner: type) -> Bits: ...
+    @overload
+    def __get__(self, packet: Packet, owner: type) -> int: ...
+    def __get__(self, packet: Packet | None, owner: type) -> Bits | int:
+        return self if packet is None else packet.values[self.name]
+
+    def __set__(self, packet: Packet, value: int) -> None:
+        raise AttributeError(f"{self.owner}.{self.name}: packets do not change; make a new one.")
+
+    @property
+    def width(self) -> int:
+        return self.high - self.low + 1
+
+    @property
+    def mask(self) -> int:
+        return ((1 << self.width) - 1) << self.low
+
+    @property
+    def byte_offset(self) -> int:
+        """Where the field starts, for code that reads it as a whole byte, half, word or double word."""
+        if self.low % 8 or self.width not in (8, 16, 32, 64):
+            raise UsageError(f"{self.owner}.{self.name}: bits {self.high}..{self.low} are not whole bytes.")
+        return self.low // 8
+
+    def encode(self, value: int) -> int:
+        """The field's bits in place. Raises UsageError when the value is no multiple of the unit or does not fit."""
+        try:
+            number = value.__index__()
+        except (AttributeError, TypeError):
+            raise UsageError(f"{self.owner}.{self.name}: takes an integer, not {value!r}.") from None
+        if number % self.unit:
+            raise UsageError(f"{self.owner}.{self.name}={number}: not a multiple of {self.unit}.")
+        raw = number // self.unit
+        if raw < 0 or raw >> self.width:
+            top = ((1 << self.width) - 1) * self.unit
+            raise UsageError(
+                f"{self.owner}.{self.name}={number:#x}: does not fit {self.width} bits (0..{top:#x})."
+            )
+        return raw << self.low
+
+    def decode(self, packet_bits: int) -> int:
+        value = ((packet_bits & self.mask) >> self.low) * self.unit
+        if self.enum is not None:
+            try:
+                return self.enum(value)
+            except ValueError:
+                return value  # a value the enum does not name is shown as a number
+        return value
+
+    def show(self, value: int) -> str:
+        if isinstance(value, IntEnum):
+            return value.name
+        return f"{value:#x}" if self.width > 32 or self.unit > 1 else str(value)
+
+
+def bits(
+    high: int, low: int | None = None, *, unit: int = 1, enum: type[IntEnum] | None = None, default: int = 0
+) -> Bits:
+    """Declare a field: bits high..low (one bit when low is left out), in units of `unit`, named by `enum`."""
+    low = high if low is None else low
+    if low < 0 or high < low:
+        raise UsageError(f"bits({high}, {low}): give the high bit first, then the low one.")
+    return Bits(high, low, unit, enum, default)
+
+
+class Packet:
+    """Base of all layouts. `tail` names the words after the declared ones, when a packet has any number of them."""
+
+    fields: ClassVar[dict[str, Bits]] = {}
+    length_words: ClassVar[int] = 0
+    tail: ClassVar[str | None] = None
+
+    values: dict[str, int]
+    tail_words: tuple[int, ...]
+    unclaimed: dict[int, int]  # word index -> bits that no field claims
+
+    def __init_subclass__(cls, words: int | None = None, tail: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.length_words = cls.length_words if words is None else words
+        cls.tail = tail if tail is not None else cls.tail
+        cls.fields = dict(cls.fields)
+        cls.fields.update((name, field) for name, field in vars(cls).items() if isinstance(field, Bits))
+        claimed: dict[int, str] = {}
+        for name, field in cls.fields.items():
+            if field.high >= 32 * cls.length_words:
+                raise UsageError(
+                    f"{cls.__name__}.{name}: bit {field.high} is beyond its {cls.length_words} words."
+                )
+            for bit in range(field.low, field.high + 1):
+                if bit in claimed:
+                    raise UsageError(f"{cls.__name__}.{name}: bit {bit} already belongs to {claimed[bit]}.")
+                claimed[bit] = name
+
+    def __init__(self, **values: Any) -> None:
+        tail = values.pop(self.tail, ()) if self.tail is not None else ()
+        for name in values:
+            if name not in self.fields:
+                raise UsageError(
+                    f"{type(self).__name__} has no field {name!r}. Its fields: {', '.join(self.fields)}."
+                )
+        self.values = {name: values.get(name, field.default) for name, field in self.fields.items()}
+        for name, field in self.fields.items():
+            field.encode(self.values[name])
+        for word in tail:
+            if not 0 <= word < 2**32:
+                raise UsageError(f"{type(self).__name__}.{self.tail}: {word:#x} is not a 32-bit word.")
+        self.tail_words = tuple(tail)
+        self.unclaimed = {}
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        packed = 0
+        for name, field in self.fields.items():
+            packed |= field.encode(self.values[name])
+        for index, extra in self.unclaimed.items():
+            packed |= extra << (32 * index)
+        size = 4 * self.length_words
+        return (*struct.unpack(f"<{self.length_words}I", packed.to_bytes(size, "little")), *self.tail_words)
+
+    def to_bytes(self) -> bytes:
+        words = self.words
+        return struct.pack(f"<{len(words)}I", *words)
+
+    @classmethod
+    def decode(cls: type[P], words: Sequence[int]) -> P:
+        """Read any words; missing ones count as zero. Never raises."""
+        own = [word & 0xFFFFFFFF for word in words[: cls.length_words]]
+        packed = int.from_bytes(struct.pack(f"<{len(own)}I", *own), "little")
+        packet = cls.__new__(cls)
+        packet.values = {name: field.decode(packed) for name, field in cls.fields.items()}
+        packet.tail_words = tuple(words[cls.length_words :]) if cls.tail is not None else ()
+        for field in cls.fields.values():
+            packed &= ~field.mask
+        packet.unclaimed = {
+            index: packed >> 32 * index & 0xFFFFFFFF
+            for index in range(cls.length_words)
+            if packed >> 32 * index & 0xFFFFFFFF
+        }
+        return packet
+
+    @classmethod
+    def struct(cls) -> tuple[struct.Struct, tuple[str, ...]]:
+        """The declared words as a struct.Struct and its field order; for layouts made of whole bytes only."""
+        text, names, at = "<", [], 0
+        for field in sorted(cls.fields.values(), key=lambda field: field.low):
+            text += "x" * (field.byte_offset - at) + {8: "B", 16: "H", 32: "I", 64: "Q"}[field.width]
+            names.append(field.name)
+            at = field.byte_offset + field.width // 8
+        text += "x" * (4 * cls.length_words - at)
+        return struct.Struct(text), tuple(names)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Packet) and self.words == other.words
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.words))
+
+    def __repr__(self) -> str:
+        parts = [f"{name}={self.fields[name].show(value)}" for name, value in self.values.items()]
+        if self.tail is not None:
+            parts.append(f"{self.tail}=[{' '.join(f'{word:08x}' for word in self.tail_words)}]")
+        parts += [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
+        return f"{type(self).__name__}({', '.join(parts)})"

@@ -1,0 +1,279 @@
+"""Memory: buffers of a device and the pool they come from.
+
+In       sizes; bytes from the host
+Out      Buffers, 64-byte aligned (page aligned from 64 KiB), not zeroed
+Changes  the device's mappings; freed memory stays in the pool, because page faults are dear, up to a limit
+Next     cpu/device.py (map_memory), queue.py (who hands buffers to work)
+
+Freeing a buffer that work in flight still uses is fine: the device runs one queue in order, so later work cannot touch
+the reused memory too early; and the host waits for a block's `fence`, the last submission when it was freed, before it
+writes to the block's next owner.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from hcq import native
+from hcq.errors import DriverError, UsageError
+
+if TYPE_CHECKING:
+    from hcq.device import Device
+
+ALIGNMENT = 64
+SLAB_BYTES = 2 << 20  # small blocks are cut from slabs of this size
+LARGE_BYTES = 64 << 10  # from here on a block has a mapping of its own
+MAX_BUFFER_BYTES = 1 << 46
+
+
+class Buffer:
+    """A piece of device memory. Dropping the last reference frees it, `free` does so now.
+
+    va          device address; None once freed
+    size_bytes  what was asked for
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "capacity",
+        "device",
+        "fence",
+        "is_used",
+        "name",
+        "parent",
+        "size_bytes",
+        "va",
+    )
+
+    def __init__(
+        self, device: Device, va: int, size_bytes: int, capacity: int, fence: int, name: str | None
+    ) -> None:
+        self.device = device
+        self.va: int | None = va
+        self.size_bytes = size_bytes
+        self.capacity = capacity
+        self.fence = fence
+        self.is_used = False  # handed to work since it was allocated
+        self.name = name
+        self.parent: Buffer | None = None
+
+    @property
+    def address(self) -> int:
+        """The device address. Raises UsageError when the buffer was freed."""
+        if self.va is None:
+            raise UsageError(f"{self!r} was freed; it has no memory any more. Keep it until its last use.")
+        return self.va
+
+    @property
+    def host(self) -> memoryview:
+        """The memory as the host sees it, writable. It does not wait for the device: call `wait` first."""
+        return native.view(self.address, self.size_bytes, self)
+
+    def wait(self, timeout_ms: float | None = None) -> None:
+        """Return once no submitted work can still read or write this buffer."""
+        device = self.device
+        device.wait_value(device.timeline.submitted if self.is_used else self.fence, timeout_ms)
+
+    def write(self, data: Any, offset: int = 0) -> None:
+        """Copy bytes from the host. Waits for submitted work that uses the buffer.
+
+        data    bytes, or anything with a contiguous buffer (array, numpy array, memoryview)
+        Raises  UsageError when the data does not fit or the buffer was freed
+        """
+        source = memoryview(data)
+        if not source.c_contiguous:
+            raise UsageError(f"{self!r}.write: the data is not contiguous. Make a contiguous copy first.")
+        self._check_range("write", offset, source.nbytes)
+        self.wait()
+        if source.nbytes:
+            native.write(self.address + offset, source, source.nbytes)
+
+    def read(self, offset: int = 0, size_bytes: int | None = None) -> bytes:
+        """Copy bytes to the host, after all work submitted so far is done (deadline HCQ_TIMEOUT_MS)."""
+        size = self.size_bytes - offset if size_bytes is None else size_bytes
+        self._check_range("read", offset, size)
+        self.device.synchronize()
+        return native.read(self.address + offset, size)
+
+    def view(self, offset: int, size_bytes: int) -> Buffer:
+        """A part of this buffer as a buffer of its own; it keeps the whole alive."""
+        self._check_range("view", offset, size_bytes)
+        part = Buffer(self.device, self.address + offset, size_bytes, 0, 0, self.name)
+        part.parent = self
+        part.is_used = True
+        return part
+
+    def free(self) -> None:
+        """Give the memory back. Work that was submitted may still use it; nothing else may."""
+        va = self.address
+        self.va = None
+        if self.parent is None:
+            self.device.memory.take_back(va, self.capacity)
+        self.parent = None
+
+    def __del__(self) -> None:
+        if self.va is not None and self.parent is None:
+            self.device.memory.take_back(self.va, self.capacity)
+
+    def _check_range(self, verb: str, offset: int, size_bytes: int) -> None:
+        if self.va is None:
+            raise UsageError(f"{self!r}.{verb}: the buffer was freed. Keep it until its last use.")
+        if offset < 0 or size_bytes < 0 or offset + size_bytes > self.size_bytes:
+            raise UsageError(
+                f"{self!r}.{verb}(offset={offset}): {size_bytes} bytes from there do not lie in its {self.size_bytes}."
+            )
+
+    def __repr__(self) -> str:
+        where = "freed" if self.va is None else f"{self.va:#x}"
+        name = f" {self.name!r}" if self.name else ""
+        return f"Buffer({self.device.name}{name} {where}, {self.size_bytes} bytes)"
+
+
+class Pool:
+    """Free blocks by size class. `alloc` and `take_back` are hot: one list pop, one list append."""
+
+    def __init__(self, device: Device, limit_bytes: int | None = None) -> None:
+        self.device = device
+        self.free: dict[int, list[tuple[int, int]]] = {}  # capacity -> (va, fence)
+        self.mapped_bytes = 0
+        self.limit_bytes = _default_limit() if limit_bytes is None else limit_bytes
+        self.free_large_bytes = 0
+        self._slab_at = self._slab_end = 0
+        self._slabs: list[int] = []
+        self._lock = threading.RLock()  # a destructor may run inside an allocation
+
+    def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
+        """A buffer of at least this size, its contents unknown."""
+        try:
+            if size_bytes <= 4096:
+                capacity = (size_bytes + 63) & -64 or 64
+            else:
+                step = 1 << size_bytes.bit_length() - 4  # eight classes for each power of two
+                capacity = (size_bytes + step - 1) & -step
+            va, fence = self.free[capacity].pop()
+        except (KeyError, IndexError):
+            return self._alloc_new(size_bytes, capacity, name)
+        except (TypeError, AttributeError):
+            raise UsageError(f"alloc({size_bytes!r}): takes a size in bytes, a whole number.") from None
+        if capacity >= LARGE_BYTES:
+            self.free_large_bytes -= capacity
+        return Buffer(self.device, va, size_bytes, capacity, fence, name)
+
+    def take_back(self, va: int, capacity: int) -> None:
+        """Put a block into the pool. Safe from destructors and at exit."""
+        device = self.device
+        try:
+            self.free[capacity].append((va, device.timeline.submitted))
+        except KeyError:
+            self.free.setdefault(capacity, []).append((va, device.timeline.submitted))
+        if capacity >= LARGE_BYTES:
+            self.free_large_bytes += capacity
+            if self.free_large_bytes > self.limit_bytes:
+                self.trim(self.limit_bytes // 2)
+        if "alloc" in device.config.debug:
+            device.say(f"free {capacity} bytes at {va:#x}")
+
+    def trim(self, keep_bytes: int = 0, wait: bool = False) -> int:
+        """Unmap free large blocks, the largest first, until at most `keep_bytes` are kept. Returns bytes unmapped.
+
+        Blocks that work in flight may still use stay, unless `wait` says to wait for it.
+        """
+        if wait:
+            self.device.synchronize()
+        unmapped = 0
+        with self._lock:
+            done = self.device.timeline.value
+            for capacity in sorted((c for c in self.free if c >= LARGE_BYTES), reverse=True):
+                blocks = self.free[capacity]
+                for _ in range(len(blocks)):
+                    if self.free_large_bytes <= keep_bytes:
+                        return unmapped
+                    va, fence = blocks.pop(0)
+                    if fence > done:
+                        blocks.append((va, fence))
+                        continue
+                    self._unmap(va, capacity)
+                    self.free_large_bytes -= capacity
+                    unmapped += capacity
+        return unmapped
+
+    def close(self) -> None:
+        """Unmap what is free; slabs go when no buffer of the device is alive. The device has stopped."""
+        self.trim(0)
+        if not self._owners():
+            for slab in self._slabs:
+                self._unmap(slab, SLAB_BYTES)
+            self._slabs.clear()
+            self._slab_at = self._slab_end = 0
+            self.free = {
+                capacity: blocks for capacity, blocks in self.free.items() if capacity >= LARGE_BYTES
+            }
+
+    def _alloc_new(self, size_bytes: int, capacity: int, name: str | None) -> Buffer:
+        if not 0 <= size_bytes <= MAX_BUFFER_BYTES:
+            raise UsageError(f"alloc({size_bytes}): takes a size from 0 to {MAX_BUFFER_BYTES} bytes.")
+        self.device.check_alive()
+        with self._lock:
+            if capacity >= LARGE_BYTES:
+                va = self._map(capacity, size_bytes, name)
+            else:
+                if self._slab_at + capacity > self._slab_end:
+                    slab = self._map(SLAB_BYTES, size_bytes, name)
+                    self._slabs.append(slab)
+                    self._slab_at, self._slab_end = slab, slab + SLAB_BYTES
+                va = self._slab_at
+                self._slab_at += capacity
+        if "alloc" in self.device.config.debug:
+            self.device.say(f"alloc {size_bytes} bytes at {va:#x}, class {capacity}, new memory")
+        return Buffer(self.device, va, size_bytes, capacity, 0, name)
+
+    def _map(self, capacity: int, size_bytes: int, name: str | None) -> int:
+        try:
+            va = self.device.map_memory(capacity)
+        except DriverError as refusal:
+            self.trim(0, wait=True)
+            try:
+                va = self.device.map_memory(capacity)
+            except DriverError:
+                raise self._out_of_memory(size_bytes, refusal) from None
+        self.mapped_bytes += capacity
+        if self.device.trace is not None:
+            self.device.trace.map(self.device.name, va, capacity, name)
+        return va
+
+    def _unmap(self, va: int, capacity: int) -> None:
+        self.device.unmap_memory(va, capacity)
+        self.mapped_bytes -= capacity
+        if self.device.trace is not None:
+            self.device.trace.unmap(self.device.name, va, capacity)
+
+    def _owners(self) -> list[Buffer]:
+        """Every live buffer. Slow; asked only when memory is out or the device closes."""
+        return [
+            thing
+            for thing in gc.get_objects()
+            if type(thing) is Buffer
+            and thing.device is self.device
+            and thing.va is not None
+            and thing.parent is None
+        ]
+
+    def _out_of_memory(self, size_bytes: int, refusal: DriverError) -> DriverError:
+        owners = sorted(self._owners(), key=lambda buffer: buffer.capacity, reverse=True)
+        held = sum(buffer.capacity for buffer in owners)
+        largest = ", ".join(f"{b.name or 'unnamed'} {b.size_bytes} bytes" for b in owners[:8]) or "none"
+        return DriverError(
+            f"alloc({size_bytes}) on {self.device.name}: out of memory. {len(owners)} live buffers hold {held} bytes; "
+            f"the largest: {largest}. Free some of them. The system said: {refusal}"
+        )
+
+
+def _default_limit() -> int:
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        total = 0
+    return max(1 << 30, total // 4)

@@ -1,0 +1,121 @@
+"""The border to native code: libc, raw memory as Python buffers, functions at an address. The one user of cffi.
+
+In       addresses and C prototypes
+Out      callables that release the GIL, memoryviews over raw memory, addresses of libc and libm symbols
+Changes  nothing by itself
+Next     port.py (system calls on top of this), cpu/processor.py (the native code that is called)
+Source   cffi ABI mode; POSIX dlsym, mmap, pthread_create
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from hcq.errors import DriverError
+
+_CDEF = """
+void *mmap(void *addr, size_t length, int prot, int flags, int fd, int64_t offset);
+int munmap(void *addr, size_t length);
+int mprotect(void *addr, size_t length, int prot);
+int madvise(void *addr, size_t length, int advice);
+int pthread_create(uintptr_t *thread, void *attr, void *start, void *arg);
+int pthread_join(uintptr_t thread, void *result);
+void *dlsym(void *handle, const char *name);
+void *dlopen(const char *path, int flags);
+"""
+
+MATH_LIBRARIES = (b"libm.so.6", b"libm.so", b"libm.dylib")
+
+
+@functools.cache
+def _border() -> tuple[Any, Any]:
+    import cffi  # here and not above: importing hcq costs nothing until a device opens
+
+    ffi = cffi.FFI()
+    ffi.cdef(_CDEF)
+    return ffi, ffi.dlopen(None)
+
+
+def libc() -> Any:
+    """The C library's functions declared above; integers go in, pointers are made with `pointer`."""
+    return _border()[1]
+
+
+def pointer(va: int) -> Any:
+    """A void* for an address."""
+    return _border()[0].cast("void *", va)
+
+
+def address(value: Any) -> int:
+    """The address a C pointer holds."""
+    return int(_border()[0].cast("uintptr_t", value))
+
+
+def new_handle() -> Any:
+    """One pthread_t, to be filled by pthread_create."""
+    return _border()[0].new("uintptr_t *")
+
+
+def errno() -> int:
+    """The errno of the last call made through this module in this thread."""
+    return int(_border()[0].errno)
+
+
+def view(va: int, size_bytes: int, owner: object = None) -> memoryview:
+    """Writable bytes at an address. The view keeps `owner` alive; without one the caller keeps the memory mapped."""
+    ffi = _border()[0]
+    start = ffi.cast("char *", va)
+    if owner is not None:
+        start = ffi.gc(start, _Keep(owner))
+    return memoryview(ffi.buffer(start, size_bytes)).cast("B")
+
+
+class _Keep:
+    """A destructor that does nothing but hold a reference until it is called."""
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+
+    def __call__(self, pointer: object) -> None:
+        self.owner = None
+
+
+def write(va: int, data: Any, size_bytes: int) -> None:
+    """Copy bytes from any contiguous buffer to an address."""
+    ffi = _border()[0]
+    ffi.memmove(ffi.cast("char *", va), data, size_bytes)
+
+
+def read(va: int, size_bytes: int) -> bytes:
+    """Copy bytes from an address."""
+    ffi = _border()[0]
+    return bytes(ffi.buffer(ffi.cast("char *", va), size_bytes))
+
+
+def function(va: int, prototype: str) -> Any:
+    """The function at an address, as a callable that releases the GIL. prototype: as in C, "void(*)(void *)"."""
+    return _border()[0].cast(prototype, va)
+
+
+def symbol(name: str) -> int:
+    """The address of a libc symbol in this process. Raises DriverError when the C library has none."""
+    found = address(libc().dlsym(pointer(0), name.encode()))
+    if not found:
+        raise DriverError(f"dlsym({name!r}): this C library has no such symbol, and the CPU device needs it.")
+    return found
+
+
+def math_symbol(name: str) -> int:
+    """The address of a libm symbol, or 0 when this libm has none (the caller has checked that the name is libm's)."""
+    return address(libc().dlsym(pointer(_math_library()), name.encode()))
+
+
+@functools.cache
+def _math_library() -> int:
+    for path in MATH_LIBRARIES:
+        if handle := address(libc().dlopen(path, 2)):  # RTLD_NOW
+            return handle
+    raise DriverError(
+        f"dlopen: none of {[path.decode() for path in MATH_LIBRARIES]} opens; libm is part of libc6."
+    )

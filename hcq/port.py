@@ -1,0 +1,208 @@
+"""The only door to the operating system: files, ioctls, mappings, the clock.
+
+In       calls a device makes while it opens, maps memory, and waits
+Out      their results; a refusal is a DriverError that names the call, its arguments and the errno
+Changes  the process's mappings and open files
+Next     memory.py and cpu/device.py (who call it), trace.py (what a RecordingPort writes to)
+
+Ports compose: RecordingPort(FaultyPort(LinuxPort(), {...}), sink). A device takes its port as an argument, so tests and
+users run the same code and nothing is patched.
+"""
+
+from __future__ import annotations
+
+import errno as errno_names
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar, runtime_checkable
+
+from hcq import native
+from hcq.errors import DriverError
+
+T = TypeVar("T")
+
+PROT_NONE, PROT_READ, PROT_WRITE, PROT_EXEC = 0, 1, 2, 4
+MAP_SHARED, MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS = 0x01, 0x02, 0x10, 0x20
+MAP_32BIT, MAP_NORESERVE = 0x40, 0x4000
+MADV_HUGEPAGE = 14
+PAGE_BYTES = 4096
+
+
+@runtime_checkable
+class Port(Protocol):
+    """What a device may ask of the operating system."""
+
+    def open(self, path: str, flags: int = os.O_RDWR) -> int: ...
+    def close(self, fd: int) -> None: ...
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int: ...
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int: ...
+    def munmap(self, va: int, size_bytes: int) -> None: ...
+    def mprotect(self, va: int, size_bytes: int, prot: int) -> None: ...
+    def madvise(self, va: int, size_bytes: int, advice: int) -> None: ...
+    def read_file(self, path: str) -> bytes: ...
+    def clock_ns(self) -> int: ...
+
+
+class LinuxPort:
+    """The real one."""
+
+    def open(self, path: str, flags: int = os.O_RDWR) -> int:
+        try:
+            return os.open(path, flags | os.O_CLOEXEC)
+        except OSError as error:
+            raise refused(f"open({path})", error.errno or 0) from None
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        import fcntl  # only devices behind a kernel driver need it
+
+        try:
+            return int(fcntl.ioctl(fd, request, argument, True))
+        except OSError as error:
+            raise refused(f"ioctl(fd={fd}, request={request:#x})", error.errno or 0) from None
+
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int:
+        got = native.address(native.libc().mmap(native.pointer(va), size_bytes, prot, flags, fd, offset))
+        if got == 2**64 - 1:
+            raise refused(
+                f"mmap(size_bytes={size_bytes}, prot={prot:#x}, flags={flags:#x}, fd={fd})", native.errno()
+            )
+        return got
+
+    def munmap(self, va: int, size_bytes: int) -> None:
+        if native.libc().munmap(native.pointer(va), size_bytes):
+            raise refused(f"munmap({va:#x}, {size_bytes})", native.errno())
+
+    def mprotect(self, va: int, size_bytes: int, prot: int) -> None:
+        if native.libc().mprotect(native.pointer(va), size_bytes, prot):
+            raise refused(f"mprotect({va:#x}, {size_bytes}, prot={prot:#x})", native.errno())
+
+    def madvise(self, va: int, size_bytes: int, advice: int) -> None:
+        native.libc().madvise(
+            native.pointer(va), size_bytes, advice
+        )  # advice only: a refusal changes nothing
+
+    def read_file(self, path: str) -> bytes:
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise refused(f"read({path})", error.errno or 0) from None
+
+    def clock_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+class RecordingPort:
+    """Passes every call on and tells `sink(call, arguments, result)` about it, failures included."""
+
+    def __init__(self, inner: Port, sink: Callable[[str, tuple[object, ...], object], None]) -> None:
+        self.inner = inner
+        self.sink = sink
+
+    def open(self, path: str, flags: int = os.O_RDWR) -> int:
+        return self._tell("open", (path, flags), lambda: self.inner.open(path, flags))
+
+    def close(self, fd: int) -> None:
+        self._tell("close", (fd,), lambda: self.inner.close(fd))
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        return self._tell("ioctl", (fd, request, argument), lambda: self.inner.ioctl(fd, request, argument))
+
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int:
+        arguments = (va, size_bytes, prot, flags, fd, offset)
+        return self._tell("mmap", arguments, lambda: self.inner.mmap(va, size_bytes, prot, flags, fd, offset))
+
+    def munmap(self, va: int, size_bytes: int) -> None:
+        self._tell("munmap", (va, size_bytes), lambda: self.inner.munmap(va, size_bytes))
+
+    def mprotect(self, va: int, size_bytes: int, prot: int) -> None:
+        self._tell("mprotect", (va, size_bytes, prot), lambda: self.inner.mprotect(va, size_bytes, prot))
+
+    def madvise(self, va: int, size_bytes: int, advice: int) -> None:
+        self._tell("madvise", (va, size_bytes, advice), lambda: self.inner.madvise(va, size_bytes, advice))
+
+    def read_file(self, path: str) -> bytes:
+        return self._tell("read_file", (path,), lambda: self.inner.read_file(path))
+
+    def clock_ns(self) -> int:
+        return self.inner.clock_ns()
+
+    def _tell(self, call: str, arguments: tuple[object, ...], act: Callable[[], T]) -> T:
+        try:
+            result = act()
+        except Exception as error:
+            self.sink(call, arguments, error)
+            raise
+        self.sink(call, arguments, result)
+        return result
+
+
+class FaultyPort:
+    """Passes calls on until its plan says fail: {"mmap": (3, ENOMEM)} lets three mmaps through and refuses the rest."""
+
+    def __init__(self, inner: Port, plan: Mapping[str, tuple[int, int]]) -> None:
+        self.inner = inner
+        self.plan = dict(plan)
+        self.calls: dict[str, int] = {}
+
+    def open(self, path: str, flags: int = os.O_RDWR) -> int:
+        self._check("open", (path,))
+        return self.inner.open(path, flags)
+
+    def close(self, fd: int) -> None:
+        self._check("close", (fd,))
+        self.inner.close(fd)
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        self._check("ioctl", (fd, request))
+        return self.inner.ioctl(fd, request, argument)
+
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int:
+        self._check("mmap", (va, size_bytes, prot, flags, fd, offset))
+        return self.inner.mmap(va, size_bytes, prot, flags, fd, offset)
+
+    def munmap(self, va: int, size_bytes: int) -> None:
+        self._check("munmap", (va, size_bytes))
+        self.inner.munmap(va, size_bytes)
+
+    def mprotect(self, va: int, size_bytes: int, prot: int) -> None:
+        self._check("mprotect", (va, size_bytes, prot))
+        self.inner.mprotect(va, size_bytes, prot)
+
+    def madvise(self, va: int, size_bytes: int, advice: int) -> None:
+        self._check("madvise", (va, size_bytes, advice))
+        self.inner.madvise(va, size_bytes, advice)
+
+    def read_file(self, path: str) -> bytes:
+        self._check("read_file", (path,))
+        return self.inner.read_file(path)
+
+    def clock_ns(self) -> int:
+        return self.inner.clock_ns()
+
+    def _check(self, call: str, arguments: tuple[object, ...]) -> None:
+        count = self.calls[call] = self.calls.get(call, 0) + 1
+        allowed, number = self.plan.get(call, (count, 0))
+        if count > allowed:
+            raise refused(f"{call}{arguments}", number)
+
+
+def refused(call: str, number: int) -> DriverError:
+    """The DriverError for a call that came back with an errno, with the fix where there is a usual one."""
+    name = errno_names.errorcode.get(number, str(number))
+    fix = _FIXES.get(number, "")
+    error = DriverError(f"{call} -> {name} ({os.strerror(number)}).{fix}")
+    error.errno = number
+    return error
+
+
+_FIXES = {
+    errno_names.EACCES: " Add the user to the group that owns the file (usually render or video).",
+    errno_names.EPERM: " This process may not do that; a container or a security policy forbids it.",
+    errno_names.ENOENT: " The kernel driver that makes this file is not loaded.",
+    errno_names.ENOMEM: " Free memory, or raise the limit (ulimit -v, cgroup memory.max).",
+}

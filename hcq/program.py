@@ -1,0 +1,60 @@
+"""Program: code on a device, ready to be dispatched.
+
+In       a code object and the name of its entry
+Out      what a dispatch needs: the entry's address, the kinds of its arguments, how much scratch memory it wants
+Changes  pages of code, which it gives back when it is dropped and no work in flight can run it
+Next     cpu/link.py (how a host object gets into memory), queue.py (dispatch)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hcq.errors import UsageError
+
+if TYPE_CHECKING:
+    from hcq.device import Device
+
+KINDS = ("buffer", "int", "float")
+
+
+class Program:
+    """An entry of a loaded object.
+
+    args           kinds of the arguments in order ("buffer", "int", "float"), or None when nobody said
+    shapes         device-private: argument types seen -> how to pack them
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        name: str,
+        entry: int,
+        args: tuple[str, ...] | None,
+        scratch_bytes: int,
+        release: Callable[[], None],
+    ) -> None:
+        for kind in args or ():
+            if kind not in KINDS:
+                raise UsageError(
+                    f"load({name!r}): unknown argument kind {kind!r}. Kinds: {', '.join(KINDS)}."
+                )
+        if scratch_bytes < 0:
+            raise UsageError(f"load({name!r}): scratch_bytes={scratch_bytes} is negative.")
+        self.device = device
+        self.name = name
+        self.entry = entry
+        self.args = args
+        self.scratch_bytes = scratch_bytes
+        self.shapes: dict[tuple[type, ...], Any] = {}
+        self._release = release
+
+    def __del__(self) -> None:
+        release = getattr(self, "_release", None)
+        if release is not None:
+            release()
+
+    def __repr__(self) -> str:
+        args = "unchecked arguments" if self.args is None else f"({', '.join(self.args)})"
+        return f"Program({self.name} {args} on {self.device.name} at {self.entry:#x})"

@@ -1,0 +1,143 @@
+"""Queue: commands recorded on the host; the device has not seen them yet.
+
+In       programs, buffers, signals; verbs that chain
+Out      submit() -> Completion
+Changes  nothing until submit; then the device's ring. A queue is empty again after submit and can be used anew
+Next     command.py (what it holds), device.py (submit), graph.py (record once, replay often)
+
+One device runs all its queues' submissions in the order of the submit calls, each command finished before the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hcq import command
+from hcq.errors import UsageError
+from hcq.memory import Buffer
+from hcq.program import Program
+from hcq.signal import Completion, Signal
+
+if TYPE_CHECKING:
+    from hcq.device import Device
+
+Q = TypeVar("Q", bound="Queue")
+Grid = tuple[int, int, int]
+ONE: Grid = (1, 1, 1)
+
+
+class Queue:
+    """Work to be submitted together. `commands` is what it holds; `words` is what the device will see."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.commands: list[command.Command] = []
+        self._words: list[bytes] = []
+        self._held: list[
+            Any
+        ] = []  # buffers must outlive the submit call; after it the device's order protects them
+
+    def dispatch(
+        self: Q,
+        program: Program,
+        args: Sequence[Any] = (),
+        grid: Grid = ONE,
+        block: Grid = ONE,
+        groups_per_claim: int = 0,
+    ) -> Q:
+        """Record one launch.
+
+        args              a Buffer, an int or a float for each parameter
+        grid, block       workgroups per launch, threads per workgroup: (x, y, z)
+        groups_per_claim  how many groups a worker takes at a time; 0 leaves it to the device
+        Raises            UsageError when an argument, the grid or the block cannot be right
+        """
+        words, values = self.device.encode_dispatch(program, args, grid, block, groups_per_claim)
+        self._words.append(words)
+        self.commands.append(command.Dispatch(program, values, grid, block, groups_per_claim))
+        self._held.append(args)
+        return self
+
+    def copy(
+        self: Q,
+        dst: Buffer,
+        src: Buffer,
+        size_bytes: int | None = None,
+        dst_offset: int = 0,
+        src_offset: int = 0,
+    ) -> Q:
+        """Record a copy of `size_bytes` (default: as much as both hold). The ranges may overlap."""
+        if size_bytes is None:
+            size_bytes = min(dst.size_bytes - dst_offset, src.size_bytes - src_offset)
+        to = self._range("copy", dst, dst_offset, size_bytes)
+        from_ = self._range("copy", src, src_offset, size_bytes)
+        return self._add(command.Copy(to, from_, size_bytes), dst, src)
+
+    def fill(
+        self: Q,
+        dst: Buffer,
+        value: int = 0,
+        size_bytes: int | None = None,
+        offset: int = 0,
+        value_bytes: int = 1,
+    ) -> Q:
+        """Record a fill with a value of 1, 2, 4 or 8 bytes, repeated."""
+        size_bytes = dst.size_bytes - offset if size_bytes is None else size_bytes
+        if value_bytes not in (1, 2, 4, 8):
+            raise UsageError(f"fill: value_bytes={value_bytes}; a value has 1, 2, 4 or 8 bytes.")
+        if not -(1 << 8 * value_bytes - 1) <= value < 1 << 8 * value_bytes:
+            raise UsageError(f"fill: {value} does not fit {value_bytes} bytes. Give value_bytes=2, 4 or 8.")
+        if size_bytes % value_bytes:
+            raise UsageError(f"fill: {size_bytes} bytes are no whole number of {value_bytes}-byte values.")
+        to = self._range("fill", dst, offset, size_bytes)
+        once = value % (1 << 8 * value_bytes)
+        pattern = int.from_bytes(once.to_bytes(value_bytes, "little") * (8 // value_bytes), "little")
+        return self._add(command.Fill(to, pattern, size_bytes), dst)
+
+    def wait(self: Q, signal: Signal, value: int) -> Q:
+        """Record: go on once the signal is at least `value`."""
+        return self._add(command.Wait(signal.va, value), signal)
+
+    def signal(self: Q, signal: Signal, value: int) -> Q:
+        """Record: set the signal once everything before is done."""
+        return self._add(command.Signal(signal.va, value), signal)
+
+    def timestamp(self: Q, dst: Buffer, offset: int = 0) -> Q:
+        """Record: store the device's clock in nanoseconds (8 bytes)."""
+        return self._add(command.Timestamp(self._range("timestamp", dst, offset, 8)), dst)
+
+    def barrier(self: Q) -> Q:
+        """Record: all memory written before is visible to all that comes after."""
+        return self._add(command.Barrier())
+
+    def submit(self) -> Completion:
+        """Hand everything recorded to the device, with one doorbell. The queue is empty afterwards."""
+        words, commands = self._words, self.commands
+        self._words, self.commands = [], []
+        done = self.device.submit(words, commands)
+        self._held.clear()
+        return done
+
+    @property
+    def words(self) -> bytes:
+        """The packets recorded so far, as the device will read them."""
+        return b"".join(self._words)
+
+    def _add(self: Q, what: command.Command, *held: object) -> Q:
+        self._words.append(self.device.encode(what))
+        self.commands.append(what)
+        self._held.extend(held)
+        return self
+
+    def _range(self, verb: str, buffer: Buffer, offset: int, size_bytes: int) -> int:
+        if not isinstance(buffer, Buffer):
+            raise UsageError(f"{verb}: takes a Buffer, not {buffer!r}.")
+        if buffer.device is not self.device:
+            raise UsageError(f"{verb}: {buffer!r} is not on {self.device.name}. Copy it there first.")
+        buffer._check_range(verb, offset, size_bytes)
+        buffer.is_used = True
+        return buffer.address + offset
+
+    def __repr__(self) -> str:
+        return f"Queue({self.device.name}, {len(self.commands)} commands)"

@@ -1,0 +1,104 @@
+"""Signals: a value and a timestamp in memory, written by one side and awaited by the other; timelines only rise.
+
+In       a 16-byte cell that host and device both see
+Out      waits with a deadline and a reason; a Timeline numbers submissions; a Completion stands for one of them
+Changes  the cell, when the host sets it
+Next     ledger.py (what a value stands for), queue.py (device-side waits and signals)
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from hcq import native
+from hcq.errors import UsageError, WaitTimeout
+
+if TYPE_CHECKING:
+    from hcq.device import Device
+    from hcq.memory import Buffer
+
+CELL_BYTES = 16
+SLICE_NS = 100_000_000  # a wait comes up for air this often, so that Ctrl-C works and faults are seen
+
+
+class Signal:
+    """One cell. `value` only means something to those who agreed on it."""
+
+    def __init__(self, device: Device, buffer: Buffer, name: str = "signal") -> None:
+        self.device = device
+        self.buffer = buffer
+        self.name = name
+        self.va = buffer.address
+        self._cell = native.view(self.va, CELL_BYTES, buffer).cast("Q")
+        self._cell[0] = self._cell[1] = 0
+
+    @property
+    def value(self) -> int:
+        return self._cell[0]
+
+    @property
+    def timestamp_ns(self) -> int:
+        """When the value was stored, on the clock of time.monotonic_ns."""
+        return self._cell[1]
+
+    def set(self, value: int) -> None:
+        """Store a value from the host and wake whoever waits."""
+        if not 0 <= value < 2**64:
+            raise UsageError(f"{self.name}.set({value}): a signal's value is a number from 0 to 2**64-1.")
+        self.device.signal_set(self.va, value)
+
+    def wait(self, value: int, timeout_ms: float | None = None) -> None:
+        """Return once the value is at least `value`. Raises WaitTimeout at the deadline (default HCQ_TIMEOUT_MS)."""
+        self.device.wait_cell(self, value, timeout_ms)
+
+    def timeout(self, value: int, timeout_ms: float, why: str) -> WaitTimeout:
+        """The error for a wait that took too long."""
+        return WaitTimeout(
+            f"signal {self.name}@{self.va:#x} of {self.device.name}: waited {timeout_ms:g} ms for {value}, saw "
+            f"{self.value}. {why}"
+        )
+
+    def __repr__(self) -> str:
+        return f"Signal({self.name}@{self.va:#x}, value={self.value})"
+
+
+class Timeline(Signal):
+    """The signal that numbers a device's submissions: `submitted` is the last one made, `value` the last one done."""
+
+    submitted = 0
+
+    def next(self) -> int:
+        """The next submission's number. The caller holds the device's lock."""
+        self.submitted += 1
+        return self.submitted
+
+
+class Completion:
+    """One submission, to be waited for."""
+
+    __slots__ = ("device", "value")
+
+    def __init__(self, device: Device, value: int) -> None:
+        self.device = device
+        self.value = value
+
+    @property
+    def is_done(self) -> bool:
+        return self.device.timeline.value >= self.value
+
+    def wait(self, timeout_ms: float | None = None) -> None:
+        """Return once the work is done.
+
+        timeout_ms  deadline; default HCQ_TIMEOUT_MS; 0 asks once
+        Raises      WaitTimeout naming what was waited for; DeviceFault when this submission failed
+        """
+        self.device.wait_value(self.value, timeout_ms)
+
+    def __repr__(self) -> str:
+        return f"Completion({self.device.name} #{self.value}, {'done' if self.is_done else 'pending'})"
+
+
+def deadline(timeout_ms: float) -> float:
+    """The moment, on time.monotonic, at which a wait gives up."""
+    return time.monotonic() + timeout_ms / 1000
