@@ -48,5 +48,6 @@ def test_the_raw_example_runs_the_c_function(tmp_path: Path) -> None:
 
 
 def test_the_raw_example_loads_neither_numpy_nor_a_tensor(tmp_path: Path) -> None:
-    program = 'import hcq, sys\nhcq.open("CPU").alloc(64)\nprint([m for m in sys.modules if "numpy" in m or "frontend" in m])'
-    assert output_of(program, tmp_path) == "[]\n"
+    opened = 'import hcq, sys; hcq.open("CPU").alloc(64)'
+    loaded = 'print([name for name in sys.modules if "numpy" in name or "frontend" in name])'
+    assert output_of(f"{opened}\n{loaded}", tmp_path) == "[]\n"
