@@ -279,7 +279,9 @@ def _remainder_of_atom(x: Node, divisor: int) -> Node:
 
 
 def _is_atom_plus_number(x: Node) -> bool:
-    return x.op is Op.ADD and x.src[1].op is Op.CONST and x.src[0].op is not Op.ADD and x.src[0].op is not Op.MUL
+    return (
+        x.op is Op.ADD and x.src[1].op is Op.CONST and x.src[0].op is not Op.ADD and x.src[0].op is not Op.MUL
+    )
 
 
 # -- an order that does not depend on where objects lie in memory ---------------------------------------------------

@@ -28,14 +28,18 @@ def bounds(node: Node) -> Bounds:
     if known is not None:
         return known
     if node.dtype.kind is Kind.FLOAT:
-        raise ValueError(f"bounds({node.op.name} of {node.dtype.name}): only index, integer and bool nodes have bounds")
+        raise ValueError(
+            f"bounds({node.op.name} of {node.dtype.name}): only index, integer and bool nodes have bounds"
+        )
     stack = [node]
     while stack:
         top = stack[-1]
         if top._range is not None:
             stack.pop()
             continue
-        missing = [s for s in top.src if s._range is None and s.dtype.kind is not Kind.FLOAT] if top.src else ()
+        missing = (
+            [s for s in top.src if s._range is None and s.dtype.kind is not Kind.FLOAT] if top.src else ()
+        )
         if missing and top.op in _RULES:
             stack.extend(missing)
             continue

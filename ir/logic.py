@@ -62,7 +62,9 @@ def _is_negative(items: list[tuple[Node, int]], number: int) -> Node:
             rest_low, rest_high = span([term for term in items if term[1] % step])
             shift = (rest_low + number) // step
             if rest_high + number - shift * step < step:
-                items = [(atom, coefficient // step) for atom, coefficient in items if coefficient % step == 0]
+                items = [
+                    (atom, coefficient // step) for atom, coefficient in items if coefficient % step == 0
+                ]
                 number = shift
                 break
         else:
@@ -107,6 +109,54 @@ def equal(a: Node, b: Node) -> Node:
 def not_equal(a: Node, b: Node) -> Node:
     """a != b."""
     return negate(equal(a, b))
+
+
+def bounds_given(node: Node, condition: Node) -> tuple[int, int]:
+    """The range of an index node where the condition holds; the parts of it that compare sums with numbers are used."""
+    limits: dict[Node, tuple[int, int]] = {}
+    for part in _flatten(Op.AND, (condition,)):
+        found = _as_limits(part)
+        if found is not None:
+            low, high = limits.get(found[0]) or bounds(found[0])
+            limits[found[0]] = max(low, found[1]), min(high, found[2])
+    return _bounds_within(node, limits)
+
+
+def _bounds_within(node: Node, limits: dict[Node, tuple[int, int]]) -> tuple[int, int]:
+    known = limits.get(node)
+    if known is not None:
+        return known
+    if node.op is Op.FLOORDIV or node.op is Op.MOD:
+        divisor = node.src[1]
+        low, high = _bounds_within(node.src[0], limits)
+        if divisor.op is Op.CONST and divisor.arg > 0:
+            quotients = low // divisor.arg, high // divisor.arg
+            if node.op is Op.FLOORDIV:
+                return quotients
+            if quotients[0] == quotients[1]:
+                return low % divisor.arg, high % divisor.arg
+        return bounds(node)
+    if node.op is not Op.ADD and node.op is not Op.MUL:
+        return bounds(node)
+    terms: Terms = {}
+    number = collect(((node, 1),), terms)
+    low = high = number
+    # a limited sum inside this one is taken out as a whole
+    for total, (least, greatest) in limits.items():
+        parts: Terms = {}
+        offset = collect(((total, 1),), parts)
+        first = next(iter(parts))
+        times = terms.get(first, 0) // parts[first]
+        if len(parts) > 1 and times and all(terms.get(atom, 0) == times * c for atom, c in parts.items()):
+            for atom in parts:
+                del terms[atom]
+            ends = (least - offset) * times, (greatest - offset) * times
+            low, high = low + min(ends), high + max(ends)
+    for atom, coefficient in terms.items():
+        least, greatest = _bounds_within(atom, limits)
+        ends = least * coefficient, greatest * coefficient
+        low, high = low + min(ends), high + max(ends)
+    return low, high
 
 
 # -- connectives ----------------------------------------------------------------------------------------------------
@@ -202,7 +252,7 @@ def either(*conditions: Node) -> Node:
             if gap <= 0:
                 return TRUE
             if gap == 1:
-                made.append(not_equal(total, index(below[total] + 1)))
+                others.append(not_equal(total, index(below[total] + 1)))
                 continue
         if total in below:
             made.append(less(total, index(below[total] + 1)))

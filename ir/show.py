@@ -16,13 +16,13 @@ from hcq.ir.op import Op
 
 _MAX_LINE = 100
 _SYMBOLS = {  # spelling, how tightly it binds
-    Op.OR: ("|", 1),
-    Op.XOR: ("^", 2),
-    Op.AND: ("&", 3),
     Op.CMPLT: ("<", 4),
     Op.CMPLE: ("<=", 4),
     Op.CMPEQ: ("==", 4),
     Op.CMPNE: ("!=", 4),
+    Op.OR: ("|", 5),
+    Op.XOR: ("^", 5),
+    Op.AND: ("&", 5),
     Op.SHL: ("<<", 5),
     Op.SHR: (">>", 5),
     Op.ADD: ("+", 6),
@@ -31,6 +31,9 @@ _SYMBOLS = {  # spelling, how tightly it binds
     Op.FLOORDIV: ("//", 7),
     Op.MOD: ("%", 7),
 }
+_WORDS = {Op.OR: ("or", 1), Op.XOR: ("xor", 2), Op.AND: ("and", 3)}  # of bools
+_NEGATIVE = 6.5  # -x*4: a sum takes it as a subtraction, everything else in parentheses
+_NEGATIVE_NUMBER = 8
 _TIGHTEST = 9
 
 
@@ -65,7 +68,7 @@ def show_graph(root: Node) -> str:
 
 def show_index(node: Node, names: dict[Node, int] | None = None) -> str:
     """Infix, as `r0*64 + r1 + 3`; ranges are r<id>, nodes with a number in `names` are %<number>."""
-    texts: dict[Node, tuple[str, int]] = {}
+    texts: dict[Node, tuple[str, float]] = {}
     stack = [node]
     while stack:
         top = stack[-1]
@@ -124,19 +127,23 @@ def _is_inline(node: Node) -> bool:
     return node.dtype.kind is Kind.INDEX and node.op is not Op.REDUCE and node.op is not Op.LOAD
 
 
-def _infix(node: Node, texts: dict[Node, tuple[str, int]]) -> tuple[str, int]:
+def _infix(node: Node, texts: dict[Node, tuple[str, float]]) -> tuple[str, float]:
     op = node.op
     if op is Op.CONST:
         text = _number(node)
-        return text, _TIGHTEST if not text.startswith("-") else 8
+        return text, _NEGATIVE_NUMBER if text.startswith("-") else _TIGHTEST
     if op is Op.RANGE:
         number = node.arg[0] if isinstance(node.arg, tuple) else node.arg
         return f"r{number}" if isinstance(number, int) else f"{number}", _TIGHTEST
     if op in _SYMBOLS and len(node.src) == 2:
-        symbol, binds = _SYMBOLS[op]
+        symbol, binds = (_WORDS if node.dtype.kind is Kind.BOOL and op in _WORDS else _SYMBOLS)[op]
         (left, left_binds), (right, right_binds) = texts[node.src[0]], texts[node.src[1]]
-        if op is Op.ADD and right.startswith("-"):
-            symbol, right = "-", right[1:]
+        factor = node.src[1].arg if node.src[1].op is Op.CONST else None
+        if op is Op.MUL and isinstance(factor, int) and factor < 0:
+            text = left if left_binds >= binds else f"({left})"
+            return f"-{text}" if factor == -1 else f"-{text}*{-factor}", _NEGATIVE
+        if op is Op.ADD and right_binds in (_NEGATIVE, _NEGATIVE_NUMBER):
+            symbol, right, right_binds = "-", right[1:], 7
         left = left if left_binds >= binds else f"({left})"
         right = right if right_binds > binds else f"({right})"
         tight = binds == 7
@@ -147,7 +154,11 @@ def _infix(node: Node, texts: dict[Node, tuple[str, int]]) -> tuple[str, int]:
     if op is Op.PARAM:
         return f"p{node.arg.index}", _TIGHTEST
     if op is Op.LOAD:
-        inside = texts[node.src[1]][0] if len(node.src) == 2 else f"{texts[node.src[1]][0]} if {texts[node.src[2]][0]}"
+        inside = (
+            texts[node.src[1]][0]
+            if len(node.src) == 2
+            else f"{texts[node.src[1]][0]} if {texts[node.src[2]][0]}"
+        )
         return f"{texts[node.src[0]][0]}[{inside}]", _TIGHTEST
     name = f"{node.dtype.name}" if op is Op.CAST else op.name.lower()
     return f"{name}({', '.join([texts[source][0] for source in node.src])})", _TIGHTEST

@@ -1,0 +1,513 @@
+"""Lower movement: a kernel said in shapes becomes a kernel said in ranges, loads and flat indices.
+
+In       SINK(STORE(target, value), ...) of the tensor stage; targets are writable PARAMs, maybe viewed
+Out      SINK(STORE(PARAM, index, value[, valid]), ...) of the kernel stage, index arithmetic in simplest form
+Changes  nothing
+Next     hcq/ir/symbolic.py (what makes the indices minimal), kernel.py and loop_nest.py (what ranges become)
+
+Every output axis longer than 1 is a RANGE; they are numbered in axis order, the ranges of reductions follow. Indices are
+pushed from the outputs down through the movement ops to the loads; a movement op leaves nothing else behind.
+
+Padding (PAD, UNWINDOW, an out-of-range GATHER) is a condition. It reaches the loads below as their `valid`, so no address
+outside a buffer is ever read, and what is computed from them is replaced by an exact zero. Below the condition an index
+is known to be inside its axis: it travels as a placeholder of that range (a RANGE whose argument is WITHIN and whose
+second source is the real index), is simplified as such, and gives way to the real index at the end.
+
+STORE(P, SCATTER_ADD(P, index, x)) adds in place: its ranges run over the index, and the one along the scattered axis has
+the argument (number, ORDERED). Turns of an ordered range may meet in one element, so they run one after the other in one
+thread; turns of the other ranges never meet. `range_number` and `is_ordered` read both forms of the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from math import prod
+
+from hcq.ir.dtype import DType, dtypes, truncate
+from hcq.ir.node import Node, Shape, const, index, toposort
+from hcq.ir.op import ARITHMETIC, COMPARE, Op
+from hcq.ir.symbolic import (
+    both,
+    bounds,
+    build,
+    equal,
+    floordiv,
+    less,
+    less_equal,
+    linear,
+    modulo,
+    to_index,
+)
+
+Indices = tuple[Node, ...]
+_Task = tuple[
+    Node, Indices, "Node | None"
+]  # a tensor-stage node, where it is asked for, under which condition
+_Steps = Generator["_Task | Node", Node, None]  # asks for tasks, then gives the value
+
+ORDERED = "ordered"
+WITHIN = "within"
+_ZERO = index(0)
+_EXACT = {Op.ADD, Op.MUL, Op.FLOORDIV, Op.MOD, Op.MAX, Op.MIN, *COMPARE}
+
+
+def lower_movement(sink: Node) -> Node:
+    """The kernel in ranges. Raises ValueError for what a kernel cannot hold; see the module for the rules.
+
+    A kernel whose outputs have no elements becomes a SINK without stores.
+    """
+    return _Lowering(sink).run()
+
+
+def range_number(node: Node) -> int:
+    """The number of a RANGE."""
+    number: int = node.arg[0] if isinstance(node.arg, tuple) else node.arg
+    return number
+
+
+def is_ordered(node: Node) -> bool:
+    """Whether the turns of a RANGE must run one after the other in one thread."""
+    return isinstance(node.arg, tuple)
+
+
+class _Lowering:
+    """One kernel's lowering: the values made so far and the ranges handed out."""
+
+    def __init__(self, sink: Node):
+        if sink.op is not Op.SINK or any([store.op is not Op.STORE for store in sink.src]):
+            raise ValueError(f"lower_movement({sink!r}): a kernel is a SINK of STOREs")
+        self.sink = sink
+        self.memo: dict[_Task, Node] = {}
+        self.depths = _reduction_depths(sink)
+        self.reduction_ranges: dict[tuple[int, Shape], Indices] = {}
+        self.next_range = 0
+        self.has_placeholders = False
+
+    def run(self) -> Node:
+        for store in self.sink.src:
+            target, value = store.src
+            if prod(target.shape) == 0 or (value.op is Op.SCATTER_ADD and prod(value.src[1].shape) == 0):
+                return Node(Op.SINK, self.sink.dtype, (), self.sink.arg)
+        space: Shape | None = None
+        ranges: Indices = ()
+        stores: list[Node] = []
+        for store in self.sink.src:
+            target, value = store.src
+            scatter = value if value.op is Op.SCATTER_ADD else None
+            own = scatter.src[1].shape if scatter else target.shape
+            if space is None:
+                space = own
+                ranges = self.output_ranges(own, scatter.arg if scatter else None)
+            elif own != space or scatter or self.sink.src[0].src[1].op is Op.SCATTER_ADD:
+                raise ValueError(
+                    f"lower_movement: stores of {space} and {own} in one kernel; all stores of a kernel have one "
+                    "shape, and a scatter is a kernel of its own"
+                )
+            stores.append(
+                self.scatter(target, scatter, ranges) if scatter else self.store(target, value, ranges)
+            )
+        lowered = Node(Op.SINK, self.sink.dtype, tuple(stores), self.sink.arg)
+        return _resolve(lowered) if self.has_placeholders else lowered
+
+    # -- ranges -----------------------------------------------------------------------------------------------------
+
+    def output_ranges(self, shape: Shape, ordered_axis: int | None) -> Indices:
+        made = []
+        for axis, size in enumerate(shape):
+            made.append(self.new_range(size, ordered=axis == ordered_axis))
+        return tuple(made)
+
+    def new_range(self, size: int, ordered: bool = False) -> Node:
+        if size == 1:
+            return _ZERO
+        number = self.next_range
+        self.next_range += 1
+        return Node(Op.RANGE, dtypes.index, (index(size),), (number, ORDERED) if ordered else number)
+
+    def within(self, place: Node, size: int) -> Node:
+        """`place`, known to be in 0 .. size-1 where it matters."""
+        if size == 1:
+            return _ZERO
+        low, high = bounds(place)
+        if 0 <= low and high < size:
+            return place
+        self.has_placeholders = True
+        return Node(Op.RANGE, dtypes.index, (index(size), place), WITHIN)
+
+    # -- stores -----------------------------------------------------------------------------------------------------
+
+    def store(self, target: Node, value: Node, ranges: Indices) -> Node:
+        param, where = _place_in_param(target, ranges)
+        made = self.value((value, ranges if value.shape else (), None))
+        return Node(Op.STORE, made.dtype, (param, where, made))
+
+    def scatter(self, target: Node, scatter: Node, ranges: Indices) -> Node:
+        base, where, x = scatter.src
+        if base is not target:
+            raise ValueError(
+                "lower_movement: SCATTER_ADD adds in place; store it to its own base, as STORE(P, SCATTER_ADD(P, ..))"
+            )
+        axis: int = scatter.arg
+        place, inside = _checked_place(self.value((where, ranges, None)), base.shape[axis])
+        if inside is not None and inside.op is Op.CONST:
+            return Node(
+                Op.STORE, target.dtype, (*_place_in_param(target, ranges), const(0, target.dtype), inside)
+            )
+        added = self.value((x, ranges if x.shape else (), inside))
+        at = list(ranges)
+        at[axis] = self.within(place, base.shape[axis])
+        param, flat = _place_in_param(target, tuple(at))
+        valid = () if inside is None else (inside,)
+        before = Node(Op.LOAD, target.dtype, (param, flat, *valid))
+        total = Node(Op.ADD, target.dtype, (before, added))
+        return Node(Op.STORE, target.dtype, (param, flat, total, *valid))
+
+    # -- values -----------------------------------------------------------------------------------------------------
+
+    def value(self, task: _Task) -> Node:
+        """The lowered value; each (node, place, condition) is lowered once, without recursion."""
+        memo = self.memo
+        if task in memo:
+            return memo[task]
+        stack = [(task, self.steps(task))]
+        answer: Node | None = None
+        while stack:
+            current, steps = stack[-1]
+            asked = next(steps) if answer is None else steps.send(answer)
+            if isinstance(asked, Node):
+                memo[current] = answer = asked
+                stack.pop()
+            else:
+                answer = memo.get(asked)
+                if answer is None:
+                    stack.append((asked, self.steps(asked)))
+        return memo[task]
+
+    def steps(self, task: _Task) -> _Steps:
+        node = task[0]
+        op = node.op
+        if op in ARITHMETIC:
+            return self.arithmetic(*task)
+        if op in _VIEWS:
+            return self.view(*task)
+        rule = _RULES.get(op)
+        if rule is None:
+            raise ValueError(f"lower_movement: {node!r} cannot be inside a kernel")
+        return rule(self, *task)
+
+    def arithmetic(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        src = []
+        for source in node.src:
+            if source.op is Op.CONST:
+                src.append(source)
+            else:
+                src.append((yield source, at if source._shape or source.shape else (), valid))
+        yield _arithmetic(node, tuple(src))
+
+    def view(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        # views of views are walked here, without a task for each
+        while node.op in _VIEWS:
+            at = _VIEWS[node.op](node, at)
+            node = node.src[0]
+        yield (yield node, at, valid)
+
+    def const(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        yield node
+
+    def iota(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        yield _from_index(at[0], node.dtype)
+
+    def param(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        flat = _flatten(node.arg.shape, at)
+        yield Node(Op.LOAD, node.dtype, (node, flat) if valid is None else (node, flat, valid))
+
+    def pad(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        source = node.src[0]
+        conditions: list[Node] = []
+        inner: list[Node] = []
+        for place, size, (low, high) in zip(at, source.shape, node.arg):
+            if low or high:
+                place = linear(((place, 1),), -low)
+                conditions += [less(index(-1), place), less(place, index(size))]
+                place = self.within(place, size)
+            inner.append(place)
+        yield from self.under(source, tuple(inner), valid, both(*conditions))
+
+    def unwindow(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        axis, _, step, dilation = node.arg
+        source = node.src[0]
+        windows = source.shape[axis]
+        # element i is place k of window o when i - k * dilation = o * step
+        start = linear(((at[axis], 1), (at[-1], -dilation)))
+        conditions = [less(index(-1), start), less_equal(start, index((windows - 1) * step))]
+        if step > 1:
+            conditions.append(equal(modulo(start, step), _ZERO))
+        inner = list(at)
+        inner[axis] = self.within(floordiv(start, step), windows)
+        yield from self.under(source, tuple(inner), valid, both(*conditions))
+
+    def gather(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        source, where = node.src
+        axis: int = node.arg
+        size = source.shape[axis]
+        place, inside = _checked_place((yield where, at, valid), size)
+        inner = (*at[:axis], self.within(place, size), *at[axis + 1 :])
+        yield from self.under(source, inner, valid, inside)
+
+    def under(self, source: Node, at: Indices, valid: Node | None, condition: Node | None) -> _Steps:
+        """The source's value where the condition holds, zero elsewhere."""
+        if condition is None or (condition.op is Op.CONST and condition.arg):
+            yield (yield source, at, valid)
+            return
+        inside = condition if valid is None else both(valid, condition)
+        if inside.op is Op.CONST:
+            yield const(0, source.dtype)
+            return
+        value = yield source, at, inside
+        if value.op is Op.LOAD or _is_zero(value):
+            yield value  # reads as zero where it is not valid
+        else:
+            yield Node(Op.WHERE, value.dtype, (condition, value, const(0, value.dtype)))
+
+    def reduce(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        op, axes = node.arg
+        source = node.src[0]
+        sizes = tuple([source.shape[axis] for axis in axes])
+        if 0 in sizes:
+            yield const(_identity(op, node.dtype), node.dtype)
+            return
+        key = (self.depths[node], sizes)
+        ranges = self.reduction_ranges.get(key)
+        if ranges is None:
+            ranges = self.reduction_ranges[key] = tuple([self.new_range(size) for size in sizes])
+        inner = list(at)
+        for axis, place in zip(axes, ranges):
+            inner[axis] = place
+        value = yield source, tuple(inner), valid
+        yield _reduce(op, value, tuple([place for place in ranges if place is not _ZERO]))
+
+
+_RULES = {
+    Op.CONST: _Lowering.const,
+    Op.IOTA: _Lowering.iota,
+    Op.PARAM: _Lowering.param,
+    Op.PAD: _Lowering.pad,
+    Op.UNWINDOW: _Lowering.unwindow,
+    Op.GATHER: _Lowering.gather,
+    Op.REDUCE_AXIS: _Lowering.reduce,
+}
+
+
+# -- views: where the source is read for a place in the view --------------------------------------------------------
+
+
+def _reshape(node: Node, at: Indices) -> Indices:
+    """Axes are matched in the smallest groups of equal size, so that quotients appear only where axes really split."""
+    old, new = node.src[0].shape, node.arg
+    inner: list[Node] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and old[i] == 1:
+            inner.append(_ZERO)
+            i += 1
+            continue
+        if j < len(new) and new[j] == 1:
+            j += 1
+            continue
+        first_old, first_new = i, j
+        old_count, new_count = old[i], new[j]
+        i, j = i + 1, j + 1
+        while old_count != new_count:
+            if old_count < new_count:
+                old_count *= old[i]
+                i += 1
+            else:
+                new_count *= new[j]
+                j += 1
+        if i - first_old == 1 == j - first_new:
+            inner.append(at[first_new])
+        else:
+            flat = _flatten(new[first_new:j], at[first_new:j])
+            inner.extend(_unflatten(old[first_old:i], flat))
+    return tuple(inner)
+
+
+def _flatten(shape: Shape, at: Indices) -> Node:
+    """The row-major number of a place."""
+    parts: list[tuple[Node, int]] = []
+    stride = 1
+    for size, place in zip(reversed(shape), reversed(at)):
+        parts.append((place, stride))
+        stride *= size
+    return linear(reversed(parts))
+
+
+def _unflatten(shape: Shape, flat: Node) -> list[Node]:
+    """The place of a row-major number."""
+    places: list[Node] = []
+    stride = prod(shape)
+    for axis, size in enumerate(shape):
+        stride //= size
+        place = floordiv(flat, stride)
+        places.append(modulo(place, size) if axis else place)
+    return places
+
+
+def _permute(node: Node, at: Indices) -> Indices:
+    inner = [_ZERO] * len(at)
+    for place, axis in zip(at, node.arg):
+        inner[axis] = place
+    return tuple(inner)
+
+
+def _expand(node: Node, at: Indices) -> Indices:
+    return tuple([_ZERO if size == 1 else place for size, place in zip(node.src[0].shape, at)])
+
+
+def _shrink(node: Node, at: Indices) -> Indices:
+    return tuple(
+        [
+            place if start == 0 and step == 1 else linear(((place, step),), start)
+            for place, (start, _, step) in zip(at, node.arg)
+        ]
+    )
+
+
+def _flip(node: Node, at: Indices) -> Indices:
+    inner = list(at)
+    for axis in node.arg:
+        inner[axis] = linear(((at[axis], -1),), node.src[0].shape[axis] - 1)
+    return tuple(inner)
+
+
+def _window(node: Node, at: Indices) -> Indices:
+    axis, _, step, dilation = node.arg
+    inner = list(at[:-1])
+    inner[axis] = linear(((at[axis], step), (at[-1], dilation)))
+    return tuple(inner)
+
+
+_VIEWS = {
+    Op.RESHAPE: _reshape,
+    Op.PERMUTE: _permute,
+    Op.EXPAND: _expand,
+    Op.SHRINK: _shrink,
+    Op.FLIP: _flip,
+    Op.WINDOW: _window,
+}
+_INJECTIVE = {Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP}
+
+
+def _place_in_param(target: Node, at: Indices) -> tuple[Node, Node]:
+    """(PARAM, flat index) that a place in a written view stands for."""
+    node = target
+    while node.op in _INJECTIVE:
+        at = _VIEWS[node.op](node, at)
+        node = node.src[0]
+    if node.op is not Op.PARAM:
+        raise ValueError(
+            f"lower_movement: STORE to {node.op.name}; a target is a PARAM, viewed by RESHAPE, PERMUTE, SHRINK or FLIP"
+        )
+    return node, _flatten(node.arg.shape, at)
+
+
+# -- arithmetic, gathered places, reductions ------------------------------------------------------------------------
+
+
+def _arithmetic(node: Node, src: tuple[Node, ...]) -> Node:
+    """The op over lowered sources. Integers that count places (IOTA and what is computed from it) stay index arithmetic."""
+    op = node.op
+    if op in _EXACT and src[0].dtype.is_integer:
+        a, b = _as_index(src[0]), _as_index(src[1])
+        if a is not None and b is not None and not (a.op is Op.CONST and b.op is Op.CONST):
+            made = build(op, Node(op, dtypes.bool if op in COMPARE else dtypes.index, (a, b)), (a, b))
+            if op in COMPARE:
+                return made
+            low, high = bounds(made)
+            if int(node.dtype.min) <= low and high <= int(node.dtype.max):
+                return _from_index(made, node.dtype)
+    elif op is Op.CAST and node.dtype.is_integer and src[0].op is Op.CAST:
+        place = _as_index(src[0])
+        if place is not None:
+            low, high = bounds(place)
+            if int(node.dtype.min) <= low and high <= int(node.dtype.max):
+                return _from_index(place, node.dtype)
+    return build(op, node, src)
+
+
+def _as_index(value: Node) -> Node | None:
+    """The index that an integer value was cast from without loss, None when it is another value."""
+    if value.op is Op.CONST:
+        return index(value.arg) if value.dtype.is_integer else None
+    place = to_index(value) if value.op is Op.CAST and value.dtype.is_integer else None
+    return place if place is not None and place.op is not Op.CAST else None
+
+
+def _from_index(place: Node, dtype: DType) -> Node:
+    if place.op is Op.CONST:
+        return const(truncate(place.arg, dtype), dtype)
+    return Node(Op.CAST, dtype, (place,))
+
+
+def _checked_place(value: Node, size: int) -> tuple[Node, Node | None]:
+    """(the gathered index, the condition that it is inside), None when it always is."""
+    place = to_index(value)
+    inside = both(less(index(-1), place), less(place, index(size)))
+    if inside.op is Op.CONST and inside.arg:
+        return place, None
+    return place, inside
+
+
+def _reduce(op: Op, value: Node, ranges: Indices) -> Node:
+    """Reduce over ranges; a reduction of a reduction by the same op is one, and a repeated value is not looped over."""
+    if value.op is Op.REDUCE and value.arg is op:
+        ranges = (*value.src[1:], *ranges)
+        value = value.src[0]
+    if not ranges:
+        return value
+    if op is not Op.MUL:
+        used = {node for node in toposort((value,)) if node.op is Op.RANGE}
+        idle = [place for place in ranges if place not in used]
+        turns = prod([place.src[0].arg for place in idle])
+        if idle and (op is not Op.ADD or truncate(turns, value.dtype) == turns):
+            ranges = tuple([place for place in ranges if place in used])
+            if op is Op.ADD:
+                value = Node(Op.MUL, value.dtype, (value, const(turns, value.dtype)))
+            if not ranges:
+                return value
+    return Node(Op.REDUCE, value.dtype, (value, *ranges), op)
+
+
+def _identity(op: Op, dtype: DType) -> bool | int | float:
+    if op is Op.ADD or op is Op.MUL:
+        return 0 if op is Op.ADD else 1
+    return dtype.min if op is Op.MAX else dtype.max
+
+
+def _is_zero(node: Node) -> bool:
+    return node.op is Op.CONST and not node.arg and repr(node.arg) != "-0.0"
+
+
+def _reduction_depths(sink: Node) -> dict[Node, int]:
+    """How many reductions are below each one: reductions side by side share ranges, nested ones do not."""
+    below: dict[Node, int] = {}
+    depths: dict[Node, int] = {}
+    for node in toposort((sink,)):
+        depth = max([below[source] for source in node.src], default=0)
+        if node.op is Op.REDUCE_AXIS:
+            depths[node] = depth
+            depth += 1
+        below[node] = depth
+    return depths
+
+
+def _resolve(sink: Node) -> Node:
+    """Placeholders give way to the indices they stand for."""
+    mapping: dict[Node, Node] = {}
+    for node in toposort((sink,)):
+        source_changed = any([source in mapping for source in node.src])
+        if node.op is Op.RANGE and node.arg == WITHIN:
+            mapping[node] = mapping.get(node.src[1], node.src[1])
+        elif source_changed:
+            mapping[node] = build(node.op, node, tuple([mapping.get(source, source) for source in node.src]))
+    return mapping.get(sink, sink)
