@@ -75,6 +75,8 @@ class Graph(Queue):
         self._blocks: list[_Block] = []
         self._next = 0
         self._packets: list[bytes] = []
+        self._indirects: list[command.Indirect] = []
+        self._stand_in_buffer: Buffer | None = None
 
     def dispatch(
         self,
@@ -178,7 +180,7 @@ class Graph(Queue):
     def _stand_in(self, symbol: Symbol) -> Any:
         """Something of the symbol's kind to encode the packet with; every replay overwrites it."""
         if symbol.kind == "buffer":
-            if not hasattr(self, "_stand_in_buffer"):
+            if self._stand_in_buffer is None:
                 self._stand_in_buffer = self.device.alloc(64, f"{self.name} stand-in")
             return self._stand_in_buffer
         return 0 if symbol.kind == "int" else 0.0
