@@ -1,0 +1,136 @@
+"""Initial values: fill a parameter in place, under PyTorch's names, and the parameters that layers start from.
+
+In       a tensor and the rule for its numbers
+Out      the same tensor, filled; `constant`, a parameter of its own memory
+Changes  the tensor's memory, at once
+Next     layers.py (which rule each layer uses), random.py (the numbers)
+Source   He et al. 2015 (kaiming), Glorot and Bengio 2010 (xavier)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from hcq.errors import UsageError
+from hcq.ir.dtype import DType, dtypes, to_bits
+from hcq.ir.node import Shape
+
+if TYPE_CHECKING:
+    from hcq.frontend.tensor import Tensor
+
+_GAINS = {
+    "linear": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5.0 / 3.0,
+    "relu": math.sqrt(2.0),
+    "selu": 0.75,
+}
+
+
+def constant(shape: Shape, value: float, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    """A tensor of one number in memory of its own: two of them are never the same, as two lazy constants are."""
+    from hcq.frontend import device as devices
+    from hcq.frontend.storage import Storage
+    from hcq.frontend.tensor import Tensor
+
+    where, kind = devices.canonical(device), dtype or dtypes.float32
+    storage = Storage(where, kind, tuple(shape))
+    storage.buffer = devices.get(where).alloc(storage.size_bytes)
+    element = to_bits(value, kind).to_bytes(kind.itemsize, "little")
+    storage.buffer.write(element * (storage.size_bytes // kind.itemsize))
+    return Tensor._of(storage.node(), where)
+
+
+def uniform_bound(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> float:
+    """The bound of kaiming's uniform distribution for a weight of that shape."""
+    return math.sqrt(3.0) * kaiming_std(shape, a, mode, nonlinearity)
+
+
+def kaiming_std(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> float:
+    """The deviation that keeps the size of the signal (fan_in) or of the gradient (fan_out)."""
+    if mode not in ("fan_in", "fan_out"):
+        raise UsageError(f"[kaiming] mode {mode!r}: give 'fan_in' or 'fan_out'.")
+    fan_in, fan_out = fans(shape)
+    return calculate_gain(nonlinearity, a) / math.sqrt(max(1, fan_in if mode == "fan_in" else fan_out))
+
+
+def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
+    """How much a nonlinearity shrinks a signal, to be made up for."""
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2.0 / (1.0 + param * param))
+    if nonlinearity not in _GAINS:
+        known = ", ".join(sorted([*_GAINS, "leaky_relu"]))
+        raise UsageError(f"[calculate_gain] {nonlinearity!r} is not known. Known: {known}.")
+    return _GAINS[nonlinearity]
+
+
+def fans(shape: Shape) -> tuple[int, int]:
+    """How many inputs each output of a weight (out, in, ...) has, and how many outputs each input."""
+    if len(shape) < 2:
+        raise UsageError(
+            f"[init] shape {shape}: fan in and fan out need two axes or more. Use uniform_ or zeros_."
+        )
+    receptive = math.prod(shape[2:])
+    return shape[1] * receptive, shape[0] * receptive
+
+
+def _fill(tensor: Tensor, values: Tensor) -> Tensor:
+    tensor.assign(values.cast(tensor.dtype))
+    tensor.realize()
+    return tensor
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+    """Uniform numbers in [a, b)."""
+    return _fill(
+        tensor, tensor.uniform(tensor.shape, low=a, high=b, dtype=tensor.dtype, device=tensor.device)
+    )
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """Numbers of the normal distribution."""
+    return _fill(
+        tensor, tensor.normal(tensor.shape, mean=mean, std=std, dtype=tensor.dtype, device=tensor.device)
+    )
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """One number everywhere."""
+    return _fill(tensor, constant(tensor.shape, val, tensor.dtype, tensor.device))
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Zero everywhere."""
+    return constant_(tensor, 0.0)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """One everywhere."""
+    return constant_(tensor, 1.0)
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Tensor:
+    """Uniform numbers that keep the signal's size through a rectifier with slope `a` below zero."""
+    bound = uniform_bound(tensor.shape, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound)
+
+
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Tensor:
+    """Normal numbers that keep the signal's size through a rectifier with slope `a` below zero."""
+    return normal_(tensor, 0.0, kaiming_std(tensor.shape, a, mode, nonlinearity))
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Uniform numbers that keep the size of signal and gradient alike."""
+    bound = gain * math.sqrt(6.0 / sum(fans(tensor.shape)))
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Normal numbers that keep the size of signal and gradient alike."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(fans(tensor.shape))))
