@@ -15,8 +15,10 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DECLARED := setup.py pyproject.toml
 TREE     := build/tree
 
-# the wheels without CUDA where that index can be reached, whatever the usual index has where it cannot
-TORCH_FLAGS ?= --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu
+# PyTorch without CUDA, a tenth of the size, comes from an index of its own, where that can be reached
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+REACHABLE   := import urllib.request as u; u.urlopen("$(TORCH_INDEX)/torch/", timeout=10)
+TORCH_FLAGS  = $$($(BIN)/python -c '$(REACHABLE)' 2>/dev/null && echo --extra-index-url $(TORCH_INDEX))
 
 PYTEST_FLAGS ?=
 DEMO_FLAGS   ?=
@@ -92,10 +94,10 @@ $(VENV)/lint.stamp: $(VENV)/made.stamp $(DECLARED)
 
 $(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing PyTorch into $(VENV)"
-	@$(PIP) --quiet install $(TORCH_FLAGS) --editable '.[torch]'
+	@$(PIP) install $(TORCH_FLAGS) --editable '.[torch]'
 	@touch $@ $(VENV)/demo.stamp
 
 $(VENV)/bench.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing what the benchmarks compare with into $(VENV)"
-	@$(PIP) --quiet install $(TORCH_FLAGS) --editable '.[bench]'
+	@$(PIP) install $(TORCH_FLAGS) --editable '.[bench]'
 	@touch $@ $(VENV)/demo.stamp $(VENV)/torch.stamp
