@@ -2,7 +2,7 @@
 
 In       shapes, ranges, `manual_seed`
 Out      `RandomMixin`, the random constructors of Tensor; `threefry2x32`, the generator on graphs
-Changes  each draw adds its size to the device's counter, in device memory, so that a recorded draw replays as new numbers
+Changes  each draw adds its size to the device's counter, in device memory: a recorded draw replays as new numbers
 Next     tensor.py (who composes the mixin), nn/init.py (initial weights), docs/semantics.md (what is promised)
 Source   Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011: Threefry-2x32, 20 rounds
 

@@ -64,11 +64,21 @@ class BatchNorm(Module):
         self._check(x)
         if not self.training and self.track_running_stats:
             return x.batch_norm(self.running_mean, self.running_var, self.weight, self.bias, self.eps)
+        # the statistics are computed once, for the result and for the running ones
+        over = (0, *range(2, x.ndim))
+        channel = (1, self.num_features) + (1,) * (x.ndim - 2)
+        mean = x.mean(over, keepdim=True)
+        centred = x - mean
+        var = centred.square().mean(over, keepdim=True)
         if self.training and self.track_running_stats:
-            over = (0, *range(2, x.ndim))
-            var, mean = x.detach().var_mean(over, correction=0)
-            self._track(mean, var, x.numel() // self.num_features)
-        return x.batch_norm(None, None, self.weight, self.bias, self.eps)
+            shape = (self.num_features,)
+            self._track(
+                mean.detach().reshape(shape), var.detach().reshape(shape), x.numel() // self.num_features
+            )
+        y = centred * (var + self.eps).rsqrt()
+        if self.weight is not None:
+            y = y * self.weight.reshape(channel)
+        return y if self.bias is None else y + self.bias.reshape(channel)
 
     def _check(self, x: Tensor) -> None:
         name = type(self).__name__

@@ -141,7 +141,7 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Steps along the running mean of the gradient, measured in the running deviation; weight decay adds to the gradient."""
+    """Steps along the gradient's running mean, measured in its running deviation; weight decay adds to the gradient."""
 
     decoupled = False  # whether weight decay shrinks the parameter itself
 
