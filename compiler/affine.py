@@ -1,0 +1,86 @@
+"""Affine forms: an index as a constant plus whole multiples of atoms, so that strides can be read off.
+
+In       index-dtype nodes of the kernel stage
+Out      `Form`: {atom: coefficient} and a constant; an atom is a RANGE or something that is no sum (a division, a load)
+Next     loop_nest.py (merging ranges), linear.py (addresses, vector strides)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hcq.ir.dtype import Kind
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+
+@dataclass(frozen=True)
+class Form:
+    """sum(coefficient * atom) + constant, atoms in the order in which the index names them."""
+
+    terms: tuple[tuple[Node, int], ...]
+    constant: int
+
+    def coefficient(self, atom: Node) -> int:
+        for term, coefficient in self.terms:
+            if term is atom:
+                return coefficient
+        return 0
+
+    def atoms(self) -> Iterator[Node]:
+        """What is not a range: divisions, remainders, conditions, loads."""
+        return (atom for atom, _ in self.terms if atom.op is not Op.RANGE)
+
+
+class Affine:
+    """The forms of one kernel's indices, each computed once."""
+
+    def __init__(self) -> None:
+        self._forms: dict[Node, Form] = {}
+
+    def is_index(self, node: Node) -> bool:
+        return node.dtype.kind is Kind.INDEX
+
+    def is_inner(self, user: Node, source: Node) -> bool:
+        """True when `source` is only a part of the sum that `user` is, and is judged there as a whole."""
+        if not self.is_index(user):
+            return False
+        return user.op is Op.ADD or (user.op is Op.MUL and any(s.op is Op.CONST for s in user.src))
+
+    def is_gather(self, atom: Node) -> bool:
+        """True when the atom's value comes from memory."""
+        stack, seen = [atom], {atom}
+        while stack:
+            node = stack.pop()
+            if node.op is Op.LOAD:
+                return True
+            for source in node.src:
+                if source not in seen:
+                    seen.add(source)
+                    stack.append(source)
+        return False
+
+    def of(self, node: Node) -> Form:
+        form = self._forms.get(node)
+        if form is None:
+            form = self._forms[node] = self._form(node)
+        return form
+
+    def _form(self, node: Node) -> Form:
+        if node.op is Op.CONST:
+            return Form((), int(node.arg))
+        if node.op is Op.ADD:
+            a, b = self.of(node.src[0]), self.of(node.src[1])
+            terms = dict(a.terms)
+            for atom, coefficient in b.terms:
+                terms[atom] = terms.get(atom, 0) + coefficient
+            return Form(tuple((t, c) for t, c in terms.items() if c), a.constant + b.constant)
+        if node.op is Op.MUL:
+            a, b = self.of(node.src[0]), self.of(node.src[1])
+            if a.terms and not b.terms:
+                a, b = b, a
+            if not a.terms:
+                factor = a.constant
+                return Form(tuple((t, c * factor) for t, c in b.terms if factor), b.constant * factor)
+        return Form(((node, 1),), 0)

@@ -1,0 +1,88 @@
+"""LLVM for the host CPU: the text of a module becomes a relocatable ELF object.
+
+In       LLVM IR text, the target
+Out      the bytes of an ELF object with one entry function, position independent, calling no library
+Next     ../render/llvm.py (the text), hcq/elf.py (who loads the object)
+
+The text is already vectorised, hoisted and in SSA form, so only a few cleaning passes run before code generation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcq.compiler.target import Target
+
+_machines: dict[tuple[str, str], Any] = {}
+
+
+class AssembleError(RuntimeError):
+    """LLVM refused the text: a fault of ours, shown with the line it points at."""
+
+
+def _binding() -> Any:
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as problem:
+        raise AssembleError("compiling for the CPU needs llvmlite: pip install llvmlite") from problem
+    return llvm
+
+
+def toolchain_version() -> str:
+    """Which LLVM makes the objects, read without loading it: part of every cache key."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"llvmlite {version('llvmlite')}"
+    except PackageNotFoundError as problem:
+        raise AssembleError("compiling for the CPU needs llvmlite: pip install llvmlite") from problem
+
+
+def _machine(target: Target) -> Any:
+    """LLVM's target machine for a target; made once."""
+    key = (target.cpu, target.features)
+    machine = _machines.get(key)
+    if machine is None:
+        llvm = _binding()
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        cpu = target.cpu or llvm.get_host_cpu_name()
+        features = target.features or llvm.get_host_cpu_features().flatten()
+        host = llvm.Target.from_default_triple()
+        machine = host.create_target_machine(
+            cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
+        )
+        _machines[key] = machine
+    return machine
+
+
+def assemble(text: str, target: Target, name: str) -> bytes:
+    """The object of a module. Raises AssembleError with LLVM's complaint."""
+    llvm = _binding()
+    machine = _machine(target)
+    try:
+        module = llvm.parse_assembly(text)
+    except RuntimeError as problem:
+        raise AssembleError(f"{name}: LLVM does not accept the rendered text: {problem}") from problem
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    builder = llvm.create_pass_builder(machine, options)
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_instruction_combine_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    image: bytes = machine.emit_object(module)
+    return image
+
+
+def disassemble(text: str, target: Target) -> str:
+    """The assembly of a module, for people."""
+    llvm = _binding()
+    machine = _machine(target)
+    module = llvm.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    listing: str = machine.emit_assembly(module)
+    return listing

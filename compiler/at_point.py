@@ -1,0 +1,340 @@
+"""At a point: nodes of the graph become instructions for one combination of written-out loop steps.
+
+In       a node, a point ({range: (offset in its tile, lanes)}), the counters of the open loops
+Out      the instruction that holds the node's value there, a vector where the node varies along the vector range
+Next     emitter.py (placement), linear.py (who opens loops and walks points)
+
+An address is base + displacement: base sums the counters and is shared by all points, the displacement is a number.
+Along the vector range a stride of 1 is a vector access, 0 a scalar, anything else lane by lane.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hcq.compiler.emitter import Emitter, Term
+from hcq.compiler.loop_nest import Axis, Loop, LoopNest
+from hcq.compiler.program import Instruction
+from hcq.ir.dtype import Kind, dtypes
+from hcq.ir.node import Node, toposort
+from hcq.ir.op import Op
+
+Place = tuple[int, int]  # offset within the range's tile, lanes
+Point = dict[Axis, Place]
+
+
+@dataclass(eq=False)
+class Packed:
+    """A staged operand: where it lies in scratch, and how many elements one step of each loop is worth there."""
+
+    address: Instruction
+    strides: dict[Loop, int]
+    depth: int
+
+
+@dataclass
+class Spot:
+    """Where an access goes: base + offset, plus stride per lane, plus terms that differ by lane in their own way."""
+
+    terms: list[Term]
+    offset: int
+    stride: int
+    lanes: int
+    vectors: list[Term]
+    least: int = 0
+
+
+class AtPoint(Emitter):
+    def __init__(self, nest: LoopNest):
+        super().__init__()
+        self.nest = nest
+        self.masks = nest.masks
+        self.affine = nest.affine
+        self.counters: dict[Loop, Instruction] = {}  # the open loops
+        # written-out values of a range at this place: its tile, or what a partial step leaves of it
+        self.extent = {axis: min(axis.tile, axis.size) for axis in nest.axes}
+        self.packed: dict[Node, Packed] = {}
+        self.results: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}  # of reductions
+        self.addresses: dict[Node, Instruction] = {}
+        self.volatile = self._find_volatile()
+        self._axes_of: dict[int, tuple[Axis, ...]] = {}
+        self._orders: dict[Node, list[Node]] = {}
+        self._depths: dict[int, int] = {}
+
+    def _find_volatile(self) -> set[Node]:
+        """Everything computed from memory that this kernel writes: it stays where it is read."""
+        written = {store.src[0] for store in self.nest.stores}
+        found: set[Node] = set()
+        for node in toposort((self.nest.sink,)):
+            if (node.op is Op.LOAD and node.src[0] in written) or any(s in found for s in node.src):
+                found.add(node)
+        return found
+
+    # -- points -----------------------------------------------------------------------------------------------------
+
+    def axes_of(self, mask: int) -> tuple[Axis, ...]:
+        """The ranges of a mask that have written-out loops."""
+        axes = self._axes_of.get(mask)
+        if axes is None:
+            axes = tuple(a for a in self.nest.axes if a.bit & mask and a.written_out)
+            self._axes_of[mask] = axes
+        return axes
+
+    def points(self, mask: int) -> Iterable[Point]:
+        """Every combination of written-out steps of the ranges in `mask`, the first range slowest."""
+        axes = self.axes_of(mask)
+        for places in itertools.product(*[self._places(axis) for axis in axes]):
+            yield dict(zip(axes, places, strict=True))
+
+    def _places(self, axis: Axis) -> list[Place]:
+        extent = self.extent[axis]
+        last = axis.loops[-1]
+        if last.kind != "vector":
+            return [(offset, 1) for offset in range(0, extent, last.stride)]
+        places = []
+        for start in range(0, extent, last.size):
+            left = min(last.size, extent - start)
+            lanes = last.size
+            while left:  # a partial vector is written as smaller ones: 13 = 8 + 4 + 1
+                while lanes > left:
+                    lanes //= 2
+                places.append((start, lanes))
+                start += lanes
+                left -= lanes
+        return places
+
+    def place_in(self, node: Node, point: Point) -> tuple[Place, ...]:
+        """The part of a point that matters to a node."""
+        return tuple([point[axis] for axis in self.axes_of(self.masks[node])])
+
+    # -- values -----------------------------------------------------------------------------------------------------
+
+    def moved(self) -> None:
+        """Loops were opened or closed: what depends on what is elsewhere now."""
+        self._depths.clear()
+
+    def _depth_of(self, mask: int) -> int:
+        depth = self._depths.get(mask)
+        if depth is None:
+            depth = 0
+            for loop, counter in self.counters.items():
+                if loop.axis.bit & mask and counter.depth > depth:
+                    depth = counter.depth
+            self._depths[mask] = depth
+        return depth
+
+    def value(self, root: Node, point: Point) -> Instruction:
+        """The value of a node at a point."""
+        found = self._known(root, point)
+        if found is not None:
+            return found
+        for node in self._order(root):
+            if self._known(node, point) is None:
+                made = self._make(node, point)
+                depth = max(self._depth_of(self.masks[node]), made.depth)
+                if node in self.volatile:
+                    depth = self.depth
+                self.scopes[depth].values[node, self.place_in(node, point)] = made
+        found = self._known(root, point)
+        assert found is not None
+        return found
+
+    def _known(self, node: Node, point: Point) -> Instruction | None:
+        key = (node, self.place_in(node, point))
+        if node.op is Op.REDUCE:
+            return self.results[key]
+        for scope in itertools.islice(self.scopes, self._depth_of(self.masks[node]), None):
+            found = scope.values.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def _order(self, root: Node) -> list[Node]:
+        """The nodes to compute for a root, sources first; sums of an index are not computed but become addresses."""
+        order = self._orders.get(root)
+        if order is None:
+            done: dict[Node, None] = {}
+            stack = [(root, iter(self._needs(root)))]
+            while stack:
+                node, sources = stack[-1]
+                for source in sources:
+                    if source not in done:
+                        stack.append((source, iter(self._needs(source))))
+                        break
+                else:
+                    stack.pop()
+                    done[node] = None
+            order = self._orders[root] = [n for n in done if n.op is not Op.REDUCE]
+        return order
+
+    def _needs(self, node: Node) -> Iterable[Node]:
+        if node.op is Op.REDUCE:
+            return ()
+        if node.op is Op.LOAD:
+            return () if node in self.packed else (*self.affine.of(node.src[1]).atoms(), *node.src[2:])
+        if node.dtype.kind is Kind.INDEX:
+            form = self.affine.of(node)
+            if form.terms != ((node, 1),):
+                return form.atoms()
+        return () if node.op is Op.RANGE else node.src
+
+    def pack(self, load: Node, packed: Packed | None) -> None:
+        """From here on the load reads scratch (None: memory again)."""
+        if packed is None:
+            self.packed.pop(load, None)
+        else:
+            self.packed[load] = packed
+        self._orders.clear()
+
+    def _make(self, node: Node, point: Point) -> Instruction:
+        if node.op is Op.CONST:
+            return self.number(node.arg, node.dtype)
+        if node.op is Op.LOAD:
+            return self._load(node, point)
+        if node.dtype.kind is Kind.INDEX:
+            form = self.affine.of(node)
+            if node.op is Op.RANGE or form.terms != ((node, 1),):
+                return self._index_value(self._spot(node, point))
+        sources = [self._known(source, point) for source in node.src]
+        lanes = max(s.dtype.lanes for s in sources if s is not None)
+        src = tuple([self.broadcast(s, lanes) for s in sources if s is not None])
+        if node in self.volatile:
+            return self.place(node.op, node.dtype.vec(lanes), src, node.arg)
+        return self.emit(node.op, node.dtype.vec(lanes), src, node.arg)
+
+    # -- indices ----------------------------------------------------------------------------------------------------
+
+    def _spot(self, node: Node, point: Point) -> Spot:
+        """An index at a point, as a sum."""
+        form = self.affine.of(node)
+        spot = Spot([], form.constant, 0, 1, [])
+        for atom, coefficient in form.terms:
+            if atom.op is not Op.RANGE:
+                value = self._known(atom, point)
+                if value is None:
+                    value = self.value(atom, point)
+                if value.dtype.lanes > 1:
+                    spot.vectors.append((value, coefficient))
+                    spot.lanes = value.dtype.lanes
+                else:
+                    spot.terms.append((value, coefficient))
+                continue
+            axis = self.nest.axis_of[atom]
+            for loop in axis.counted:
+                spot.terms.append((self.counters[loop], coefficient * loop.stride))
+            if axis in point:
+                offset, lanes = point[axis]
+                spot.offset += coefficient * offset
+                if lanes > 1:
+                    spot.stride += coefficient
+                    spot.lanes = lanes
+        return spot
+
+    def _packed_spot(self, packed: Packed, point: Point) -> Spot:
+        spot = Spot([], 0, 0, 1, [], packed.depth)
+        for loop, stride in packed.strides.items():
+            if not loop.is_written_out:
+                spot.terms.append((self.counters[loop], stride))
+                continue
+            offset, lanes = point[loop.axis]
+            spot.offset += offset // loop.stride % loop.size * stride
+            if loop.kind == "vector" and lanes > 1:
+                spot.stride, spot.lanes = stride, lanes
+        return spot
+
+    def _index_value(self, spot: Spot) -> Instruction:
+        value = self.total(spot.terms, spot.offset)
+        if value is None:
+            value = self.number(0)
+        if spot.lanes == 1:
+            return value
+        whole = self.broadcast(value, spot.lanes)
+        steps = [
+            (self.emit(Op.VECTOR, whole.dtype, tuple(self.number(i) for i in range(spot.lanes))), spot.stride)
+        ]
+        for vector, coefficient in [*steps, *spot.vectors]:
+            if coefficient == 0:
+                continue
+            factor = self.broadcast(self.number(coefficient), spot.lanes)
+            part = vector if coefficient == 1 else self.emit(Op.MUL, whole.dtype, (vector, factor))
+            whole = self.emit(Op.ADD, whole.dtype, (whole, part))
+        return whole
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+
+    def _load(self, node: Node, point: Point) -> Instruction:
+        packed = self.packed.get(node)
+        mask: Instruction | None = None
+        if packed is not None:
+            spot, address = self._packed_spot(packed, point), packed.address
+        else:
+            spot, address = self._spot(node.src[1], point), self.addresses[node.src[0]]
+            mask = self._known(node.src[2], point) if len(node.src) > 2 else None
+        lanes = max(spot.lanes, mask.dtype.lanes if mask is not None else 1)
+
+        def read(base: Instruction | None, offset: int, width: int, where: Instruction | None) -> Instruction:
+            src = (address, base) if where is None else (address, base, where)
+            if node in self.volatile:
+                return self.place(Op.LOAD, node.dtype.vec(width), src, offset)
+            return self.emit(Op.LOAD, node.dtype.vec(width), src, offset, spot.least)
+
+        def ordered(lanes_in_order: tuple[int, ...], value: Instruction) -> Instruction:
+            return self.emit(Op.LANE, value.dtype, (value,), lanes_in_order)
+
+        base = self.total(spot.terms)
+        if lanes == 1:
+            return read(base, spot.offset, 1, mask)
+        if not spot.vectors:
+            if spot.stride == 1:
+                return read(base, spot.offset, lanes, None if mask is None else self.broadcast(mask, lanes))
+            if spot.stride == 0 and (mask is None or mask.dtype.lanes == 1):
+                return read(base, spot.offset, 1, mask)
+            if spot.stride == -1:
+                backwards = tuple(range(lanes - 1, -1, -1))
+                where = None if mask is None else ordered(backwards, self.broadcast(mask, lanes))
+                return ordered(backwards, read(base, spot.offset - lanes + 1, lanes, where))
+        singles = []
+        for lane, lane_base, offset in self._lanes(spot, lanes, base):
+            singles.append(read(lane_base, offset, 1, None if mask is None else self.lane(mask, lane)))
+        if node in self.volatile:
+            return self.place(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
+        return self.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
+
+    def _lanes(
+        self, spot: Spot, lanes: int, base: Instruction | None
+    ) -> Iterable[tuple[int, Instruction | None, int]]:
+        """Lane by lane: number, base, displacement."""
+        if not spot.vectors:
+            for lane in range(lanes):
+                yield lane, base, spot.offset + lane * spot.stride
+            return
+        places = self._index_value(spot)
+        for lane in range(lanes):
+            yield lane, self.lane(places, lane), 0
+
+    def store(self, node: Node, point: Point) -> None:
+        """Write one STORE of the graph at a point."""
+        value = self.value(node.src[2], point)
+        mask = self.value(node.src[3], point) if len(node.src) > 3 else None
+        spot = self._spot(node.src[1], point)
+        address = self.addresses[node.src[0]]
+        lanes = max(spot.lanes, value.dtype.lanes, mask.dtype.lanes if mask is not None else 1)
+        base = self.total(spot.terms)
+        masks = () if mask is None else (self.broadcast(mask, lanes),)
+        if lanes == 1 or (spot.stride == 1 and not spot.vectors):
+            self.place(
+                Op.STORE, dtypes.index, (address, base, self.broadcast(value, lanes), *masks), spot.offset
+            )
+            return
+        for lane, lane_base, offset in self._lanes(spot, lanes, base):
+            where = () if mask is None else (self.lane(mask, lane),)
+            self.place(Op.STORE, dtypes.index, (address, lane_base, self.lane(value, lane), *where), offset)
+
+    def store_packed(self, packed: Packed, value: Instruction, point: Point) -> None:
+        """Write a value where `packed` keeps it."""
+        spot = self._packed_spot(packed, point)
+        base = self.total(spot.terms)
+        src = (packed.address, base, self.broadcast(value, spot.lanes))
+        self.place(Op.STORE, dtypes.index, src, spot.offset)

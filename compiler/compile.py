@@ -1,0 +1,206 @@
+"""Compile: the road from a kernel graph to a code object, and the caches beside it.
+
+In       a kernel sink of the tensor stage, a Target
+Out      a `CodeObject`: image, entry, launch shape, scratch, counts
+Changes  the memory cache here, and the object cache it is given
+Next     lower_movement.py, decompose.py, heuristic.py, linear.py, render/llvm.py, assemble/llvm_cpu.py: the stations
+
+A kernel is looked up before any work is done: first by structure in memory, then on disk under a digest of structure,
+target, toolchain and this compiler's own source. An object found there costs no LLVM import.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from hcq.compiler.kernel import kernel_flops, kernel_key, kernel_name, kernel_traffic
+from hcq.compiler.target import Target
+from hcq.ir.node import Node
+
+Show = Callable[[str, str], None]
+CACHE_KIND = "kernel"
+
+
+class ObjectCache(Protocol):
+    """Where finished kernels are kept between processes."""
+
+    def get(self, kind: str, key: bytes | str) -> bytes | None: ...
+    def put(self, kind: str, key: bytes | str, data: bytes) -> Any: ...
+
+
+@dataclass(frozen=True)
+class CodeObject:
+    """A compiled kernel: what a device needs to load and launch it, and what people ask about it."""
+
+    name: str
+    arch: str
+    image: bytes
+    entry: str
+    args: tuple[str, ...]  # kinds, in order: "buffer"
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    scratch_bytes: int  # per worker
+    flops: int
+    traffic_bytes: int
+    choice: str  # the schedule, replayable
+
+    def to_bytes(self) -> bytes:
+        """One line of JSON, then the image."""
+        facts = asdict(self)
+        del facts["image"]
+        return json.dumps(facts, sort_keys=True).encode() + b"\n" + self.image
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> CodeObject:
+        """The inverse of `to_bytes`. Raises ValueError for anything else."""
+        head, newline, image = data.partition(b"\n")
+        try:
+            facts = json.loads(head)
+            for name in ("args", "grid", "block"):
+                facts[name] = tuple(facts[name])
+            return cls(image=image, **facts)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise ValueError(f"not a stored code object: {problem}") from problem
+
+
+_memory: dict[tuple[str, str, str | None], CodeObject] = {}
+
+
+def compile_kernel(
+    sink: Node,
+    target: Target,
+    cache: ObjectCache | None = None,
+    show: Show | None = None,
+    schedule: str | None = None,
+) -> CodeObject:
+    """The code object of a kernel.
+
+    sink      SINK(STORE(target, value), ...) of the tensor stage
+    cache     looked up before, filled after; None: memory only
+    show      called with ("ir", text) and ("code", text) when something is compiled or was asked to be seen
+    schedule  transforms to replay instead of the heuristic's choice
+    Raises    ValueError and its kin (ScheduleError, RenderError) for a kernel or schedule that cannot be compiled
+    """
+    structure = kernel_key(sink)
+    key = (structure, target.key, schedule)
+    found = _memory.get(key)
+    if found is not None and show is None:
+        return found
+    stored_key = _stored_key(structure, target, schedule)
+    if found is None and cache is not None and show is None:
+        data = cache.get(CACHE_KIND, stored_key)
+        if data is not None:
+            try:
+                found = _memory[key] = CodeObject.from_bytes(data)
+                return found
+            except ValueError:
+                pass  # written by something else under our name: compile, and write it anew
+    made = _memory[key] = _compile(sink, target, show, schedule)
+    if cache is not None:
+        cache.put(CACHE_KIND, stored_key, made.to_bytes())
+    return made
+
+
+def forget() -> None:
+    """Empty the memory cache: for tests and for measuring."""
+    _memory.clear()
+
+
+def lower(sink: Node, target: Target) -> Node:
+    """The graph passes: shapes to ranges, then operations to those the target has."""
+    for _, _, run in PASSES:
+        sink = run(sink, target)
+    return sink
+
+
+def _lower_movement(sink: Node, target: Target) -> Node:
+    from hcq.compiler.lower_movement import lower_movement
+
+    return lower_movement(sink)
+
+
+def _decompose(sink: Node, target: Target) -> Node:
+    try:
+        from hcq.compiler.decompose import decompose
+    except ModuleNotFoundError:  # until it has landed
+        return sink
+    return decompose(sink, target.native)
+
+
+# name, why it is there, what it does; each leaves a kernel the verifier accepts
+PASSES: list[tuple[str, str, Callable[[Node, Target], Node]]] = [
+    (
+        "lower-movement",
+        "views become index arithmetic: they cost nothing when the kernel runs",
+        _lower_movement,
+    ),
+    ("decompose", "operations that the target lacks become ones that it has", _decompose),
+]
+
+
+def _compile(sink: Node, target: Target, show: Show | None, schedule: str | None) -> CodeObject:
+    from hcq.compiler.assemble.llvm_cpu import assemble
+    from hcq.compiler.heuristic import choose
+    from hcq.compiler.linear import linearize
+    from hcq.compiler.loop_nest import LoopNest
+    from hcq.compiler.render.llvm import render
+
+    name = kernel_name(sink)
+    lowered = lower(sink, target)
+    nest = LoopNest(lowered)
+    if schedule is None:
+        choose(nest, target)
+    else:
+        nest.apply(schedule)
+    program = linearize(nest, name)
+    text = render(program)
+    if show is not None:
+        from hcq.ir.show import show_graph
+
+        show("ir", show_graph(lowered))
+        show("code", f"{nest}\n\n{text}")
+    image = assemble(text, target, name)
+    return CodeObject(
+        name=name,
+        arch=target.arch,
+        image=image,
+        entry=name,
+        args=("buffer",) * len(program.params),
+        grid=(program.groups, 1, 1),
+        block=(1, 1, 1),
+        scratch_bytes=program.scratch_bytes,
+        flops=kernel_flops(sink),
+        traffic_bytes=kernel_traffic(sink),
+        choice=nest.choice,
+    )
+
+
+def _stored_key(structure: str, target: Target, schedule: str | None) -> str:
+    words = [structure, target.name, target.arch, target.key, _toolchain(), source_digest(), schedule or ""]
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+
+@lru_cache
+def _toolchain() -> str:
+    from hcq.compiler.assemble.llvm_cpu import toolchain_version
+
+    return toolchain_version()
+
+
+@lru_cache
+def source_digest() -> str:
+    """A digest of the compiler's own source files: editing a pass retires every stored object."""
+    digest = hashlib.sha256()
+    here = Path(__file__).resolve().parent
+    ir = here.parent / "ir"
+    for folder in (here, ir):
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(file.relative_to(folder.parent).as_posix().encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,315 @@
+"""Linearize: a scheduled loop nest becomes a linear program.
+
+In       a LoopNest
+Out      a Program: every value once, at the outermost place where all it depends on is known
+Next     at_point.py (how a node becomes instructions), program.py (the instructions), render/llvm.py (their spelling)
+
+Counted loops are opened in order, outputs outside reductions. A node is evaluated at *points*: combinations of the
+steps of written-out loops. The result is placed in the scope of the innermost loop it depends on and remembered there,
+so invariant code is hoisted and copies share work without a pass of their own. Where a range does not divide, the full
+steps run without tests and the partial step is written a second time, with its own extent.
+
+A reduction is emitted as soon as the output loops that it needs are open; its accumulators are one per output point
+(and one per written-out step of a vectorised reduction, folded at the end).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hcq.compiler.at_point import AtPoint, Packed, Place
+from hcq.compiler.loop_nest import Loop, LoopNest, ScheduleError, Stage
+from hcq.compiler.program import Instruction, LoopFacts, Program
+from hcq.ir.dtype import DType, Scalar, dtypes
+from hcq.ir.node import Node, toposort
+from hcq.ir.op import Op
+
+SCRATCH_ALIGN = 64  # bytes
+
+
+def linearize(nest: LoopNest, name: str) -> Program:
+    """The program of a nest. Raises ScheduleError where the schedule cannot be written down."""
+    return _Writer(nest).write(name)
+
+
+def identity(op: Op, dtype: DType) -> Scalar:
+    """The value a reduction starts from."""
+    if op is Op.ADD:
+        return 0
+    if op is Op.MUL:
+        return 1
+    return dtype.min if op is Op.MAX else dtype.max
+
+
+class _Writer(AtPoint):
+    def __init__(self, nest: LoopNest):
+        super().__init__(nest)
+        self.scratch_bytes = 0
+        self.scratch_at: dict[Node, int] = {}
+        self.open_reductions: list[LoopFacts] = []
+        self.pending = _reductions_by_ranges(nest.reduces)
+
+    def write(self, name: str) -> Program:
+        params = {n.arg.index: n for n in toposort((self.nest.sink,)) if n.op is Op.PARAM}
+        for node in params.values():
+            self.addresses[node] = self.emit(Op.PARAM, node.dtype, (), node.arg)
+        outputs = [loop for loop in self.nest.order if not loop.axis.is_reduce]
+        if self.nest.groups:
+            self._groups(self.nest.groups, lambda: self._outputs(outputs, 0))
+        else:
+            self._outputs(outputs, 0)
+        listed = [(params[i].arg, params[i].dtype) for i in sorted(params)]
+        program = self.scopes[0].instructions
+        return Program(name, listed, program, self.scratch_bytes, self.nest.group_count)
+
+    # -- loops ------------------------------------------------------------------------------------------------------
+
+    def _groups(self, groups: list[Loop], body: Callable[[], None]) -> None:
+        """One loop over the groups that this call was given; its number is taken apart, the last group loop fastest."""
+        first = self.emit(Op.SPECIAL, dtypes.index, (), "first")
+        last = self.emit(Op.SPECIAL, dtypes.index, (), "last")
+        loop = rest = self.begin("group", first, last, runs=False)
+        for group in reversed(groups[1:]):
+            size = self.number(group.size)
+            self.counters[group] = self.emit(Op.MOD, dtypes.index, (rest, size))
+            rest = self.emit(Op.FLOORDIV, dtypes.index, (rest, size))
+        self.counters[groups[0]] = rest
+        self.moved()
+        body()
+        self.end(loop)
+        for group in groups:
+            del self.counters[group]
+        self.moved()
+
+    def _outputs(self, loops: list[Loop], at: int) -> None:
+        """The output loops from number `at` inwards: operands packed here, reductions ready here, the rest inside."""
+        self._stage_at(loops[at - 1] if at else None)
+        waiting = self.pending
+        self._reduce_ready(loops[at:])
+        if at < len(loops):
+            self._open(loops[at], lambda: self._outputs(loops, at + 1))
+        else:
+            for store in self.nest.stores:
+                for point in self.points(self.masks[store]):
+                    self.store(store, point)
+        self.pending = waiting  # the next copy of this body computes them again
+
+    def _open(self, loop: Loop, body: Callable[[], None]) -> None:
+        """Run `body` for every step of a counted loop: the full steps, then a partial one with its own extent."""
+        axis = loop.axis
+        counted = axis.counted
+        outer = counted[: counted.index(loop)]
+        behind = self.total([(self.counters[o], o.stride // loop.stride) for o in outer])
+        always_whole = bool(outer) and axis.size % outer[-1].stride == 0
+        whole, left = divmod(axis.size, loop.stride)
+
+        def until(steps: int) -> Instruction:
+            """Where this loop ends when the range ends after `steps` steps of its kind."""
+            if not outer:
+                return self.number(min(loop.size, steps))
+            if always_whole:
+                return self.number(loop.size)
+            ahead = self.number(steps)
+            if behind is not None:
+                ahead = self.arithmetic(Op.ADD, ahead, self.arithmetic(Op.MUL, behind, self.number(-1)))
+            return self.arithmetic(Op.MIN, self.number(loop.size), ahead)
+
+        if counted[-1] is not loop:  # the loops inside see to the partial step
+            if loop.kind == "group":
+                body()
+            else:
+                self._run(loop, self.number(0), until(whole + bool(left)), body)
+            return
+        full = self.extent[axis] = min(axis.tile, axis.size)
+        if loop.kind == "group":  # already counting: narrow it to this group, if this group is whole
+            if not left:
+                body()
+                return
+            here = self.counters[loop]
+            after = self.arithmetic(Op.ADD, here, self.number(1))
+            self._run(loop, here, self.arithmetic(Op.MIN, after, self.number(whole)), body)
+            self.extent[axis] = left
+            self._run(loop, self.arithmetic(Op.MAX, here, self.number(whole)), after, body)
+        else:
+            end = until(whole)
+            self._run(loop, self.number(0), end, body)
+            if left:
+                self.extent[axis] = left
+                self._run(loop, self.arithmetic(Op.MAX, end, self.number(0)), until(whole + 1), body)
+        self.extent[axis] = full
+
+    def _run(self, loop: Loop, low: Instruction, high: Instruction, body: Callable[[], None]) -> None:
+        """One loop; nothing at all where it is known to be empty, no loop for a single known step."""
+        outer = self.counters.get(loop)  # a group's own number
+        known = low.op is Op.CONST and high.op is Op.CONST
+        if known and low.arg >= high.arg:
+            return
+        if known and high.arg == low.arg + 1:
+            self.counters[loop] = self.begin_step(low.arg)
+            self.moved()
+            body()
+            self.end_step()
+        else:
+            counter = self.counters[loop] = self.begin(loop.name, low, high, runs=known)
+            self.moved()
+            if loop.axis.is_reduce:
+                self.open_reductions.append(counter.arg)
+            body()
+            if loop.axis.is_reduce:
+                self.open_reductions.pop()
+            self.end(counter)
+        if outer is None:
+            del self.counters[loop]
+        else:
+            self.counters[loop] = outer
+        self.moved()
+
+    # -- reductions -------------------------------------------------------------------------------------------------
+
+    def _reduce_ready(self, unopened_loops: list[Loop]) -> None:
+        """Emit every reduction whose output loops are all open; what follows one that waits may read it, so it waits."""
+        unopened = 0
+        for loop in unopened_loops:
+            unopened |= loop.axis.bit
+        while self.pending:
+            group = self.pending[0]
+            if any(self.masks[node] & unopened for node in group):
+                return
+            if unopened_loops and any(node in self.volatile for node in group):
+                return
+            self.pending = self.pending[1:]
+            self._reduction(group)
+
+    def _reduction(self, group: list[Node]) -> None:
+        """Reductions over the same ranges in one pass: accumulators, the loops, the fold."""
+        nest = self.nest
+        axes = [nest.axis_of[r] for r in group[0].src[1:]]
+        consumed = 0
+        for axis in axes:
+            consumed |= axis.bit
+        for node in group:
+            if any(a.is_reduce and a.bit & self.masks[node] for a in nest.axes):
+                raise ScheduleError(
+                    "a reduction runs inside another one and depends on it; schedule them as two kernels"
+                )
+        is_vector = any(loop.kind == "vector" for axis in axes for loop in axis.loops)
+        depth = self.depth
+        parts: dict[tuple[Node, tuple[Place, ...]], dict[Any, Instruction]] = {
+            (node, tuple(point.values())): {} for node in group for point in self.points(self.masks[node])
+        }
+        points = {node: list(self.points(self.masks[node])) for node in group}
+
+        def body() -> None:
+            now: dict[Instruction, Instruction] = {}
+            for inner in self.points(consumed):
+                part = tuple(inner.values()) if is_vector else ()
+                for node in group:
+                    for outer in points[node]:
+                        x = self.value(node.src[0], {**outer, **inner})
+                        mine = parts[node, tuple(outer.values())]
+                        accumulator = mine.get(part)
+                        if accumulator is None:
+                            start = self.broadcast(
+                                self.number(identity(node.arg, node.dtype), node.dtype), x.dtype.lanes
+                            )
+                            accumulator = Instruction(Op.ACCUMULATOR, x.dtype, (start,), None, depth)
+                            self.scopes[depth].instructions.append(accumulator)
+                            mine[part] = accumulator
+                        x = self.broadcast(x, accumulator.dtype.lanes)
+                        before = now.get(accumulator, accumulator)
+                        now[accumulator] = self.place(node.arg, x.dtype, (before, x))
+            for accumulator, after in now.items():
+                self.place(Op.UPDATE, accumulator.dtype, (accumulator, after))
+                for facts in self.open_reductions:
+                    if accumulator not in facts.carried:
+                        facts.carried.append(accumulator)
+
+        outside, self.open_reductions = self.open_reductions, []
+        self._nested([loop for loop in nest.order if loop.axis in axes], 0, body, staging=True)
+        self.open_reductions = outside
+        for (node, place), mine in parts.items():
+            self.results[node, place] = self._fold(node, list(mine.values()), is_vector)
+
+    def _nested(self, loops: list[Loop], at: int, body: Callable[[], None], staging: bool) -> None:
+        if at == len(loops):
+            body()
+            return
+
+        def inside() -> None:
+            if staging:
+                self._stage_at(loops[at])
+            self._nested(loops, at + 1, body, staging)
+
+        self._open(loops[at], inside)
+
+    def _fold(self, node: Node, parts: list[Instruction], is_vector: bool) -> Instruction:
+        """The accumulators of one output value as one: equal widths in pairs, then halves onto each other."""
+        if not parts:
+            return self.number(identity(node.arg, node.dtype), node.dtype)
+        if not is_vector:
+            return parts[0]
+        widths: dict[int, list[Instruction]] = {}
+        for part in parts:
+            widths.setdefault(part.dtype.lanes, []).append(part)
+        whole: list[Instruction] = []
+        lanes = max(widths)
+        while True:
+            whole += widths.get(lanes, [])
+            while len(whole) > 1:  # in pairs: shorter chains, smaller rounding errors
+                pairs = zip(whole[::2], whole[1::2], strict=False)
+                odd = whole[-1:] if len(whole) % 2 else []
+                whole = [self.place(node.arg, a.dtype, (a, b)) for a, b in pairs] + odd
+            if lanes == 1:
+                return whole[0]
+            lanes //= 2
+            half = node.dtype.vec(lanes)
+            low = self.place(Op.LANE, half, (whole[0],), tuple(range(lanes)))
+            high = self.place(Op.LANE, half, (whole[0],), tuple(range(lanes, 2 * lanes)))
+            whole = [self.place(node.arg, half, (low, high))]
+
+    # -- staging ----------------------------------------------------------------------------------------------------
+
+    def _stage_at(self, loop: Loop | None) -> None:
+        """Pack the operands that are staged at this loop, as a step of it begins."""
+        for stage in self.nest.stages:
+            if stage.at is loop:
+                self._copy_in(stage)
+
+    def _copy_in(self, stage: Stage) -> None:
+        load = stage.load
+        mask = self.masks[load]
+        loops = [loop for loop in self.nest.order if loop.axis.bit & mask and loop not in self.counters]
+        axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
+        strides: dict[Loop, int] = {}
+        count = 1
+        for loop in reversed(loops + [loop for axis in axes for loop in axis.written_out]):
+            strides[loop] = count
+            count *= loop.size
+        if load not in self.scratch_at:
+            self.scratch_at[load] = -(-self.scratch_bytes // SCRATCH_ALIGN) * SCRATCH_ALIGN
+            self.scratch_bytes = self.scratch_at[load] + count * load.dtype.itemsize
+        address = self.emit(Op.SCRATCH, load.dtype, (), self.scratch_at[load])
+        packed = Packed(address, strides, self.depth)
+        self.pack(load, None)
+
+        def copy() -> None:
+            for point in self.points(mask):
+                self.store_packed(packed, self.value(load, point), point)
+
+        outside, self.open_reductions = self.open_reductions, []
+        self._nested(loops, 0, copy, staging=False)
+        self.open_reductions = outside
+        self.pack(load, packed)
+
+
+def _reductions_by_ranges(reduces: list[Node]) -> list[list[Node]]:
+    """Reductions that can share one pass: same ranges, none reading another; in an order that respects who reads whom."""
+    level: dict[Node, int] = {}
+    for node in toposort(reduces):
+        below = max((level[s] for s in node.src), default=0)
+        level[node] = below + 1 if node.op is Op.REDUCE else below
+    groups: dict[Any, list[Node]] = {}
+    for node in reduces:
+        groups.setdefault((level[node], node.src[1:]), []).append(node)
+    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]

@@ -1,0 +1,380 @@
+"""Loop nest: the loops over a kernel's ranges, and the transforms that make a slow nest a fast one.
+
+In       a kernel-stage graph SINK(STORE(PARAM, index, value[, valid]), ...)
+Out      the same graph with a decision for every range: which loops it becomes, in what order, which run as groups,
+         which are written out, which are vector lanes, which operands are packed into scratch
+Next     heuristic.py (who chooses), linear.py (who writes the loops down), affine.py (indices as sums)
+
+A range of n values is a mixed-radix number. It starts as one loop; `split r0 8` makes it two, `r0` (outer, ceil(n/8)
+steps of 8) and `r0.1` (inner, 8 steps of 1). Only the outermost loop of a range may be cut short by n: the last, partial
+step is written out a second time with its own sizes, so full steps carry no test.
+
+A schedule is text, one transform per item, separated by `;`, replayed by `apply`:
+
+    merge r0 r1; split r0 64; split r0.1 16; vectorize r0.2; unroll r0.1; parallel r0 8; order r2 r0; stage 1 r0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hcq.compiler.affine import Affine
+from hcq.ir.node import Node, index, substitute, toposort
+from hcq.ir.op import Op
+
+MAX_COPIES = 512  # written-out copies of a loop body; more than this is a mistake, not a speed-up
+
+
+class ScheduleError(ValueError):
+    """A transform that does not apply to this nest; says which one and why."""
+
+
+@dataclass(eq=False)
+class Loop:
+    """One digit of a range: counts 0 .. size-1, each step worth `stride` values of the range."""
+
+    name: str
+    axis: Axis
+    size: int
+    stride: int
+    kind: str = "serial"  # serial | group | unroll | vector
+
+    @property
+    def is_written_out(self) -> bool:
+        return self.kind in ("unroll", "vector")
+
+
+@dataclass(eq=False)
+class Axis:
+    """A range of the kernel and the loops it has become, outermost first."""
+
+    range: Node
+    name: str
+    size: int
+    is_reduce: bool
+    is_ordered: bool
+    bit: int
+    loops: list[Loop] = field(default_factory=list)
+    splits: int = 0
+
+    @property
+    def counted(self) -> list[Loop]:
+        """The loops that are loops when the program runs."""
+        return [loop for loop in self.loops if not loop.is_written_out]
+
+    @property
+    def written_out(self) -> list[Loop]:
+        return [loop for loop in self.loops if loop.is_written_out]
+
+    @property
+    def tile(self) -> int:
+        """Values of the range covered by one step of the innermost counted loop; the size where all is written out."""
+        counted = self.counted
+        return counted[-1].stride if counted else self.size
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Copy what `load` reads inside loop `at` into scratch, in the order in which the inner loops read it."""
+
+    load: Node
+    at: Loop | None  # None: once per group, or per kernel
+
+
+def range_id(node: Node) -> int:
+    """The number of a RANGE; an ordered one says (number, "ordered")."""
+    return int(node.arg[0] if isinstance(node.arg, tuple) else node.arg)
+
+
+class LoopNest:
+    """A kernel and its schedule. Transforms change the schedule and return the nest, so that they chain."""
+
+    def __init__(self, sink: Node):
+        self.sink = sink
+        self.choices: list[str] = []
+        self.stages: list[Stage] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self.affine = Affine()
+        nodes = toposort((self.sink,))
+        self.loads = [n for n in nodes if n.op is Op.LOAD]
+        self.reduces = [n for n in nodes if n.op is Op.REDUCE]
+        self.stores = list(self.sink.src)
+        reduced = {r for n in self.reduces for r in n.src[1:]}
+        found = sorted((n for n in nodes if n.op is Op.RANGE), key=range_id)
+        self.axes: list[Axis] = []
+        for bit, node in enumerate(found):
+            ordered = isinstance(node.arg, tuple) and "ordered" in node.arg
+            name = f"r{range_id(node)}"
+            axis = Axis(node, name, int(node.src[0].arg), node in reduced, ordered, 1 << bit)
+            axis.loops.append(Loop(name, axis, axis.size, 1))
+            self.axes.append(axis)
+        self.axis_of = {axis.range: axis for axis in self.axes}
+        # outermost first: what is stored, then what is reduced
+        self.order = [a.loops[0] for a in self.axes if not a.is_reduce]
+        self.order += [a.loops[0] for a in self.axes if a.is_reduce]
+        self.masks = self._find_masks(nodes)
+
+    def _find_masks(self, nodes: Sequence[Node]) -> dict[Node, int]:
+        """The ranges a node depends on, as bits; ranges that a REDUCE consumes are gone above it."""
+        masks: dict[Node, int] = {}
+        for node in nodes:
+            if node.op is Op.RANGE:
+                masks[node] = self.axis_of[node].bit
+                continue
+            mask = 0
+            for source in node.src:
+                mask |= masks[source]
+            if node.op is Op.REDUCE:
+                for consumed in node.src[1:]:
+                    mask &= ~self.axis_of[consumed].bit
+            masks[node] = mask
+        return masks
+
+    @property
+    def choice(self) -> str:
+        """The schedule as text; `LoopNest(sink).apply(text)` repeats it."""
+        return "; ".join(self.choices)
+
+    def loop(self, name: str) -> Loop:
+        for axis in self.axes:
+            for loop in axis.loops:
+                if loop.name == name:
+                    return loop
+        known = ", ".join(loop.name for axis in self.axes for loop in axis.loops)
+        raise ScheduleError(f"no loop named {name!r}; this nest has {known or 'none'}")
+
+    # -- transforms -------------------------------------------------------------------------------------------------
+
+    def merge(self, outer: str, inner: str) -> LoopNest:
+        """Two untouched neighbouring ranges become one of n_outer * n_inner values, named as the inner one.
+
+        They must be walked as one by every index: wherever the inner range counts c, the outer one counts c * n_inner.
+        Raises ScheduleError where some index or condition tells the two apart.
+        """
+        a, b = self.loop(outer).axis, self.loop(inner).axis
+        if self.choices and any(not c.startswith("merge") for c in self.choices):
+            raise ScheduleError(f"merge {outer} {inner}: merges come before all other transforms")
+        if not self.can_merge(a, b):
+            raise ScheduleError(f"merge {outer} {inner}: an index or a condition tells the two ranges apart")
+        merged = Node(Op.RANGE, b.range.dtype, (index(a.size * b.size),), b.range.arg)
+        mapping = {a.range: index(0), b.range: merged}
+        reduces = {}
+        for reduce in self.reduces:  # a REDUCE names its ranges: drop the outer one there
+            if a.range in reduce.src:
+                kept = tuple(r for r in reduce.src if r is not a.range)
+                reduces[reduce] = reduce.replace(src=kept)
+        if reduces:
+            mapping[a.range] = a.range
+            self.sink = substitute((self.sink,), reduces)[0]
+            mapping[a.range] = index(0)
+        self.sink = substitute((self.sink,), mapping)[0]
+        self._begin()
+        self.choices.append(f"merge {outer} {inner}")
+        return self
+
+    def can_merge(self, a: Axis, b: Axis) -> bool:
+        """True when `a` then `b` is one walk for every index, condition and reduction."""
+        if a is b or a.is_reduce != b.is_reduce or a.is_ordered or b.is_ordered or 0 in (a.size, b.size):
+            return False
+        for reduce in self.reduces:
+            if (a.range in reduce.src) != (b.range in reduce.src):
+                return False
+        for node, mask in self.masks.items():
+            if not mask & (a.bit | b.bit) or node.op is Op.RANGE:
+                continue
+            for source in node.src[1:] if node.op is Op.REDUCE else node.src:
+                if node.op is Op.REDUCE or source.op in (Op.PARAM,):
+                    continue
+                if not self.affine.is_index(source) or self.affine.is_inner(node, source):
+                    continue
+                form = self.affine.of(source)
+                if form.coefficient(a.range) != form.coefficient(b.range) * b.size:
+                    return False
+        return True
+
+    def split(self, name: str, factor: int) -> LoopNest:
+        """`name` (n steps) becomes `name` (ceil(n / factor) steps) around a new loop of `factor` steps.
+
+        Only the outermost loop of a range may be split by a factor that does not divide it.
+        """
+        loop = self.loop(name)
+        axis = loop.axis
+        if factor < 1:
+            raise ScheduleError(f"split {name} {factor}: the factor must be at least 1")
+        if loop.kind != "serial":
+            raise ScheduleError(
+                f"split {name} {factor}: the loop is already bound ({loop.kind}); split it before"
+            )
+        if loop.size % factor and axis.loops[0] is not loop:
+            raise ScheduleError(
+                f"split {name} {factor}: {loop.size} steps are not a multiple of {factor}, and only the outermost "
+                f"loop of a range may end in a partial step; split {axis.name} in another order"
+            )
+        axis.splits += 1
+        inner = Loop(f"{axis.name}.{axis.splits}", axis, factor, loop.stride)
+        loop.size = -(-loop.size // factor)
+        loop.stride *= factor
+        axis.loops.insert(axis.loops.index(loop) + 1, inner)
+        self.order.insert(self.order.index(loop) + 1, inner)
+        self.choices.append(f"split {name} {factor}")
+        return self
+
+    def unroll(self, name: str) -> LoopNest:
+        """Write every step of the loop out. Everything inside it in its range must be written out already."""
+        return self._write_out(name, "unroll")
+
+    def vectorize(self, name: str) -> LoopNest:
+        """The steps of the loop become the lanes of vectors: the innermost loop of its range, one per nest."""
+        loop = self.loop(name)
+        if loop.axis.loops[-1] is not loop:
+            raise ScheduleError(f"vectorize {name}: lanes must be the innermost loop of {loop.axis.name}")
+        for axis in self.axes:
+            for other in axis.loops:
+                if other.kind == "vector":
+                    raise ScheduleError(f"vectorize {name}: {other.name} already is the vector of this nest")
+        return self._write_out(name, "vector")
+
+    def _write_out(self, name: str, kind: str) -> LoopNest:
+        verb = "vectorize" if kind == "vector" else kind
+        loop = self.loop(name)
+        if loop.kind != "serial":
+            raise ScheduleError(f"{verb} {name}: the loop is already bound ({loop.kind})")
+        if loop.axis.is_ordered:
+            raise ScheduleError(
+                f"{verb} {name}: {loop.axis.name} is ordered, its steps must run one after another"
+            )
+        inside = loop.axis.loops[loop.axis.loops.index(loop) + 1 :]
+        if any(not other.is_written_out for other in inside):
+            raise ScheduleError(f"{verb} {name}: write out the loops inside it first")
+        copies = loop.size
+        for axis in self.axes:
+            for other in axis.loops:
+                if other.kind == "unroll":
+                    copies *= other.size
+        if copies > MAX_COPIES:
+            raise ScheduleError(
+                f"{verb} {name}: {copies} copies of the body exceed {MAX_COPIES}; split off a smaller loop first"
+            )
+        loop.kind = kind
+        self.order.remove(loop)
+        self.choices.append(f"{verb} {name}")
+        return self
+
+    def parallel(self, name: str) -> LoopNest:
+        """Each step of the loop is one group, and groups run on any thread in any order. Output ranges only."""
+        loop = self.loop(name)
+        if loop.axis.is_reduce or loop.axis.is_ordered:
+            what = "a reduction" if loop.axis.is_reduce else "ordered"
+            raise ScheduleError(
+                f"parallel {name}: {loop.axis.name} is {what}, its steps depend on each other"
+            )
+        if loop.kind != "serial":
+            raise ScheduleError(f"parallel {name}: the loop is already bound ({loop.kind})")
+        loop.kind = "group"
+        self.order.remove(loop)
+        self.order.insert(len(self.groups), loop)
+        self.choices.append(f"parallel {name}")
+        return self
+
+    def reorder(self, *names: str) -> LoopNest:
+        """The named counted loops take each other's places, in the given order, outermost first."""
+        loops = [self.loop(n) for n in names]
+        if any(loop not in self.order or loop.kind != "serial" for loop in loops) or len(set(names)) < len(
+            names
+        ):
+            raise ScheduleError(f"order {' '.join(names)}: name each serial loop once")
+        places = sorted(self.order.index(loop) for loop in loops)
+        order = list(self.order)
+        for place, loop in zip(places, loops, strict=True):
+            order[place] = loop
+        seen_reduce = False
+        for loop in order:
+            if seen_reduce and not loop.axis.is_reduce:
+                raise ScheduleError(
+                    f"order {' '.join(names)}: output loop {loop.name} would run inside a reduction; unroll it instead"
+                )
+            seen_reduce = seen_reduce or loop.axis.is_reduce
+        for axis in self.axes:
+            if [loop for loop in order if loop.axis is axis] != axis.counted:
+                raise ScheduleError(
+                    f"order {' '.join(names)}: the loops of {axis.name} must stay outer to inner"
+                )
+        self.order = order
+        self.choices.append(f"order {' '.join(names)}")
+        return self
+
+    def stage(self, load: int, at: str = "-") -> LoopNest:
+        """Pack what load number `load` (in graph order) reads within one step of loop `at` into scratch.
+
+        The copy runs when a step of `at` begins ("-": when a group begins); reading it afterwards is dense and needs no
+        condition: what was invalid is zero. Refused where the operand is also written by this kernel.
+        """
+        if not 0 <= load < len(self.loads):
+            raise ScheduleError(f"stage {load} {at}: the kernel has {len(self.loads)} loads, numbered from 0")
+        node = self.loads[load]
+        if node.src[0] in {store.src[0] for store in self.stores}:
+            raise ScheduleError(f"stage {load} {at}: the kernel writes what it would copy")
+        loop = None if at == "-" else self.loop(at)
+        if loop is not None and loop not in self.order:
+            raise ScheduleError(f"stage {load} {at}: {at} is written out; stage at a counted loop")
+        if any(self.affine.is_gather(atom) for atom in self.affine.of(node.src[1]).atoms()):
+            raise ScheduleError(f"stage {load} {at}: its address is itself loaded")
+        self.stages.append(Stage(node, loop))
+        self.choices.append(f"stage {load} {at}")
+        return self
+
+    def apply(self, text: str) -> LoopNest:
+        """Replay a schedule; the inverse of `choice`."""
+        for item in filter(None, (part.strip() for part in text.split(";"))):
+            verb, *words = item.split()
+            try:
+                if verb == "merge":
+                    self.merge(*words)
+                elif verb == "split":
+                    self.split(words[0], int(words[1]))
+                elif verb == "unroll":
+                    self.unroll(*words)
+                elif verb == "vectorize":
+                    self.vectorize(*words)
+                elif verb == "parallel":
+                    self.parallel(*words)
+                elif verb == "order":
+                    self.reorder(*words)
+                elif verb == "stage":
+                    self.stage(int(words[0]), words[1])
+                else:
+                    raise ScheduleError(
+                        f"{item!r}: no transform {verb!r}; there are merge, split, unroll, vectorize, parallel, "
+                        "order, stage"
+                    )
+            except (TypeError, IndexError) as problem:
+                raise ScheduleError(f"{item!r}: wrong number of words") from problem
+        return self
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> list[Loop]:
+        return [loop for loop in self.order if loop.kind == "group"]
+
+    @property
+    def group_count(self) -> int:
+        count = 1
+        for loop in self.groups:
+            count *= loop.size
+        return count
+
+    def __str__(self) -> str:
+        lines = [f"schedule: {self.choice or '(plain loops)'}"]
+        for depth, loop in enumerate(self.order):
+            what = "group" if loop.kind == "group" else "reduce" if loop.axis.is_reduce else "for"
+            lines.append(f"{'  ' * depth}{what} {loop.name} in {loop.size} (x{loop.stride})")
+        for axis in self.axes:
+            for loop in axis.written_out:
+                lines.append(
+                    f"{'  ' * len(self.order)}{loop.kind} {loop.name} of {loop.size} (x{loop.stride})"
+                )
+        return "\n".join(lines)

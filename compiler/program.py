@@ -1,0 +1,81 @@
+"""The linear program: a kernel as a list of instructions, each at its place, ready to be spelled.
+
+In       (made by linear.py)
+Out      `Instruction`, `Program`; `str(program)` reads like code
+Next     linear.py (who writes it), render/llvm.py (who spells it)
+
+| op          | src                          | arg                      | means
+| CONST       |                              | number                   | that number
+| PARAM       |                              | Param                    | the address of a buffer
+| SCRATCH     |                              | byte offset              | an address in this worker's scratch
+| SPECIAL     |                              | "first", "last"          | the groups to run: first .. last-1
+| LOOP        | low, high                    | LoopFacts                | counts low .. high-1; its value is the count
+| ENDLOOP     | loop                         |                          |
+| ACCUMULATOR | initial                      |                          | a variable; as a source: its value at that place
+| UPDATE      | accumulator, value           |                          | assigns it
+| LOAD        | address[, base[, mask]]      | offset in elements       | `dtype` at address + base + offset; masked: 0
+| STORE       | address, base, value[, mask] | offset in elements       | base may be None
+| BROADCAST   | scalar                       |                          | every lane is the scalar
+| VECTOR      | lane values                  |                          | lanes from scalars
+| LANE        | vector                       | lanes: tuple of ints     | some lanes, in that order; one lane gives a scalar
+| arithmetic  | as in the graph              | as in the graph          | lane by lane
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hcq.ir.dtype import DType
+from hcq.ir.node import Param
+from hcq.ir.op import Op
+
+
+class Instruction:
+    """One step. Unlike a Node it has a place: two equal loads at two places are two instructions."""
+
+    __slots__ = ("op", "dtype", "src", "arg", "depth")
+
+    def __init__(self, op: Op, dtype: DType, src: tuple[Instruction | None, ...], arg: Any, depth: int):
+        self.op = op
+        self.dtype = dtype
+        self.src = src
+        self.arg = arg
+        self.depth = depth  # how many loops are open where it stands
+
+
+@dataclass
+class LoopFacts:
+    """What a LOOP carries besides its bounds."""
+
+    name: str
+    runs: bool  # known to run at least once
+    carried: list[Instruction] = field(default_factory=list)  # accumulators updated inside
+
+
+@dataclass
+class Program:
+    """A kernel ready to be rendered."""
+
+    name: str
+    params: list[tuple[Param, DType]]
+    instructions: list[Instruction]
+    scratch_bytes: int
+    groups: int
+
+    def __str__(self) -> str:
+        names: dict[Instruction | None, str] = {None: "-"}
+        lines = []
+        indent = 0
+        for number, it in enumerate(self.instructions):
+            names[it] = f"%{number}"
+            if it.op is Op.ENDLOOP:
+                indent -= 1
+            sources = " ".join(names[s] for s in it.src)
+            arg = it.arg.name if isinstance(it.arg, LoopFacts) else "" if it.arg is None else it.arg
+            lines.append(
+                f"{number:5} {'  ' * indent}{it.op.name.lower()} {it.dtype.name} {sources} {arg}".rstrip()
+            )
+            if it.op is Op.LOOP:
+                indent += 1
+        return "\n".join(lines)

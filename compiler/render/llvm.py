@@ -1,0 +1,309 @@
+"""LLVM renderer: a linear program as LLVM IR text with real vector types.
+
+In       a Program
+Out      the text of one module with one function: void entry(ptr p0, ptr p1, ..., ptr group)
+Next     llvm_arithmetic.py (one spelling per operation), ../assemble/llvm_cpu.py (who turns it into an object)
+Source   LLVM Language Reference; the group struct is hcq/cpu's: { i64 first, last, grid x, y, z; ptr scratch; ... }
+
+Loops are written with their test at the end (a loop that may be empty is guarded once), accumulators become phis, so
+no pass has to find them. Booleans are i1 in registers and bytes in memory; bfloat16 and 8-bit floats are their bits.
+`contract` lets a product and a sum become one FMA; nothing else may be reassociated.
+"""
+
+from __future__ import annotations
+
+from hcq.compiler.program import Instruction, Program
+from hcq.compiler.render import llvm_arithmetic as spell
+from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
+from hcq.ir.op import ARITHMETIC, Op
+
+SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
+
+
+def render(program: Program) -> str:
+    """The module's text. Raises RenderError for an operation that this target has no spelling for."""
+    return _Text(program).module()
+
+
+class _Text:
+    def __init__(self, program: Program):
+        self.program = program
+        self.lines: list[str] = []
+        self.names: dict[Instruction, str] = {}
+        self.now: dict[Instruction, str] = {}  # accumulators: the name of their present value
+        self.count = 0
+        self.block = "entry"
+        self.loops: list[_OpenLoop] = []
+        self.declarations: dict[str, None] = {}
+        self.scratch: str | None = None
+
+    def module(self) -> str:
+        program = self.program
+        params = []
+        for param, _ in program.params:
+            facts = "noalias" if param.writable else "noalias readonly"
+            params.append(f"ptr {facts} %p{param.index}")
+        for it in program.instructions:
+            self.instruction(it)
+        head = [f"; {program.name}: {program.groups} group{'s' if program.groups != 1 else ''}"]
+        head += [f"; p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
+        head.append(f"define void @{program.name}({', '.join([*params, 'ptr readonly %group'])}) nounwind {{")
+        head.append("entry:")
+        if self.scratch:
+            head.append(f"  %scratch.field = getelementptr inbounds i64, ptr %group, i64 {SCRATCH_FIELD}")
+            head.append("  %scratch = load ptr, ptr %scratch.field, align 8")
+        tail = ["  ret void", "}"]
+        if self.declarations:
+            tail += ["", *self.declarations]
+        return "\n".join(head + self.lines + tail) + "\n"
+
+    # -- lines ------------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"%v{self.count}"
+
+    def let(self, text: str) -> str:
+        """A new name for the value of `text`."""
+        name = self.fresh()
+        self.line(f"{name} = {text}")
+        return name
+
+    def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str:
+        """The value of an intrinsic; arguments are (type, value)."""
+        self.declare(f"declare {result} @{function}({', '.join(t for t, _ in arguments)})")
+        return self.let(f"call {result} @{function}({', '.join(f'{t} {v}' for t, v in arguments)})")
+
+    def declare(self, text: str) -> None:
+        self.declarations[text] = None
+
+    def name(self, it: Instruction) -> str:
+        """The operand that stands for an instruction's value at this place."""
+        if it.op is Op.ACCUMULATOR:
+            return self.now[it]
+        return self.names[it]
+
+    # -- instructions -----------------------------------------------------------------------------------------------
+
+    def instruction(self, it: Instruction) -> None:
+        op = it.op
+        if op is Op.CONST:
+            self.names[it] = literal(it.arg, it.dtype)
+        elif op is Op.PARAM:
+            self.names[it] = f"%p{it.arg.index}"
+        elif op is Op.SCRATCH:
+            self.scratch = "%scratch"
+            self.names[it] = self.let(f"getelementptr inbounds i8, ptr %scratch, i64 {it.arg}")
+        elif op is Op.SPECIAL:
+            field = {"first": 0, "last": 1}[it.arg]
+            place = self.let(f"getelementptr inbounds i64, ptr %group, i64 {field}")
+            self.names[it] = self.let(f"load i64, ptr {place}, align 8")
+        elif op is Op.ACCUMULATOR:
+            assert it.src[0] is not None
+            self.now[it] = self.name(it.src[0])
+        elif op is Op.UPDATE:
+            assert it.src[0] is not None and it.src[1] is not None
+            self.now[it.src[0]] = self.name(it.src[1])
+        elif op is Op.LOOP:
+            self.begin_loop(it)
+        elif op is Op.ENDLOOP:
+            self.end_loop()
+        elif op is Op.LOAD:
+            self.names[it] = self.load(it)
+        elif op is Op.STORE:
+            self.store(it)
+        elif op is Op.BROADCAST:
+            self.names[it] = self.broadcast(it)
+        elif op is Op.VECTOR:
+            self.names[it] = self.vector(it)
+        elif op is Op.LANE:
+            self.names[it] = self.lane(it)
+        elif op in ARITHMETIC:
+            sources = [(self.name(s), s.dtype) for s in it.src if s is not None]
+            constant = [s.op is Op.CONST or (s.op is Op.BROADCAST and _is_const(s)) for s in it.src if s]
+            self.names[it] = spell.arithmetic(self, it.op, it.dtype, sources, constant)
+        else:
+            raise RenderError(f"{op.name}: not an instruction of a linear program")
+
+    def begin_loop(self, it: Instruction) -> None:
+        low, high = (self.name(s) for s in it.src if s is not None)
+        loop = _OpenLoop(it, len(self.loops), self.count, low, high, self.block, dict(self.now))
+        self.count += 1
+        facts = it.arg
+        self.lines.append("")
+        self.line(f"; {facts.name} in {low} .. {high}")
+        if facts.runs:
+            self.line(f"br label %{loop.label}")
+        else:
+            some = self.let(f"icmp slt i64 {low}, {high}")
+            self.line(f"br i1 {some}, label %{loop.label}, label %{loop.label}.done")
+        self.lines.append(f"{loop.label}:")
+        self.block = loop.label
+        counter = f"%{facts.name.replace('.', '_')}.{loop.number}"
+        self.names[it] = counter
+        loop.counter = counter
+        loop.phi_line = len(self.lines)
+        self.lines.append("")  # written when the loop ends: only then the next values have names
+        for accumulator in facts.carried:
+            name = self.fresh()
+            loop.phis[accumulator] = name
+            self.now[accumulator] = name
+        self.loops.append(loop)
+
+    def end_loop(self) -> None:
+        loop = self.loops.pop()
+        latch = self.block
+        following = self.let(f"add nuw nsw i64 {loop.counter}, 1")
+        again = self.let(f"icmp slt i64 {following}, {loop.high}")
+        self.line(f"br i1 {again}, label %{loop.label}, label %{loop.label}.done")
+        phis = [f"  {loop.counter} = phi i64 [ {loop.low}, %{loop.before} ], [ {following}, %{latch} ]"]
+        for accumulator, name in loop.phis.items():
+            kind = register_type(accumulator.dtype)
+            phis.append(
+                f"  {name} = phi {kind} [ {loop.outside[accumulator]}, %{loop.before} ], "
+                f"[ {self.now[accumulator]}, %{latch} ]"
+            )
+        self.lines[loop.phi_line] = "\n".join(phis)
+        self.block = f"{loop.label}.done"
+        self.lines.append(f"{self.block}:")
+        if not loop.it.arg.runs:
+            for accumulator in loop.phis:
+                kind = register_type(accumulator.dtype)
+                self.now[accumulator] = self.let(
+                    f"phi {kind} [ {loop.outside[accumulator]}, %{loop.before} ], "
+                    f"[ {self.now[accumulator]}, %{latch} ]"
+                )
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+
+    def place(self, it: Instruction, element: str, checked: bool) -> str:
+        """The address of an access; only what needs no mask is known to lie inside its buffer."""
+        address, base = it.src[0], it.src[1]
+        assert address is not None
+        pointer = self.name(address)
+        inbounds = "inbounds " if checked else ""
+        if base is not None:
+            pointer = self.let(f"getelementptr {inbounds}{element}, ptr {pointer}, i64 {self.name(base)}")
+        if it.arg:
+            pointer = self.let(f"getelementptr {inbounds}{element}, ptr {pointer}, i64 {it.arg}")
+        return pointer
+
+    def load(self, it: Instruction) -> str:
+        dtype = it.dtype
+        mask = it.src[2] if len(it.src) > 2 else None
+        kind = memory_type(dtype)
+        pointer = self.place(it, memory_type(dtype.scalar), mask is None)
+        align = dtype.itemsize
+        if mask is None:
+            value = self.let(f"load {kind}, ptr {pointer}, align {align}")
+        elif dtype.lanes == 1:
+            address = it.src[0]
+            assert address is not None
+            safe = self.let(f"select i1 {self.name(mask)}, ptr {pointer}, ptr {self.name(address)}")
+            read = self.let(f"load {kind}, ptr {safe}, align {align}")
+            value = self.let(f"select i1 {self.name(mask)}, {kind} {read}, {kind} zeroinitializer")
+        else:
+            lanes = dtype.lanes
+            function = f"llvm.masked.load.v{lanes}{_suffix(dtype)}.p0"
+            self.declare(f"declare {kind} @{function}(ptr, <{lanes} x i1>, {kind})")
+            value = self.let(
+                f"call {kind} @{function}(ptr align {align} {pointer}, <{lanes} x i1> {self.name(mask)}, "
+                f"{kind} zeroinitializer)"
+            )
+        if dtype.is_bool:
+            value = self.let(f"icmp ne {kind} {value}, zeroinitializer")
+        return value
+
+    def store(self, it: Instruction) -> None:
+        value = it.src[2]
+        assert value is not None
+        mask = it.src[3] if len(it.src) > 3 else None
+        dtype = value.dtype
+        kind = memory_type(dtype)
+        pointer = self.place(it, memory_type(dtype.scalar), mask is None)
+        name = self.name(value)
+        if dtype.is_bool:
+            name = self.let(f"zext {register_type(dtype)} {name} to {kind}")
+        if mask is None:
+            self.line(f"store {kind} {name}, ptr {pointer}, align {dtype.itemsize}")
+            return
+        lanes, masks = dtype.lanes, self.name(mask)
+        if lanes == 1:  # a masked store of one lane
+            kind = f"<1 x {kind}>"
+            name = self.let(f"insertelement {kind} poison, {memory_type(dtype)} {name}, i64 0")
+            masks = self.let(f"insertelement <1 x i1> poison, i1 {masks}, i64 0")
+        function = f"llvm.masked.store.v{lanes}{_suffix(dtype)}.p0"
+        self.declare(f"declare void @{function}({kind}, ptr, <{lanes} x i1>)")
+        self.line(
+            f"call void @{function}({kind} {name}, ptr align {dtype.itemsize} {pointer}, <{lanes} x i1> {masks})"
+        )
+
+    # -- lanes ------------------------------------------------------------------------------------------------------
+
+    def broadcast(self, it: Instruction) -> str:
+        source = it.src[0]
+        assert source is not None
+        scalar = register_type(source.dtype)
+        if source.op is Op.CONST:
+            return f"splat ({scalar} {self.name(source)})"
+        vector = register_type(it.dtype)
+        one = self.let(f"insertelement {vector} poison, {scalar} {self.name(source)}, i64 0")
+        zeros = f"<{it.dtype.lanes} x i32> zeroinitializer"
+        return self.let(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
+
+    def vector(self, it: Instruction) -> str:
+        scalar, vector = register_type(it.dtype.scalar), register_type(it.dtype)
+        if all(s is not None and s.op is Op.CONST for s in it.src):
+            return f"<{', '.join(f'{scalar} {self.name(s)}' for s in it.src if s is not None)}>"
+        value = "poison"
+        for lane, source in enumerate(it.src):
+            assert source is not None
+            value = self.let(f"insertelement {vector} {value}, {scalar} {self.name(source)}, i64 {lane}")
+        return value
+
+    def lane(self, it: Instruction) -> str:
+        source = it.src[0]
+        assert source is not None
+        vector = register_type(source.dtype)
+        if it.dtype.lanes == 1:
+            return self.let(f"extractelement {vector} {self.name(source)}, i64 {it.arg[0]}")
+        order = ", ".join(f"i32 {lane}" for lane in it.arg)
+        return self.let(
+            f"shufflevector {vector} {self.name(source)}, {vector} poison, <{len(it.arg)} x i32> <{order}>"
+        )
+
+
+class _OpenLoop:
+    def __init__(
+        self,
+        it: Instruction,
+        depth: int,
+        number: int,
+        low: str,
+        high: str,
+        before: str,
+        outside: dict[Instruction, str],
+    ):
+        self.it = it
+        self.number = number
+        self.label = f"loop{number}"
+        self.low = low
+        self.high = high
+        self.before = before
+        self.outside = outside
+        self.counter = ""
+        self.phi_line = 0
+        self.phis: dict[Instruction, str] = {}
+
+
+def _is_const(it: Instruction) -> bool:
+    return it.src[0] is not None and it.src[0].op is Op.CONST
+
+
+def _suffix(dtype: object) -> str:
+    """How intrinsics name an element type."""
+    text = memory_type(dtype.scalar)  # type: ignore[attr-defined]
+    return {"float": "f32", "double": "f64", "half": "f16"}.get(text, text)

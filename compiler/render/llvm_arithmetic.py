@@ -1,0 +1,322 @@
+"""LLVM arithmetic: one spelling per operation and kind of number, with the meaning that ir/op.py gives it.
+
+In       an operation, its dtype, the names and dtypes of its sources
+Out      lines appended through the text being written; the name of the result
+Next     llvm.py (everything that is not arithmetic), ../decompose.py (operations that no CPU has)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Protocol
+
+from hcq.ir.dtype import DType, Kind, Scalar, dtypes, to_bits, truncate
+from hcq.ir.op import Op
+
+Operand = tuple[str, DType]
+
+
+class RenderError(ValueError):
+    """An operation that the target has no spelling for."""
+
+
+class Text(Protocol):
+    """What spelling needs of the text being written."""
+
+    def let(self, text: str) -> str: ...
+    def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str: ...
+
+
+_REGISTER = {
+    "bool": "i1",
+    "index": "i64",
+    "float16": "half",
+    "bfloat16": "i16",
+    "float32": "float",
+    "float64": "double",
+    "fp8e4m3": "i8",
+    "fp8e5m2": "i8",
+}
+_FLOAT_SUFFIX = {"float": "f32", "double": "f64", "half": "f16"}
+_AS_BITS = (dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2)  # floats that registers hold as integers
+
+# the operations spelled here; the others are decomposed before
+NATIVE = frozenset(
+    {
+        Op.NEG,
+        Op.NOT,
+        Op.SQRT,
+        Op.TRUNC,
+        Op.CAST,
+        Op.BITCAST,
+        Op.ADD,
+        Op.MUL,
+        Op.DIV,
+        Op.FLOORDIV,
+        Op.MOD,
+        Op.MAX,
+    }
+    | {Op.MIN, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR, Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE, Op.WHERE}
+)
+
+
+def register_type(dtype: DType) -> str:
+    """The LLVM type of a value in a register."""
+    name = _REGISTER.get(dtype.scalar.name) or f"i{dtype.bits}"
+    return name if dtype.lanes == 1 else f"<{dtype.lanes} x {name}>"
+
+
+def memory_type(dtype: DType) -> str:
+    """The LLVM type of a value in memory: a bool is a byte there."""
+    if dtype.is_bool:
+        return "i8" if dtype.lanes == 1 else f"<{dtype.lanes} x i8>"
+    return register_type(dtype)
+
+
+def literal(value: Scalar, dtype: DType) -> str:
+    """A number of a scalar dtype, exact."""
+    if dtype.kind is Kind.BOOL:
+        return "true" if value else "false"
+    if dtype in _AS_BITS:
+        return str(to_bits(value, dtype))
+    if dtype is dtypes.float16:
+        return f"0xH{to_bits(value, dtype):04X}"
+    if dtype.kind is Kind.FLOAT:
+        return f"0x{struct.unpack('>Q', struct.pack('>d', float(truncate(value, dtype))))[0]:016X}"
+    return str(int(truncate(value, dtype)))
+
+
+def splat(value: Scalar, dtype: DType) -> str:
+    """A number in every lane of `dtype`."""
+    text = literal(value, dtype.scalar)
+    return text if dtype.lanes == 1 else f"splat ({register_type(dtype.scalar)} {text})"
+
+
+def arithmetic(text: Text, op: Op, dtype: DType, sources: list[Operand], constant: list[bool]) -> str:
+    """Spell `op`; `constant` says which sources are numbers known now."""
+    if op is Op.CAST:
+        return cast(text, sources[0], dtype)
+    if op is Op.BITCAST:
+        return _bitcast(text, sources[0], dtype)
+    if op is Op.WHERE:
+        (condition, kind), (a, _), (b, _) = sources
+        value = register_type(dtype)
+        return text.let(f"select {register_type(kind)} {condition}, {value} {a}, {value} {b}")
+    names = [name for name, _ in sources]
+    of = sources[0][1]
+    if of.scalar in _AS_BITS:
+        raise RenderError(f"{op.name} on {of.scalar.name}: cast to float32 first (decompose does)")
+    if op in _COMPARE:
+        return _compare(text, op, of, names)
+    if of.is_bool:
+        return _on_bool(text, op, of, names)
+    if of.is_float:
+        return _on_float(text, op, of, names, constant)
+    return _on_integer(text, op, of, names, constant)
+
+
+_COMPARE = {
+    Op.CMPLT: ("olt", "lt"),
+    Op.CMPLE: ("ole", "le"),
+    Op.CMPEQ: ("oeq", "eq"),
+    Op.CMPNE: ("une", "ne"),
+}
+_BOOL = {Op.ADD: "or", Op.MUL: "and", Op.MAX: "or", Op.MIN: "and", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
+_FLOAT = {Op.ADD: "fadd contract", Op.MUL: "fmul contract", Op.DIV: "fdiv"}
+_INTEGER = {Op.ADD: "add", Op.MUL: "mul", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
+
+
+def _compare(text: Text, op: Op, dtype: DType, names: list[str]) -> str:
+    kind = register_type(dtype)
+    for_float, for_integer = _COMPARE[op]
+    if dtype.is_float:
+        return text.let(f"fcmp {for_float} {kind} {names[0]}, {names[1]}")
+    if for_integer not in ("eq", "ne"):
+        for_integer = ("u" if dtype.is_unsigned or dtype.is_bool else "s") + for_integer
+    return text.let(f"icmp {for_integer} {kind} {names[0]}, {names[1]}")
+
+
+def _on_bool(text: Text, op: Op, dtype: DType, names: list[str]) -> str:
+    kind = register_type(dtype)
+    if op is Op.NOT:
+        return text.let(f"xor {kind} {names[0]}, {splat(True, dtype)}")
+    if op in _BOOL:
+        return text.let(f"{_BOOL[op]} {kind} {names[0]}, {names[1]}")
+    raise RenderError(f"{op.name} on bool: cast to an integer first")
+
+
+def _on_float(text: Text, op: Op, dtype: DType, names: list[str], constant: list[bool]) -> str:
+    kind = register_type(dtype)
+    if op is Op.NEG:
+        return text.let(f"fneg {kind} {names[0]}")
+    if op in _FLOAT:
+        return text.let(f"{_FLOAT[op]} {kind} {names[0]}, {names[1]}")
+    if op in (Op.SQRT, Op.TRUNC):
+        return text.call(kind, f"llvm.{op.name.lower()}.{_suffix(dtype)}", [(kind, names[0])])
+    if op in (Op.MAX, Op.MIN):
+        a, b = names
+        if constant[0] and not constant[1]:
+            a, b = b, a
+        beats = "olt" if op is Op.MAX else "ogt"
+        # a NaN in `a` compares false and stays: one instruction where b is a number
+        loses = text.let(f"fcmp {beats} {kind} {a}, {b}")
+        mask = register_type(dtypes.bool.vec(dtype.lanes))
+        best = text.let(f"select {mask} {loses}, {kind} {b}, {kind} {a}")
+        if any(constant):
+            number = b
+            is_nan = "0x7FF8" in number or "0xH7E00" in number
+            if not is_nan:
+                return best
+        unordered = text.let(f"fcmp uno {kind} {b}, {b}")
+        return text.let(f"select {mask} {unordered}, {kind} {b}, {kind} {best}")
+    raise RenderError(f"{op.name} on {dtype.scalar.name}: no CPU instruction; decompose it first")
+
+
+def _on_integer(text: Text, op: Op, dtype: DType, names: list[str], constant: list[bool]) -> str:
+    kind = register_type(dtype)
+    wrap = " nsw" if dtype.kind is Kind.INDEX else ""
+    if op is Op.NEG:
+        return text.let(f"sub {kind} {splat(0, dtype)}, {names[0]}")
+    if op is Op.NOT:
+        return text.let(
+            f"xor {kind} {names[0]}, {splat(-1, dtype) if not dtype.is_unsigned else _ones(dtype)}"
+        )
+    if op in (Op.ADD, Op.MUL):
+        return text.let(f"{_INTEGER[op]}{wrap} {kind} {names[0]}, {names[1]}")
+    if op in _INTEGER:
+        return text.let(f"{_INTEGER[op]} {kind} {names[0]}, {names[1]}")
+    if op in (Op.MAX, Op.MIN):
+        sign = "u" if dtype.is_unsigned else "s"
+        return text.call(kind, f"llvm.{sign}{op.name.lower()}.{_suffix(dtype)}", [(kind, n) for n in names])
+    if op in (Op.SHL, Op.SHR):
+        return _shift(text, op, dtype, names)
+    if op in (Op.FLOORDIV, Op.MOD):
+        return _divide(text, op, dtype, names, constant[1])
+    raise RenderError(f"{op.name} on {dtype.scalar.name}: not an integer operation")
+
+
+def _ones(dtype: DType) -> str:
+    return splat((1 << dtype.scalar.bits) - 1, dtype)
+
+
+def _shift(text: Text, op: Op, dtype: DType, names: list[str]) -> str:
+    """A count of the width or more gives 0, or the sign; a negative count is a huge one."""
+    kind, mask = register_type(dtype), register_type(dtypes.bool.vec(dtype.lanes))
+    value, count = names
+    width = dtype.scalar.bits
+    limit = str(width - 1) if dtype.lanes == 1 else f"splat ({register_type(dtype.scalar)} {width - 1})"
+    if op is Op.SHR and not dtype.is_unsigned:
+        bounded = text.call(kind, f"llvm.umin.{_suffix(dtype)}", [(kind, count), (kind, limit)])
+        return text.let(f"ashr {kind} {value}, {bounded}")
+    fits = text.let(f"icmp ule {kind} {count}, {limit}")
+    bounded = text.let(f"select {mask} {fits}, {kind} {count}, {kind} zeroinitializer")
+    shifted = text.let(f"{'shl' if op is Op.SHL else 'lshr'} {kind} {value}, {bounded}")
+    return text.let(f"select {mask} {fits}, {kind} {shifted}, {kind} zeroinitializer")
+
+
+def _divide(text: Text, op: Op, dtype: DType, names: list[str], by_number: bool) -> str:
+    """Floor division and its remainder, for every divisor: x // 0 = x % 0 = 0, and the least number // -1 wraps."""
+    kind, mask = register_type(dtype), register_type(dtypes.bool.vec(dtype.lanes))
+    a, b = names
+    zero, one = splat(0, dtype), splat(1, dtype)
+    is_zero = text.let(f"icmp eq {kind} {b}, {zero}")
+    if dtype.is_unsigned:
+        safe = text.let(f"select {mask} {is_zero}, {kind} {one}, {kind} {b}")
+        result = text.let(f"{'udiv' if op is Op.FLOORDIV else 'urem'} {kind} {a}, {safe}")
+        return text.let(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
+    is_minus = text.let(f"icmp eq {kind} {b}, {splat(-1, dtype)}")
+    traps = text.let(f"or {mask} {is_zero}, {is_minus}")
+    safe = text.let(f"select {mask} {traps}, {kind} {one}, {kind} {b}")
+    rest = text.let(f"srem {kind} {a}, {safe}")
+    has_rest = text.let(f"icmp ne {kind} {rest}, {zero}")
+    signs = text.let(f"xor {kind} {rest}, {safe}")
+    opposite = text.let(f"icmp slt {kind} {signs}, {zero}")
+    adjust = text.let(f"and {mask} {has_rest}, {opposite}")
+    if op is Op.MOD:
+        moved = text.let(f"add {kind} {rest}, {safe}")
+        result = text.let(f"select {mask} {adjust}, {kind} {moved}, {kind} {rest}")
+        return text.let(f"select {mask} {traps}, {kind} {zero}, {kind} {result}")
+    quotient = text.let(f"sdiv {kind} {a}, {safe}")
+    lower = text.let(f"sub {kind} {quotient}, {one}")
+    result = text.let(f"select {mask} {adjust}, {kind} {lower}, {kind} {quotient}")
+    negated = text.let(f"sub {kind} {zero}, {a}")
+    result = text.let(f"select {mask} {is_minus}, {kind} {negated}, {kind} {result}")
+    return text.let(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
+
+
+# -- conversions ----------------------------------------------------------------------------------------------------
+
+
+def cast(text: Text, source: Operand, to: DType) -> str:
+    """The value under another dtype: to bool tests for zero, float to integer saturates and NaN becomes 0."""
+    name, of = source
+    a, b = of.scalar, to.scalar
+    if a is b:
+        return name
+    for dtype in (a, b):
+        if dtype.is_storage_only:
+            raise RenderError(
+                f"CAST {a.name} to {b.name}: 8-bit floats convert through their bits (decompose does)"
+            )
+    if a is dtypes.bfloat16:
+        return cast(text, (_from_bfloat16(text, name, of), dtypes.float32.vec(of.lanes)), to)
+    if b is dtypes.bfloat16:
+        single = dtypes.float32.vec(to.lanes)
+        return _to_bfloat16(text, cast(text, source, single), single)
+    kind, into = register_type(of), register_type(to)
+    if b.is_bool:
+        test = "fcmp une" if a.is_float else "icmp ne"
+        return text.let(f"{test} {kind} {name}, zeroinitializer")
+    if a.is_float and b.is_float:
+        return text.let(f"{'fpext' if b.itemsize > a.itemsize else 'fptrunc'} {kind} {name} to {into}")
+    if a.is_float:
+        if a is dtypes.float16:
+            single = dtypes.float32.vec(of.lanes)
+            return cast(text, (cast(text, source, single), single), to)
+        sign = "u" if b.is_unsigned else "s"
+        return text.call(into, f"llvm.fpto{sign}i.sat.{_suffix(to)}.{_suffix(of)}", [(kind, name)])
+    if b.is_float:
+        word = "uitofp" if a.is_unsigned or a.is_bool else "sitofp"
+        return text.let(f"{word} {kind} {name} to {into}")
+    if a.bits == b.bits:
+        return name
+    if a.bits > b.bits:
+        return text.let(f"trunc {kind} {name} to {into}")
+    return text.let(f"{'zext' if a.is_unsigned or a.is_bool else 'sext'} {kind} {name} to {into}")
+
+
+def _from_bfloat16(text: Text, name: str, of: DType) -> str:
+    bits = dtypes.uint32.vec(of.lanes)
+    wide = text.let(f"zext {register_type(of)} {name} to {register_type(bits)}")
+    high = text.let(f"shl {register_type(bits)} {wide}, {splat(16, bits)}")
+    return text.let(f"bitcast {register_type(bits)} {high} to {register_type(dtypes.float32.vec(of.lanes))}")
+
+
+def _to_bfloat16(text: Text, name: str, single: DType) -> str:
+    """Round to nearest even in integer arithmetic: exact for denormals too, and NaN stays NaN."""
+    bits = dtypes.uint32.vec(single.lanes)
+    kind, mask = register_type(bits), register_type(dtypes.bool.vec(single.lanes))
+    raw = text.let(f"bitcast {register_type(single)} {name} to {kind}")
+    top = text.let(f"lshr {kind} {raw}, {splat(16, bits)}")
+    odd = text.let(f"and {kind} {top}, {splat(1, bits)}")
+    half = text.let(f"add {kind} {odd}, {splat(0x7FFF, bits)}")
+    rounded = text.let(f"add {kind} {raw}, {half}")
+    shifted = text.let(f"lshr {kind} {rounded}, {splat(16, bits)}")
+    nan = text.let(f"fcmp uno {register_type(single)} {name}, zeroinitializer")
+    chosen = text.let(f"select {mask} {nan}, {kind} {splat(0x7FC0, bits)}, {kind} {shifted}")
+    return text.let(f"trunc {kind} {chosen} to {register_type(dtypes.bfloat16.vec(single.lanes))}")
+
+
+def _bitcast(text: Text, source: Operand, to: DType) -> str:
+    name, of = source
+    if of.is_bool or to.is_bool:
+        return cast(text, (name, of), to)
+    kind, into = register_type(of), register_type(to)
+    return name if kind == into else text.let(f"bitcast {kind} {name} to {into}")
+
+
+def _suffix(dtype: DType) -> str:
+    """How intrinsics name a type: v16f32, i64."""
+    scalar = register_type(dtype.scalar)
+    scalar = _FLOAT_SUFFIX.get(scalar, scalar)
+    return scalar if dtype.lanes == 1 else f"v{dtype.lanes}{scalar}"

@@ -1,0 +1,118 @@
+"""Target: what the compiler knows about the machine that will run a kernel.
+
+In       the host's description of itself (/proc/cpuinfo, or the platform module where there is none)
+Out      `Target`: its name and key for caches, vector width, registers, cache sizes, native operations
+Next     heuristic.py (who reads the limits), render/ and assemble/ (who spell and assemble for it)
+
+Describing the host loads no LLVM, so a kernel found in the cache never does. LLVM is asked for the CPU's own name and
+features only when something has to be compiled; the key below stands for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from hcq.ir.op import Op
+
+CPU_NATIVE = frozenset(
+    {
+        Op.NEG,
+        Op.NOT,
+        Op.SQRT,
+        Op.TRUNC,
+        Op.CAST,
+        Op.BITCAST,
+        Op.ADD,
+        Op.MUL,
+        Op.DIV,
+        Op.FLOORDIV,
+        Op.MOD,
+        Op.MAX,
+    }
+    | {Op.MIN, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR, Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE, Op.WHERE}
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kind of machine."""
+
+    name: str  # "cpu"
+    arch: str  # "x86_64", "aarch64"
+    key: str  # a digest of all that changes the code: for caches
+    threads: int
+    vector_bits: int
+    vector_registers: int
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+    cpu: str = ""  # LLVM's name; empty: the host's own
+    features: str = ""  # LLVM's list; empty: the host's own
+    native: frozenset[Op] = CPU_NATIVE
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of float32 in one vector register."""
+        return self.vector_bits // 32
+
+
+@lru_cache
+def cpu_target(threads: int | None = None) -> Target:
+    """The host's CPU. `threads` is how many will share a kernel; by default as many as this process may use."""
+    arch = platform.machine()
+    flags = _flags()
+    if "avx512f" in flags and "avx512vl" in flags:
+        vector_bits, registers = 512, 32
+    elif "avx2" in flags:
+        vector_bits, registers = 256, 16
+    else:
+        vector_bits, registers = 128, 32 if arch == "aarch64" else 16
+    if threads is None:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    described = "\n".join([arch, _model(), *sorted(flags), str(threads)])
+    key = hashlib.sha256(described.encode()).hexdigest()[:16]
+    l1 = _cache_bytes(1, 32 << 10)
+    l2 = _cache_bytes(2, 512 << 10)
+    return Target("cpu", arch, key, threads, vector_bits, registers, l1, l2)
+
+
+def _cpuinfo() -> dict[str, str]:
+    """The first processor's fields of /proc/cpuinfo; empty where there is no such file."""
+    fields: dict[str, str] = {}
+    try:
+        with open("/proc/cpuinfo") as lines:
+            for line in lines:
+                if not line.strip():
+                    break
+                name, _, value = line.partition(":")
+                fields[name.strip()] = value.strip()
+    except OSError:
+        return {}
+    return fields
+
+
+def _flags() -> frozenset[str]:
+    fields = _cpuinfo()
+    return frozenset((fields.get("flags") or fields.get("Features") or "").split())
+
+
+def _model() -> str:
+    fields = _cpuinfo()
+    words = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
+    return " ".join(fields.get(word, "") for word in words) or platform.processor()
+
+
+def _cache_bytes(level: int, otherwise: int) -> int:
+    """The size of the first data cache of a level, as the kernel tells it."""
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if int((folder / "level").read_text()) == level and (folder / "type").read_text()[0] in "DU":
+                text = (folder / "size").read_text().strip()
+                return int(text.rstrip("K")) << 10 if text.endswith("K") else int(text)
+        except (OSError, ValueError):
+            continue
+    return otherwise
