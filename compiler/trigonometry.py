@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from hcq.compiler.transcendental import Format, bitcast, format_of, polynomial
+from hcq.compiler.transcendental import Format, bitcast, format_of, minus, polynomial
 from hcq.ir.dtype import dtypes, to_bits
 from hcq.ir.node import Node, binary, const
 from hcq.ir.op import Op
@@ -101,13 +101,18 @@ def _sine_or_cosine(x: Node, is_cosine: bool) -> Node:
 
 
 def _short_way(form: Format, size: Node) -> tuple[Node, Node]:
-    """Quarter turns (the low bits of an unsigned integer) and the rest, of a small positive number given by its bits."""
+    """Quarter turns (the low bits of an unsigned integer) and the rest, of a small positive number given by its bits.
+
+    The second subtraction may round; what it dropped is found again and goes in with the third piece.
+    """
     x = bitcast(size, form.dtype)
     shifted = x * (2.0 / math.pi) + form.integer_part
     n = shifted + -form.integer_part
-    for piece in _HALF_PI[form.dtype]:
-        x = n * -piece + x
-    return bitcast(shifted, form.unsigned), x
+    first, second, third = _HALF_PI[form.dtype]
+    x = n * -first + x
+    r = n * -second + x
+    dropped = minus(x, r) + n * -second
+    return bitcast(shifted, form.unsigned), r + (n * -third + dropped)
 
 
 def _exact_way(form: Format, size: Node) -> tuple[Node, Node]:
