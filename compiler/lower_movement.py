@@ -8,8 +8,8 @@ Next     hcq/ir/symbolic.py (what makes the indices minimal), kernel.py and loop
 Every output axis longer than 1 is a RANGE; they are numbered in axis order, the ranges of reductions follow. Indices are
 pushed from the outputs down through the movement ops to the loads; a movement op leaves nothing else behind.
 
-Padding (PAD, UNWINDOW, an out-of-range GATHER) is a condition. It reaches the loads below as their `valid`, so no address
-outside a buffer is ever read, and what is computed from them is replaced by an exact zero. Below the condition an index
+Padding (PAD, UNWINDOW, an out-of-range GATHER) is a condition. It reaches the loads below as their `valid`, unless their
+address is inside the buffer anyway, and what is computed from them is replaced by an exact zero. Below the condition an index
 is known to be inside its axis: it travels as a placeholder of that range (a RANGE whose argument is WITHIN and whose
 second source is the real index), is simplified as such, and gives way to the real index at the end.
 
@@ -33,7 +33,6 @@ from hcq.ir.symbolic import (
     equal,
     floordiv,
     less,
-    less_equal,
     linear,
     modulo,
     to_index,
@@ -48,6 +47,8 @@ _Steps = Generator["_Task | Node", Node, None]  # asks for tasks, then gives the
 ORDERED = "ordered"
 WITHIN = "within"
 _ZERO = index(0)
+_ZERO_OF_ZEROS = {Op.ADD, Op.MUL, Op.MAX, Op.MIN}
+_SEARCH = 32  # nodes looked at to save a select
 _EXACT = {Op.ADD, Op.MUL, Op.FLOORDIV, Op.MOD, Op.MAX, Op.MIN, *COMPARE}
 
 
@@ -219,7 +220,13 @@ class _Lowering:
 
     def param(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
         flat = _flatten(node.arg.shape, at)
-        yield Node(Op.LOAD, node.dtype, (node, flat) if valid is None else (node, flat, valid))
+        src: tuple[Node, ...] = (node, flat)
+        if valid is not None:
+            # an address that is inside anyway is read anyway: the load stays free of what the condition depends on
+            low, high = bounds(_resolve(flat))
+            if low < 0 or high >= prod(node.arg.shape):
+                src = (node, flat, valid)
+        yield Node(Op.LOAD, node.dtype, src)
 
     def pad(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
         source = node.src[0]
@@ -237,9 +244,10 @@ class _Lowering:
         axis, _, step, dilation = node.arg
         source = node.src[0]
         windows = source.shape[axis]
-        # element i is place k of window o when i - k * dilation = o * step
+        # element i is place k of window o when i - k * dilation = o * step; where that is no multiple of the step
+        # the last condition fails, so the one before need not be tighter than the next window's start
         start = linear(((at[axis], 1), (at[-1], -dilation)))
-        conditions = [less(index(-1), start), less_equal(start, index((windows - 1) * step))]
+        conditions = [less(index(-1), start), less(start, index(windows * step))]
         if step > 1:
             conditions.append(equal(modulo(start, step), _ZERO))
         inner = list(at)
@@ -264,10 +272,13 @@ class _Lowering:
             yield const(0, source.dtype)
             return
         value = yield source, at, inside
-        if value.op is Op.LOAD or _is_zero(value):
-            yield value  # reads as zero where it is not valid
+        zero = const(0, source.dtype)
+        if _vanishes(value, inside):
+            yield value
+        elif value.op is Op.WHERE and value.src[2] is zero:
+            yield Node(Op.WHERE, value.dtype, (both(condition, value.src[0]), value.src[1], zero))
         else:
-            yield Node(Op.WHERE, value.dtype, (condition, value, const(0, value.dtype)))
+            yield Node(Op.WHERE, value.dtype, (condition, value, zero))
 
     def reduce(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
         op, axes = node.arg
@@ -484,8 +495,35 @@ def _identity(op: Op, dtype: DType) -> bool | int | float:
     return dtype.min if op is Op.MAX else dtype.max
 
 
-def _is_zero(node: Node) -> bool:
-    return node.op is Op.CONST and not node.arg and repr(node.arg) != "-0.0"
+def _vanishes(value: Node, inside: Node) -> bool:
+    """Whether the value, lowered under the condition, is exactly zero where the condition does not hold.
+
+    A load under the condition reads zero there; sums, products and extremes of zeros are zero. A long value is not
+    searched to its end, so that lowering stays linear: the answer is then no, which costs a select and nothing else.
+    """
+    parts = set(_conditions(inside))
+    stack = [value]
+    for _ in range(_SEARCH):
+        if not stack:
+            return True
+        node = stack.pop()
+        if node.op in _ZERO_OF_ZEROS:
+            stack.extend(node.src)
+        elif node.op is Op.LOAD:
+            if len(node.src) == 2 or not parts.issubset(_conditions(node.src[2])):
+                return False
+        elif node.op is not Op.CONST or node.arg or repr(node.arg) == "-0.0":
+            return False
+    return False
+
+
+def _conditions(condition: Node) -> list[Node]:
+    """The parts of a conjunction."""
+    parts = []
+    while condition.op is Op.AND:
+        parts.append(condition.src[1])
+        condition = condition.src[0]
+    return [*parts, condition]
 
 
 def _reduction_depths(sink: Node) -> dict[Node, int]:
@@ -501,13 +539,12 @@ def _reduction_depths(sink: Node) -> dict[Node, int]:
     return depths
 
 
-def _resolve(sink: Node) -> Node:
+def _resolve(root: Node) -> Node:
     """Placeholders give way to the indices they stand for."""
     mapping: dict[Node, Node] = {}
-    for node in toposort((sink,)):
-        source_changed = any([source in mapping for source in node.src])
+    for node in toposort((root,)):
         if node.op is Op.RANGE and node.arg == WITHIN:
             mapping[node] = mapping.get(node.src[1], node.src[1])
-        elif source_changed:
+        elif any([source in mapping for source in node.src]):
             mapping[node] = build(node.op, node, tuple([mapping.get(source, source) for source in node.src]))
-    return mapping.get(sink, sink)
+    return mapping.get(root, root)

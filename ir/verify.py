@@ -283,8 +283,8 @@ STAGES: dict[str, Stage] = {
     "tensor": Stage(
         "tensor",
         {
-            **{op: _tensor_arithmetic for op in ARITHMETIC},
-            **{op: _shaped for op in MOVEMENT},
+            **dict.fromkeys(ARITHMETIC, _tensor_arithmetic),
+            **dict.fromkeys(MOVEMENT, _shaped),
             Op.CONST: _const,
             Op.PARAM: _param,
             Op.BUFFER: _any,
@@ -304,7 +304,7 @@ STAGES: dict[str, Stage] = {
     "kernel": Stage(
         "kernel",
         {
-            **{op: _arithmetic for op in ARITHMETIC},
+            **dict.fromkeys(ARITHMETIC, _arithmetic),
             Op.CONST: _const,
             Op.PARAM: _param,
             Op.RANGE: _range,
@@ -316,5 +316,5 @@ STAGES: dict[str, Stage] = {
         _kernel_whole,
     ),
     # compiler/linear.py owns this row's ops: what is allowed here is open, arithmetic keeps its laws
-    "linear": Stage("linear", {**{op: _any for op in Op}, **{op: _arithmetic for op in ARITHMETIC}}),
+    "linear": Stage("linear", {**dict.fromkeys(Op, _any), **dict.fromkeys(ARITHMETIC, _arithmetic)}),
 }

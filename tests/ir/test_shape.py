@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Param, Shape, const
 from hcq.ir.op import Op
