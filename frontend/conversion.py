@@ -1,0 +1,72 @@
+"""Conversion: the same values in another number format, or the same bits under another.
+
+In       tensors and dtypes
+Out      lazy tensors of CAST and BITCAST nodes
+Changes  nothing
+Next     elementwise.py (where dtypes meet), ir/dtype.py (the formats), docs/semantics.md (what a cast does at the edges)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.frontend.errors import UsageError
+from hcq.frontend.movement import Movement
+from hcq.ir.dtype import DType, dtypes
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Conversion(Movement):
+    """cast, bitcast and PyTorch's one-word casts."""
+
+    __slots__ = ()
+
+    def cast(self, dtype: DType) -> Self:
+        """The same values in another format; floats to integers saturate and NaN becomes 0."""
+        if not isinstance(dtype, DType):
+            raise UsageError(f"[cast] {dtype!r} is not a dtype. Use one of hcq.dtypes, as dtypes.float32.")
+        node = self.node
+        return self if node.dtype is dtype else self._like(Node(Op.CAST, dtype, (node,)))
+
+    def bitcast(self, dtype: DType) -> Self:
+        """The same bits read as another format of the same size."""
+        have = self.node.dtype
+        if have.itemsize != dtype.itemsize or have.is_bool != dtype.is_bool:
+            raise UsageError(f"[bitcast] {have.name} to {dtype.name}: the sizes differ. Use cast for values.")
+        return self if have is dtype else self._like(Node(Op.BITCAST, dtype, (self.node,)))
+
+    def type(self, dtype: DType) -> Self:
+        """Same as `cast`."""
+        return self.cast(dtype)
+
+    def bool(self) -> Self:
+        """True where an element is not zero."""
+        return self.cast(dtypes.bool)
+
+    def int(self) -> Self:
+        """As int32."""
+        return self.cast(dtypes.int32)
+
+    def long(self) -> Self:
+        """As int64."""
+        return self.cast(dtypes.int64)
+
+    def half(self) -> Self:
+        """As float16."""
+        return self.cast(dtypes.float16)
+
+    def bfloat16(self) -> Self:
+        """As bfloat16."""
+        return self.cast(dtypes.bfloat16)
+
+    def float(self) -> Self:
+        """As float32."""
+        return self.cast(dtypes.float32)
+
+    def double(self) -> Self:
+        """As float64."""
+        return self.cast(dtypes.float64)

@@ -1,0 +1,194 @@
+"""The core of a tensor: a node, a device, and how new tensors come from old ones.
+
+In       a graph node and the name of the device that will compute it
+Out      `Core`, the bottom layer of `Tensor`; `live`, every tensor that somebody still holds
+Changes  `live`
+Next     movement.py, elementwise.py, reduction.py, ... (each layer uses those below it), tensor.py (the top)
+
+Tensor's methods are layers of one idea each, stacked by inheritance in the order they need each other. Every method
+that computes builds a node and wraps it with `_like`; nothing runs before `realize`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.errors import OutOfRange, UsageError
+from hcq.ir.dtype import DType
+from hcq.ir.node import Node, Shape
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class _Ref(weakref.ref["Core"]):
+    """A live tensor in the registry; knows its key so that it can leave."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+_refs: dict[int, _Ref] = {}
+
+
+def _forget(ref: Any) -> None:
+    if _refs.get(ref.key) is ref:
+        del _refs[ref.key]
+
+
+class Live:
+    """Every tensor that is still held, oldest first. It holds none of them itself."""
+
+    def __iter__(self) -> Iterator[Core]:
+        for ref in list(_refs.values()):
+            tensor = ref()
+            if tensor is not None:
+                yield tensor
+
+    def __len__(self) -> int:
+        return len(_refs)
+
+    def __contains__(self, tensor: object) -> bool:
+        ref = _refs.get(id(tensor))
+        return ref is not None and ref() is tensor
+
+
+live = Live()
+
+
+class Core:
+    """What every layer of Tensor relies on: `node`, `device`, `grad`, and making a tensor like this one."""
+
+    __slots__ = ("__weakref__", "_requires_grad", "device", "grad", "node")
+
+    node: Node  # what to compute, or the BUFFER that holds it
+    device: str  # canonical device name
+    grad: Self | None
+    _requires_grad: bool
+
+    def _like(self, node: Node) -> Self:
+        """A new tensor on this one's device."""
+        tensor = object.__new__(type(self))
+        tensor.node = node
+        tensor.device = self.device
+        tensor._requires_grad = False
+        tensor.grad = None
+        key = id(tensor)
+        _refs[key] = ref = _Ref(tensor, _forget)
+        ref.key = key
+        return tensor
+
+    @classmethod
+    def _of(cls, node: Node, device: str) -> Self:
+        """A new tensor of that node on that device."""
+        tensor = object.__new__(cls)
+        tensor.node = node
+        tensor.device = device
+        tensor._requires_grad = False
+        tensor.grad = None
+        tensor._register()
+        return tensor
+
+    def _register(self) -> None:
+        key = id(self)
+        _refs[key] = ref = _Ref(self, _forget)
+        ref.key = key
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes by axis."""
+        return self.node.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The number format of the elements."""
+        return self.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+        return len(self.node.shape)
+
+    def dim(self) -> int:
+        """How many axes, PyTorch's word."""
+        return len(self.node.shape)
+
+    def numel(self) -> int:
+        """How many elements."""
+        return prod(self.node.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one axis."""
+        return self.node.shape if dim is None else self.node.shape[self._axis("size", dim)]
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.node.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.node.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """True for the float formats."""
+        return self.node.dtype.is_float
+
+    def detach(self) -> Self:
+        """The same values; no gradient flows back through them."""
+        return self._like(Node(Op.DETACH, self.node.dtype, (self.node,)))
+
+    # -- how the layers check what they are given --
+
+    def _axis(self, call: str, axis: int, extra: int = 0) -> int:
+        """A non-negative axis; negative ones count from the end. `extra` is 1 where a new axis may be named."""
+        rank = len(self.node.shape) + extra
+        if not isinstance(axis, int) or isinstance(axis, bool):
+            raise UsageError(f"[{call}] axis {axis!r}: an axis is an int.")
+        if -rank <= axis < rank:
+            return axis + rank if axis < 0 else axis
+        if rank == 0 and axis in (0, -1):  # a scalar answers to axis 0, as in PyTorch
+            return 0
+        known = f"use {-rank} to {rank - 1}" if rank else "it has none"
+        raise OutOfRange(
+            f"[{call}] axis {axis} of a tensor of shape {self.node.shape}: out of range; {known}."
+        )
+
+    def _axes(self, call: str, axes: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...]:
+        """Non-negative axes in order, each once; None means all of them."""
+        if axes is None:
+            return tuple(range(len(self.node.shape)))
+        if isinstance(axes, int):
+            axes = (axes,)
+        found = sorted(self._axis(call, axis) for axis in axes)
+        for a, b in zip(found, found[1:]):
+            if a == b:
+                raise UsageError(
+                    f"[{call}] axes {tuple(axes)}: axis {a} is named twice. Name each axis once."
+                )
+        if not self.node.shape:
+            return ()
+        return tuple(found)
+
+    def _same_device(self, call: str, *others: Core) -> None:
+        for other in others:
+            if other.device != self.device:
+                raise UsageError(
+                    f"[{call}] one tensor is on {self.device}, another on {other.device}. "
+                    f'Move one: x.to("{self.device}").'
+                )
+
+
+def shape_args(call: str, args: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape or list of axes given as one tuple or as loose ints."""
+    found = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    for item in found:
+        if not isinstance(item, int) or isinstance(item, bool):
+            if hasattr(item, "__index__"):
+                return tuple(item.__index__() for item in found)
+            raise UsageError(f"[{call}] {found}: {item!r} is not an int. Give ints, loose or in one tuple.")
+    return found

@@ -1,0 +1,207 @@
+"""Creation: tensors from a shape and a rule, without data.
+
+In       shapes, numbers
+Out      lazy tensors of constants and counts: they take no memory until something needs them in it
+Changes  nothing
+Next     tensor.py (tensors from data), random.py (random numbers)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.core import Core, shape_args
+from hcq.frontend.errors import UsageError
+from hcq.frontend.movement import expanded, iota
+from hcq.frontend.normalisation import Normalisation
+from hcq.ir.dtype import DType, Scalar, dtypes
+from hcq.ir.node import Node, const
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Creation(Normalisation):
+    """zeros, ones, full, arange, linspace, eye, and their like-another forms."""
+
+    __slots__ = ()
+
+    @classmethod
+    def full(
+        cls,
+        shape: int | tuple[int, ...] | list[int],
+        fill_value: Scalar,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """Every element the same number; its dtype is the number's (int64, float32, bool) unless given."""
+        sizes = shape_args("full", (shape,))
+        if any(size < 0 for size in sizes):
+            raise UsageError(f"[full] shape {sizes}: sizes are 0 or more.")
+        node = expanded(const(fill_value, dtype or scalar_dtype(fill_value)), sizes)
+        return cls._leaf(node, device, requires_grad)
+
+    @classmethod
+    def _leaf(cls, node: Node, device: str | None, requires_grad: bool) -> Self:
+        from hcq.frontend import device as devices
+
+        tensor = cls._of(node, devices.default() if device is None else devices.canonical(device))
+        if requires_grad:
+            tensor.requires_grad = True
+        return tensor
+
+    @classmethod
+    def zeros(
+        cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
+    ) -> Self:
+        """All zero; float32 unless told."""
+        return cls.full(shape_args("zeros", shape), 0, dtype or dtypes.float32, device, requires_grad)
+
+    @classmethod
+    def ones(
+        cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
+    ) -> Self:
+        """All one; float32 unless told."""
+        return cls.full(shape_args("ones", shape), 1, dtype or dtypes.float32, device, requires_grad)
+
+    @classmethod
+    def empty(
+        cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
+    ) -> Self:
+        """Zeros too: memory is never shown before it is written."""
+        return cls.full(shape_args("empty", shape), 0, dtype or dtypes.float32, device, requires_grad)
+
+    @classmethod
+    def arange(
+        cls,
+        start: Scalar,
+        end: Scalar | None = None,
+        step: Scalar = 1,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """start, start + step, ... before end; int64 for ints, float32 if any number is a float."""
+        if end is None:
+            start, end = 0, start
+        if step == 0:
+            raise UsageError(f"[arange] from {start} to {end} by step 0 never ends. Use another step.")
+        count = max(0, math.ceil((end - start) / step))
+        is_whole = not any(isinstance(number, float) for number in (start, end, step))
+        if dtype is None:
+            dtype = dtypes.int64 if is_whole else dtypes.float32
+        if is_whole:
+            count = len(range(int(start), int(end), int(step)))
+        number = dtypes.int64 if is_whole else dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+        node = iota(count, 0, (count,)).cast(number)
+        if step != 1:
+            node = Node(Op.MUL, number, (node, const(step, number)))
+        if start != 0:
+            node = Node(Op.ADD, number, (node, const(start, number)))
+        return cls._leaf(node.cast(dtype), device, requires_grad)
+
+    @classmethod
+    def linspace(
+        cls,
+        start: float,
+        end: float,
+        steps: int,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """`steps` numbers from start to end, both included, evenly apart; the upper half is counted from the end."""
+        if steps < 0:
+            raise UsageError(f"[linspace] steps={steps}: use 0 or more.")
+        dtype = dtype or dtypes.float32
+        wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+        place = cls._leaf(iota(steps, 0, (steps,)), device, False)
+        gap = (end - start) / max(1, steps - 1)
+        rising = place.cast(wide) * gap + float(start)
+        falling = (steps - 1 - place).cast(wide) * -gap + float(end)
+        both = (place < (steps + 1) // 2).where(rising, falling)
+        return cls._leaf(both.cast(dtype).node, device, requires_grad)
+
+    @classmethod
+    def eye(
+        cls,
+        n: int,
+        m: int | None = None,
+        dtype: DType | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """Ones on the diagonal of an n x m matrix, zeros elsewhere."""
+        shape = (n, n if m is None else m)
+        rows, columns = iota(shape[0], 0, shape), iota(shape[1], 1, shape)
+        same = Node(Op.CMPEQ, dtypes.bool, (rows, columns))
+        return cls._leaf(same.cast(dtype or dtypes.float32), device, requires_grad)
+
+    def full_like(self, fill_value: Scalar, dtype: DType | None = None) -> Self:
+        """One number in this tensor's shape, dtype and device."""
+        return self._like(expanded(const(fill_value, dtype or self.node.dtype), self.node.shape))
+
+    def zeros_like(self, dtype: DType | None = None) -> Self:
+        """Zeros in this tensor's shape, dtype and device."""
+        return self.full_like(0, dtype)
+
+    def ones_like(self, dtype: DType | None = None) -> Self:
+        """Ones in this tensor's shape, dtype and device."""
+        return self.full_like(1, dtype)
+
+    def empty_like(self, dtype: DType | None = None) -> Self:
+        """Zeros in this tensor's shape, dtype and device."""
+        return self.full_like(0, dtype)
+
+    # -- triangles and diagonals --
+
+    def tril(self, diagonal: int = 0) -> Self:
+        """The lower triangle of the last two axes; zero above."""
+        return self._triangle("tril", diagonal, lower=True)
+
+    def triu(self, diagonal: int = 0) -> Self:
+        """The upper triangle of the last two axes; zero below."""
+        return self._triangle("triu", diagonal, lower=False)
+
+    def _triangle(self, call: str, diagonal: int, lower: bool) -> Self:
+        shape = self.node.shape
+        if len(shape) < 2:
+            raise UsageError(f"[{call}] shape {shape}: a triangle needs 2 axes. Use unsqueeze first.")
+        row = self._like(iota(shape[-2], 0, shape[-2:]))
+        column = self._like(iota(shape[-1], 1, shape[-2:]))
+        inside = (column <= row + diagonal) if lower else (column >= row + diagonal)
+        return inside.where(self, 0)
+
+    def diagonal(self) -> Self:
+        """The main diagonal of a matrix."""
+        if len(self.node.shape) != 2:
+            raise UsageError(f"[diagonal] shape {self.node.shape}: give a matrix.")
+        n, m = self.node.shape
+        size = min(n, m)
+        if size == 0:
+            return self._reshape((0,)) if n * m == 0 else self
+        square = self._part(0, 0, size)._part(1, 0, size)
+        # rows one longer than the matrix is wide: each row's diagonal element comes to stand first
+        return square.flatten().pad((0, size))._reshape((size, size + 1))._part(1, 0, 1)._reshape((size,))
+
+    def diag(self) -> Self:
+        """A matrix with this vector on its diagonal; or the diagonal of a matrix."""
+        if len(self.node.shape) != 1:
+            return self.diagonal()
+        n = self.node.shape[0]
+        shape = (n, n)
+        same = self._like(iota(n, 0, shape)) == self._like(iota(n, 1, shape))
+        return same.where(self.unsqueeze(1), 0)
+
+
+def scalar_dtype(value: Scalar) -> DType:
+    """The dtype of a tensor made of one Python number."""
+    if isinstance(value, bool):
+        return dtypes.bool
+    return dtypes.int64 if isinstance(value, int) else dtypes.float32
+
+
+__all__ = ["Core", "Creation", "scalar_dtype"]

@@ -1,0 +1,599 @@
+"""Elementwise arithmetic: operators and functions that treat each element alone, after dtypes and shapes have met.
+
+In       tensors and Python numbers
+Out      lazy tensors; one node for an operator whose operands agree already, the usual case
+Changes  nothing
+Next     activation.py (functions built from these), ir/op.py (what each op means), ir/dtype.py (how dtypes meet)
+
+Shapes broadcast from the right, as in NumPy; a number or a tensor of shape () meets any shape without a node.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.conversion import Conversion
+from hcq.frontend.core import Core
+from hcq.frontend.errors import DivisionByZero, UsageError
+from hcq.frontend.movement import expanded
+from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
+from hcq.ir.node import Node, Shape, const
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# operators spelled as users know them, for messages
+_SIGNS = {
+    Op.ADD: "+", Op.MUL: "*", Op.DIV: "/", Op.FLOORDIV: "//", Op.MOD: "%", Op.MAX: "maximum", Op.MIN: "minimum",
+    Op.AND: "&", Op.OR: "|", Op.XOR: "^", Op.SHL: "<<", Op.SHR: ">>",
+    Op.CMPLT: "<", Op.CMPLE: "<=", Op.CMPEQ: "==", Op.CMPNE: "!=",
+}  # fmt: skip
+
+
+class Elementwise(Conversion):
+    """Operators, comparisons, bits, rounding, powers, exponentials, choice."""
+
+    __slots__ = ()
+
+    # -- how two operands meet --
+
+    def _binary(self, op: Op, other: Any, reverse: bool = False) -> Self:
+        """`self op other` (or other op self) in the dtype both promote to."""
+        a = self.node
+        if isinstance(other, Core):
+            b = other.node
+            if other.device != self.device:
+                self._same_device(_SIGNS[op], other)
+            if a.dtype is not b.dtype:
+                dtype = promote(a.dtype, b.dtype)
+                a, b = a.cast(dtype), b.cast(dtype)
+            if a.shape != b.shape and a.shape and b.shape:
+                a, b = broadcast(_SIGNS[op], a, b)
+        else:
+            a, b = self._meet_scalar(_SIGNS[op], a, other)
+        return self._like(Node(op, a.dtype, (b, a) if reverse else (a, b)))
+
+    def _meet_scalar(self, call: str, a: Node, other: Any) -> tuple[Node, Node]:
+        kind = type(other)
+        if kind is float or kind is int or kind is bool:
+            dtype = a.dtype
+            if kind is not bool or dtype.kind is Kind.BOOL:
+                wanted = promote_scalar(dtype, other)
+                if wanted is not dtype:
+                    a, dtype = a.cast(wanted), wanted
+            return a, const(other, dtype) if dtype.is_float else _integer(call, other, dtype)
+        tensor = self._operand(call, other)
+        b = tensor.node
+        dtype = promote(a.dtype, b.dtype)
+        return broadcast(call, a.cast(dtype), b.cast(dtype))
+
+    def _operand(self, call: str, other: Any) -> Self:
+        """Anything a tensor can be made of, as a tensor on this device."""
+        if isinstance(other, Core):
+            return other  # type: ignore[return-value]
+        if isinstance(other, (bool, int, float)):
+            return self._like(const(other, _scalar_dtype(other)))
+        if isinstance(other, (list, tuple)) or hasattr(other, "__array__") or hasattr(other, "__index__"):
+            return type(self)(other, device=self.device)  # type: ignore[call-arg]
+        raise UsageError(
+            f"[{call}] {other!r}: expected a Tensor, a number, a list or an array, got {type(other).__name__}."
+        )
+
+    def _compare(self, op: Op, other: Any, reverse: bool = False) -> Self:
+        a = self.node
+        if isinstance(other, Core):
+            b = other.node
+            if other.device != self.device:
+                self._same_device(_SIGNS[op], other)
+            if a.dtype is not b.dtype:
+                dtype = promote(a.dtype, b.dtype)
+                a, b = a.cast(dtype), b.cast(dtype)
+            if a.shape != b.shape and a.shape and b.shape:
+                a, b = broadcast(_SIGNS[op], a, b)
+        else:
+            if type(other) is int and a.dtype.is_integer and not a.dtype.min <= other <= a.dtype.max:
+                # a number beyond the format compares as what it is: below, above, or unequal to every element
+                above = other > a.dtype.max
+                less = op in (Op.CMPLT, Op.CMPLE)
+                truth = op is Op.CMPNE or (less and above is not reverse)
+                return self._like(expanded(const(truth, dtypes.bool), a.shape))
+            a, b = self._meet_scalar(_SIGNS[op], a, other)
+        return self._like(Node(op, dtypes.bool, (b, a) if reverse else (a, b)))
+
+    def _unary(self, op: Op) -> Self:
+        return self._like(Node(op, self.node.dtype, (self.node,)))
+
+    def _float(self) -> Self:
+        """Itself if floating point, else as float32."""
+        return self if self.node.dtype.is_float else self.cast(dtypes.float32)
+
+    def _float_unary(self, op: Op) -> Self:
+        node = self.node if self.node.dtype.is_float else self.node.cast(dtypes.float32)
+        return self._like(Node(op, node.dtype, (node,)))
+
+    # -- arithmetic --
+
+    def __add__(self, other: Any) -> Self:
+        return self._binary(Op.ADD, other)
+
+    def __radd__(self, other: Any) -> Self:
+        return self._binary(Op.ADD, other, reverse=True)
+
+    def __sub__(self, other: Any) -> Self:
+        if type(other) is float or type(other) is int:
+            self._refuse_bool("-")
+            return self._binary(Op.ADD, -other)
+        other = self._operand("-", other)
+        if self.node.dtype.is_bool and other.node.dtype.is_bool:
+            self._refuse_bool("-")
+        if (
+            other.node.dtype.rank < self.node.dtype.rank
+            or other.node.dtype.is_unsigned
+            or other.node.dtype.is_bool
+        ):
+            # negate in the dtype both meet in: -uint8(1) would be 255 in a wider sum
+            other = other.cast(promote(self.node.dtype, other.node.dtype))
+        return self._binary(Op.ADD, other._unary(Op.NEG))
+
+    def __rsub__(self, other: Any) -> Self:
+        self._refuse_bool("-")
+        if isinstance(other, (int, float)):
+            wanted = promote_scalar(self.node.dtype, other)
+            return self.cast(wanted)._unary(Op.NEG)._binary(Op.ADD, other, reverse=True)
+        return self._operand("-", other) - self
+
+    def __mul__(self, other: Any) -> Self:
+        return self._binary(Op.MUL, other)
+
+    def __rmul__(self, other: Any) -> Self:
+        return self._binary(Op.MUL, other, reverse=True)
+
+    def __truediv__(self, other: Any) -> Self:
+        return self._divide(other, reverse=False)
+
+    def __rtruediv__(self, other: Any) -> Self:
+        return self._divide(other, reverse=True)
+
+    def _divide(self, other: Any, reverse: bool) -> Self:
+        if self.node.dtype.is_float:
+            return self._binary(Op.DIV, other, reverse)
+        if isinstance(other, (bool, int, float)) or not self._operand("/", other).node.dtype.is_float:
+            other = other if isinstance(other, (bool, int, float)) else self._operand("/", other)._float()
+            return self.cast(dtypes.float32)._binary(Op.DIV, other, reverse)
+        return self._binary(Op.DIV, other, reverse)
+
+    def __floordiv__(self, other: Any) -> Self:
+        return self._floor_divide(other, reverse=False)
+
+    def __rfloordiv__(self, other: Any) -> Self:
+        return self._floor_divide(other, reverse=True)
+
+    def __mod__(self, other: Any) -> Self:
+        return self._modulo(other, reverse=False)
+
+    def __rmod__(self, other: Any) -> Self:
+        return self._modulo(other, reverse=True)
+
+    def _floor_divide(self, other: Any, reverse: bool) -> Self:
+        x, y = self._pair("//", other, reverse)
+        if not x.node.dtype.is_float:
+            return x._binary(Op.FLOORDIV, y)
+        return ((x - x._float_modulo(y)) / y).round()
+
+    def _modulo(self, other: Any, reverse: bool) -> Self:
+        x, y = self._pair("%", other, reverse)
+        return x._float_modulo(y) if x.node.dtype.is_float else x._binary(Op.MOD, y)
+
+    def _pair(self, call: str, other: Any, reverse: bool) -> tuple[Self, Self]:
+        """Dividend and divisor in one integer or float dtype; refuses a Python 0 under an integer, and bools."""
+        a, b = self.node, None
+        if isinstance(other, (bool, int, float)):
+            if not reverse and other == 0 and not a.dtype.is_float and not isinstance(other, float):
+                raise DivisionByZero(
+                    f"[{call}] integer tensor of shape {a.shape} {call} 0: division by zero. Use another divisor."
+                )
+            a, b = self._meet_scalar(call, a, other)
+        else:
+            b = self._operand(call, other).node
+            dtype = promote(a.dtype, b.dtype)
+            a, b = broadcast(call, a.cast(dtype), b.cast(dtype))
+        if a.dtype.is_bool:
+            raise UsageError(f"[{call}] bool tensors are not divided. Cast one: x.cast(dtypes.int32).")
+        x, y = self._like(a), self._like(b)
+        return (y, x) if reverse else (x, y)
+
+    def _float_modulo(self, y: Self) -> Self:
+        """x - y * floor(x / y), with the sign of y; the quotient may round across a multiple, so the rest is put right."""
+        x = self
+        rest = x - (x / y)._unary(Op.TRUNC) * y
+        rest = (y._compare(Op.CMPEQ, math.inf) | y._compare(Op.CMPEQ, -math.inf)).where(x + 0 * x, rest)
+        size = y.abs()
+        rest = (rest >= size).where(rest - size, rest)
+        rest = (rest <= -size).where(rest + size, rest)
+        return ((rest != 0) & ((rest < 0) != (y < 0))).where(rest + y, rest)
+
+    def fmod(self, other: Any) -> Self:
+        """The rest of a division rounded towards zero; it has the sign of the dividend."""
+        x, y = self._pair("fmod", other, reverse=False)
+        rest = x._modulo(y, reverse=False)
+        return ((rest != 0) & ((rest < 0) != (x < 0))).where(rest - y, rest)
+
+    def __neg__(self) -> Self:
+        self._refuse_bool("-")
+        return self._unary(Op.NEG)
+
+    def __pos__(self) -> Self:
+        return self
+
+    def __pow__(self, exponent: Any) -> Self:
+        from hcq.frontend.power import power
+
+        return power(self, exponent)
+
+    def __rpow__(self, base: Any) -> Self:
+        from hcq.frontend.power import power
+
+        return power(self._operand("**", base), self)
+
+    def __abs__(self) -> Self:
+        return self.abs()
+
+    # -- comparisons: `==` compares elements, so tensors hash by identity --
+
+    def __lt__(self, other: Any) -> Self:
+        return self._compare(Op.CMPLT, other)
+
+    def __le__(self, other: Any) -> Self:
+        return self._compare(Op.CMPLE, other)
+
+    def __gt__(self, other: Any) -> Self:
+        return self._compare(Op.CMPLT, other, reverse=True)
+
+    def __ge__(self, other: Any) -> Self:
+        return self._compare(Op.CMPLE, other, reverse=True)
+
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._compare(Op.CMPEQ, other)
+
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._compare(Op.CMPNE, other)
+
+    __hash__ = object.__hash__
+
+    # -- bits --
+
+    def __and__(self, other: Any) -> Self:
+        return self._bitwise(Op.AND, other)
+
+    def __rand__(self, other: Any) -> Self:
+        return self._bitwise(Op.AND, other)
+
+    def __or__(self, other: Any) -> Self:
+        return self._bitwise(Op.OR, other)
+
+    def __ror__(self, other: Any) -> Self:
+        return self._bitwise(Op.OR, other)
+
+    def __xor__(self, other: Any) -> Self:
+        return self._bitwise(Op.XOR, other)
+
+    def __rxor__(self, other: Any) -> Self:
+        return self._bitwise(Op.XOR, other)
+
+    def __lshift__(self, other: Any) -> Self:
+        return self._shift(Op.SHL, other)
+
+    def __rshift__(self, other: Any) -> Self:
+        return self._shift(Op.SHR, other)
+
+    def __invert__(self) -> Self:
+        """Not, for bool; the bits inverted, for integers."""
+        if self.node.dtype.is_float:
+            raise UsageError(
+                f"[~] {self.node.dtype.name} has no bits to invert. Use bitcast, or a comparison."
+            )
+        return self._unary(Op.NOT)
+
+    def logical_not(self) -> Self:
+        """True where the element is zero."""
+        return self._unary(Op.NOT) if self.node.dtype.is_bool else self == 0
+
+    def logical_and(self, other: Any) -> Self:
+        """True where both are not zero."""
+        return self.bool() & self._operand("logical_and", other).bool()
+
+    def logical_or(self, other: Any) -> Self:
+        """True where either is not zero."""
+        return self.bool() | self._operand("logical_or", other).bool()
+
+    def logical_xor(self, other: Any) -> Self:
+        """True where exactly one is not zero."""
+        return self.bool() ^ self._operand("logical_xor", other).bool()
+
+    def _bitwise(self, op: Op, other: Any) -> Self:
+        for side in (self, other):
+            if isinstance(side, float) or isinstance(side, Core) and side.node.dtype.is_float:
+                raise UsageError(
+                    f"[{_SIGNS[op]}] floating point has no bitwise operators. Cast to an integer or bool."
+                )
+        return self._binary(op, other)
+
+    def _shift(self, op: Op, count: Any) -> Self:
+        if not self.node.dtype.is_integer:
+            raise UsageError(
+                f"[{_SIGNS[op]}] {self.node.dtype.name} is not shifted. Cast to an integer dtype."
+            )
+        if isinstance(count, int) and count < 0:
+            raise UsageError(f"[{_SIGNS[op]}] shift by {count}: use a count of 0 or more.")
+        if isinstance(count, int) and count >= self.node.dtype.bits:
+            count = self.node.dtype.bits - 1 if op is Op.SHR and not self.node.dtype.is_unsigned else count
+            if count >= self.node.dtype.bits:
+                return self * 0
+        return self._bitwise(op, count)
+
+    # -- functions --
+
+    def exp(self) -> Self:
+        """e ** x."""
+        return self._float_unary(Op.EXP)
+
+    def exp2(self) -> Self:
+        """2 ** x."""
+        return self._float_unary(Op.EXP2)
+
+    def log(self) -> Self:
+        """Natural logarithm; NaN below zero, -inf at zero."""
+        return self._float_unary(Op.LOG)
+
+    def log2(self) -> Self:
+        """Logarithm to base 2."""
+        return self._float_unary(Op.LOG2)
+
+    def log10(self) -> Self:
+        """Logarithm to base 10."""
+        return self.log2() * math.log10(2.0)
+
+    def sin(self) -> Self:
+        """Sine of radians."""
+        return self._float_unary(Op.SIN)
+
+    def cos(self) -> Self:
+        """Cosine of radians."""
+        return self._float_unary(Op.COS)
+
+    def tan(self) -> Self:
+        """Tangent of radians."""
+        return self.sin() / self.cos()
+
+    def sqrt(self) -> Self:
+        """Square root; NaN below zero."""
+        return self._float_unary(Op.SQRT)
+
+    def rsqrt(self) -> Self:
+        """1 / sqrt(x)."""
+        return self.sqrt()._binary(Op.DIV, 1.0, reverse=True)
+
+    def reciprocal(self) -> Self:
+        """1 / x."""
+        return self._divide(1.0, reverse=True)
+
+    def square(self) -> Self:
+        """x * x."""
+        return self._like(Node(Op.MUL, self.node.dtype, (self.node, self.node)))
+
+    def abs(self) -> Self:
+        """The distance from zero."""
+        dtype = self.node.dtype
+        if dtype.is_unsigned or dtype.is_bool:
+            return self
+        return self._like(Node(Op.MAX, dtype, (self.node, Node(Op.NEG, dtype, (self.node,)))))
+
+    def sign(self) -> Self:
+        """-1, 0 or 1; 0 for NaN."""
+        if self.node.dtype.is_bool:
+            return self
+        return (self > 0).cast(self.node.dtype) - (self < 0).cast(self.node.dtype)
+
+    def trunc(self) -> Self:
+        """Rounded towards zero."""
+        return self._unary(Op.TRUNC) if self.node.dtype.is_float else self
+
+    def floor(self) -> Self:
+        """Rounded down."""
+        if not self.node.dtype.is_float:
+            return self
+        whole = self._unary(Op.TRUNC)
+        return (self < whole).where(whole - 1.0, whole)
+
+    def ceil(self) -> Self:
+        """Rounded up."""
+        if not self.node.dtype.is_float:
+            return self
+        whole = self._unary(Op.TRUNC)
+        return (self > whole).where(whole + 1.0, whole)
+
+    def round(self, decimals: int = 0) -> Self:
+        """To the nearest whole number, halves to the even one; or to that many decimals."""
+        if not self.node.dtype.is_float:
+            return self
+        if decimals:
+            scale = 10.0 ** abs(decimals)
+            return (self * scale).round() / scale if decimals > 0 else (self / scale).round() * scale
+        whole = self._unary(Op.TRUNC)
+        rest = (self - whole).abs()
+        is_odd = (whole * 0.5)._unary(Op.TRUNC) * 2.0 != whole
+        away = (rest > 0.5) | ((rest == 0.5) & is_odd)
+        return away.where(whole + (self < 0).where(-1.0, 1.0).cast(self.node.dtype), whole)
+
+    def frac(self) -> Self:
+        """What trunc leaves."""
+        return self - self.trunc()
+
+    def isnan(self) -> Self:
+        """True for NaN."""
+        return self != self if self.node.dtype.is_float else self._all(False)
+
+    def isinf(self) -> Self:
+        """True for inf and -inf."""
+        if not self.node.dtype.is_float:
+            return self._all(False)
+        return (self == math.inf) | (self == -math.inf)
+
+    def isfinite(self) -> Self:
+        """True for what is neither NaN nor infinite."""
+        return self.abs() < math.inf if self.node.dtype.is_float else self._all(True)
+
+    def _all(self, value: Scalar) -> Self:
+        return self._like(expanded(const(value, dtypes.bool), self.node.shape))
+
+    def _ones(self) -> Self:
+        return self._like(expanded(const(1, self.node.dtype), self.node.shape))
+
+    # -- choice --
+
+    def maximum(self, other: Any) -> Self:
+        """The greater of two; NaN if either is NaN."""
+        return self._binary(Op.MAX, other)
+
+    def minimum(self, other: Any) -> Self:
+        """The lesser of two; NaN if either is NaN."""
+        return self._binary(Op.MIN, other)
+
+    def clamp(self, min: Any = None, max: Any = None) -> Self:
+        """Held between min and max, numbers or tensors; None is no bound."""
+        if min is None and max is None:
+            raise UsageError("[clamp] neither min nor max is given. Give one of them at least.")
+        x = self if min is None else self.maximum(min)
+        return x if max is None else x.minimum(max)
+
+    clip = clamp
+
+    def where(self, if_true: Any, if_false: Any) -> Self:
+        """Where this bool tensor is true take `if_true`, elsewhere `if_false`; the three broadcast."""
+        if not self.node.dtype.is_bool:
+            raise UsageError(f"[where] the condition is {self.node.dtype.name}. Make it bool: x != 0.")
+        a = if_true.node if isinstance(if_true, Core) else None
+        b = if_false.node if isinstance(if_false, Core) else None
+        self._same_device("where", *(t for t in (if_true, if_false) if isinstance(t, Core)))
+        if a is None and b is not None:
+            b, a = self._meet_scalar("where", b, if_true)
+        elif b is None and a is not None:
+            a, b = self._meet_scalar("where", a, if_false)
+        elif a is None or b is None:
+            a = self._operand("where", if_true).node
+            b = self._operand("where", if_false).node
+        dtype = promote(a.dtype, b.dtype)
+        condition, a = broadcast("where", self.node, a.cast(dtype))
+        condition, b = broadcast("where", condition, b.cast(dtype))
+        if a.shape and a.shape != condition.shape:
+            a = expanded(a, condition.shape)
+        return self._like(Node(Op.WHERE, dtype, (condition, a, b)))
+
+    def masked_fill(self, mask: Self, value: Any) -> Self:
+        """`value` where the mask is true, this tensor elsewhere."""
+        fill = value if isinstance(value, Core) else self._like(const(value, self.node.dtype))
+        return mask.where(fill.cast(self.node.dtype), self)  # type: ignore[attr-defined]
+
+    def lerp(self, end: Any, weight: Any) -> Self:
+        """From this towards `end`, by `weight`."""
+        return self + (self._operand("lerp", end) - self) * weight
+
+    def addcmul(self, a: Self, b: Self, value: Any = 1) -> Self:
+        """self + value * a * b."""
+        return self + (a * b if value == 1 else a * b * value)
+
+    def addcdiv(self, a: Self, b: Self, value: Any = 1) -> Self:
+        """self + value * a / b."""
+        return self + (a / b if value == 1 else a / b * value)
+
+    # -- operators by name --
+
+    def add(self, other: Any) -> Self:
+        return self + other
+
+    def sub(self, other: Any) -> Self:
+        return self - other
+
+    def mul(self, other: Any) -> Self:
+        return self * other
+
+    def div(self, other: Any) -> Self:
+        return self / other
+
+    def neg(self) -> Self:
+        return -self
+
+    def pow(self, exponent: Any) -> Self:
+        return self**exponent
+
+    def remainder(self, other: Any) -> Self:
+        return self % other
+
+    def eq(self, other: Any) -> Self:
+        return self == other
+
+    def ne(self, other: Any) -> Self:
+        return self != other
+
+    def lt(self, other: Any) -> Self:
+        return self < other
+
+    def le(self, other: Any) -> Self:
+        return self <= other
+
+    def gt(self, other: Any) -> Self:
+        return self > other
+
+    def ge(self, other: Any) -> Self:
+        return self >= other
+
+    def _refuse_bool(self, call: str) -> None:
+        if self.node.dtype.is_bool:
+            raise UsageError(
+                f"[{call}] bool tensors are not subtracted or negated. Use ~ or ^, or cast to an integer."
+            )
+
+
+def broadcast(call: str, a: Node, b: Node) -> tuple[Node, Node]:
+    """Two nodes of one shape (or one of shape ()): sizes of 1 repeat, missing axes come in front."""
+    if a.shape == b.shape or not a.shape or not b.shape:
+        return a, b
+    shape = broadcast_shape(call, a.shape, b.shape)
+    return expanded(a, shape), expanded(b, shape)
+
+
+def broadcast_shape(call: str, *shapes: Shape) -> Shape:
+    """The shape in which all meet; UsageError names the axis where two sizes differ and neither is 1."""
+    rank = max(map(len, shapes))
+    result = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if size == 1 or size == result[axis]:
+                continue
+            if result[axis] != 1:
+                raise UsageError(
+                    f"[{call}] shapes {' and '.join(map(str, shapes))} do not broadcast: axis {axis - rank} has sizes "
+                    f"{result[axis]} and {size}. Reshape one, or add an axis with unsqueeze."
+                )
+            result[axis] = size
+    return tuple(result)
+
+
+def _integer(call: str, value: Scalar, dtype: DType) -> Node:
+    if dtype.kind is not Kind.BOOL and not dtype.min <= value <= dtype.max:
+        if dtype.is_unsigned and value < 0 and -value <= dtype.max:
+            return const(
+                int(value) & int(dtype.max), dtype
+            )  # x - 1 is x + (-1): it wraps, and comes out right
+        raise UsageError(
+            f"[{call}] {value} does not fit in {dtype.name} ({dtype.min} to {dtype.max}). Cast the tensor to a wider dtype."
+        )
+    return const(value, dtype)
+
+
+def _scalar_dtype(value: Scalar) -> DType:
+    if isinstance(value, bool):
+        return dtypes.bool
+    return dtypes.int64 if isinstance(value, int) else dtypes.float32

@@ -1,0 +1,484 @@
+"""Indexing: square brackets, gather and scatter.
+
+In       ints, slices, None, Ellipsis, lists, arrays, integer and bool tensors
+Out      lazy tensors: views where the index is known, GATHER where it is computed; writes through `assign`
+Changes  x[...] = y writes into x's memory at once, if it has some
+Next     movement.py (the views), tensor.py (assign), docs/semantics.md (what an index out of range means)
+
+The rules are PyTorch's. Ints and slices are views. Integer lists and tensors pick elements: several of them broadcast
+together, and their axes take the place of the first one when they stand side by side, else come first. Indices known on
+the host are checked; indices computed on the device read zero (or write nothing) when out of range. A bool mask has a
+size that depends on its data, so it is computed and read back first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.core import Core
+from hcq.frontend.elementwise import broadcast_shape
+from hcq.frontend.errors import OutOfRange, UsageError
+from hcq.frontend.movement import expanded, flipped, iota, padded, permuted, reshaped, shrunk
+from hcq.frontend.joining import Joining
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node, Shape, const
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+FULL = slice(None)
+
+
+class Indexing(Joining):
+    """Square brackets, gather, scatter, selection by index or mask."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Self:
+        if type(key) is int:  # the usual case: one slice of the first axis
+            shape = self.node.shape
+            if shape:
+                start = _whole_index(key, 0, shape)
+                parts = ((start, start + 1, 1), *[(0, size, 1) for size in shape[1:]])
+                return self._like(reshaped(shrunk(self.node, parts), shape[1:]))
+        view, picks = self._view(key)
+        return view._pick(picks) if picks else view
+
+    # -- views --
+
+    def _view(self, key: Any) -> tuple[Self, list[tuple[int, Self]]]:
+        """The basic part of an index as a view, and the (axis of the view, integer tensor) picks that remain."""
+        shape = self.node.shape
+        entries = self._complete(key)
+        parts: list[tuple[int, int, int]] = []
+        flips: list[int] = []
+        sizes: list[int] = []  # the view's shape
+        picks: list[tuple[int, Self]] = []
+        axis = 0
+        for entry in entries:
+            if entry is None:
+                sizes.append(1)
+            elif isinstance(entry, slice):
+                part, is_flipped, count = _slice_part(entry, shape[axis], axis)
+                parts.append(part)
+                if is_flipped:
+                    flips.append(axis)
+                sizes.append(count)
+                axis += 1
+            elif isinstance(entry, int):
+                start = _whole_index(entry, axis, shape)
+                parts.append((start, start + 1, 1))
+                axis += 1
+            else:
+                picks.append((len(sizes), entry))
+                parts.append((0, shape[axis], 1))
+                sizes.append(shape[axis])
+                axis += 1
+        node = flipped(shrunk(self.node, tuple(parts)), tuple(flips))
+        return self._like(reshaped(node, tuple(sizes))), picks
+
+    def _complete(self, key: Any) -> list[Any]:
+        """One entry per axis (None for new ones): Ellipsis filled in, masks turned into picks, lists into tensors."""
+        entries: list[Any] = []
+        used = 0
+        for item in key if isinstance(key, tuple) else (key,):
+            if item is None or item is Ellipsis:
+                entries.append(item)
+            elif isinstance(item, slice):
+                entries.append(item)
+                used += 1
+            elif isinstance(item, bool):
+                raise UsageError(
+                    "[index] True and False are not indices. Use x[None], or a bool tensor as a mask."
+                )
+            elif isinstance(item, int):
+                entries.append(item)
+                used += 1
+            else:
+                found = self._picked(item, used)
+                entries.extend(found)
+                used += len(found)
+        rank = len(self.node.shape)
+        if used > rank:
+            raise OutOfRange(
+                f"[index] {used} indices for a tensor of shape {self.node.shape}, which has {rank} axes. Use fewer."
+            )
+        dots = [place for place, entry in enumerate(entries) if entry is Ellipsis]
+        if len(dots) > 1:
+            raise UsageError("[index] '...' may stand once in an index. Write the other axes as ':'.")
+        place = dots[0] if dots else len(entries)
+        missing: list[Any] = [FULL] * (rank - used)
+        entries[place : place + len(dots)] = missing
+        axis = 0
+        for place, entry in enumerate(
+            entries
+        ):  # axes are known now: check what the host knows, wrap what it does not
+            if isinstance(entry, _Pick):
+                entries[place] = self._checked(entry, axis)
+            axis += entry is not None
+        return entries
+
+    def _picked(self, item: Any, used: int) -> list[Any]:
+        """A list, array or tensor as picks: one for integers, one per axis of a mask."""
+        values: Any = None  # what the host knows of the indices
+        if not isinstance(item, Core):
+            if hasattr(item, "__index__") and not hasattr(item, "shape"):
+                return [item.__index__()]
+            if not (
+                isinstance(item, (list, tuple)) or hasattr(item, "__array__") or hasattr(item, "__index__")
+            ):
+                raise UsageError(
+                    f"[index] {item!r} ({type(item).__name__}) is not an index. Use ints, slices, None, ..., lists of "
+                    f"ints, or tensors of integers or bool."
+                )
+            if getattr(item, "shape", None) == () and hasattr(item, "__index__"):
+                return [item.__index__()]
+            values = _flat(item)
+            tensor = type(self)(item, device=self.device)  # type: ignore[call-arg]
+            if not values:
+                tensor = tensor.cast(dtypes.int64)
+        else:
+            tensor = item  # type: ignore[assignment]
+            self._same_device("index", tensor)
+        if tensor.node.dtype.is_bool:
+            return self._mask_picks(tensor, used)
+        if not tensor.node.dtype.is_integer:
+            raise UsageError(
+                f"[index] indices are {tensor.node.dtype.name}. Use integers or bool: x.cast(dtypes.int64)."
+            )
+        return [_Pick(tensor, values)]
+
+    def _mask_picks(self, mask: Self, used: int) -> list[Any]:
+        shape = mask.node.shape
+        if not shape:
+            raise UsageError(
+                "[index] a bool tensor of shape () is not an index. Use where() to choose by it."
+            )
+        if self.node.shape[used : used + len(shape)] != shape:
+            raise OutOfRange(
+                f"[index] a mask of shape {shape} on axes {used}.. of a tensor of shape {self.node.shape}: the sizes differ. "
+                f"Give a mask of the axes' own shape."
+            )
+        places = mask.nonzero_places()
+        return [
+            _Pick(type(self)(column, device=self.device, dtype=dtypes.int64), None, True) for column in places
+        ]  # type: ignore[call-arg]
+
+    def nonzero_places(self) -> list[list[int]]:
+        """For each axis, the indices of the elements that are not zero, in row-major order. Computes and reads back."""
+        shape, flat = self.node.shape, self.cast(dtypes.bool).contiguous().data()  # type: ignore[attr-defined]
+        found = [place for place, value in enumerate(bytes(flat)) if value]
+        columns, stride = [], prod(shape)
+        for size in shape:
+            stride //= max(size, 1)
+            columns.append([place // stride % size for place in found])
+        return columns
+
+    def nonzero(self) -> Self:
+        """The places of the elements that are not zero: (count, axes), int64. Computes and reads back."""
+        columns = self.nonzero_places()
+        rows = [list(row) for row in zip(*columns)]
+        made = type(self)(rows, device=self.device, dtype=dtypes.int64)  # type: ignore[call-arg]
+        return made._reshape((len(rows), len(self.node.shape)))
+
+    def _checked(self, pick: _Pick, axis: int) -> Self:
+        """The pick's indices as non-negative numbers; checked where the host knows them."""
+        size = self.node.shape[axis]
+        index: Self = pick.index
+        if pick.values is not None:
+            for value in pick.values:
+                if not -size <= value < size:
+                    raise _out_of_range(value, axis, self.node.shape)
+            if all(value >= 0 for value in pick.values):
+                return index
+        if pick.is_mask or index.node.dtype.is_unsigned:
+            return index
+        return (index < 0).where(index.cast(dtypes.int64) + size, index)
+
+    # -- picks --
+
+    def _pick(self, picks: list[tuple[int, Self]]) -> Self:
+        """Elements at computed indices. Tensors of shape () act as ints do: they go first, and their axis goes away."""
+        x = self
+        for axis, index in reversed(picks):
+            if not index.node.shape:
+                shape = x.node.shape
+                x = x._gather_line(axis, index._reshape((1,)))._reshape(shape[:axis] + shape[axis + 1 :])
+        gone = [axis for axis, index in picks if not index.node.shape]
+        wide = [(axis - sum(g < axis for g in gone), index) for axis, index in picks if index.node.shape]
+        return x._pick_wide(wide) if wide else x
+
+    def _pick_wide(self, picks: list[tuple[int, Self]]) -> Self:
+        shape = self.node.shape
+        index_shape = _index_shape(picks)
+        axes = [axis for axis, _ in picks]
+        if len(picks) == 1:
+            axis, index = picks[0]
+            line = self._gather_line(axis, index._reshape((index.numel(),)))
+            return line._reshape(shape[:axis] + index_shape + shape[axis + 1 :])
+        first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+        rest = [axis for axis in range(len(shape)) if axis not in axes]
+        order = (*rest[:first], *axes, *rest[first:])
+        picked = tuple(shape[axis] for axis in axes)
+        moved = self._like(permuted(self.node, order))
+        before = moved.node.shape[:first]
+        after = moved.node.shape[first + len(axes) :]
+        flat = moved._reshape((*before, prod(picked), *after))
+        line = flat._gather_line(first, self._flat_index(picks, picked, index_shape))
+        return line._reshape(before + index_shape + after)
+
+    def _flat_index(self, picks: list[tuple[int, Self]], sizes: Shape, index_shape: Shape) -> Self:
+        """One row-major index of several; -1, which reads zero, where any of them is out of range."""
+        total, is_inside = None, None
+        for (_, index), size, stride in zip(picks, sizes, _strides(sizes)):
+            wide = index.cast(dtypes.int64).expand(index_shape)
+            inside = (wide >= 0) & (wide < size)
+            term = wide * stride
+            total = term if total is None else total + term
+            is_inside = inside if is_inside is None else is_inside & inside
+        assert total is not None and is_inside is not None
+        return is_inside.where(total, -1)._reshape((prod(index_shape),))
+
+    def _gather_line(self, axis: int, index: Self) -> Self:
+        """x[.., index[k], ..] for an index of one axis."""
+        shape = self.node.shape
+        count = index.node.shape[0]
+        ones = tuple(count if d == axis else 1 for d in range(len(shape)))
+        full = (*shape[:axis], count, *shape[axis + 1 :])
+        wide = expanded(reshaped(index.node, ones), full)
+        return self._like(Node(Op.GATHER, self.node.dtype, (self.node, wide), axis))
+
+    # -- writing --
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        value = self._operand("setitem", value)
+        if value.node.dtype is not self.node.dtype:
+            value = value.cast(self.node.dtype)
+        if isinstance(key, Core) and key.node.dtype.is_bool and key.node.shape == self.node.shape:
+            if value.numel() != 1:
+                raise UsageError(
+                    "[setitem] x[mask] = y: y must be one value. Use x.assign(mask.where(y, x))."
+                )
+            self._become(key.where(value._reshape(()), self))  # type: ignore[attr-defined]
+            return
+        view, picks = self._view(key)
+        if picks:
+            self._become(self._scattered(key, value))  # type: ignore[attr-defined]
+            return
+        value = _fitted(value, view.node.shape)
+        if self._is_in_memory():  # type: ignore[attr-defined]
+            self._write_view(view, value)  # type: ignore[attr-defined]
+        else:
+            inside = self._spread(key, self._like(expanded(const(True, dtypes.bool), view.node.shape)))
+            self._become(inside.where(self._spread(key, value), self))  # type: ignore[attr-defined]
+
+    def _scattered(self, key: Any, value: Self) -> Self:
+        """This tensor with elements at computed indices replaced; the last of equal indices wins.
+
+        The same index taken of 0, 1, 2, ... tells which place each new element goes to; sums into those places then
+        carry the elements, once earlier writes to the same place are sent out of range.
+        """
+        shape, size = self.node.shape, self.numel()
+        places = self._like(iota(size, 0, (size,)))._reshape(shape)
+        reached = (places + 1)[key]  # 0 is what an index out of range reads
+        value = _fitted(value, reached.node.shape).flatten()
+        target = reached.flatten() - 1
+        count = target.numel()
+        if count == 0 or size == 0:
+            return self
+        if count > 1 and not self._are_unique(key):
+            both = (count, count)
+            later = self._like(iota(count, 1, both)) > self._like(iota(count, 0, both))
+            is_overwritten = ((target.unsqueeze(0) == target.unsqueeze(1)) & later).any(1)
+            target = is_overwritten.where(-1, target)
+        ones = self._like(expanded(const(1, dtypes.int32), (count,)))
+        zeros = self._like(expanded(const(0, dtypes.int32), (size,)))
+        is_new = zeros.scatter_add(0, target, ones) > 0
+        wide = value.cast(dtypes.int32) if value.node.dtype.is_bool else value
+        blank = self._like(expanded(const(0, wide.node.dtype), (size,)))
+        new = blank.scatter_add(0, target, wide).cast(self.node.dtype)
+        return is_new.where(new, self.flatten())._reshape(shape)
+
+    def _are_unique(self, key: Any) -> bool:
+        """True where the host can tell that no two picks name the same place: one list of different ints, or masks."""
+        items = [i for i in (key if isinstance(key, tuple) else (key,)) if not isinstance(i, (int, slice))]
+        picked = [item for item in items if item is not None and item is not Ellipsis]
+        if len(picked) != 1:
+            return False
+        if isinstance(picked[0], Core):
+            return picked[0].node.dtype.is_bool
+        values = _flat(picked[0])
+        if any(isinstance(value, bool) for value in values):
+            return True
+        return len(set(values)) == len(values) and (min(values, default=0) >= 0 or max(values) < 0)
+
+    def _spread(self, key: Any, value: Self) -> Self:
+        """A view's values back in the whole shape, zero around them: the inverse of `_view` for basic indices."""
+        shape, axis = self.node.shape, 0
+        parts: list[tuple[tuple[int, int, int], bool, int]] = []
+        for entry in self._complete(key):
+            if entry is None:
+                continue
+            if isinstance(entry, slice):
+                parts.append(_slice_part(entry, shape[axis], axis))
+            else:
+                start = _whole_index(entry, axis, shape)
+                parts.append(((start, start + 1, 1), False, 1))
+            axis += 1
+        x = value._reshape(tuple(count for _, _, count in parts))
+        x = self._like(flipped(x.node, tuple(axis for axis, part in enumerate(parts) if part[1])))
+        for axis, ((start, _, step), _, count) in enumerate(parts):
+            if step > 1 and count > 1:  # gaps between elements: one window of size 1 every `step`
+                wide = Node(Op.RESHAPE, x.node.dtype, (x.node,), (*x.node.shape, 1))
+                reach = (count - 1) * step + 1
+                spread = Node(Op.UNWINDOW, x.node.dtype, (wide,), (axis, reach, step, 1))
+                x = self._like(reshaped(spread, spread.shape[:-1]))
+            size = x.node.shape[axis]
+            pads = tuple(
+                (start, shape[axis] - start - size) if d == axis else (0, 0) for d in range(len(shape))
+            )
+            x = self._like(padded(x.node, pads))
+        return x
+
+    # -- by name --
+
+    def gather(self, dim: int, index: Self) -> Self:
+        """out[.., i, ..] = self[.., index[.., i, ..], ..]; a computed index out of range reads zero."""
+        axis = self._axis("gather", dim)
+        index = self._index_like("gather", index, axis)
+        x = self
+        for d, size in enumerate(index.node.shape):
+            if d != axis and size < x.node.shape[d]:
+                x = x._part(d, 0, size)
+        return self._like(Node(Op.GATHER, self.node.dtype, (x.node, index.node), axis))
+
+    def take_along_dim(self, indices: Self, dim: int) -> Self:
+        """`gather` whose index broadcasts against this tensor on the other axes."""
+        axis = self._axis("take_along_dim", dim)
+        shape = self.node.shape
+        wide = tuple(indices.node.shape[d] if d == axis else size for d, size in enumerate(shape))
+        return self.gather(axis, indices.expand(wide))
+
+    def index_select(self, dim: int, index: Self) -> Self:
+        """The slices of an axis that a vector of indices names."""
+        axis = self._axis("index_select", dim)
+        if len(index.node.shape) > 1:
+            raise UsageError(f"[index_select] index of shape {index.node.shape}: give a vector.")
+        return self[(*(FULL,) * axis, index.flatten())]
+
+    def select(self, dim: int, index: int) -> Self:
+        """One slice of an axis, which goes away."""
+        return self[(*(FULL,) * self._axis("select", dim), index)]
+
+    def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
+        """This tensor plus the elements of src at the indices along an axis; what is out of range adds nothing."""
+        axis = self._axis("scatter_add", dim)
+        index = self._index_like("scatter_add", index, axis)
+        if src.node.dtype is not self.node.dtype:
+            raise UsageError(f"[scatter_add] adds {src.node.dtype.name} to {self.node.dtype.name}. Cast src.")
+        self._same_device("scatter_add", src)
+        shape = index.node.shape
+        if len(src.node.shape) != len(shape) or any(s < i for s, i in zip(src.node.shape, shape)):
+            raise UsageError(
+                f"[scatter_add] src {src.node.shape} is smaller than index {shape}. Give an element for each."
+            )
+        part = shrunk(src.node, tuple((0, size, 1) for size in shape))
+        grow = tuple((0, 0 if d == axis else self.node.shape[d] - size) for d, size in enumerate(shape))
+        places = padded(index.node, grow, -1)
+        node = Node(Op.SCATTER_ADD, self.node.dtype, (self.node, places, padded(part, grow)), axis)
+        return self._like(node)
+
+    def masked_select(self, mask: Self) -> Self:
+        """The elements where the mask is true, in row-major order. Computes the mask and reads it back."""
+        shape = broadcast_shape("masked_select", self.node.shape, mask.node.shape)
+        return self.expand(shape)[mask.expand(shape)]
+
+    def _index_like(self, call: str, index: Self, axis: int) -> Self:
+        if not index.node.dtype.is_integer:
+            raise UsageError(
+                f"[{call}] indices are {index.node.dtype.name}. Use integers: index.cast(dtypes.int64)."
+            )
+        self._same_device(call, index)
+        mine, its = self.node.shape, index.node.shape
+        if len(mine) != len(its) or any(a < b for d, (a, b) in enumerate(zip(mine, its)) if d != axis):
+            raise UsageError(
+                f"[{call}] index {its} for a tensor of shape {mine}: it needs {len(mine)} axes, none larger except axis {axis}."
+            )
+        return index
+
+
+class _Pick:
+    """Integer indices for one axis, what the host knows of their values, and whether they come from a mask."""
+
+    __slots__ = ("index", "is_mask", "values")
+
+    def __init__(self, index: Any, values: list[int] | None, is_mask: bool = False):
+        self.index = index
+        self.values = values
+        self.is_mask = is_mask
+
+
+def _whole_index(value: int, axis: int, shape: Shape) -> int:
+    size = shape[axis] if axis < len(shape) else 0
+    if -size <= value < size:
+        return value + size if value < 0 else value
+    raise _out_of_range(value, axis, shape)
+
+
+def _out_of_range(value: int, axis: int, shape: Shape) -> OutOfRange:
+    size = shape[axis]
+    use = f"use {-size} to {size - 1}" if size else "it is empty"
+    return OutOfRange(f"[index] {value} on axis {axis} of shape {shape}: out of range; {use}.")
+
+
+def _slice_part(part: slice, size: int, axis: int) -> tuple[tuple[int, int, int], bool, int]:
+    """SHRINK's (start, stop, step), whether it then runs backwards, and how many elements it has."""
+    if part == FULL:
+        return (0, size, 1), False, size
+    for bound in (part.start, part.stop, part.step):
+        if bound is not None and not hasattr(bound, "__index__"):
+            raise UsageError(f"[index] slice bound {bound!r} on axis {axis} is not an int. Convert it first.")
+    if part.step is not None and part.step.__index__() == 0:
+        raise UsageError(f"[index] a slice with step 0 on axis {axis} never ends. Use another step.")
+    places = range(size)[part]
+    count = len(places)
+    if count == 0:
+        return (0, 0, 1), False, 0
+    low, high = min(places[0], places[-1]), max(places[0], places[-1])
+    return (low, high + 1, abs(places.step) if count > 1 else 1), places.step < 0 and count > 1, count
+
+
+def _flat(item: Any) -> list[Any]:
+    if hasattr(item, "tolist"):
+        item = item.tolist()
+    if not isinstance(item, (list, tuple)):
+        return [item]
+    return [value for part in item for value in _flat(part)]
+
+
+def _strides(sizes: Sequence[int]) -> list[int]:
+    strides, stride = [], 1
+    for size in reversed(sizes):
+        strides.append(stride)
+        stride *= size
+    return strides[::-1]
+
+
+def _index_shape(picks: Sequence[tuple[int, Core]]) -> Shape:
+    return broadcast_shape("index", *[index.node.shape for _, index in picks]) if picks else ()
+
+
+def _fitted(value: Any, shape: Shape) -> Any:
+    """A value in the shape it is written to: leading axes of size 1 fall away, others expand."""
+    have = value.node.shape
+    while len(have) > len(shape) and have[0] == 1:
+        have = have[1:]
+    value = value._reshape(have)
+    if len(have) > len(shape) or any(h not in (1, s) for h, s in zip(have[::-1], shape[::-1])):
+        raise UsageError(
+            f"[setitem] a value of shape {value.node.shape} does not fit in {shape}. Reshape it."
+        )
+    return value.expand(shape)

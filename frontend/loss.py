@@ -1,0 +1,198 @@
+"""Losses: how far a prediction is from what it should be, as one number to follow downhill.
+
+In       predictions and targets
+Out      lazy tensors: of shape () for "mean" and "sum", of the elements' shape for "none"
+Changes  nothing
+Next     gradient.py (the way downhill), nn/optim.py (the step)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.activation import in_float
+from hcq.frontend.core import Core
+from hcq.frontend.creation import Creation
+from hcq.frontend.errors import UsageError
+from hcq.frontend.movement import iota
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Loss(Creation):
+    """Squares, absolutes, cross entropies."""
+
+    __slots__ = ()
+
+    def _reduced(self, call: str, reduction: str) -> Self:
+        if reduction == "mean":
+            return self.mean()
+        if reduction == "sum":
+            return self.sum()
+        if reduction == "none":
+            return self
+        raise UsageError(f"[{call}] reduction={reduction!r} is unknown. Use 'mean', 'sum' or 'none'.")
+
+    def _difference(self, call: str, target: Any) -> Self:
+        target = self._operand(call, target)
+        if target.node.shape != self.node.shape:
+            raise UsageError(
+                f"[{call}] prediction {self.node.shape}, target {target.node.shape}: the shapes must be equal. Reshape one."
+            )
+        return self - target
+
+    def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
+        """The square of the difference."""
+        return self._difference("mse_loss", target).square()._reduced("mse_loss", reduction)
+
+    def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
+        """The size of the difference."""
+        return self._difference("l1_loss", target).abs()._reduced("l1_loss", reduction)
+
+    def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
+        """Half the square up to delta, a straight line beyond."""
+        size = self._difference("huber_loss", target).abs()
+        near = size.minimum(delta)
+        return (near * (size - 0.5 * near))._reduced("huber_loss", reduction)
+
+    def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
+        """The Huber loss divided by its delta; plain l1 for beta 0."""
+        if beta == 0:
+            return self.l1_loss(target, reduction)
+        return self.huber_loss(target, reduction, beta) / beta
+
+    def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
+        """target * (log(target) - self), where this tensor holds logarithms; "batchmean" divides by the first size."""
+        logs = target if log_target else (target > 0).where(target, 1.0).log()
+        weights = target.exp() if log_target else target
+        points = weights * (logs - self)
+        if reduction == "batchmean":
+            return points.sum() / self.node.shape[0]
+        return points._reduced("kl_div", reduction)
+
+    def binary_cross_entropy(self, target: Self, weight: Any = None, reduction: str = "mean") -> Self:
+        """-(t log p + (1 - t) log(1 - p)); logarithms stop at -100, as in PyTorch."""
+        self._difference("binary_cross_entropy", target)
+        points = -(target * self.log().maximum(-100.0) + (1.0 - target) * (1.0 - self).log().maximum(-100.0))
+        points = points if weight is None else points * weight
+        return points._reduced("binary_cross_entropy", reduction)
+
+    def binary_cross_entropy_with_logits(
+        self, target: Self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
+    ) -> Self:
+        """Binary cross entropy of sigmoid(self), without overflow."""
+        self._difference("binary_cross_entropy_with_logits", target)
+        favour = 1.0 if pos_weight is None else (pos_weight - 1.0) * target + 1.0
+        points = (1.0 - target) * self - favour * self.logsigmoid()
+        points = points if weight is None else points * weight
+        return points._reduced("binary_cross_entropy_with_logits", reduction)
+
+    def nll_loss(
+        self, target: Self, weight: Self | None = None, ignore_index: int = -100, reduction: str = "mean"
+    ) -> Self:
+        """Minus the logarithms at the target classes: (batch, classes, ...) and (batch, ...).
+
+        A target that is neither a class nor ignore_index gives NaN, never a wrong number.
+        """
+        axis = self._class_axis("nll_loss", target)
+        logs, is_target, scale = self._at_classes(target, weight, ignore_index, axis)
+        points = -is_target.where(logs, 0)._reduce(Op.ADD, (axis,), keepdim=False) * scale
+        return _weighted("nll_loss", points, scale, reduction)
+
+    @in_float
+    def cross_entropy(
+        self,
+        target: Self,
+        weight: Self | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> Self:
+        """nll_loss of log_softmax: (batch, classes, ...) logits with class indices (batch, ...), or probabilities of the
+        logits' shape. label_smoothing moves that share of the target to all classes evenly.
+        """
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise UsageError(f"[cross_entropy] label_smoothing={label_smoothing}: use 0 to 1.")
+        target = self._operand("cross_entropy", target)
+        if target.node.dtype.is_float:
+            return self._soft_cross_entropy(target, weight, reduction, label_smoothing)
+        axis = self._class_axis("cross_entropy", target)
+        logs = self.log_softmax(axis)
+        if label_smoothing == 0.0:
+            return logs.nll_loss(target, weight, ignore_index, reduction)
+        count = self.node.shape[axis]
+        _, is_target, scale = logs._at_classes(target, weight, ignore_index, axis)
+        hit = -is_target.where(logs, 0)._reduce(Op.ADD, (axis,), keepdim=False) * scale
+        weighted = logs if weight is None else logs * _along(weight, self.ndim, axis)
+        # every class gets its share, unless the place is ignored (scale 0) or wrong (scale NaN)
+        is_used = (target == ignore_index).where(0.0, 1.0).cast(self.node.dtype)
+        spread = -weighted._reduce(Op.ADD, (axis,), keepdim=False) * (1.0 / count) * is_used
+        points = hit * (1.0 - label_smoothing) + spread * label_smoothing
+        return _weighted("cross_entropy", points, scale, reduction)
+
+    def _soft_cross_entropy(
+        self, target: Self, weight: Self | None, reduction: str, smoothing: float
+    ) -> Self:
+        if target.node.shape != self.node.shape:
+            raise UsageError(
+                f"[cross_entropy] logits {self.node.shape}, probabilities {target.node.shape}: the shapes must be equal, or "
+                f"give class indices as integers."
+            )
+        axis = 0 if self.ndim == 1 else 1
+        count = self.node.shape[axis]
+        if smoothing:
+            target = target * (1.0 - smoothing) + smoothing / count
+        logs = self.log_softmax(axis)
+        logs = logs if weight is None else logs * _along(weight, self.ndim, axis)
+        points = -(logs * target)._reduce(Op.ADD, (axis,), keepdim=False)
+        if reduction == "mean":
+            return points.sum() / max(1, self.numel() // count)
+        return points._reduced("cross_entropy", reduction)
+
+    def _class_axis(self, call: str, target: Any) -> int:
+        """Which axis holds the classes; refuses targets of another shape or dtype."""
+        shape = self.node.shape
+        axis = 0 if len(shape) == 1 else 1
+        if not isinstance(target, Core) or not target.node.dtype.is_integer:
+            raise UsageError(
+                f"[{call}] the target must be a tensor of class indices. Cast it to dtypes.int64."
+            )
+        self._same_device(call, target)
+        if not shape or target.node.shape != shape[:axis] + shape[axis + 1 :]:
+            raise UsageError(
+                f"[{call}] input {shape}, target {target.node.shape}: the target must have the input's shape without the "
+                f"class axis {axis}."
+            )
+        return axis
+
+    def _at_classes(
+        self, target: Self, weight: Self | None, ignore_index: int, axis: int
+    ) -> tuple[Self, Self, Self]:
+        """This tensor, where the class is the target's, and the weight of each place: 0 if ignored, NaN if no class."""
+        shape = self.node.shape
+        count = shape[axis]
+        is_target = self._like(iota(count, axis, shape)) == target.unsqueeze(axis)
+        is_class = (target >= 0) & (target < count)
+        scale = is_class.where(1.0, float("nan")).cast(self.node.dtype)
+        if weight is not None:
+            if weight.node.shape != (count,):
+                raise UsageError(
+                    f"[nll_loss] weight {weight.node.shape} for {count} classes. Give one number each."
+                )
+            by_class = is_target.where(_along(weight, len(shape), axis), 0)._reduce(
+                Op.ADD, (axis,), keepdim=False
+            )
+            scale = scale * by_class
+        return self, is_target, (target == ignore_index).where(0.0, scale).cast(self.node.dtype)
+
+
+def _weighted(call: str, points: Loss, scale: Loss, reduction: str) -> Loss:
+    if reduction == "mean":
+        return points.sum() / scale.sum()
+    return points._reduced(call, reduction)
+
+
+def _along(weight: Loss, rank: int, axis: int) -> Loss:
+    return weight._reshape(tuple(weight.numel() if d == axis else 1 for d in range(rank)))

@@ -1,0 +1,449 @@
+"""Movement: methods that rearrange elements and compute nothing; each is a view that later becomes index arithmetic.
+
+In       tensors and axes, shapes, amounts
+Out      lazy tensors of movement nodes: RESHAPE PERMUTE EXPAND PAD SHRINK FLIP WINDOW
+Changes  nothing
+Next     indexing.py (square brackets), elementwise.py (which broadcasts through here), ir/op.py (what the nodes mean)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.core import Core, shape_args
+from hcq.frontend.errors import UsageError
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node, Shape, const
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Movement(Core):
+    """Reshape, permute, expand, pad, shrink, flip, and what they add up to."""
+
+    __slots__ = ()
+
+    # -- the shape alone changes --
+
+    def reshape(self, *shape: Any) -> Self:
+        """The same elements in row-major order under another shape; one size may be -1: whatever is left."""
+        return self._reshape(_completed("reshape", self.node.shape, shape_args("reshape", shape)))
+
+    def view(self, *shape: Any) -> Self:
+        """Same as `reshape`: views cost nothing here, so none is refused."""
+        return self._reshape(_completed("view", self.node.shape, shape_args("view", shape)))
+
+    def _reshape(self, shape: Shape) -> Self:
+        return self._like(reshaped(self.node, shape))
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """Axes start_dim to end_dim (inclusive) become one."""
+        shape = self.node.shape
+        if not shape:
+            return self._reshape((1,))
+        first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
+        if first > last:
+            raise UsageError(f"[flatten] start_dim {start_dim} comes after end_dim {end_dim}. Swap them.")
+        return self._reshape(shape[:first] + (prod(shape[first : last + 1]),) + shape[last + 1 :])
+
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
+        """Axis `dim` becomes several, of those sizes; one may be -1."""
+        axis, shape = self._axis("unflatten", dim), self.node.shape
+        inner = _completed("unflatten", shape[axis : axis + 1], tuple(sizes))
+        return self._reshape(shape[:axis] + inner + shape[axis + 1 :])
+
+    def unsqueeze(self, dim: int) -> Self:
+        """A new axis of size 1 before axis `dim`."""
+        axis, shape = self._axis("unsqueeze", dim, extra=1), self.node.shape
+        return self._reshape((*shape[:axis], 1, *shape[axis:]))
+
+    def squeeze(self, dim: int | tuple[int, ...] | None = None) -> Self:
+        """Without the axes of size 1: all of them, or the named ones (others are left alone)."""
+        drop = set(self._axes("squeeze", dim))
+        return self._reshape(tuple(s for axis, s in enumerate(self.node.shape) if s != 1 or axis not in drop))
+
+    # -- axes change places --
+
+    def permute(self, *order: Any) -> Self:
+        """Axes in another order: permute(2, 0, 1) puts axis 2 first."""
+        axes = shape_args("permute", order)
+        rank = len(self.node.shape)
+        found = tuple(self._axis("permute", axis) for axis in axes)
+        if sorted(found) != list(range(rank)):
+            raise UsageError(
+                f"[permute] order {axes} of a tensor of shape {self.node.shape}: name each of its {rank} axes once."
+            )
+        return self._like(permuted(self.node, found))
+
+    def transpose(self, dim0: int, dim1: int) -> Self:
+        """Two axes swapped."""
+        order = list(range(len(self.node.shape)))
+        a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
+        if order:
+            order[a], order[b] = order[b], order[a]
+        return self._like(permuted(self.node, tuple(order)))
+
+    swapaxes = transpose
+
+    def movedim(self, source: int, destination: int) -> Self:
+        """One axis taken out and put back at another place."""
+        a, b = self._axis("movedim", source), self._axis("movedim", destination)
+        order = [axis for axis in range(len(self.node.shape)) if axis != a]
+        order.insert(b, a)
+        return self._like(permuted(self.node, tuple(order)))
+
+    def t(self) -> Self:
+        """The transpose of a matrix; a vector is left alone."""
+        if len(self.node.shape) > 2:
+            raise UsageError(
+                f"[t] shape {self.node.shape}: t() is for at most 2 axes. Use .mT or .permute()."
+            )
+        return self.transpose(0, 1) if len(self.node.shape) == 2 else self
+
+    @property
+    def T(self) -> Self:
+        """All axes in reverse order."""
+        return self._like(permuted(self.node, tuple(reversed(range(len(self.node.shape))))))
+
+    @property
+    def mT(self) -> Self:
+        """The last two axes swapped."""
+        if len(self.node.shape) < 2:
+            raise UsageError(f"[mT] shape {self.node.shape}: a matrix needs 2 axes. Use unsqueeze first.")
+        return self.transpose(-2, -1)
+
+    # -- elements repeat --
+
+    def expand(self, *sizes: Any) -> Self:
+        """Axes of size 1 repeat to the given sizes; -1 leaves a size alone; new axes come in front."""
+        wanted, shape = shape_args("expand", sizes), self.node.shape
+        extra = len(wanted) - len(shape)
+        if extra < 0:
+            raise UsageError(
+                f"[expand] shape {shape} to {wanted}: fewer sizes than axes. Give {len(shape)} or more."
+            )
+        padded = (1,) * extra + shape
+        full = tuple(have if want == -1 else want for have, want in zip(padded, wanted))
+        for axis, (have, want) in enumerate(zip(padded, full)):
+            if have != want and have != 1 or want < 0:
+                raise UsageError(
+                    f"[expand] shape {shape} to {wanted}: axis {axis} has size {have}, only size 1 can repeat. "
+                    f"Use repeat() to tile whole axes."
+                )
+        return self._like(expanded(self.node, full))
+
+    def expand_as(self, other: Core) -> Self:
+        """Expanded to the shape of another tensor."""
+        return self.expand(*other.node.shape)
+
+    def broadcast_to(self, *shape: Any) -> Self:
+        """Expanded to that shape: sizes of 1 repeat, missing axes come in front."""
+        return self.expand(*shape)
+
+    def repeat(self, *repeats: Any) -> Self:
+        """Tiled: the whole tensor that many times along each axis; more numbers than axes add axes in front."""
+        times, shape = shape_args("repeat", repeats), self.node.shape
+        if len(times) < len(shape) or any(n < 0 for n in times):
+            raise UsageError(
+                f"[repeat] {times} of shape {shape}: give one count, 0 or more, for each axis at least."
+            )
+        shape = (1,) * (len(times) - len(shape)) + shape
+        split = self._reshape(tuple(n for size in shape for n in (1, size)))
+        tiled = split.expand(tuple(n for count, size in zip(times, shape) for n in (count, size)))
+        return tiled._reshape(tuple(count * size for count, size in zip(times, shape)))
+
+    def tile(self, *repeats: Any) -> Self:
+        """Like `repeat`, but missing counts are 1."""
+        times = shape_args("tile", repeats)
+        return self.repeat((1,) * (len(self.node.shape) - len(times)) + times)
+
+    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
+        """Each element (or each slice along `dim`) `repeats` times in a row."""
+        if not isinstance(repeats, int) or repeats < 0:
+            raise UsageError(f"[repeat_interleave] repeats={repeats!r}: give one int, 0 or more.")
+        x = self.flatten() if dim is None else self
+        axis, shape = x._axis("repeat_interleave", 0 if dim is None else dim), x.node.shape
+        wide = x.unsqueeze(axis + 1).expand((*shape[: axis + 1], repeats, *shape[axis + 1 :]))
+        return wide._reshape((*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]))
+
+    # -- parts and surroundings --
+
+    def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
+        """The part from low to high of each axis; None keeps an axis whole."""
+        shape = self.node.shape
+        if len(bounds) != len(shape):
+            raise UsageError(f"[shrink] {tuple(bounds)} of shape {shape}: give (low, high) or None per axis.")
+        full = []
+        for axis, (size, part) in enumerate(zip(shape, bounds)):
+            low, high = (0, size) if part is None else part
+            if not 0 <= low <= high <= size:
+                raise UsageError(f"[shrink] axis {axis} of size {size}: {part} is not inside 0..{size}.")
+            full.append((low, high, 1))
+        return self._like(shrunk(self.node, tuple(full)))
+
+    def narrow(self, dim: int, start: int, length: int) -> Self:
+        """`length` elements of axis `dim`, from `start`."""
+        axis = self._axis("narrow", dim)
+        begin = start + self.node.shape[axis] if start < 0 else start
+        bounds: list[tuple[int, int] | None] = [None] * len(self.node.shape)
+        bounds[axis] = (begin, begin + length)
+        return self.shrink(bounds)
+
+    def pad(self, padding: Sequence[int], mode: str = "constant", value: float = 0.0) -> Self:
+        """Surrounded by `value`. `padding` is PyTorch's: (low, high) of the last axis, then of the one before, ...
+
+        padding   an even count of ints; negative ones crop
+        mode      "constant", "reflect", "replicate" or "circular"
+        """
+        shape = self.node.shape
+        if len(padding) % 2 or len(padding) > 2 * len(shape):
+            raise UsageError(
+                f"[pad] padding {tuple(padding)} of shape {shape}: give (low, high) pairs, last axis first, "
+                f"at most {len(shape)} of them."
+            )
+        count = len(padding) // 2
+        pads = [(0, 0)] * (len(shape) - count)
+        pads += [(padding[2 * i], padding[2 * i + 1]) for i in reversed(range(count))]
+        if mode != "constant":
+            return self._pad_from_inside(pads, mode)
+        keep = tuple((max(0, -low), size - max(0, -high), 1) for size, (low, high) in zip(shape, pads))
+        for axis, (start, stop, _) in enumerate(keep):
+            if start > stop:
+                raise UsageError(
+                    f"[pad] axis {axis} of size {shape[axis]}: {pads[axis]} crops more than it has."
+                )
+        grow = tuple((max(0, low), max(0, high)) for low, high in pads)
+        return self._like(padded(shrunk(self.node, keep), grow, value))
+
+    def _pad_from_inside(self, pads: list[tuple[int, int]], mode: str) -> Self:
+        if mode not in ("reflect", "replicate", "circular"):
+            raise UsageError(
+                f"[pad] mode {mode!r} is unknown. Use 'constant', 'reflect', 'replicate' or 'circular'."
+            )
+        x = self
+        for axis, (low, high) in enumerate(pads):
+            size = x.node.shape[axis]
+            most = {"reflect": size - 1, "replicate": low + high, "circular": size}[mode]
+            if low < 0 or high < 0 or low > most or high > most or (size == 0 and low + high):
+                raise UsageError(
+                    f"[pad] mode {mode!r}: axis {axis} of size {size} cannot be padded by {low, high}."
+                )
+            if low + high == 0:
+                continue
+            if mode == "circular":
+                before, after = x._part(axis, size - low, size), x._part(axis, 0, high)
+            elif mode == "reflect":
+                before = x._part(axis, 1, 1 + low).flip(axis)
+                after = x._part(axis, size - 1 - high, size - 1).flip(axis)
+            else:
+                before = x._part(axis, 0, 1)._grown(axis, low)
+                after = x._part(axis, size - 1, size)._grown(axis, high)
+            x = before.cat_with([x, after], axis)
+        return x
+
+    def _part(self, axis: int, start: int, stop: int, step: int = 1) -> Self:
+        """start..stop of one axis, unchecked."""
+        parts = [(0, size, 1) for size in self.node.shape]
+        parts[axis] = (start, stop, step)
+        return self._like(shrunk(self.node, tuple(parts)))
+
+    def _grown(self, axis: int, size: int) -> Self:
+        """One axis of size 1 repeated, unchecked."""
+        shape = self.node.shape
+        return self._like(expanded(self.node, (*shape[:axis], size, *shape[axis + 1 :])))
+
+    def flip(self, *dims: Any) -> Self:
+        """Backwards along those axes."""
+        axes = self._axes("flip", shape_args("flip", dims))
+        return self._like(flipped(self.node, axes))
+
+    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
+        """Moved along axes, what falls off one end comes back at the other; without dims, over the flattened tensor."""
+        if dims is None:
+            if not isinstance(shifts, int):
+                raise UsageError(f"[roll] shifts {tuple(shifts)} without dims. Name one axis for each shift.")
+            return self.flatten().roll(shifts, 0)._reshape(self.node.shape)
+        amounts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+        axes = (dims,) if isinstance(dims, int) else tuple(dims)
+        if len(amounts) != len(axes):
+            raise UsageError(f"[roll] shifts {amounts}, dims {axes}: give as many shifts as dims.")
+        x = self
+        for amount, dim in zip(amounts, axes):
+            axis = x._axis("roll", dim)
+            size = x.node.shape[axis]
+            cut = -amount % size if size else 0
+            if cut:
+                x = x._part(axis, cut, size).cat_with([x._part(axis, 0, cut)], axis)
+        return x
+
+    def unfold(self, dimension: int, size: int, step: int, dilation: int = 1) -> Self:
+        """Windows over an axis: it becomes the window's number, and a new last axis the place inside the window."""
+        axis = self._axis("unfold", dimension)
+        length, reach = self.node.shape[axis], dilation * (size - 1) + 1
+        if size < 1 or step < 1 or dilation < 1:
+            raise UsageError(
+                f"[unfold] size={size}, step={step}, dilation={dilation}: each must be 1 or more."
+            )
+        if reach > length:
+            raise UsageError(
+                f"[unfold] axis {axis} of size {length}: a window reaches over {reach} elements. Pad first, or "
+                f"use a smaller window."
+            )
+        return self._like(Node(Op.WINDOW, self.node.dtype, (self.node,), (axis, size, step, dilation)))
+
+    # -- several from one --
+
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Parts of one axis: of that size (the last may be smaller), or of each of those sizes."""
+        axis = self._axis("split", dim)
+        length = self.node.shape[axis]
+        if isinstance(split_size, int):
+            if split_size < 1:
+                raise UsageError(f"[split] split_size={split_size}: must be 1 or more.")
+            sizes = [min(split_size, length - at) for at in range(0, length, split_size)] or [0]
+        else:
+            sizes = list(split_size)
+            if sum(sizes) != length or any(size < 0 for size in sizes):
+                raise UsageError(
+                    f"[split] sizes {tuple(sizes)} do not add up to {length}, the size of axis {axis}."
+                )
+        parts, at = [], 0
+        for size in sizes:
+            parts.append(self._part(axis, at, at + size))
+            at += size
+        return tuple(parts)
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
+        """At most that many parts of one axis, all of one size but the last."""
+        if chunks < 1:
+            raise UsageError(f"[chunk] chunks={chunks}: must be 1 or more.")
+        length = self.node.shape[self._axis("chunk", dim)]
+        if length == 0:
+            return tuple(self for _ in range(chunks))
+        return self.split(-(-length // chunks), dim)
+
+    def unbind(self, dim: int = 0) -> tuple[Self, ...]:
+        """The slices along one axis, which goes away."""
+        if not self.node.shape:
+            raise UsageError("[unbind] a tensor of shape () has no axis to take apart.")
+        axis = self._axis("unbind", dim)
+        shape = self.node.shape
+        rest = shape[:axis] + shape[axis + 1 :]
+        return tuple(self._part(axis, i, i + 1)._reshape(rest) for i in range(shape[axis]))
+
+    # -- one from several --
+
+    def cat_with(self, others: Sequence[Self], dim: int = 0) -> Self:
+        """This tensor and then the others, along one axis; dtypes and other sizes must agree already.
+
+        Each part is padded with zeros to its place in the whole, and WHERE picks the part that an element is in.
+        """
+        parts = [self, *others]
+        axis = self._axis("cat", dim)
+        total = sum(part.node.shape[axis] for part in parts)
+        rank = len(self.node.shape)
+        at, result = 0, None
+        for part in parts:
+            size = part.node.shape[axis]
+            if size == 0 and total:
+                continue
+            pads = tuple((at, total - at - size) if d == axis else (0, 0) for d in range(rank))
+            value = padded(part.node, pads)
+            result = value if result is None else _below(result, value, axis, at)
+            at += size
+        assert result is not None
+        return self._like(result)
+
+
+def _below(first: Node, second: Node, axis: int, limit: int) -> Node:
+    """`first` where the index along the axis is less than the limit, `second` from there on."""
+    shape = first.shape
+    place = iota(shape[axis], axis, shape)
+    condition = Node(Op.CMPLT, dtypes.bool, (place, const(limit, place.dtype)))
+    return Node(Op.WHERE, first.dtype, (condition, first, second))
+
+
+# -- nodes, unchecked: no node is made where nothing would move -------------------------------------------------------
+
+
+def reshaped(node: Node, shape: Shape) -> Node:
+    if node.shape == shape:
+        return node
+    if node.op is Op.RESHAPE:
+        return reshaped(node.src[0], shape)
+    return Node(Op.RESHAPE, node.dtype, (node,), shape)
+
+
+def permuted(node: Node, order: tuple[int, ...]) -> Node:
+    if order == tuple(range(len(order))):
+        return node
+    if node.op is Op.PERMUTE:
+        return permuted(node.src[0], tuple(node.arg[axis] for axis in order))
+    return Node(Op.PERMUTE, node.dtype, (node,), order)
+
+
+def expanded(node: Node, shape: Shape) -> Node:
+    """RESHAPE for missing axes in front, then EXPAND. A constant expands too: its shape becomes explicit."""
+    have = node.shape
+    if have == shape:
+        return node
+    if len(have) < len(shape):
+        node = reshaped(node, (1,) * (len(shape) - len(have)) + have)
+        if node.shape == shape:
+            return node
+    if node.op is Op.EXPAND:
+        node = node.src[0]
+    return Node(Op.EXPAND, node.dtype, (node,), shape)
+
+
+def padded(node: Node, pads: tuple[tuple[int, int], ...], value: float = 0.0) -> Node:
+    """PAD; another value than zero is chosen by a padded mask."""
+    if not any(low or high for low, high in pads):
+        return node
+    zeros = Node(Op.PAD, node.dtype, (node,), pads)
+    if value == 0:
+        return zeros
+    inside = Node(Op.PAD, dtypes.bool, (expanded(const(True, dtypes.bool), node.shape),), pads)
+    return Node(Op.WHERE, node.dtype, (inside, zeros, const(value, node.dtype)))
+
+
+def shrunk(node: Node, parts: tuple[tuple[int, int, int], ...]) -> Node:
+    if all(start == 0 and step == 1 and stop == size for (start, stop, step), size in zip(parts, node.shape)):
+        return node
+    return Node(Op.SHRINK, node.dtype, (node,), parts)
+
+
+def flipped(node: Node, axes: tuple[int, ...]) -> Node:
+    return Node(Op.FLIP, node.dtype, (node,), axes) if axes else node
+
+
+def iota(count: int, axis: int, shape: Shape) -> Node:
+    """0, 1, 2, ... along one axis of that shape, as int64."""
+    line = Node(Op.IOTA, dtypes.int64, (), count)
+    ones = tuple(count if d == axis else 1 for d in range(len(shape)))
+    return expanded(reshaped(line, ones), shape)
+
+
+def _completed(call: str, old: Shape, new: tuple[int, ...]) -> Shape:
+    """The new shape with its -1 worked out, checked against the number of elements."""
+    count = prod(old)
+    if -1 in new:
+        known = prod(size for size in new if size != -1)
+        if new.count(-1) > 1 or known == 0 or count % known:
+            why = (
+                "only one size may be -1"
+                if new.count(-1) > 1
+                else f"{known} does not divide {count} elements"
+            )
+            raise UsageError(f"[{call}] {old} to {new}: {why}. Give sizes whose product is {count}.")
+        new = tuple(count // known if size == -1 else size for size in new)
+    if prod(new) != count or min(new, default=0) < 0:
+        raise UsageError(
+            f"[{call}] {old} to {new}: {count} elements do not fill {prod(new)} places. "
+            f"Give sizes whose product is {count}; one may be -1."
+        )
+    return new

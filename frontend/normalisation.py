@@ -1,0 +1,194 @@
+"""Normalisation: softmax and layers that centre and scale, and the attention built on them.
+
+In       tensors
+Out      lazy tensors of a few reductions each; statistics of narrow floats are taken in float32
+Changes  nothing
+Next     loss.py (log_softmax is half of cross entropy), nn/ (layers that own the weights used here)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from hcq.frontend.activation import in_float
+from hcq.frontend.errors import UsageError
+from hcq.frontend.movement import iota
+from hcq.frontend.window import Window
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Shape
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Normalisation(Window):
+    """softmax, log_softmax, layer, batch, group and rms norms, attention, one_hot."""
+
+    __slots__ = ()
+
+    @in_float
+    def softmax(self, dim: int = -1) -> Self:
+        """exp(x) / sum(exp(x)) along an axis, without overflow."""
+        weights, axes = self._exponentials("softmax", dim)
+        return weights / weights._reduce(Op.ADD, axes, keepdim=True)
+
+    @in_float
+    def log_softmax(self, dim: int = -1) -> Self:
+        """log(softmax(x)), without overflow."""
+        axes = self._axes("log_softmax", dim)
+        shifted = self - self._reduce(Op.MAX, self._not_empty("log_softmax", axes), keepdim=True).detach()
+        return shifted - shifted.exp()._reduce(Op.ADD, axes, keepdim=True).log()
+
+    def softmin(self, dim: int = -1) -> Self:
+        """softmax(-x)."""
+        return (-self).softmax(dim)
+
+    def _exponentials(self, call: str, dim: int) -> tuple[Self, tuple[int, ...]]:
+        axes = self._axes(call, dim)
+        top = self._reduce(Op.MAX, self._not_empty(call, axes), keepdim=True).detach()
+        return (self - top).exp(), axes
+
+    @in_float
+    def layer_norm(
+        self,
+        normalized_shape: int | tuple[int, ...],
+        weight: Self | None = None,
+        bias: Self | None = None,
+        eps: float = 1e-5,
+    ) -> Self:
+        """Mean 0 and variance 1 over the last axes, then scaled and shifted."""
+        axes = self._last_axes("layer_norm", normalized_shape)
+        return _scaled(self._normalised(axes, eps), weight, bias)
+
+    @in_float
+    def rms_norm(
+        self, normalized_shape: int | tuple[int, ...], weight: Self | None = None, eps: float | None = None
+    ) -> Self:
+        """Divided by the root of the mean square over the last axes, then scaled."""
+        axes = self._last_axes("rms_norm", normalized_shape)
+        if eps is None:
+            eps = 2.0**-52 if self.node.dtype is dtypes.float64 else 2.0**-23
+        result = self * (self.square().mean(axes, keepdim=True) + eps).rsqrt()
+        return _scaled(result, weight, None)
+
+    @in_float
+    def group_norm(
+        self, num_groups: int, weight: Self | None = None, bias: Self | None = None, eps: float = 1e-5
+    ) -> Self:
+        """Mean 0 and variance 1 over each group of channels (axis 1), then scaled and shifted by channel."""
+        shape = self.node.shape
+        if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
+            raise UsageError(
+                f"[group_norm] shape {shape} in {num_groups} groups: axis 1 must be a multiple of the groups."
+            )
+        grouped = self._reshape((shape[0], num_groups, shape[1] // num_groups, *shape[2:]))
+        axes = tuple(range(2, len(grouped.node.shape)))
+        result = grouped._normalised(axes, eps)._reshape(shape)
+        return _scaled(result, _by_channel(weight, shape), _by_channel(bias, shape))
+
+    @in_float
+    def instance_norm(self, weight: Self | None = None, bias: Self | None = None, eps: float = 1e-5) -> Self:
+        """Mean 0 and variance 1 over each channel of each sample."""
+        return self.group_norm(self.node.shape[1] if self.ndim > 1 else 1, weight, bias, eps)
+
+    @in_float
+    def batch_norm(
+        self,
+        mean: Self | None = None,
+        var: Self | None = None,
+        weight: Self | None = None,
+        bias: Self | None = None,
+        eps: float = 1e-5,
+    ) -> Self:
+        """Centred and scaled by channel (axis 1), by the given statistics or by those of this batch."""
+        shape = self.node.shape
+        if len(shape) < 2:
+            raise UsageError(f"[batch_norm] shape {shape}: axis 1 is the channel. Use unsqueeze first.")
+        if (mean is None) != (var is None):
+            raise UsageError("[batch_norm] give both mean and var, or neither.")
+        if mean is None or var is None:
+            axes = (0, *range(2, len(shape)))
+            result = self._normalised(axes, eps)
+        else:
+            scale = (var + eps).rsqrt()
+            result = (self - _by_channel(mean, shape)) * _by_channel(scale, shape)
+        return _scaled(result, _by_channel(weight, shape), _by_channel(bias, shape))
+
+    def _normalised(self, axes: tuple[int, ...], eps: float) -> Self:
+        centred = self - self.mean(axes, keepdim=True)
+        return centred * (centred.square().mean(axes, keepdim=True) + eps).rsqrt()
+
+    def _last_axes(self, call: str, normalized_shape: int | tuple[int, ...]) -> tuple[int, ...]:
+        wanted = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        shape = self.node.shape
+        if not wanted or shape[len(shape) - len(wanted) :] != wanted or len(wanted) > len(shape):
+            raise UsageError(
+                f"[{call}] normalized_shape {wanted} are not the last sizes of {shape}. Match them."
+            )
+        return tuple(range(len(shape) - len(wanted), len(shape)))
+
+    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
+        """Divided by its norm along an axis."""
+        return self / self.norm(p, dim, keepdim=True).maximum(eps)
+
+    def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:
+        """The cosine of the angle between vectors along an axis."""
+        lengths = self.norm(2.0, dim).maximum(eps) * other.norm(2.0, dim).maximum(eps)
+        return (self * other).sum(dim) / lengths
+
+    def scaled_dot_product_attention(
+        self,
+        key: Self,
+        value: Self,
+        attn_mask: Self | None = None,
+        is_causal: bool = False,
+        scale: float | None = None,
+    ) -> Self:
+        """softmax(q @ k.T * scale + mask) @ v; a bool mask is True where a query may look."""
+        if self.ndim < 2 or key.ndim < 2 or value.ndim < 2:
+            raise UsageError(
+                f"[scaled_dot_product_attention] query {self.shape}, key {key.shape}, value {value.shape}: each needs "
+                f"(..., length, width)."
+            )
+        factor = 1.0 / math.sqrt(self.node.shape[-1]) if scale is None else scale
+        scores = self.matmul(key.mT) * factor
+        if is_causal:
+            rows, columns = scores.node.shape[-2:]
+            row, column = iota(rows, 0, (rows, columns)), iota(columns, 1, (rows, columns))
+            scores = (self._like(column) <= self._like(row)).where(scores, -math.inf)
+        if attn_mask is not None:
+            is_bool = attn_mask.node.dtype.is_bool
+            scores = attn_mask.where(scores, -math.inf) if is_bool else scores + attn_mask
+        return scores.softmax(-1).matmul(value)
+
+    def one_hot(self, num_classes: int = -1) -> Self:
+        """A new last axis with 1 at the index and 0 elsewhere, int64; -1 reads the greatest index back first."""
+        if not self.node.dtype.is_integer:
+            raise UsageError(f"[one_hot] {self.node.dtype.name} are not indices. Cast to dtypes.int64.")
+        if num_classes < 0:
+            num_classes = int(self.amax().item()) + 1  # type: ignore[attr-defined]
+        shape = (*self.node.shape, num_classes)
+        places = self._like(iota(num_classes, len(shape) - 1, shape))
+        return (self.unsqueeze(-1) == places).cast(dtypes.int64)
+
+    def embedding(self, weight: Self) -> Self:
+        """The rows of a table that these indices name."""
+        if len(weight.node.shape) != 2 or not self.node.dtype.is_integer:
+            raise UsageError(
+                f"[embedding] {self.node.dtype.name} indices into a table of shape {weight.node.shape}: give integers and a "
+                f"(count, width) table."
+            )
+        return weight[self]
+
+
+def _by_channel(value: Normalisation | None, shape: Shape) -> Normalisation | None:
+    """A vector of one number per channel, in the shape that broadcasts against axis 1."""
+    return None if value is None else value._reshape((1, shape[1], *(1,) * (len(shape) - 2)))
+
+
+def _scaled(x: Normalisation, weight: Normalisation | None, bias: Normalisation | None) -> Normalisation:
+    if weight is not None:
+        x = x * weight
+    return x if bias is None else x + bias

@@ -1,0 +1,178 @@
+"""Products: matmul and its relatives, as movement, a multiplication and a sum.
+
+In       tensors
+Out      lazy tensors; the compiler sees one multiply-and-reduce kernel and tiles it
+Changes  nothing
+Next     window.py (convolutions are products over windows), compiler/heuristic.py (how a product becomes fast)
+
+float16 and bfloat16 are multiplied and accumulated in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.core import Core
+from hcq.frontend.elementwise import broadcast_shape
+from hcq.frontend.errors import UsageError
+from hcq.frontend.indexing import Indexing
+from hcq.frontend.movement import expanded, permuted, reshaped
+from hcq.ir.dtype import dtypes, promote
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Product(Indexing):
+    """matmul, dot, outer, linear, einsum."""
+
+    __slots__ = ()
+
+    def matmul(self, other: Self) -> Self:
+        """Matrix product (..., m, k) @ (..., k, n) -> (..., m, n); vectors lose the axis they stand for."""
+        if not isinstance(other, Core):
+            other = self._operand("matmul", other)
+        self._same_device("matmul", other)
+        a, b = self.node, other.node
+        left, right = a.shape, b.shape
+        if not left or not right:
+            raise UsageError(
+                f"[matmul] {left} @ {right}: a tensor of shape () is no matrix. Multiply with *."
+            )
+        if left[-1] != right[-2 if len(right) > 1 else 0]:
+            raise UsageError(
+                f"[matmul] {left} @ {right}: inner sizes {left[-1]} and {right[-2 if len(right) > 1 else 0]} differ. "
+                f"Transpose one side or reshape."
+            )
+        dtype = promote(a.dtype, b.dtype)
+        if dtype.is_bool:
+            raise UsageError(
+                "[matmul] bool tensors are not multiplied as matrices. Cast to an integer or float."
+            )
+        a, b = (a if a.dtype is dtype else a.cast(dtype)), (b if b.dtype is dtype else b.cast(dtype))
+        if len(left) == 1:
+            a = reshaped(a, (1, *left))
+        if len(right) == 1:
+            b = reshaped(b, (*right, 1))
+        m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+        batch = (
+            broadcast_shape("matmul", a.shape[:-2], b.shape[:-2]) if len(a.shape) + len(b.shape) > 4 else ()
+        )
+        # (..., m, 1, k) * (..., 1, n, k): both sides end in k, the axis that is summed
+        full = (*batch, m, n, k)
+        rank = len(b.shape)
+        turned = permuted(b, (*range(rank - 2), rank - 1, rank - 2))
+        x = expanded(reshaped(a, (*a.shape[:-1], 1, k)), full)
+        y = expanded(reshaped(turned, (*b.shape[:-2], 1, n, k)), full)
+        return self._like(
+            reshaped(sum_of_products(x, y, (len(full) - 1,)), _product_shape(left, right, batch, m, n))
+        )
+
+    def __matmul__(self, other: Self) -> Self:
+        return self.matmul(other)
+
+    def __rmatmul__(self, other: Any) -> Self:
+        return self._operand("matmul", other).matmul(self)
+
+    mm = matmul
+    bmm = matmul
+
+    def mv(self, vector: Self) -> Self:
+        """Matrix times vector."""
+        return self.matmul(vector)
+
+    def dot(self, other: Self) -> Self:
+        """The sum of products of two vectors."""
+        if len(self.node.shape) != 1 or len(other.node.shape) != 1:
+            raise UsageError(
+                f"[dot] {self.node.shape} and {other.node.shape}: dot is for two vectors. Use @."
+            )
+        return self.matmul(other)
+
+    def outer(self, other: Self) -> Self:
+        """Every product of an element of one vector with one of the other."""
+        if len(self.node.shape) != 1 or len(other.node.shape) != 1:
+            raise UsageError(f"[outer] {self.node.shape} and {other.node.shape}: outer is for two vectors.")
+        return self.unsqueeze(1) * other
+
+    def linear(self, weight: Self, bias: Self | None = None) -> Self:
+        """self @ weight.T + bias; weight is (out, in), as PyTorch keeps it."""
+        if (
+            len(weight.node.shape) not in (1, 2)
+            or not self.node.shape
+            or self.node.shape[-1] != weight.node.shape[-1]
+        ):
+            raise UsageError(
+                f"[linear] input {self.node.shape}, weight {weight.node.shape}: the weight must be (out, in) with in equal "
+                f"to the input's last size."
+            )
+        result = self.matmul(weight.mT if len(weight.node.shape) == 2 else weight)
+        return result if bias is None else result + bias
+
+    @staticmethod
+    def einsum(formula: str, *operands: Any) -> Any:
+        """Sums of products by letters: einsum("bij,bjk->bik", a, b). Repeated letters of one operand are not taken."""
+        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+            operands = tuple(operands[0])
+        inputs, arrow, output = formula.replace(" ", "").partition("->")
+        terms = inputs.split(",")
+        if len(terms) != len(operands):
+            raise UsageError(
+                f"[einsum] {formula!r} has {len(terms)} operands, got {len(operands)}. Give one tensor each."
+            )
+        letters = sorted(set("".join(terms)))
+        if not arrow:
+            output = "".join(letter for letter in letters if "".join(terms).count(letter) == 1)
+        sizes: dict[str, int] = {}
+        for term, x in zip(terms, operands):
+            if len(term) != len(x.shape) or len(set(term)) != len(term) or not term.isalpha() and term:
+                raise UsageError(
+                    f"[einsum] {term!r} for a tensor of shape {x.shape}: give one letter per axis, each letter once."
+                )
+            for letter, size in zip(term, x.shape):
+                if sizes.setdefault(letter, size) != size:
+                    raise UsageError(
+                        f"[einsum] {formula!r}: '{letter}' is {sizes[letter]} and {size}. Sizes must agree."
+                    )
+        if any(letter not in sizes for letter in output) or len(set(output)) != len(output):
+            raise UsageError(f"[einsum] {formula!r}: the output names letters of the inputs, each once.")
+        order = output + "".join(letter for letter in letters if letter not in output)
+        aligned = [_aligned(x, term, order) for term, x in zip(terms, operands)]
+        first = aligned[0]
+        if len(aligned) == 1:
+            total = first.sum(tuple(range(len(output), len(order)))) if len(order) > len(output) else first
+            return total
+        for other in aligned[1:-1]:
+            first = first * other
+        last = aligned[-1]
+        first._same_device("einsum", last)
+        dtype = promote(first.node.dtype, last.node.dtype)
+        shape = tuple(sizes[letter] for letter in order)
+        x, y = (expanded(side.node.cast(dtype), shape) for side in (first, last))
+        axes = tuple(range(len(output), len(order)))
+        return first._like(reshaped(sum_of_products(x, y, axes), shape[: len(output)]))
+
+
+def sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
+    """The sum of x * y over axes, which stay with size 1; narrow floats are widened before and rounded after."""
+    dtype = x.dtype
+    wide = dtypes.float32 if dtype.is_float and dtype.itemsize < 4 else dtype
+    node = Node(Op.MUL, wide, (x.cast(wide), y.cast(wide)))
+    if axes:
+        node = Node(Op.REDUCE_AXIS, wide, (node,), (Op.ADD, axes))
+    return node.cast(dtype)
+
+
+def _product_shape(
+    left: tuple[int, ...], right: tuple[int, ...], batch: tuple[int, ...], m: int, n: int
+) -> tuple[int, ...]:
+    return (*batch, *((m,) if len(left) > 1 else ()), *((n,) if len(right) > 1 else ()))
+
+
+def _aligned(x: Any, term: str, order: str) -> Any:
+    """An operand with one axis for each letter of the order, size 1 for letters it lacks."""
+    x = x.permute([term.index(letter) for letter in order if letter in term]) if term else x
+    sizes = iter(x.shape)
+    return x.reshape([next(sizes) if letter in term else 1 for letter in order]) if order else x

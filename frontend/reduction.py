@@ -1,0 +1,287 @@
+"""Reduction: methods that turn whole axes into one value each.
+
+In       tensors and axes
+Out      lazy tensors around REDUCE_AXIS; the reduced axes go away unless keepdim
+Changes  nothing
+Next     product.py (matmul is a product and a sum), normalisation.py (softmax), docs/semantics.md (dtypes of sums)
+
+Sums and products of bool and integers are int64, as in PyTorch. float16 and bfloat16 are accumulated in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hcq.frontend.activation import Activation
+from hcq.frontend.core import Core
+from hcq.frontend.errors import UsageError
+from hcq.frontend.movement import iota, reshaped
+from hcq.ir.dtype import DType, dtypes
+from hcq.ir.node import Node, Shape, const
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Axes = int | tuple[int, ...] | list[int] | None
+
+
+class ValuesIndices(NamedTuple):
+    """What max and min along an axis, sort and topk give."""
+
+    values: Any
+    indices: Any
+
+
+class Reduction(Activation):
+    """Sums, products, extremes, where they are, and statistics."""
+
+    __slots__ = ()
+
+    def _reduce(self, op: Op, axes: tuple[int, ...], keepdim: bool) -> Self:
+        node = self.node
+        narrow = (
+            node.dtype if op in (Op.ADD, Op.MUL) and node.dtype.is_float and node.dtype.itemsize < 4 else None
+        )
+        if narrow is not None:
+            node = node.cast(dtypes.float32)
+        if axes:
+            node = Node(Op.REDUCE_AXIS, node.dtype, (node,), (op, axes))
+        if narrow is not None:
+            node = node.cast(narrow)
+        if axes and not keepdim:
+            gone = set(axes)
+            node = reshaped(node, tuple([s for axis, s in enumerate(node.shape) if axis not in gone]))
+        return self._like(node)
+
+    # -- sums and products --
+
+    def sum(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+        """Sum over all axes, one, or several. Integers and bool are summed in int64."""
+        return self._accumulated(dtype)._reduce(Op.ADD, self._axes("sum", dim), keepdim)
+
+    def prod(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+        """Product over all axes, one, or several. Integers and bool are multiplied in int64."""
+        return self._accumulated(dtype)._reduce(Op.MUL, self._axes("prod", dim), keepdim)
+
+    def _accumulated(self, dtype: DType | None) -> Self:
+        if dtype is not None:
+            return self.cast(dtype)
+        have = self.node.dtype
+        return self.cast(dtypes.int64) if not have.is_float and have is not dtypes.uint64 else self
+
+    def mean(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+        """Average; floating point only."""
+        x = self if dtype is None else self.cast(dtype)
+        if not x.node.dtype.is_float:
+            raise UsageError(
+                f"[mean] {x.node.dtype.name} has no fractions. Cast first: x.float().mean(), or give dtype=dtypes.float32."
+            )
+        axes = x._axes("mean", dim)
+        count = prod([x.node.shape[axis] for axis in axes])
+        wide = x.cast(dtypes.float32) if x.node.dtype.itemsize < 4 else x
+        total = wide._reduce(Op.ADD, axes, keepdim)
+        return (total * (1.0 / count) if count else total / 0.0).cast(x.node.dtype)
+
+    def var(
+        self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None
+    ) -> Self:
+        """Variance: squared distances from the mean, divided by count - correction (never less than 0)."""
+        if unbiased is not None:
+            correction = 1 if unbiased else 0
+        if not self.node.dtype.is_float:
+            raise UsageError(f"[var] {self.node.dtype.name} has no fractions. Cast first: x.float().var().")
+        axes = self._axes("var", dim)
+        count = prod([self.node.shape[axis] for axis in axes])
+        wide = self.cast(dtypes.float32) if self.node.dtype.itemsize < 4 else self
+        distance = wide - wide.mean(axes, keepdim=True) if axes else wide - wide
+        total = distance.square()._reduce(Op.ADD, axes, keepdim)
+        return (total / max(0.0, count - correction)).cast(self.node.dtype)
+
+    def std(
+        self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None
+    ) -> Self:
+        """Square root of the variance."""
+        return self.var(dim, correction, keepdim, unbiased).sqrt()
+
+    def var_mean(self, dim: Axes = None, correction: float = 1, keepdim: bool = False) -> tuple[Self, Self]:
+        """The variance and the mean."""
+        return self.var(dim, correction, keepdim), self.mean(dim, keepdim)
+
+    def norm(self, p: float = 2.0, dim: Axes = None, keepdim: bool = False) -> Self:
+        """Vector norm of order p; inf is the largest size, 0 counts what is not zero."""
+        if p == math.inf:
+            return self.abs().amax(dim, keepdim)
+        if p == 0:
+            return (self != 0).cast(self.node.dtype).sum(dim, keepdim)
+        if p == 1:
+            return self.abs().sum(dim, keepdim)
+        if p == 2:
+            return self._float().square().sum(dim, keepdim).sqrt()
+        return (self._float().abs() ** p).sum(dim, keepdim) ** (1.0 / p)
+
+    # -- extremes --
+
+    def amax(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """The greatest value over all axes, one, or several; NaN if there is one."""
+        return self._reduce(Op.MAX, self._not_empty("amax", self._axes("amax", dim)), keepdim)
+
+    def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """The least value over all axes, one, or several; NaN if there is one."""
+        return self._reduce(Op.MIN, self._not_empty("amin", self._axes("amin", dim)), keepdim)
+
+    def max(self, dim: Any = None, keepdim: bool = False) -> Any:
+        """The greatest value; along one axis: (values, indices); with another tensor: `maximum`."""
+        if isinstance(dim, Core):
+            return self.maximum(dim)
+        if dim is None or isinstance(dim, (tuple, list)):
+            return self.amax(dim, keepdim)
+        return ValuesIndices(self.amax(dim, keepdim), self.argmax(dim, keepdim))
+
+    def min(self, dim: Any = None, keepdim: bool = False) -> Any:
+        """The least value; along one axis: (values, indices); with another tensor: `minimum`."""
+        if isinstance(dim, Core):
+            return self.minimum(dim)
+        if dim is None or isinstance(dim, (tuple, list)):
+            return self.amin(dim, keepdim)
+        return ValuesIndices(self.amin(dim, keepdim), self.argmin(dim, keepdim))
+
+    def argmax(self, dim: int | None = None, keepdim: bool = False) -> Self:
+        """The index of the first greatest value (of the first NaN, if there is one); int64."""
+        return self._where_is(Op.MAX, "argmax", dim, keepdim)
+
+    def argmin(self, dim: int | None = None, keepdim: bool = False) -> Self:
+        """The index of the first least value (of the first NaN, if there is one); int64."""
+        return self._where_is(Op.MIN, "argmin", dim, keepdim)
+
+    def _where_is(self, op: Op, call: str, dim: int | None, keepdim: bool) -> Self:
+        if dim is None or not self.node.shape:
+            if dim is not None:
+                self._axis(call, dim)
+            found = self._like(reshaped(self.node, (self.numel(),)))._where_is_along(op, call, 0)
+            return found._reshape((1,) * len(self.node.shape) if keepdim else ())
+        axis = self._axis(call, dim)
+        found = self._where_is_along(op, call, axis)
+        shape = self.node.shape
+        return found if keepdim else found._reshape(shape[:axis] + shape[axis + 1 :])
+
+    def _where_is_along(self, op: Op, call: str, axis: int) -> Self:
+        """Count down along the axis where the element is the extreme: the largest count is the first place."""
+        shape = self.node.shape
+        best = self._reduce(op, self._not_empty(call, (axis,)), keepdim=True)
+        is_best = self == best
+        if self.node.dtype.is_float:
+            is_best = is_best | (self != self)
+        count = shape[axis]
+        countdown = count - self._like(iota(count, axis, shape))
+        first = is_best.where(countdown, 0)._reduce(Op.MAX, (axis,), keepdim=True)
+        return count - first
+
+    def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """True if any element is not zero."""
+        return self.cast(dtypes.bool)._reduce(Op.MAX, self._axes("any", dim), keepdim)
+
+    def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """True if no element is zero."""
+        return self.cast(dtypes.bool)._reduce(Op.MIN, self._axes("all", dim), keepdim)
+
+    def count_nonzero(self, dim: Axes = None) -> Self:
+        """How many elements are not zero; int64."""
+        return self.cast(dtypes.bool).sum(dim)
+
+    def _not_empty(self, call: str, axes: tuple[int, ...]) -> tuple[int, ...]:
+        for axis in axes:
+            if self.node.shape[axis] == 0:
+                raise UsageError(
+                    f"[{call}] shape {self.node.shape}: axis {axis} is empty, so there is nothing to choose from. "
+                    f"Reduce axes that have elements."
+                )
+        return axes
+
+    def logsumexp(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """log(sum(exp(x))), without overflow."""
+        x = self._float()
+        axes = x._axes("logsumexp", dim)
+        top = x._reduce(Op.MAX, x._not_empty("logsumexp", axes), keepdim=True).detach()
+        top = top.isfinite().where(top, 0.0)
+        total = ((x - top).exp()._reduce(Op.ADD, axes, keepdim=True)).log() + top
+        return total if keepdim else total._reshape(self._without(axes))
+
+    def _without(self, axes: tuple[int, ...]) -> Shape:
+        return tuple(s for axis, s in enumerate(self.node.shape) if axis not in axes)
+
+    # -- running --
+
+    def cumsum(self, dim: int) -> Self:
+        """Running sum along an axis."""
+        return self._accumulated(None)._running(Op.ADD, "cumsum", dim)
+
+    def cumprod(self, dim: int) -> Self:
+        """Running product along an axis."""
+        return self._accumulated(None)._running(Op.MUL, "cumprod", dim)
+
+    def _running(self, op: Op, call: str, dim: int) -> Self:
+        """Doubling: combine with what lies 1, 2, 4, ... places before; log2(n) passes, each of n operations."""
+        if not self.node.shape:
+            self._axis(call, dim)
+            return self
+        axis, x = self._axis(call, dim), self
+        size, shape, dtype = self.node.shape[axis], self.node.shape, self.node.dtype
+        narrow = dtype.is_float and dtype.itemsize < 4
+        if narrow:
+            x = x.cast(dtypes.float32)
+        reach = 1
+        while reach < size:
+            pads = [0, 0] * len(shape)
+            pads[2 * (len(shape) - 1 - axis)] = reach
+            pads[2 * (len(shape) - 1 - axis) + 1] = -reach
+            before = x.pad(pads, value=0.0 if op is Op.ADD else 1.0)
+            x = x._like(Node(Op.CONTIGUOUS, x.node.dtype, (x._binary(op, before).node,)))
+            reach *= 2
+        return x.cast(dtype)
+
+    # -- order --
+
+    def sort(self, dim: int = -1, descending: bool = False) -> ValuesIndices:
+        """Sorted along an axis, equal elements in their order: (values, indices). Compares every pair of the axis."""
+        x = self if self.node.shape else self._reshape((1,))
+        axis = x._axis("sort", dim)
+        place = x._rank(axis, descending)
+        size, shape = x.node.shape[axis], x.node.shape
+        order = x._like(iota(size, axis, shape))
+        base = x._like(
+            Node(Op.EXPAND, dtypes.int64, (reshaped(const(0, dtypes.int64), (1,) * len(shape)),), shape)
+        )
+        indices = x._like(Node(Op.SCATTER_ADD, dtypes.int64, (base.node, place.node, order.node), axis))
+        values = x._like(Node(Op.GATHER, x.node.dtype, (x.node, indices.node), axis))
+        return ValuesIndices(values._reshape(self.node.shape), indices._reshape(self.node.shape))
+
+    def _rank(self, axis: int, descending: bool) -> Self:
+        """How many elements of the axis come before each one; NaN counts as the greatest."""
+        size = self.node.shape[axis]
+        mine, other = self.unsqueeze(axis + 1), self.unsqueeze(axis)
+        both = (*self.node.shape[: axis + 1], size, *self.node.shape[axis + 1 :])
+        less = other > mine if descending else other < mine
+        same = other == mine
+        if self.node.dtype.is_float:
+            nan_other, nan_mine = other.isnan(), mine.isnan()
+            less = less | ((nan_other & ~nan_mine) if descending else (nan_mine & ~nan_other))
+            same = same | (nan_other & nan_mine)
+        earlier = self._like(iota(size, axis + 1, both)) < self._like(iota(size, axis, both))
+        return (less | (same & earlier)).cast(dtypes.int64)._reduce(Op.ADD, (axis + 1,), keepdim=False)
+
+    def argsort(self, dim: int = -1, descending: bool = False) -> Self:
+        """The indices that sort an axis."""
+        return self.sort(dim, descending).indices  # type: ignore[no-any-return]
+
+    def topk(self, k: int, dim: int = -1, largest: bool = True) -> ValuesIndices:
+        """The k greatest (or least) along an axis, in order: (values, indices)."""
+        axis = self._axis("topk", dim)
+        if not self.node.shape or not 0 <= k <= self.node.shape[axis]:
+            raise UsageError(
+                f"[topk] k={k} of shape {self.node.shape}, axis {axis}: k must be 0 to the axis's size."
+            )
+        values, indices = self.sort(axis, descending=largest)
+        return ValuesIndices(values._part(axis, 0, k), indices._part(axis, 0, k))

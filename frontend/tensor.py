@@ -1,0 +1,319 @@
+"""Tensor: numbers on a device, computed when they are needed.
+
+In       Python numbers, lists, bytes, arrays; a device name; a dtype
+Out      `Tensor`, the layers of methods joined into one class, with the ways into memory and back out
+Changes  device memory for data given here; realize() and everything that reads values runs what they need
+Next     core.py, movement.py, elementwise.py, ... (the layers), realize.py (what realize does), gradient.py (backward)
+
+    core        node, device                  indexing       x[...], gather, scatter
+    movement    reshape, permute, pad         product        matmul, einsum
+    conversion  cast                          window         conv2d, pooling
+    elementwise + - * / < == where            normalisation  softmax, layer_norm, attention
+    activation  relu, tanh, gelu              creation       zeros, arange, eye
+    reduction   sum, max, argmax, sort        loss           cross_entropy
+    joining     cat, stack                    random         rand, randn
+
+A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and
+`x[...] = y` write into the memory that x has, and tensors made from x before that keep what they meant.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend import data as formats
+from hcq.frontend.core import Core, live
+from hcq.frontend.creation import scalar_dtype
+from hcq.frontend.errors import UsageError
+from hcq.frontend.loss import Loss
+from hcq.frontend.movement import expanded
+from hcq.frontend.random import RandomMixin
+from hcq.frontend.storage import Storage
+from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
+from hcq.ir.node import Node, const
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Tensor(RandomMixin, Loss):
+    """`Tensor(data)`; see the module for the layers its methods come from."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, data: Any, device: str | None = None, dtype: DType | None = None, requires_grad: bool = False
+    ) -> None:
+        """A tensor of `data`, copied to the device at once.
+
+        data    a number (becomes a constant), nested lists or tuples, bytes-like (a vector of `dtype`), an array, a Tensor
+        device  "CPU", ...; None is the default device, or that of a Tensor given as data
+        dtype   None takes it from the data: bool, int64 and float32 for Python numbers
+        """
+        from hcq.frontend import device as devices
+
+        if dtype is not None and not isinstance(dtype, DType):
+            raise UsageError(
+                f"[Tensor] dtype {dtype!r} is not a dtype. Use one of hcq.dtypes, as dtypes.float32."
+            )
+        self._requires_grad = False
+        self.grad = None
+        if isinstance(data, Core):
+            self.device = data.device
+            source: Any = data if device is None else data.to(device)  # type: ignore[attr-defined]
+            self.device = source.device
+            self.node = source.node if dtype is None else source.cast(dtype).node
+        else:
+            self.device = devices.canonical(device)
+            self.node = self._node_of(data, dtype)
+        self._register()
+        if requires_grad:
+            self.requires_grad = True
+
+    def _node_of(self, data: Any, dtype: DType | None) -> Node:
+        kind = type(data)
+        if kind is float or kind is int or kind is bool:
+            dtype = dtype or scalar_dtype(data)
+            return const(formats.unpack(formats.pack([data], dtype), dtype)[0], dtype)
+        if kind is list or kind is tuple:
+            shape, have, raw = formats.from_python(data, dtype)
+        elif isinstance(data, (bytes, bytearray, memoryview)):
+            shape, have, raw = formats.from_buffer(data, dtype or dtypes.uint8)
+        elif hasattr(data, "__array__"):
+            shape, have, raw = formats.from_array(data, dtype)
+        else:
+            shape, have, raw = formats.from_python(data, dtype)
+        node = self._upload(shape, have, raw)
+        return node if dtype is None else node.cast(dtype)
+
+    def _upload(self, shape: tuple[int, ...], dtype: DType, raw: Any) -> Node:
+        from hcq.frontend import device as devices
+
+        _refuse_while_recording(
+            "Tensor(data)", "new host data is not part of a recording. Make the tensor outside"
+        )
+        storage = Storage(self.device, dtype, shape)
+        storage.buffer = devices.get(self.device).alloc(max(1, storage.size_bytes))
+        if storage.size_bytes:
+            storage.buffer.write(raw)
+        return storage.node()
+
+    # -- running --
+
+    def realize(self, *others: Tensor) -> Self:
+        """Compute this tensor, and others with it, if they are not in memory yet. Returns itself."""
+        from hcq.frontend.realize import realize
+
+        realize((self, *others))
+        return self
+
+    def contiguous(self) -> Self:
+        """The same values in memory of their own, in row-major order."""
+        return (
+            self if self.node.op is Op.BUFFER else self._like(Node(Op.CONTIGUOUS, self.dtype, (self.node,)))
+        )
+
+    def clone(self) -> Self:
+        """A copy; gradients flow through it."""
+        return self._like(Node(Op.CONTIGUOUS, self.node.dtype, (self.node,)))
+
+    def to(self, target: str | DType, dtype: DType | None = None) -> Self:
+        """On another device, or in another dtype, or both."""
+        if isinstance(target, DType):
+            return self.cast(target)
+        from hcq.frontend import device as devices
+
+        name = devices.canonical(target)
+        x = self
+        if name != self.device:
+            node = self.node if self.node.op is Op.CONST else Node(Op.COPY, self.dtype, (self.node,), name)
+            x = self._of(node, name)
+        return x if dtype is None else x.cast(dtype)
+
+    def cpu(self) -> Self:
+        """On the CPU."""
+        return self.to("CPU")
+
+    # -- reading --
+
+    def data(self) -> memoryview:
+        """The elements as the host sees them: computed, copied, row-major, in this shape where Python has the format."""
+        raw = memoryview(self._bytes("data"))
+        code = struct_code(self.dtype)
+        if code is None or code == "e" or raw.nbytes == 0:
+            return raw
+        return raw.cast(code, self.shape) if self.shape else raw.cast(code)
+
+    def _bytes(self, call: str) -> bytes:
+        if self.node.op is Op.CONST:
+            return formats.pack([self.node.arg], self.dtype)
+        _refuse_while_recording(
+            call, "values are not known while a recording is made. Return the tensor and read it after"
+        )
+        if 0 in self.shape:
+            return b""
+        from hcq.frontend.realize import storage_of
+
+        storage = storage_of(self)
+        assert storage.buffer is not None
+        return storage.buffer.read(0, self.nbytes)
+
+    def numpy(self) -> Any:
+        """The values as a NumPy array that owns its memory."""
+        import numpy as np
+
+        if struct_code(self.dtype) is None:
+            raise UsageError(f"[numpy] NumPy has no {self.dtype.name}. Convert first: x.float().numpy().")
+        return np.frombuffer(bytearray(self._bytes("numpy")), dtype=self.dtype.name).reshape(self.shape)
+
+    def tolist(self) -> Any:
+        """The values as nested lists; a number for shape ()."""
+        if 0 in self.shape:
+            return _empty(self.shape)
+        return formats.nested(formats.unpack(self._bytes("tolist"), self.dtype), self.shape)
+
+    def item(self) -> Scalar:
+        """The one value, as a Python number."""
+        if self.numel() != 1:
+            raise UsageError(
+                f"[item] shape {self.shape} has {self.numel()} elements. Use tolist() or numpy()."
+            )
+        return formats.unpack(self._bytes("item"), self.dtype)[0]
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise UsageError(
+                f"[bool] shape {self.shape} has {self.numel()} elements: its truth is unclear. Use any() or all()."
+            )
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integer or self.numel() != 1:
+            raise UsageError(
+                f"[index] a {self.dtype.name} tensor of shape {self.shape} is no index. Use one integer."
+            )
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise UsageError("[len] a tensor of shape () has no length. Use numel().")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Self]:
+        if not self.shape:
+            raise UsageError("[iter] a tensor of shape () has no elements to walk through. Use item().")
+        return iter(self.unbind(0))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        node = self.node
+        state = "in memory" if node.op is Op.BUFFER else "constant" if node.op is Op.CONST else "lazy"
+        flag = ", requires_grad" if self._requires_grad else ""
+        return f"Tensor(shape={self.shape}, dtype={self.dtype.name}, device={self.device}, {state}{flag})"
+
+    # -- writing --
+
+    def assign(self, value: Any) -> Self:
+        """Write `value` into the memory this tensor has; without memory of its own it just becomes the value.
+
+        Lazy: the write happens when this tensor is realized. Tensors made from this one before keep the old values.
+        """
+        value = self._operand("assign", value)
+        if not isinstance(value, Core) or value.shape != self.shape and value.shape:
+            raise UsageError(
+                f"[assign] {value.shape} into {self.shape}: the shapes must be equal. Reshape or expand it."
+            )
+        if value.device != self.device:
+            raise UsageError(
+                f'[assign] a value on {value.device} into {self.device}. Move it: y.to("{self.device}").'
+            )
+        node = value.node
+        if node.dtype is not self.dtype:
+            if node.op is not Op.CONST:
+                raise UsageError(
+                    f"[assign] {node.dtype.name} into {self.dtype.name}: cast it: y.cast(dtypes.{self.dtype.name})."
+                )
+            node = const(node.arg, self.dtype)
+        if node is self.node:
+            return self
+        if self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
+            self.node = Node(Op.ASSIGN, self.dtype, (self.node, node))
+        else:
+            self.node = expanded(node, self.shape)
+        return self
+
+    def _become(self, value: Tensor) -> None:
+        self.assign(value)
+
+    def _is_in_memory(self) -> bool:
+        return self.node.op is Op.BUFFER
+
+    def _write_view(self, view: Tensor, value: Tensor) -> None:
+        """Write into a view of this tensor's memory, now."""
+        before = self.node
+        if any(node is before for node in value.node.toposort()):
+            value = value.clone().realize()  # what is read must not be overwritten half way
+        self.node = Node(Op.ASSIGN, self.dtype, (view.node, value.node))
+        try:
+            self.realize()
+        except BaseException:
+            self.node = before
+            raise
+
+    # -- gradients --
+
+    @property
+    def requires_grad(self) -> bool:
+        """True for a leaf whose gradient backward() computes."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        self.requires_grad_(flag)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Ask for a gradient, or no longer. A leaf is known by its memory, so it gets memory of its own now."""
+        if not requires_grad:
+            self._requires_grad = False
+            return self
+        if not self.dtype.is_float:
+            raise UsageError(
+                f"[requires_grad] {self.dtype.name} has no gradient. Cast to a floating-point dtype first."
+            )
+        if self.node.op is not Op.BUFFER or any(t.node is self.node and t is not self for t in live):
+            self.node = self.clone().realize().node
+        self.node.arg.tracked = True
+        self._requires_grad = True
+        return self
+
+    def backward(self, gradient: Tensor | None = None) -> None:
+        """Add the gradient of this tensor to the `.grad` of every leaf it depends on; see gradient.py."""
+        from hcq.frontend.gradient import backward
+
+        backward(self, gradient)
+
+
+def _empty(shape: tuple[int, ...]) -> Any:
+    return [] if shape[0] == 0 else [_empty(shape[1:]) for _ in range(shape[0])]
+
+
+def _refuse_while_recording(call: str, why: str) -> None:
+    """What a jit recording cannot mean is an error, not a constant that is silently the first call's."""
+    realizing = sys.modules.get("hcq.frontend.realize")
+    if realizing is not None and realizing.recording is not None:
+        raise UsageError(f"[jit] {call} while {realizing.recording.name} is recorded: {why}.")

@@ -1,0 +1,270 @@
+"""Windows: convolutions and pooling, as padding, windows and a reduction.
+
+In       tensors shaped (batch, channels, *space) or (channels, *space), any number of spatial axes
+Out      lazy tensors; WINDOW is a view, so no patch is ever copied
+Changes  nothing
+Next     product.py (the sum of products), normalisation.py, ir/op.py (WINDOW and its inverse, UNWINDOW)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from hcq.frontend.errors import UsageError
+from hcq.frontend.movement import expanded, padded, permuted, reshaped
+from hcq.frontend.product import Product, sum_of_products
+from hcq.ir.dtype import promote
+from hcq.ir.node import Node, const
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Sizes = int | Sequence[int]
+
+
+class Window(Product):
+    """conv1d/2d/3d, their transposes, average and max pooling."""
+
+    __slots__ = ()
+
+    def conv2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+    ) -> Self:
+        """Cross-correlation (batch, in, *space) * (out, in / groups, *window) -> (batch, out, *space).
+
+        padding   zeros on both sides of each spatial axis, or "same" (stride 1), or "valid"
+        """
+        x, w = self, weight
+        rank = len(w.node.shape) - 2
+        if rank < 1 or len(x.node.shape) not in (rank + 1, rank + 2):
+            raise UsageError(
+                f"[conv2d] input {x.node.shape}, weight {w.node.shape}: the input needs (batch, channels, *space), the "
+                f"weight (out, in / groups, *window), with as many spatial axes."
+            )
+        if len(x.node.shape) == rank + 1:
+            return x.unsqueeze(0).conv2d(w, bias, stride, padding, dilation, groups).squeeze(0)
+        batch, channels, *space = x.node.shape
+        out, inner, *window = w.node.shape
+        if groups < 1 or channels != inner * groups or out % groups:
+            raise UsageError(
+                f"[conv2d] input {x.node.shape}, weight {w.node.shape}, groups={groups}: the input has {channels} "
+                f"channels, the weight takes {inner} x {groups}. Match the weight's second size or groups."
+            )
+        x._same_device("conv2d", w)
+        steps, spread = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
+        x = x._surrounded("conv2d", _both_sides(padding, window, steps, spread), window, spread)
+        windows = x._windows(window, steps, spread).node  # (batch, channels, *o, *window)
+        dtype = promote(windows.dtype, w.node.dtype)
+        places = windows.shape[2 : 2 + rank]
+        per_group = out // groups
+        # (batch, groups, out/groups, *o, in, *window), summed over the last 1 + rank axes
+        windows = reshaped(windows.cast(dtype), (batch, groups, inner, *places, *window))
+        order = (0, 1, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank))
+        windows = permuted(windows, order)
+        full = (batch, groups, per_group, *places, inner, *window)
+        left = expanded(reshaped(windows, (batch, groups, 1, *places, inner, *window)), full)
+        weights = reshaped(w.node.cast(dtype), (1, groups, per_group, *(1,) * rank, inner, *window))
+        right = expanded(weights, full)
+        total = sum_of_products(left, right, tuple(range(3 + rank, 4 + 2 * rank)))
+        result = x._like(reshaped(total, (batch, out, *places)))
+        return result if bias is None else result + bias._reshape((out, *(1,) * rank))
+
+    conv1d = conv2d
+    conv3d = conv2d
+
+    def conv_transpose2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        dilation: Sizes = 1,
+    ) -> Self:
+        """The gradient of conv2d with respect to its input, as a layer: weight is (in, out / groups, *window)."""
+        x, w = self, weight
+        rank = len(w.node.shape) - 2
+        if rank < 1 or len(x.node.shape) not in (rank + 1, rank + 2):
+            raise UsageError(
+                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}: the input needs (batch, channels, *space), "
+                f"the weight (in, out / groups, *window)."
+            )
+        if len(x.node.shape) == rank + 1:
+            return (
+                x.unsqueeze(0)
+                .conv_transpose2d(w, bias, stride, padding, output_padding, groups, dilation)
+                .squeeze(0)
+            )
+        channels, per_group, *window = w.node.shape
+        if groups < 1 or x.node.shape[1] != channels or channels % groups:
+            raise UsageError(
+                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}, groups={groups}: the weight's first size "
+                f"must be the input's channels, a multiple of groups."
+            )
+        steps, spread = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
+        around, extra = _sizes("padding", padding, rank), _sizes("output_padding", output_padding, rank)
+        # elements `stride` apart, surrounded, then an ordinary convolution with the window turned around
+        for d in range(rank):
+            axis, size = 2 + d, x.node.shape[2 + d]
+            if steps[d] > 1 and size > 1:
+                line = Node(Op.RESHAPE, x.node.dtype, (x.node,), (*x.node.shape, 1))
+                length = (size - 1) * steps[d] + 1
+                gaps = Node(Op.UNWINDOW, x.node.dtype, (line,), (axis, length, steps[d], 1))
+                x = x._like(reshaped(gaps, gaps.shape[:-1]))
+        pads = []
+        for d in reversed(range(rank)):
+            reach = spread[d] * (window[d] - 1)
+            pads += [reach - around[d], reach - around[d] + extra[d]]
+        x = x.pad(pads)
+        turned = w.flip(*range(2, 2 + rank))._reshape((groups, channels // groups, per_group, *window))
+        turned = turned.transpose(1, 2)._reshape((groups * per_group, channels // groups, *window))
+        return x.conv2d(turned, bias, 1, 0, spread, groups)
+
+    def max_pool2d(
+        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1
+    ) -> Self:
+        """The greatest element of each window over the last axes (two, for an int); padding never wins."""
+        window = _sizes("kernel_size", kernel_size, 2)
+        rank = len(window)
+        steps = window if stride is None else _sizes("stride", stride, rank)
+        spread, around = _sizes("dilation", dilation, rank), _sizes("padding", padding, rank)
+        self._refuse_wide_padding("max_pool2d", around, window)
+        least = self.node.dtype.min
+        x = self._surrounded("max_pool2d", [(p, p) for p in around], window, spread, least)
+        windows = x._windows(window, steps, spread)
+        axes = tuple(range(len(windows.node.shape) - rank, len(windows.node.shape)))
+        return windows._reduce(Op.MAX, axes, keepdim=False)
+
+    def avg_pool2d(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        count_include_pad: bool = True,
+    ) -> Self:
+        """The average of each window over the last axes (two, for an int)."""
+        window = _sizes("kernel_size", kernel_size, 2)
+        rank = len(window)
+        steps = window if stride is None else _sizes("stride", stride, rank)
+        around, ones = _sizes("padding", padding, rank), (1,) * rank
+        self._refuse_wide_padding("avg_pool2d", around, window)
+        if not self.node.dtype.is_float:
+            raise UsageError(f"[avg_pool2d] {self.node.dtype.name} has no fractions. Cast first: x.float().")
+        pads = [(p, p) for p in around]
+        total = self._surrounded("avg_pool2d", pads, window, ones)._windows(window, steps, ones)
+        axes = tuple(range(len(total.node.shape) - rank, len(total.node.shape)))
+        summed = total._reduce(Op.ADD, axes, keepdim=False)
+        if count_include_pad or not any(around):
+            return summed * (1.0 / prod(window))
+        inside = self._like(
+            expanded(
+                const(1, self.node.dtype), (1,) * (len(self.node.shape) - rank) + self.node.shape[-rank:]
+            )
+        )
+        counted = inside._surrounded("avg_pool2d", pads, window, ones)._windows(window, steps, ones)
+        return summed / counted._reduce(Op.ADD, axes, keepdim=False)
+
+    def max_pool1d(
+        self, kernel_size: int, stride: int | None = None, padding: int = 0, dilation: int = 1
+    ) -> Self:
+        """The greatest element of each window over the last axis."""
+        step = (kernel_size if stride is None else stride,)
+        return self.max_pool2d((kernel_size,), step, (padding,), (dilation,))
+
+    def avg_pool1d(
+        self, kernel_size: int, stride: int | None = None, padding: int = 0, count_include_pad: bool = True
+    ) -> Self:
+        """The average of each window over the last axis."""
+        step = (kernel_size if stride is None else stride,)
+        return self.avg_pool2d((kernel_size,), step, (padding,), count_include_pad)
+
+    def adaptive_avg_pool2d(self, output_size: Sizes) -> Self:
+        """Average pooling to a given size; the input's sizes must be multiples of it."""
+        wanted = _sizes("output_size", output_size, 2)
+        space = self.node.shape[-len(wanted) :]
+        if any(want < 1 or have % want for have, want in zip(space, wanted)):
+            raise UsageError(
+                f"[adaptive_avg_pool2d] {space} to {wanted}: sizes must be multiples. Pad or use avg_pool2d."
+            )
+        return self.avg_pool2d(tuple(have // want for have, want in zip(space, wanted)))
+
+    # -- parts --
+
+    def _surrounded(
+        self,
+        call: str,
+        pads: Sequence[tuple[int, int]],
+        window: Sequence[int],
+        dilation: Sequence[int],
+        value: float = 0.0,
+    ) -> Self:
+        """Padded on the last axes, after a check that every window fits."""
+        shape, rank = self.node.shape, len(pads)
+        if len(shape) < rank:
+            raise UsageError(f"[{call}] shape {shape}: the window has {rank} axes. Use unsqueeze first.")
+        for d, ((low, high), size, reach) in enumerate(zip(pads, window, dilation)):
+            axis = len(shape) - rank + d
+            if size < 1 or low < 0 or high < 0:
+                raise UsageError(
+                    f"[{call}] window {tuple(window)}, padding {tuple(pads)}: sizes are 1 or more, padding 0."
+                )
+            if shape[axis] + low + high < reach * (size - 1) + 1:
+                raise UsageError(
+                    f"[{call}] axis {axis} of size {shape[axis]} with padding {low, high} is smaller than the window "
+                    f"({reach * (size - 1) + 1}). Pad more, or use a smaller window."
+                )
+        return self._like(padded(self.node, ((0, 0),) * (len(shape) - rank) + tuple(pads), value))
+
+    def _windows(self, window: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Self:
+        """(..., *space) -> (..., *places, *window)."""
+        node, first = self.node, len(self.node.shape) - len(window)
+        for d, (size, step, reach) in enumerate(zip(window, stride, dilation)):
+            node = Node(Op.WINDOW, node.dtype, (node,), (first + d, size, step, reach))
+        return self._like(node)
+
+    def _refuse_wide_padding(self, call: str, padding: Sequence[int], window: Sequence[int]) -> None:
+        if any(p > size // 2 for p, size in zip(padding, window)):
+            raise UsageError(
+                f"[{call}] padding {tuple(padding)} is more than half the window {tuple(window)}. Pad less."
+            )
+
+
+def _sizes(name: str, given: Sizes, rank: int) -> tuple[int, ...]:
+    """One int for every axis, or one each."""
+    if isinstance(given, int):
+        found: tuple[int, ...] = (given,) * rank
+    else:
+        found = tuple(given)
+    least = 0 if "padding" in name else 1
+    if any(not isinstance(size, int) or size < least for size in found):
+        raise UsageError(f"[{name}] {given!r}: give ints of {least} or more.")
+    if name not in ("kernel_size", "output_size") and len(found) != rank:
+        raise UsageError(f"[{name}] {given!r}: give one int, or {rank} of them.")
+    return found
+
+
+def _both_sides(
+    padding: Sizes | str, window: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> list[tuple[int, int]]:
+    if padding == "valid":
+        return [(0, 0)] * len(window)
+    if padding == "same":
+        if any(step != 1 for step in stride):
+            raise UsageError(
+                f"[conv2d] padding='same' with stride {tuple(stride)}: use stride 1, or give numbers."
+            )
+        total = [reach * (size - 1) for size, reach in zip(window, dilation)]
+        return [(n // 2, n - n // 2) for n in total]
+    if isinstance(padding, str):
+        raise UsageError(f"[conv2d] padding={padding!r} is unknown. Use ints, 'same' or 'valid'.")
+    return [(p, p) for p in _sizes("padding", padding, len(window))]
