@@ -190,7 +190,7 @@ def promote_scalar(dtype: DType, value: Scalar) -> DType:
     if isinstance(value, bool):
         return dtype
     if isinstance(value, int):
-        return dtypes.int32 if dtype.is_bool else dtype
+        return dtypes.int64 if dtype.is_bool else dtype
     return dtype if dtype.is_float else dtypes.float32
 
 
