@@ -3,7 +3,7 @@
 In       tensors and dtypes
 Out      lazy tensors of CAST and BITCAST nodes
 Changes  nothing
-Next     elementwise.py (where dtypes meet), ir/dtype.py (the formats), docs/semantics.md (what a cast does at the edges)
+Next     elementwise.py (where dtypes meet), ir/dtype.py (the formats), docs/semantics.md (casts at the edges)
 """
 
 from __future__ import annotations

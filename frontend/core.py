@@ -11,6 +11,7 @@ that computes builds a node and wraps it with `_like`; nothing runs before `real
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Iterator
 from math import prod
@@ -165,7 +166,7 @@ class Core:
         if isinstance(axes, int):
             axes = (axes,)
         found = sorted(self._axis(call, axis) for axis in axes)
-        for a, b in zip(found, found[1:]):
+        for a, b in itertools.pairwise(found):
             if a == b:
                 raise UsageError(
                     f"[{call}] axes {tuple(axes)}: axis {a} is named twice. Name each axis once."

@@ -118,7 +118,8 @@ def from_array(data: Any, dtype: DType | None) -> tuple[Shape, DType, Any]:
     have = NAMED.get(array.dtype.name)
     if have is None:
         raise UsageError(
-            f"[Tensor] arrays of {array.dtype.name} have no dtype here. Convert the array first, as with .astype('float32')."
+            f"[Tensor] arrays of {array.dtype.name} have no dtype here. Convert the array first, as "
+            "with .astype('float32')."
         )
     if dtype is not None and dtype is not have and struct_code(dtype) is not None and not _loses(have, dtype):
         array, have = array.astype(dtype.name), dtype

@@ -59,11 +59,10 @@ class Elementwise(Conversion):
         kind = type(other)
         if kind is float or kind is int or kind is bool:
             dtype = a.dtype
-            if kind is not bool or dtype.kind is Kind.BOOL:
-                wanted = promote_scalar(dtype, other)
-                if wanted is not dtype:
-                    a, dtype = a.cast(wanted), wanted
-            return a, const(other, dtype) if dtype.is_float else _integer(call, other, dtype)
+            if (kind is float and dtype.kind is not Kind.FLOAT) or (kind is int and dtype.kind is Kind.BOOL):
+                dtype = promote_scalar(dtype, other)
+                a = a.cast(dtype)
+            return a, number(call, other, dtype)
         tensor = self._operand(call, other)
         b = tensor.node
         dtype = promote(a.dtype, b.dtype)
@@ -205,7 +204,7 @@ class Elementwise(Conversion):
         return (y, x) if reverse else (x, y)
 
     def _float_modulo(self, y: Self) -> Self:
-        """x - y * floor(x / y), with the sign of y; the quotient may round across a multiple, so the rest is put right."""
+        """x - y * floor(x / y), with the sign of y; put right where the quotient was rounded across a multiple."""
         x = self
         rest = x - (x / y)._unary(Op.TRUNC) * y
         rest = (y._compare(Op.CMPEQ, math.inf) | y._compare(Op.CMPEQ, -math.inf)).where(x + 0 * x, rest)
@@ -314,7 +313,7 @@ class Elementwise(Conversion):
 
     def _bitwise(self, op: Op, other: Any) -> Self:
         for side in (self, other):
-            if isinstance(side, float) or isinstance(side, Core) and side.node.dtype.is_float:
+            if isinstance(side, float) or (isinstance(side, Core) and side.node.dtype.is_float):
                 raise UsageError(
                     f"[{_SIGNS[op]}] floating point has no bitwise operators. Cast to an integer or bool."
                 )
@@ -485,11 +484,9 @@ class Elementwise(Conversion):
             a = self._operand("where", if_true).node
             b = self._operand("where", if_false).node
         dtype = promote(a.dtype, b.dtype)
-        condition, a = broadcast("where", self.node, a.cast(dtype))
-        condition, b = broadcast("where", condition, b.cast(dtype))
-        if a.shape and a.shape != condition.shape:
-            a = expanded(a, condition.shape)
-        return self._like(Node(Op.WHERE, dtype, (condition, a, b)))
+        shape = broadcast_shape("where", self.node.shape, a.shape, b.shape)
+        sides = [x if not x.shape else expanded(x, shape) for x in (self.node, a.cast(dtype), b.cast(dtype))]
+        return self._like(Node(Op.WHERE, dtype, tuple(sides)))
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
         """`value` where the mask is true, this tensor elsewhere."""
@@ -574,11 +571,29 @@ def broadcast_shape(call: str, *shapes: Shape) -> Shape:
                 continue
             if result[axis] != 1:
                 raise UsageError(
-                    f"[{call}] shapes {' and '.join(map(str, shapes))} do not broadcast: axis {axis - rank} has sizes "
+                    f"[{call}] shapes {' and '.join(map(str, shapes))} do not broadcast: axis "
+                    f"{axis - rank} has sizes "
                     f"{result[axis]} and {size}. Reshape one, or add an axis with unsqueeze."
                 )
             result[axis] = size
     return tuple(result)
+
+
+_numbers: dict[tuple[DType, Scalar], Node] = {}
+
+
+def number(call: str, value: Scalar, dtype: DType) -> Node:
+    """A constant of that dtype, checked to fit. Recent ones are kept, so that `x + 1` in a loop makes 1 once."""
+    if value == 0 and type(value) is float:  # 0.0 and -0.0 are one key and two constants
+        return const(value, dtype)
+    node = _numbers.get((dtype, value))
+    if node is None:
+        if len(_numbers) >= 1024:
+            _numbers.clear()
+        node = _numbers[dtype, value] = (
+            const(value, dtype) if dtype.is_float else _integer(call, value, dtype)
+        )
+    return node
 
 
 def _integer(call: str, value: Scalar, dtype: DType) -> Node:
@@ -588,7 +603,8 @@ def _integer(call: str, value: Scalar, dtype: DType) -> Node:
                 int(value) & int(dtype.max), dtype
             )  # x - 1 is x + (-1): it wraps, and comes out right
         raise UsageError(
-            f"[{call}] {value} does not fit in {dtype.name} ({dtype.min} to {dtype.max}). Cast the tensor to a wider dtype."
+            f"[{call}] {value} does not fit in {dtype.name} ({dtype.min} to {dtype.max}). Cast the "
+            "tensor to a wider dtype."
         )
     return const(value, dtype)
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from hcq.frontend.core import Core
 from hcq.frontend.elementwise import broadcast_shape
 from hcq.frontend.errors import OutOfRange, UsageError
-from hcq.frontend.movement import expanded, flipped, iota, padded, permuted, reshaped, shrunk
 from hcq.frontend.joining import Joining
+from hcq.frontend.movement import expanded, flipped, iota, padded, permuted, reshaped, shrunk
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -131,7 +131,8 @@ class Indexing(Joining):
                 isinstance(item, (list, tuple)) or hasattr(item, "__array__") or hasattr(item, "__index__")
             ):
                 raise UsageError(
-                    f"[index] {item!r} ({type(item).__name__}) is not an index. Use ints, slices, None, ..., lists of "
+                    f"[index] {item!r} ({type(item).__name__}) is not an index. Use ints, slices, "
+                    "None, ..., lists of "
                     f"ints, or tensors of integers or bool."
                 )
             if getattr(item, "shape", None) == () and hasattr(item, "__index__"):
@@ -159,7 +160,8 @@ class Indexing(Joining):
             )
         if self.node.shape[used : used + len(shape)] != shape:
             raise OutOfRange(
-                f"[index] a mask of shape {shape} on axes {used}.. of a tensor of shape {self.node.shape}: the sizes differ. "
+                f"[index] a mask of shape {shape} on axes {used}.. of a tensor of shape "
+                f"{self.node.shape}: the sizes differ. "
                 f"Give a mask of the axes' own shape."
             )
         places = mask.nonzero_places()
@@ -405,7 +407,8 @@ class Indexing(Joining):
         mine, its = self.node.shape, index.node.shape
         if len(mine) != len(its) or any(a < b for d, (a, b) in enumerate(zip(mine, its)) if d != axis):
             raise UsageError(
-                f"[{call}] index {its} for a tensor of shape {mine}: it needs {len(mine)} axes, none larger except axis {axis}."
+                f"[{call}] index {its} for a tensor of shape {mine}: it needs {len(mine)} axes, none "
+                f"larger except axis {axis}."
             )
         return index
 

@@ -48,7 +48,8 @@ class Joining(Reduction):
         for place, part in enumerate(parts):
             if part.node.shape != parts[0].node.shape:
                 raise UsageError(
-                    f"[stack] item 0 has shape {parts[0].node.shape}, item {place} {part.node.shape}: shapes must be equal."
+                    f"[stack] item 0 has shape {parts[0].node.shape}, item {place} "
+                    f"{part.node.shape}: shapes must be equal."
                 )
         axis = parts[0]._axis("stack", dim, extra=1)
         lifted = [part.unsqueeze(axis) for part in parts]

@@ -39,7 +39,8 @@ class Loss(Creation):
         target = self._operand(call, target)
         if target.node.shape != self.node.shape:
             raise UsageError(
-                f"[{call}] prediction {self.node.shape}, target {target.node.shape}: the shapes must be equal. Reshape one."
+                f"[{call}] prediction {self.node.shape}, target {target.node.shape}: the shapes must "
+                "be equal. Reshape one."
             )
         return self - target
 
@@ -110,8 +111,11 @@ class Loss(Creation):
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> Self:
-        """nll_loss of log_softmax: (batch, classes, ...) logits with class indices (batch, ...), or probabilities of the
-        logits' shape. label_smoothing moves that share of the target to all classes evenly.
+        """nll_loss of log_softmax.
+
+        self             (batch, classes, ...) logits
+        target           class indices (batch, ...), or probabilities of the logits' shape
+        label_smoothing  this share of the target is spread over all classes evenly
         """
         if not 0.0 <= label_smoothing <= 1.0:
             raise UsageError(f"[cross_entropy] label_smoothing={label_smoothing}: use 0 to 1.")
@@ -137,7 +141,8 @@ class Loss(Creation):
     ) -> Self:
         if target.node.shape != self.node.shape:
             raise UsageError(
-                f"[cross_entropy] logits {self.node.shape}, probabilities {target.node.shape}: the shapes must be equal, or "
+                f"[cross_entropy] logits {self.node.shape}, probabilities {target.node.shape}: the "
+                "shapes must be equal, or "
                 f"give class indices as integers."
             )
         axis = 0 if self.ndim == 1 else 1
@@ -162,7 +167,8 @@ class Loss(Creation):
         self._same_device(call, target)
         if not shape or target.node.shape != shape[:axis] + shape[axis + 1 :]:
             raise UsageError(
-                f"[{call}] input {shape}, target {target.node.shape}: the target must have the input's shape without the "
+                f"[{call}] input {shape}, target {target.node.shape}: the target must have the "
+                "input's shape without the "
                 f"class axis {axis}."
             )
         return axis

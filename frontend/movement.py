@@ -129,7 +129,7 @@ class Movement(Core):
         padded = (1,) * extra + shape
         full = tuple(have if want == -1 else want for have, want in zip(padded, wanted))
         for axis, (have, want) in enumerate(zip(padded, full)):
-            if have != want and have != 1 or want < 0:
+            if (have != want and have != 1) or want < 0:
                 raise UsageError(
                     f"[expand] shape {shape} to {wanted}: axis {axis} has size {have}, only size 1 can repeat. "
                     f"Use repeat() to tile whole axes."

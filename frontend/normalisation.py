@@ -149,7 +149,8 @@ class Normalisation(Window):
         """softmax(q @ k.T * scale + mask) @ v; a bool mask is True where a query may look."""
         if self.ndim < 2 or key.ndim < 2 or value.ndim < 2:
             raise UsageError(
-                f"[scaled_dot_product_attention] query {self.shape}, key {key.shape}, value {value.shape}: each needs "
+                f"[scaled_dot_product_attention] query {self.shape}, key {key.shape}, value "
+                f"{value.shape}: each needs "
                 f"(..., length, width)."
             )
         factor = 1.0 / math.sqrt(self.node.shape[-1]) if scale is None else scale
@@ -177,7 +178,8 @@ class Normalisation(Window):
         """The rows of a table that these indices name."""
         if len(weight.node.shape) != 2 or not self.node.dtype.is_integer:
             raise UsageError(
-                f"[embedding] {self.node.dtype.name} indices into a table of shape {weight.node.shape}: give integers and a "
+                f"[embedding] {self.node.dtype.name} indices into a table of shape "
+                f"{weight.node.shape}: give integers and a "
                 f"(count, width) table."
             )
         return weight[self]

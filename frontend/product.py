@@ -105,7 +105,8 @@ class Product(Indexing):
             or self.node.shape[-1] != weight.node.shape[-1]
         ):
             raise UsageError(
-                f"[linear] input {self.node.shape}, weight {weight.node.shape}: the weight must be (out, in) with in equal "
+                f"[linear] input {self.node.shape}, weight {weight.node.shape}: the weight must be "
+                "(out, in) with in equal "
                 f"to the input's last size."
             )
         result = self.matmul(weight.mT if len(weight.node.shape) == 2 else weight)
@@ -127,7 +128,7 @@ class Product(Indexing):
             output = "".join(letter for letter in letters if "".join(terms).count(letter) == 1)
         sizes: dict[str, int] = {}
         for term, x in zip(terms, operands):
-            if len(term) != len(x.shape) or len(set(term)) != len(term) or not term.isalpha() and term:
+            if len(term) != len(x.shape) or len(set(term)) != len(term) or (not term.isalpha() and term):
                 raise UsageError(
                     f"[einsum] {term!r} for a tensor of shape {x.shape}: give one letter per axis, each letter once."
                 )

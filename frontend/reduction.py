@@ -77,7 +77,8 @@ class Reduction(Activation):
         x = self if dtype is None else self.cast(dtype)
         if not x.node.dtype.is_float:
             raise UsageError(
-                f"[mean] {x.node.dtype.name} has no fractions. Cast first: x.float().mean(), or give dtype=dtypes.float32."
+                f"[mean] {x.node.dtype.name} has no fractions. Cast first: x.float().mean(), or give "
+                "dtype=dtypes.float32."
             )
         axes = x._axes("mean", dim)
         count = prod([x.node.shape[axis] for axis in axes])

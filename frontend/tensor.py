@@ -49,7 +49,7 @@ class Tensor(RandomMixin, Loss):
     ) -> None:
         """A tensor of `data`, copied to the device at once.
 
-        data    a number (becomes a constant), nested lists or tuples, bytes-like (a vector of `dtype`), an array, a Tensor
+        data    a number (becomes a constant), nested lists, bytes-like (a vector of `dtype`), an array, a Tensor
         device  "CPU", ...; None is the default device, or that of a Tensor given as data
         dtype   None takes it from the data: bool, int64 and float32 for Python numbers
         """
@@ -140,7 +140,7 @@ class Tensor(RandomMixin, Loss):
     # -- reading --
 
     def data(self) -> memoryview:
-        """The elements as the host sees them: computed, copied, row-major, in this shape where Python has the format."""
+        """The elements on the host: computed, copied, row-major, in this shape where Python has the format."""
         raw = memoryview(self._bytes("data"))
         code = struct_code(self.dtype)
         if code is None or code == "e" or raw.nbytes == 0:
@@ -234,7 +234,7 @@ class Tensor(RandomMixin, Loss):
         Lazy: the write happens when this tensor is realized. Tensors made from this one before keep the old values.
         """
         value = self._operand("assign", value)
-        if not isinstance(value, Core) or value.shape != self.shape and value.shape:
+        if not isinstance(value, Core) or (value.shape != self.shape and value.shape):
             raise UsageError(
                 f"[assign] {value.shape} into {self.shape}: the shapes must be equal. Reshape or expand it."
             )

@@ -47,12 +47,13 @@ class Window(Product):
         rank = len(w.node.shape) - 2
         if rank < 1 or len(x.node.shape) not in (rank + 1, rank + 2):
             raise UsageError(
-                f"[conv2d] input {x.node.shape}, weight {w.node.shape}: the input needs (batch, channels, *space), the "
+                f"[conv2d] input {x.node.shape}, weight {w.node.shape}: the input needs (batch, "
+                "channels, *space), the "
                 f"weight (out, in / groups, *window), with as many spatial axes."
             )
         if len(x.node.shape) == rank + 1:
             return x.unsqueeze(0).conv2d(w, bias, stride, padding, dilation, groups).squeeze(0)
-        batch, channels, *space = x.node.shape
+        batch, channels, *_space = x.node.shape
         out, inner, *window = w.node.shape
         if groups < 1 or channels != inner * groups or out % groups:
             raise UsageError(
@@ -96,7 +97,8 @@ class Window(Product):
         rank = len(w.node.shape) - 2
         if rank < 1 or len(x.node.shape) not in (rank + 1, rank + 2):
             raise UsageError(
-                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}: the input needs (batch, channels, *space), "
+                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}: the input needs "
+                "(batch, channels, *space), "
                 f"the weight (in, out / groups, *window)."
             )
         if len(x.node.shape) == rank + 1:
@@ -108,7 +110,8 @@ class Window(Product):
         channels, per_group, *window = w.node.shape
         if groups < 1 or x.node.shape[1] != channels or channels % groups:
             raise UsageError(
-                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}, groups={groups}: the weight's first size "
+                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}, groups={groups}: "
+                "the weight's first size "
                 f"must be the input's channels, a multiple of groups."
             )
         steps, spread = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
