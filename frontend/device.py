@@ -27,12 +27,12 @@ def default() -> str:
 
 
 def canonical(name: str | None) -> str:
-    """The one spelling of a device's name. Raises UsageError naming the known devices."""
+    """The one spelling of a device's name; opens the device. Raises UsageError naming the known ones."""
     if name is None:
         return default()
     known = _canonical.get(name)
     if known is None:
-        known = _canonical[name] = drivers.canonical(name)
+        known = _canonical[name] = drivers.open(name).name
     return known
 
 
@@ -66,8 +66,8 @@ class Devices:
         return get(canonical(name))
 
     def names(self) -> list[str]:
-        """The devices that can be opened here."""
-        return list(drivers.names())
+        """The kinds of device that can be opened."""
+        return list(drivers.known_devices())
 
 
 Device = Devices()

@@ -77,7 +77,8 @@ def fuse(roots: Sequence[Node]) -> Fusion:
     """Choose the realized nodes and group them. `roots` are always realized, unless they are buffers already."""
     walk = _Walk(roots)
     walk.run()
-    return Fusion(set(walk.realized), _group(walk), walk.uses)
+    groups = _group(walk)
+    return Fusion(set(walk.realized), groups, walk.uses)
 
 
 class _Walk:

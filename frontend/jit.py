@@ -22,7 +22,7 @@ from hcq.frontend import device as devices
 from hcq.frontend import realize as realizing
 from hcq.frontend.core import live
 from hcq.frontend.plan import Plan
-from hcq.frontend.storage import Storage
+from hcq.frontend.storage import Storage, next_write
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -66,8 +66,8 @@ class Recording:
         """Check what was recorded and make the device graph of it."""
         self._refuse_written_arguments()
         self.results = results
-        tensors = [t for t in _tensors(results)]
-        self.result_storages = list(dict.fromkeys(s for t in tensors if (s := _memory(t)) in self.made))
+        memories = dict.fromkeys(_memory(tensor) for tensor in _tensors(results))
+        self.result_storages = [storage for storage in memories if storage in self.made]
         keys: dict[Storage, Any] = {storage: ("argument", i) for i, storage in enumerate(self.arguments)}
         keys.update({storage: ("result", i) for i, storage in enumerate(self.result_storages)})
         device = devices.get(self.device)
@@ -120,7 +120,7 @@ class Recording:
             fresh[storage] = Storage(storage.device, storage.dtype, storage.shape, buffer)
         self.graph.replay(places)
         for storage in self.written:
-            storage.version += 1
+            storage.version = next_write()
         mapping = {old.node(): new.node() for old, new in fresh.items()}
         return _mapped(self.results, lambda t: Tensor._of(t.node.substitute(mapping), t.device))
 
@@ -198,11 +198,12 @@ class Jit(Generic[P, R]):
         args, kwargs = _mapped((args, kwargs), lambda _: next(stand_ins))
         device = tensors[0].device if tensors else devices.default()
         recording = Recording(self.name, own, device)
-        before = {id(t) for t in live}
+        before = list(live)  # held, so that none of their ids is used again
         realizing.recording = recording
         try:
             result = self.function(*args, **kwargs)
-            left = [t for t in live if id(t) not in before]
+            known = {id(t) for t in before}
+            left = [t for t in live if id(t) not in known]
             realizing.realize([*_tensors(result), *left])  # what stays alive holds the last replay's values
         finally:
             realizing.recording = None

@@ -11,13 +11,13 @@ means the old `w` for ever. So before a buffer is overwritten, every live tensor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
 from hcq.frontend import plan as plans
 from hcq.frontend.core import live
-from hcq.frontend.storage import Storage
+from hcq.frontend.storage import Storage, next_write, written_so_far
 from hcq.frontend.structure import Structure, structure_of
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import MOVEMENT, Op
@@ -73,21 +73,23 @@ def _root(node: Node) -> Node | None:
 
 
 def _realize_on(device: str, roots: list[Node]) -> None:
-    leaves = [t.node for t in _unrealized_leaves.values()] if _unrealized_leaves else ()
+    leaves = {t.node for t in _unrealized_leaves.values()} if _unrealized_leaves else ()
     structure = structure_of(roots, leaves)
     if structure.assigns:
         roots, structure = _with_readers(roots, leaves)
     plan = plans.plan_for(structure, roots, device)
+    before = written_so_far()
     outputs = plan.run(structure.storages)
     if recording is not None:
         recording.ran(plan, structure.storages, outputs)
     in_memory: dict[Node, Node] = {}
     for root, storage, tracked in zip(roots, outputs, structure.tracked):
         if root.op is Op.ASSIGN:
-            storage.version += 1
+            storage.version = next_write()
             storage.history = None
         elif storage.history is None and not storage.tracked and tracked:
             storage.history = root
+            storage.noted = before
             storage.tracked = True
         in_memory[root] = Node(Op.BUFFER, storage.dtype, (), storage)
     _replace(in_memory, structure.assigns)
@@ -118,7 +120,7 @@ def _replace(in_memory: dict[Node, Node], everywhere: bool) -> None:
 _unrealized_leaves: dict[int, Any] = {}
 
 
-def _with_readers(roots: list[Node], leaves: Sequence[Node]) -> tuple[list[Node], Structure]:
+def _with_readers(roots: list[Node], leaves: Collection[Node]) -> tuple[list[Node], Structure]:
     """The roots, and every live tensor that reads memory which they overwrite."""
     while True:
         structure = structure_of(roots, leaves)

@@ -164,9 +164,12 @@ class _Builder:
         return memo[root]
 
     def _argument(self, draft: _Draft, value: int, node: Node) -> Node:
-        slot = draft.slots.setdefault(value, len(draft.slots))
-        shape = self.result.values[value].shape
-        return Node(Op.PARAM, node.dtype, (), Param(slot, shape, value in draft.written))
+        """The argument for what `node` says of a value. What a kernel only reads before and after a write is two."""
+        is_written = value in draft.written
+        slot = draft.slots.setdefault(value if is_written else node, len(draft.values))
+        if slot == len(draft.values):
+            draft.values.append(value)
+        return Node(Op.PARAM, node.dtype, (), Param(slot, self.result.values[value].shape, is_written))
 
     def _order(self, drafts: list[_Draft]) -> None:
         """Sort by what each kernel needs; a reader that cannot run before a write reads a copy taken before it."""
@@ -205,7 +208,8 @@ class _Builder:
         shape = self.result.values[value].shape
         kept = self._new_value("temporary", node.dtype, shape)
         old = self._argument(draft, value, node)
-        new = self._argument(draft, kept, node)
+        new = old.replace(arg=Param(len(draft.values), shape))
+        draft.values.append(kept)
         draft.stores = [s.replace(src=(s.src[0], s.src[1].substitute({old: new}))) for s in draft.stores]
         copy = _Draft([], [kept])
         out, source = self._argument(copy, kept, node), self._argument(copy, value, node)
@@ -219,7 +223,8 @@ class _Draft:
     def __init__(self, group: list[Node], written: list[int]):
         self.group = group
         self.written = frozenset(written)
-        self.slots = {value: slot for slot, value in enumerate(dict.fromkeys(written))}  # value -> argument
+        self.values = list(dict.fromkeys(written))  # argument -> value number
+        self.slots: dict[int | Node, int] = {value: slot for slot, value in enumerate(self.values)}
         self.reads: dict[Node, int] = {}  # buffer or realized node read -> value number
         self.after: list[Node] = []  # realized nodes that must have run, though nothing of theirs is read
         self.stores: list[Node] = []
@@ -232,8 +237,7 @@ def _finish(draft: _Draft) -> Kernel:
     slots = sorted({n.arg.index for n in used})
     renumber = {slot: i for i, slot in enumerate(slots)}
     mapping = {n: n.replace(arg=n.arg._replace(index=renumber[n.arg.index])) for n in used}
-    by_slot = {slot: value for value, slot in draft.slots.items()}
-    return Kernel(sink.substitute(mapping), tuple(by_slot[slot] for slot in slots), draft.written)
+    return Kernel(sink.substitute(mapping), tuple(draft.values[slot] for slot in slots), draft.written)
 
 
 def _onto(view: Node, base: Node) -> Node:
@@ -264,7 +268,12 @@ def _later_writers(node: Node, writers: list[int], drafts: list[_Draft]) -> list
         step = step.src[0]
         while step.op in MOVEMENT:
             step = step.src[0]
-    return [w for w in writers if not earlier.issuperset(n for n in drafts[w].group if n.op is Op.ASSIGN)]
+    base = target_base(node)
+
+    def writes(kernel: int) -> set[Node]:
+        return {n for n in drafts[kernel].group if n.op is Op.ASSIGN and target_base(n) is base}
+
+    return [w for w in writers if not earlier >= writes(w)]
 
 
 def _reaches(needs: list[set[int]], start: int, goal: int) -> bool:
@@ -291,6 +300,10 @@ def _topological(needs: list[set[int]]) -> list[int]:
             if kernel in done or not missing:
                 stack.pop()
                 done[kernel] = None
+            elif missing[0] in stack:
+                raise AssertionError(
+                    f"schedule: kernels {stack} need each other; fuse.py grouped what it must not"
+                )
             else:
-                stack.extend(reversed(missing))
+                stack.append(missing[0])
     return list(done)

@@ -45,7 +45,13 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
         elif op is Op.CONTIGUOUS and src[0].op in (Op.CONTIGUOUS, Op.REDUCE_AXIS) and node.arg is None:
             made = src[0]
         new[node] = made
-    return [new[root] for root in roots]
+    return [_own_memory(root, new[root]) for root in roots]
+
+
+def _own_memory(root: Node, made: Node) -> Node:
+    """A view that turns out to be all of a buffer is still a value of its own: the buffer may be overwritten."""
+    is_shared = made.op in (Op.BUFFER, Op.ASSIGN) and root.op is not made.op
+    return Node(Op.CONTIGUOUS, made.dtype, (made,)) if is_shared else made
 
 
 def _uniform(node: Node) -> Node | None:

@@ -69,7 +69,7 @@ def structure_of(roots: Sequence[Node], leaves: Collection[Node] = ()) -> Struct
                 words.append((op, node.dtype, node.arg, *at))
                 tracked.append(
                     node in leaves
-                    or (op is not Op.DETACH and op is not Op.ASSIGN and any([tracked[i] for i in at]))
+                    or (op is not Op.DETACH and op is not Op.ASSIGN and any(tracked[i] for i in at))
                 )
             elif node.op is Op.BUFFER:
                 storage = node.arg
@@ -87,4 +87,4 @@ def structure_of(roots: Sequence[Node], leaves: Collection[Node] = ()) -> Struct
 
 def _constant(value: Any) -> Any:
     """A number as a key: 0.0 and -0.0 differ, NaN equals itself."""
-    return value if type(value) is not float or value == value and value != 0.0 else repr(value)
+    return value if type(value) is not float or (value == value and value != 0.0) else repr(value)
