@@ -48,10 +48,9 @@ def target(name: str) -> Target:
     """What the compiler generates code for on that device."""
     found = _targets.get(name)
     if found is None:
-        from hcq.compiler.target import target_of
+        from hcq.compiler.target import cpu_target
 
-        device = get(name)
-        found = _targets[name] = target_of(device.arch, threads=config.current().threads)
+        found = _targets[name] = cpu_target(get(name).config.threads)
     return found
 
 

@@ -300,9 +300,7 @@ def _assigned_before(node: Node, group_of: dict[Node, int]) -> set[int]:
     """An assignment to what an earlier assignment left comes after it, whether or not it reads the value."""
     if node.op is not Op.ASSIGN:
         return set()
-    base = node.src[0]
-    while base.op in MOVEMENT:
-        base = base.src[0]
+    base = written_version(node)
     return {group_of[base]} if base in group_of else set()
 
 
@@ -329,6 +327,14 @@ def _drop_private(
 def stored_shape(node: Node) -> tuple[int, ...]:
     """The shape of what a realized node's kernel stores: for an assignment, that of the view written to."""
     return node.src[0].shape if node.op is Op.ASSIGN else node.shape
+
+
+def written_version(node: Node) -> Node:
+    """What an ASSIGN overwrites: a BUFFER, or the ASSIGN before it."""
+    base = node.src[0]
+    while base.op in MOVEMENT:
+        base = base.src[0]
+    return base
 
 
 def target_base(node: Node) -> Node:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from hcq.frontend.fuse import Fusion, fuse, target_base
+from hcq.frontend.fuse import Fusion, fuse, target_base, written_version
 from hcq.frontend.simplify import simplify_graph
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape
@@ -125,11 +125,12 @@ class _Builder:
         draft = _Draft(group, [self.value_of[node] for node in group])
         memo: dict[Node, Node] = {}
         for node in group:
-            target = self._argument(draft, self.value_of[node], node)
+            value = self.value_of[node]
+            target = self._argument(draft, value, draft.overwrites.get(value, node))
             if node.op is Op.ASSIGN:
                 result = self._expression(node.src[1], draft, memo)
                 target = _onto(node.src[0], target)
-                draft.after.extend(_earlier_assign(node.src[0]))
+                draft.after.append(written_version(node))
             elif node.op is Op.SCATTER_ADD:
                 index, added = (self._expression(s, draft, memo) for s in node.src[1:])
                 result = Node(Op.SCATTER_ADD, node.dtype, (target, index, added), node.arg)
@@ -164,8 +165,8 @@ class _Builder:
         return memo[root]
 
     def _argument(self, draft: _Draft, value: int, node: Node) -> Node:
-        """The argument for what `node` says of a value. What a kernel only reads before and after a write is two."""
-        is_written = value in draft.written
+        """The argument for what `node` says of a value: one each for its versions, of which a kernel overwrites one."""
+        is_written = value in draft.written and draft.overwrites.get(value, node) is node
         slot = draft.slots.setdefault(value if is_written else node, len(draft.values))
         if slot == len(draft.values):
             draft.values.append(value)
@@ -225,6 +226,11 @@ class _Draft:
         self.written = frozenset(written)
         self.values = list(dict.fromkeys(written))  # argument -> value number
         self.slots: dict[int | Node, int] = {value: slot for slot, value in enumerate(self.values)}
+        self.overwrites = {  # value number -> what is there before, as the node that says so
+            value: written_version(node)
+            for node, value in zip(group, written, strict=False)
+            if node.op is Op.ASSIGN
+        }
         self.reads: dict[Node, int] = {}  # buffer or realized node read -> value number
         self.after: list[Node] = []  # realized nodes that must have run, though nothing of theirs is read
         self.stores: list[Node] = []
@@ -251,12 +257,6 @@ def _onto(view: Node, base: Node) -> Node:
     return base
 
 
-def _earlier_assign(view: Node) -> list[Node]:
-    while view.op in MOVEMENT:
-        view = view.src[0]
-    return [view] if view.op is Op.ASSIGN else []
-
-
 def _later_writers(node: Node, writers: list[int], drafts: list[_Draft]) -> list[int]:
     """The kernels whose writes come after the version of the buffer that `node` stands for."""
     if node.op is Op.BUFFER:
@@ -265,9 +265,7 @@ def _later_writers(node: Node, writers: list[int], drafts: list[_Draft]) -> list
     step = node
     while step.op is Op.ASSIGN:
         earlier.add(step)
-        step = step.src[0]
-        while step.op in MOVEMENT:
-            step = step.src[0]
+        step = written_version(step)
     base = target_base(node)
 
     def writes(kernel: int) -> set[Node]:
