@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hcq.errors import UsageError
 from hcq.frontend.core import live
 from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, filled, sum_to
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import ARITHMETIC, Op
-
-from hcq.errors import UsageError
 
 if TYPE_CHECKING:
     from hcq.frontend.tensor import Tensor
@@ -65,9 +64,11 @@ def expand_history(roots: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]]
     """The nodes under the roots, sources before users, going on through memory into the graph that computed it.
 
     Returns  the order, and for each such graph's root the BUFFER that holds its values now
+    Raises   UsageError when such a graph reads memory that was overwritten since
     """
     done: dict[Node, None] = {}
     realized: dict[Node, Node] = {}
+    checked: dict[Node, int] = {}
     stack: list[tuple[Node, Iterator[Node]]] = []
     for root in roots:
         if root in done:
@@ -83,8 +84,26 @@ def expand_history(roots: Sequence[Node]) -> tuple[list[Node], dict[Node, Node]]
                 stack.pop()
                 done[node] = None
                 if node.op is Op.BUFFER and (history := node.arg.history) is not None and history.src:
+                    _refuse_overwritten(node, checked)
                     realized.setdefault(history, node)
     return list(done), realized
+
+
+def _refuse_overwritten(node: Node, checked: dict[Node, int]) -> None:
+    """The graph behind a BUFFER must still mean what it meant; `checked` keeps the earliest time asked of each node."""
+    noted = node.arg.noted
+    stack = [node.arg.history]
+    while stack:
+        inner = stack.pop()
+        if checked.get(inner, noted + 1) <= noted:
+            continue
+        checked[inner] = noted
+        stack.extend(inner.src)
+        if inner.op is Op.BUFFER and inner.arg.version > noted:
+            raise UsageError(
+                f"[gradient] values of shape {node.shape} were computed from a tensor of shape {inner.shape} that was "
+                "written in place since (assign, an optimizer's step). Call backward() before, or compute them anew."
+            )
 
 
 def _sources(node: Node) -> tuple[Node, ...]:

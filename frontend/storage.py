@@ -18,16 +18,32 @@ if TYPE_CHECKING:
     from hcq.memory import Buffer
 
 
+_writes = 0  # in place, by all devices since the process began
+
+
+def written_so_far() -> int:
+    """The clock of writes in place."""
+    return _writes
+
+
+def next_write() -> int:
+    """The clock, moved on by one write."""
+    global _writes
+    _writes += 1
+    return _writes
+
+
 class Storage:
     """`shape` elements of `dtype`, row-major, on one device.
 
     buffer   the device memory, None until something is written to it
     history  the graph that computed these values, kept while a gradient may still flow through it
     tracked  True when a gradient may flow into or through it: a leaf that requires one, or a storage with a history
-    version  counts the writes in place, so that a gradient of values since overwritten is refused
+    noted    when the history was noted, on the clock of writes in place
+    version  when it was last written in place, on that clock: a gradient of values since overwritten is refused
     """
 
-    __slots__ = ("buffer", "device", "dtype", "history", "shape", "size_bytes", "tracked", "version")
+    __slots__ = ("buffer", "device", "dtype", "history", "noted", "shape", "size_bytes", "tracked", "version")
 
     def __init__(self, device: str, dtype: DType, shape: Shape, buffer: Buffer | None = None):
         count = 1
@@ -40,6 +56,7 @@ class Storage:
         self.buffer = buffer
         self.history: Node | None = None
         self.tracked = False
+        self.noted = 0
         self.version = 0
 
     def node(self) -> Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from hcq.frontend.derivatives import DERIVATIVES, FLAT, Flat, filled
 from hcq.frontend.gradient import gradient
 from hcq.frontend.storage import Storage
