@@ -148,7 +148,7 @@ class Pool:
     def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
         """A buffer of at least this size, its contents unknown."""
         try:
-            if size_bytes <= 4096:
+            if 0 <= size_bytes <= 4096:
                 capacity = (size_bytes + 63) & -64 or 64
             else:
                 step = 1 << size_bytes.bit_length() - 4  # eight classes for each power of two
@@ -156,8 +156,8 @@ class Pool:
             va, fence = self.free[capacity].pop()
         except (KeyError, IndexError):
             return self._alloc_new(size_bytes, capacity, name)
-        except (TypeError, AttributeError):
-            raise UsageError(f"alloc({size_bytes!r}): takes a size in bytes, a whole number.") from None
+        except (TypeError, ValueError, AttributeError):
+            raise UsageError(f"alloc({size_bytes!r}): takes a size in bytes, a whole number from 0 on.") from None
         if capacity >= LARGE_BYTES:
             self.free_large_bytes -= capacity
         return Buffer(self.device, va, size_bytes, capacity, fence, name)

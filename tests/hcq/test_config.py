@@ -1,0 +1,76 @@
+"""Switches are words, read in one place; a misspelt one is refused with the valid ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hcq.config import SWITCHES, Config
+from hcq.errors import UsageError
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    read = Config.read({"HOME": "/home/someone"})
+    assert read.device == "CPU"
+    assert read.timeout_ms == 30_000
+    assert read.cache_dir == Path("/home/someone/.cache/hcq")
+    assert read.threads == len(os.sched_getaffinity(0))
+    assert not read.debug
+    assert read.trace is None
+
+
+def test_switches_are_read_as_words() -> None:
+    read = Config.read(
+        {
+            "HCQ_DEBUG": "push, sync",
+            "HCQ_EMULATE": "amd:gfx1100,nv:sm_90",
+            "HCQ_VALIDATE": "1",
+            "HCQ_PROFILE": "off",
+            "HCQ_THREADS": "3",
+            "HCQ_TIMEOUT_MS": "5",
+            "HCQ_VISIBLE": "1,0",
+            "HCQ_TRACE": "t.hcqtrace",
+            "XDG_CACHE_HOME": "/c",
+        }
+    )
+    assert read.debug == {"push", "sync"}
+    assert read.emulate == ("amd:gfx1100", "nv:sm_90")
+    assert (read.validate, read.profile, read.threads, read.timeout_ms) == (True, False, 3, 5)
+    assert (read.visible, read.trace, read.cache_dir) == ((1, 0), "t.hcqtrace", Path("/c/hcq"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"HCQ_DEBUG": "push,snyc"}, "unknown word 'snyc'. Valid words: schedule, ir, code, push, sync, alloc"),
+        ({"HCQ_DEBG": "push"}, "HCQ_DEBG is not a switch. The switches are HCQ_DEVICE, "),
+        ({"HCQ_VALIDATE": "maybe"}, "unknown word. Valid words: 0, 1, off, on, no, yes"),
+        ({"HCQ_THREADS": "0"}, "takes a whole number from 1 to 1024"),
+        ({"HCQ_TIMEOUT_MS": "soon"}, "HCQ_TIMEOUT_MS='soon': takes a whole number"),
+        ({"HCQ_VISIBLE": "first"}, "'first' is not a device number"),
+    ],
+)
+def test_a_misspelt_switch_is_refused(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        Config.read(environment)
+
+
+def test_every_switch_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "environment.md").read_text()
+    assert not [name for name in SWITCHES if name not in page]
+
+
+def test_importing_reads_no_environment() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import hcq, hcq.device, hcq.graph, hcq.cpu.device; print('fine')"],
+        env={**os.environ, "HCQ_DEBUG": "nonsense"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stdout == "fine\n"

@@ -1,0 +1,81 @@
+"""Ports: the one door to the operating system can be recorded and made to fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import time
+
+import pytest
+
+from hcq import config
+from hcq.cpu.device import CpuDevice
+from hcq.errors import DriverError
+from hcq.port import (
+    MAP_ANONYMOUS,
+    MAP_PRIVATE,
+    PROT_READ,
+    PROT_WRITE,
+    FaultyPort,
+    LinuxPort,
+    Port,
+    RecordingPort,
+)
+
+ONE_THREAD = dataclasses.replace(config.Config.read({}), threads=1)
+
+
+def test_a_recording_port_tells_every_call_and_its_result() -> None:
+    calls: list[tuple[str, tuple[object, ...], object]] = []
+    port = RecordingPort(LinuxPort(), lambda *call: calls.append(call))
+    assert isinstance(port, Port)
+    va = port.mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS)
+    port.munmap(va, 8192)
+    with pytest.raises(DriverError):
+        port.open("/nonexistent")
+    assert calls[0] == ("mmap", (0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), va)
+    assert calls[1] == ("munmap", (va, 8192), None)
+    assert calls[2][:2] == ("open", ("/nonexistent", os.O_RDWR))
+    assert isinstance(calls[2][2], DriverError)
+    assert abs(port.clock_ns() - time.monotonic_ns()) < 10**9
+
+
+def test_refusals_name_the_call_its_arguments_and_the_fix() -> None:
+    port = LinuxPort()
+    with pytest.raises(DriverError, match=r"open\(/nonexistent\) -> ENOENT \(No such file or directory\)"):
+        port.open("/nonexistent")
+    with pytest.raises(DriverError, match=r"read\(/nonexistent\) -> ENOENT"):
+        port.read_file("/nonexistent")
+    with pytest.raises(DriverError, match=r"mmap\(size_bytes=0, .*\) -> EINVAL"):
+        port.mmap(0, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS)
+    with pytest.raises(DriverError, match=r"munmap\(0x1, 5\) -> EINVAL"):
+        port.munmap(1, 5)
+    with pytest.raises(DriverError, match=r"mprotect\(0x1, 5, prot=0x1\) -> EINVAL"):
+        port.mprotect(1, 5, PROT_READ)
+    with open("/dev/null", "rb") as file, pytest.raises(DriverError, match=r"ioctl\(fd=\d+, request=0x1234\) -> ENOTTY"):
+        port.ioctl(file.fileno(), 0x1234, bytearray(8))
+
+
+@pytest.mark.parametrize("allowed", range(4))
+def test_opening_a_device_names_the_step_that_failed(allowed: int) -> None:
+    port = FaultyPort(LinuxPort(), {"mmap": (allowed, errno.ENOMEM)})
+    if allowed == 3:
+        CpuDevice("CPU:ok", port=port, config=ONE_THREAD).close()
+        return
+    step = {0: '3/5 "make the ring"', 1: '3/5 "make the ring"', 2: '4/5 "make the timeline"'}[allowed]
+    with pytest.raises(DriverError, match=rf"open CPU device: step {step} failed: mmap\(.*ENOMEM"):
+        CpuDevice("CPU:faulty", port=port, config=ONE_THREAD)
+
+
+def test_a_load_that_gets_no_pages_is_a_driver_error_and_leaks_none(llvm_object: bytes) -> None:
+    calls: list[tuple[str, tuple[object, ...], object]] = []
+    faulty = FaultyPort(LinuxPort(), {"mprotect": (1, errno.EACCES)})
+    device = CpuDevice("CPU:w", port=RecordingPort(faulty, lambda *call: calls.append(call)), config=ONE_THREAD)
+    with pytest.raises(DriverError, match="mprotect"):
+        device.load(llvm_object, "add_one")
+    maps = {call[2]: call[1][1] for call in calls if call[0] == "mmap"}
+    unmaps = [call[1] for call in calls if call[0] == "munmap"]
+    assert len(unmaps) == 1
+    assert maps[unmaps[0][0]] == unmaps[0][1]
+    device.close()
