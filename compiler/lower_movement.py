@@ -75,7 +75,7 @@ class _Lowering:
     """One kernel's lowering: the values made so far and the ranges handed out."""
 
     def __init__(self, sink: Node):
-        if sink.op is not Op.SINK or any([store.op is not Op.STORE for store in sink.src]):
+        if sink.op is not Op.SINK or any(store.op is not Op.STORE for store in sink.src):
             raise ValueError(f"lower_movement({sink!r}): a kernel is a SINK of STOREs")
         self.sink = sink
         self.memo: dict[_Task, Node] = {}
@@ -474,6 +474,10 @@ def _reduce(op: Op, value: Node, ranges: Indices) -> Node:
     if value.op is Op.REDUCE and value.arg is op:
         ranges = (*value.src[1:], *ranges)
         value = value.src[0]
+    elif op is Op.ADD and _is_sum_or_zero(value):
+        condition, inner, zero = value.src
+        ranges = (*inner.src[1:], *ranges)
+        value = Node(Op.WHERE, value.dtype, (condition, inner.src[0], zero))
     if not ranges:
         return value
     if op is not Op.MUL:
@@ -487,6 +491,15 @@ def _reduce(op: Op, value: Node, ranges: Indices) -> Node:
             if not ranges:
                 return value
     return Node(Op.REDUCE, value.dtype, (value, *ranges), op)
+
+
+def _is_sum_or_zero(value: Node) -> bool:
+    """A sum that a view reads as zero outside: each of its terms can be read so instead."""
+    if value.op is not Op.WHERE:
+        return False
+    _, inner, other = value.src
+    is_zero = other.op is Op.CONST and other.arg == 0
+    return is_zero and inner.op is Op.REDUCE and inner.arg is Op.ADD
 
 
 def _identity(op: Op, dtype: DType) -> bool | int | float:
@@ -545,6 +558,6 @@ def _resolve(root: Node) -> Node:
     for node in toposort((root,)):
         if node.op is Op.RANGE and node.arg == WITHIN:
             mapping[node] = mapping.get(node.src[1], node.src[1])
-        elif any([source in mapping for source in node.src]):
+        elif any(source in mapping for source in node.src):
             mapping[node] = build(node.op, node, tuple([mapping.get(source, source) for source in node.src]))
     return mapping.get(root, root)
