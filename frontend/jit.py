@@ -24,6 +24,7 @@ from hcq.frontend.core import live
 from hcq.frontend.plan import Plan
 from hcq.frontend.storage import Storage, next_write
 from hcq.frontend.tensor import Tensor
+from hcq.graph import Symbol
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
@@ -68,8 +69,8 @@ class Recording:
         self.results = results
         memories = dict.fromkeys(_memory(tensor) for tensor in _tensors(results))
         self.result_storages = [storage for storage in memories if storage in self.made]
-        keys: dict[Storage, Any] = {storage: ("argument", i) for i, storage in enumerate(self.arguments)}
-        keys.update({storage: ("result", i) for i, storage in enumerate(self.result_storages)})
+        keys = {storage: Symbol(("argument", i)) for i, storage in enumerate(self.arguments)}
+        keys.update({storage: Symbol(("result", i)) for i, storage in enumerate(self.result_storages)})
         device = devices.get(self.device)
         graph = device.graph(self.name)
         for plan, storages, outputs in self.ran_plans:
@@ -82,10 +83,11 @@ class Recording:
             by_value.update({value: s for value, s in zip(plan.results, outputs) if value >= len(storages)})
             for program, values, grid in plan.programs():
                 graph.dispatch(program, [self._place(plan, v, by_value, keys) for v in values], grid)
-        graph.finish()
         self.graph = graph
 
-    def _place(self, plan: Plan, value: int, by_value: dict[int, Storage], keys: dict[Storage, Any]) -> Any:
+    def _place(
+        self, plan: Plan, value: int, by_value: dict[int, Storage], keys: dict[Storage, Symbol]
+    ) -> Any:
         """The buffer an argument is, or the key under which each replay names one."""
         if value not in by_value:
             return self.memories[plan.values[value].memory]
@@ -104,6 +106,7 @@ class Recording:
     def replay(self, arguments: list[Storage]) -> Any:
         """Submit the recording on other arguments; new memory for what it returns."""
         written = {id(storage.buffer) for storage in self.written}
+        points = self.graph.patch_points
         places: dict[Any, Any] = {}
         for i, storage in enumerate(arguments):
             if id(storage.buffer) in written:
@@ -111,14 +114,16 @@ class Recording:
                     f"[jit] {self.name}: tensor argument {i} {storage.shape} shares memory with a tensor that the "
                     "function assigns to. Pass x.clone()."
                 )
-            places["argument", i] = storage.buffer
+            if ("argument", i) in points:
+                places["argument", i] = storage.buffer
         device = devices.get(self.device)
         fresh: dict[Storage, Storage] = dict(zip(self.arguments, arguments))
         for i, storage in enumerate(self.result_storages):
             buffer = device.alloc(storage.size_bytes)
             places["result", i] = buffer
             fresh[storage] = Storage(storage.device, storage.dtype, storage.shape, buffer)
-        self.graph.replay(places)
+        if self.graph.commands:
+            self.graph.replay(places)
         for storage in self.written:
             storage.version = next_write()
         mapping = {old.node(): new.node() for old, new in fresh.items()}

@@ -168,7 +168,7 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
 
     launches = []
     for kernel in made.kernels:
-        if not prod(kernel.sink.src[0].src[1].shape):
+        if not prod(kernel.sink.src[0].src[0].shape):
             continue  # nothing to store
         code = compile_kernel(kernel.sink, target, disk, show if debug & {"ir", "code"} else None)
         launches.append(

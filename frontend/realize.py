@@ -11,15 +11,16 @@ means the old `w` for ever. So before a buffer is overwritten, every live tensor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
+from hcq.frontend import device as devices
 from hcq.frontend import plan as plans
 from hcq.frontend.core import live
 from hcq.frontend.storage import Storage, next_write, written_so_far
 from hcq.frontend.structure import Structure, structure_of
-from hcq.ir.node import Node, substitute
+from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import MOVEMENT, Op
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ def realize(tensors: Iterable[Any]) -> None:
     A view of memory stays a view. Raises what the device raises; then no node has changed.
     """
     roots: dict[Node, None] = {}
-    devices: dict[str, list[Node]] = {}
+    by_device: dict[str, list[Node]] = {}
     for tensor in tensors:
         node = _root(tensor.node)
         if node is not None and node not in roots:
             roots[node] = None
-            devices.setdefault(tensor.device, []).append(node)
-    for device, nodes in devices.items():
+            by_device.setdefault(tensor.device, []).append(node)
+    for device, nodes in by_device.items():
         _realize_on(device, nodes)
 
 
@@ -73,29 +74,58 @@ def _root(node: Node) -> Node | None:
 
 
 def _realize_on(device: str, roots: list[Node]) -> None:
-    leaves = {t.node for t in _unrealized_leaves.values()} if _unrealized_leaves else ()
-    structure = structure_of(roots, leaves)
+    structure = structure_of(roots)
+    if structure.copies:
+        roots = _bring_copies(roots)
+        structure = structure_of(roots)
     if structure.assigns:
-        roots, structure = _with_readers(roots, leaves)
+        roots, structure = _with_readers(roots)
     plan = plans.plan_for(structure, roots, device)
     before = written_so_far()
     outputs = plan.run(structure.storages)
     if recording is not None:
         recording.ran(plan, structure.storages, outputs)
     in_memory: dict[Node, Node] = {}
-    for root, storage, tracked in zip(roots, outputs, structure.tracked):
+    for root, storage, tracked in zip(roots, outputs, structure.tracked, strict=True):
         if root.op is Op.ASSIGN:
             storage.version = next_write()
             storage.history = None
-        elif storage.history is None and not storage.tracked and tracked:
+        elif tracked and not storage.tracked:
             storage.history = root
             storage.noted = before
             storage.tracked = True
-        in_memory[root] = Node(Op.BUFFER, storage.dtype, (), storage)
-    _replace(in_memory, structure.assigns)
+        in_memory[root] = storage.node()
+    _replace(in_memory)
 
 
-def _replace(in_memory: dict[Node, Node], everywhere: bool) -> None:
+def _bring_copies(roots: list[Node]) -> list[Node]:
+    """Values of other devices, moved here through the host; the graph then reads them from this device's memory."""
+    from hcq.frontend.tensor import Tensor
+
+    brought: dict[Node, Node] = {}
+    for node in toposort(roots):
+        if node.op is not Op.COPY:
+            continue
+        source = node.src[0].substitute(brought)
+        leaf = next((n for n in source.toposort() if n.op is Op.BUFFER), None)
+        if leaf is None:
+            brought[node] = source  # computed from constants: every device can do that itself
+            continue
+        if recording is not None:
+            raise UsageError(
+                f"[jit] {recording.name} moves a tensor from {leaf.arg.device} to {node.arg}: a recording is of one "
+                "device. Move it outside the function."
+            )
+        there = storage_of(Tensor._of(source, leaf.arg.device))
+        here = Storage(node.arg, node.dtype, node.shape, devices.get(node.arg).alloc(there.size_bytes))
+        assert there.buffer is not None and here.buffer is not None
+        here.buffer.write(there.buffer.read(0, there.size_bytes))
+        brought[node] = here.node()
+    _replace(brought)
+    return [_root(node) or node for node in substitute(roots, brought)]
+
+
+def _replace(in_memory: dict[Node, Node]) -> None:
     """Let live tensors read memory instead of computing again what has been computed."""
     lazy = []
     for tensor in live:
@@ -105,25 +135,17 @@ def _replace(in_memory: dict[Node, Node], everywhere: bool) -> None:
         found = in_memory.get(node)
         if found is None:
             lazy.append(tensor)
-            continue
-        tensor.node = found
-        if tensor._requires_grad:
-            storage: Any = found.arg
-            storage.tracked, storage.history = True, None
-            _unrealized_leaves.pop(id(tensor), None)
+        else:
+            tensor.node = found
     if lazy:
-        for tensor, node in zip(lazy, substitute([t.node for t in lazy], in_memory)):
+        for tensor, node in zip(lazy, substitute([t.node for t in lazy], in_memory), strict=True):
             tensor.node = node
 
 
-# tensors that require a gradient and are not in memory yet, by id; core.py's setter and `_replace` keep it
-_unrealized_leaves: dict[int, Any] = {}
-
-
-def _with_readers(roots: list[Node], leaves: Collection[Node]) -> tuple[list[Node], Structure]:
+def _with_readers(roots: list[Node]) -> tuple[list[Node], Structure]:
     """The roots, and every live tensor that reads memory which they overwrite."""
     while True:
-        structure = structure_of(roots, leaves)
+        structure = structure_of(roots)
         written = _written(roots)
         known = set(roots)
         more: dict[Node, None] = {}

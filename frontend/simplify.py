@@ -31,6 +31,8 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
         if op is Op.SCATTER_ADD:
             scatters += 1  # told apart, so that no two scatters add into one memory
             src = (Node(Op.CONTIGUOUS, node.dtype, (src[0],), ("scatter", scatters)), *src[1:])
+        elif op is Op.ASSIGN and not src[1].shape:
+            src = (src[0], _spread(src[1], src[0].shape))
         made = node if src == node.src else Node(op, node.dtype, src, node.arg)
         if op is Op.DETACH:
             made = src[0]

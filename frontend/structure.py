@@ -9,7 +9,7 @@ Next     plan.py (plans are kept by this key, in memory and on disk)
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hcq.frontend.storage import Storage
@@ -24,28 +24,27 @@ class Structure(NamedTuple):
     storages  the memory, as the key numbers it
     tracked   per root: True when a gradient can flow through it
     assigns   True when something is written in place
+    copies    True when something comes from another device
     """
 
     key: tuple[Any, ...]
     storages: list[Storage]
     tracked: list[bool]
     assigns: bool
+    copies: bool
 
     def digest(self) -> str:
         """The key as a name that is the same in every process."""
         return hashlib.sha256(repr(self.key).encode()).hexdigest()
 
 
-def structure_of(roots: Sequence[Node], leaves: Collection[Node] = ()) -> Structure:
-    """Number the graph's nodes, sources first, and write down what each says.
-
-    leaves  nodes that a gradient is wanted for, though they are not in memory yet
-    """
+def structure_of(roots: Sequence[Node]) -> Structure:
+    """Number the graph's nodes, sources first, and write down what each says."""
     number: dict[Node, int] = {}
     tracked: list[bool] = []
     words: list[Any] = []
     storages: list[Storage] = []
-    assigns = False
+    assigns = copies = False
     stack: list[Node] = []
     for root in roots:
         if root in number:
@@ -64,13 +63,15 @@ def structure_of(roots: Sequence[Node], leaves: Collection[Node] = ()) -> Struct
                     stack.extend([s for s in reversed(src) if s not in number])
                     continue
                 op = node.op
+                is_cut = False
                 if op is Op.ASSIGN:
-                    assigns = True
+                    assigns = is_cut = True
+                elif op is Op.DETACH:
+                    is_cut = True
+                elif op is Op.COPY:
+                    copies = True
                 words.append((op, node.dtype, node.arg, *at))
-                tracked.append(
-                    node in leaves
-                    or (op is not Op.DETACH and op is not Op.ASSIGN and any(tracked[i] for i in at))
-                )
+                tracked.append(not is_cut and any(tracked[i] for i in at))
             elif node.op is Op.BUFFER:
                 storage = node.arg
                 storages.append(storage)
@@ -82,7 +83,7 @@ def structure_of(roots: Sequence[Node], leaves: Collection[Node] = ()) -> Struct
             number[node] = len(number)
             stack.pop()
     words.append(tuple([number[root] for root in roots]))
-    return Structure(tuple(words), storages, [tracked[number[root]] for root in roots], assigns)
+    return Structure(tuple(words), storages, [tracked[number[root]] for root in roots], assigns, copies)
 
 
 def _constant(value: Any) -> Any:
