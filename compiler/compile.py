@@ -126,10 +126,8 @@ def _lower_movement(sink: Node, target: Target) -> Node:
 
 
 def _decompose(sink: Node, target: Target) -> Node:
-    try:
-        from hcq.compiler.decompose import decompose
-    except ModuleNotFoundError:  # until it has landed
-        return sink
+    from hcq.compiler.decompose import decompose
+
     return decompose(sink, target.native)
 
 

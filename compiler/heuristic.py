@@ -1,16 +1,179 @@
-"""Heuristic: choose a schedule for a kernel from its shape and the target's limits.
+"""Heuristic: choose a schedule for a kernel from its accesses and the target's limits.
 
 In       a fresh LoopNest, a Target
 Out      the same nest with transforms applied; `nest.choice` tells which
-Next     loop_nest.py (the transforms)
+Next     loop_nest.py (the transforms), contraction.py (matrix products and convolutions), accesses.py (the facts)
+
+Three questions in order. Is there reuse to win (two operands, each blind to an output axis that the other knows)? Then
+contraction.py tiles it in registers. Is there a reduction? Then lanes go to the axis along which memory is contiguous:
+an output axis (many columns at once) or the reduced one (several vector accumulators). Otherwise it is elementwise, or a
+transpose: lanes along the stored axis, a square tile where the loads run along another one.
+
+Groups come last: none for little work, else several pieces per thread, so that a late thread holds up no one.
 """
 
 from __future__ import annotations
 
-from hcq.compiler.loop_nest import LoopNest
+from hcq.compiler.accesses import Accesses
+from hcq.compiler.contraction import schedule_contraction
+from hcq.compiler.loop_nest import Axis, Loop, LoopNest
 from hcq.compiler.target import Target
+
+ALONE_NS = 30_000  # less work than this is not worth waking another thread
+PIECE_NS = 40_000  # a group should last about this long
+PIECES_PER_THREAD = 8
 
 
 def choose(nest: LoopNest, target: Target) -> LoopNest:
     """Apply the schedule we believe in."""
+    merge_all(nest)
+    facts = Accesses(nest)
+    if any(axis.size == 0 for axis in nest.axes):
+        return nest
+    if nest.reduces and schedule_contraction(nest, facts, target):
+        return nest
+    lanes = facts.lanes(target)
+    if nest.reduces:
+        _reduction(nest, facts, target, lanes)
+    else:
+        _elementwise(nest, facts, target, lanes)
     return nest
+
+
+def merge_all(nest: LoopNest) -> None:
+    """Merge neighbouring ranges wherever every index allows it: fewer, longer loops."""
+    again = True
+    while again:
+        again = False
+        for kind in (False, True):
+            axes = [axis for axis in nest.axes if axis.is_reduce is kind]
+            for a, b in zip(axes, axes[1:], strict=False):
+                if nest.can_merge(a, b):
+                    nest.merge(a.name, b.name)
+                    again = True
+                    break
+            if again:
+                break
+
+
+def _elementwise(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> None:
+    if not nest.axes:
+        return
+    vector = max(nest.axes, key=lambda axis: _elementwise_score(facts, axis, lanes))
+    if vector.is_ordered or vector.size < 2 or facts.store_stride(vector) not in (1, -1):
+        spread(nest, facts.work_ns(), target, None)
+        return
+    width = fit_lanes(vector.size, lanes)
+    other = _transposed_axis(nest, facts, vector)
+    copies = 1 if facts.op_count > 24 else 2 if facts.op_count > 8 else 4
+    if other is not None:
+        copies = 1
+        rows = min(16, other.size)
+        if rows > 1:
+            nest.split(other.name, rows)
+            nest.unroll(nest.axis(other).loops[-1].name)
+    copies = max(1, min(copies, vector.size // width))
+    write_out(nest, vector, width, copies)
+    spread(nest, facts.work_ns(), target, vector)
+
+
+def _elementwise_score(facts: Accesses, axis: Axis, lanes: int) -> tuple[bool, int, int]:
+    if axis.is_ordered:
+        return (False, -1, 0)
+    contiguous = sum(facts.stride(load, axis) in (0, 1, -1) for load in facts.nest.loads)
+    return (facts.store_stride(axis) in (1, -1) and axis.size > 1, contiguous, min(axis.size, lanes))
+
+
+def _transposed_axis(nest: LoopNest, facts: Accesses, vector: Axis) -> Axis | None:
+    """The axis along which a load is contiguous that strides along the stored one."""
+    for load in nest.loads:
+        if facts.stride(load, vector) in (0, 1, -1, None):
+            continue
+        for axis in nest.axes:
+            if axis is not vector and facts.stride(load, axis) == 1 and not axis.is_ordered:
+                return axis
+    return None
+
+
+def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> None:
+    outputs = [axis for axis in nest.axes if not axis.is_reduce and not axis.is_ordered]
+    reduced = [axis for axis in nest.axes if axis.is_reduce]
+    columns = [
+        a for a in outputs if facts.store_stride(a) == 1 and facts.all_strides(a, (0, 1)) and a.size >= 4
+    ]
+    rows = [a for a in reduced if facts.contiguous_loads(a) and a.size >= 4]
+    best_row = max(rows, key=lambda a: (facts.contiguous_loads(a), a.size), default=None)
+    column = max(columns, key=lambda a: a.size, default=None)
+    if column is not None and (best_row is None or column.size >= lanes or column.size >= best_row.size):
+        width = fit_lanes(column.size, lanes)
+        copies = max(1, min(4 if facts.op_count <= 8 else 2, column.size // width))
+        write_out(nest, column, width, copies)
+        innermost = reduced[-1]
+        if facts.op_count * copies <= 24 and innermost.size >= 4 and not innermost.is_ordered:
+            nest.split(innermost.name, 4 if innermost.size % 4 == 0 or innermost.size >= 16 else 2)
+            nest.unroll(nest.axis(innermost).loops[-1].name)
+        spread(nest, facts.work_ns(), target, column)
+        return
+    if best_row is not None and not best_row.is_ordered:
+        width = fit_lanes(best_row.size, lanes)
+        copies = max(
+            1, min(8 if facts.op_count <= 4 else 4 if facts.op_count <= 24 else 2, best_row.size // width)
+        )
+        write_out(nest, best_row, width, copies)
+        spread(nest, facts.work_ns(), target, None)
+        return
+    spread(nest, facts.work_ns(), target, None)
+
+
+# -- parts that schedules share -------------------------------------------------------------------------------------
+
+
+def fit_lanes(size: int, lanes: int) -> int:
+    """The vector width for an axis: the target's, or the power of two that a short axis fills."""
+    while lanes > 1 and lanes > size:
+        lanes //= 2
+    return lanes
+
+
+def write_out(nest: LoopNest, axis: Axis, width: int, copies: int) -> None:
+    """Lanes and unrolled copies of an axis: its innermost width * copies values become straight code."""
+    axis = nest.axis(axis)
+    loop = axis.loops[0]
+    if width * copies > 1 and width * copies < axis.size:
+        nest.split(loop.name, width * copies)
+        loop = axis.loops[-1]
+    if width > 1:
+        if loop.size > width or loop is axis.loops[0]:
+            if loop.size > width:
+                nest.split(loop.name, width)
+                outer, inner = loop, axis.loops[-1]
+                nest.vectorize(inner.name)
+                nest.unroll(outer.name)
+            else:
+                nest.vectorize(loop.name)
+        else:
+            nest.vectorize(loop.name)
+    elif copies > 1:
+        nest.unroll(loop.name)
+
+
+def spread(nest: LoopNest, work_ns: float, target: Target, vector: Axis | None) -> None:
+    """Bind outer output loops to groups: nothing for little work, else several pieces per thread."""
+    if target.threads < 2 or work_ns < ALONE_NS:
+        return
+    wanted = int(min(target.threads * PIECES_PER_THREAD, max(target.threads, work_ns / PIECE_NS)))
+    count = 1
+    candidates: list[Loop] = [
+        axis.loops[0]
+        for axis in nest.axes
+        if not axis.is_reduce and not axis.is_ordered and axis.counted and axis.loops[0].kind == "serial"
+    ]
+    for loop in candidates:
+        if count >= wanted:
+            return
+        need = -(-wanted // count)
+        if loop.size >= 2 * need:
+            nest.split(loop.name, -(-loop.size // need))
+        if loop.size > 1:
+            nest.parallel(loop.name)
+            count *= loop.size

@@ -138,6 +138,10 @@ class LoopNest:
         """The schedule as text; `LoopNest(sink).apply(text)` repeats it."""
         return "; ".join(self.choices)
 
+    def axis(self, axis: Axis) -> Axis:
+        """The axis of that name now: a merge makes axes anew."""
+        return next(a for a in self.axes if a.name == axis.name)
+
     def loop(self, name: str) -> Loop:
         for axis in self.axes:
             for loop in axis.loops:
@@ -240,6 +244,8 @@ class LoopNest:
     def _write_out(self, name: str, kind: str) -> LoopNest:
         verb = "vectorize" if kind == "vector" else kind
         loop = self.loop(name)
+        if kind == "vector" and loop.size & (loop.size - 1):
+            raise ScheduleError(f"vectorize {name}: {loop.size} lanes are not a power of two; split it first")
         if loop.kind != "serial":
             raise ScheduleError(f"{verb} {name}: the loop is already bound ({loop.kind})")
         if loop.axis.is_ordered:
@@ -273,6 +279,8 @@ class LoopNest:
             )
         if loop.kind != "serial":
             raise ScheduleError(f"parallel {name}: the loop is already bound ({loop.kind})")
+        if loop is not loop.axis.loops[0]:
+            raise ScheduleError(f"parallel {name}: only the outermost loop of {loop.axis.name} can be groups")
         loop.kind = "group"
         self.order.remove(loop)
         self.order.insert(len(self.groups), loop)

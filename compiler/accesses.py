@@ -1,0 +1,102 @@
+"""Accesses: what a schedule wants to know about a kernel's memory and work.
+
+In       a LoopNest whose ranges are merged but not split
+Out      strides of loads and stores by axis, bytes, operations, an estimate of the time on one thread
+Next     heuristic.py, contraction.py (who decide)
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from hcq.compiler.loop_nest import Axis, LoopNest
+from hcq.compiler.target import Target
+from hcq.ir.dtype import Kind
+from hcq.ir.node import Node, toposort
+from hcq.ir.op import ARITHMETIC, Op
+
+BYTES_PER_NS = 12.0  # one thread, mixed reads and writes
+LANE_OPS_PER_NS = 3.0  # vector instructions started per nanosecond, one thread
+
+
+class Accesses:
+    def __init__(self, nest: LoopNest):
+        self.nest = nest
+
+    def stride(self, access: Node, axis: Axis) -> int | None:
+        """Elements between neighbours along an axis; None where the address is no sum in it."""
+        axis = self.nest.axis(axis)
+        form = self.nest.affine.of(access.src[1])
+        for atom in form.atoms():
+            if self.nest.masks[atom] & axis.bit:
+                return None
+        return form.coefficient(axis.range)
+
+    def store_stride(self, axis: Axis) -> int | None:
+        """The stride of the stores where all agree."""
+        strides = {self.stride(store, axis) for store in self.nest.stores}
+        return strides.pop() if len(strides) == 1 else None
+
+    def all_strides(self, axis: Axis, allowed: tuple[int, ...]) -> bool:
+        return all(self.stride(load, axis) in allowed for load in self.nest.loads)
+
+    def contiguous_loads(self, axis: Axis) -> int:
+        """How many loads run along the axis element by element; 0 if any jumps."""
+        strides = [self.stride(load, axis) for load in self.nest.loads]
+        if any(s not in (0, 1, -1) for s in strides):
+            return sum(s in (1, -1) for s in strides) if len(strides) == 1 else 0
+        return sum(s in (1, -1) for s in strides)
+
+    def is_masked(self, load: Node) -> bool:
+        return len(load.src) > 2
+
+    def lanes(self, target: Target) -> int:
+        """Lanes of a full vector of the widest type that memory holds here (4 bytes where all are narrower)."""
+        sizes = [n.dtype.itemsize for n in self.values if n.dtype.kind is not Kind.INDEX]
+        widest = max([4, *sizes])
+        return max(1, target.vector_bits // 8 // widest)
+
+    @cached_property
+    def values(self) -> list[Node]:
+        """Everything computed that is not address arithmetic."""
+        return [n for n in toposort((self.nest.sink,)) if n.op in ARITHMETIC or n.op is Op.LOAD]
+
+    @cached_property
+    def op_count(self) -> int:
+        """Arithmetic operations per element, the addresses' own left out."""
+        return sum(1 for n in self.values if n.op in ARITHMETIC and n.dtype.kind is not Kind.INDEX)
+
+    @cached_property
+    def points(self) -> int:
+        """Elements the innermost body runs for."""
+        count = 1
+        for axis in self.nest.axes:
+            count *= axis.size
+        return count
+
+    @cached_property
+    def outputs(self) -> int:
+        count = 1
+        for axis in self.nest.axes:
+            if not axis.is_reduce:
+                count *= axis.size
+        return count
+
+    def work_ns(self) -> float:
+        """Roughly how long one thread needs."""
+        moved = 0
+        for load in self.nest.loads:
+            moved += self.extent(load) * load.dtype.itemsize
+        for store in self.nest.stores:
+            moved += self.extent(store) * store.src[2].dtype.itemsize
+        is_vector = all(self.stride(s, a) is not None for s in self.nest.stores for a in self.nest.axes)
+        per_ns = LANE_OPS_PER_NS * (8 if is_vector else 1)
+        return moved / BYTES_PER_NS + self.points * (1 + self.op_count) / per_ns
+
+    def extent(self, access: Node) -> int:
+        """Elements an access walks over, at most."""
+        count = 1
+        for axis in self.nest.axes:
+            if self.nest.masks[access.src[1]] & axis.bit:
+                count *= axis.size
+        return count

@@ -1,0 +1,235 @@
+"""Compiled kernels compute what the interpreter computes, whatever the schedule."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, dtypes
+from hcq.ir.node import Node, const
+from hcq.ir.op import Op
+from tests.compiler.building import (
+    check,
+    conv,
+    expand,
+    flip,
+    kernel,
+    matmul,
+    out,
+    pad,
+    param,
+    permute,
+    reduce,
+    run,
+    shrink,
+    window,
+)
+
+if TYPE_CHECKING:
+    from hcq.device import Device
+
+COMPUTED = [d for d in ALL if not d.is_storage_only and not d.is_bool]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 15, 16, 17, 63, 64, 65, 1000])
+def test_an_elementwise_chain_of_any_length_is_right(device: Device, size: int) -> None:
+    x, y = param(1, (size,)), param(2, (size,))
+    check(device, kernel((out(0, (size,)), x * y + 1.5)))
+
+
+@pytest.mark.parametrize("dtype", COMPUTED, ids=lambda d: d.name)
+def test_every_format_adds_and_multiplies(device: Device, dtype: DType) -> None:
+    x, y = param(1, (77,), dtype), param(2, (77,), dtype)
+    check(device, kernel((out(0, (77,), dtype), x * y + x)))
+
+
+@pytest.mark.parametrize("source,to", list(itertools.product(ALL, ALL)), ids=lambda d: d.name)
+def test_every_cast_is_right(device: Device, source: DType, to: DType) -> None:
+    x = param(1, (37,), source)
+    check(device, kernel((out(0, (37,), to), x.cast(to) if to is not source else x)))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
+@pytest.mark.parametrize("op", [Op.FLOORDIV, Op.MOD, Op.SHL, Op.SHR, Op.MAX, Op.MIN, Op.XOR, Op.CMPLT])
+def test_integer_operations_hold_on_edge_values(device: Device, dtype: DType, op: Op) -> None:
+    edges = sorted(
+        {0, 1, 2, 3, 7, 8, 31, 63, 64, int(dtype.max), int(dtype.max) - 1, int(dtype.min), int(dtype.min) + 1}
+    )
+    if not dtype.is_unsigned:
+        edges += [-1, -2, -7]
+    pairs = np.array([(a, b) for a in edges for b in edges], dtype=dtype.name)
+    n = len(pairs)
+    x, y = param(1, (n,), dtype), param(2, (n,), dtype)
+    result = dtypes.bool if op is Op.CMPLT else dtype
+    sink = kernel((out(0, (n,), result), Node(op, result, (x, y))))
+    from hcq.ir.evaluate import evaluate_kernel
+
+    want = np.zeros(n, result.name)
+    a, b = pairs[:, 0].copy(), pairs[:, 1].copy()
+    evaluate_kernel(sink, [want, a, b])
+    got, _ = run(device, sink, [np.zeros(n, result.name), a, b])
+    np.testing.assert_array_equal(got[0], want)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
+def test_max_and_min_hand_nan_on(device: Device, dtype: DType) -> None:
+    if dtype.is_storage_only:
+        pytest.skip("8-bit floats are not computed with")
+    x, y = param(1, (20,), dtype), param(2, (20,), dtype)
+    a = np.arange(20).astype(np.float32)
+    b = a[::-1].copy()
+    a[3] = b[4] = a[7] = b[7] = np.nan
+    from hcq.ir.arrays import numpy_dtype
+
+    for op in (Op.MAX, Op.MIN):
+        sink = kernel((out(0, (20,), dtype), Node(op, dtype, (x, y))))
+        arrays = [v.astype(numpy_dtype(dtype)) for v in (a * 0, a, b)]
+        got, _ = run(device, sink, arrays)
+        with np.errstate(invalid="ignore"):
+            want = np.maximum(a, b) if op is Op.MAX else np.minimum(a, b)
+        np.testing.assert_array_equal(got[0].astype(np.float32), want)
+        relu = kernel((out(0, (20,), dtype), Node(op, dtype, (x, const(4.0, dtype)))))
+        got, _ = run(device, relu, arrays[:2])
+        want = np.maximum(a, 4) if op is Op.MAX else np.minimum(a, 4)
+        np.testing.assert_array_equal(got[0].astype(np.float32), want)
+
+
+@pytest.mark.parametrize("how", [Op.ADD, Op.MAX, Op.MIN, Op.MUL])
+@pytest.mark.parametrize("axes", [c for n in (1, 2, 3) for c in itertools.combinations(range(3), n)], ids=str)
+def test_reductions_over_every_subset_of_axes(device: Device, how: Op, axes: tuple[int, ...]) -> None:
+    shape = (5, 37, 21)
+    x = param(1, shape) * (0.3 if how is Op.MUL else 1.0)
+    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    check(device, kernel((out(0, kept), reduce(x, axes, how))))
+
+
+@pytest.mark.parametrize("dtype", COMPUTED, ids=lambda d: d.name)
+def test_sums_of_every_format(device: Device, dtype: DType) -> None:
+    x = param(1, (3, 100), dtype)
+    y = x * const(0.125, dtype) if dtype.is_float else x
+    check(device, kernel((out(0, (3, 1), dtype), reduce(y, (1,)))))
+
+
+@pytest.mark.parametrize(
+    "m,k,n", [(1, 64, 64), (33, 47, 70), (64, 64, 64), (15, 100, 10), (100, 3, 5), (128, 200, 48)]
+)
+def test_matrix_products(device: Device, m: int, k: int, n: int) -> None:
+    check(device, kernel((out(0, (m, 1, n)), matmul(param(1, (m, k)), param(2, (k, n))))))
+
+
+@pytest.mark.parametrize("a_turned,b_turned", [(False, True), (True, False), (True, True)])
+def test_products_of_transposed_matrices(device: Device, a_turned: bool, b_turned: bool) -> None:
+    a = permute(param(1, (60, 70)), 1, 0) if a_turned else param(1, (70, 60))
+    b = permute(param(2, (50, 60)), 1, 0) if b_turned else param(2, (60, 50))
+    check(device, kernel((out(0, (70, 1, 50)), matmul(a, b))))
+
+
+@pytest.mark.parametrize("padding,stride", [(0, 1), (1, 1), (1, 2), (2, 3)])
+@pytest.mark.parametrize("channels,filters", [(1, 8), (3, 16), (16, 40)])
+def test_convolutions(device: Device, padding: int, stride: int, channels: int, filters: int) -> None:
+    value = conv(param(1, (2, channels, 14, 17)), param(2, (filters, channels, 3, 3)), padding, stride)
+    check(device, kernel((out(0, value.shape), value)))
+
+
+def test_padding_reads_exact_zeros_around_any_value(device: Device) -> None:
+    x = param(1, (5, 7))
+    grown = pad(Node(Op.EXP, x.dtype, (x,)), (1, 2), (3, 4))
+    check(device, kernel((out(0, grown.shape), grown)))
+
+
+def test_flipped_and_strided_views(device: Device) -> None:
+    x = param(1, (40, 50))
+    y = shrink(flip(x, 1), (1, 39, 2), (3, 50, 3))
+    check(device, kernel((out(0, y.shape), y + 1.0)))
+    check(device, kernel((out(0, (40, 50)), flip(x, 0, 1))))
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (64, 48), (33, 70), (3, 200), (200, 3)])
+def test_transposes(device: Device, shape: tuple[int, int]) -> None:
+    check(device, kernel((out(0, shape[::-1]), permute(param(1, shape), 1, 0))))
+
+
+def test_windows_overlap(device: Device) -> None:
+    x = window(param(1, (6, 30)), 1, 5, 2)
+    check(device, kernel((out(0, x.shape), x * 2.0)))
+
+
+def test_a_store_into_a_view_leaves_the_rest(device: Device) -> None:
+    target = shrink(out(0, (10, 20)), (2, 8, 2), (5, 15, 1))
+    check(device, kernel((target, param(1, (3, 10)) + 1.0)))
+
+
+def test_in_place_updates_read_before_they_write(device: Device) -> None:
+    p = out(0, (1000,))
+    check(device, kernel((p, p * 0.9 + param(1, (1000,)))))
+
+
+def test_two_stores_share_one_pass(device: Device) -> None:
+    m, g = out(0, (333,)), param(2, (333,))
+    moved = m * 0.9 + g
+    check(device, kernel((m, moved), (out(1, (333,)), moved * moved)))
+
+
+def test_sibling_reductions_share_one_pass(device: Device) -> None:
+    x = param(2, (9, 100))
+    sink = kernel((out(0, (9, 1)), reduce(x, (1,))), (out(1, (9, 1)), reduce(x * x, (1,))))
+    check(device, sink)
+
+
+def test_a_reduction_with_prologue_and_epilogue(device: Device) -> None:
+    x, y = param(1, (12, 65)), param(2, (12, 1))
+    spread = expand(y, 12, 65)
+    check(device, kernel((out(0, (12, 1)), reduce(Node(Op.EXP, x.dtype, (x + spread,)), (1,)) * y + 2.0)))
+
+
+@pytest.mark.parametrize("index", [dtypes.int32, dtypes.int64, dtypes.uint8])
+def test_gather_reads_zero_outside(device: Device, index: DType) -> None:
+    x, i = param(1, (50, 30)), param(2, (70, 30), index)
+    check(device, kernel((out(0, (70, 30)), Node(Op.GATHER, x.dtype, (x, i), 0))))
+
+
+def test_scatter_add_meets_in_one_element_without_loss(device: Device) -> None:
+    base, i, x = out(0, (20, 8)), param(1, (300, 8), dtypes.int32), param(2, (300, 8))
+    check(device, kernel((base, Node(Op.SCATTER_ADD, base.dtype, (base, i, x), 0))))
+    base = out(0, (8, 20))
+    i, x = param(1, (8, 300), dtypes.int64), param(2, (8, 300))
+    check(device, kernel((base, Node(Op.SCATTER_ADD, base.dtype, (base, i, x), 1))))
+
+
+def test_counting_and_selecting(device: Device) -> None:
+    count = Node(Op.IOTA, dtypes.int32, (), 100)
+    x = param(1, (100,))
+    chosen = Node(Op.CMPLT, dtypes.bool, (count, const(37, dtypes.int32))).where(x, const(-1.0, x.dtype))
+    check(device, kernel((out(0, (100,)), chosen)))
+    check(
+        device, kernel((out(0, (100,), dtypes.bool), Node(Op.CMPLT, dtypes.bool, (x, const(0.0, x.dtype)))))
+    )
+
+
+@pytest.mark.parametrize("op", [Op.EXP, Op.EXP2, Op.SIN, Op.COS, Op.SQRT, Op.TRUNC, Op.NEG])
+@pytest.mark.parametrize("dtype", [d for d in FLOATS if not d.is_storage_only], ids=lambda d: d.name)
+def test_functions_of_one_value(device: Device, op: Op, dtype: DType) -> None:
+    x = param(1, (100,), dtype)
+    if op is Op.SQRT:
+        x = x * x
+    check(device, kernel((out(0, (100,), dtype), Node(op, dtype, (x,)))))
+
+
+def test_a_long_chain_does_not_exhaust_the_stack(device: Device) -> None:
+    x = value = param(1, (8,))
+    for _ in range(1500):
+        value = value * 0.5 + x
+    check(device, kernel((out(0, (8,)), value)))
+
+
+def test_many_groups_cover_everything_once(device: Device) -> None:
+    x = param(1, (1000, 1003))
+    code = check(device, kernel((out(0, (1000, 1003)), x * 2.0)))
+    assert code.grid[0] > 1
+    code = check(device, kernel((out(0, (1000, 1)), reduce(x, (1,)))))
+    assert code.grid[0] > 1
+    code = check(device, kernel((out(0, (1, 1003)), reduce(x, (0,)))))
+    assert code.grid[0] > 1
