@@ -1,0 +1,154 @@
+"""Realizing keeps meanings: what was made before a write in place keeps the old values, whenever it is computed."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from hcq import Tensor
+from hcq.errors import UsageError
+from hcq.frontend import plan as plans
+from hcq.frontend.realize import realize, storage_of
+from hcq.frontend.structure import structure_of
+from hcq.ir.op import Op
+
+
+def test_a_value_made_before_an_assignment_keeps_the_old_contents():
+    w = Tensor([1.0, 2.0, 3.0])
+    loss = (w * w).sum()
+    w.assign(w * 10)
+    w.realize()
+    assert loss.item() == 14.0
+    assert w.tolist() == [10.0, 20.0, 30.0]
+
+
+def test_a_view_made_before_an_assignment_keeps_the_old_contents():
+    w = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    turned = w.T
+    w.assign(w + 100)
+    w.realize()
+    assert turned.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+
+
+def test_two_tensors_computed_as_one_value_do_not_change_each_other():
+    x = Tensor([1.0, 2.0])
+    a, b = x + 1, x + 1
+    realize((a, b))
+    a.assign(a * 0)
+    a.realize()
+    assert b.tolist() == [2.0, 3.0]
+    assert a.tolist() == [0.0, 0.0]
+
+
+def test_assignments_follow_each_other():
+    w = Tensor([1.0])
+    for _ in range(5):
+        w.assign(w * 2)
+    assert w.item() == 32.0
+
+
+def test_an_assignment_from_its_own_reverse_reads_the_old_values():
+    w = Tensor(list(range(100)))
+    w.assign(w.flip(0))
+    assert w.tolist() == list(range(99, -1, -1))
+
+
+def test_a_swap_through_lazy_values_is_a_swap():
+    a, b = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    old_a = a + 0
+    a.assign(b + 0)
+    b.assign(old_a)
+    realize((a, b))
+    assert (a.tolist(), b.tolist()) == ([3.0, 4.0], [1.0, 2.0])
+
+
+def test_what_was_computed_is_not_computed_again():
+    x = Tensor([1.0, 2.0])
+    y = x + 1
+    z = y * 2
+    y.realize()
+    assert z.node.src[0] is y.node
+    assert z.node.src[0].op is Op.BUFFER
+
+
+def test_equal_graphs_on_other_memory_share_a_plan():
+    def made() -> int:
+        return len(plans._plans)
+
+    a, b = Tensor([1.0, 2.0, 3.0]), Tensor([4.0, 5.0, 6.0])
+    (a * b + 3.25).realize()
+    before = made()
+    (b * a + 3.25).realize()
+    assert made() == before
+    (a * a + 3.25).realize()  # the same memory twice is another structure
+    assert made() == before + 1
+
+
+def test_a_structure_has_the_same_name_in_every_process():
+    import subprocess
+    import sys
+
+    text = (
+        "from hcq import Tensor; from hcq.frontend.structure import structure_of;"
+        "x = Tensor([1., 2.]); print(structure_of([(x.exp() / 3).sum().node]).digest())"
+    )
+    found = {subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout for _ in range(2)}
+    assert len(found) == 1
+    assert len(found.pop().strip()) == 64
+
+
+def test_negative_zero_and_zero_are_different_structures():
+    x = Tensor([1.0])
+    assert structure_of([(x * 0.0).node]).key != structure_of([(x * -0.0).node]).key
+
+
+def test_storage_of_a_transposed_view_is_in_row_major_order():
+    x = Tensor([[1, 2], [3, 4]])
+    storage = storage_of(x.T)
+    assert np.frombuffer(storage.buffer.read(), np.int64)[:4].tolist() == [1, 3, 2, 4]
+
+
+def test_two_assignments_to_one_shared_memory_are_refused():
+    x = Tensor([1.0, 2.0])
+    a, b = x + 1, x + 1
+    realize((a, b))
+    a.assign(a + 1)
+    b.assign(b + 2)
+    with pytest.raises(UsageError, match="share the memory"):
+        realize((a, b))
+
+
+def test_dropped_tensors_give_their_memory_back():
+    x = Tensor([0.0] * 4096)
+    x.realize()
+    pool = __import__("hcq").open("CPU").memory
+    (x + 1).realize()
+    gc.collect()
+    before = pool.mapped_bytes
+    for _ in range(50):
+        (x + 1).realize()
+    assert pool.mapped_bytes == before
+
+
+def test_a_value_from_another_device_is_moved():
+    x = Tensor([1.0, 2.0, 3.0])
+    y = (x * 2).to("CPU:1") + 1
+    assert y.device == "CPU:1"
+    assert y.tolist() == [3.0, 5.0, 7.0]
+    assert (y.to("CPU") + x).tolist() == [4.0, 7.0, 10.0]
+
+
+def test_empty_tensors_are_computed_without_a_kernel():
+    x = Tensor.zeros(0, 3)
+    assert (x + 1).numpy().shape == (0, 3)
+    assert x.sum().item() == 0.0
+    assert x.sum(0).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_deep_lazy_chain_is_scheduled():
+    x = Tensor([0.0, 1.0])
+    for _ in range(3000):
+        x = x + 1.0
+    assert x.tolist() == [3000.0, 3001.0]
