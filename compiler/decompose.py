@@ -117,7 +117,7 @@ class _Decomposition:
             return node
         if node.op not in COMPOSED:
             raise ValueError(
-                f"[decompose] the target has no {node.op}, and it cannot be composed of other ops. Declare it native."
+                f"[decompose] the target has no {node.op.name}, and no other ops make one. Declare it native."
             )
         made = COMPOSED[node.op](node)
         known = dict(zip(node.src, node.src, strict=True))
@@ -160,8 +160,7 @@ class _Decomposition:
         elif op is Op.BITCAST or (op not in ARITHMETIC and op is not Op.REDUCE):
             src = tuple([self.done[source] for source in node.src])
             self.done[node] = bitcast(src[0], dtype) if op is Op.BITCAST else node.replace(src=src)
-            if op is not Op.PARAM:
-                self.wide[node] = self.widened(self.done[node])
+            self.wide[node] = self.widened(self.done[node])
         else:
             self.refuse_storage_only(node, dtype)
             src = tuple([self.wide_of(source) for source in node.src])

@@ -39,7 +39,7 @@ def evaluate(roots: Sequence[Node], read: Callable[[Node], Array]) -> list[Array
                 done[node] = array(read(node), node.dtype)
             elif node.op in (Op.SINK, Op.STORE):
                 raise ValueError(
-                    f"[evaluate] {node.op} is a kernel's: give the SINK and its arrays to evaluate_kernel"
+                    f"[evaluate] {node.op.name} is a kernel's: give the SINK and its arrays to evaluate_kernel"
                 )
             else:
                 done[node] = _tensor_value(node, [done[source] for source in node.src])
@@ -57,7 +57,7 @@ def evaluate_kernel(sink: Node, params: Sequence[Array]) -> None:
     import numpy as np
 
     if sink.op is not Op.SINK:
-        raise ValueError(f"[evaluate_kernel] the root is {sink.op}; a kernel is SINK(STORE(...), ...)")
+        raise ValueError(f"[evaluate_kernel] the root is {sink.op.name}; a kernel is SINK(STORE(...), ...)")
     flat: list[Array] = []
     for place, values in enumerate(params):
         if not values.flags.c_contiguous:
@@ -98,7 +98,7 @@ def _tensor_value(node: Node, src: list[Array]) -> Array:
         return src[0]
     if op is Op.ASSIGN:
         return src[1]
-    raise ValueError(f"[evaluate] {op} is not an op of the tensor stage")
+    raise ValueError(f"[evaluate] {op.name} is not an op of the tensor stage")
 
 
 def _movement(node: Node, x: Array) -> Array:
@@ -164,7 +164,7 @@ def reduce_axes(how: Op, dtype: DType, x: Array, axes: tuple[int, ...]) -> Array
         extreme = np.maximum if how is Op.MAX else np.minimum
         return np.asarray(extreme.reduce(x, axis=axes, keepdims=True, initial=edge))
     if how not in (Op.ADD, Op.MUL):
-        raise ValueError(f"[reduce] {how} is not a reduction; known: ADD, MUL, MAX, MIN")
+        raise ValueError(f"[reduce] {how.name} is not a reduction; known: ADD, MUL, MAX, MIN")
     if dtype.is_bool:
         decide = np.any if how is Op.ADD else np.all
         return np.asarray(decide(x, axis=axes, keepdims=True))
@@ -344,7 +344,7 @@ def _run_ranged_kernel(sink: Node, params: list[Array]) -> None:
         elif node.op is Op.STORE:
             stores.append(node)
         elif node.op not in (Op.PARAM, Op.SINK):
-            raise ValueError(f"[evaluate_kernel] {node.op} is not an op of the kernel stage")
+            raise ValueError(f"[evaluate_kernel] {node.op.name} is not an op of the kernel stage")
     for node in stores:  # after every load: a kernel reads the values from before it, or its own element
         _store(node, params, done)
 
@@ -357,7 +357,7 @@ def _check_inside(node: Node, places: Array, valid: Array, size: int) -> Array:
     if outside.any():
         worst = np.broadcast_to(places, outside.shape)[outside][0]
         raise IndexError(
-            f"[evaluate_kernel] {node.op} of PARAM {node.src[0].arg.index} at element {worst}, but it has {size}"
+            f"[evaluate_kernel] {node.op.name} of PARAM {node.src[0].arg.index} at element {worst}, but it has {size}"
         )
     return np.where(valid, places, 0)
 

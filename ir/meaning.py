@@ -31,10 +31,10 @@ def apply(op: Op, dtype: DType, args: Sequence[Scalar], source_dtype: DType | No
     source = dtype if source_dtype is None else source_dtype.scalar
     if op not in MEANING:
         raise ValueError(
-            f"[apply] {op} is not arithmetic; only {', '.join(sorted(o.name for o in MEANING))} have a meaning"
+            f"[apply] {op.name} is not arithmetic; only {', '.join(sorted(o.name for o in MEANING))} have a meaning"
         )
     if source_dtype is None and (op in COMPARE or op in (Op.CAST, Op.BITCAST)):
-        raise ValueError(f"[apply] {op} needs source_dtype, the dtype of its sources")
+        raise ValueError(f"[apply] {op.name} needs source_dtype, the dtype of its sources")
     if source.is_storage_only and op not in (Op.CAST, Op.BITCAST, Op.WHERE):
         raise ValueError(
             f"[{op.name.lower()}] {source.name} is for storage only: cast to float32, compute, and cast back"
