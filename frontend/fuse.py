@@ -126,7 +126,7 @@ class _Walk:
 
     def run(self) -> None:
         for node in reversed(self.order):
-            if node.op in _LEAVES:
+            if node.op in _LEAVES and node not in self.forced:
                 continue
             if node in self.forced or (node in self.uses and self._wants_memory(node)):
                 self.realized[node] = None
