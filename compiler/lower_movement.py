@@ -5,17 +5,18 @@ Out      SINK(STORE(PARAM, index, value[, valid]), ...) of the kernel stage, ind
 Changes  nothing
 Next     hcq/ir/symbolic.py (what makes the indices minimal), kernel.py and loop_nest.py (what ranges become)
 
-Every output axis longer than 1 is a RANGE; they are numbered in axis order, the ranges of reductions follow. Indices are
-pushed from the outputs down through the movement ops to the loads; a movement op leaves nothing else behind.
+Every output axis longer than 1 is a RANGE; they are numbered in axis order, the ranges of reductions follow.
+Indices are pushed from the outputs down through the movement ops to the loads; a movement op leaves nothing else.
 
-Padding (PAD, UNWINDOW, an out-of-range GATHER) is a condition. It reaches the loads below as their `valid`, unless their
-address is inside the buffer anyway, and what is computed from them is replaced by an exact zero. Below the condition an index
-is known to be inside its axis: it travels as a placeholder of that range (a RANGE whose argument is WITHIN and whose
-second source is the real index), is simplified as such, and gives way to the real index at the end.
+Padding (PAD, UNWINDOW, an out-of-range GATHER) is a condition. It reaches the loads below as their `valid`, unless
+their address is inside the buffer anyway, and what is computed from them is replaced by an exact zero. Below the
+condition an index is known to be inside its axis: it travels as a placeholder of that range (a RANGE whose argument
+is WITHIN and whose second source is the real index), is simplified as such, and gives way to the real index at the
+end.
 
-STORE(P, SCATTER_ADD(P, index, x)) adds in place: its ranges run over the index, and the one along the scattered axis has
-the argument (number, ORDERED). Turns of an ordered range may meet in one element, so they run one after the other in one
-thread; turns of the other ranges never meet. `range_number` and `is_ordered` read both forms of the argument.
+STORE(P, SCATTER_ADD(P, index, x)) adds in place: its ranges run over the index, and the one along the scattered
+axis has the argument (number, ORDERED). Turns of an ordered range may meet in one element, so they run one after the
+other in one thread; turns of the other ranges never meet. `range_number` and `is_ordered` read both forms.
 """
 
 from __future__ import annotations
@@ -426,7 +427,7 @@ def _place_in_param(target: Node, at: Indices) -> tuple[Node, Node]:
 
 
 def _arithmetic(node: Node, src: tuple[Node, ...]) -> Node:
-    """The op over lowered sources. Integers that count places (IOTA and what is computed from it) stay index arithmetic."""
+    """The op over lowered sources; integers that count places (IOTA and what follows from it) stay index arithmetic."""
     op = node.op
     if op in _EXACT and src[0].dtype.is_integer:
         a, b = _as_index(src[0]), _as_index(src[1])
@@ -470,7 +471,7 @@ def _checked_place(value: Node, size: int) -> tuple[Node, Node | None]:
 
 
 def _reduce(op: Op, value: Node, ranges: Indices) -> Node:
-    """Reduce over ranges; a reduction of a reduction by the same op is one, and a repeated value is not looped over."""
+    """Reduce over ranges; a reduction of one by the same op joins it, and a repeated value is not looped over."""
     if value.op is Op.REDUCE and value.arg is op:
         ranges = (*value.src[1:], *ranges)
         value = value.src[0]

@@ -125,7 +125,7 @@ def _term_order(term: tuple[Node, int]) -> tuple[int, int, int]:
 
 
 def _recombine(terms: Terms) -> int:
-    """`c*(x % a) + c*a*(x // a)` is `c*x`; `c*(x % a) + c*a*(x // a % b)` is `c*(x % (a*b))`. Returns a loose number."""
+    """`c*(x % a) + c*a*(x // a)` is `c*x`, with `x // a % b` for `x // a` it is `c*(x % (a*b))`; returns a number."""
     number = 0
     again = True
     while again:
@@ -157,6 +157,13 @@ def _recombine(terms: Terms) -> int:
 
 _quotients: dict[tuple[Node, int], Node] = {}
 _remainders: dict[tuple[Node, int], Node] = {}
+
+
+def forget() -> None:
+    """Empty the memos; what is computed stays the same."""
+    _quotients.clear()
+    _remainders.clear()
+    _digests.clear()
 
 
 def floordiv(x: Node, divisor: int) -> Node:

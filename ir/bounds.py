@@ -208,9 +208,9 @@ def _not(node: Node) -> Bounds:
 
 def _shr(node: Node) -> Bounds:
     (a, b), (c, d) = _of(node.src[0]), _of(node.src[1])
-    if c < 0 or d > 64:
+    if c < 0:
         return format_bounds(node)
-    corners = (a >> c, a >> d, b >> c, b >> d)
+    corners = (a >> min(c, 64), a >> min(d, 64), b >> min(c, 64), b >> min(d, 64))
     return min(corners), max(corners)
 
 

@@ -257,8 +257,8 @@ def _are_axes(axes: object, rank: int) -> bool:
 
 
 _RULES: dict[Op, Callable[[Node], Shape]] = {
-    **{op: _shapeless for op in Op},
-    **{op: _elementwise for op in ARITHMETIC},
+    **dict.fromkeys(Op, _shapeless),
+    **dict.fromkeys(ARITHMETIC, _elementwise),
     Op.CONST: _scalar,
     Op.BUFFER: _leaf,
     Op.PARAM: _leaf,

@@ -39,7 +39,7 @@ _TIGHTEST = 9
 
 def show_node(node: Node) -> str:
     """One short line: the expression for arithmetic on ranges, else op, dtype, argument and the sources' ops."""
-    if node.dtype.kind is Kind.INDEX or node.op is Op.CONST:
+    if (node.dtype.kind is Kind.INDEX or node.op is Op.CONST) and _is_small(node):
         text = show_index(node)
         if len(text) <= _MAX_LINE:
             return text
@@ -125,6 +125,16 @@ def _is_inline(node: Node) -> bool:
     if node.op is Op.RANGE or node.op is Op.IOTA:
         return False
     return node.dtype.kind is Kind.INDEX and node.op is not Op.REDUCE and node.op is not Op.LOAD
+
+
+def _is_small(node: Node) -> bool:
+    """Whether an expression can fit in a line at all."""
+    stack = [node]
+    for _ in range(_MAX_LINE):
+        if not stack:
+            return True
+        stack.extend(stack.pop().src)
+    return False
 
 
 def _infix(node: Node, texts: dict[Node, tuple[str, float]]) -> tuple[str, float]:

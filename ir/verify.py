@@ -22,6 +22,7 @@ from hcq.ir.logic import bounds_given
 from hcq.ir.node import Node, Param
 from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, MOVEMENT, REDUCTIONS, UNARY, Op
 from hcq.ir.shape import shape_of
+from hcq.ir.show import show_index
 
 
 class VerifyError(Exception):
@@ -228,20 +229,20 @@ def _address(node: Node, param: Node, place: Node, valid: Node | None, notes: No
     where = f"p{param.arg.index}[{place!r}] may be {low}..{high} of {count} elements"
     if valid is None and _is_exact(place):
         _broken(node, where)
-    notes.append(where if valid is None else f"{where} if {valid!r}")
+    notes.append(where if valid is None else f"{where} if {show_index(valid)}")
 
 
 def _is_exact(place: Node) -> bool:
     """Whether the range of an index is what it truly takes: a sum of ranges, each counting on its own."""
     terms: dict[Node, int] = {}
     collect(((place, 1),), terms)
-    return all([atom.op is Op.RANGE for atom in terms])
+    return all(atom.op is Op.RANGE for atom in terms)
 
 
 def _reduce(node: Node, notes: Notes) -> None:
     if node.arg not in REDUCTIONS:
         _broken(node, f"{node.arg!r} does not reduce")
-    if len(node.src) < 2 or any([source.op is not Op.RANGE for source in node.src[1:]]):
+    if len(node.src) < 2 or any(source.op is not Op.RANGE for source in node.src[1:]):
         _broken(node, "takes a value and one RANGE or more")
     if len(set(node.src[1:])) != len(node.src) - 1:
         _broken(node, "reduces over one RANGE twice")
@@ -251,7 +252,7 @@ def _reduce(node: Node, notes: Notes) -> None:
 
 def _kernel_whole(nodes: list[Node], root: Node) -> None:
     _params_agree(nodes)
-    if root.op is Op.SINK and any([store.op is not Op.STORE for store in root.src]):
+    if root.op is Op.SINK and any(store.op is not Op.STORE for store in root.src):
         _broken(root, "a kernel's SINK holds STOREs")
     numbers: dict[int, Node] = {}
     free: dict[Node, int] = {}  # the ranges a node depends on, one bit each
