@@ -67,7 +67,7 @@ class Device:
         self.dead = ""  # why nothing may be submitted, or ""
         self.ledger = Ledger()
         self.memory = Pool(self)
-        self.alloc = self.memory.alloc
+        self.alloc = self.memory.alloc_and_tell if "alloc" in self.config.debug else self.memory.alloc
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
         self.trace = TraceWriter.of(self.config.trace)
         self.timeline: Timeline
@@ -148,6 +148,9 @@ class Device:
     # alloc(size_bytes, name=None) -> Buffer is the pool's own method: no call in between
     alloc: Callable[..., Buffer]
 
+    # finish(value) -> the packet that sets the timeline at the end of a submission
+    finish: Callable[[int], bytes]
+
     def queue(self) -> Queue:
         """A new, empty queue."""
         return Queue(self)
@@ -190,8 +193,13 @@ class Device:
         """Dispatch one program and wait for it."""
         Queue(self).dispatch(program, args, grid, block).submit().wait()
 
-    def submit(self, words: list[bytes], commands: list[Command]) -> Completion:
-        """Send encoded commands. Threads may submit at the same time; the order is that of the lock."""
+    def submit(self, words: list[bytes], commands: Sequence[Command], held: Sequence[Any] = ()) -> Completion:
+        """Send encoded commands. Threads may submit at the same time; the order is that of the lock.
+
+        words     whole packets, one or more to an entry
+        commands  what they stand for: for messages and the trace
+        held      the buffers they use, in nested lists: for the trace
+        """
         with self.lock:
             if self.dead:
                 self.check_alive()
@@ -201,7 +209,7 @@ class Device:
             timeline.submitted = value
             self.ledger.note((value, commands))
         if self.trace is not None or "push" in self.config.debug:
-            self._tell(words, commands, value)
+            self._tell(words, commands, value, held)
         return Completion(self, value)
 
     def synchronize(self, timeout_ms: float | None = None) -> None:
@@ -313,12 +321,13 @@ class Device:
             self.recover()
             self.signal_set(self.timeline.va, last)
 
-    def _tell(self, words: list[bytes], commands: list[Command], value: int) -> None:
-        blob = b"".join(words)
+    def _tell(self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any]) -> None:
+        blob = b"".join(words) + self.finish(value)
         if self.trace is not None:
-            self.trace.submit(self.name, value, blob, commands)
+            self.trace.submit(self.name, value, blob, commands, held)
         if "push" in self.config.debug:
             lines = [f"  {packet}" for packet in self.decode(memoryview(blob).cast("I"))]
+            lines += [f"  meaning {what}" for what in commands]
             self.say("\n".join([f"submit #{value}, {len(blob) // 4} words", *lines]))
 
     def __repr__(self) -> str:

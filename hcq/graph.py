@@ -88,19 +88,20 @@ class Graph(Queue):
     ) -> Graph:
         """Record one launch; a Symbol may stand for any argument."""
         self._check_recording()
-        symbols = [(index, arg) for index, arg in enumerate(args) if isinstance(arg, Symbol)]
-        if symbols:
-            plain = list(args)
-            for index, symbol in symbols:
-                plain[index] = self._stand_in(symbol)
-            for index, symbol in symbols:
+        points: list[tuple[Any, PatchPoint]] = []
+        plain = list(args)
+        for index, arg in enumerate(args):
+            if isinstance(arg, Symbol):
+                self._check_kind(arg, program, index)
+                plain[index] = self._stand_in(arg)
+        for index, arg in enumerate(args):
+            if isinstance(arg, Symbol):
                 at = self._size_bytes + self.device.argument_offset(program, plain, index)
-                point = PatchPoint(at, symbol.kind, len(self.commands), index)
-                self._check_kind(symbol, program, index)
-                self.patch_points.setdefault(symbol.key, []).append(point)
-            args = plain
-        super().dispatch(program, args, grid, block, groups_per_claim)
+                points.append((arg.key, PatchPoint(at, arg.kind, len(self.commands), index)))
+        super().dispatch(program, plain, grid, block, groups_per_claim)
         self._size_bytes += len(self._words[-1])
+        for key, point in points:
+            self.patch_points.setdefault(key, []).append(point)
         return self
 
     def replay(self, values: Mapping[Any, Any] | None = None) -> Completion:
@@ -138,7 +139,8 @@ class Graph(Queue):
                 for point in points:
                     slots[point.byte_offset >> 3] = number
                 written[key] = number
-        done = device.submit([self._packets[turn]], [self._indirects[turn]])
+        held = (self._held, list(values.values()))
+        done = device.submit([self._packets[turn]], [self._indirects[turn]], held)
         block.busy_until = done.value
         return done
 
@@ -189,6 +191,10 @@ class Graph(Queue):
         known = self.patch_points.get(symbol.key)
         if known and known[0].kind != symbol.kind:
             raise UsageError(f"graph {self.name!r}: {symbol!r} was a {known[0].kind} in an earlier dispatch.")
+        if program.args is not None and index < len(program.args) and program.args[index] != symbol.kind:
+            raise UsageError(
+                f"graph {self.name!r}: argument {index} of {program.name} is a {program.args[index]}, got {symbol!r}."
+            )
 
     def _check_keys(self, values: Mapping[Any, Any]) -> None:
         missing = [key for key in self.patch_points if key not in values]

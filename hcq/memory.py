@@ -157,10 +157,20 @@ class Pool:
         except (KeyError, IndexError):
             return self._alloc_new(size_bytes, capacity, name)
         except (TypeError, ValueError, AttributeError):
-            raise UsageError(f"alloc({size_bytes!r}): takes a size in bytes, a whole number from 0 on.") from None
+            raise UsageError(
+                f"alloc({size_bytes!r}): takes a size in bytes, a whole number from 0 on."
+            ) from None
         if capacity >= LARGE_BYTES:
             self.free_large_bytes -= capacity
         return Buffer(self.device, va, size_bytes, capacity, fence, name)
+
+    def alloc_and_tell(self, size_bytes: int, name: str | None = None) -> Buffer:
+        """The same under HCQ_DEBUG=alloc."""
+        mapped = self.mapped_bytes
+        buffer = self.alloc(size_bytes, name)
+        new = f", {self.mapped_bytes - mapped} bytes newly mapped" if self.mapped_bytes > mapped else ""
+        self.device.say(f"alloc {buffer!r} in a block of {buffer.capacity}{new}")
+        return buffer
 
     def take_back(self, va: int, capacity: int) -> None:
         """Put a block into the pool. Safe from destructors and at exit."""
@@ -226,8 +236,6 @@ class Pool:
                     self._slab_at, self._slab_end = slab, slab + SLAB_BYTES
                 va = self._slab_at
                 self._slab_at += capacity
-        if "alloc" in self.device.config.debug:
-            self.device.say(f"alloc {size_bytes} bytes at {va:#x}, class {capacity}, new memory")
         return Buffer(self.device, va, size_bytes, capacity, 0, name)
 
     def _map(self, capacity: int, size_bytes: int, name: str | None) -> int:

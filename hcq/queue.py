@@ -115,7 +115,7 @@ class Queue:
         """Hand everything recorded to the device, with one doorbell. The queue is empty afterwards."""
         words, commands = self._words, self.commands
         self._words, self.commands = [], []
-        done = self.device.submit(words, commands)
+        done = self.device.submit(words, commands, self._held)
         self._held.clear()
         return done
 

@@ -14,11 +14,14 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from hcq import native
 from hcq.command import Command, Dispatch, Indirect
 from hcq.errors import DriverError, UsageError
+from hcq.memory import Buffer
+from hcq.signal import CELL_BYTES, Signal
 
 MAGIC = b"HCQTRACE 1\n"
 _FRAME = struct.Struct("<II")
@@ -69,32 +72,24 @@ class TraceWriter:
     def code(self, device: str, name: str, entry: str, va: int, image: bytes) -> None:
         self._write({"kind": "code", "device": device, "name": name, "entry": entry, "va": va}, image)
 
-    def submit(self, device: str, value: int, words: bytes, commands: Sequence[Command]) -> None:
-        """A submission: its words, then the words of each block it runs indirectly."""
-        from hcq import native
-
-        blocks = [
-            {"va": what.address, "size_words": what.size_words, "label": what.label}
-            for what in commands
-            if isinstance(what, Indirect)
-        ]
-        data = words + b"".join(native.read(block["va"], 4 * block["size_words"]) for block in blocks)  # type: ignore[arg-type, operator]
+    def submit(
+        self, device: str, value: int, words: bytes, commands: Sequence[Command], held: Iterable[Any]
+    ) -> None:
+        """A submission: its words, then the words of each block it runs indirectly, and the buffers it may touch."""
+        blocks = [what for what in commands if isinstance(what, Indirect)]
+        fields = {
+            "kind": "submit",
+            "device": device,
+            "value": value,
+            "size_words": len(words) // 4,
+            "blocks": [[what.address, what.size_words, what.label] for what in blocks],
+            "argument_kinds": argument_kinds(commands),
+            "commands": [str(what) for what in commands],
+            "buffers": named_ranges(held),
+        }
         self._write(
-            {
-                "kind": "submit",
-                "device": device,
-                "value": value,
-                "size_words": len(words) // 4,
-                "blocks": blocks,
-                "commands": [str(what) for what in commands],
-                "kernels": sorted({what.program.name for what in commands if isinstance(what, Dispatch)}),
-            },
-            data,
+            fields, words + b"".join(native.read(what.address, 4 * what.size_words) for what in blocks)
         )
-
-    def buffers(self, device: str, named: Sequence[tuple[int, int, str]]) -> None:
-        """Buffers that the next submission uses, as (va, size_bytes, name)."""
-        self._write({"kind": "buffers", "device": device, "buffers": [list(entry) for entry in named]})
 
     def signal(self, device: str, va: int, value: int, timestamp_ns: int) -> None:
         self._write(
@@ -109,9 +104,41 @@ class TraceWriter:
 _writers: dict[str, TraceWriter] = {}
 
 
-def read_trace(path: str) -> Iterator[Record]:
+def argument_kinds(commands: Iterable[Command]) -> list[str]:
+    """For every dispatch, in the order of its packet, one letter an argument: b buffer, i integer, f float.
+
+    Registers hold 64 bits and do not say what they mean; with this a reader finds the arguments in a packet's slots.
+    """
+    found = []
+    for what in commands:
+        if isinstance(what, Indirect):
+            found += argument_kinds(what.commands)
+        elif isinstance(what, Dispatch):
+            kinds = what.program.args
+            if kinds is None:
+                kinds = tuple("float" if isinstance(arg, float) else "int" for arg in what.args)
+            found.append("".join(kind[0] for kind in kinds))
+    return found
+
+
+def named_ranges(held: Iterable[Any]) -> list[list[Any]]:
+    """[va, size_bytes, name] of every live buffer in nested lists of arguments."""
+    found: dict[int, list[Any]] = {}
+    for thing in held:
+        if isinstance(thing, Buffer):
+            if thing.va is not None:
+                found[thing.va] = [thing.va, thing.size_bytes, thing.name]
+        elif isinstance(thing, Signal):
+            found[thing.va] = [thing.va, CELL_BYTES, f"signal {thing.name}"]
+        elif isinstance(thing, (list, tuple)):
+            found.update((entry[0], entry) for entry in named_ranges(thing))
+    return list(found.values())
+
+
+def read_trace(path: str) -> Generator[Record, None, int]:
     """The whole records of a file, up to the first that is cut off or damaged.
 
+    Returns (as a generator does) the bytes that are left after the last whole record: 0 unless the file is cut off.
     Raises UsageError when the file cannot be read or is no trace.
     """
     import json
@@ -129,10 +156,11 @@ def read_trace(path: str) -> Iterator[Record]:
         start = at + _FRAME.size
         end = start + text_bytes + data_bytes
         if end > len(content):
-            return
+            return len(content) - at
         try:
             fields = json.loads(content[start : start + text_bytes])
         except ValueError:
-            return
+            return len(content) - at
         yield Record(fields, content[start + text_bytes : end])
         at = end
+    return len(content) - at

@@ -86,7 +86,7 @@ class CpuDevice(Device):
             self, Buffer(self, self.map_memory(4096), 4096, 4096, 0, "timeline"), "timeline"
         )
         pack, (opcode, length) = encoding.signal_struct()
-        self._finish = functools.partial(pack, opcode, length, self.timeline.va)
+        self.finish = functools.partial(pack, opcode, length, self.timeline.va)
 
     def start_threads(self) -> None:
         spins = self.threads > 1 or self.config.threads > 1
@@ -328,12 +328,12 @@ class CpuDevice(Device):
     # ------------------------------------------------------------ submitting
 
     def send(self, words: list[bytes], value: int) -> None:
-        blob = b"".join(words) + self._finish(value)
+        blob = b"".join(words) + self.finish(value)
         size = len(blob) >> 2
         put = self._put
         at = put & RING_WORDS - 1
         if at + size > RING_WORDS or put + size - self._get > RING_WORDS:
-            self._send_slowly([*words, self._finish(value)])
+            self._send_slowly([*words, self.finish(value)])
             return
         self._ring[4 * at : 4 * (at + size)] = blob
         self._put = put + size
@@ -414,6 +414,7 @@ class CpuDevice(Device):
             "arch": self.arch,
             "threads": self.threads,
             "ring_words": RING_WORDS,
+            "timeline": self.timeline.va,
             "model": _cpu_model(self.port),
             "max_grid": MAX_GRID,
             "max_block": 1,

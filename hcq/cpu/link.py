@@ -37,10 +37,12 @@ MAX_ALIGNMENT = PAGE_BYTES
 CODE, CONSTANTS, DATA = 0, 1, 2
 _PROTECTION = (PROT_READ | PROT_EXEC, PROT_READ, PROT_READ | PROT_WRITE)
 
-_MATH = """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim
-floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround
-modf nan nearbyint nextafter nexttoward pow remainder remquo rint round roundeven scalbln scalbn significand sin sincos sinh
-sqrt tan tanh tgamma trunc y0 y1 yn""".split()
+_MATH = """
+acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim
+floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb
+lrint lround modf nan nearbyint nextafter nexttoward pow remainder remquo rint round roundeven scalbln
+scalbn significand sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn
+""".split()
 MATH_SYMBOLS = frozenset(name + suffix for name in _MATH for suffix in ("", "f", "l"))
 # what a compiler calls without being asked: block copies, and the checks that some distributions switch on
 COMPILER_SYMBOLS = frozenset(

@@ -35,7 +35,9 @@ class Machine(NamedTuple):
 
 
 X86_64 = Machine("x86_64", "x86_64-unknown-linux-gnu", "x86-64", 6, 8, 202, 24, "@llvm.x86.sse2.pause()")
-AARCH64 = Machine("aarch64", "aarch64-unknown-linux-gnu", "generic", 8, 8, 98, 124, "@llvm.aarch64.hint(i32 1)")
+AARCH64 = Machine(
+    "aarch64", "aarch64-unknown-linux-gnu", "generic", 8, 8, 98, 124, "@llvm.aarch64.hint(i32 1)"
+)
 MACHINES = {machine.name: machine for machine in (X86_64, AARCH64)}
 
 STACK_BUCKETS = (

@@ -140,7 +140,8 @@ define void @many_floats(ptr %out, double %a, double %b, double %c, double %d, d
   ret void
 }
 
-define void @mixed(ptr %out, double %a, i64 %b, double %c, i64 %d, i64 %e, i64 %f, i64 %g, i64 %h, double %i, ptr %group) {
+define void @mixed(ptr %out, double %a, i64 %b, double %c, i64 %d, i64 %e, i64 %f, i64 %g, i64 %h, double %i,
+                   ptr %group) {
   store double %a, ptr %out
   %p1 = getelementptr double, ptr %out, i64 1
   store double %i, ptr %p1
@@ -238,7 +239,9 @@ def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
         folder = tmp_path_factory.mktemp("c")
         (folder / "kernel.c").write_text(source)
         out = folder / "kernel.o"
-        subprocess.run([compiler, *flags, "-o", str(out), str(folder / "kernel.c")], check=True, capture_output=True)
+        subprocess.run(
+            [compiler, *flags, "-o", str(out), str(folder / "kernel.c")], check=True, capture_output=True
+        )
         return Path(out).read_bytes()
 
     return build

@@ -32,7 +32,9 @@ def test_folders_and_files_are_private(tmp_path: Path) -> None:
     cache.put("kind", "key", b"value")
     assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
     assert stat.S_IMODE(cache.path("kind", "key").stat().st_mode) == 0o600
-    assert [path.name for path in cache.path("kind", "key").parent.iterdir()] == [cache.path("kind", "key").name]
+    assert [path.name for path in cache.path("kind", "key").parent.iterdir()] == [
+        cache.path("kind", "key").name
+    ]
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "other", "folder"])

@@ -47,7 +47,10 @@ def test_switches_are_read_as_words() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"HCQ_DEBUG": "push,snyc"}, "unknown word 'snyc'. Valid words: schedule, ir, code, push, sync, alloc"),
+        (
+            {"HCQ_DEBUG": "push,snyc"},
+            "unknown word 'snyc'. Valid words: schedule, ir, code, push, sync, alloc",
+        ),
         ({"HCQ_DEBG": "push"}, "HCQ_DEBG is not a switch. The switches are HCQ_DEVICE, "),
         ({"HCQ_VALIDATE": "maybe"}, "unknown word. Valid words: 0, 1, off, on, no, yes"),
         ({"HCQ_THREADS": "0"}, "takes a whole number from 1 to 1024"),

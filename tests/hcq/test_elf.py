@@ -37,7 +37,9 @@ define void @k(ptr %out, i64 %i, double %x) {
   ret void
 }
 """
-SHARED = "static int t[3] = {1, 2, 3}; int *u = t; double exp(double); double v(double x) { return exp(x) + *u; }"
+SHARED = (
+    "static int t[3] = {1, 2, 3}; int *u = t; double exp(double); double v(double x) { return exp(x) + *u; }"
+)
 
 
 def try_to_load(image: bytes) -> bool:
@@ -98,7 +100,7 @@ def test_a_shared_object_with_flipped_bits_loads_or_is_refused(compile_c: Callab
     assert outcomes == {True, False}
 
 
-@pytest.mark.parametrize("field", range(0, 64))
+@pytest.mark.parametrize("field", range(64))
 @pytest.mark.parametrize("value", [0, 0xFF, 0x7F, 0x80])
 def test_any_byte_of_the_header_may_be_wrong(field: int, value: int) -> None:
     damaged = bytearray(objects()[0])
@@ -191,7 +193,9 @@ def test_an_aarch64_object_is_linked_as_its_instructions_say() -> None:
         if mnemonic == "add" and names[1] in pages and names[2].startswith("#"):
             addresses.append(pages[names[1]] + int(names[2].strip("#"), 16))
     assert [struct.unpack("<4q", native.read(address, 32)) for address in addresses] == [(10, 20, 30, 40)]
-    calls = [int(operands.strip("#"), 16) for mnemonic, operands in code("functions") if mnemonic in ("bl", "b")]
+    calls = [
+        int(operands.strip("#"), 16) for mnemonic, operands in code("functions") if mnemonic in ("bl", "b")
+    ]
     assert calls == [mapping.functions["twice"]] * 2
     (stub,) = {int(operands.strip("#"), 16) for mnemonic, operands in code("math") if mnemonic in ("bl", "b")}
     load, jump = list(reader.disasm(native.read(stub, 8), stub))

@@ -30,7 +30,8 @@ class Sample(Packet, words=3):
 @st.composite
 def packet_of(draw: st.DrawFn, layout: type[Packet]) -> Packet:
     values = {
-        name: field.unit * draw(st.integers(0, (1 << field.width) - 1)) for name, field in layout.fields.items()
+        name: field.unit * draw(st.integers(0, (1 << field.width) - 1))
+        for name, field in layout.fields.items()
     }
     if layout.tail is not None:
         values[layout.tail] = tuple(draw(st.lists(st.integers(0, 2**32 - 1), max_size=6)))
@@ -56,12 +57,16 @@ def test_decoding_never_raises_and_loses_no_bit(layout: type[Packet], words: lis
     assert list(packet.words[: layout.length_words]) == expected
 
 
-@pytest.mark.parametrize("layout", [packets.Copy, packets.Signal, packets.Wait, packets.Dispatch, packets.Fill])
+@pytest.mark.parametrize(
+    "layout", [packets.Copy, packets.Signal, packets.Wait, packets.Dispatch, packets.Fill]
+)
 @given(data=st.data())
 def test_the_struct_of_a_layout_packs_the_same_words(layout: type[Packet], data: st.DataObject) -> None:
     packet = data.draw(packet_of(layout))
     packer, names = layout.struct()
-    assert packer.pack(*(packet.values[name] for name in names)) == packet.to_bytes()[: 4 * layout.length_words]
+    assert (
+        packer.pack(*(packet.values[name] for name in names)) == packet.to_bytes()[: 4 * layout.length_words]
+    )
 
 
 def test_two_fields_cannot_share_a_bit() -> None:
@@ -92,7 +97,9 @@ def test_a_value_that_is_no_multiple_of_its_unit_raises() -> None:
 
 
 def test_an_unknown_field_raises_and_lists_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"Sample has no field 'colour'. Its fields: address, flag, color, size"):
+    with pytest.raises(
+        UsageError, match=r"Sample has no field 'colour'. Its fields: address, flag, color, size"
+    ):
         Sample(colour=1)
 
 

@@ -125,7 +125,9 @@ def test_out_of_memory_names_the_owners() -> None:
     port = FaultyPort(LinuxPort(), {"mmap": (6, errno.ENOMEM)})
     device = CpuDevice("CPU:small", port=port, config=dataclasses.replace(config.current(), threads=1))
     kept = []
-    with pytest.raises(DriverError, match=r"out of memory. \d+ live buffers hold \d+ bytes; the largest: .*weights 1"):
+    with pytest.raises(
+        DriverError, match=r"out of memory. \d+ live buffers hold \d+ bytes; the largest: .*weights 1"
+    ):
         for number in range(20):
             kept.append(device.alloc(100_000 + 20_000 * number, name=f"weights {number}"))
     assert 1 <= len(kept) < 20
@@ -148,7 +150,9 @@ def test_a_full_pool_gives_memory_back_to_the_system(four_threads: CpuDevice) ->
     assert buffer.read(0, 1) == b"x"
 
 
-def test_a_buffer_of_another_device_is_refused(cpu: CpuDevice, four_threads: CpuDevice, llvm_object: bytes) -> None:
+def test_a_buffer_of_another_device_is_refused(
+    cpu: CpuDevice, four_threads: CpuDevice, llvm_object: bytes
+) -> None:
     buffer = four_threads.alloc(64)
     program = cpu.load(llvm_object, "functions")
     with pytest.raises(UsageError, match=r"is not on CPU. Copy it there first"):

@@ -53,7 +53,10 @@ def test_refusals_name_the_call_its_arguments_and_the_fix() -> None:
         port.munmap(1, 5)
     with pytest.raises(DriverError, match=r"mprotect\(0x1, 5, prot=0x1\) -> EINVAL"):
         port.mprotect(1, 5, PROT_READ)
-    with open("/dev/null", "rb") as file, pytest.raises(DriverError, match=r"ioctl\(fd=\d+, request=0x1234\) -> ENOTTY"):
+    with (
+        open("/dev/null", "rb") as file,
+        pytest.raises(DriverError, match=r"ioctl\(fd=\d+, request=0x1234\) -> ENOTTY"),
+    ):
         port.ioctl(file.fileno(), 0x1234, bytearray(8))
 
 
@@ -71,7 +74,9 @@ def test_opening_a_device_names_the_step_that_failed(allowed: int) -> None:
 def test_a_load_that_gets_no_pages_is_a_driver_error_and_leaks_none(llvm_object: bytes) -> None:
     calls: list[tuple[str, tuple[object, ...], object]] = []
     faulty = FaultyPort(LinuxPort(), {"mprotect": (1, errno.EACCES)})
-    device = CpuDevice("CPU:w", port=RecordingPort(faulty, lambda *call: calls.append(call)), config=ONE_THREAD)
+    device = CpuDevice(
+        "CPU:w", port=RecordingPort(faulty, lambda *call: calls.append(call)), config=ONE_THREAD
+    )
     with pytest.raises(DriverError, match="mprotect"):
         device.load(llvm_object, "add_one")
     maps = {call[2]: call[1][1] for call in calls if call[0] == "mmap"}

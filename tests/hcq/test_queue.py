@@ -68,10 +68,12 @@ def test_copies_of_all_sizes_and_alignments_move_exactly_their_bytes(cpu: CpuDev
     source, target = cpu.alloc(512), cpu.alloc(512)
     pattern = bytes((7 * n) % 251 for n in range(512))
     source.write(pattern)
-    for size in [*range(0, 40), 63, 64, 65, 127, 200]:
+    for size in [*range(40), 63, 64, 65, 127, 200]:
         for shift in (0, 1, 3, 8):
             target.write(b"\xee" * 512)
-            cpu.queue().copy(target, source, size, dst_offset=16 + shift, src_offset=2 * shift).submit().wait()
+            cpu.queue().copy(
+                target, source, size, dst_offset=16 + shift, src_offset=2 * shift
+            ).submit().wait()
             expected = bytearray(b"\xee" * 512)
             expected[16 + shift : 16 + shift + size] = pattern[2 * shift : 2 * shift + size]
             assert target.read() == expected
@@ -86,11 +88,13 @@ def test_a_copy_onto_itself_may_overlap(cpu: CpuDevice) -> None:
 
 
 @pytest.mark.parametrize("value_bytes", [1, 2, 4, 8])
-def test_fills_of_all_sizes_and_alignments_write_exactly_their_bytes(cpu: CpuDevice, value_bytes: int) -> None:
+def test_fills_of_all_sizes_and_alignments_write_exactly_their_bytes(
+    cpu: CpuDevice, value_bytes: int
+) -> None:
     buffer = cpu.alloc(512)
     value = 0x1122334455667788 >> 8 * (8 - value_bytes)
     once = value.to_bytes(value_bytes, "little")
-    for count in [*range(0, 20), 33]:
+    for count in [*range(20), 33]:
         for offset in (0, 1, 5, 8):
             buffer.write(b"\xee" * 512)
             size = count * value_bytes
@@ -142,7 +146,9 @@ def test_timestamps_rise_and_are_the_clock_of_the_host(cpu: CpuDevice) -> None:
     assert before <= first <= second <= cpu.timeline.timestamp_ns <= time.monotonic_ns()
 
 
-def test_a_wait_that_takes_too_long_names_what_it_waited_for(four_threads: CpuDevice, llvm_object: bytes) -> None:
+def test_a_wait_that_takes_too_long_names_what_it_waited_for(
+    four_threads: CpuDevice, llvm_object: bytes
+) -> None:
     device = four_threads
     gate = device.signal("gate")
     out = device.alloc(8)
@@ -153,7 +159,9 @@ def test_a_wait_that_takes_too_long_names_what_it_waited_for(four_threads: CpuDe
     text = str(caught.value)
     assert "signal timeline@0x" in text
     assert "waited 30 ms for 1, saw 0" in text
-    assert f"#1: wait signal@{gate.va:#x} >= 1; dispatch slow kernel({out.address:#x}, 7) grid=(1, 1, 1)" in text
+    assert (
+        f"#1: wait signal@{gate.va:#x} >= 1; dispatch slow kernel({out.address:#x}, 7) grid=(1, 1, 1)" in text
+    )
     with pytest.raises(WaitTimeout, match=r"signal gate@.*waited 10 ms for 9, saw 0"):
         gate.wait(9, timeout_ms=10)
     gate.set(1)
@@ -185,7 +193,10 @@ def test_a_device_that_waits_for_nobody_can_be_reset(four_threads: CpuDevice) ->
         ([0x0003_0000] + [0] * 2, "BAD_LENGTH at Nop"),
         ([0xFFFE_0000] + [0] * 5, "BAD_LENGTH at Nop"),
         (packets.Dispatch(length=14, groups=1, arguments=(0, 0)).words, "BAD_DISPATCH at Dispatch"),
-        (packets.Dispatch(length=14, groups=1, entry=4096, group_slot=99, arguments=(0, 0)).words, "BAD_DISPATCH"),
+        (
+            packets.Dispatch(length=14, groups=1, entry=4096, group_slot=99, arguments=(0, 0)).words,
+            "BAD_DISPATCH",
+        ),
         (packets.Dispatch(length=14, groups=0, entry=4096, arguments=(0, 0)).words, "BAD_DISPATCH"),
     ],
 )
@@ -266,7 +277,9 @@ BAD_DISPATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD_DISPATCHES, ids=[str(change) for change, _ in BAD_DISPATCHES])
+@pytest.mark.parametrize(
+    ("change", "message"), BAD_DISPATCHES, ids=[str(change) for change, _ in BAD_DISPATCHES]
+)
 def test_a_dispatch_that_cannot_be_right_is_refused_before_the_doorbell(
     cpu: CpuDevice, llvm_object: bytes, change: dict[str, object], message: str
 ) -> None:
@@ -304,7 +317,9 @@ def test_too_many_arguments_are_refused(cpu: CpuDevice, llvm_object: bytes) -> N
         (lambda q, b: q.timestamp(b, 9), "8 bytes from there"),
     ],
 )
-def test_copies_and_fills_outside_their_buffers_are_refused(cpu: CpuDevice, action: object, message: str) -> None:
+def test_copies_and_fills_outside_their_buffers_are_refused(
+    cpu: CpuDevice, action: object, message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         action(cpu.queue(), cpu.alloc(16))  # type: ignore[operator]
 
@@ -333,13 +348,23 @@ def test_every_command_decodes_to_its_own_packet(cpu: CpuDevice, what: command.C
 def test_a_dispatch_decodes_to_its_program_grid_and_arguments(cpu: CpuDevice, llvm_object: bytes) -> None:
     program = cpu.load(llvm_object, "mixed")
     out = cpu.alloc(32)
-    queue = cpu.queue().dispatch(program, [out, 1.5, 2, 3.5, 4, 5, 6, 7, 88, 9.25], grid=(3, 2, 1), groups_per_claim=4)
+    queue = cpu.queue().dispatch(
+        program, [out, 1.5, 2, 3.5, 4, 5, 6, 7, 88, 9.25], grid=(3, 2, 1), groups_per_claim=4
+    )
     (packet,) = cpu.decode(memoryview(queue.words).cast("I"))
     assert isinstance(packet, packets.Dispatch)
-    assert (packet.entry, packet.groups, packet.grid_x, packet.grid_y, packet.grid_z) == (program.entry, 6, 3, 2, 1)
+    assert (packet.entry, packet.groups, packet.grid_x, packet.grid_y, packet.grid_z) == (
+        program.entry,
+        6,
+        3,
+        2,
+        1,
+    )
     assert packet.groups_per_claim == 4
     assert cpu.encode(queue.commands[0]) == queue.words
-    slots = struct.unpack(f"<{len(packet.tail_words) // 2}q", struct.pack(f"<{len(packet.tail_words)}I", *packet.tail_words))
+    slots = struct.unpack(
+        f"<{len(packet.tail_words) // 2}q", struct.pack(f"<{len(packet.tail_words)}I", *packet.tail_words)
+    )
     assert out.address in slots
     assert 88 in slots
 
@@ -391,7 +416,9 @@ else:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "import os; os._exit(3)", "dev.close(); dev.close()"])
+@pytest.mark.parametrize(
+    "ending", ["pass", "raise SystemExit(3)", "import os; os._exit(3)", "dev.close(); dev.close()"]
+)
 def test_a_process_ends_cleanly_with_work_in_flight(ending: str) -> None:
     script = f"""
 import hcq
@@ -448,7 +475,12 @@ def test_a_closed_device_says_so(llvm_object: bytes) -> None:
     program = device.load(llvm_object, "functions")
     device.close()
     queue = device.queue().dispatch(program, [buffer, 1])
-    for action in (queue.submit, device.synchronize, buffer.read, lambda: device.load(llvm_object, "functions")):
+    for action in (
+        queue.submit,
+        device.synchronize,
+        buffer.read,
+        lambda: device.load(llvm_object, "functions"),
+    ):
         with pytest.raises(UsageError, match=r"CPU:closing cannot be used: it was closed"):
             action()
 

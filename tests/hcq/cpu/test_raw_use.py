@@ -1,4 +1,4 @@
-"""Raw use, without tensors: load an object, bind buffers, dispatch, wait. Kernels come from LLVM and from C compilers."""
+"""Raw use, without tensors: load an object (from LLVM, from a C compiler), bind buffers, dispatch, wait."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_constants_of_an_object_are_found(cpu: CpuDevice, llvm_object: bytes) ->
     assert seen == [10, 20, 30, 40]
 
 
-def test_static_data_and_zeroed_data_keep_their_values_between_launches(cpu: CpuDevice, llvm_object: bytes) -> None:
+def test_static_data_and_zeroed_data_keep_their_values_between_launches(
+    cpu: CpuDevice, llvm_object: bytes
+) -> None:
     out = cpu.alloc(16)
     program = cpu.load(llvm_object, "static_data")
     seen = []
@@ -103,7 +105,9 @@ def test_mixed_arguments_and_the_group_behind_them_arrive(cpu: CpuDevice, llvm_o
 
 
 @pytest.mark.parametrize("value", [-(2**63), -1, 2**63 - 1, 2**63, 2**64 - 1])
-def test_integers_of_64_bits_arrive_signed_or_unsigned(cpu: CpuDevice, llvm_object: bytes, value: int) -> None:
+def test_integers_of_64_bits_arrive_signed_or_unsigned(
+    cpu: CpuDevice, llvm_object: bytes, value: int
+) -> None:
     out = cpu.alloc(32)
     cpu.run(cpu.load(llvm_object, "many_ints"), [out, value, 0, 0, 0, 0, 0, 0, 0, value])
     assert int64s(out, 4)[0] % 2**64 == value % 2**64
@@ -132,7 +136,9 @@ def test_every_group_runs_exactly_once(
     assert set(array.array("i", counts.read())) == {25}
 
 
-def test_the_group_structure_says_where_a_call_is_and_gives_scratch_memory(cpu: CpuDevice, llvm_object: bytes) -> None:
+def test_the_group_structure_says_where_a_call_is_and_gives_scratch_memory(
+    cpu: CpuDevice, llvm_object: bytes
+) -> None:
     out = cpu.alloc(64)
     program = cpu.load(llvm_object, "group_facts", scratch_bytes=10_000)
     cpu.run(program, [out], grid=(1, 1, 1))
@@ -202,7 +208,9 @@ EXPECTED = [1.5, math.sin(2.0), ord("f"), 8.0, 1.0, 2.0, 6.0, 5.0, 77.0]
     ],
     ids=" ".join,
 )
-def test_objects_of_a_c_compiler_run(cpu: CpuDevice, compile_c: Callable[..., bytes], flags: tuple[str, ...]) -> None:
+def test_objects_of_a_c_compiler_run(
+    cpu: CpuDevice, compile_c: Callable[..., bytes], flags: tuple[str, ...]
+) -> None:
     try:
         image = compile_c(C_SOURCE, *flags)
     except subprocess.CalledProcessError as error:
@@ -219,7 +227,7 @@ def test_objects_of_a_c_compiler_run(cpu: CpuDevice, compile_c: Callable[..., by
 
 
 def test_an_undefined_symbol_is_named(cpu: CpuDevice, compile_c: Callable[..., bytes]) -> None:
-    source = "int printf(const char *, ...); void other(void); void k(void *a) { other(); printf(\"%p\", a); }"
+    source = 'int printf(const char *, ...); void other(void); void k(void *a) { other(); printf("%p", a); }'
     for flags in (("-c", "-O2"), ("-c", "-O0"), ("-shared", "-fPIC")):
         with pytest.raises(UsageError, match=r"undefined symbol .*'other'"):
             cpu.load(compile_c(source, *flags), "k")
@@ -228,11 +236,15 @@ def test_an_undefined_symbol_is_named(cpu: CpuDevice, compile_c: Callable[..., b
 
 
 def test_an_unknown_entry_lists_the_functions(cpu: CpuDevice, llvm_object: bytes) -> None:
-    with pytest.raises(UsageError, match=r"no function 'nobody' in the object. Its functions: add_one, .*twice"):
+    with pytest.raises(
+        UsageError, match=r"no function 'nobody' in the object. Its functions: add_one, .*twice"
+    ):
         cpu.load(llvm_object, "nobody")
 
 
-def test_thread_local_data_and_constructors_are_refused(cpu: CpuDevice, compile_c: Callable[..., bytes]) -> None:
+def test_thread_local_data_and_constructors_are_refused(
+    cpu: CpuDevice, compile_c: Callable[..., bytes]
+) -> None:
     with pytest.raises(UsageError, match="thread-local"):
         cpu.load(compile_c("_Thread_local int t = 3; void k(int *o) { *o = t++; }", "-c", "-O2"), "k")
     source = "static int t; __attribute__((constructor)) void c(void) { t = 1; } void k(int *o) { *o = t; }"

@@ -1,0 +1,49 @@
+"""python -m hcq: says what can be opened here."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from hcq.__main__ import main
+from hcq.config import SWITCHES
+
+
+def test_devices_lists_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("CPU: ")
+    assert f"arch {os.uname().machine}" in said
+
+
+def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "--json"]) == 0
+    (facts,) = json.loads(capsys.readouterr().out)
+    assert facts["name"] == "CPU"
+    assert facts["arch"] == os.uname().machine
+    assert facts["threads"] >= 1
+
+
+def test_the_help_names_every_switch_and_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert "hcq.open('CPU')" in said
+    assert not [name for name in SWITCHES if name not in said]
+
+
+def test_a_device_that_cannot_be_opened_says_why(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import hcq.__main__ as program
+    from hcq.errors import DriverError
+
+    def refuse(name: str) -> object:
+        raise DriverError('open CPU device: step 3/5 "make the ring" failed')
+
+    monkeypatch.setattr(program.devices, "open", refuse)
+    assert main(["devices"]) == 1
+    assert (
+        'CPU: cannot be opened. open CPU device: step 3/5 "make the ring" failed' in capsys.readouterr().out
+    )
