@@ -20,7 +20,7 @@ from typing import Any
 
 ACCUMULATORS = 12  # enough to hide the latency of a multiply-add on two units, few enough for 16 registers
 FLOATS = 1 << 26  # 256 MiB: beyond any cache
-BLOCKS = 7
+BLOCKS = 15
 
 
 def _fma_loop() -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from hcq.tools.bench_cases import TENSOR_CASES, Arrays, Case, Run, _convolve, hcq_wait
 
 BATCH = 64
-LEARNING_RATE = 1e-3
+LEARNING_RATE = 2e-3
 
 
 class DigitsStep(Case):
