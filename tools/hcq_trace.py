@@ -112,11 +112,7 @@ def _record(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     reader = Reader()
-    shown = [
-        view
-        for record in read_trace(options.file)
-        if (view := reader.read(record)) and _wanted(view, options)
-    ]
+    shown = [view for view in reader.read_all(options.file) if _wanted(view, options)]
     if options.last is not None:
         keep = {id(view) for view in [view for view in shown if view["kind"] == "submit"][-options.last :]}
         shown = [view for view in shown if view["kind"] == "submit" and id(view) in keep]
