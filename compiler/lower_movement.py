@@ -274,12 +274,7 @@ class _Lowering:
             return
         value = yield source, at, inside
         zero = const(0, source.dtype)
-        if _vanishes(value, inside):
-            yield value
-        elif value.op is Op.WHERE and value.src[2] is zero:
-            yield Node(Op.WHERE, value.dtype, (both(condition, value.src[0]), value.src[1], zero))
-        else:
-            yield Node(Op.WHERE, value.dtype, (condition, value, zero))
+        yield value if _vanishes(value, inside) else _zero_unless(condition, value, zero)
 
     def reduce(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
         op, axes = node.arg
@@ -478,7 +473,7 @@ def _reduce(op: Op, value: Node, ranges: Indices) -> Node:
     elif op is Op.ADD and _is_sum_or_zero(value):
         condition, inner, zero = value.src
         ranges = (*inner.src[1:], *ranges)
-        value = Node(Op.WHERE, value.dtype, (condition, inner.src[0], zero))
+        value = _zero_unless(condition, inner.src[0], zero)
     if not ranges:
         return value
     if op is not Op.MUL:
@@ -507,6 +502,13 @@ def _identity(op: Op, dtype: DType) -> bool | int | float:
     if op is Op.ADD or op is Op.MUL:
         return 0 if op is Op.ADD else 1
     return dtype.min if op is Op.MAX else dtype.max
+
+
+def _zero_unless(condition: Node, value: Node, zero: Node) -> Node:
+    """The value where the condition holds, zero elsewhere: one select, however many conditions."""
+    if value.op is Op.WHERE and value.src[2] is zero:
+        condition, value = both(condition, value.src[0]), value.src[1]
+    return Node(Op.WHERE, value.dtype, (condition, value, zero))
 
 
 def _vanishes(value: Node, inside: Node) -> bool:
