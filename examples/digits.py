@@ -127,13 +127,11 @@ def report(right: float, seconds: list[float], total: float, trace: str) -> None
     print()
     print(f"test accuracy   {right:.4f} of {TEST_IMAGES} images")
     print(f"training        {total:.2f} s, {len(seconds)} steps")
-    print(
-        f"a step          {1e3 * statistics.median(seconds):.3f} ms (median); the first, with compiling, {seconds[0]:.2f} s"
-    )
+    median, first = 1e3 * statistics.median(seconds), seconds[0]
+    print(f"a step          {median:.3f} ms (median); the first, with compiling, {first:.2f} s")
     print(f"device          {device.name}, {device.arch}")
-    print(
-        f"submitted       {stats['dispatches']:,} kernels, {stats['packets']:,} packets, {stats['submissions']:,} doorbells"
-    )
+    kernels, packets, doorbells = stats["dispatches"], stats["packets"], stats["submissions"]
+    print(f"submitted       {kernels:,} kernels, {packets:,} packets, {doorbells:,} doorbells")
     print(f"trace           {trace}  (read it: python tools/hcq_trace.py show {trace})")
     print()
     print("the last packets:")

@@ -162,10 +162,16 @@ def _div_right(node: Node, g: Node) -> Node:
 
 
 def _extremum(op: Op, side: int) -> Rule:
-    """MAX or MIN of two: the chosen side takes the gradient, equal sides take half each, with NaN both take it."""
+    """MAX or MIN of two: the chosen side takes the gradient, equal sides take half each, with NaN both take it.
+
+    Against a constant there is nobody to share with: equal to it is not above it, as in a rectifier. The result tells,
+    so that the source itself need not be kept in memory.
+    """
 
     def rule(node: Node, g: Node) -> Node:
         own, other = node.src[side], node.src[1 - side]
+        if other.op is Op.CONST:
+            return _select(_compare(Op.CMPNE, node, other), g, _zero(g))
         loses = _compare(Op.CMPLT, own, other) if op is Op.MAX else _compare(Op.CMPLT, other, own)
         shared = _select(_compare(Op.CMPEQ, own, other), _scale(g, 0.5), g)
         return _select(loses, _zero(g), shared)

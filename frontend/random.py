@@ -318,7 +318,7 @@ class RandomMixin(Core):
         count = prod(sizes)
         node = number(_words(cls, count, where)) if count else Node(Op.IOTA, dtype, (), 0)
         tensor = cls._of(Node(Op.RESHAPE, dtype, (node,), sizes), where)
-        tensor.realize()  # type: ignore[attr-defined]
+        tensor.realize(_state(cls, where).counter)  # type: ignore[attr-defined]
         if requires_grad:
             tensor.requires_grad_()  # type: ignore[attr-defined]
         return tensor

@@ -77,8 +77,12 @@ class Optimizer:
                 f"[{type(self).__name__}.step] no parameter has a gradient. Call loss.backward() before step()."
             )
         self.prepare(parts)
-        for part in parts:
+        while (
+            parts
+        ):  # nothing of a part may outlive it here: a live tensor of the old value would be kept in memory
+            part = parts.pop(0)
             part.parameter.assign(self.moved(part, self._rate_for(part.parameter)))
+            del part
         realize([tensor for tensor in live if tensor.node.op is Op.ASSIGN])
 
     def prepare(self, parts: list[Part]) -> None:
@@ -120,9 +124,9 @@ class SGD(Optimizer):
         self.buffers = [_zeros(p) for p in self.params] if momentum else []
         # 1 for parameters that have moved before: their first gradient is not dampened
         self.started = _Shared(self.params, 0.0) if momentum and dampening else None
+        self._damping: dict[int, Tensor] = {}
 
     def prepare(self, parts: list[Part]) -> None:
-        self._damping = {}
         if self.started is not None:
             for part in parts:
                 self._damping[part.place] = 1.0 - self.started.of(part) * self.dampening
@@ -134,7 +138,7 @@ class SGD(Optimizer):
             g = g + part.value * self.weight_decay
         if self.momentum:
             buffer = self.buffers[part.place]
-            damped = g * self._damping[part.place].cast(g.dtype) if self.started is not None else g
+            damped = g * self._damping.pop(part.place).cast(g.dtype) if self.started is not None else g
             buffer.assign(buffer * self.momentum + damped)
             g = g + buffer * self.momentum if self.nesterov else buffer
         return part.value - g * rate.cast(g.dtype)

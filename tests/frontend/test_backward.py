@@ -106,6 +106,12 @@ def test_gradients_come_in_the_dtype_of_their_leaf():
     np.testing.assert_array_equal(x.grad.numpy(), [3, 3])
 
 
+def test_a_rectifier_passes_nothing_at_zero():
+    x = Tensor([-1.0, 0.0, 2.0], requires_grad=True)
+    x.relu().sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [0, 0, 1])
+
+
 # -- grad -----------------------------------------------------------------------------------------------------------
 
 
