@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 class Param(NamedTuple):
     """A kernel's argument: its place in the call, the elements it holds (row-major) and whether the kernel writes it."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks a Param for
     shape: Shape
     writable: bool = False
 
@@ -39,7 +39,7 @@ class _Entry(weakref.ref["Node"]):
 _live: dict[tuple[Any, ...], _Entry] = {}
 
 
-def _forget(entry: Any) -> None:
+def _forget(entry: _Entry) -> None:
     if _live.get(entry.key) is entry:
         del _live[entry.key]
 

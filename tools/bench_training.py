@@ -134,7 +134,8 @@ class DigitsStep(Case):
         return run
 
 
-ALL_CASES: dict[str, type[Case]] = {case.name: case for case in (*TENSOR_CASES, DigitsStep)}
+_EVERY: tuple[type[Case], ...] = (*TENSOR_CASES, DigitsStep)
+ALL_CASES: dict[str, type[Case]] = {case.name: case for case in _EVERY}
 
 
 def main(argv: list[str]) -> int:
