@@ -1,5 +1,5 @@
 """Every arithmetic op, over every dtype it works on and the numbers where it could go wrong, means the same to single
-numbers (meaning.py) and to arrays (evaluate.py); and to NumPy and PyTorch where they promise the same."""
+numbers (meaning.py) and to arrays (evaluate.py)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hcq.ir.arrays import numpy_dtype
 from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, Scalar, dtypes, from_bits
 from hcq.ir.evaluate import evaluate
 from hcq.ir.meaning import MEANING, apply
 from hcq.ir.node import Node, const
 from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, UNARY, Op
-from hypothesis import given
-from hypothesis import strategies as st
 
 TRANSCENDENTAL = (Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS)
 COMPUTING = tuple(dtype for dtype in ALL if not dtype.is_storage_only)
