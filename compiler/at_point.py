@@ -11,7 +11,7 @@ Along the vector range a stride of 1 is a vector access, 0 a scalar, anything el
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from hcq.compiler.emitter import Emitter, Term
@@ -50,7 +50,9 @@ class AtPoint(Emitter):
     def __init__(self, nest: LoopNest):
         super().__init__()
         self.nest = nest
-        self.masks = nest.masks
+        self.masks = dict(nest.masks)
+        self.axes = list(nest.axes)
+        self.axis_of = dict(nest.axis_of)
         self.affine = nest.affine
         self.counters: dict[Loop, Instruction] = {}  # the open loops
         # written-out values of a range at this place: its tile, or what a partial step leaves of it
@@ -78,20 +80,23 @@ class AtPoint(Emitter):
         """The ranges of a mask that have written-out loops."""
         axes = self._axes_of.get(mask)
         if axes is None:
-            axes = tuple(a for a in self.nest.axes if a.bit & mask and a.written_out)
+            axes = tuple(a for a in self.axes if a.bit & mask and a.written_out)
             self._axes_of[mask] = axes
         return axes
 
-    def points(self, mask: int) -> Iterable[Point]:
-        """Every combination of written-out steps of the ranges in `mask`, the first range slowest."""
+    def points(self, mask: int, one_by_one: Collection[Axis] = ()) -> Iterable[Point]:
+        """Every combination of written-out steps of the ranges in `mask`, the first range slowest.
+
+        one_by_one   ranges whose lanes are to be visited as scalars
+        """
         axes = self.axes_of(mask)
-        for places in itertools.product(*[self._places(axis) for axis in axes]):
+        for places in itertools.product(*[self._places(axis, axis in one_by_one) for axis in axes]):
             yield dict(zip(axes, places, strict=True))
 
-    def _places(self, axis: Axis) -> list[Place]:
+    def _places(self, axis: Axis, one_by_one: bool) -> list[Place]:
         extent = self.extent[axis]
         last = axis.loops[-1]
-        if last.kind != "vector":
+        if last.kind != "vector" or one_by_one:
             return [(offset, 1) for offset in range(0, extent, last.stride)]
         places = []
         for start in range(0, extent, last.size):
@@ -221,7 +226,7 @@ class AtPoint(Emitter):
                 else:
                     spot.terms.append((value, coefficient))
                 continue
-            axis = self.nest.axis_of[atom]
+            axis = self.axis_of[atom]
             for loop in axis.counted:
                 spot.terms.append((self.counters[loop], coefficient * loop.stride))
             if axis in point:
@@ -331,6 +336,17 @@ class AtPoint(Emitter):
         for lane, lane_base, offset in self._lanes(spot, lanes, base):
             where = () if mask is None else (self.lane(mask, lane),)
             self.place(Op.STORE, dtypes.index, (address, lane_base, self.lane(value, lane), *where), offset)
+
+    def store_lane(self, node: Node, tile: Packed, vector: Axis, lane: Instruction, point: Point) -> None:
+        """Write one lane, kept in `tile`, of a STORE's vector."""
+        here = {**point, vector: (0, 1)}
+        kept = self._packed_spot(tile, here)
+        kept.terms.append((lane, 1))
+        value = self.place(Op.LOAD, node.src[2].dtype, (tile.address, self.total(kept.terms)), kept.offset)
+        spot = self._spot(node.src[1], here)
+        spot.terms.append((lane, self.affine.of(node.src[1]).coefficient(vector.range)))
+        address = self.addresses[node.src[0]]
+        self.place(Op.STORE, dtypes.index, (address, self.total(spot.terms), value), spot.offset)
 
     def store_packed(self, packed: Packed, value: Instruction, point: Point) -> None:
         """Write a value where `packed` keeps it."""

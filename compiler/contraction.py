@@ -4,144 +4,95 @@ In       a LoopNest with a reduction, its accesses, a Target
 Out      True and a schedule, where two operands each ignore an output axis that the other one walks
 Next     heuristic.py (who asks first), loop_nest.py (`stage`: packed panels)
 
-The tile is `rows` values of one output axis by `width` vectors of another. Each step of the reduction loads `width`
-vectors, and each of `rows` scalars is used `width` times: rows * width accumulators stay in registers, chosen to fill
-the register file. The vector operand is packed once per panel (its own order in memory may cost a page per step); groups
-are panels, and blocks of rows where there are few panels.
+Two ways to fill the registers with accumulators:
+
+*outer*  `rows` values of one output axis by `width` vectors of another. Each step of the reduction loads `width` vectors
+         and `rows` scalars, and multiplies each with each. The vector operand is packed once per panel; panels stay outside
+         the loops that reuse them.
+*dot*    `rows` by `width` scalars, each a vector of partial sums along a reduced axis that is contiguous in both operands.
+         Nothing is packed; every tile ends in a fold.
+
+Every pair of axes that qualifies is priced in cycles (multiplying, packing, storing, folding), and the cheapest is taken.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from hcq.compiler.accesses import Accesses
 from hcq.compiler.loop_nest import Axis, LoopNest
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 
-FLOPS_PER_NS = 60.0  # one thread, what a tiled contraction reaches
-ALONE_NS = 30_000
-LATENCY = 8  # accumulators needed to keep the multipliers busy
+ALONE_CYCLES = 90_000  # less than this is not worth waking another thread
+PIECE_CYCLES = 150_000  # a group should last about this long
+GROUPS_PER_THREAD = 8
+LATENCY = 8  # accumulators that keep the multipliers busy
+STRIDED = 1.6  # cycles to move one lane that is not contiguous
+MASKED = 2.0  # cycles to test and read one scalar that may be padding
+NEAR_ROW_BYTES = 16384  # rows further apart are many pages at once
+NOTABLE_ROW_BYTES = 256  # rows of a matrix further apart than this cost a page or a cache set each
 
 
 @dataclass
 class Plan:
-    """Which axis gives the lanes, which the rows, and what each operand is."""
+    """How to tile, what to pack, what it costs."""
 
-    vector: Axis
+    kind: str  # outer | dot
+    vector: Axis  # outer: the output axis in lanes; dot: the reduced axis in lanes
+    column: Axis  # outer: the same as vector; dot: the second output axis
     row: Axis
-    vector_loads: list[Node]
-    scalar_loads: list[Node]
-    score: float
+    rows: int
+    width: int  # outer: vectors across; dot: columns
+    vectors: list[Node]
+    scalars: list[Node]
+    cycles: float = 0.0
+    pack_vectors: bool = False
+    pack_scalars: bool = False
 
 
 def schedule_contraction(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     """Tile the nest if it is a contraction; False (and nothing done) otherwise."""
-    plan = find_plan(nest, facts, target)
-    if plan is None:
+    if any(axis.is_ordered for axis in nest.axes):
         return False
-    lanes = facts.lanes(target)
-    reduced = facts.points // max(1, facts.outputs)
-    width, rows = tile(plan, lanes, target)
-    vector, row = plan.vector, plan.row
-    work_ns = 2 * facts.points / FLOPS_PER_NS
-
-    nest.split(row.name, rows) if rows < row.size else None
-    nest.unroll(row.loops[-1].name)
-    lane_count = lanes
-    while lane_count > vector.size:
-        lane_count //= 2
-    if lane_count * width < vector.size:
-        nest.split(vector.name, lane_count * width)
-    panel_loop = vector.loops[-1]
-    if panel_loop.size > lane_count:
-        nest.split(panel_loop.name, lane_count)
-        nest.vectorize(vector.loops[-1].name)
-        nest.unroll(panel_loop.name)
+    plans = [*_outer_plans(nest, facts, target), *_dot_plans(nest, facts, target)]
+    if not plans:
+        return False
+    plan = min(plans, key=lambda p: p.cycles)
+    if plan.kind == "outer":
+        _apply_outer(nest, facts, target, plan)
     else:
-        nest.vectorize(panel_loop.name)
-
-    panels = vector.loops[0] if vector.counted else None
-    row_tiles = row.loops[0] if row.counted else None
-    others = [a for a in nest.axes if not a.is_reduce and a is not vector and a is not row]
-    groups = 1
-    if work_ns >= ALONE_NS and target.threads > 1:
-        wanted = int(min(8 * target.threads, max(target.threads, work_ns / 50_000)))
-        for axis in others:  # batches: independent products
-            if groups < wanted and not axis.is_ordered:
-                nest.parallel(axis.loops[0].name)
-                groups *= axis.size
-        if panels is not None and groups < wanted and panels.size > 1:
-            nest.parallel(panels.name)
-            groups *= panels.size
-        if row_tiles is not None and groups < wanted and row_tiles.size >= 2:
-            pieces = min(-(-wanted // groups), row_tiles.size)
-            block = -(-row_tiles.size // pieces)
-            if block > 1:
-                nest.split(row_tiles.name, block)
-            nest.parallel(row_tiles.name)
-    # panels outside rows: a packed panel serves every row of the group
-    outer = [loop for loop in nest.order if loop.kind == "serial" and not loop.axis.is_reduce]
-    wanted_order = [loop for loop in outer if loop.axis is not row] + [
-        loop for loop in outer if loop.axis is row
-    ]
-    if wanted_order != outer:
-        nest.reorder(*[loop.name for loop in wanted_order])
-    row_steps = max((loop.size for loop in row.counted if loop.kind == "serial"), default=1)
-    at = _panel_loop(nest, row)
-    for load in plan.vector_loads:
-        panel_bytes = reduced * lane_count * width * load.dtype.itemsize
-        jumps = facts.stride(load, vector) != 1 or facts.is_masked(load)
-        far = reduced >= 64 and row_steps >= 4
-        if row_steps >= 2 and (jumps or far) and panel_bytes <= target.l2_bytes:
-            nest.stage(nest.loads.index(load), at)
+        _apply_dot(nest, facts, target, plan)
     return True
 
 
-def _panel_loop(nest: LoopNest, row: Axis) -> str:
-    """The loop in whose steps a panel stays the same: the last one outside the rows'."""
-    at = "-"
-    for loop in nest.order:
-        if loop.axis.is_reduce or (loop.axis is row and loop.kind == "serial"):
-            break
-        at = loop.name
-    return at
+# -- outer products -------------------------------------------------------------------------------------------------
 
 
-def find_plan(nest: LoopNest, facts: Accesses, target: Target) -> Plan | None:
-    """The best pair of output axes to tile, None where nothing is used twice."""
-    if any(axis.is_ordered for axis in nest.axes):
-        return None
-    inside = [load for load in nest.loads if nest.masks[load] & _reduced_bits(nest)]
+def _outer_plans(nest: LoopNest, facts: Accesses, target: Target) -> list[Plan]:
+    reduced = _bits(axis for axis in nest.axes if axis.is_reduce)
+    inside = [load for load in nest.loads if nest.masks[load] & reduced]
     outputs = [axis for axis in nest.axes if not axis.is_reduce]
-    best: Plan | None = None
+    plans = []
     for vector in outputs:
-        if vector.size < 4 or any(facts.stride(store, vector) is None for store in nest.stores):
-            continue
         vectors = [load for load in inside if nest.masks[load] & vector.bit]
         scalars = [load for load in inside if not nest.masks[load] & vector.bit]
-        if not vectors or not scalars:
+        if vector.size < 4 or not vectors or not scalars:
             continue
-        rows = [a for a in outputs if a is not vector and not any(nest.masks[v] & a.bit for v in vectors)]
-        rows = [a for a in rows if all(nest.masks[s] & a.bit for s in scalars) and a.size > 1]
-        if not rows:
+        if any(facts.stride(store, vector) is None for store in nest.stores):
             continue
-        row = max(rows, key=lambda a: min(a.size, 14))
-        plan = Plan(vector, row, vectors, scalars, _score(nest, facts, target, vector, row, vectors, scalars))
-        if best is None or plan.score > best.score:
-            best = plan
-    return best
+        seen = 0
+        for load in vectors:
+            seen |= nest.masks[load]
+        for row in outputs:
+            if row is vector or row.size < 2 or seen & row.bit or not nest.masks[scalars[0]] & row.bit:
+                continue
+            plans.append(_outer_plan(nest, facts, target, vector, row, vectors, scalars))
+    return plans
 
 
-def _reduced_bits(nest: LoopNest) -> int:
-    bits = 0
-    for axis in nest.axes:
-        if axis.is_reduce:
-            bits |= axis.bit
-    return bits
-
-
-def _score(
+def _outer_plan(
     nest: LoopNest,
     facts: Accesses,
     target: Target,
@@ -149,48 +100,251 @@ def _score(
     row: Axis,
     vectors: list[Node],
     scalars: list[Node],
-) -> float:
-    """Higher is better: full lanes, contiguous stores and vector loads, unmasked scalars."""
+) -> Plan:
     lanes = facts.lanes(target)
-    score = vector.size / (-(-vector.size // lanes) * lanes)
-    if any(facts.store_stride(vector) != 1 for _ in nest.stores):
-        score -= 0.15
+    steps = prod(axis.size for axis in nest.axes if axis.is_reduce)
+    others = prod(a.size for a in nest.axes if not a.is_reduce and a is not vector and a is not row)
+    width, rows, per_step = _tile(vector.size, row.size, lanes, target)
+    plan = Plan("outer", vector, vector, row, rows, width, vectors, scalars)
+    row_tiles = -(-row.size // rows)
+    panels = -(-vector.size // (lanes * width))
+    plan.cycles = per_step * steps * others
+    # the panel is read again by every output that the vector operands ignore
+    seen = 0
     for load in vectors:
-        if facts.stride(load, vector) != 1:
-            score -= 0.1
-        if facts.is_masked(load):
-            score -= 0.1
-    for load in scalars:
-        if facts.is_masked(load):
-            score -= 0.2
-    return score + min(row.size, 8) / 16
+        seen |= nest.masks[load]
+    reuse = row_tiles * prod(
+        a.size for a in nest.axes if not a.is_reduce and a is not row and not seen & a.bit
+    )
+    panel_bytes = steps * lanes * width * sum(load.dtype.itemsize for load in vectors)
+    reads = 0.0
+    packs = 0.0
+    far = False
+    for load in vectors:
+        whole = steps * vector.size * row_tiles * others  # elements read when nothing is packed
+        each = 0.0 if facts.stride(load, vector) == 1 else STRIDED
+        each += 2.0 / lanes if facts.is_masked(load) else 0.0
+        reads += whole * each
+        packs += whole / reuse * (each + 2.0 / lanes)
+        far = (
+            far
+            or min(_reduced_strides(nest, facts, load), default=0) * load.dtype.itemsize >= NOTABLE_ROW_BYTES
+        )
+    if far and steps >= 64:
+        reads += steps * vector.size * row_tiles * others * 0.02
+    if panel_bytes <= target.l2_bytes and reuse >= 2 and packs < reads:
+        plan.pack_vectors = True
+        reads = packs
+    plan.cycles += reads
+    masked = [load for load in scalars if facts.is_masked(load)]
+    if masked:
+        direct = MASKED * steps * row.size * panels * others * len(masked)
+        runs = any(
+            a is row and facts.stride(load, b) == 1 for load in masked for a, b, _ in nest.overlaps(load)
+        )
+        packed = steps * row.size * panels * others * (0.2 if runs else MASKED)
+        if all(nest.overlaps(load) for load in masked):
+            plan.pack_scalars = True
+            direct = packed
+        plan.cycles += direct
+    if any(abs(facts.stride(load, row) or 0) * load.dtype.itemsize > NEAR_ROW_BYTES for load in scalars):
+        plan.cycles *= 1.03
+    for store in nest.stores:
+        contiguous = facts.stride(store, vector) == 1
+        plan.cycles += facts.outputs * (1.0 / lanes if contiguous else STRIDED)
+    return plan
 
 
-def tile(plan: Plan, lanes: int, target: Target) -> tuple[int, int]:
-    """(width, rows): vectors across and scalars down, the pair that wastes least of the work and of the registers."""
-    best = (1, 1)
-    best_cost = float("inf")
+def _reduced_strides(nest: LoopNest, facts: Accesses, load: Node) -> list[int]:
+    strides = [facts.stride(load, axis) or 0 for axis in nest.axes if axis.is_reduce]
+    return [abs(s) for s in strides if s]
+
+
+def _tile(across: int, down: int, lanes: int, target: Target) -> tuple[int, int, float]:
+    """(width, rows, cycles per step of the reduction): what wastes least of the work and of the registers."""
+    best = (1, 1, float("inf"))
     for width in (3, 2, 1):
-        if width > 1 and plan.vector.size < lanes * width:
+        if width > 1 and across < lanes * width:
             continue
-        across = _tiles_cost(plan.vector.size, lanes * width, lanes)
-        for rows in range(min(plan.row.size, 16), 0, -1):
+        whole, left = divmod(across, lanes * width)
+        parts = left // lanes + bin(left % lanes).count("1")
+        for rows in range(min(down, 16), 0, -1):
             if rows * width + width + 1 > target.vector_registers - 1 and rows > 1:
                 continue
-            full, left = divmod(plan.row.size, rows)
-            # per step of the reduction: multiplications, or the loads that feed them, or what latency leaves idle
-            cost = full * _step_cost(rows, width) + (_step_cost(left, width) if left else 0)
-            cost *= across / width
-            if cost < best_cost * 0.995:
-                best, best_cost = (width, rows), cost
+            full, rest = divmod(down, rows)
+            cost = whole * (full * _step(rows, width) + (_step(rest, width) if rest else 0.0))
+            if parts:
+                cost += full * _step(rows, parts) + (_step(rest, parts) if rest else 0.0)
+            if cost < best[2] * 0.995:
+                best = (width, rows, cost)
     return best
 
 
-def _tiles_cost(size: int, tile_size: int, lanes: int) -> float:
-    """Vectors needed to cover an axis, a partial one counted by its pieces."""
-    left = size % lanes
-    return size // lanes + bin(left).count("1")
-
-
-def _step_cost(rows: int, width: int) -> float:
+def _step(rows: int, width: int) -> float:
+    """Cycles for one step: two multiplications or two loads at a time, or what latency leaves idle."""
     return max(rows * width, LATENCY, (rows + width) * 0.95) / 2 + 0.3
+
+
+def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) -> None:
+    vector, row = plan.vector, plan.row
+    lanes = facts.lanes(target)
+    while lanes > vector.size:
+        lanes //= 2
+    _tile_axis(nest, row, plan.rows)
+    if lanes * plan.width < vector.size:
+        nest.split(vector.name, lanes * plan.width)
+    panel = vector.loops[-1]
+    if panel.size > lanes:
+        nest.split(panel.name, lanes)
+    nest.vectorize(vector.loops[-1].name)
+    if panel is not vector.loops[-1]:
+        nest.unroll(panel.name)
+    seen = 0
+    for load in plan.vectors:
+        seen |= nest.masks[load]
+    outputs = [a for a in nest.axes if not a.is_reduce and a.counted]
+    # whatever changes the panel is outside, whatever reuses it inside, the row tiles innermost
+    outside = [a for a in outputs if seen & a.bit and a is not vector] + [a for a in outputs if a is vector]
+    inside = [a for a in outputs if not seen & a.bit and a is not row] + [a for a in outputs if a is row]
+    _bind_groups(nest, target, plan.cycles, outside, inside, packs=plan.pack_vectors)
+    _order(nest, [*outside, *inside])
+    if plan.pack_vectors:
+        at = _last_loop(nest, outside, inside)
+        for load in plan.vectors:
+            nest.stage(nest.loads.index(load), at)
+    if plan.pack_scalars:
+        for load in plan.scalars:
+            if facts.is_masked(load):
+                _stage_box(nest, target, load, [*outside, *inside], row)
+
+
+def _stage_box(nest: LoopNest, target: Target, load: Node, axes: list[Axis], row: Axis) -> None:
+    """Pack a padded operand at the outermost loop where what is read below it fits beside the panels."""
+    loops = [loop for loop in nest.order if not loop.axis.is_reduce]
+    first = max((i for i, loop in enumerate(loops) if loop.kind == "group"), default=-1)
+    for i in range(max(first, 0), len(loops)):
+        if nest.box_bytes(load, loops[: i + 1]) <= target.l2_bytes // 3:
+            nest.stage(nest.loads.index(load), loops[i].name)
+            return
+
+
+# -- dot products ---------------------------------------------------------------------------------------------------
+
+
+def _dot_plans(nest: LoopNest, facts: Accesses, target: Target) -> list[Plan]:
+    lanes = facts.lanes(target)
+    outputs = [axis for axis in nest.axes if not axis.is_reduce]
+    plans = []
+    for vector in nest.axes:
+        if not vector.is_reduce or vector.size < lanes // 2 or lanes < 4:
+            continue
+        inside = [load for load in nest.loads if nest.masks[load] & vector.bit]
+        if any(facts.stride(load, vector) != 1 for load in inside):
+            continue
+        steps = prod(a.size for a in nest.axes if a.is_reduce and a is not vector)
+        parts = vector.size // lanes + bin(vector.size % lanes).count("1")
+        for row in outputs:
+            for column in outputs:
+                mine = [load for load in inside if nest.masks[load] & row.bit]
+                others = [load for load in inside if nest.masks[load] & column.bit]
+                if row is column or not mine or not others or set(mine) & set(others):
+                    continue
+                plans.append(_dot_plan(nest, facts, vector, row, column, mine, others, steps * parts, target))
+    return plans
+
+
+def _dot_plan(
+    nest: LoopNest,
+    facts: Accesses,
+    vector: Axis,
+    row: Axis,
+    column: Axis,
+    mine: list[Node],
+    others: list[Node],
+    steps: int,
+    target: Target,
+) -> Plan:
+    best: tuple[float, int, int] = (float("inf"), 1, 1)
+    masked = sum(facts.is_masked(load) for load in mine), sum(facts.is_masked(load) for load in others)
+    for rows in (6, 5, 4, 3, 2, 1):
+        for width in (4, 3, 2, 1):
+            if rows > row.size or width > column.size or rows * width + rows + 1 > target.vector_registers:
+                continue
+            tiles = -(-row.size // rows) * -(-column.size // width)
+            loads = rows * (1 + 2 * masked[0]) + width * (1 + 2 * masked[1])
+            per_step = max(rows * width, LATENCY, loads) / 2 + 0.5
+            cycles = tiles * (steps * per_step + rows * width * 8.0)
+            if cycles < best[0]:
+                best = (cycles, rows, width)
+    cycles, rows, width = best
+    rest = prod(a.size for a in nest.axes if not a.is_reduce and a is not row and a is not column)
+    return Plan("dot", vector, column, row, rows, width, others, mine, cycles * rest)
+
+
+def _apply_dot(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) -> None:
+    lanes = facts.lanes(target)
+    while lanes > plan.vector.size:
+        lanes //= 2
+    _tile_axis(nest, plan.row, plan.rows)
+    _tile_axis(nest, plan.column, plan.width)
+    if lanes < plan.vector.size:
+        nest.split(plan.vector.name, lanes)
+    nest.vectorize(plan.vector.loops[-1].name)
+    outputs = [a for a in nest.axes if not a.is_reduce and a.counted]
+    _bind_groups(nest, target, plan.cycles, outputs, [], packs=False)
+
+
+# -- shared ---------------------------------------------------------------------------------------------------------
+
+
+def _bits(axes: object) -> int:
+    bits = 0
+    for axis in axes:  # type: ignore[attr-defined]
+        bits |= axis.bit
+    return bits
+
+
+def _tile_axis(nest: LoopNest, axis: Axis, size: int) -> None:
+    """Write out `size` values of an axis at a time."""
+    if size < axis.size:
+        if size == 1:
+            return
+        nest.split(axis.name, size)
+    nest.unroll(axis.loops[-1].name)
+
+
+def _bind_groups(
+    nest: LoopNest, target: Target, cycles: float, outside: list[Axis], inside: list[Axis], packs: bool
+) -> None:
+    """Groups from the outermost loops; those that reuse a panel are divided only when there are too few panels."""
+    if target.threads < 2 or cycles < ALONE_CYCLES:
+        return
+    wanted = int(min(GROUPS_PER_THREAD * target.threads, max(target.threads, cycles / PIECE_CYCLES)))
+    groups = 1
+    for axis in [*outside, *inside]:
+        loop = axis.loops[0]
+        enough = 4 * target.threads if packs and axis in inside else wanted
+        if groups >= min(wanted, enough) or loop.kind != "serial" or loop.size < 2:
+            continue
+        pieces = -(-wanted // groups)
+        if loop.size >= 2 * pieces:
+            nest.split(loop.name, -(-loop.size // pieces))
+        nest.parallel(loop.name)
+        groups *= loop.size
+
+
+def _order(nest: LoopNest, axes: list[Axis]) -> None:
+    """The serial output loops in the order of their axes."""
+    serial = [loop for loop in nest.order if loop.kind == "serial" and not loop.axis.is_reduce]
+    wanted = [loop for axis in axes for loop in axis.counted if loop.kind == "serial"]
+    if wanted != serial:
+        nest.reorder(*[loop.name for loop in wanted])
+
+
+def _last_loop(nest: LoopNest, outside: list[Axis], inside: list[Axis]) -> str:
+    """The innermost loop in whose step a panel stays the same: after every group and every loop of `outside`."""
+    at = "-"
+    for loop in nest.order:
+        if loop.kind == "group" or loop.axis in outside:
+            at = loop.name
+    return at

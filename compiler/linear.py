@@ -18,14 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hcq.compiler.at_point import AtPoint, Packed, Place
-from hcq.compiler.loop_nest import Loop, LoopNest, ScheduleError, Stage
+from hcq.compiler.at_point import AtPoint, Packed, Place, Point
+from hcq.compiler.loop_nest import Axis, Loop, LoopNest, ScheduleError, Stage
 from hcq.compiler.program import Instruction, LoopFacts, Program
 from hcq.ir.dtype import DType, Scalar, dtypes
-from hcq.ir.node import Node, toposort
+from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op
 
 SCRATCH_ALIGN = 64  # bytes
+TURN_AT_LEAST = 64  # scattered values that make the detour through scratch worth while
 
 
 def linearize(nest: LoopNest, name: str) -> Program:
@@ -91,6 +92,9 @@ class _Writer(AtPoint):
             self._open(loops[at], lambda: self._outputs(loops, at + 1))
         else:
             for store in self.nest.stores:
+                if self._is_scattered(store):
+                    self._store_turned(store)
+                    continue
                 for point in self.points(self.masks[store]):
                     self.store(store, point)
         self.pending = waiting  # the next copy of this body computes them again
@@ -268,6 +272,49 @@ class _Writer(AtPoint):
             high = self.place(Op.LANE, half, (whole[0],), tuple(range(lanes, 2 * lanes)))
             whole = [self.place(node.arg, half, (low, high))]
 
+    # -- stores whose lanes are far apart ---------------------------------------------------------------------------
+
+    def _is_scattered(self, store: Node) -> bool:
+        """True for many vectors whose lanes go to places a constant stride apart, unconditionally."""
+        vector = next((a for a in self.axes_of(self.masks[store]) if a.loops[-1].kind == "vector"), None)
+        if vector is None or len(store.src) > 3 or store in self.volatile:
+            return False
+        form = self.affine.of(store.src[1])
+        if form.coefficient(vector.range) == 1 or any(self.masks[atom] & vector.bit for atom in form.atoms()):
+            return False
+        return self.written_out_values(store) >= TURN_AT_LEAST
+
+    def written_out_values(self, store: Node) -> int:
+        count = 1
+        for axis in self.axes_of(self.masks[store]):
+            count *= self.extent[axis]
+        return count
+
+    def _store_turned(self, store: Node) -> None:
+        """Write the vectors to scratch, then walk them lane by lane: a short loop instead of an instruction per lane."""
+        mask = self.masks[store]
+        axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
+        vector = axes[-1]
+        strides: dict[Loop, int] = {}
+        count = 1
+        for loop in reversed([loop for axis in axes for loop in axis.written_out]):
+            strides[loop] = count
+            count *= loop.size
+        value = store.src[2]
+        if store not in self.scratch_at:
+            self.scratch_at[store] = -(-self.scratch_bytes // SCRATCH_ALIGN) * SCRATCH_ALIGN
+            self.scratch_bytes = self.scratch_at[store] + count * value.dtype.itemsize
+        address = self.emit(Op.SCRATCH, value.dtype, (), self.scratch_at[store])
+        tile = Packed(address, strides, self.depth)
+        for point in self.points(mask):
+            self.store_packed(tile, self.value(value, point), point)
+        lane = self.begin("lane", self.number(0), self.number(self.extent[vector]), runs=True)
+        self.moved()
+        for point in self.points(mask & ~vector.bit):
+            self.store_lane(store, tile, vector, lane, point)
+        self.end(lane)
+        self.moved()
+
     # -- staging ----------------------------------------------------------------------------------------------------
 
     def _stage_at(self, loop: Loop | None) -> None:
@@ -279,28 +326,115 @@ class _Writer(AtPoint):
     def _copy_in(self, stage: Stage) -> None:
         load = stage.load
         mask = self.masks[load]
+        boxes = [_Box(self, *pair) for pair in self.nest.overlaps(load)]
+        boxes = [box for box in boxes if box.is_exact]
+        boxed = {axis for box in boxes for axis in (box.a, box.b)}
         loops = [loop for loop in self.nest.order if loop.axis.bit & mask and loop not in self.counters]
+        loops = [loop for loop in loops if loop.axis not in boxed]
         axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
         strides: dict[Loop, int] = {}
         count = 1
-        for loop in reversed(loops + [loop for axis in axes for loop in axis.written_out]):
+        for box in reversed(boxes):
+            box.stride, count = count, count * box.nominal
+        for loop in reversed(
+            loops + [loop for axis in axes if axis not in boxed for loop in axis.written_out]
+        ):
             strides[loop] = count
             count *= loop.size
+        for box in boxes:
+            strides.update(box.strides())
         if load not in self.scratch_at:
             self.scratch_at[load] = -(-self.scratch_bytes // SCRATCH_ALIGN) * SCRATCH_ALIGN
             self.scratch_bytes = self.scratch_at[load] + count * load.dtype.itemsize
         address = self.emit(Op.SCRATCH, load.dtype, (), self.scratch_at[load])
         packed = Packed(address, strides, self.depth)
         self.pack(load, None)
+        source = load
+        written = Packed(address, dict(strides), self.depth)
+        zeros: Point = {}
+        stilled: list[Loop] = []
+        for number, box in enumerate(boxes):
+            walk = box.axis(len(self.axes), f"{box.b.name}_{box.a.name}", is_last=number == len(boxes) - 1)
+            self.axes.append(walk)
+            self.axis_of[walk.range] = walk
+            self.extent[walk] = min(walk.tile, walk.size)
+            source = source.substitute({box.b.range: walk.range})
+            loops += walk.counted
+            zeros[box.a] = (0, 1)
+            stilled += [loop for loop in (*box.a.counted, *box.b.counted) if loop not in self.counters]
+            for loop in walk.loops:
+                written.strides[loop] = box.stride * loop.stride
+        self._mask_copies(source)
+        for loop in stilled:  # the box starts where the window does
+            self.counters[loop] = self.number(0)
+        self.moved()
+
+        strided = {
+            axis
+            for axis in self.axes_of(self.masks[source])
+            if axis.loops[-1].kind == "vector" and self.affine.of(source.src[1]).coefficient(axis.range) != 1
+        }
 
         def copy() -> None:
-            for point in self.points(mask):
-                self.store_packed(packed, self.value(load, point), point)
+            for point in self.points(self.masks[source], strided):
+                at = {**point, **zeros}
+                self.store_packed(written, self.value(source, at), at)
 
         outside, self.open_reductions = self.open_reductions, []
         self._nested(loops, 0, copy, staging=False)
         self.open_reductions = outside
+        for loop in stilled:
+            del self.counters[loop]
+        self.moved()
         self.pack(load, packed)
+
+    def _mask_copies(self, root: Node) -> None:
+        """Which ranges the nodes of a copy depend on."""
+        for node in toposort((root,)):
+            if node not in self.masks:
+                mask = self.axis_of[node].bit if node.op is Op.RANGE else 0
+                for source in node.src:
+                    mask |= self.masks[source]
+                self.masks[node] = mask
+
+
+class _Box:
+    """What a sliding window reads: factor * a + b, walked once instead of window by window."""
+
+    def __init__(self, writer: _Writer, a: Axis, b: Axis, factor: int):
+        self.a, self.b, self.factor = a, b, factor
+        self.open = [loop for loop in a.counted if loop in writer.counters]
+        inner = [loop for loop in a.loops if loop not in writer.counters]
+        step = self.open[-1].stride if self.open else a.size
+        whole = a.size % step == 0
+        is_flat = all(loop.is_written_out for loop in inner)
+        self.is_exact = (whole or is_flat) and not any(loop in writer.counters for loop in b.loops)
+        extent = step if whole else min(writer.extent[a], step)
+        self.size = factor * (extent - 1) + b.size
+        self.nominal = factor * (step - 1) + b.size
+        self.stride = 0
+        self.lanes = 1
+        self.inner = inner
+
+    def strides(self) -> dict[Loop, int]:
+        strides = {loop: self.stride * self.factor * loop.stride for loop in self.inner}
+        strides.update({loop: self.stride * loop.stride for loop in self.b.loops})
+        return strides
+
+    def axis(self, bit: int, name: str, is_last: bool) -> Axis:
+        """A range that walks the box; the last one, contiguous in scratch, in vectors."""
+        node = Node(Op.RANGE, dtypes.index, (index(self.size),), ("box", bit))
+        axis = Axis(node, name, self.size, False, False, 1 << bit)
+        lanes = 16
+        while lanes > self.size:
+            lanes //= 2
+        if is_last and lanes > 1:
+            if lanes < self.size:
+                axis.loops.append(Loop(name, axis, -(-self.size // lanes), lanes))
+            axis.loops.append(Loop(f"{name}.1", axis, lanes, 1, "vector"))
+        else:
+            axis.loops.append(Loop(name, axis, self.size, 1))
+        return axis
 
 
 def _reductions_by_ranges(reduces: list[Node]) -> list[list[Node]]:

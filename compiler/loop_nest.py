@@ -82,6 +82,12 @@ class Stage:
     at: Loop | None  # None: once per group, or per kernel
 
 
+def _inside(axis: Axis, opened: Sequence[Loop]) -> int:
+    """Values of an axis that one step of its innermost opened loop covers; all of them when none is open."""
+    strides = [loop.stride for loop in axis.loops if loop in opened]
+    return min([*strides, axis.size])
+
+
 def range_id(node: Node) -> int:
     """The number of a RANGE; an ordered one says (number, "ordered")."""
     return int(node.arg[0] if isinstance(node.arg, tuple) else node.arg)
@@ -333,6 +339,61 @@ class LoopNest:
         self.stages.append(Stage(node, loop))
         self.choices.append(f"stage {load} {at}")
         return self
+
+    def overlaps(self, load: Node) -> list[tuple[Axis, Axis, int]]:
+        """Pairs (output axis a, reduced axis b, factor) such that the load sees only factor * a + b: a sliding window.
+
+        What such a pair reads within a tile of a is a box of factor * (tile - 1) + size(b) values, not tile * size(b).
+        """
+        pairs = []
+        mask = self.masks[load]
+        taken: set[Axis] = set()
+        for a in self.axes:
+            for b in self.axes:
+                if a.is_reduce or not b.is_reduce or not mask & a.bit or not mask & b.bit or b in taken:
+                    continue
+                factor = self._window_factor(load, a, b)
+                in_lanes = any(loop.kind == "vector" for loop in a.loops)
+                if 0 < factor < b.size and (factor == 1 or not in_lanes):
+                    pairs.append((a, b, factor))
+                    taken.add(b)
+                    break
+        return pairs
+
+    def _window_factor(self, load: Node, a: Axis, b: Axis) -> int:
+        """The number that every coefficient of `a` is of that of `b` in a load's index and condition; 0 for none."""
+        factor = 0
+        for node in toposort(load.src[1:]):
+            outermost = node in load.src[1:]
+            users = [node] if outermost else []
+            for source in [*users, *node.src]:
+                if not self.affine.is_index(source) or source.op is Op.CONST:
+                    continue
+                if source is not node and self.affine.is_inner(node, source):
+                    continue
+                form = self.affine.of(source)
+                of_a, of_b = form.coefficient(a.range), form.coefficient(b.range)
+                if not of_a and not of_b:
+                    continue
+                if not of_b or of_a % of_b or of_a // of_b < 1 or factor not in (0, of_a // of_b):
+                    return 0
+                factor = of_a // of_b
+        return factor
+
+    def box_bytes(self, load: Node, opened: Sequence[Loop]) -> int:
+        """Scratch that `stage` would take for a load inside the given loops."""
+        count = load.dtype.itemsize
+        windows = {b: (a, factor) for a, b, factor in self.overlaps(load)}
+        paired = {a for a, _ in windows.values()}
+        for axis in self.axes:
+            if not self.masks[load] & axis.bit or axis in paired:
+                continue
+            inner = _inside(axis, opened)
+            if axis in windows:
+                a, factor = windows[axis]
+                inner += factor * (_inside(a, opened) - 1)
+            count *= inner
+        return count
 
     def apply(self, text: str) -> LoopNest:
         """Replay a schedule; the inverse of `choice`."""
