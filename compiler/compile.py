@@ -21,7 +21,9 @@ from typing import Any, Protocol
 
 from hcq.compiler.kernel import kernel_flops, kernel_key, kernel_name, kernel_traffic
 from hcq.compiler.target import Target
-from hcq.ir.node import Node
+from hcq.ir.dtype import DType
+from hcq.ir.node import Node, Param
+from hcq.ir.op import Op
 
 Show = Callable[[str, str], None]
 CACHE_KIND = "kernel"
@@ -157,6 +159,7 @@ def _compile(sink: Node, target: Target, show: Show | None, schedule: str | None
     else:
         nest.apply(schedule)
     program = linearize(nest, name)
+    program.params = _params(sink)
     text = render(program)
     if show is not None:
         from hcq.ir.show import show_graph
@@ -177,6 +180,12 @@ def _compile(sink: Node, target: Target, show: Show | None, schedule: str | None
         traffic_bytes=kernel_traffic(sink),
         choice=nest.choice,
     )
+
+
+def _params(sink: Node) -> list[tuple[Param, DType]]:
+    """The arguments a launch passes: also those that simplification found no use for."""
+    found = {n.arg.index: (n.arg, n.dtype) for n in sink.toposort() if n.op is Op.PARAM}
+    return [found[index] for index in sorted(found)]
 
 
 def _stored_key(structure: str, target: Target, schedule: str | None) -> str:
