@@ -27,8 +27,9 @@ from math import prod
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
 
-# a launch and a pass over memory cost about as much as this many operations on the vectors of one core
+# a launch costs about as much as this many operations on the vectors of one core, a pass over memory as that many each
 REPEAT_LIMIT = 1 << 16
+MEMORY_COST = 8
 MAX_STORES = 8
 MAX_INPUTS = 24
 
@@ -111,7 +112,8 @@ class _Walk:
                 self.weight[node] = 1
             elif op in MOVEMENT:
                 source = node.src[0]
-                self.weight[node] = self.weight[source]
+                # what an expansion repeats can itself be put in memory, before the expansion
+                self.weight[node] = self.weight[source] if self.size[node] <= self.size[source] else 0
                 if source in self.has_reduction and (
                     op in _KEEPS_ELEMENTS or self.size[node] == self.size[source]
                 ):
@@ -142,7 +144,7 @@ class _Walk:
 
     def _wants_memory(self, node: Node) -> bool:
         uses = self.uses[node]
-        if node.op in MOVEMENT:
+        if node.op in MOVEMENT and not self._cuts_a_reduction(node):
             return False  # views stay with their readers; what is below them decides for itself
         if node in self.has_reduction:
             if len(uses) > 1:
@@ -150,9 +152,19 @@ class _Walk:
             if node in self.merged:
                 return False
             ((kernel, use),) = uses.items()
-            return use.blocked or (node.op is Op.REDUCE_AXIS and kernel in self.reduction)
-        repeated = sum(use.count for use in uses.values()) - self.size[node]
-        return self.weight[node] * repeated > REPEAT_LIMIT
+            return use.blocked or (node.op in (Op.REDUCE_AXIS, Op.SHRINK) and kernel in self.reduction)
+        size = self.size[node]
+        repeated = sum(use.count for use in uses.values()) - size
+        return self.weight[node] * repeated > REPEAT_LIMIT + MEMORY_COST * size
+
+    def _cuts_a_reduction(self, node: Node) -> bool:
+        """True for a SHRINK that is all anybody wants of a reduction: in memory, the cut part is enough."""
+        if node.op is not Op.SHRINK or node not in self.has_reduction:
+            return False
+        below = node.src[0]
+        while below.op in MOVEMENT and self.users[below] == 1:
+            below = below.src[0]
+        return self.users[below] == 1 and below not in self.forced
 
     def _pass_on(self, node: Node, uses: dict[Node, Use]) -> None:
         """Tell the sources of `node` which kernels compute it, hence them."""
