@@ -101,6 +101,7 @@ def train(options: argparse.Namespace) -> tuple[Net, float, list[float]]:
         return loss.realize()
 
     run = step if options.no_jit else jit(step)
+    device = Device[Device.default]
     shuffle = np.random.default_rng(options.seed)
     steps = len(train_images) // options.batch
     progress, seconds, right = Progress(options.epochs * steps), [], 0.0
@@ -111,7 +112,7 @@ def train(options: argparse.Namespace) -> tuple[Net, float, list[float]]:
             began = time.perf_counter()
             batch = order[start : start + options.batch]
             loss = run(Tensor(train_images[batch]), Tensor(train_labels[batch]))
-            Device[None].synchronize()
+            device.synchronize()
             seconds.append(time.perf_counter() - began)
             progress.step(epoch)
         right = accuracy(net, test_images, test_labels)
@@ -121,7 +122,7 @@ def train(options: argparse.Namespace) -> tuple[Net, float, list[float]]:
 
 def report(right: float, seconds: list[float], total: float, trace: str) -> None:
     """What came out, what was submitted, and how the end of it reads packet by packet."""
-    device = Device[None]
+    device = Device[Device.default]
     device.synchronize()
     stats = device.stats()
     print()

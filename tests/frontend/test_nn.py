@@ -199,6 +199,58 @@ def test_dropout_in_a_recording_draws_a_new_mask_each_time():
     assert len(set(masks)) == 6
 
 
+def test_a_recorded_training_step_updates_statistics_and_draws_masks_as_an_eager_one():
+    from hcq import jit
+
+    rng = np.random.default_rng(0)
+    batches = [
+        (rng.standard_normal((16, 1, 4, 4)).astype(np.float32), rng.integers(0, 3, 16)) for _ in range(6)
+    ]
+    results = []
+    for wrap in (lambda f: f, jit):
+        Tensor.manual_seed(11)
+        norm = nn.BatchNorm2d(4)
+        net = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), norm, nn.ReLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(64, 3)
+        )
+        optimizer = nn.optim.Adam(net.parameters(), lr=0.01)
+
+        @wrap
+        def step(x, y, net=net, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = net(x).cross_entropy(y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        losses = [step(Tensor(x), Tensor(y)).item() for x, y in batches]
+        results.append(
+            (losses, norm.running_mean.numpy(), norm.running_var.numpy(), norm.num_batches_tracked.item())
+        )
+    eager, recorded = results
+    assert eager[0] == recorded[0]
+    assert recorded[3] == len(batches)
+    np.testing.assert_array_equal(eager[1], recorded[1])
+    np.testing.assert_array_equal(eager[2], recorded[2])
+
+
+def test_training_holds_on_to_no_graphs_and_no_tensors():
+    from hcq.frontend.core import live
+    from hcq.ir import node
+
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
+    optimizer = nn.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    counts = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss = net(Tensor.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+        counts.append((len(live), len(node._live)))
+    assert max(counts[3:]) <= max(counts[:3])
+
+
 def test_pooling_takes_windows():
     x = numbers(2, 3, 6, 6)
     windows = x.reshape(2, 3, 3, 2, 3, 2)

@@ -1,0 +1,70 @@
+"""The examples run as a user runs them: from a checkout, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+
+
+def run(name: str, *flags: str) -> str:
+    """What the example prints; it must end well and say nothing on its error output."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *flags],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.deadline(120)
+def test_the_digits_demo_learns_and_says_what_was_submitted(tmp_path):
+    trace = tmp_path / "digits.trace"
+    out = run("digits.py", "--trace", str(trace))
+    right = re.search(r"test accuracy   (\d\.\d+) of 360 images", out)
+    assert right is not None
+    assert float(right[1]) >= 0.97
+    assert re.search(r"submitted       [\d,]+ kernels, [\d,]+ packets, [\d,]+ doorbells", out)
+    assert "Dispatch" in out.split("the last packets:")[1]
+    assert trace.stat().st_size > 0
+
+
+@pytest.mark.deadline(120)
+def test_the_digits_demo_gives_the_same_numbers_with_and_without_recording(tmp_path):
+    flags = ("--epochs", "1", "--trace", str(tmp_path / "digits.trace"))
+    epoch = re.compile(r"epoch  1  loss \d+\.\d+  test accuracy \d\.\d+")
+    recorded, eager = run("digits.py", *flags), run("digits.py", "--no-jit", *flags)
+    assert epoch.search(recorded)[0] == epoch.search(eager)[0]
+
+
+def test_the_raw_queue_computes_what_it_says():
+    assert "computed: (0.0, 0.5, 1.0, 1.5) ... 511.5" in run("raw_queue.py")
+
+
+def test_every_program_explains_itself():
+    assert "--epochs" in run("digits.py", "--help")
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert all(program.name in listed for program in EXAMPLES.glob("*.py"))
+
+
+def test_a_flag_that_makes_no_sense_is_answered_with_a_sentence():
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "digits.py"), "--epochs", "0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ},
+    )
+    assert done.returncode == 2
+    assert "--epochs is 1 or more" in done.stderr
