@@ -179,11 +179,14 @@ class Elementwise(Conversion):
         x, y = self._pair("//", other, reverse)
         if not x.node.dtype.is_float:
             return x._binary(Op.FLOORDIV, y)
-        return ((x - x._float_modulo(y)) / y).round()
+        wide, by = x.cast(dtypes.float64), y.cast(dtypes.float64)
+        return ((wide - wide._float_modulo(by)) / by).round().cast(x.node.dtype)
 
     def _modulo(self, other: Any, reverse: bool) -> Self:
         x, y = self._pair("%", other, reverse)
-        return x._float_modulo(y) if x.node.dtype.is_float else x._binary(Op.MOD, y)
+        if not x.node.dtype.is_float:
+            return x._binary(Op.MOD, y)
+        return x.cast(dtypes.float64)._float_modulo(y.cast(dtypes.float64)).cast(x.node.dtype)
 
     def _pair(self, call: str, other: Any, reverse: bool) -> tuple[Self, Self]:
         """Dividend and divisor in one integer or float dtype; refuses a Python 0 under an integer, and bools."""
@@ -204,10 +207,13 @@ class Elementwise(Conversion):
         return (y, x) if reverse else (x, y)
 
     def _float_modulo(self, y: Self) -> Self:
-        """x - y * floor(x / y), with the sign of y; put right where the quotient was rounded across a multiple."""
+        """x - y * floor(x / y), with the sign of y, in float64: exact for float32 while |x / y| is below 2 ** 29.
+
+        The rounded quotient may lie across a multiple; then the rest is put right by one divisor.
+        """
         x = self
         rest = x - (x / y)._unary(Op.TRUNC) * y
-        rest = (y._compare(Op.CMPEQ, math.inf) | y._compare(Op.CMPEQ, -math.inf)).where(x + 0 * x, rest)
+        rest = (y.abs() == math.inf).where(x + 0 * x, rest)
         size = y.abs()
         rest = (rest >= size).where(rest - size, rest)
         rest = (rest <= -size).where(rest + size, rest)

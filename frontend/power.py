@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.ir.dtype import dtypes, promote
+from hcq.ir.node import const
 
 if TYPE_CHECKING:
     from hcq.frontend.elementwise import Elementwise
@@ -32,6 +33,8 @@ def power(x: T, exponent: Any) -> T:
         raise UsageError(
             "[**] bool tensors are not raised to powers. Cast to an integer: x.cast(dtypes.int32)."
         )
+    if x.node.dtype.is_float and x.node.dtype.itemsize < 4:
+        return power(x.cast(dtypes.float32), exponent).cast(x.node.dtype)
     if isinstance(exponent, (bool, int, float)):
         return _scalar_power(x, exponent)
     if not isinstance(exponent, Core):
@@ -50,13 +53,15 @@ def _scalar_power(x: T, exponent: Any) -> T:
                 f"[**] integer tensor ** {exponent}: the result is not whole. Cast to float first."
             )
         return _by_squaring(x, int(exponent))
-    if exponent == int(exponent) if abs(exponent) <= MULTIPLIED_UP_TO else False:
+    if abs(exponent) <= MULTIPLIED_UP_TO and exponent == int(exponent):
         whole = _by_squaring(x, abs(int(exponent)))
         return whole.reciprocal() if exponent < 0 else whole
     if exponent == 0.5:
         return x.sqrt()
     if exponent == -0.5:
         return x.rsqrt()
+    if not math.isfinite(exponent):
+        return _general(x, x._like(const(exponent, x.node.dtype)))
     return _number(x, float(exponent))
 
 
@@ -78,9 +83,9 @@ def _number(x: T, exponent: float) -> T:
     """exp2(exponent * log2(x)); zero is set apart, because the logarithm has no slope there."""
     is_zero = x == 0
     base = is_zero.where(1.0, x)
-    is_whole = math.isinf(exponent) or exponent == int(exponent)
+    is_whole = exponent == int(exponent)
     size = ((base.abs() if is_whole else base).log2() * exponent).exp2()
-    if is_whole and not math.isinf(exponent) and exponent % 2:
+    if is_whole and exponent % 2:
         size = (x < 0).where(-size, size)
     return is_zero.where(math.inf if exponent < 0 else 0.0, size)
 
@@ -94,7 +99,8 @@ def _general(x: T, y: T) -> T:
     is_odd = is_whole & ((y * 0.5).trunc() * 2.0 != y)
     signed = (is_odd & (x < 0)).where(-size, size)
     signed = ((x < 0) & ~is_whole & y.isfinite() & x.isfinite()).where(float("nan"), signed)
-    return ((y == 0) | (x == 1)).where(1.0, signed)
+    is_one = (y == 0) | (x == 1) | ((x == -1) & (y.abs() == math.inf))
+    return is_one.where(1.0, signed)
 
 
 def _integers(x: T, y: T) -> T:

@@ -84,7 +84,7 @@ class Reduction(Activation):
         count = prod([x.node.shape[axis] for axis in axes])
         wide = x.cast(dtypes.float32) if x.node.dtype.itemsize < 4 else x
         total = wide._reduce(Op.ADD, axes, keepdim)
-        return (total * (1.0 / count) if count else total / 0.0).cast(x.node.dtype)
+        return (total / count).cast(x.node.dtype)
 
     def var(
         self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None

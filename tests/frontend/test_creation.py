@@ -1,0 +1,74 @@
+"""Tensors made from a rule, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hcq.errors import UsageError
+from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import dtypes
+
+
+def same(actual: Tensor, expected: np.ndarray) -> None:
+    got = actual.numpy()
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_filled_tensors_are_float32_unless_told():
+    same(Tensor.zeros(2, 3), np.zeros((2, 3), np.float32))
+    same(Tensor.ones((2, 3), dtype=dtypes.int32), np.ones((2, 3), np.int32))
+    same(Tensor.full((2,), 7), np.array([7, 7]))
+    same(Tensor.full((2,), 0.5), np.float32([0.5, 0.5]))
+    same(Tensor.full((1,), True), np.array([True]))
+    same(Tensor.empty(2), np.zeros(2, np.float32))
+    same(Tensor.zeros(()), np.zeros((), np.float32))
+    same(Tensor.zeros(0, 3), np.zeros((0, 3), np.float32))
+
+
+def test_like_another_takes_its_shape_and_dtype():
+    x = Tensor([[1, 2]], dtype=dtypes.int16)
+    same(x.zeros_like(), np.zeros((1, 2), np.int16))
+    same(x.ones_like(dtype=dtypes.float32), np.ones((1, 2), np.float32))
+    same(x.full_like(5), np.full((1, 2), 5, np.int16))
+
+
+@pytest.mark.parametrize(
+    "args", [(5,), (2, 7), (0, 10, 3), (5, 0, -2), (3, 3), (0, 1, 0.25), (1.5, -1, -0.5)], ids=str
+)
+def test_ranges_are_numpys(args):
+    expected = np.arange(*args)
+    same(Tensor.arange(*args), expected if expected.dtype == np.int64 else expected.astype(np.float32))
+
+
+def test_a_range_has_the_dtype_asked_for():
+    same(Tensor.arange(3, dtype=dtypes.float64), np.arange(3.0))
+    with pytest.raises(UsageError, match="by step 0 never ends"):
+        Tensor.arange(0, 5, 0)
+
+
+@pytest.mark.parametrize("args", [(0, 1, 5), (-2, 3, 11), (1, 1, 3), (0, 1, 1), (0, 1, 0)], ids=str)
+def test_linspace_has_both_ends(args):
+    same(Tensor.linspace(*args), np.linspace(*args, dtype=np.float32))
+
+
+def test_eye_and_triangles_are_numpys():
+    same(Tensor.eye(3), np.eye(3, dtype=np.float32))
+    same(Tensor.eye(2, 4, dtype=dtypes.int32), np.eye(2, 4, dtype=np.int32))
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    for k in (-2, 0, 1):
+        same(Tensor(x).tril(k), np.tril(x, k))
+        same(Tensor(x).triu(k), np.triu(x, k))
+
+
+def test_diagonals_are_numpys():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    same(Tensor(x).diagonal(), np.diagonal(x))
+    same(Tensor(x.T).diagonal(), np.diagonal(x.T))
+    same(Tensor(x[0]).diag(), np.diag(x[0]))
+
+
+def test_a_negative_size_is_refused():
+    with pytest.raises(UsageError, match=r"\[full\] shape \(2, -1\)"):
+        Tensor.zeros(2, -1)

@@ -1,0 +1,171 @@
+"""Square brackets, gather and scatter against NumPy; where PyTorch differs, its rule is spelled out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hcq.errors import UsageError
+from hcq.frontend.tensor import Tensor
+from hcq.ir.dtype import dtypes
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def same(actual: Tensor, expected: np.ndarray) -> None:
+    assert actual.shape == expected.shape
+    np.testing.assert_array_equal(actual.numpy(), expected)
+
+
+VIEWS = [
+    0,
+    -1,
+    np.int64(1),
+    (1, 2),
+    (1, -1, 3),
+    slice(1, 2),
+    (slice(None), slice(-2, None)),
+    (slice(None), slice(None, None, -1)),
+    (Ellipsis, 1),
+    (0, Ellipsis, slice(1, 4, 2)),
+    (slice(None), slice(10, 0, -2), slice(3, None, -3)),
+    None,
+    (slice(None), None, 1),
+    (None, Ellipsis, None),
+    (slice(2, 2), 1),
+    Ellipsis,
+    (),
+]
+
+
+@pytest.mark.parametrize("key", VIEWS, ids=str)
+def test_views_are_numpys(key):
+    x = numbers(3, 4, 5)
+    same(Tensor(x)[key], x[key])
+
+
+PICKS = [
+    [2, 0],
+    [-1, 0, 0],
+    ([0, 2], [1, 3]),
+    ([[0], [2]], [1, 3]),
+    (slice(None), [3, 0, 1]),
+    (slice(None), [3, 0], [1, 4]),
+    ([0, 2], slice(None), [1, 4]),
+    (slice(1, None), [3, 0]),
+    (Ellipsis, [4, 0]),
+    ([1, 1], None),
+    (slice(None), [0, 1], None, [2, 3]),
+    (slice(None, None, -1), [[0, 1], [2, 3]]),
+    [],
+    np.array([2, 1]),
+    ([0, 1], 2),
+    (2, [0, 1]),
+]
+
+
+@pytest.mark.parametrize("key", PICKS, ids=str)
+def test_picks_are_numpys(key):
+    x = numbers(3, 4, 5)
+    expected = x[key] if not (isinstance(key, list) and not key) else x[:0]
+    same(Tensor(x)[key], expected)
+
+
+@pytest.mark.parametrize("key", PICKS, ids=str)
+def test_picks_by_computed_tensors_are_the_same(key):
+    x = numbers(3, 4, 5)
+    entries = key if isinstance(key, tuple) else (key,)
+    is_pick = [isinstance(entry, (list, np.ndarray)) for entry in entries]
+    computed = [Tensor(np.array(e, np.int64)) + 0 if p else e for e, p in zip(entries, is_pick)]
+    same(Tensor(x)[tuple(computed)], Tensor(x)[key].numpy())
+
+
+def test_an_int_beside_a_list_is_taken_first_as_in_pytorch():
+    x = numbers(2, 3, 4)
+    same(Tensor(x)[0, :, [0, 1]], x[0][:, [0, 1]])  # NumPy would put the list's axis first
+    same(Tensor(x)[Tensor(0), :, [0, 1]], x[0][:, [0, 1]])
+
+
+def test_masks_choose_elements_or_slices():
+    x = numbers(3, 4)
+    same(Tensor(x)[Tensor(x > 5)], x[x > 5])
+    same(Tensor(x)[Tensor(x) > 100], x[x > 100])
+    same(Tensor(x)[[True, False, True]], x[[True, False, True]])
+    same(Tensor(x)[:, [False, True, True, False]], x[:, [False, True, True, False]])
+    same(Tensor(x).masked_select(Tensor(x) < 3), x[x < 3])
+    assert Tensor(x > 9).nonzero().tolist() == [[2, 2], [2, 3]]
+
+
+def test_a_computed_index_out_of_range_reads_zero():
+    x, far = Tensor([1.0, 2.0, 3.0]), Tensor([5, 1, -7]) + 0
+    assert x[far].tolist() == [0.0, 2.0, 0.0]
+    grid = Tensor(numbers(2, 3) + 1)
+    assert grid[Tensor([0, 2]) + 0, Tensor([3, 0]) + 0].tolist() == [0.0, 0.0]
+    assert x.gather(0, far).tolist() == [0.0, 2.0, 0.0]
+
+
+def test_gather_takes_along_an_axis():
+    x, index = numbers(3, 4), np.array([[0, 2, 1], [3, 0, 0]])
+    same(Tensor(x).gather(1, Tensor(index)), np.take_along_axis(x[:2], index, 1))
+    same(
+        Tensor(x).take_along_dim(Tensor([[2], [0], [1]]), 1),
+        np.take_along_axis(x, np.array([[2], [0], [1]]), 1),
+    )
+    same(Tensor(x).index_select(1, Tensor([3, 0])), x[:, [3, 0]])
+    same(Tensor(x).select(1, -1), x[:, -1])
+
+
+def test_scatter_add_sums_what_meets():
+    index = np.array([[0, 1, 0, 2], [2, 2, 2, 2]])
+    src = numbers(2, 4) + 1
+    expected = np.zeros((3, 4), np.float32)
+    for i in range(2):
+        for j in range(4):
+            expected[index[i, j], j] += src[i, j]
+    same(Tensor.zeros(3, 4).scatter_add(0, Tensor(index), Tensor(src)), expected)
+    same(Tensor.ones(3, 5).scatter_add(0, Tensor(index), Tensor(src)), 1 + np.pad(expected, ((0, 0), (0, 1))))
+    line = Tensor.zeros(3).scatter_add(0, Tensor([0, 9, 0, -1]), Tensor([1.0, 2.0, 3.0, 4.0]))
+    assert line.tolist() == [4.0, 0.0, 0.0]
+
+
+def test_one_hot_and_embedding_read_by_index():
+    assert Tensor([2, 0]).one_hot(3).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert Tensor([[1]]).one_hot().tolist() == [[[0, 1]]]
+    table = numbers(5, 2)
+    same(Tensor([[0, 4], [1, 1]]).embedding(Tensor(table)), table[[[0, 4], [1, 1]]])
+
+
+def test_indices_of_any_integer_dtype_work():
+    x = Tensor([10, 20, 30])
+    for dtype in (dtypes.uint8, dtypes.int8, dtypes.int32, dtypes.int64):
+        assert x[Tensor([2, 0], dtype=dtype)].tolist() == [30, 10]
+
+
+@pytest.mark.parametrize(
+    "key, sentence",
+    [
+        (3, r"\[index\] 3 on axis 0 of shape \(3, 4\): out of range; use -3 to 2\."),
+        ((0, -5), r"\[index\] -5 on axis 1 of shape \(3, 4\): out of range; use -4 to 3\."),
+        ([0, 7], r"\[index\] 7 on axis 0 of shape \(3, 4\)"),
+        ((slice(None), [4]), r"\[index\] 4 on axis 1 of shape \(3, 4\)"),
+        ((0, 0, 0), r"3 indices for a tensor of shape \(3, 4\), which has 2 axes"),
+        ([True, False], r"a mask of shape \(2,\) on axes 0\.\. of a tensor of shape \(3, 4\)"),
+    ],
+    ids=str,
+)
+def test_an_index_the_tensor_lacks_is_an_index_error(key, sentence):
+    with pytest.raises(UsageError, match=sentence) as caught:
+        Tensor(numbers(3, 4))[key]
+    assert isinstance(caught.value, IndexError)
+
+
+@pytest.mark.parametrize(
+    "key", [1.5, "a", (slice(None, None, 0),), (Ellipsis, Ellipsis), True, slice(0.5, 2), [0.5]]
+)
+def test_what_is_no_index_is_refused(key):
+    with pytest.raises(UsageError, match=r"^\[index\]"):
+        Tensor(numbers(3, 4))[key]
