@@ -3,8 +3,10 @@ numbers (meaning.py) and to arrays (evaluate.py)."""
 
 from __future__ import annotations
 
+import doctest
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -238,3 +240,10 @@ def test_arithmetic_in_a_storage_only_format_is_refused_with_the_way_out():
         apply(Op.ADD, dtypes.fp8e4m3, [1.0, 1.0])
     with pytest.raises(ValueError, match=r"cast to float32, compute, and cast back"):
         computed(Op.ADD, dtypes.fp8e4m3, [(1.0, dtypes.fp8e4m3)] * 2)
+
+
+def test_the_examples_of_the_semantics_page_are_true():
+    page = Path(__file__).parents[2] / "docs" / "semantics.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False)
+    assert tried > 10
+    assert failed == 0
