@@ -127,6 +127,18 @@ def _lower_movement(sink: Node, target: Target) -> Node:
     return lower_movement(sink)
 
 
+def _split_ranges(sink: Node, target: Target) -> Node:
+    from hcq.compiler.split_ranges import split_ranges
+
+    return split_ranges(sink)
+
+
+def _fold_identities(sink: Node, target: Target) -> Node:
+    from hcq.compiler.fold_identities import fold_identities
+
+    return fold_identities.run(sink)
+
+
 def _decompose(sink: Node, target: Target) -> Node:
     from hcq.compiler.decompose import decompose
 
@@ -140,6 +152,8 @@ PASSES: list[tuple[str, str, Callable[[Node, Target], Node]]] = [
         "views become index arithmetic: they cost nothing when the kernel runs",
         _lower_movement,
     ),
+    ("split-ranges", "axes that a view merged are counted by loops, not divided apart", _split_ranges),
+    ("fold-identities", "what changes nothing is not computed", _fold_identities),
     ("decompose", "operations that the target lacks become ones that it has", _decompose),
 ]
 
