@@ -112,6 +112,10 @@ class Device:
     ) -> Program:
         raise NotImplementedError
 
+    def validate(self, words: Sequence[bytes]) -> None:
+        """Check packets against the rules before the doorbell (HCQ_VALIDATE=1). Raises UsageError."""
+        raise NotImplementedError
+
     def signal_set(self, va: int, value: int) -> None:
         raise NotImplementedError
 
@@ -200,6 +204,9 @@ class Device:
         commands  what they stand for: for messages and the trace
         held      the buffers they use, in nested lists: for the trace
         """
+        if self.config.validate:
+            self.check_alive()
+            self.validate(words)
         with self.lock:
             if self.dead:
                 self.check_alive()
@@ -223,7 +230,7 @@ class Device:
     def wait_value(self, value: int, timeout_ms: float | None = None) -> None:
         """Return once the timeline has reached `value`."""
         timeline = self.timeline
-        if timeline._cell[0] < value:
+        if timeline._cell[0] < value or self.trace is not None:
             self.wait_cell(timeline, value, timeout_ms)
         if self.failures:
             for first, last, why in self.failures:
@@ -232,7 +239,7 @@ class Device:
 
     def wait_cell(self, signal: Signal, value: int, timeout_ms: float | None = None) -> None:
         """Return once a signal has reached `value`; sees faults of this device meanwhile."""
-        if signal.value >= value:
+        if signal.value >= value and self.trace is None:
             return
         self.check_alive()
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
@@ -273,10 +280,13 @@ class Device:
         if not self.is_open or self.dead:
             return
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
+        known = len(self.failures)  # faults that somebody could already hear of
         try:
-            self.wait_value(self.timeline.submitted, limit_ms)
+            self.wait_cell(self.timeline, self.timeline.submitted, limit_ms)
         except HcqError as error:
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
+        for _, _, why in self.failures[known:]:
+            print(f"hcq: closing {self.name}: {why}", file=sys.stderr)
         with self.lock:
             self.is_open = False
             self.dead = "it was closed"
@@ -287,6 +297,17 @@ class Device:
         for name, device in list(_opened.items()):
             if device is self:
                 del _opened[name]
+
+    def is_mapped(self, va: int, size_bytes: int) -> bool:
+        """Whether a range lies in memory of an open device of this process."""
+        for device in _all:
+            timeline = device.timeline.va
+            if timeline <= va and va + size_bytes <= timeline + CELL_BYTES:
+                return True
+            for start, size in list(device.memory.regions.items()):
+                if start <= va and va + size_bytes <= start + size:
+                    return True
+        return False
 
     def check_alive(self) -> None:
         """Raises UsageError when this device cannot be used any more."""

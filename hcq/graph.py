@@ -171,6 +171,8 @@ class Graph(Queue):
             raise UsageError(
                 f"graph {self.name!r}: {len(words)} bytes are more than {4 * MAX_WORDS}. Split it."
             )
+        if self.device.config.validate:
+            self.device.validate([words])
         blocks = [_Block(self.device.alloc(len(words), f"{self.name} block"), words) for _ in range(COPIES)]
         self._indirects = [
             command.Indirect(block.buffer.address, len(words) // 4, self.name, tuple(self.commands))

@@ -143,6 +143,7 @@ class Pool:
         self.free_large_bytes = 0
         self._slab_at = self._slab_end = 0
         self._slabs: list[int] = []
+        self.regions: dict[int, int] = {}  # mapped for the pool: va -> bytes
         self._lock = threading.RLock()  # a destructor may run inside an allocation
 
     def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
@@ -248,6 +249,7 @@ class Pool:
             except DriverError:
                 raise self._out_of_memory(size_bytes, refusal) from None
         self.mapped_bytes += capacity
+        self.regions[va] = capacity
         if self.device.trace is not None:
             self.device.trace.map(self.device.name, va, capacity, name)
         return va
@@ -255,6 +257,7 @@ class Pool:
     def _unmap(self, va: int, capacity: int) -> None:
         self.device.unmap_memory(va, capacity)
         self.mapped_bytes -= capacity
+        del self.regions[va]
         if self.device.trace is not None:
             self.device.trace.unmap(self.device.name, va, capacity)
 

@@ -24,6 +24,7 @@ from hcq.command import Command
 from hcq.cpu import encode as encoding
 from hcq.cpu import packets, processor, program
 from hcq.cpu.link import Mapping, link
+from hcq.cpu.validate import validate
 from hcq.device import Device, Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.layout import Packet
@@ -68,6 +69,7 @@ class CpuDevice(Device):
         self.arch = self.machine.name
         self.threads = self.config.threads
         self._retired: deque[tuple[int, Mapping]] = deque()
+        self.entries: dict[int, str] = {}  # where loaded programs start, and their names
         self._scratch_va = self._scratch_bytes = self._scratch_stride = 0
 
     def load_processor(self) -> None:
@@ -170,11 +172,19 @@ class CpuDevice(Device):
         if self._retired:
             self._reap()
         made = program.load(self, image, entry, args, scratch_bytes, name, self._retire)
+        self.entries[made.entry] = made.name
         if scratch_bytes > self._scratch_stride:
             self._grow_scratch(scratch_bytes)
         return made
 
+    @property
+    def scratch_limit(self) -> int:
+        """Scratch memory of each thread, in bytes."""
+        return self._scratch_stride
+
     def _retire(self, mapping: Mapping) -> None:
+        for entry in mapping.functions.values():
+            self.entries.pop(entry, None)
         self._retired.append((self.timeline.submitted, mapping))
 
     def _reap(self) -> None:
@@ -338,6 +348,9 @@ class CpuDevice(Device):
         self._ring[4 * at : 4 * (at + size)] = blob
         self._put = put + size
         self.code.doorbell_ring(self._control_pointer, put + size)
+
+    def validate(self, words: Sequence[bytes]) -> None:
+        validate(self, memoryview(b"".join(words)).cast("I"))
 
     def _send_slowly(self, words: list[bytes]) -> None:
         """The same when the ring's end is near or the ring is full: packet by packet, with doorbells on the way."""

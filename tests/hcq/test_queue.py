@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import struct
@@ -13,7 +14,7 @@ import time
 import pytest
 
 import hcq
-from hcq import command
+from hcq import command, config
 from hcq.cpu import packets
 from hcq.cpu.device import RING_WORDS, CpuDevice
 from hcq.errors import DeviceFault, UsageError, WaitTimeout
@@ -201,23 +202,66 @@ def test_a_device_that_waits_for_nobody_can_be_reset(four_threads: CpuDevice) ->
     ],
 )
 def test_a_packet_that_makes_no_sense_is_a_device_fault_and_the_device_goes_on(
-    four_threads: CpuDevice, words: list[int], why: str
+    words: list[int], why: str
 ) -> None:
-    device = four_threads
+    device = CpuDevice("CPU:faults", config=dataclasses.replace(config.current(), validate=False))
     buffer = device.alloc(8)
     good = device.queue().fill(buffer, 1).submit()
+    gate = device.signal("gate")
+    device.queue().wait(gate, 1).submit()
+    bad = device.submit([struct.pack(f"<{len(words)}I", *words)], [])
+    behind = device.queue().fill(buffer, 2).submit()
+    gate.set(1)
+    for completion in (bad, behind):
+        with pytest.raises(
+            DeviceFault, match=rf"{why}.*in submission #3: .*The 1 submissions after it were dropped"
+        ):
+            completion.wait(5000)
     good.wait()
-    blob = struct.pack(f"<{len(words)}I", *words)
-    bad = device.submit([blob], [])
-    after = device.queue().fill(buffer, 2).submit() if not device.fault() else bad
-    with pytest.raises(DeviceFault, match=why):
-        bad.wait(5000)
-    if after is not bad and after.value <= device.failures[-1][1]:
-        with pytest.raises(DeviceFault):
-            after.wait()
-    good.wait()
+    assert bytes(buffer.host) == b"\1" * 8
     device.queue().fill(buffer, 4).submit().wait()
     assert buffer.read() == b"\4" * 8
+    device.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ([0x0006_00FF] + [0] * 5, "packet-parses"),
+        ([0x0003_0000] + [0] * 2, "packet-parses"),
+        ([0x0008_0002] + [0] * 7, ""),
+        (packets.Copy(dst=0x1000, src=0x1000, size_bytes=1).words, "address-mapped"),
+        (packets.Fill(dst=2**47, size_bytes=1).words, "address-mapped"),
+        (packets.Signal(signal=0x1000).words, "address-mapped"),
+        (packets.Timestamp(address=0x1000).words, "address-mapped"),
+        (packets.Indirect(address=0x1000, size_words=2).words, "address-mapped"),
+        (packets.Dispatch(length=24, groups=1, entry=4096, arguments=(0,) * 12).words, "launch-agrees"),
+        ([0x0002_0007, 5], "no-stray-bits"),
+    ],
+)
+def test_validation_names_the_rule_that_a_packet_breaks(cpu: CpuDevice, words: list[int], rule: str) -> None:
+    assert cpu.config.validate
+    blob = struct.pack(f"<{len(words)}I", *words)
+    if not rule:
+        cpu.submit([blob], []).wait()
+        return
+    submitted = cpu.timeline.submitted
+    with pytest.raises(UsageError, match=rf"\[{rule}\] word 0, "):
+        cpu.submit([blob], [])
+    assert cpu.timeline.submitted == submitted
+
+
+def test_validation_compares_a_dispatch_with_its_grid_and_header(cpu: CpuDevice, llvm_object: bytes) -> None:
+    program = cpu.load(llvm_object, "functions")
+    words = cpu.queue().dispatch(program, [cpu.alloc(8), 1]).words
+    for at, value, wrong in (
+        (16, 2, "its grid has 1 groups, not 2"),
+        (4, 3, "argument words, and its header says"),
+    ):
+        broken = bytearray(words)
+        broken[at] = value
+        with pytest.raises(UsageError, match=rf"\[launch-agrees\] .*{wrong}"):
+            cpu.submit([bytes(broken)], [])
 
 
 def test_threads_may_submit_at_the_same_time(cpu: CpuDevice, llvm_object: bytes) -> None:
