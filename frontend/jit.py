@@ -17,6 +17,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from hcq import config
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import realize as realizing
@@ -31,6 +32,7 @@ from hcq.ir.op import Op
 P = ParamSpec("P")
 R = TypeVar("R")
 
+CHECKED_REPLAYS = 2  # with HCQ_JIT_CHECK=1: the first replays of a recording are compared with the function
 MAX_RECORDINGS = 32  # of one function: each set of shapes, dtypes and plain values needs its own
 
 
@@ -48,6 +50,7 @@ class Recording:
         self.result_storages: list[Storage] = []
         self.graph: Any = None
         self.memories: list[Any] = []
+        self.checks_left = CHECKED_REPLAYS if config.current().jit_check else 0
 
     def ran(self, plan: Plan, storages: Sequence[Storage], outputs: Sequence[Storage]) -> None:
         """realize.py submitted a plan."""
@@ -129,6 +132,16 @@ class Recording:
         mapping = {old.node(): new.node() for old, new in fresh.items()}
         return _mapped(self.results, lambda t: Tensor._of(t.node.substitute(mapping), t.device))
 
+    def state(self) -> list[bytes]:
+        """The contents of every tensor that a replay assigns to."""
+        return [storage.buffer.read(0, storage.size_bytes) for storage in self.written if storage.buffer]
+
+    def restore(self, state: list[bytes]) -> None:
+        """Put back what `state` gave."""
+        for storage, contents in zip([s for s in self.written if s.buffer], state, strict=True):
+            assert storage.buffer is not None
+            storage.buffer.write(contents)
+
 
 class Jit(Generic[P, R]):
     """A function that is recorded. `reset()` forgets the recordings; `kernels` says how many a replay runs."""
@@ -184,8 +197,29 @@ class Jit(Generic[P, R]):
             known, result = self._record(args, kwargs, tensors, storages)
             self._seen[key] = known
             return result
-        result = known.replay(storages)
-        return result  # type: ignore[no-any-return]
+        if known.checks_left:
+            known.checks_left -= 1
+            self._check(known, args, kwargs, storages)
+        return known.replay(storages)  # type: ignore[no-any-return]
+
+    def _check(self, known: Recording, args: Any, kwargs: Any, storages: list[Storage]) -> None:
+        """HCQ_JIT_CHECK: run the function itself and a replay from one state, and compare everything they leave."""
+        before = known.state()
+        eager = self.function(*args, **kwargs)
+        realizing.realize(_tensors(eager))
+        wanted = [_elements(t) for t in _tensors(eager)], known.state()
+        known.restore(before)
+        replayed = known.replay(storages)
+        found = [_elements(t) for t in _tensors(replayed)], known.state()
+        known.restore(before)
+        for what, want, got in zip(("result", "assigned tensor"), wanted, found, strict=True):
+            for number, (a, b) in enumerate(zip(want, got, strict=True)):
+                if a != b:
+                    raise UsageError(
+                        f"[jit] {self.name}: {what} {number} of a replay differs from the function's own. It depends on "
+                        "something a recording cannot see: a plain Python value that changes from call to call, or "
+                        "state outside of tensors. Pass it as an argument, or keep it in a tensor."
+                    )
 
     def _first_call(self, args: Any, kwargs: Any) -> R:
         result = self.function(*args, **kwargs)
@@ -225,6 +259,8 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
 
     Raises  UsageError for what a recording cannot mean: .numpy(), .item() or a branch on a tensor inside the function,
             a tensor made from host data inside it, assigning to an argument
+
+    With HCQ_JIT_CHECK=1 the first replays are compared with what the function itself computes from the same state.
     """
     return Jit(function)
 
@@ -259,6 +295,12 @@ def _key(value: Any, tensors: list[Tensor], name: str) -> Any:
             "Pass tensors, plain values, or lists, tuples and dicts of them."
         ) from None
     return (type(value), value)
+
+
+def _elements(tensor: Tensor) -> bytes:
+    storage = realizing.storage_of(tensor)
+    assert storage.buffer is not None
+    return storage.buffer.read(0, storage.size_bytes)
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -142,11 +142,13 @@ def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     if plan is None:
         disk = DiskCache()
         name = f"{structure.digest()}-{_toolchain(device)}"
-        plan = _decode(device, disk.get("plan", name))
+        debug = config.current().debug
+        if not debug & {"ir", "code"}:  # what should be shown has to be done
+            plan = _decode(device, disk.get("plan", name))
         if plan is None:
             plan = _make(structure, roots, device, disk)
             disk.put("plan", name, _encode(plan))
-        if "schedule" in config.current().debug:
+        if "schedule" in debug:
             print(f"-- schedule on {device}: {len(plan.launches)} kernels\n{plan}", file=sys.stderr)
         if len(_plans) >= MAX_PLANS:
             del _plans[next(iter(_plans))]

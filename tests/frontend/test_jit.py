@@ -222,3 +222,40 @@ def test_a_failed_recording_leaves_eager_work_possible():
         for _ in range(3):
             f(Tensor([1.0]))
     assert (Tensor([1.0]) + 1).item() == 2.0
+
+
+@pytest.fixture
+def checked_replays():
+    from dataclasses import replace
+
+    from hcq import config
+
+    before = config.current()
+    config.use(replace(before, jit_check=True))
+    yield
+    config.use(before)
+
+
+def test_a_checked_replay_of_an_honest_function_passes_and_leaves_the_state_right(checked_replays):
+    total = Tensor([0.0])
+
+    @jit
+    def add(x):
+        total.assign(total + x)
+        return total * 2
+
+    assert [add(Tensor([1.0])).item() for _ in range(6)] == [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
+
+
+def test_a_checked_replay_finds_a_python_value_that_changed(checked_replays):
+    factor = [1.0]
+
+    @jit
+    def scaled(x):
+        factor[0] += 1
+        return x * factor[0]
+
+    scaled(Tensor([1.0]))
+    scaled(Tensor([1.0]))
+    with pytest.raises(UsageError, match="result 0 of a replay differs"):
+        scaled(Tensor([1.0]))
