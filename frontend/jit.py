@@ -216,8 +216,8 @@ class Jit(Generic[P, R]):
             for number, (a, b) in enumerate(zip(want, got, strict=True)):
                 if a != b:
                     raise UsageError(
-                        f"[jit] {self.name}: {what} {number} of a replay differs from the function's own. It depends on "
-                        "something a recording cannot see: a plain Python value that changes from call to call, or "
+                        f"[jit] {self.name}: {what} {number} of a replay differs from the function's own. It depends "
+                        "on something a recording cannot see: a plain Python value that changes from call to call, or "
                         "state outside of tensors. Pass it as an argument, or keep it in a tensor."
                     )
 
