@@ -65,3 +65,15 @@ def test_every_decision_is_in_the_list() -> None:
     listed = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
     notes = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("0*.md"))
     assert re.findall(r"\]\((0\d+-[\w-]+\.md)\)", listed) == notes
+
+
+def test_every_module_is_on_the_map() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    modules = [
+        path.relative_to(ROOT)
+        for folder in ("hcq", "ir", "compiler", "frontend", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+    missing = [str(m) for m in modules if f"`{m}`" not in text and f"`{m.parent}/`" not in text]
+    assert missing == [], "say in docs/architecture.md what these files are for"
