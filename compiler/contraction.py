@@ -224,7 +224,7 @@ def _stage_box(nest: LoopNest, target: Target, load: Node, axes: list[Axis], row
     first = max((i for i, loop in enumerate(loops) if loop.kind == "group"), default=-1)
     for i in range(max(first, 0), len(loops)):
         if nest.box_bytes(load, loops[: i + 1]) <= target.l2_bytes // 3:
-            nest.stage(nest.loads.index(load), loops[i].name)
+            nest.box(nest.loads.index(load), loops[i].name)
             return
 
 

@@ -326,7 +326,7 @@ class _Writer(AtPoint):
     def _copy_in(self, stage: Stage) -> None:
         load = stage.load
         mask = self.masks[load]
-        boxes = [_Box(self, *pair) for pair in self.nest.overlaps(load)]
+        boxes = [_Box(self, *pair) for pair in self.nest.overlaps(load)] if stage.is_box else []
         boxes = [box for box in boxes if box.is_exact]
         boxed = {axis for box in boxes for axis in (box.a, box.b)}
         loops = [loop for loop in self.nest.order if loop.axis.bit & mask and loop not in self.counters]

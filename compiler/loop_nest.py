@@ -80,6 +80,7 @@ class Stage:
 
     load: Node
     at: Loop | None  # None: once per group, or per kernel
+    is_box: bool  # sliding windows are kept once, not window by window
 
 
 def _inside(axis: Axis, opened: Sequence[Loop]) -> int:
@@ -320,25 +321,38 @@ class LoopNest:
         self.choices.append(f"order {' '.join(names)}")
         return self
 
-    def stage(self, load: int, at: str = "-") -> LoopNest:
+    def stage(self, load: int, at: str = "-", is_box: bool = False) -> LoopNest:
         """Pack what load number `load` (in graph order) reads within one step of loop `at` into scratch.
 
         The copy runs when a step of `at` begins ("-": when a group begins); reading it afterwards is dense and needs no
         condition: what was invalid is zero. Refused where the operand is also written by this kernel.
         """
+        verb = "box" if is_box else "stage"
         if not 0 <= load < len(self.loads):
-            raise ScheduleError(f"stage {load} {at}: the kernel has {len(self.loads)} loads, numbered from 0")
+            raise ScheduleError(
+                f"{verb} {load} {at}: the kernel has {len(self.loads)} loads, numbered from 0"
+            )
         node = self.loads[load]
         if node.src[0] in {store.src[0] for store in self.stores}:
-            raise ScheduleError(f"stage {load} {at}: the kernel writes what it would copy")
+            raise ScheduleError(f"{verb} {load} {at}: the kernel writes what it would copy")
         loop = None if at == "-" else self.loop(at)
         if loop is not None and loop not in self.order:
-            raise ScheduleError(f"stage {load} {at}: {at} is written out; stage at a counted loop")
+            raise ScheduleError(f"{verb} {load} {at}: {at} is written out; stage at a counted loop")
         if any(self.affine.is_gather(atom) for atom in self.affine.of(node.src[1]).atoms()):
-            raise ScheduleError(f"stage {load} {at}: its address is itself loaded")
-        self.stages.append(Stage(node, loop))
-        self.choices.append(f"stage {load} {at}")
+            raise ScheduleError(f"{verb} {load} {at}: its address is itself loaded")
+        if at == "-" and any(self.masks[node] & group.axis.bit for group in self.groups):
+            raise ScheduleError(
+                f"{verb} {load} {at}: it differs by group; name the group's loop instead of -"
+            )
+        if is_box and not self.overlaps(node):
+            raise ScheduleError(f"{verb} {load} {at}: it reads no sliding window; use stage")
+        self.stages.append(Stage(node, loop, is_box))
+        self.choices.append(f"{verb} {load} {at}")
         return self
+
+    def box(self, load: int, at: str = "-") -> LoopNest:
+        """`stage` for sliding windows: what overlapping windows share is packed once, as it lies in memory."""
+        return self.stage(load, at, is_box=True)
 
     def overlaps(self, load: Node) -> list[tuple[Axis, Axis, int]]:
         """Pairs (output axis a, reduced axis b, factor) such that the load sees only factor * a + b: a sliding window.
@@ -412,12 +426,12 @@ class LoopNest:
                     self.parallel(*words)
                 elif verb == "order":
                     self.reorder(*words)
-                elif verb == "stage":
-                    self.stage(int(words[0]), words[1])
+                elif verb in ("stage", "box"):
+                    self.stage(int(words[0]), words[1], is_box=verb == "box")
                 else:
                     raise ScheduleError(
                         f"{item!r}: no transform {verb!r}; there are merge, split, unroll, vectorize, parallel, "
-                        "order, stage"
+                        "order, stage, box"
                     )
             except (TypeError, IndexError) as problem:
                 raise ScheduleError(f"{item!r}: wrong number of words") from problem
