@@ -184,6 +184,23 @@ class Packet:
         text += "x" * (4 * cls.length_words - at)
         return struct.Struct(text), tuple(names)
 
+    @classmethod
+    def table(cls) -> str:
+        """The layout as a Markdown table, for the documentation (a test compares the two)."""
+        rows = ["| bits | field | note |", "| --- | --- | --- |"]
+        for name, field in sorted(cls.fields.items(), key=lambda item: item[1].low):
+            notes = [f"in units of {field.unit}"] if field.unit > 1 else []
+            if field.enum is not None and name == "opcode" and cls.length_words > 1:
+                notes.append(f"{field.default}: {field.enum(field.default).name}")
+            elif field.enum is not None:
+                notes.append(", ".join(f"{member.value} {member.name}" for member in field.enum))
+            elif field.default:
+                notes.append(f"{field.default}")
+            rows.append(f"| {field.high}..{field.low} | {name} | {'; '.join(notes)} |")
+        if cls.tail is not None:
+            rows.append(f"| from {32 * cls.length_words} on | {cls.tail} | any number of words |")
+        return "\n".join(rows)
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and isinstance(other, Packet) and self.words == other.words
 
