@@ -334,12 +334,25 @@ def chains(draw: st.DrawFn) -> tuple[Node, np.ndarray, Shape]:
     return value, array, shape
 
 
+_KINDS = [
+    "reshape",
+    "permute",
+    "pad",
+    "shrink",
+    "flip",
+    "expand",
+    "window",
+    "unwindow",
+    "gather",
+    "sum",
+    "plus one",
+]
+
+
 @st.composite
-def moved(draw: st.DrawFn, x: Node, a: np.ndarray) -> tuple[Node, np.ndarray]:
+def moved(draw: st.DrawFn, x: Node, a: np.ndarray, kinds: list[str] = _KINDS) -> tuple[Node, np.ndarray]:
     rank = a.ndim
-    kind = draw(
-        st.sampled_from(["reshape", "permute", "pad", "shrink", "flip", "expand", "window", "exp", "gather"])
-    )
+    kind = draw(st.sampled_from(kinds))
     if kind == "reshape":
         new = _factor(draw, a.size)
         return reshape(x, *new), a.reshape(new)
@@ -369,7 +382,21 @@ def moved(draw: st.DrawFn, x: Node, a: np.ndarray) -> tuple[Node, np.ndarray]:
             places = (slice(None),) * axis + (slice(None, None, step),)
             windows = windows[places][..., ::dilation]
             return node(Op.WINDOW, x, arg=(axis, size, step, dilation)), windows
-    if kind == "exp":
+    if kind == "unwindow" and rank > 1 and a.size < 400:
+        axis = draw(st.integers(0, rank - 2))
+        step, dilation = draw(st.tuples(st.integers(1, 3), st.integers(1, 2)))
+        reach = (a.shape[axis] - 1) * step + (a.shape[-1] - 1) * dilation + 1
+        length = max(1, reach + draw(st.integers(-2, 2)))
+        spread = np.zeros((*a.shape[:axis], length, *a.shape[axis + 1 :]))
+        for o, k in np.ndindex(a.shape[axis], a.shape[-1]):
+            if o * step + k * dilation < length:
+                before = (slice(None),) * axis
+                spread[(*before, o * step + k * dilation, ..., k)] = a[(*before, o, ..., k)]
+        return node(Op.UNWINDOW, x, arg=(axis, length, step, dilation)), spread
+    if kind == "sum":
+        axes = tuple(sorted(draw(st.sets(st.integers(0, rank - 1)))))
+        return node(Op.REDUCE_AXIS, x, arg=(Op.ADD, axes)), a.sum(axes, keepdims=True)
+    if kind == "plus one":
         return node(Op.ADD, x, const(1.0, F)), a + 1
     if kind == "gather" and a.size < 400:
         axis = draw(st.integers(0, rank - 1))
@@ -400,6 +427,21 @@ def test_any_chain_of_movement_computes_what_numpy_computes(chain: tuple[Node, n
     value, expected, shape = chain
     assert expected.shape == value.shape
     assert np.array_equal(expected, compute(value, numbers(*shape)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_view_is_written_where_numpy_writes_it(data: st.DataObject):
+    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=3)))
+    target, places_count = param(0, *shape, writable=True), int(np.prod(shape))
+    places = np.arange(places_count).reshape(shape)
+    for _ in range(data.draw(st.integers(1, 4))):
+        target, places = data.draw(moved(target, places, ["reshape", "permute", "shrink", "flip"]))
+    out, values = np.zeros(places_count), numbers(*places.shape)
+    run_kernel(kernel(param(1, *places.shape), target), out, values.ravel())
+    expected = np.zeros(places_count)
+    expected[places.ravel()] = values.ravel()
+    assert np.array_equal(expected, out)
 
 
 @settings(max_examples=100, deadline=None)
