@@ -74,7 +74,7 @@ def solve(rows: list[list[Decimal]], right: list[Decimal]) -> list[Decimal]:
 
 
 def remez(fit: Fit) -> list[Decimal]:
-    """Coefficients, lowest first: the error they leave is equally large at one point more than there are coefficients."""
+    """Coefficients, lowest first; their error is equally large at one point more than there are coefficients."""
     middle, radius = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2
     pi = 2 * half_pi()
     grid = [middle - radius * sine_and_cosine(pi * k / GRID)[1] for k in range(GRID + 1)]
