@@ -27,6 +27,7 @@ from hcq.ir.op import Op
 
 Terms = dict[Node, int]
 _LIMIT = 1 << 14  # memo entries; a memo that grows past this starts over
+_FAR = 1 << 40  # beyond any size of memory
 
 
 # -- sums -----------------------------------------------------------------------------------------------------------
@@ -242,8 +243,9 @@ def _split(
             if coefficient != times * divisor:
                 left.append((atom, coefficient - times * divisor))
         low, high = span(left)
-        shift = (low + number) // divisor
-        if high + number - shift * divisor < divisor:
+        # what a tensor computed may be as low as its dtype goes; adding that much back would leave 64 bits
+        shift = (low + number if low > -_FAR else number) // divisor
+        if 0 <= low + number - shift * divisor and high + number - shift * divisor < divisor:
             return whole, shift, divisor, None, left, number - shift * divisor
         if not nearest:
             first = whole, left, low, shift
