@@ -133,8 +133,8 @@ class Activation(Elementwise):
         return is_negative.where(small, 1.0) / (small + 1.0)
 
     def relu(self) -> Self:
-        """max(x, 0)."""
-        return self.maximum(0)
+        """max(x, 0); at zero its slope is 0, as in PyTorch."""
+        return (self <= 0).where(0, self)
 
     def relu6(self) -> Self:
         """Held between 0 and 6."""
@@ -147,7 +147,8 @@ class Activation(Elementwise):
     @in_float
     def elu(self, alpha: float = 1.0) -> Self:
         """x, or alpha * (exp(x) - 1) below zero."""
-        return (self > 0.0).where(self, self.minimum(0.0).expm1() * alpha)
+        is_positive = self > 0.0
+        return is_positive.where(self, is_positive.where(0.0, self).expm1() * alpha)
 
     def selu(self) -> Self:
         """The self-normalising elu."""
@@ -184,14 +185,14 @@ class Activation(Elementwise):
         """log(1 + exp(beta * x)) / beta; x itself where beta * x is beyond the threshold."""
         scaled = self * beta
         is_negative = scaled < 0.0
-        soft = (scaled.maximum(0.0) + is_negative.where(scaled, -scaled).exp().log1p()) / beta
+        soft = (is_negative.where(0.0, scaled) + is_negative.where(scaled, -scaled).exp().log1p()) / beta
         return (scaled > threshold).where(self, soft)
 
     @in_float
     def logsigmoid(self) -> Self:
         """log(sigmoid(x)), without overflow."""
         is_negative = self < 0.0
-        return self.minimum(0.0) - is_negative.where(self, -self).exp().log1p()
+        return is_negative.where(self, 0.0) - is_negative.where(self, -self).exp().log1p()
 
     def softsign(self) -> Self:
         """x / (1 + |x|)."""
@@ -232,10 +233,12 @@ class Activation(Elementwise):
     @in_float
     def sinh(self) -> Self:
         """Hyperbolic sine."""
-        grown = self.abs().expm1()
-        size = 0.5 * (grown + grown / (grown + 1.0))
-        size = (self.abs() > 80.0).where(0.5 * self.abs().exp(), size)
-        return (self < 0.0).where(-size, size)
+        is_negative = self < 0.0
+        size = is_negative.where(-self, self)
+        is_large = size > 80.0
+        grown = is_large.where(0.0, size).expm1()  # beyond, both roads would meet as infinity times zero in a gradient
+        size = is_large.where(0.5 * size.exp(), 0.5 * (grown + grown / (grown + 1.0)))
+        return is_negative.where(-size, size)
 
     @in_float
     def cosh(self) -> Self:

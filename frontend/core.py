@@ -18,8 +18,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.errors import OutOfRange, UsageError
-from hcq.ir.dtype import DType
-from hcq.ir.node import Node, Shape
+from hcq.ir.dtype import DType, Scalar, truncate
+from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -193,3 +193,36 @@ def shape_args(call: str, args: tuple[Any, ...]) -> tuple[int, ...]:
                 return tuple(item.__index__() for item in found)
             raise UsageError(f"[{call}] {found}: {item!r} is not an int. Give ints, loose or in one tuple.")
     return found
+
+
+_constants: dict[tuple[DType, Scalar], Node] = {}
+
+
+def constant(call: str, value: Scalar, dtype: DType) -> Node:
+    """A number as a node: rounded to a float format, whole for an integer one, refused where it does not fit.
+
+    Recent ones are kept, so that `x + 1` in a loop makes 1 once.
+    """
+    if value == 0 and type(value) is float:  # 0.0 and -0.0 are one key and two constants
+        return const(value, dtype)
+    node = _constants.get((dtype, value))
+    if node is None:
+        if len(_constants) >= 1024:
+            _constants.clear()
+        node = _constants[dtype, value] = const(_fitting(call, value, dtype), dtype)
+    return node
+
+
+def _fitting(call: str, value: Scalar, dtype: DType) -> Scalar:
+    if dtype.is_bool:
+        return bool(value)
+    try:
+        if dtype.is_float:
+            return truncate(float(value), dtype)
+        whole = int(value)
+        if dtype.min <= whole <= dtype.max:
+            return whole
+    except (OverflowError, ValueError):  # an int beyond every float, a NaN or an infinity as an integer
+        pass
+    known = "" if dtype.is_float else f" ({dtype.min} to {dtype.max})"
+    raise UsageError(f"[{call}] {value} does not fit in {dtype.name}{known}. Use a wider dtype.")

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import Core, shape_args
+from hcq.frontend.core import constant, shape_args
+from hcq.frontend.elementwise import scalar_dtype
 from hcq.frontend.errors import UsageError
 from hcq.frontend.movement import expanded, iota
 from hcq.frontend.normalisation import Normalisation
 from hcq.ir.dtype import DType, Scalar, dtypes
-from hcq.ir.node import Node, const
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Creation(Normalisation):
         sizes = shape_args("full", (shape,))
         if any(size < 0 for size in sizes):
             raise UsageError(f"[full] shape {sizes}: sizes are 0 or more.")
-        node = expanded(const(fill_value, dtype or scalar_dtype(fill_value)), sizes)
+        node = expanded(constant("full", fill_value, dtype or scalar_dtype(fill_value)), sizes)
         return cls._leaf(node, device, requires_grad)
 
     @classmethod
@@ -98,9 +99,9 @@ class Creation(Normalisation):
         number = dtypes.int64 if is_whole else dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
         node = iota(count, 0, (count,)).cast(number)
         if step != 1:
-            node = Node(Op.MUL, number, (node, const(step, number)))
+            node = Node(Op.MUL, number, (node, constant("arange", step, number)))
         if start != 0:
-            node = Node(Op.ADD, number, (node, const(start, number)))
+            node = Node(Op.ADD, number, (node, constant("arange", start, number)))
         return cls._leaf(node.cast(dtype), device, requires_grad)
 
     @classmethod
@@ -142,7 +143,9 @@ class Creation(Normalisation):
 
     def full_like(self, fill_value: Scalar, dtype: DType | None = None) -> Self:
         """One number in this tensor's shape, dtype and device."""
-        return self._like(expanded(const(fill_value, dtype or self.node.dtype), self.node.shape))
+        return self._like(
+            expanded(constant("full_like", fill_value, dtype or self.node.dtype), self.node.shape)
+        )
 
     def zeros_like(self, dtype: DType | None = None) -> Self:
         """Zeros in this tensor's shape, dtype and device."""
@@ -195,13 +198,3 @@ class Creation(Normalisation):
         shape = (n, n)
         same = self._like(iota(n, 0, shape)) == self._like(iota(n, 1, shape))
         return same.where(self.unsqueeze(1), 0)
-
-
-def scalar_dtype(value: Scalar) -> DType:
-    """The dtype of a tensor made of one Python number."""
-    if isinstance(value, bool):
-        return dtypes.bool
-    return dtypes.int64 if isinstance(value, int) else dtypes.float32
-
-
-__all__ = ["Core", "Creation", "scalar_dtype"]

@@ -14,7 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.conversion import Conversion
-from hcq.frontend.core import Core
+from hcq.frontend.core import Core, constant
 from hcq.frontend.errors import DivisionByZero, UsageError
 from hcq.frontend.movement import expanded
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
@@ -62,7 +62,7 @@ class Elementwise(Conversion):
             if (kind is float and dtype.kind is not Kind.FLOAT) or (kind is int and dtype.kind is Kind.BOOL):
                 dtype = promote_scalar(dtype, other)
                 a = a.cast(dtype)
-            return a, number(call, other, dtype)
+            return a, _number(call, other, dtype)
         tensor = self._operand(call, other)
         b = tensor.node
         dtype = promote(a.dtype, b.dtype)
@@ -73,7 +73,7 @@ class Elementwise(Conversion):
         if isinstance(other, Core):
             return other  # type: ignore[return-value]
         if isinstance(other, (bool, int, float)):
-            return self._like(const(other, _scalar_dtype(other)))
+            return self._like(constant(call, other, scalar_dtype(other)))
         if isinstance(other, (list, tuple)) or hasattr(other, "__array__") or hasattr(other, "__index__"):
             return type(self)(other, device=self.device)  # type: ignore[call-arg]
         raise UsageError(
@@ -470,8 +470,10 @@ class Elementwise(Conversion):
         """Held between min and max, numbers or tensors; None is no bound."""
         if min is None and max is None:
             raise UsageError("[clamp] neither min nor max is given. Give one of them at least.")
-        x = self if min is None else self.maximum(min)
-        return x if max is None else x.minimum(max)
+        x = self  # at a bound the slope is 1, as in PyTorch: maximum() and minimum() would share it with the bound
+        if min is not None:
+            x = (x < min).where(min, x)
+        return x if max is None else (x > max).where(max, x)
 
     clip = clamp
 
@@ -496,7 +498,9 @@ class Elementwise(Conversion):
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
         """`value` where the mask is true, this tensor elsewhere."""
-        fill = value if isinstance(value, Core) else self._like(const(value, self.node.dtype))
+        fill = (
+            value if isinstance(value, Core) else self._like(constant("masked_fill", value, self.node.dtype))
+        )
         return mask.where(fill.cast(self.node.dtype), self)  # type: ignore[attr-defined]
 
     def lerp(self, end: Any, weight: Any) -> Self:
@@ -585,37 +589,15 @@ def broadcast_shape(call: str, *shapes: Shape) -> Shape:
     return tuple(result)
 
 
-_numbers: dict[tuple[DType, Scalar], Node] = {}
+def _number(call: str, value: Scalar, dtype: DType) -> Node:
+    """A Python number beside a tensor of that dtype."""
+    if dtype.is_unsigned and value < 0 and call in "+*&|^" and -value <= dtype.max:
+        value = int(value) & int(dtype.max)  # x - 1 is x + (-1): it wraps, and comes out right
+    return constant(call, value, dtype)
 
 
-def number(call: str, value: Scalar, dtype: DType) -> Node:
-    """A constant of that dtype, checked to fit. Recent ones are kept, so that `x + 1` in a loop makes 1 once."""
-    if value == 0 and type(value) is float:  # 0.0 and -0.0 are one key and two constants
-        return const(value, dtype)
-    node = _numbers.get((dtype, value))
-    if node is None:
-        if len(_numbers) >= 1024:
-            _numbers.clear()
-        node = _numbers[dtype, value] = (
-            const(value, dtype) if dtype.is_float else _integer(call, value, dtype)
-        )
-    return node
-
-
-def _integer(call: str, value: Scalar, dtype: DType) -> Node:
-    if dtype.kind is not Kind.BOOL and not dtype.min <= value <= dtype.max:
-        if dtype.is_unsigned and value < 0 and -value <= dtype.max:
-            return const(
-                int(value) & int(dtype.max), dtype
-            )  # x - 1 is x + (-1): it wraps, and comes out right
-        raise UsageError(
-            f"[{call}] {value} does not fit in {dtype.name} ({dtype.min} to {dtype.max}). Cast the "
-            "tensor to a wider dtype."
-        )
-    return const(value, dtype)
-
-
-def _scalar_dtype(value: Scalar) -> DType:
+def scalar_dtype(value: Scalar) -> DType:
+    """The dtype of a tensor made of one Python number."""
     if isinstance(value, bool):
         return dtypes.bool
     return dtypes.int64 if isinstance(value, int) else dtypes.float32

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import Core, shape_args
+from hcq.frontend.core import Core, constant, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
@@ -408,7 +408,7 @@ def padded(node: Node, pads: tuple[tuple[int, int], ...], value: float = 0.0) ->
     if value == 0:
         return zeros
     inside = Node(Op.PAD, dtypes.bool, (expanded(const(True, dtypes.bool), node.shape),), pads)
-    return Node(Op.WHERE, node.dtype, (inside, zeros, const(value, node.dtype)))
+    return Node(Op.WHERE, node.dtype, (inside, zeros, constant("pad", value, node.dtype)))
 
 
 def shrunk(node: Node, parts: tuple[tuple[int, int, int], ...]) -> Node:

@@ -100,7 +100,8 @@ def _general(x: T, y: T) -> T:
     signed = (is_odd & (x < 0)).where(-size, size)
     signed = ((x < 0) & ~is_whole & y.isfinite() & x.isfinite()).where(float("nan"), signed)
     is_one = (y == 0) | (x == 1) | ((x == -1) & (y.abs() == math.inf))
-    return is_one.where(1.0, signed)
+    # only where it is not 1 by itself: a constant there would have no slope
+    return (is_one & (signed != 1.0)).where(1.0, signed)
 
 
 def _integers(x: T, y: T) -> T:

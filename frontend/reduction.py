@@ -105,7 +105,12 @@ class Reduction(Activation):
         self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None
     ) -> Self:
         """Square root of the variance."""
-        return self.var(dim, correction, keepdim, unbiased).sqrt()
+        return self.var(dim, correction, keepdim, unbiased)._root()
+
+    def _root(self) -> Self:
+        """The square root of a sum of squares: at zero its slope counts as 0, not as infinity."""
+        is_zero = self == 0.0
+        return is_zero.where(0.0, is_zero.where(1.0, self).sqrt())
 
     def var_mean(self, dim: Axes = None, correction: float = 1, keepdim: bool = False) -> tuple[Self, Self]:
         """The variance and the mean."""
@@ -120,7 +125,7 @@ class Reduction(Activation):
         if p == 1:
             return self.abs().sum(dim, keepdim)
         if p == 2:
-            return self._float().square().sum(dim, keepdim).sqrt()
+            return self._float().square().sum(dim, keepdim)._root()
         return (self._float().abs() ** p).sum(dim, keepdim) ** (1.0 / p)
 
     # -- extremes --

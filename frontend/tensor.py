@@ -24,15 +24,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend import data as formats
-from hcq.frontend.core import Core, live
-from hcq.frontend.creation import scalar_dtype
+from hcq.frontend.core import Core, constant, live
+from hcq.frontend.elementwise import scalar_dtype
 from hcq.frontend.errors import UsageError
 from hcq.frontend.loss import Loss
 from hcq.frontend.movement import expanded
 from hcq.frontend.random import RandomMixin
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
-from hcq.ir.node import Node, const
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Tensor(RandomMixin, Loss):
         kind = type(data)
         if kind is float or kind is int or kind is bool:
             dtype = dtype or scalar_dtype(data)
-            return const(formats.unpack(formats.pack([data], dtype), dtype)[0], dtype)
+            return constant("Tensor", data, dtype)
         if kind is list or kind is tuple:
             shape, have, raw = formats.from_python(data, dtype)
         elif isinstance(data, (bytes, bytearray, memoryview)):
@@ -248,7 +248,7 @@ class Tensor(RandomMixin, Loss):
                 raise UsageError(
                     f"[assign] {node.dtype.name} into {self.dtype.name}: cast it: y.cast(dtypes.{self.dtype.name})."
                 )
-            node = const(node.arg, self.dtype)
+            node = constant("assign", node.arg, self.dtype)
         if node is self.node:
             return self
         if self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:

@@ -22,14 +22,18 @@ MISTAKES = [
     (
         "shapes that do not broadcast",
         lambda: matrix(2, 3) + matrix(2, 4),
-        "[+] shapes (2, 3) and (2, 4) do not broadcast: axis -1 has sizes 3 and 4. "
-        "Reshape one, or add an axis with unsqueeze.",
+        (
+            "[+] shapes (2, 3) and (2, 4) do not broadcast: axis -1 has sizes 3 and 4. "
+            "Reshape one, or add an axis with unsqueeze."
+        ),
     ),
     (
         "a reshape of another size",
         lambda: matrix(2, 3).reshape(4, 2),
-        "[reshape] (2, 3) to (4, 2): 6 elements do not fill 8 places. "
-        "Give sizes whose product is 6; one may be -1.",
+        (
+            "[reshape] (2, 3) to (4, 2): 6 elements do not fill 8 places. "
+            "Give sizes whose product is 6; one may be -1."
+        ),
     ),
     (
         "an axis that is not there",
@@ -49,8 +53,10 @@ MISTAKES = [
     (
         "a ragged list",
         lambda: Tensor([[1, 2], [3]]),
-        "[Tensor] the list is ragged: at depth 0, item 0 has shape (2,) and item 1 has shape (1,). "
-        "Make all items one shape.",
+        (
+            "[Tensor] the list is ragged: at depth 0, item 0 has shape (2,) and item 1 has shape (1,). "
+            "Make all items one shape."
+        ),
     ),
     (
         "the item of many",
