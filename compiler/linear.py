@@ -350,7 +350,8 @@ class _Writer(AtPoint):
         packed = Packed(address, strides, self.depth)
         self.pack(load, None)
         source = load
-        written = Packed(address, dict(strides), self.depth)
+        unboxed = {loop: stride for loop, stride in strides.items() if loop.axis not in boxed}
+        written = Packed(address, unboxed, self.depth)
         zeros: Point = {}
         stilled: list[Loop] = []
         for number, box in enumerate(boxes):

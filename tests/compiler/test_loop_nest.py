@@ -1,0 +1,228 @@
+"""Schedules: every transform keeps the result, says why it refuses, and is replayed from its text."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.compiler.building import (
+    check,
+    conv,
+    expand,
+    kernel,
+    matmul,
+    out,
+    pad,
+    param,
+    permute,
+    reduce,
+)
+
+from hcq.compiler.compile import lower
+from hcq.compiler.heuristic import choose
+from hcq.compiler.loop_nest import LoopNest, ScheduleError
+from hcq.compiler.target import cpu_target
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from hcq.device import Device
+
+
+def product() -> Node:
+    return kernel((out(0, (33, 1, 70)), matmul(param(1, (33, 47)), param(2, (47, 70)))))
+
+
+def turned_product() -> Node:
+    b = permute(param(2, (70, 47)), 1, 0)
+    return kernel((out(0, (33, 1, 70)), matmul(param(1, (33, 47)), b)))
+
+
+def padded_convolution() -> Node:
+    value = conv(param(1, (2, 3, 9, 11)), param(2, (20, 3, 3, 3)), padding=1)
+    return kernel((out(0, value.shape), value))
+
+
+def turned_convolution() -> Node:
+    value = permute(conv(param(1, (2, 3, 9, 11)), param(2, (20, 3, 3, 3)), padding=1), 0, 3, 1, 2, 4, 5, 6)
+    return kernel((out(0, value.shape), value))
+
+
+def strided_convolution() -> Node:
+    value = conv(param(1, (2, 3, 13, 17)), param(2, (9, 3, 5, 5)), padding=2, stride=2)
+    return kernel((out(0, value.shape), value))
+
+
+def norm_like() -> Node:
+    x, y = param(1, (21, 67)), param(2, (21, 1))
+    spread = x * expand(y, 21, 67)
+    return kernel(
+        (out(0, (21, 1)), reduce(spread * spread, (1,)) * 0.5),
+        (out(3, (21, 1)), reduce(spread, (1,), Op.MAX)),
+    )
+
+
+def columns() -> Node:
+    return kernel((out(0, (1, 45)), reduce(pad(param(1, (30, 40)), (1, 2), (3, 2)), (0,))))
+
+
+KERNELS = [
+    product,
+    turned_product,
+    padded_convolution,
+    turned_convolution,
+    strided_convolution,
+    norm_like,
+    columns,
+]
+
+
+def nest_of(sink: Node) -> LoopNest:
+    return LoopNest(lower(sink, cpu_target()))
+
+
+def random_schedule(nest: LoopNest, rng: random.Random) -> str:
+    """Transforms that the nest accepts, tried at random."""
+    for axes in ([a for a in nest.axes if not a.is_reduce], [a for a in nest.axes if a.is_reduce]):
+        for a, b in zip(axes, axes[1:], strict=False):
+            if rng.random() < 0.3 and nest.can_merge(a, b):
+                nest.merge(a.name, b.name)
+                break
+    axes = list(nest.axes)
+    rng.shuffle(axes)
+    has_vector = False
+    copies = 1
+    for axis in axes:
+        if rng.random() < 0.4:
+            nest.split(axis.name, rng.choice([2, 3, 4, 6, 8, 12]))
+        inner = axis.loops[-1]
+        if not has_vector and rng.random() < 0.6:
+            lanes = rng.choice([2, 4, 8, 16])
+            if axis.loops[0] is inner or inner.size % lanes == 0:
+                nest.split(inner.name, lanes)
+                nest.vectorize(axis.loops[-1].name)
+                has_vector = True
+        last = [loop for loop in axis.loops if loop.kind == "serial"]
+        if last and rng.random() < 0.5 and copies * last[-1].size <= 24:
+            copies *= last[-1].size
+            nest.unroll(last[-1].name)
+    for axis in axes:
+        outer = axis.loops[0]
+        if rng.random() < 0.3 and outer.kind == "serial" and not axis.is_reduce:
+            nest.parallel(outer.name)
+    serial = [loop for loop in nest.order if loop.kind == "serial"]
+    for is_reduce in (False, True):
+        part = [loop.name for loop in serial if loop.axis.is_reduce is is_reduce]
+        rng.shuffle(part)
+        try:
+            nest.reorder(*part)
+        except ScheduleError:
+            pass  # loops of one range out of order: the plain order stays
+    for number, load in enumerate(nest.loads):
+        if rng.random() < 0.5:
+            at = rng.choice(["-", *[loop.name for loop in nest.order]])
+            try:
+                if rng.random() < 0.6 and nest.overlaps(load):
+                    nest.box(number, at)
+                else:
+                    nest.stage(number, at)
+            except ScheduleError:
+                pass  # it differs by group
+    return nest.choice
+
+
+@pytest.mark.parametrize("make", KERNELS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("seed", range(25))
+def test_any_schedule_computes_the_same(device: Device, make: object, seed: int) -> None:
+    sink = make()  # type: ignore[operator]
+    text = random_schedule(nest_of(sink), random.Random(seed))
+    code = check(device, sink, text)
+    assert code.choice == text
+
+
+@pytest.mark.parametrize("make", KERNELS, ids=lambda make: make.__name__)
+def test_the_heuristics_choice_replays_from_its_text(make: object) -> None:
+    sink = make()  # type: ignore[operator]
+    first = choose(nest_of(sink), cpu_target())
+    again = nest_of(sink).apply(first.choice)
+    assert again.choice == first.choice
+    assert str(again) == str(first)
+
+
+def test_a_split_that_does_not_divide_ends_in_a_partial_step(device: Device) -> None:
+    x = param(1, (100,))
+    for text in (
+        "split r0 7",
+        "split r0 64; split r0.1 16; vectorize r0.2; unroll r0.1",
+        "split r0 7; unroll r0.1; split r0 4",
+    ):
+        check(device, kernel((out(0, (100,)), x + 1.0)), text)
+
+
+def test_an_inner_loop_splits_only_evenly() -> None:
+    nest = nest_of(product()).split("r0", 8)
+    with pytest.raises(ScheduleError, match="8 steps are not a multiple of 3"):
+        nest.split("r0.1", 3)
+
+
+def test_reduced_ranges_are_not_groups() -> None:
+    with pytest.raises(ScheduleError, match="r2 is a reduction"):
+        nest_of(product()).parallel("r2")
+
+
+def test_lanes_are_a_power_of_two_and_one_range_only() -> None:
+    with pytest.raises(ScheduleError, match="not a power of two"):
+        nest_of(product()).vectorize("r0")
+    nest = nest_of(product()).split("r1", 16).vectorize("r1.1").split("r0", 4)
+    with pytest.raises(ScheduleError, match=r"r1\.1 already is the vector"):
+        nest.vectorize("r0.1")
+
+
+def test_an_output_loop_stays_outside_reductions() -> None:
+    with pytest.raises(ScheduleError, match="would run inside a reduction"):
+        nest_of(product()).reorder("r2", "r0")
+
+
+def test_huge_unrolls_are_refused() -> None:
+    nest = nest_of(kernel((out(0, (100000,)), param(1, (100000,)) + 1.0)))
+    with pytest.raises(ScheduleError, match="100000 copies of the body exceed"):
+        nest.unroll("r0")
+
+
+def test_ranges_that_an_index_tells_apart_do_not_merge() -> None:
+    nest = nest_of(kernel((out(0, (8, 9)), permute(param(1, (9, 8)), 1, 0))))
+    with pytest.raises(ScheduleError, match="tells the two ranges apart"):
+        nest.merge("r0", "r1")
+
+
+def test_what_the_kernel_writes_is_not_packed() -> None:
+    p = out(0, (64,))
+    with pytest.raises(ScheduleError, match="writes what it would copy"):
+        nest_of(kernel((p, p + param(1, (64,))))).stage(0)
+
+
+def test_ordered_ranges_stay_serial() -> None:
+    base, i, x = out(0, (20, 8)), param(1, (300, 8), dtypes.int32), param(2, (300, 8))
+    nest = nest_of(kernel((base, Node(Op.SCATTER_ADD, base.dtype, (base, i, x), 0))))
+    ordered = next(axis for axis in nest.axes if axis.is_ordered)
+    with pytest.raises(ScheduleError, match="is ordered"):
+        nest.parallel(ordered.name)
+    with pytest.raises(ScheduleError, match="is ordered"):
+        nest.split(ordered.name, 4).unroll(f"{ordered.name}.1")
+
+
+@pytest.mark.parametrize(
+    "text,complaint",
+    [
+        ("twist r0", "no transform 'twist'"),
+        ("split r0", "wrong number of words"),
+        ("split r9 4", "no loop named 'r9'; this nest has r0, r1, r2"),
+        ("stage 7 -", "the kernel has 2 loads"),
+        ("box 0 -", "reads no sliding window"),
+    ],
+)
+def test_a_schedule_that_cannot_be_read_says_why(text: str, complaint: str) -> None:
+    with pytest.raises(ScheduleError, match=complaint):
+        nest_of(product()).apply(text)
