@@ -130,7 +130,8 @@ def _cache_dir(environ: Mapping[str, str]) -> Path:
         return Path(given)
     if given := environ.get("XDG_CACHE_HOME"):
         return Path(given) / "hcq"
-    return Path(environ.get("HOME") or "/nonexistent") / ".cache" / "hcq"
+    # without a home there is no cache: nothing can be made below the null device
+    return Path(environ.get("HOME") or os.devnull) / ".cache" / "hcq"
 
 
 def _cores() -> int:

@@ -4,41 +4,46 @@ In       addresses and C prototypes
 Out      callables that release the GIL, memoryviews over raw memory, addresses of libc and libm symbols
 Changes  nothing by itself
 Next     port.py (system calls on top of this), cpu/processor.py (the native code that is called)
-Source   cffi ABI mode; POSIX dlsym, mmap, pthread_create
+Source   cffi's ABI mode; POSIX dlsym, mmap, pthread_create
+
+We use cffi's compiled half, the one that generated bindings import: it reads C types itself. The pure Python half would
+load a C parser, 25 ms at every start, to read the eight prototypes below.
 """
 
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 from hcq.errors import DriverError
 
-_CDEF = """
-void *mmap(void *addr, size_t length, int prot, int flags, int fd, int64_t offset);
-int munmap(void *addr, size_t length);
-int mprotect(void *addr, size_t length, int prot);
-int madvise(void *addr, size_t length, int advice);
-int pthread_create(uintptr_t *thread, void *attr, void *start, void *arg);
-int pthread_join(uintptr_t thread, void *result);
-void *dlsym(void *handle, const char *name);
-void *dlopen(const char *path, int flags);
-"""
+_LIBC = {
+    "mmap": "void *(*)(void *, size_t, int, int, int, int64_t)",
+    "munmap": "int(*)(void *, size_t)",
+    "mprotect": "int(*)(void *, size_t, int)",
+    "madvise": "int(*)(void *, size_t, int)",
+    "pthread_create": "int(*)(uintptr_t *, void *, void *, void *)",
+    "pthread_join": "int(*)(uintptr_t, void *)",
+    "dlsym": "void *(*)(void *, char *)",
+    "dlopen": "void *(*)(char *, int)",
+}
 
 MATH_LIBRARIES = (b"libm.so.6", b"libm.so", b"libm.dylib")
 
 
 @functools.cache
 def _border() -> tuple[Any, Any]:
-    import cffi  # here and not above: importing hcq costs nothing until a device opens
+    import _cffi_backend  # here and not above: importing hcq costs nothing until a device opens
 
-    ffi = cffi.FFI()
-    ffi.cdef(_CDEF)
-    return ffi, ffi.dlopen(None)
+    ffi = _cffi_backend.FFI()
+    process = _cffi_backend.load_library(None)
+    functions = {name: process.load_function(ffi.typeof(what), name) for name, what in _LIBC.items()}
+    return ffi, SimpleNamespace(**functions)
 
 
 def libc() -> Any:
-    """The C library's functions declared above; integers go in, pointers are made with `pointer`."""
+    """The C library's functions listed above; integers go in, pointers are made with `pointer`."""
     return _border()[1]
 
 

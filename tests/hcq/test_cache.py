@@ -88,9 +88,9 @@ def test_a_folder_that_cannot_be_written_means_working_without_a_cache(
     assert capsys.readouterr().err == ""
 
 
-def test_a_device_opens_and_works_without_a_home(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
+@pytest.mark.parametrize("home", ["", "/proc/nobody", "file"])
+def test_a_device_opens_and_works_without_a_home(tmp_path: Path, home: str) -> None:
+    (tmp_path / "file").write_text("")
     script = """
 import hcq
 dev = hcq.open("CPU")
@@ -98,7 +98,12 @@ buffer = dev.alloc(8)
 dev.queue().fill(buffer, 1).submit()
 print(buffer.read())
 """
-    environment = {**os.environ, "HCQ_CACHE_DIR": str(blocked / "cache")}
+    environment = {
+        **os.environ,
+        "HCQ_CACHE_DIR": "",
+        "XDG_CACHE_HOME": "",
+        "HOME": home and str(tmp_path / home),
+    }
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=50
     )
