@@ -352,5 +352,9 @@ class AtPoint(Emitter):
         """Write a value where `packed` keeps it."""
         spot = self._packed_spot(packed, point)
         base = self.total(spot.terms)
-        src = (packed.address, base, self.broadcast(value, spot.lanes))
-        self.place(Op.STORE, dtypes.index, src, spot.offset)
+        if spot.lanes == 1 or spot.stride == 1:
+            src = (packed.address, base, self.broadcast(value, spot.lanes))
+            self.place(Op.STORE, dtypes.index, src, spot.offset)
+            return
+        for lane, lane_base, offset in self._lanes(spot, spot.lanes, base):
+            self.place(Op.STORE, dtypes.index, (packed.address, lane_base, self.lane(value, lane)), offset)

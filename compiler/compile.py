@@ -61,7 +61,7 @@ class CodeObject:
     @classmethod
     def from_bytes(cls, data: bytes) -> CodeObject:
         """The inverse of `to_bytes`. Raises ValueError for anything else."""
-        head, newline, image = data.partition(b"\n")
+        head, _, image = data.partition(b"\n")
         try:
             facts = json.loads(head)
             for name in ("args", "grid", "block"):
@@ -94,7 +94,7 @@ def compile_kernel(
     found = _memory.get(key)
     if found is not None and show is None:
         return found
-    stored_key = _stored_key(structure, target, schedule)
+    stored_key = _stored_key(structure, target, schedule) if cache is not None else ""
     if found is None and cache is not None and show is None:
         data = cache.get(CACHE_KIND, stored_key)
         if data is not None:

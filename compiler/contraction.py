@@ -6,13 +6,13 @@ Next     heuristic.py (who asks first), loop_nest.py (`stage`: packed panels)
 
 Two ways to fill the registers with accumulators:
 
-*outer*  `rows` values of one output axis by `width` vectors of another. Each step of the reduction loads `width` vectors
-         and `rows` scalars, and multiplies each with each. The vector operand is packed once per panel; panels stay outside
-         the loops that reuse them.
-*dot*    `rows` by `width` scalars, each a vector of partial sums along a reduced axis that is contiguous in both operands.
-         Nothing is packed; every tile ends in a fold.
+*outer*  `rows` values of one output axis by `width` vectors of another. Each step of the reduction loads `width`
+         vectors and `rows` scalars, and multiplies each with each. The vector operand is packed once per panel;
+         panels stay outside the loops that reuse them.
+*dot*    `rows` by `width` scalars, each a vector of partial sums along a reduced axis that is contiguous in both
+         operands. Nothing is packed; every tile ends in a fold.
 
-Every pair of axes that qualifies is priced in cycles (multiplying, packing, storing, folding), and the cheapest is taken.
+Every pair of axes that qualifies is priced in cycles (multiplying, packing, storing, folding): the cheapest wins.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Next     loop_nest.py (the transforms), contraction.py (matrix products and conv
 
 Three questions in order. Is there reuse to win (two operands, each blind to an output axis that the other knows)? Then
 contraction.py tiles it in registers. Is there a reduction? Then lanes go to the axis along which memory is contiguous:
-an output axis (many columns at once) or the reduced one (several vector accumulators). Otherwise it is elementwise, or a
-transpose: lanes along the stored axis, a square tile where the loads run along another one.
+an output axis (many columns at once) or the reduced one (several vector accumulators). Otherwise it is elementwise, or
+a transpose: lanes along the stored axis, a square tile where the loads run along another one.
 
 Groups come last: none for little work, else several pieces per thread, so that a late thread holds up no one.
 """

@@ -172,7 +172,7 @@ class _Writer(AtPoint):
     # -- reductions -------------------------------------------------------------------------------------------------
 
     def _reduce_ready(self, unopened_loops: list[Loop]) -> None:
-        """Emit every reduction whose output loops are all open; what follows one that waits may read it, so it waits."""
+        """Emit every reduction whose output loops are all open; those after one that waits may read it."""
         unopened = 0
         for loop in unopened_loops:
             unopened |= loop.axis.bit
@@ -291,7 +291,7 @@ class _Writer(AtPoint):
         return count
 
     def _store_turned(self, store: Node) -> None:
-        """Write the vectors to scratch, then walk them lane by lane: a short loop instead of an instruction per lane."""
+        """Write the vectors to scratch, then walk them lane by lane: a short loop, not a line per lane."""
         mask = self.masks[store]
         axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
         vector = axes[-1]
@@ -439,7 +439,7 @@ class _Box:
 
 
 def _reductions_by_ranges(reduces: list[Node]) -> list[list[Node]]:
-    """Reductions that can share one pass: same ranges, none reading another; in an order that respects who reads whom."""
+    """Reductions that can share one pass: same ranges, none reading another; read ones come first."""
     level: dict[Node, int] = {}
     for node in toposort(reduces):
         below = max((level[s] for s in node.src), default=0)

@@ -6,8 +6,8 @@ Out      the same graph with a decision for every range: which loops it becomes,
 Next     heuristic.py (who chooses), linear.py (who writes the loops down), affine.py (indices as sums)
 
 A range of n values is a mixed-radix number. It starts as one loop; `split r0 8` makes it two, `r0` (outer, ceil(n/8)
-steps of 8) and `r0.1` (inner, 8 steps of 1). Only the outermost loop of a range may be cut short by n: the last, partial
-step is written out a second time with its own sizes, so full steps carry no test.
+steps of 8) and `r0.1` (inner, 8 steps of 1). Only the outermost loop of a range may be cut short by n: the last,
+partial step is written out a second time with its own sizes, so full steps carry no test.
 
 A schedule is text, one transform per item, separated by `;`, replayed by `apply`:
 

@@ -9,15 +9,15 @@ Next     linear.py (who writes it), render/llvm.py (who spells it)
 | PARAM       |                              | Param                    | the address of a buffer
 | SCRATCH     |                              | byte offset              | an address in this worker's scratch
 | SPECIAL     |                              | "first", "last"          | the groups to run: first .. last-1
-| LOOP        | low, high                    | LoopFacts                | counts low .. high-1; its value is the count
+| LOOP        | low, high                    | LoopFacts                | counts low .. high-1; its value: the count
 | ENDLOOP     | loop                         |                          |
-| ACCUMULATOR | initial                      |                          | a variable; as a source: its value at that place
+| ACCUMULATOR | initial                      |                          | a variable; as a source: its value there
 | UPDATE      | accumulator, value           |                          | assigns it
 | LOAD        | address[, base[, mask]]      | offset in elements       | `dtype` at address + base + offset; masked: 0
 | STORE       | address, base, value[, mask] | offset in elements       | base may be None
 | BROADCAST   | scalar                       |                          | every lane is the scalar
 | VECTOR      | lane values                  |                          | lanes from scalars
-| LANE        | vector                       | lanes: tuple of ints     | some lanes, in that order; one lane gives a scalar
+| LANE        | vector                       | lanes: tuple of ints     | some lanes in that order; one gives a scalar
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """
 

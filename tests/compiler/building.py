@@ -1,4 +1,4 @@
-"""Building kernels for tests: short words for tensor-stage graphs, and running a compiled one beside the interpreter."""
+"""Building kernels for tests: short words for graphs, and running a compiled one beside the interpreter."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def matmul(a: Node, b: Node) -> Node:
 
 def conv(x: Node, w: Node, padding: int = 1, stride: int = 1) -> Node:
     """(n, c, h, w), (o, c, p, q) -> (n, oh, ow, o, 1, 1, 1): the sum over c, p, q"""
-    n, c, h, width = x.shape
+    n, c = x.shape[:2]
     o, _, p, q = w.shape
     x = pad(x, (0, 0), (0, 0), (padding, padding), (padding, padding))
     x = window(window(x, 2, p, stride), 3, q, stride)  # n, c, oh, ow, p, q

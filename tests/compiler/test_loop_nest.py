@@ -6,6 +6,14 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+
+from hcq.compiler.compile import lower
+from hcq.compiler.heuristic import choose
+from hcq.compiler.loop_nest import LoopNest, ScheduleError
+from hcq.compiler.target import cpu_target
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node
+from hcq.ir.op import Op
 from tests.compiler.building import (
     check,
     conv,
@@ -18,14 +26,6 @@ from tests.compiler.building import (
     permute,
     reduce,
 )
-
-from hcq.compiler.compile import lower
-from hcq.compiler.heuristic import choose
-from hcq.compiler.loop_nest import LoopNest, ScheduleError
-from hcq.compiler.target import cpu_target
-from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node
-from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from hcq.device import Device
