@@ -171,7 +171,7 @@ class Jit(Generic[P, R]):
         return bound
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if realizing.recording is not None:
+        if realizing.recording.now is not None:
             return self.function(*args, **kwargs)  # part of the recording around it
         tensors: list[Tensor] = []
         key = (_key(args, tensors, self.name), _key(kwargs, tensors, self.name))
@@ -238,14 +238,14 @@ class Jit(Generic[P, R]):
         device = tensors[0].device if tensors else devices.default()
         recording = Recording(self.name, own, device)
         before = list(live)  # held, so that none of their ids is used again
-        realizing.recording = recording
+        realizing.recording.now = recording
         try:
             result = self.function(*args, **kwargs)
             known = {id(t) for t in before}
             left = [t for t in live if id(t) not in known]
             realizing.realize([*_tensors(result), *left])  # what stays alive holds the last replay's values
         finally:
-            realizing.recording = None
+            realizing.recording.now = None
         recording.finish(result)
         return recording, result
 

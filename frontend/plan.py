@@ -75,14 +75,15 @@ class Plan:
         self.memory_sizes = tuple(memories[i] for i in range(len(memories)))
         self._made = [(n, v) for n, v in enumerate(values) if v.kind != "input"]
         self._steps: list[tuple[Any, tuple[int, ...], tuple[int, int, int]]] | None = None
-        self._queue: Any = None
+        self._device: Any = None
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
         """Submit every launch. Returns one storage per root: a new one, or the input that was assigned to."""
         steps = self._steps
         if steps is None:
             steps = self._load()
-        alloc = self._queue.device.memory.alloc
+        device = self._device
+        alloc = device.alloc
         buffers = [storage.buffer or _allocate(storage, alloc) for storage in storages]
         made: dict[int, Storage] = {}
         memories = [alloc(size) for size in self.memory_sizes]
@@ -93,7 +94,7 @@ class Plan:
                 buffers.append(buffer)
             else:
                 buffers.append(memories[value.memory])
-        queue = self._queue
+        queue = device.queue()
         for program, arguments, grid in steps:
             queue.dispatch(program, [buffers[i] for i in arguments], grid)
         queue.submit()
@@ -105,7 +106,7 @@ class Plan:
 
     def _load(self) -> list[tuple[Any, tuple[int, ...], tuple[int, int, int]]]:
         device = devices.get(self.device)
-        self._queue = device.queue()
+        self._device = device
         self._steps = [(_program(device, launch), launch.arguments, launch.grid) for launch in self.launches]
         return self._steps
 

@@ -11,6 +11,7 @@ means the old `w` for ever. So before a buffer is overwritten, every live tensor
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,17 @@ from hcq.ir.op import MOVEMENT, Op
 if TYPE_CHECKING:
     from hcq.frontend.jit import Recording
 
-# the recording that a jit is making right now; realize tells it everything that runs
-recording: Recording | None = None
+# one thread schedules at a time: it reads the nodes of all live tensors, and changes them
+_lock = threading.RLock()
+
+
+class _Recording(threading.local):
+    """The recording that a jit is making in this thread; realize tells it everything that runs."""
+
+    now: Recording | None = None
+
+
+recording = _Recording()
 
 
 def realize(tensors: Iterable[Any]) -> None:
@@ -42,8 +52,10 @@ def realize(tensors: Iterable[Any]) -> None:
         if node is not None and node not in roots:
             roots[node] = None
             by_device.setdefault(tensor.device, []).append(node)
-    for device, nodes in by_device.items():
-        _realize_on(device, nodes)
+    if roots:
+        with _lock:
+            for device, nodes in by_device.items():
+                _realize_on(device, nodes)
 
 
 def storage_of(tensor: Any) -> Storage:
@@ -83,8 +95,8 @@ def _realize_on(device: str, roots: list[Node]) -> None:
     plan = plans.plan_for(structure, roots, device)
     before = written_so_far()
     outputs = plan.run(structure.storages)
-    if recording is not None:
-        recording.ran(plan, structure.storages, outputs)
+    if recording.now is not None:
+        recording.now.ran(plan, structure.storages, outputs)
     in_memory: dict[Node, Node] = {}
     for root, storage, tracked in zip(roots, outputs, structure.tracked, strict=True):
         if root.op is Op.ASSIGN:
@@ -111,9 +123,9 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
         if leaf is None:
             brought[node] = source  # computed from constants: every device can do that itself
             continue
-        if recording is not None:
+        if recording.now is not None:
             raise UsageError(
-                f"[jit] {recording.name} moves a tensor from {leaf.arg.device} to {node.arg}: a recording is of one "
+                f"[jit] {recording.now.name} moves a tensor from {leaf.arg.device} to {node.arg}: a recording is of one "
                 "device. Move it outside the function."
             )
         there = storage_of(Tensor._of(source, leaf.arg.device))
@@ -138,8 +150,10 @@ def _replace(in_memory: dict[Node, Node]) -> None:
         else:
             tensor.node = found
     if lazy:
-        for tensor, node in zip(lazy, substitute([t.node for t in lazy], in_memory), strict=True):
-            tensor.node = node
+        before = [tensor.node for tensor in lazy]
+        for tensor, old, new in zip(lazy, before, substitute(before, in_memory), strict=True):
+            if tensor.node is old:  # else another thread gave it a new meaning meanwhile
+                tensor.node = new
 
 
 def _with_readers(roots: list[Node]) -> tuple[list[Node], Structure]:

@@ -63,7 +63,7 @@ class Tensor(RandomMixin, Loss):
         self.grad = None
         if isinstance(data, Core):
             self.device = data.device
-            source: Any = data if device is None else data.to(device)  # type: ignore[attr-defined]
+            source: Any = data if device is None else data.to(device)
             self.device = source.device
             self.node = source.node if dtype is None else source.cast(dtype).node
         else:
@@ -142,7 +142,7 @@ class Tensor(RandomMixin, Loss):
     def data(self) -> memoryview:
         """The elements on the host: computed, copied, row-major, in this shape where Python has the format."""
         raw = memoryview(self._bytes("data"))
-        code = struct_code(self.dtype)
+        code: Any = struct_code(self.dtype)
         if code is None or code == "e" or raw.nbytes == 0:
             return raw
         return raw.cast(code, self.shape) if self.shape else raw.cast(code)
@@ -257,17 +257,11 @@ class Tensor(RandomMixin, Loss):
             self.node = expanded(node, self.shape)
         return self
 
-    def _become(self, value: Tensor) -> None:
-        self.assign(value)
-
-    def _is_in_memory(self) -> bool:
-        return self.node.op is Op.BUFFER
-
-    def _write_view(self, view: Tensor, value: Tensor) -> None:
+    def _write_view(self, view: Core, value: Core) -> None:
         """Write into a view of this tensor's memory, now."""
         before = self.node
         if any(node is before for node in value.node.toposort()):
-            value = value.clone().realize()  # what is read must not be overwritten half way
+            value = self._like(value.node).clone().realize()  # what is read must not be overwritten half way
         self.node = Node(Op.ASSIGN, self.dtype, (view.node, value.node))
         try:
             self.realize()
@@ -315,5 +309,5 @@ def _empty(shape: tuple[int, ...]) -> Any:
 def _refuse_while_recording(call: str, why: str) -> None:
     """What a jit recording cannot mean is an error, not a constant that is silently the first call's."""
     realizing = sys.modules.get("hcq.frontend.realize")
-    if realizing is not None and realizing.recording is not None:
-        raise UsageError(f"[jit] {call} while {realizing.recording.name} is recorded: {why}.")
+    if realizing is not None and realizing.recording.now is not None:
+        raise UsageError(f"[jit] {call} while {realizing.recording.now.name} is recorded: {why}.")

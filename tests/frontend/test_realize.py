@@ -152,3 +152,26 @@ def test_a_deep_lazy_chain_is_scheduled():
     for _ in range(3000):
         x = x + 1.0
     assert x.tolist() == [3000.0, 3001.0]
+
+
+def test_threads_compute_side_by_side():
+    import threading
+
+    shared = Tensor([1.0, 2.0, 3.0])
+    wrong = []
+
+    def work(number: int) -> None:
+        total = Tensor([0.0, 0.0, 0.0])
+        for i in range(40):
+            total.assign(total + shared * number)
+            if i % 8 == 7:
+                total.realize()
+        if total.tolist() != [40.0 * number, 80.0 * number, 120.0 * number]:
+            wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
