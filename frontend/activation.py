@@ -138,7 +138,7 @@ class Activation(Elementwise):
 
     def relu6(self) -> Self:
         """Held between 0 and 6."""
-        return self.clamp(0, 6)
+        return self.hardtanh(0, 6)
 
     def leaky_relu(self, negative_slope: float = 0.01) -> Self:
         """x, or its small multiple below zero."""
@@ -199,8 +199,8 @@ class Activation(Elementwise):
         return self / (self.abs() + 1)
 
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Self:
-        """Held between two numbers."""
-        return self.clamp(min_val, max_val)
+        """Held between two numbers; unlike clamp, at them its slope is 0, as in PyTorch."""
+        return (self <= min_val).where(min_val, (self >= max_val).where(max_val, self))
 
     def hardsigmoid(self) -> Self:
         """relu6(x + 3) / 6."""
@@ -236,7 +236,8 @@ class Activation(Elementwise):
         is_negative = self < 0.0
         size = is_negative.where(-self, self)
         is_large = size > 80.0
-        grown = is_large.where(0.0, size).expm1()  # beyond, both roads would meet as infinity times zero in a gradient
+        # far out, the other road would add infinity times zero to a gradient
+        grown = is_large.where(0.0, size).expm1()
         size = is_large.where(0.5 * size.exp(), 0.5 * (grown + grown / (grown + 1.0)))
         return is_negative.where(-size, size)
 

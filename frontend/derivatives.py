@@ -162,16 +162,10 @@ def _div_right(node: Node, g: Node) -> Node:
 
 
 def _extremum(op: Op, side: int) -> Rule:
-    """MAX or MIN of two: the chosen side takes the gradient, equal sides take half each, with NaN both take it.
-
-    Against a constant there is nobody to share with: equal to it is not above it, as in a rectifier. The result tells,
-    so that the source itself need not be kept in memory.
-    """
+    """MAX or MIN of two: the chosen side takes the gradient, equal sides take half each, with NaN both take it."""
 
     def rule(node: Node, g: Node) -> Node:
         own, other = node.src[side], node.src[1 - side]
-        if other.op is Op.CONST:
-            return _select(_compare(Op.CMPNE, node, other), g, _zero(g))
         loses = _compare(Op.CMPLT, own, other) if op is Op.MAX else _compare(Op.CMPLT, other, own)
         shared = _select(_compare(Op.CMPEQ, own, other), _scale(g, 0.5), g)
         return _select(loses, _zero(g), shared)
@@ -184,7 +178,11 @@ def _where_true(node: Node, g: Node) -> Node:
 
 
 def _where_false(node: Node, g: Node) -> Node:
-    return _select(node.src[0], _zero(g), g)
+    condition, zero, x = node.src
+    if condition.op is Op.CMPLE and condition.src == (x, zero) and zero is const(0.0, x.dtype):
+        # a rectifier, where(x <= 0, 0, x), is zero just where x was cut off: x itself need not be kept in memory
+        condition = _compare(Op.CMPEQ, node, zero)
+    return _select(condition, _zero(g), g)
 
 
 # -- movement: each undoes the other --------------------------------------------------------------------------------

@@ -236,6 +236,41 @@ def test_the_gradient_of_a_method_agrees_with_pytorch(name):
     np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-4, atol=1e-4)
 
 
+KINKS = [
+    "abs relu relu6 leaky_relu elu selu gelu silu mish softplus softsign hardtanh hardsigmoid hardswish".split(),
+    "logsigmoid sigmoid tanh exp exp2 sinh cosh erf expm1 trunc floor ceil round".split(),
+]
+AT_KINKS = {
+    **{name: (name, lambda x, name=name: getattr(x, name)()) for name in KINKS[0] + KINKS[1]},
+    "clamp": (None, lambda x: x.clamp(-1, 2)),
+    "maximum": (None, lambda x: x.maximum(x * 0 + 1)),
+    "base of a power": (None, lambda x: x.abs() ** (x * 0 + 2.5)),
+    "exponent": (None, lambda x: 2.0**x),
+    "norm of zeros": (None, lambda x: (x * 0).norm()),
+    "std of equals": (None, lambda x: (x * 0 + 2).std()),
+    "softmax": (None, lambda x: x.softmax(0) * x),
+    "logsumexp": (None, lambda x: x.logsumexp(0)),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", AT_KINKS)
+def test_the_gradient_at_kinks_zeros_and_far_out_agrees_with_pytorch(name):
+    torch = pytest.importorskip("torch")
+    function, call = AT_KINKS[name]
+    points = [-90.0, -20.0, -3.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, 6.0, 20.0, 90.0]
+    x, y = Tensor(points, requires_grad=True), torch.tensor(points, requires_grad=True)
+    ours = call(x)
+    if function is None:
+        theirs = call(y)
+    else:
+        theirs = getattr(torch if hasattr(torch, function) else torch.nn.functional, function)(y)
+    ours.sum().backward()
+    theirs.sum().backward()
+    np.testing.assert_allclose(ours.numpy(), theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(
     "options",

@@ -108,12 +108,12 @@ def test_equal_sides_of_a_maximum_share_the_gradient():
     np.testing.assert_array_equal(value(right, arrays), [0.5, 1.0, 0.0])
 
 
-def test_a_maximum_with_a_constant_passes_the_gradient_strictly_above_it():
-    x = leaf(0, 4)
-    root = Node(Op.MAX, F, (x, const(0.0, F)))
+def test_the_gradient_of_a_rectifier_asks_its_result_and_not_its_source():
+    x, zero = leaf(0, 4), const(0.0, F)
+    root = Node(Op.WHERE, F, (Node(Op.CMPLE, dtypes.bool, (x, zero)), zero, x))
     (found,) = gradient(root, filled(1.0, (4,), F), [x])
     np.testing.assert_array_equal(value(found, [np.array([-1.0, 0.0, 2.0, np.nan])]), [0, 0, 1, 1])
-    assert all(node.src != (x, const(0.0, F)) for node in found.toposort() if node.op is Op.CMPNE)
+    assert [node.src[0] for node in found.toposort() if node.op is Op.CMPEQ] == [root]
 
 
 def test_a_truncation_has_a_gradient_of_zero():
