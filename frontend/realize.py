@@ -26,6 +26,7 @@ from hcq.ir.op import MOVEMENT, Op
 
 if TYPE_CHECKING:
     from hcq.frontend.jit import Recording
+    from hcq.frontend.plan import Plan
 
 # one thread schedules at a time: it reads the nodes of all live tensors, and changes them
 _lock = threading.RLock()
@@ -56,6 +57,25 @@ def realize(tensors: Iterable[Any]) -> None:
         with _lock:
             for device, nodes in by_device.items():
                 _realize_on(device, nodes)
+
+
+def schedule_of(tensors: Iterable[Any]) -> list[Plan]:
+    """What `realize` would run for these tensors, compiled but not run: one plan per device; a plan prints as a table."""
+    by_device: dict[str, dict[Node, None]] = {}
+    for tensor in tensors:
+        node = _root(tensor.node)
+        if node is not None:
+            by_device.setdefault(tensor.device, {})[node] = None
+    found = []
+    for device, nodes in by_device.items():
+        roots = list(nodes)
+        structure = structure_of(roots)
+        if structure.copies:
+            raise UsageError(
+                "[schedule] a value comes from another device, which happens when it is realized. Realize that value first."
+            )
+        found.append(plans.plan_for(structure, roots, device))
+    return found
 
 
 def storage_of(tensor: Any) -> Storage:

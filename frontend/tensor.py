@@ -110,6 +110,12 @@ class Tensor(RandomMixin, Loss):
         realize((self, *others))
         return self
 
+    def schedule(self, *others: Tensor) -> list[Any]:
+        """The kernels that realize() would run, compiled but not run; each plan prints as a table."""
+        from hcq.frontend.realize import schedule_of
+
+        return schedule_of((self, *others))
+
     def contiguous(self) -> Self:
         """The same values in memory of their own, in row-major order."""
         return (

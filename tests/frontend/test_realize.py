@@ -175,3 +175,15 @@ def test_threads_compute_side_by_side():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_schedule_can_be_looked_at_before_it_runs():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    y = (x @ x).relu()
+    (plan,) = y.schedule()
+    text = str(plan)
+    assert len(plan.launches) == 1
+    assert plan.launches[0].name in text
+    assert "float32[2, 2]" in text
+    assert y.node.op is not Op.BUFFER
+    assert x.schedule() == []
