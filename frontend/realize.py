@@ -60,7 +60,7 @@ def realize(tensors: Iterable[Any]) -> None:
 
 
 def schedule_of(tensors: Iterable[Any]) -> list[Plan]:
-    """What `realize` would run for these tensors, compiled but not run: one plan per device; a plan prints as a table."""
+    """What `realize` would run for these tensors, compiled but not run: a plan per device, which prints as a table."""
     by_device: dict[str, dict[Node, None]] = {}
     for tensor in tensors:
         node = _root(tensor.node)
@@ -72,7 +72,7 @@ def schedule_of(tensors: Iterable[Any]) -> list[Plan]:
         structure = structure_of(roots)
         if structure.copies:
             raise UsageError(
-                "[schedule] a value comes from another device, which happens when it is realized. Realize that value first."
+                "[schedule] a value comes from another device, which happens on realizing. Realize that value first."
             )
         found.append(plans.plan_for(structure, roots, device))
     return found
@@ -145,8 +145,8 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
             continue
         if recording.now is not None:
             raise UsageError(
-                f"[jit] {recording.now.name} moves a tensor from {leaf.arg.device} to {node.arg}: a recording is of one "
-                "device. Move it outside the function."
+                f"[jit] {recording.now.name} moves a tensor from {leaf.arg.device} to {node.arg}: a recording is of "
+                "one device. Move it outside the function."
             )
         there = storage_of(Tensor._of(source, leaf.arg.device))
         here = Storage(node.arg, node.dtype, node.shape, devices.get(node.arg).alloc(there.size_bytes))
