@@ -37,8 +37,9 @@ _refs: dict[int, _Ref] = {}
 
 
 def _forget(ref: Any) -> None:
-    if _refs.get(ref.key) is ref:
-        del _refs[ref.key]
+    key = ref.key
+    if _refs.get(key) is ref:
+        del _refs[key]
 
 
 class Live:
@@ -71,6 +72,23 @@ class Core:
     grad: Self | None
     _requires_grad: bool
 
+    if TYPE_CHECKING:  # what the top layer, tensor.py, gives the layers between
+
+        def __init__(
+            self,
+            data: Any,
+            device: str | None = None,
+            dtype: DType | None = None,
+            requires_grad: bool = False,
+        ) -> None: ...
+        def item(self) -> Scalar: ...
+        def data(self) -> memoryview: ...
+        def contiguous(self) -> Self: ...
+        def to(self, target: str | DType, dtype: DType | None = None) -> Self: ...
+        def assign(self, value: Any) -> Self: ...
+        def requires_grad_(self, requires_grad: bool = True) -> Self: ...
+        def _write_view(self, view: Core, value: Core) -> None: ...
+
     def _like(self, node: Node) -> Self:
         """A new tensor on this one's device."""
         tensor = object.__new__(type(self))
@@ -79,8 +97,9 @@ class Core:
         tensor._requires_grad = False
         tensor.grad = None
         key = id(tensor)
-        _refs[key] = ref = _Ref(tensor, _forget)
+        ref = _Ref(tensor, _forget)
         ref.key = key
+        _refs[key] = ref
         return tensor
 
     @classmethod
@@ -96,8 +115,9 @@ class Core:
 
     def _register(self) -> None:
         key = id(self)
-        _refs[key] = ref = _Ref(self, _forget)
+        ref = _Ref(self, _forget)
         ref.key = key
+        _refs[key] = ref
 
     @property
     def shape(self) -> Shape:

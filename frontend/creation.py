@@ -51,7 +51,7 @@ class Creation(Normalisation):
 
         tensor = cls._of(node, devices.default() if device is None else devices.canonical(device))
         if requires_grad:
-            tensor.requires_grad = True
+            tensor.requires_grad_()
         return tensor
 
     @classmethod

@@ -124,7 +124,7 @@ def from_array(data: Any, dtype: DType | None) -> tuple[Shape, DType, Any]:
     if dtype is not None and dtype is not have and struct_code(dtype) is not None and not _loses(have, dtype):
         array, have = array.astype(dtype.name), dtype
     shape = tuple(int(size) for size in array.shape)
-    return shape, have, memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b""
+    return shape, have, np.ascontiguousarray(array).data.cast("B") if array.size else b""
 
 
 def _loses(have: DType, want: DType) -> bool:

@@ -75,7 +75,7 @@ class Elementwise(Conversion):
         if isinstance(other, (bool, int, float)):
             return self._like(constant(call, other, scalar_dtype(other)))
         if isinstance(other, (list, tuple)) or hasattr(other, "__array__") or hasattr(other, "__index__"):
-            return type(self)(other, device=self.device)  # type: ignore[call-arg]
+            return type(self)(other, device=self.device)
         raise UsageError(
             f"[{call}] {other!r}: expected a Tensor, a number, a list or an array, got {type(other).__name__}."
         )
@@ -497,11 +497,12 @@ class Elementwise(Conversion):
         return self._like(Node(Op.WHERE, dtype, tuple(sides)))
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
-        """`value` where the mask is true, this tensor elsewhere."""
-        fill = (
-            value if isinstance(value, Core) else self._like(constant("masked_fill", value, self.node.dtype))
+        """`value` where the mask is true, this tensor elsewhere; its dtype stays."""
+        node = value.node.cast(self.node.dtype) if isinstance(value, Core) else None
+        return mask.where(
+            self._like(node or constant("masked_fill", value, self.node.dtype)),
+            self,
         )
-        return mask.where(fill.cast(self.node.dtype), self)  # type: ignore[attr-defined]
 
     def lerp(self, end: Any, weight: Any) -> Self:
         """From this towards `end`, by `weight`."""

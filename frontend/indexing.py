@@ -138,7 +138,7 @@ class Indexing(Joining):
             if getattr(item, "shape", None) == () and hasattr(item, "__index__"):
                 return [item.__index__()]
             values = _flat(item)
-            tensor = type(self)(item, device=self.device)  # type: ignore[call-arg]
+            tensor = type(self)(item, device=self.device)
             if not values:
                 tensor = tensor.cast(dtypes.int64)
         else:
@@ -167,11 +167,11 @@ class Indexing(Joining):
         places = mask.nonzero_places()
         return [
             _Pick(type(self)(column, device=self.device, dtype=dtypes.int64), None, True) for column in places
-        ]  # type: ignore[call-arg]
+        ]
 
     def nonzero_places(self) -> list[list[int]]:
         """For each axis, the indices of the elements that are not zero, in row-major order. Computes and reads back."""
-        shape, flat = self.node.shape, self.cast(dtypes.bool).contiguous().data()  # type: ignore[attr-defined]
+        shape, flat = self.node.shape, self.cast(dtypes.bool).contiguous().data()
         found = [place for place, value in enumerate(bytes(flat)) if value]
         columns, stride = [], prod(shape)
         for size in shape:
@@ -183,7 +183,7 @@ class Indexing(Joining):
         """The places of the elements that are not zero: (count, axes), int64. Computes and reads back."""
         columns = self.nonzero_places()
         rows = [list(row) for row in zip(*columns)]
-        made = type(self)(rows, device=self.device, dtype=dtypes.int64)  # type: ignore[call-arg]
+        made = type(self)(rows, device=self.device, dtype=dtypes.int64)
         return made._reshape((len(rows), len(self.node.shape)))
 
     def _checked(self, pick: _Pick, axis: int) -> Self:
@@ -264,18 +264,18 @@ class Indexing(Joining):
                 raise UsageError(
                     "[setitem] x[mask] = y: y must be one value. Use x.assign(mask.where(y, x))."
                 )
-            self._become(key.where(value._reshape(()), self))  # type: ignore[attr-defined]
+            self.assign(self.masked_fill(self._like(key.node), value._reshape(())))
             return
         view, picks = self._view(key)
         if picks:
-            self._become(self._scattered(key, value))  # type: ignore[attr-defined]
+            self.assign(self._scattered(key, value))
             return
         value = _fitted(value, view.node.shape)
-        if self._is_in_memory():  # type: ignore[attr-defined]
-            self._write_view(view, value)  # type: ignore[attr-defined]
+        if self.node.op is Op.BUFFER:
+            self._write_view(view, value)
         else:
             inside = self._spread(key, self._like(expanded(const(True, dtypes.bool), view.node.shape)))
-            self._become(inside.where(self._spread(key, value), self))  # type: ignore[attr-defined]
+            self.assign(inside.where(self._spread(key, value), self))
 
     def _scattered(self, key: Any, value: Self) -> Self:
         """This tensor with elements at computed indices replaced; the last of equal indices wins.
@@ -369,11 +369,11 @@ class Indexing(Joining):
         axis = self._axis("index_select", dim)
         if len(index.node.shape) > 1:
             raise UsageError(f"[index_select] index of shape {index.node.shape}: give a vector.")
-        return self[(*(FULL,) * axis, index.flatten())]
+        return self[(FULL,) * axis + (index.flatten(),)]
 
     def select(self, dim: int, index: int) -> Self:
         """One slice of an axis, which goes away."""
-        return self[(*(FULL,) * self._axis("select", dim), index)]
+        return self[(FULL,) * self._axis("select", dim) + (index,)]
 
     def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
         """This tensor plus the elements of src at the indices along an axis; what is out of range adds nothing."""

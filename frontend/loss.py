@@ -8,7 +8,7 @@ Next     gradient.py (the way downhill), nn/optim.py (the step)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hcq.frontend.activation import in_float
 from hcq.frontend.core import Core
@@ -19,6 +19,8 @@ from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+T = TypeVar("T", bound="Loss")
 
 
 class Loss(Creation):
@@ -194,11 +196,11 @@ class Loss(Creation):
         return self, is_target, (target == ignore_index).where(0.0, scale).cast(self.node.dtype)
 
 
-def _weighted(call: str, points: Loss, scale: Loss, reduction: str) -> Loss:
+def _weighted(call: str, points: T, scale: T, reduction: str) -> T:
     if reduction == "mean":
         return points.sum() / scale.sum()
     return points._reduced(call, reduction)
 
 
-def _along(weight: Loss, rank: int, axis: int) -> Loss:
+def _along(weight: T, rank: int, axis: int) -> T:
     return weight._reshape(tuple(weight.numel() if d == axis else 1 for d in range(rank)))

@@ -9,7 +9,7 @@ Next     loss.py (log_softmax is half of cross entropy), nn/ (layers that own th
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.activation import in_float
 from hcq.frontend.errors import UsageError
@@ -21,6 +21,8 @@ from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+T = TypeVar("T", bound="Normalisation")
 
 
 class Normalisation(Window):
@@ -112,8 +114,8 @@ class Normalisation(Window):
             axes = (0, *range(2, len(shape)))
             result = self._normalised(axes, eps)
         else:
-            scale = (var + eps).rsqrt()
-            result = (self - _by_channel(mean, shape)) * _by_channel(scale, shape)
+            scale, column = (var + eps).rsqrt(), (1, shape[1], *(1,) * (len(shape) - 2))
+            result = (self - mean._reshape(column)) * scale._reshape(column)
         return _scaled(result, _by_channel(weight, shape), _by_channel(bias, shape))
 
     def _normalised(self, axes: tuple[int, ...], eps: float) -> Self:
@@ -169,7 +171,7 @@ class Normalisation(Window):
         if not self.node.dtype.is_integer:
             raise UsageError(f"[one_hot] {self.node.dtype.name} are not indices. Cast to dtypes.int64.")
         if num_classes < 0:
-            num_classes = int(self.amax().item()) + 1  # type: ignore[attr-defined]
+            num_classes = int(self.amax().item()) + 1
         shape = (*self.node.shape, num_classes)
         places = self._like(iota(num_classes, len(shape) - 1, shape))
         return (self.unsqueeze(-1) == places).cast(dtypes.int64)
@@ -185,12 +187,12 @@ class Normalisation(Window):
         return weight[self]
 
 
-def _by_channel(value: Normalisation | None, shape: Shape) -> Normalisation | None:
+def _by_channel(value: T | None, shape: Shape) -> T | None:
     """A vector of one number per channel, in the shape that broadcasts against axis 1."""
     return None if value is None else value._reshape((1, shape[1], *(1,) * (len(shape) - 2)))
 
 
-def _scaled(x: Normalisation, weight: Normalisation | None, bias: Normalisation | None) -> Normalisation:
+def _scaled(x: T, weight: T | None, bias: T | None) -> T:
     if weight is not None:
         x = x * weight
     return x if bias is None else x + bias

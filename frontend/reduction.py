@@ -280,7 +280,7 @@ class Reduction(Activation):
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
         """The indices that sort an axis."""
-        return self.sort(dim, descending).indices  # type: ignore[no-any-return]
+        return self.sort(dim, descending).indices
 
     def topk(self, k: int, dim: int = -1, largest: bool = True) -> ValuesIndices:
         """The k greatest (or least) along an axis, in order: (values, indices)."""
