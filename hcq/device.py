@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -69,6 +70,7 @@ class Device:
         self.memory = Pool(self)
         self.alloc = self.memory.alloc_and_tell if "alloc" in self.config.debug else self.memory.alloc
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
+        self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
         self.trace = TraceWriter.of(self.config.trace)
         self.timeline: Timeline
         self.steps.run(self)
@@ -229,13 +231,17 @@ class Device:
 
     def wait_value(self, value: int, timeout_ms: float | None = None) -> None:
         """Return once the timeline has reached `value`."""
-        timeline = self.timeline
-        if timeline._cell[0] < value or self.trace is not None:
-            self.wait_cell(timeline, value, timeout_ms)
+        if self.timeline._cell[0] < value or self.trace is not None:
+            self.wait_cell(self.timeline, value, timeout_ms)
         if self.failures:
             for first, last, why in self.failures:
                 if first <= value <= last:
                     raise DeviceFault(why)
+
+    def drain(self, value: int, timeout_ms: float | None = None) -> None:
+        """Return once the timeline has reached `value`, whether the work failed or not."""
+        if self.timeline._cell[0] < value or self.trace is not None:
+            self.wait_cell(self.timeline, value, timeout_ms)
 
     def wait_cell(self, signal: Signal, value: int, timeout_ms: float | None = None) -> None:
         """Return once a signal has reached `value`; sees faults of this device meanwhile."""
@@ -339,6 +345,11 @@ class Device:
             if last > first:
                 why += f" The {last - first} submissions after it were dropped."
             self.failures.append((first, last, why))
+            for buffer in self.memory.owners():
+                if first <= buffer.last <= last:
+                    buffer.poison = why
+            for graph in list(self.graphs):
+                graph.poison(first, last, why)
             self.recover()
             self.signal_set(self.timeline.va, last)
 

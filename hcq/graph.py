@@ -131,7 +131,6 @@ class Graph(Queue):
             if type(value) is Buffer and value.device is device and value.va is not None:
                 if points[0].kind != "buffer":
                     raise self._wrong_kind(key, points[0], value)
-                value.is_used = True
                 number = value.va
             else:
                 number = self._number(key, points[0], value)
@@ -139,10 +138,23 @@ class Graph(Queue):
                 for point in points:
                     slots[point.byte_offset >> 3] = number
                 written[key] = number
-        held = (self._held, list(values.values()))
-        done = device.submit([self._packets[turn]], [self._indirects[turn]], held)
-        block.busy_until = done.value
+        if device.failures:
+            for held in (*self._held, *values.values()):
+                if isinstance(held, Buffer):
+                    held.check_poison(f"replay of {self.name!r}")
+        done = device.submit([self._packets[turn]], [self._indirects[turn]], (self._held, *values.values()))
+        block.busy_until = last = done.value
+        for value in values.values():
+            if type(value) is Buffer:
+                (value.parent or value).last = last
         return done
+
+    def poison(self, first: int, last: int, why: str) -> None:
+        """Mark the buffers recorded here if one of the submissions that failed was a replay of this graph."""
+        if any(first <= block.busy_until <= last for block in self._blocks):
+            for held in self._held:
+                if isinstance(held, Buffer):
+                    (held.parent or held).poison = why
 
     def submit(self) -> Completion:
         """Replay a graph that has no symbols."""
@@ -178,6 +190,10 @@ class Graph(Queue):
             command.Indirect(block.buffer.address, len(words) // 4, self.name, tuple(self.commands))
             for block in blocks
         ]
+        for held in self._held:
+            if isinstance(held, Buffer):
+                (held.parent or held).is_recorded = True
+        self.device.graphs.add(self)
         self._packets = [self.device.encode(indirect) for indirect in self._indirects]
         self._blocks = blocks
 
@@ -212,7 +228,6 @@ class Graph(Queue):
         if isinstance(value, Buffer) and point.kind == "buffer":
             if value.device is not self.device:
                 raise UsageError(f"replay of {self.name!r}: {value!r} is not on {self.device.name}.")
-            value.is_used = True
             return value.address
         if point.kind == "float" and isinstance(value, (int, float)):
             return int(struct.unpack("<q", struct.pack("<d", value))[0])

@@ -18,7 +18,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from hcq import native
-from hcq.errors import DriverError, UsageError
+from hcq.errors import DeviceFault, DriverError, UsageError
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -41,9 +41,11 @@ class Buffer:
         "capacity",
         "device",
         "fence",
-        "is_used",
+        "is_recorded",
+        "last",
         "name",
         "parent",
+        "poison",
         "size_bytes",
         "va",
     )
@@ -55,10 +57,12 @@ class Buffer:
         self.va: int | None = va
         self.size_bytes = size_bytes
         self.capacity = capacity
-        self.fence = fence
-        self.is_used = False  # handed to work since it was allocated
+        self.fence = fence  # the last submission that may use the memory for its previous owner
+        self.last = 0  # the last submission that was handed this buffer
+        self.is_recorded = False  # a graph holds it, and every replay may use it
+        self.poison = ""  # why its contents are unknown: the submission that should have written it failed
         self.name = name
-        self.parent: Buffer | None = None
+        self.parent: Buffer | None = None  # of a view; the parent keeps all the notes above
 
     @property
     def address(self) -> int:
@@ -73,9 +77,18 @@ class Buffer:
         return native.view(self.address, self.size_bytes, self)
 
     def wait(self, timeout_ms: float | None = None) -> None:
-        """Return once no submitted work can still read or write this buffer."""
+        """Return once no submitted work can still read or write this buffer.
+
+        Raises WaitTimeout; DeviceFault when work that was handed this buffer failed.
+        """
+        whole = self.parent or self
         device = self.device
-        device.wait_value(device.timeline.submitted if self.is_used else self.fence, timeout_ms)
+        value = device.timeline.submitted if whole.is_recorded else max(whole.last, whole.fence)
+        if device.timeline.value < value:
+            device.check_alive()
+            device.drain(value, timeout_ms)
+        if whole.poison:
+            self.check_poison("wait")
 
     def write(self, data: Any, offset: int = 0) -> None:
         """Copy bytes from the host. Waits for submitted work that uses the buffer.
@@ -87,23 +100,32 @@ class Buffer:
         if not source.c_contiguous:
             raise UsageError(f"{self!r}.write: the data is not contiguous. Make a contiguous copy first.")
         self._check_range("write", offset, source.nbytes)
+        if self.poison and source.nbytes == self.size_bytes:
+            self.poison = ""
         self.wait()
         if source.nbytes:
             native.write(self.address + offset, source, source.nbytes)
 
     def read(self, offset: int = 0, size_bytes: int | None = None) -> bytes:
-        """Copy bytes to the host, after all work submitted so far is done (deadline HCQ_TIMEOUT_MS)."""
+        """Copy bytes to the host, after all work submitted so far is done (deadline HCQ_TIMEOUT_MS).
+
+        Raises  DeviceFault when work that was handed this buffer failed
+        """
         size = self.size_bytes - offset if size_bytes is None else size_bytes
         self._check_range("read", offset, size)
-        self.device.synchronize()
+        device = self.device
+        if device.dead:
+            device.check_alive()
+        device.drain(device.timeline.submitted)
+        if device.failures:
+            self.check_poison("read")
         return native.read(self.address + offset, size)
 
     def view(self, offset: int, size_bytes: int) -> Buffer:
         """A part of this buffer as a buffer of its own; it keeps the whole alive."""
         self._check_range("view", offset, size_bytes)
         part = Buffer(self.device, self.address + offset, size_bytes, 0, 0, self.name)
-        part.parent = self
-        part.is_used = True
+        part.parent = self.parent or self
         return part
 
     def free(self) -> None:
@@ -117,6 +139,16 @@ class Buffer:
     def __del__(self) -> None:
         if self.va is not None and self.parent is None:
             self.device.memory.take_back(self.va, self.capacity)
+
+    def check_poison(self, verb: str, is_overwritten: bool = False) -> None:
+        """Refuse contents that a failed submission should have made, unless they are about to be replaced."""
+        whole = self.parent or self
+        if is_overwritten and whole is self:
+            self.poison = ""
+        if whole.poison:
+            raise DeviceFault(
+                f"{verb}: {self!r} holds no result. {whole.poison} Write or fill all of it to use it again."
+            )
 
     def _check_range(self, verb: str, offset: int, size_bytes: int) -> None:
         if self.va is None:
@@ -214,7 +246,7 @@ class Pool:
     def close(self) -> None:
         """Unmap what is free; slabs go when no buffer of the device is alive. The device has stopped."""
         self.trim(0)
-        if not self._owners():
+        if not self.owners():
             for slab in self._slabs:
                 self._unmap(slab, SLAB_BYTES)
             self._slabs.clear()
@@ -261,8 +293,8 @@ class Pool:
         if self.device.trace is not None:
             self.device.trace.unmap(self.device.name, va, capacity)
 
-    def _owners(self) -> list[Buffer]:
-        """Every live buffer. Slow; asked only when memory is out or the device closes."""
+    def owners(self) -> list[Buffer]:
+        """Every live buffer. Slow; asked only at a fault, when memory is out, and when the device closes."""
         return [
             thing
             for thing in gc.get_objects()
@@ -273,7 +305,7 @@ class Pool:
         ]
 
     def _out_of_memory(self, size_bytes: int, refusal: DriverError) -> DriverError:
-        owners = sorted(self._owners(), key=lambda buffer: buffer.capacity, reverse=True)
+        owners = sorted(self.owners(), key=lambda buffer: buffer.capacity, reverse=True)
         held = sum(buffer.capacity for buffer in owners)
         largest = ", ".join(f"{b.name or 'unnamed'} {b.size_bytes} bytes" for b in owners[:8]) or "none"
         return DriverError(

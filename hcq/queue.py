@@ -56,7 +56,7 @@ class Queue:
         words, values = self.device.encode_dispatch(program, args, grid, block, groups_per_claim)
         self._words.append(words)
         self.commands.append(command.Dispatch(program, values, grid, block, groups_per_claim))
-        self._held.append(args)
+        self._held.extend(args)
         return self
 
     def copy(
@@ -115,8 +115,12 @@ class Queue:
         """Hand everything recorded to the device, with one doorbell. The queue is empty afterwards."""
         words, commands = self._words, self.commands
         self._words, self.commands = [], []
-        done = self.device.submit(words, commands, self._held)
-        self._held.clear()
+        held, self._held = self._held, []
+        done = self.device.submit(words, commands, held)
+        value = done.value
+        for thing in held:
+            if type(thing) is Buffer:
+                (thing.parent or thing).last = value
         return done
 
     @property
@@ -136,7 +140,8 @@ class Queue:
         if buffer.device is not self.device:
             raise UsageError(f"{verb}: {buffer!r} is not on {self.device.name}. Copy it there first.")
         buffer._check_range(verb, offset, size_bytes)
-        buffer.is_used = True
+        if self.device.failures:
+            buffer.check_poison(verb, is_overwritten=verb == "fill" and size_bytes == buffer.size_bytes)
         return buffer.address + offset
 
     def __repr__(self) -> str:

@@ -222,10 +222,13 @@ class CpuDevice(Device):
                     raise UsageError(
                         f"dispatch {program.name}: {arg!r} is not on {self.name}. Copy it there first."
                     )
-                arg.is_used = True
                 values.append(arg.va)
             else:
                 values.append(arg)
+        if self.failures:
+            for arg in args:
+                if isinstance(arg, Buffer):
+                    arg.check_poison(f"dispatch {program.name}")
         types = tuple(map(type, args))
         shape = program.shapes.get(types)
         if shape is None:

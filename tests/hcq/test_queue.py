@@ -218,7 +218,6 @@ def test_a_packet_that_makes_no_sense_is_a_device_fault_and_the_device_goes_on(
         ):
             completion.wait(5000)
     good.wait()
-    assert bytes(buffer.host) == b"\1" * 8
     device.queue().fill(buffer, 4).submit().wait()
     assert buffer.read() == b"\4" * 8
     device.close()
@@ -262,6 +261,43 @@ def test_validation_compares_a_dispatch_with_its_grid_and_header(cpu: CpuDevice,
         broken[at] = value
         with pytest.raises(UsageError, match=rf"\[launch-agrees\] .*{wrong}"):
             cpu.submit([bytes(broken)], [])
+
+
+def test_only_what_depended_on_a_failed_submission_raises(llvm_object: bytes) -> None:
+    device = CpuDevice("CPU:partial", config=dataclasses.replace(config.current(), validate=False))
+    program = device.load(llvm_object, "functions")
+    good, bad, fixed, other = (device.alloc(16, name) for name in ("good", "bad", "fixed", "other"))
+    device.queue().dispatch(program, [good, 1]).submit()
+    graph = device.graph().dispatch(program, [fixed, 2])
+    graph.replay().wait()
+    gate = device.signal("gate")
+    device.queue().wait(gate, 1).submit()
+    device.submit([struct.pack("<2I", 0xFF, 0)], [])
+    device.queue().dispatch(program, [bad.view(0, 8), 3]).submit()
+    graph.replay()
+    gate.set(1)
+    with pytest.raises(DeviceFault):
+        device.synchronize()
+    assert good.read()[0] == 4
+    for action in (
+        bad.read,
+        bad.view(8, 8).read,
+        fixed.read,
+        fixed.wait,
+        graph.replay,
+        lambda: bad.write(b"x"),
+        lambda: device.queue().dispatch(program, [bad, 1]),
+        lambda: device.queue().copy(other, bad),
+        lambda: device.queue().fill(bad, 1, 8),
+    ):
+        with pytest.raises(DeviceFault, match=r"holds no result. CPU:partial: .* Write or fill all of it"):
+            action()
+    device.queue().fill(bad, 7).submit()
+    assert bad.read() == b"\7" * 16
+    fixed.write(bytes(16))
+    graph.replay()
+    assert fixed.read()[0] == 8
+    device.close()
 
 
 def test_threads_may_submit_at_the_same_time(cpu: CpuDevice, llvm_object: bytes) -> None:
