@@ -15,10 +15,9 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DECLARED := setup.py pyproject.toml
 TREE     := build/tree
 
-# PyTorch without CUDA, a tenth of the size, comes from an index of its own, where that can be reached
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-REACHABLE   := import urllib.request as u; u.urlopen("$(TORCH_INDEX)/torch/", timeout=10)
-TORCH_FLAGS  = $$($(BIN)/python -c '$(REACHABLE)' 2>/dev/null && echo --extra-index-url $(TORCH_INDEX))
+# where PyTorch should come from, when not from the usual index: TORCH_FLAGS='--extra-index-url ...' (its CPU build is a
+# tenth of the size)
+TORCH_FLAGS ?=
 
 PYTEST_FLAGS ?=
 DEMO_FLAGS   ?=
