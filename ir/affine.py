@@ -35,14 +35,20 @@ _FAR = 1 << 40  # beyond any size of memory
 
 def linear(parts: Iterable[tuple[Node, int]], number: int = 0) -> Node:
     """The sum of node * coefficient over the parts, plus a number."""
+    terms, loose = combined(parts)
+    return _write(terms, number + loose)
+
+
+def combined(parts: Iterable[tuple[Node, int]]) -> tuple[Terms, int]:
+    """The atoms and the number of a sum, remainders put together with their quotients."""
     terms: Terms = {}
-    number += collect(parts, terms)
+    number = collect(parts, terms)
     if len(terms) > 1:
         for atom in terms:
             if atom.op is Op.MOD:
                 number += _recombine(terms)
                 break
-    return _write(terms, number)
+    return terms, number
 
 
 def collect(parts: Iterable[tuple[Node, int]], terms: Terms) -> int:
@@ -63,9 +69,9 @@ def collect(parts: Iterable[tuple[Node, int]], terms: Terms) -> int:
         elif op is Op.MUL and node.src[0].op is Op.CONST:
             stack.append((node.src[1], coefficient * node.src[0].arg))
         elif coefficient:
-            total = terms.get(node, 0) + coefficient
-            if total:
-                terms[node] = total
+            times = terms.get(node, 0) + coefficient
+            if times:
+                terms[node] = times
             else:
                 del terms[node]
     return number
@@ -104,13 +110,13 @@ def span(terms: Iterable[tuple[Node, int]]) -> tuple[int, int]:
 
 
 def _write(terms: Terms, number: int) -> Node:
-    total: Node | None = None
+    made: Node | None = None
     for atom, coefficient in ordered(terms):
         part = atom if coefficient == 1 else Node(Op.MUL, dtypes.index, (atom, index(coefficient)))
-        total = part if total is None else Node(Op.ADD, dtypes.index, (total, part))
-    if total is None:
+        made = part if made is None else Node(Op.ADD, dtypes.index, (made, part))
+    if made is None:
         return index(number)
-    return Node(Op.ADD, dtypes.index, (total, index(number))) if number else total
+    return Node(Op.ADD, dtypes.index, (made, index(number))) if number else made
 
 
 def ordered(terms: Terms) -> list[tuple[Node, int]]:
@@ -126,32 +132,49 @@ def _term_order(term: tuple[Node, int]) -> tuple[int, int, int]:
 
 
 def _recombine(terms: Terms) -> int:
-    """`c*(x % a) + c*a*(x // a)` is `c*x`, with `x // a % b` for `x // a` it is `c*(x % (a*b))`; returns a number."""
+    """Put remainders together with what they were taken from; returns the plain number that comes loose.
+
+    `c*(x % a) + c*a*(x // a)` is `c*x`, `c*(x % a) + c*a*(x // a % b)` is `c*(x % (a*b))`, `c*x - c*(x % a)` is
+    `c*a*(x // a)`.
+    """
     number = 0
     again = True
     while again:
         again = False
         for rest, coefficient in ordered(terms):
-            if rest.op is not Op.MOD or rest.src[1].op is not Op.CONST:
+            if rest.op is not Op.MOD or rest.src[1].op is not Op.CONST or rest.src[1].arg < 1:
                 continue
             x, divisor = rest.src[0], rest.src[1].arg
-            quotient = floordiv(x, divisor)
-            wanted = coefficient * divisor
-            whole: Node | None = None
-            if terms.get(quotient) == wanted:
-                partner, whole = quotient, x
-            else:
-                for partner, other in terms.items():
-                    if other == wanted and partner.op is Op.MOD and partner.src[0] is quotient:
-                        if partner.src[1].op is Op.CONST:
-                            whole = modulo(x, divisor * partner.src[1].arg)
-                            break
-            if whole is not None:
+            partner = _other_part(terms, rest, coefficient)
+            if partner is not None:
+                whole = x if partner.op is not Op.MOD else modulo(x, divisor * partner.src[1].arg)
                 del terms[rest], terms[partner]
                 number += collect(((whole, coefficient),), terms)
                 again = True
                 break
+            parts: Terms = {}
+            own = collect(((x, -coefficient),), parts)
+            if all(terms.get(atom) == times for atom, times in parts.items()):
+                for atom in (rest, *parts):
+                    del terms[atom]
+                number += collect(((floordiv(x, divisor), -coefficient * divisor),), terms) - own
+                again = True
+                break
     return number
+
+
+def _other_part(terms: Terms, rest: Node, coefficient: int) -> Node | None:
+    """`x // a`, or `x // a % b`, among the terms, as often as `rest`, `x % a`, needs it."""
+    divisor = rest.src[1].arg
+    quotient = floordiv(rest.src[0], divisor)
+    wanted = coefficient * divisor
+    if terms.get(quotient) == wanted and quotient.op is not Op.MOD:
+        return quotient
+    for atom, times in terms.items():
+        if times == wanted and atom.op is Op.MOD and atom.src[0] is quotient:
+            if atom.src[1].op is Op.CONST and atom.src[1].arg > 0:
+                return atom
+    return None
 
 
 # -- quotients and remainders ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from hcq.ir.affine import Terms, collect, digest, linear, order, ordered, span
+from hcq.ir.affine import Terms, collect, combined, digest, linear, order, ordered, span
 from hcq.ir.bounds import bounds
 from hcq.ir.dtype import Kind, dtypes
 from hcq.ir.node import Node, const, index
@@ -34,16 +34,19 @@ def truth(value: bool) -> Node:
 
 def less(a: Node, b: Node) -> Node:
     """a < b."""
-    terms: Terms = {}
-    number = collect(((a, 1), (b, -1)), terms)
+    terms, number = _difference(a, b)
     return _is_negative(ordered(terms), number)
 
 
 def less_equal(a: Node, b: Node) -> Node:
     """a <= b."""
-    terms: Terms = {}
-    number = collect(((a, 1), (b, -1)), terms)
+    terms, number = _difference(a, b)
     return _is_negative(ordered(terms), number - 1)
+
+
+def _difference(a: Node, b: Node) -> tuple[Terms, int]:
+    """a - b, as atoms and a number."""
+    return combined(((a, 1), (b, -1)))
 
 
 def _is_negative(items: list[tuple[Node, int]], number: int) -> Node:
@@ -83,8 +86,7 @@ def _is_negative(items: list[tuple[Node, int]], number: int) -> Node:
 
 def equal(a: Node, b: Node) -> Node:
     """a == b."""
-    terms: Terms = {}
-    number = collect(((a, 1), (b, -1)), terms)
+    terms, number = _difference(a, b)
     items = ordered(terms)
     low, high = span(items)
     if low + number > 0 or high + number < 0:
