@@ -53,6 +53,8 @@ class Elementwise(Conversion):
                 a, b = broadcast(_SIGNS[op], a, b)
         else:
             a, b = self._meet_scalar(_SIGNS[op], a, other)
+        if a.dtype.rank == 1:
+            refuse_storage_only(_SIGNS[op], a.dtype)
         return self._like(Node(op, a.dtype, (b, a) if reverse else (a, b)))
 
     def _meet_scalar(self, call: str, a: Node, other: Any) -> tuple[Node, Node]:
@@ -99,9 +101,13 @@ class Elementwise(Conversion):
                 truth = op is Op.CMPNE or (less and above is not reverse)
                 return self._like(expanded(const(truth, dtypes.bool), a.shape))
             a, b = self._meet_scalar(_SIGNS[op], a, other)
+        if a.dtype.rank == 1:
+            refuse_storage_only(_SIGNS[op], a.dtype)
         return self._like(Node(op, dtypes.bool, (b, a) if reverse else (a, b)))
 
     def _unary(self, op: Op) -> Self:
+        if self.node.dtype.rank == 1:
+            refuse_storage_only(op.name.lower(), self.node.dtype)
         return self._like(Node(op, self.node.dtype, (self.node,)))
 
     def _float(self) -> Self:
@@ -110,6 +116,8 @@ class Elementwise(Conversion):
 
     def _float_unary(self, op: Op) -> Self:
         node = self.node if self.node.dtype.is_float else self.node.cast(dtypes.float32)
+        if node.dtype.rank == 1:
+            refuse_storage_only(op.name.lower(), node.dtype)
         return self._like(Node(op, node.dtype, (node,)))
 
     # -- arithmetic --
@@ -588,6 +596,14 @@ def broadcast_shape(call: str, *shapes: Shape) -> Shape:
                 )
             result[axis] = size
     return tuple(result)
+
+
+def refuse_storage_only(call: str, dtype: DType) -> None:
+    """8-bit floats are kept, moved and cast, not computed with."""
+    if dtype.is_storage_only:
+        raise UsageError(
+            f"[{call}] {dtype.name} is for storage. Cast to float32, compute, and cast back: x.float()."
+        )
 
 
 def _number(call: str, value: Scalar, dtype: DType) -> Node:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.frontend.activation import Activation
 from hcq.frontend.core import Core
+from hcq.frontend.elementwise import refuse_storage_only
 from hcq.frontend.errors import UsageError
 from hcq.frontend.movement import iota, reshaped
 from hcq.ir.dtype import DType, dtypes
@@ -42,6 +43,8 @@ class Reduction(Activation):
 
     def _reduce(self, op: Op, axes: tuple[int, ...], keepdim: bool) -> Self:
         node = self.node
+        if node.dtype.rank == 1:
+            refuse_storage_only(op.name.lower(), node.dtype)
         narrow = (
             node.dtype if op in (Op.ADD, Op.MUL) and node.dtype.is_float and node.dtype.itemsize < 4 else None
         )
