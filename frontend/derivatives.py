@@ -272,16 +272,21 @@ def _reduce(node: Node, g: Node) -> Node:
         return expand(g, x.shape)
     if op is Op.MUL:
         return _mul(expand(g, x.shape), product_of_others(x, axes))
-    return _reduce_extremum(x, node, axes, g)
+    return _reduce_extremum(op, x, node, axes, g)
 
 
-def _reduce_extremum(x: Node, result: Node, axes: Sequence[int], g: Node) -> Node:
-    """Equal extremes share the gradient."""
-    chosen = _compare(Op.CMPEQ, x, expand(result, x.shape))
-    # 16-bit floats stop counting at 256 or 2048
-    sharers = sum_axes(chosen.cast(dtypes.int32), axes)
+def _reduce_extremum(op: Op, x: Node, result: Node, axes: Sequence[int], g: Node) -> Node:
+    """Equal extremes share the gradient.
+
+    Who is extreme is asked twice, in two ways that mean the same here: a comparison with one user is computed where it
+    is used, one with two would be kept in memory, as large as x.
+    """
+    extreme = expand(result, x.shape)
+    counted = _compare(Op.CMPLE, extreme, x) if op is Op.MAX else _compare(Op.CMPLE, x, extreme)
+    # as integers: 16-bit floats stop counting at 256 or 2048
+    sharers = sum_axes(counted.cast(dtypes.int32), axes)
     share = expand(_div(g, sharers), x.shape)
-    return _select(chosen, share, _zero(g))
+    return _select(_compare(Op.CMPEQ, x, extreme), share, _zero(g))
 
 
 _BLOCK = 16  # places whose products are formed pair by pair; longer rows are split into blocks of this size

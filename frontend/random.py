@@ -13,7 +13,7 @@ order of execution matters. A draw happens when it is called, like an assignment
 from __future__ import annotations
 
 import struct
-from math import pi, prod
+from math import pi, prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
@@ -302,6 +302,40 @@ class RandomMixin(Core):
         keys = cls._draw((n,), device, number, dtypes.uint64, False)
         order = np.argsort(keys.numpy(), kind="stable")  # type: ignore[attr-defined]
         return cls(order, dtype=kind, device=keys.device)  # type: ignore[call-arg]
+
+    @classmethod
+    def kaiming_uniform(cls, *shape: Any, a: float = 0.0, **options: Any) -> Self:
+        """Uniform numbers that keep a signal's size through a weight (out, in, ...) and a rectifier.
+
+        a        the rectifier's slope below zero
+        options  dtype, device, requires_grad
+        """
+        from hcq.frontend.nn.init import kaiming_std
+
+        bound = sqrt(3.0) * kaiming_std(_sizes("kaiming_uniform", shape), a)
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
+
+    @classmethod
+    def kaiming_normal(cls, *shape: Any, a: float = 0.0, **options: Any) -> Self:
+        """Normal numbers that keep a signal's size through a weight (out, in, ...) and a rectifier; see above."""
+        from hcq.frontend.nn.init import kaiming_std
+
+        return cls.normal(*shape, std=kaiming_std(_sizes("kaiming_normal", shape), a), **options)
+
+    @classmethod
+    def xavier_uniform(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
+        """Uniform numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
+        from hcq.frontend.nn.init import xavier_std
+
+        bound = sqrt(3.0) * xavier_std(_sizes("xavier_uniform", shape), gain)
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
+
+    @classmethod
+    def xavier_normal(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
+        """Normal numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
+        from hcq.frontend.nn.init import xavier_std
+
+        return cls.normal(*shape, std=xavier_std(_sizes("xavier_normal", shape), gain), **options)
 
     def rand_like(self, *, dtype: DType | None = None) -> Self:
         """Uniform numbers in [0, 1), of this tensor's shape, dtype and device."""

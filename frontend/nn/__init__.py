@@ -1,14 +1,14 @@
 """nn: layers, their state, and the optimizers, under PyTorch's names.
 
 In       tensors
-Out      `Module` and the layers; `nn.functional`, `nn.init`, `nn.optim`
+Out      `Module` and the layers; `nn.functional`, `nn.init`, `nn.optim`, `nn.utils`
 Changes  nothing by itself; a layer in training mode may update its running statistics
 Next     module.py (what a layer is), optim.py (how parameters move), examples/digits.py (a whole training run)
 """
 
 from __future__ import annotations
 
-from hcq.frontend.nn import functional, init, optim
+from hcq.frontend.nn import functional, init, optim, utils
 from hcq.frontend.nn.layers import (
     GELU,
     AvgPool2d,
@@ -72,4 +72,5 @@ __all__ = [
     "functional",
     "init",
     "optim",
+    "utils",
 ]

@@ -36,15 +36,10 @@ def constant(shape: Shape, value: float, dtype: DType | None = None, device: str
 
     where, kind = devices.canonical(device), dtype or dtypes.float32
     storage = Storage(where, kind, tuple(shape))
-    storage.buffer = devices.get(where).alloc(storage.size_bytes)
+    storage.buffer = devices.get(where).alloc(max(1, storage.size_bytes))
     element = to_bits(value, kind).to_bytes(kind.itemsize, "little")
     storage.buffer.write(element * (storage.size_bytes // kind.itemsize))
     return Tensor._of(storage.node(), where)
-
-
-def uniform_bound(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> float:
-    """The bound of kaiming's uniform distribution for a weight of that shape."""
-    return math.sqrt(3.0) * kaiming_std(shape, a, mode, nonlinearity)
 
 
 def kaiming_std(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> float:
@@ -53,6 +48,11 @@ def kaiming_std(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str 
         raise UsageError(f"[kaiming] mode {mode!r}: give 'fan_in' or 'fan_out'.")
     fan_in, fan_out = fans(shape)
     return calculate_gain(nonlinearity, a) / math.sqrt(max(1, fan_in if mode == "fan_in" else fan_out))
+
+
+def xavier_std(shape: Shape, gain: float) -> float:
+    """The deviation that keeps the size of signal and gradient alike, as far as both can be."""
+    return gain * math.sqrt(2.0 / sum(fans(shape)))
 
 
 def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
@@ -114,7 +114,7 @@ def kaiming_uniform_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
     """Uniform numbers that keep the signal's size through a rectifier with slope `a` below zero."""
-    bound = uniform_bound(tensor.shape, a, mode, nonlinearity)
+    bound = math.sqrt(3.0) * kaiming_std(tensor.shape, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound)
 
 
@@ -127,10 +127,10 @@ def kaiming_normal_(
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Uniform numbers that keep the size of signal and gradient alike."""
-    bound = gain * math.sqrt(6.0 / sum(fans(tensor.shape)))
+    bound = math.sqrt(3.0) * xavier_std(tensor.shape, gain)
     return uniform_(tensor, -bound, bound)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Normal numbers that keep the size of signal and gradient alike."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(fans(tensor.shape))))
+    return normal_(tensor, 0.0, xavier_std(tensor.shape, gain))

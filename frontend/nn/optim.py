@@ -12,7 +12,7 @@ is part of the kernels: a new learning rate compiles nothing, and a recorded ste
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.errors import UsageError
@@ -85,6 +85,40 @@ class Optimizer:
             del part
         realize([tensor for tensor in live if tensor.node.op is Op.ASSIGN])
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Name -> tensor, all that the next step depends on besides the parameters: the tensors themselves."""
+        return {"lr": constant((), self._rate, dtypes.float64, self.params[0].device), **self.state()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Write what `state_dict` of an optimizer of the same kind and parameters gave into this one's tensors.
+
+        Raises  UsageError when a name is missing or unknown, or a shape differs; nothing is written then
+        """
+        from hcq.frontend.realize import realize
+
+        own = self.state()
+        if set(state) != {"lr", *own}:
+            missing = sorted({"lr", *own} - set(state))
+            unknown = sorted(set(state) - {"lr", *own})
+            raise UsageError(
+                f"[{type(self).__name__}.load_state_dict] the names do not match; missing: {missing}, "
+                f"unknown: {unknown}. Make the optimizer with the same options and parameters."
+            )
+        for name, tensor in own.items():
+            if tensor.shape != state[name].shape:
+                raise UsageError(
+                    f"[{type(self).__name__}.load_state_dict] {name} has shape {tensor.shape}, the saved one "
+                    f"{state[name].shape}. Make the optimizer with the same parameters in the same order."
+                )
+        for name, tensor in own.items():
+            tensor.assign(state[name].detach().to(tensor.device).cast(tensor.dtype))
+        realize(list(own.values()))
+        self.lr = float(state["lr"].item())
+
+    def state(self) -> dict[str, Tensor]:
+        """The optimizer's own tensors by name."""
+        return {}
+
     def prepare(self, parts: list[Part]) -> None:
         """Update what is shared by all parameters of a step."""
 
@@ -125,6 +159,10 @@ class SGD(Optimizer):
         # 1 for parameters that have moved before: their first gradient is not dampened
         self.started = _Shared(self.params, 0.0) if momentum and dampening else None
         self._damping: dict[int, Tensor] = {}
+
+    def state(self) -> dict[str, Tensor]:
+        shared = {} if self.started is None else self.started.named("started")
+        return {**{f"momentum.{place}": buffer for place, buffer in enumerate(self.buffers)}, **shared}
 
     def prepare(self, parts: list[Part]) -> None:
         if self.started is not None:
@@ -171,6 +209,13 @@ class Adam(Optimizer):
         self.squares = [_zeros(p) for p in self.params]
         # 1 - beta**t, kept by its own recurrence: it is precise from the first step, where 1 - (a rounded power) is not
         self.corrections = [_Shared(self.params, 0.0) for _ in betas]
+
+    def state(self) -> dict[str, Tensor]:
+        found = {f"mean.{place}": mean for place, mean in enumerate(self.means)}
+        found.update({f"square.{place}": square for place, square in enumerate(self.squares)})
+        for place, correction in enumerate(self.corrections):
+            found.update(correction.named(f"correction.{place}"))
+        return found
 
     def prepare(self, parts: list[Part]) -> None:
         for beta, correction in zip(self.betas, self.corrections):
@@ -225,6 +270,10 @@ class _Shared:
         """The scalar of one parameter."""
         device, place = self.where[part.place]
         return self.tensors[device][place]
+
+    def named(self, name: str) -> dict[str, Tensor]:
+        """The tensors by name."""
+        return {f"{name}.{device}": tensor for device, tensor in self.tensors.items()}
 
     def update(self, parts: list[Part], change: Any) -> None:
         """New scalars for the parameters that take part."""

@@ -338,6 +338,44 @@ def test_initial_values_have_the_deviation_they_promise(fill, std):
     assert tensor.numpy().std() == pytest.approx(std, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("draw", "std"),
+    [
+        (lambda: Tensor.kaiming_uniform(120, 60), (2 / 60) ** 0.5),
+        (lambda: Tensor.kaiming_normal(120, 60, a=1.0), (1 / 60) ** 0.5),
+        (lambda: Tensor.xavier_uniform(120, 20, 3), (2 / 420) ** 0.5),
+        (lambda: Tensor.xavier_normal(120, 60), (2 / 180) ** 0.5),
+    ],
+    ids=range(4),
+)
+def test_initial_values_can_be_drawn_as_tensors(draw, std):
+    assert draw().numpy().std() == pytest.approx(std, rel=0.05)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("norm", [2.0, float("inf"), 1.0])
+def test_clipping_gradients_by_their_norm_agrees_with_pytorch(norm):
+    torch = pytest.importorskip("torch")
+    ours = [Tensor(numbers(3, 4), requires_grad=True), Tensor(numbers(5), requires_grad=True)]
+    theirs = [torch.tensor(parameter.numpy(), requires_grad=True) for parameter in ours]
+    for parameter in [*ours, *theirs]:
+        (parameter**3).sum().backward()
+    before = nn.utils.clip_grad_norm_(ours, 1.5, norm)
+    expected = torch.nn.utils.clip_grad_norm_(theirs, 1.5, norm)
+    assert before.item() == pytest.approx(expected.item(), rel=1e-5)
+    for own, other in zip(ours, theirs):
+        np.testing.assert_allclose(own.grad.numpy(), other.grad.numpy(), rtol=1e-5)
+
+
+def test_clipping_gradients_by_value():
+    w = Tensor([1.0, -5.0], requires_grad=True)
+    (w * w).sum().backward()
+    nn.utils.clip_grad_value_(w, 3.0)
+    np.testing.assert_array_equal(w.grad.numpy(), [2, -3])
+    with pytest.raises(UsageError, match="none of the parameters has a gradient"):
+        nn.utils.clip_grad_norm_([Tensor([1.0])], 1.0)
+
+
 def test_functions_are_the_methods_of_tensor():
     x = Tensor([[-1.0, 2.0]])
     np.testing.assert_array_equal(nn.functional.relu(x).numpy(), [[0, 2]])

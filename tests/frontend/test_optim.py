@@ -157,6 +157,44 @@ def test_parameters_without_a_gradient_and_frozen_ones_stay_and_do_not_count_the
     np.testing.assert_allclose(params[1].numpy(), START[1] - 0.1, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: Adam(p, lr=0.05),
+        lambda p: SGD(p, lr=0.1, momentum=0.9, dampening=0.2),
+    ],
+    ids=["Adam", "SGD"],
+)
+def test_training_goes_on_from_a_saved_state_as_if_it_had_not_stopped(make):
+    def steps(params, optimizer, numbers):
+        for step in numbers:
+            optimizer.zero_grad()
+            for parameter, g in zip(params, gradients(step)):
+                (parameter * Tensor(g)).sum().backward()
+            optimizer.step()
+
+    first = parameters()
+    optimizer = make(first)
+    steps(first, optimizer, range(3))
+    optimizer.lr = 0.01
+    second = [Tensor(parameter.numpy(), requires_grad=True) for parameter in first]
+    again = make(second)
+    again.load_state_dict({name: tensor.clone().realize() for name, tensor in optimizer.state_dict().items()})
+    assert again.lr == 0.01
+    steps(first, optimizer, range(3, 6))
+    steps(second, again, range(3, 6))
+    for a, b in zip(first, second):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_loading_a_state_of_another_kind_is_refused():
+    with pytest.raises(UsageError, match=r"\[SGD.load_state_dict\] the names do not match; missing: \[\]"):
+        SGD(parameters()).load_state_dict(Adam(parameters()).state_dict())
+    other = Adam([Tensor([1.0], requires_grad=True), Tensor([1.0], requires_grad=True)])
+    with pytest.raises(UsageError, match=r"mean.0 has shape \(3, 4\), the saved one \(1,\)"):
+        Adam(parameters()).load_state_dict(other.state_dict())
+
+
 def test_a_recorded_step_goes_on_as_eager_steps_do():
     results = []
     for wrap in (lambda f: f, jit):

@@ -1,0 +1,52 @@
+"""Small tools around training, under PyTorch's names.
+
+In       parameters with gradients
+Out      `clip_grad_norm_`, `clip_grad_value_`
+Changes  the parameters' `.grad`, lazily
+Next     optim.py (the step that follows)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from hcq.errors import UsageError
+
+if TYPE_CHECKING:
+    from hcq.frontend.tensor import Tensor
+
+
+def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0) -> Tensor:
+    """Scale all gradients together so that the norm of all their elements is at most `max_norm`.
+
+    Returns  the norm before, a lazy tensor of shape ()
+    """
+    from hcq.frontend.tensor import Tensor
+
+    found = _with_gradients("clip_grad_norm_", parameters)
+    norms = [parameter.grad.norm(norm_type).float() for parameter in found]
+    total = Tensor.stack(norms).norm(norm_type) if len(norms) > 1 else norms[0]
+    scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
+    for parameter in found:
+        parameter.grad = parameter.grad * scale.cast(parameter.grad.dtype)
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Hold every element of every gradient between -clip_value and clip_value."""
+    if not clip_value >= 0 or math.isinf(clip_value):
+        raise UsageError(f"[clip_grad_value_] clip_value {clip_value}: give a number, 0 or more.")
+    for parameter in _with_gradients("clip_grad_value_", parameters):
+        parameter.grad = parameter.grad.clamp(-clip_value, clip_value)
+
+
+def _with_gradients(call: str, parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    from hcq.frontend.tensor import Tensor
+
+    listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    found = [parameter for parameter in listed if parameter.grad is not None]
+    if not found:
+        raise UsageError(f"[{call}] none of the parameters has a gradient. Call loss.backward() first.")
+    return found
