@@ -121,6 +121,12 @@ def bounds_given(node: Node, condition: Node) -> tuple[int, int]:
         if found is not None:
             low, high = limits.get(found[0]) or bounds(found[0])
             limits[found[0]] = max(low, found[1]), min(high, found[2])
+    for total, (low, high) in list(limits.items()):
+        if total.op is Op.ADD:
+            terms: Terms = {}
+            number = collect(((total, 1),), terms)
+            least, greatest = _span_within(terms, limits)
+            limits[total] = max(low, least + number), min(high, greatest + number)
     return _bounds_within(node, limits)
 
 
@@ -142,6 +148,21 @@ def _bounds_within(node: Node, limits: dict[Node, tuple[int, int]]) -> tuple[int
         return bounds(node)
     terms: Terms = {}
     number = collect(((node, 1),), terms)
+    low, high = _sum_within(dict(terms), number, limits)
+    for atom, times in terms.items():
+        # c * (x // a) + c * y is c * ((x + a * y) // a), whose inside may be a limited sum
+        others = [(other, c) for other, c in terms.items() if other is not atom]
+        if atom.op is Op.FLOORDIV and atom.src[1].op is Op.CONST and atom.src[1].arg > 0:
+            if others and all(c % times == 0 for _, c in others):
+                divisor = atom.src[1].arg
+                whole = linear([(atom.src[0], 1), *[(other, c // times * divisor) for other, c in others]])
+                least, greatest = _bounds_within(whole, limits)
+                ends = least // divisor * times + number, greatest // divisor * times + number
+                low, high = max(low, min(ends)), min(high, max(ends))
+    return low, high
+
+
+def _sum_within(terms: Terms, number: int, limits: dict[Node, tuple[int, int]]) -> tuple[int, int]:
     low = high = number
     # a limited sum inside this one is taken out as a whole
     for total, (least, greatest) in limits.items():

@@ -1,0 +1,106 @@
+"""Skipping gaps: sums over strided windows take only the turns that count, and their values stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hcq.compiler.lower_movement import lower_movement
+from hcq.compiler.skip_gaps import skip_gaps
+from hcq.ir.dtype import dtypes
+from hcq.ir.evaluate import evaluate
+from hcq.ir.node import Node, Param, toposort
+from hcq.ir.op import Op
+from hcq.ir.show import show_index
+from hcq.ir.verify import verify
+from tests.compiler.test_lower_movement import run_kernel
+
+F = dtypes.float32
+
+
+def param(number: int, *shape: int, writable: bool = False) -> Node:
+    return Node(Op.PARAM, F, (), Param(number, shape, writable))
+
+
+def node(op: Op, *src: Node, arg=None) -> Node:
+    return Node(op, F, src, arg)
+
+
+def gradient(windows: int, size: int, length: int, step: int, dilation: int) -> Node:
+    """What flows back through a strided window times weights: (windows,), (size,) -> (length, 1)."""
+    flowing = node(Op.EXPAND, node(Op.RESHAPE, param(1, windows), arg=(windows, 1)), arg=(windows, size))
+    weights = node(Op.EXPAND, node(Op.RESHAPE, param(2, size), arg=(1, size)), arg=(windows, size))
+    product = node(Op.MUL, flowing, weights)
+    return node(
+        Op.REDUCE_AXIS, node(Op.UNWINDOW, product, arg=(0, length, step, dilation)), arg=(Op.ADD, (1,))
+    )
+
+
+def kernel(value: Node) -> Node:
+    store = node(Op.STORE, param(0, *value.shape, writable=True), value)
+    return lower_movement(node(Op.SINK, store))
+
+
+def turns(sink: Node) -> int:
+    total = 1
+    for n in toposort((sink,)):
+        if n.op is Op.REDUCE:
+            for place in n.src[1:]:
+                total *= place.src[0].arg
+    return total
+
+
+def test_a_window_of_three_with_stride_two_takes_two_turns():
+    made = skip_gaps(kernel(gradient(4, 3, 9, 2, 1)))
+    assert 2 == turns(made)
+    loads = [n for n in made.toposort() if n.op is Op.LOAD]
+    assert [show_index(n.src[1]) for n in loads] == ["-r2 + r0//2", "r2*2 + r0%2"]
+
+
+def test_windows_side_by_side_leave_no_sum_at_all():
+    made = skip_gaps(kernel(gradient(4, 2, 8, 2, 1)))
+    assert not [n for n in made.toposort() if n.op is Op.REDUCE]
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_sum_without_gaps_is_left_alone(step: int):
+    lowered = kernel(gradient(4, 3, 9, step, 2) if step == 2 else gradient(4, 3, 9, 1, 1))
+    assert skip_gaps(lowered) is lowered
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.integers(-2, 3),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(0, 2),
+)
+def test_the_sum_stays(windows: int, size: int, extra: int, step: int, dilation: int, low: int):
+    length = max(1, (windows - 1) * step + (size - 1) * dilation + 1 + extra)
+    value = node(Op.PAD, gradient(windows, size, length, step, dilation), arg=((low, 1), (0, 0)))
+    made = skip_gaps(kernel(value))
+    verify(made, "kernel")
+    flowing, weights = np.arange(1.0, windows + 1), np.arange(10.0, size + 10)
+    out = np.zeros(length + low + 1)
+    run_kernel(made, out, flowing, weights)
+    (expected,) = evaluate(
+        [value], lambda leaf: (flowing if leaf.arg.index == 1 else weights).astype(np.float32)
+    )
+    assert np.array_equal(expected.ravel(), out)
+
+
+def test_an_infinite_weight_beyond_the_last_turn_does_not_leak():
+    made = skip_gaps(kernel(gradient(2, 3, 5, 2, 1)))
+    out = np.zeros(5)
+    with np.errstate(invalid="ignore"):
+        run_kernel(made, out, np.array([1.0, 1.0]), np.array([1.0, 2.0, np.inf]))
+    assert np.array_equal([1.0, 2.0, np.inf, 2.0, np.inf], out)
+
+
+def test_the_shorter_range_is_numbered_after_the_others():
+    numbers = [n.arg for n in skip_gaps(kernel(gradient(4, 3, 9, 2, 1))).toposort() if n.op is Op.RANGE]
+    assert numbers == [0, 2]
