@@ -301,7 +301,7 @@ class RandomMixin(Core):
 
         keys = cls._draw((n,), device, number, dtypes.uint64, False)
         order = np.argsort(keys.numpy(), kind="stable")  # type: ignore[attr-defined]
-        return cls(order, dtype=kind, device=keys.device)  # type: ignore[call-arg]
+        return cls(order, dtype=kind, device=keys.device)
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: float = 0.0, **options: Any) -> Self:
@@ -354,7 +354,7 @@ class RandomMixin(Core):
         tensor = cls._of(Node(Op.RESHAPE, dtype, (node,), sizes), where)
         tensor.realize(_state(cls, where).counter)  # type: ignore[attr-defined]
         if requires_grad:
-            tensor.requires_grad_()  # type: ignore[attr-defined]
+            tensor.requires_grad_()
         return tensor
 
 

@@ -26,11 +26,11 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
     from hcq.frontend.tensor import Tensor
 
     found = _with_gradients("clip_grad_norm_", parameters)
-    norms = [parameter.grad.norm(norm_type).float() for parameter in found]
+    norms = [gradient.norm(norm_type).float() for _, gradient in found]
     total = Tensor.stack(norms).norm(norm_type) if len(norms) > 1 else norms[0]
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
-    for parameter in found:
-        parameter.grad = parameter.grad * scale.cast(parameter.grad.dtype)
+    for parameter, gradient in found:
+        parameter.grad = gradient * scale.cast(gradient.dtype)
     return total
 
 
@@ -38,15 +38,16 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     """Hold every element of every gradient between -clip_value and clip_value."""
     if not clip_value >= 0 or math.isinf(clip_value):
         raise UsageError(f"[clip_grad_value_] clip_value {clip_value}: give a number, 0 or more.")
-    for parameter in _with_gradients("clip_grad_value_", parameters):
-        parameter.grad = parameter.grad.clamp(-clip_value, clip_value)
+    for parameter, gradient in _with_gradients("clip_grad_value_", parameters):
+        parameter.grad = gradient.clamp(-clip_value, clip_value)
 
 
-def _with_gradients(call: str, parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+def _with_gradients(call: str, parameters: Tensor | Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """The parameters that have a gradient, with it."""
     from hcq.frontend.tensor import Tensor
 
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    found = [parameter for parameter in listed if parameter.grad is not None]
+    found = [(parameter, parameter.grad) for parameter in listed if parameter.grad is not None]
     if not found:
         raise UsageError(f"[{call}] none of the parameters has a gradient. Call loss.backward() first.")
     return found
