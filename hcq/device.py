@@ -26,6 +26,7 @@ from hcq.layout import Packet
 from hcq.ledger import Ledger
 from hcq.memory import Buffer, Pool
 from hcq.port import LinuxPort, Port
+from hcq.profile import Profile
 from hcq.program import Program
 from hcq.queue import ONE, Grid, Queue
 from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal, Timeline
@@ -72,6 +73,7 @@ class Device:
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
         self.trace = TraceWriter.of(self.config.trace)
+        self.profile = Profile(self) if self.config.profile else None
         self.timeline: Timeline
         self.steps.run(self)
         self.is_open = True
@@ -293,6 +295,8 @@ class Device:
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
         for _, _, why in self.failures[known:]:
             print(f"hcq: closing {self.name}: {why}", file=sys.stderr)
+        if self.profile is not None and not self.fault():
+            self.say("time on the device\n" + self.profile.table())
         with self.lock:
             self.is_open = False
             self.dead = "it was closed"

@@ -67,6 +67,8 @@ class Graph(Queue):
     patch_points  key -> the places its value goes to
     """
 
+    is_recording = True
+
     def __init__(self, device: Device, name: str = "graph") -> None:
         super().__init__(device)
         self.name = name
@@ -88,7 +90,7 @@ class Graph(Queue):
     ) -> Graph:
         """Record one launch; a Symbol may stand for any argument."""
         self._check_recording()
-        points: list[tuple[Any, PatchPoint]] = []
+        points: list[tuple[Symbol, int, int]] = []  # symbol, argument, bytes into the dispatch's packet
         plain = list(args)
         for index, arg in enumerate(args):
             if isinstance(arg, Symbol):
@@ -96,12 +98,16 @@ class Graph(Queue):
                 plain[index] = self._stand_in(arg)
         for index, arg in enumerate(args):
             if isinstance(arg, Symbol):
-                at = self._size_bytes + self.device.argument_offset(program, plain, index)
-                points.append((arg.key, PatchPoint(at, arg.kind, len(self.commands), index)))
+                points.append((arg, index, self.device.argument_offset(program, plain, index)))
+        first, before = len(self._words), self._size_bytes
         super().dispatch(program, plain, grid, block, groups_per_claim)
-        self._size_bytes += len(self._words[-1])
-        for key, point in points:
-            self.patch_points.setdefault(key, []).append(point)
+        number = first + (self.device.profile is not None)  # a timestamp comes before it
+        at = before + sum(len(words) for words in self._words[first:number])
+        for symbol, index, offset in points:
+            self.patch_points.setdefault(symbol.key, []).append(
+                PatchPoint(at + offset, symbol.kind, number, index)
+            )
+        self._size_bytes = before + sum(len(words) for words in self._words[first:])
         return self
 
     def replay(self, values: Mapping[Any, Any] | None = None) -> Completion:
@@ -147,6 +153,8 @@ class Graph(Queue):
         for value in values.values():
             if type(value) is Buffer:
                 (value.parent or value).last = last
+        if device.profile is not None:
+            device.profile.collect()
         return done
 
     def poison(self, first: int, last: int, why: str) -> None:

@@ -30,6 +30,8 @@ ONE: Grid = (1, 1, 1)
 class Queue:
     """Work to be submitted together. `commands` is what it holds; `words` is what the device will see."""
 
+    is_recording = False  # a graph's words stay, so its cells stay, too
+
     def __init__(self, device: Device) -> None:
         self.device = device
         self.commands: list[command.Command] = []
@@ -53,7 +55,12 @@ class Queue:
         groups_per_claim  how many groups a worker takes at a time; 0 leaves it to the device
         Raises            UsageError when an argument, the grid or the block cannot be right
         """
-        words, values = self.device.encode_dispatch(program, args, grid, block, groups_per_claim)
+        device = self.device
+        words, values = device.encode_dispatch(program, args, grid, block, groups_per_claim)
+        if device.profile is not None:
+            return self._dispatch_timed(
+                words, command.Dispatch(program, values, grid, block, groups_per_claim), args
+            )
         self._words.append(words)
         self.commands.append(command.Dispatch(program, values, grid, block, groups_per_claim))
         self._held.extend(args)
@@ -127,6 +134,16 @@ class Queue:
     def words(self) -> bytes:
         """The packets recorded so far, as the device will read them."""
         return b"".join(self._words)
+
+    def _dispatch_timed(self: Q, words: bytes, what: command.Dispatch, args: Sequence[Any]) -> Q:
+        """A dispatch between two timestamps: HCQ_PROFILE=1."""
+        assert self.device.profile is not None
+        cell = self.device.profile.cell(what.program.name, self.is_recording)
+        self._add(command.Timestamp(cell))
+        self._words.append(words)
+        self.commands.append(what)
+        self._held.extend(args)
+        return self._add(command.Timestamp(cell + 8))
 
     def _add(self: Q, what: command.Command, *held: object) -> Q:
         self._words.append(self.device.encode(what))

@@ -1,0 +1,71 @@
+"""Profile: how long each program ran on the device, from timestamps around every dispatch (HCQ_PROFILE=1).
+
+In       dispatches as they are recorded
+Out      totals by program name; `table()`, which is printed when the device closes
+Changes  adds two Timestamp commands to every dispatch; waits after every replay of a graph, whose cells are used again
+Next     queue.py and graph.py (who ask for cells)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hcq.device import Device
+    from hcq.memory import Buffer
+
+CELLS = 4096
+CELL_BYTES = 16  # start and end, in nanoseconds
+
+
+class Profile:
+    """Totals of one device. `totals` is name -> (dispatches, nanoseconds), complete after `collect`."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.totals: dict[str, tuple[int, int]] = {}
+        self._buffers: list[Buffer] = []
+        self._free: list[int] = []
+        self._in_use: list[tuple[int, str, bool]] = []
+
+    def cell(self, name: str, is_recorded: bool) -> int:
+        """The address of a pair of timestamps for one dispatch; a graph keeps it, a queue gives it back when done."""
+        if not self._free:
+            self.collect()
+        if not self._free:
+            buffer = self.device.alloc(CELLS * CELL_BYTES, "profile")
+            buffer.write(bytes(CELLS * CELL_BYTES))
+            self._buffers.append(buffer)
+            self._free = [buffer.address + CELL_BYTES * index for index in range(CELLS)]
+        at = self._free.pop()
+        self._in_use.append((at, name, is_recorded))
+        return at
+
+    def collect(self) -> None:
+        """Wait for everything submitted, and add up what has ended since the last time."""
+        self.device.drain(self.device.timeline.submitted)
+        hosts = [(buffer.address, buffer.host) for buffer in self._buffers]
+        left = []
+        for at, name, is_recorded in self._in_use:
+            start_va, host = next((va, host) for va, host in hosts if va <= at < va + len(host))
+            start, end = struct.unpack_from("<2Q", host, at - start_va)
+            if end:
+                calls, total = self.totals.get(name, (0, 0))
+                self.totals[name] = calls + 1, total + end - start
+                struct.pack_into("<2Q", host, at - start_va, 0, 0)
+            if is_recorded or not end:
+                left.append((at, name, is_recorded))  # not submitted yet, or to be used by the next replay
+            else:
+                self._free.append(at)
+        self._in_use = left
+
+    def table(self) -> str:
+        """Programs by the time they took, the longest first."""
+        self.collect()
+        whole = sum(total for _, total in self.totals.values()) or 1
+        lines = [f"{'us in all':>12} {'share':>6} {'calls':>8} {'us each':>10}  program"]
+        for name, (calls, total) in sorted(self.totals.items(), key=lambda item: -item[1][1]):
+            each = total / calls / 1000
+            lines.append(f"{total / 1000:12.1f} {total / whole:6.1%} {calls:8d} {each:10.2f}  {name}")
+        return "\n".join(lines)
