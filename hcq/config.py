@@ -20,17 +20,17 @@ DEBUG_WORDS = ("schedule", "ir", "code", "push", "sync", "alloc")
 # name -> what it takes, one line each; `python -m hcq --help` prints this table
 SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
-    "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100,nv:sm_90 (default none)",
+    "HCQ_EMULATE": "emulated devices to offer, comma separated; no emulator exists yet (default none)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "a file that records every submission; read it with hcq-trace show FILE",
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
-    "HCQ_PROFILE": "1: timestamp every dispatch (default 0)",
+    "HCQ_PROFILE": "1: timestamp every dispatch, print a table when the device closes (default 0)",
     "HCQ_SEARCH": "1: search schedules by measuring candidates (default 0)",
     "HCQ_JIT_CHECK": "1: compare the first replays of a jit with eager results (default 0)",
     "HCQ_CACHE_DIR": "folder for compiled objects (default $XDG_CACHE_HOME/hcq or ~/.cache/hcq)",
     "HCQ_TIMEOUT_MS": "how long a wait may take before it is a WaitTimeout, in milliseconds (default 30000)",
     "HCQ_THREADS": "threads of the CPU device, its command processor included (default: the cores we may use)",
-    "HCQ_VISIBLE": "device numbers to use, comma separated, in this order (default all)",
+    "HCQ_VISIBLE": "device numbers to use, comma separated: the first is then number 0 (default all)",
 }
 
 

@@ -378,7 +378,17 @@ def open(name: str = "CPU") -> Any:
         raise UsageError(
             f"open({name!r}): unknown device. Known: {known}; a number may follow, as in {known}:0."
         )
-    key = kind if int(number or 0) == 0 else f"{kind}:{int(number)}"
+    settings = config_module.current()
+    if settings.emulate:
+        raise UsageError(f"HCQ_EMULATE={','.join(settings.emulate)}: no emulator exists yet. Unset it.")
+    index = int(number or 0)
+    if settings.visible is not None:
+        if index >= len(settings.visible):
+            raise UsageError(
+                f"open({name!r}): HCQ_VISIBLE shows {len(settings.visible)} devices, 0 is the first."
+            )
+        index = settings.visible[index]
+    key = kind if index == 0 else f"{kind}:{index}"
     with _opening:
         if key not in _opened:
             module, _, attribute = REGISTRY[kind].partition(":")

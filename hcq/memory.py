@@ -112,14 +112,32 @@ class Buffer:
         Raises  DeviceFault when work that was handed this buffer failed
         """
         size = self.size_bytes - offset if size_bytes is None else size_bytes
-        self._check_range("read", offset, size)
+        self._settle(offset, size)
+        return native.read(self.address + offset, size)
+
+    def read_into(self, target: Any, offset: int = 0) -> None:
+        """Like `read`, but straight into memory of the host: a bytearray, a NumPy array, anything writable.
+
+        Raises  UsageError when the target is larger than the buffer, or not contiguous and writable
+        """
+        place = memoryview(target)
+        if place.readonly or not place.c_contiguous:
+            raise UsageError(
+                f"{self!r}.read_into: the target must be contiguous and writable. Make a new array."
+            )
+        self._settle(offset, place.nbytes)
+        if place.nbytes:
+            native.read_into(self.address + offset, place, place.nbytes)
+
+    def _settle(self, offset: int, size_bytes: int) -> None:
+        """All submitted work is done, and the bytes there are what it left."""
+        self._check_range("read", offset, size_bytes)
         device = self.device
         if device.dead:
             device.check_alive()
         device.drain(device.timeline.submitted)
         if device.failures:
             self.check_poison("read")
-        return native.read(self.address + offset, size)
 
     def view(self, offset: int, size_bytes: int) -> Buffer:
         """A part of this buffer as a buffer of its own; it keeps the whole alive."""

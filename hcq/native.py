@@ -98,6 +98,12 @@ def read(va: int, size_bytes: int) -> bytes:
     return bytes(ffi.buffer(ffi.cast("char *", va), size_bytes))
 
 
+def read_into(va: int, target: Any, size_bytes: int) -> None:
+    """Copy bytes from an address into any contiguous writable buffer."""
+    ffi = _border()[0]
+    ffi.memmove(target, ffi.cast("char *", va), size_bytes)
+
+
 def function(va: int, prototype: str) -> Any:
     """The function at an address, as a callable that releases the GIL. prototype: as in C, "void(*)(void *)"."""
     return _border()[0].cast(prototype, va)

@@ -63,6 +63,33 @@ def test_a_misspelt_switch_is_refused(environment: dict[str, str], message: str)
         Config.read(environment)
 
 
+def test_visible_numbers_are_counted_from_zero_and_emulators_are_not_promised() -> None:
+    script = """
+import hcq
+print(hcq.open("CPU").name, hcq.open("CPU:1").name)
+try:
+    hcq.open("CPU:2")
+except hcq.UsageError as error:
+    print(error)
+"""
+
+    def said(**environment: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        return done.stdout + done.stderr
+
+    assert (
+        said(HCQ_VISIBLE="3,1")
+        == "CPU:3 CPU:1\nopen('CPU:2'): HCQ_VISIBLE shows 2 devices, 0 is the first.\n"
+    )
+    assert "HCQ_EMULATE=amd:gfx1100: no emulator exists yet. Unset it." in said(HCQ_EMULATE="amd:gfx1100")
+
+
 def test_every_switch_is_in_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs" / "environment.md").read_text()
     assert not [name for name in SWITCHES if name not in page]

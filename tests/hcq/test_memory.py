@@ -161,3 +161,15 @@ def test_a_buffer_of_another_device_is_refused(
         cpu.queue().fill(buffer)
     with pytest.raises(UsageError, match="is loaded on CPU, not on CPU:four"):
         four_threads.queue().dispatch(program, [buffer, 1])
+
+
+def test_bytes_are_read_straight_into_memory_of_the_host(device):
+    buffer = device.alloc(64)
+    buffer.write(bytes(range(64)))
+    target = bytearray(16)
+    buffer.read_into(target, offset=8)
+    assert target == bytes(range(8, 24))
+    with pytest.raises(UsageError, match="must be contiguous and writable"):
+        buffer.read_into(bytes(8))
+    with pytest.raises(UsageError):
+        buffer.read_into(bytearray(65))
