@@ -156,16 +156,16 @@ class Tensor(RandomMixin, Loss):
     def _bytes(self, call: str) -> bytes:
         if self.node.op is Op.CONST:
             return formats.pack([self.node.arg], self.dtype)
+        return self._buffer(call).read(0, self.nbytes) if self.numel() else b""
+
+    def _buffer(self, call: str) -> Any:
+        """The device memory that holds the elements in row-major order; computed now."""
         _refuse_while_recording(
             call, "values are not known while a recording is made. Return the tensor and read it after"
         )
-        if 0 in self.shape:
-            return b""
         from hcq.frontend.realize import storage_of
 
-        storage = storage_of(self)
-        assert storage.buffer is not None
-        return storage.buffer.read(0, self.nbytes)
+        return storage_of(self).buffer
 
     def numpy(self) -> Any:
         """The values as a NumPy array that owns its memory."""
@@ -173,7 +173,12 @@ class Tensor(RandomMixin, Loss):
 
         if struct_code(self.dtype) is None:
             raise UsageError(f"[numpy] NumPy has no {self.dtype.name}. Convert first: x.float().numpy().")
-        return np.frombuffer(bytearray(self._bytes("numpy")), dtype=self.dtype.name).reshape(self.shape)
+        array = np.empty(self.shape, dtype=self.dtype.name)
+        if self.node.op is Op.CONST:
+            array.fill(self.node.arg)
+        elif array.size:
+            self._buffer("numpy").read_into(array)
+        return array
 
     def tolist(self) -> Any:
         """The values as nested lists; a number for shape ()."""
