@@ -13,6 +13,8 @@ falls on all of them; the figure is the median of all runs.
 from __future__ import annotations
 
 import argparse
+import atexit
+import functools
 import importlib.util
 import json
 import os
@@ -141,7 +143,26 @@ def environment_for(library: str) -> dict[str, str]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # starting again is meant to find compiled modules
     if library == "tinygrad":
         environment.setdefault("DEV", "CPU")
+        if shutil.which("clang") is None and zig() is not None:
+            environment["PATH"] = os.pathsep.join([clang_of_zig(), environment.get("PATH", "")])
     return environment
+
+
+def zig() -> Path | None:
+    """The zig program of the wheel `ziglang`, which carries a whole clang; None where that wheel is not installed."""
+    found = importlib.util.find_spec("ziglang")
+    return Path(found.origin).parent / "zig" if found is not None and found.origin else None
+
+
+@functools.cache
+def clang_of_zig() -> str:
+    """A folder whose program `clang` is zig's; removed when we end."""
+    folder = tempfile.mkdtemp(prefix="hcq-bench-clang-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    program = Path(folder) / "clang"
+    program.write_text(f'#!/bin/sh\nexec "{zig()}" clang "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return folder
 
 
 def why_absent(library: str) -> str:
@@ -150,12 +171,8 @@ def why_absent(library: str) -> str:
         return ""
     if importlib.util.find_spec(library) is None:
         return f"not installed (pip install {library})"
-    if (
-        library == "tinygrad"
-        and "DEV" not in os.environ
-        and shutil.which(os.environ.get("CC", "clang")) is None
-    ):
-        return "needs clang (apt install clang, or set DEV)"
+    if library == "tinygrad" and "DEV" not in os.environ and shutil.which("clang") is None and zig() is None:
+        return "needs clang (apt install clang, or pip install ziglang, which carries one)"
     return ""
 
 
@@ -205,8 +222,12 @@ def measure_startup(case: Startup, libraries: Sequence[str], effort: Effort) -> 
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             row.figures[library] = Figure(reason=str(error))
     for _ in range(effort.processes):
-        for library in times:
-            times[library].append(case.once(library, environment_for(library)))
+        for library in list(times):
+            try:
+                times[library].append(case.once(library, environment_for(library)))
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                row.figures[library] = Figure(reason=str(error))
+                del times[library]
     for library, seconds in times.items():
         row.figures[library] = figure(seconds, 1, case.unit)
     return row

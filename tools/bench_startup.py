@@ -57,7 +57,8 @@ class Startup:
             )
             seconds = time.perf_counter() - before
         if done.returncode:
-            raise RuntimeError((done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1])
+            said = [line for line in done.stderr.splitlines() if line.strip() and not line[0].isspace()]
+            raise RuntimeError(said[-1] if said else f"exit status {done.returncode}")
         return self.seconds(done.stdout, seconds)
 
     def seconds(self, output: str, whole_process: float) -> float:

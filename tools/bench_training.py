@@ -108,7 +108,7 @@ class DigitsStep(Case):
         return run
 
     def tinygrad(self, inputs: Arrays) -> Run:
-        from tinygrad import Device, Tensor, TinyJit, nn
+        from tinygrad import Context, Device, Tensor, TinyJit, nn
 
         x, y = Tensor(inputs["x"]).realize(), Tensor(inputs["y"]).realize()
         p = {name: Tensor(inputs[name]).realize() for name in inputs if name not in ("x", "y")}
@@ -116,13 +116,12 @@ class DigitsStep(Case):
 
         @TinyJit
         def step(x: Any, y: Any) -> Any:
-            with Tensor.train():
+            with Context(TRAINING=1):
                 optimizer.zero_grad()
                 h = x.conv2d(p["w1"], p["b1"], padding=1).relu()
                 h = h.conv2d(p["w2"], p["b2"], padding=1).relu().max_pool2d((2, 2))
                 loss = h.flatten(1).linear(p["w3"].transpose(), p["b3"]).sparse_categorical_crossentropy(y)
-                loss.backward()
-                return loss.realize(*optimizer.schedule_step())
+                return loss.backward().realize(*optimizer.schedule_step())
 
         wait = Device[Device.DEFAULT].synchronize
 

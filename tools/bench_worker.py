@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     try:
         run = prepare(ALL_CASES[name](), library)
     except Exception as error:
-        reason = traceback.format_exception_only(error)[-1].strip()
+        reason = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
         if os.environ.get("BENCH_TRACEBACK"):
             traceback.print_exc()
         return _answer(answers, {"error": reason})
