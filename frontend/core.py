@@ -67,6 +67,8 @@ class Core:
 
     __slots__ = ("__weakref__", "_requires_grad", "device", "grad", "node")
 
+    __array_ufunc__ = None  # NumPy's operators leave `array + tensor` to the tensor
+
     node: Node  # what to compute, or the BUFFER that holds it
     device: str  # canonical device name
     grad: Self | None

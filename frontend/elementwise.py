@@ -65,6 +65,10 @@ class Elementwise(Conversion):
                 dtype = promote_scalar(dtype, other)
                 a = a.cast(dtype)
             return a, _number(call, other, dtype)
+        if isinstance(other, (bool, int, float)) or (
+            hasattr(other, "item") and getattr(other, "shape", None) == ()
+        ):
+            return self._meet_scalar(call, a, _plain(other))  # a NumPy number counts as a Python one
         tensor = self._operand(call, other)
         b = tensor.node
         dtype = promote(a.dtype, b.dtype)
@@ -75,6 +79,7 @@ class Elementwise(Conversion):
         if isinstance(other, Core):
             return other  # type: ignore[return-value]
         if isinstance(other, (bool, int, float)):
+            other = _plain(other)
             return self._like(constant(call, other, scalar_dtype(other)))
         if isinstance(other, (list, tuple)) or hasattr(other, "__array__") or hasattr(other, "__index__"):
             return type(self)(other, device=self.device)
@@ -268,10 +273,10 @@ class Elementwise(Conversion):
         return self._compare(Op.CMPLE, other, reverse=True)
 
     def __eq__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._compare(Op.CMPEQ, other)
+        return NotImplemented if other is None or type(other) is str else self._compare(Op.CMPEQ, other)
 
     def __ne__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._compare(Op.CMPNE, other)
+        return NotImplemented if other is None or type(other) is str else self._compare(Op.CMPNE, other)
 
     __hash__ = object.__hash__
 
@@ -596,6 +601,13 @@ def broadcast_shape(call: str, *shapes: Shape) -> Shape:
                 )
             result[axis] = size
     return tuple(result)
+
+
+def _plain(value: Any) -> Scalar:
+    """A Python bool, int or float, of a NumPy number or of a subclass."""
+    found = value.item() if hasattr(value, "item") else value
+    kind = bool if isinstance(found, bool) else int if isinstance(found, int) else float
+    return kind(found)
 
 
 def refuse_storage_only(call: str, dtype: DType) -> None:

@@ -296,3 +296,20 @@ def test_8_bit_floats_are_kept_moved_and_cast_but_not_computed_with(dtype):
     ):
         with pytest.raises(UsageError, match=r"is for storage\. Cast to float32"):
             compute()
+
+
+def test_numpy_numbers_count_as_python_numbers_and_arrays_as_tensors():
+    x = Tensor([1.0, 2.0], dtype=dtypes.float16)
+    for two in (np.float32(2), np.float64(2), np.int64(2)):
+        assert (x * two).dtype is (two * x).dtype is dtypes.float16
+        assert (two * x).tolist() == [2.0, 4.0]
+    assert isinstance(np.ones(2, np.float32) + x, Tensor)
+    assert (np.ones(2, np.float32) - x).tolist() == [0.0, -1.0]
+    assert (Tensor([1, 2]) + np.array([1, 1])).tolist() == [2, 3]
+
+
+def test_a_tensor_is_not_equal_to_what_is_no_number():
+    x = Tensor([1])
+    assert (x == None) is False  # noqa: E711
+    assert (x != "text") is True
+    assert x in [None, x]
