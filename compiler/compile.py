@@ -127,6 +127,12 @@ def _lower_movement(sink: Node, target: Target) -> Node:
     return lower_movement(sink)
 
 
+def _skip_gaps(sink: Node, target: Target) -> Node:
+    from hcq.compiler.skip_gaps import skip_gaps
+
+    return skip_gaps(sink)
+
+
 def _split_ranges(sink: Node, target: Target) -> Node:
     from hcq.compiler.split_ranges import split_ranges
 
@@ -152,6 +158,7 @@ PASSES: list[tuple[str, str, Callable[[Node, Target], Node]]] = [
         "views become index arithmetic: they cost nothing when the kernel runs",
         _lower_movement,
     ),
+    ("skip-gaps", "sums over strided windows visit only the places that are not zero", _skip_gaps),
     ("split-ranges", "axes that a view merged are counted by loops, not divided apart", _split_ranges),
     ("fold-identities", "what changes nothing is not computed", _fold_identities),
     ("decompose", "operations that the target lacks become ones that it has", _decompose),

@@ -8,8 +8,10 @@ Next     lower_movement.py (UNWINDOW with a step leaves such conditions: gradien
     sum over k < K of (f(k) where (a*k + rest) % s == 0, else 0)
         = sum over j of f(s*j + phase), s*j + phase < K, phase = -rest / a modulo s
 
-A 3x3 window with stride 2 has 4 turns left of 9. Only selects and loads that read zero count: a product with a zero in
-it may still be NaN.
+A 3x3 window with stride 2 has 4 turns left of 9. Only selects and loads that read zero count, and what is zero
+because all its parts are: a product with one zero in it may still be NaN. A sum is left alone when the phase would make
+a load depend on outputs that it did not depend on: such a load is shared by those outputs (a convolution's weights),
+which is worth more than the turns.
 """
 
 from __future__ import annotations
@@ -51,11 +53,8 @@ def _number(place: Node) -> int:
 
 def _shortened(node: Node, place: Node, number: int) -> Node | None:
     """The sum over fewer turns of one of its ranges, None where no condition allows it."""
-    condition = _zero_unless(node.src[0])
-    if condition is None:
-        return None
-    phase = _phase(condition, place)
-    if phase is None:
+    phase = _phase(_zero_unless(node.src[0]), place)
+    if phase is None or not _keeps_sharing(node.src[0], place, phase[0]):
         return None
     start, step = phase
     size: int = place.src[0].arg
@@ -73,18 +72,35 @@ def _shortened(node: Node, place: Node, number: int) -> Node | None:
     return Node(Op.REDUCE, node.dtype, (value, *ranges), Op.ADD) if ranges else value
 
 
-def _zero_unless(value: Node) -> Node | None:
-    """The condition without which the value is exactly zero."""
+def _keeps_sharing(value: Node, place: Node, start: Node) -> bool:
+    """Whether every load that depends on `place` depends on all that `start` depends on already."""
+    wanted = {node for node in toposort((start,)) if node.op is Op.RANGE}
+    for node in toposort((value,)):
+        if node.op is Op.LOAD:
+            found = {part for part in toposort((node.src[1],)) if part.op is Op.RANGE}
+            if place in found and not wanted <= found:
+                return False
+    return True
+
+
+def _zero_unless(value: Node) -> list[Node]:
+    """Conditions without any of which the value is exactly zero."""
     if value.op is Op.LOAD and len(value.src) == 3:
-        return value.src[2]
+        return _conditions(value.src[2])
     if value.op is Op.WHERE and value.src[2].op is Op.CONST and repr(value.src[2].arg) in ("0", "0.0"):
-        return value.src[0]
-    return None
+        return _conditions(value.src[0])
+    if value.op is Op.MUL or value.op is Op.ADD:
+        # zero with zero is zero; two levels are as far as a gradient goes
+        first, second = value.src
+        if first.op is Op.LOAD or first.op is Op.WHERE:
+            others = _zero_unless(second)
+            return [part for part in _zero_unless(first) if part in others]
+    return []
 
 
-def _phase(condition: Node, place: Node) -> tuple[Node, int] | None:
-    """(first turn, step) of the turns of a range that a condition `sum % step == 0` leaves."""
-    for part in _conditions(condition):
+def _phase(conditions: list[Node], place: Node) -> tuple[Node, int] | None:
+    """(first turn, step) of the turns of a range that one of the conditions, `sum % step == 0`, leaves."""
+    for part in conditions:
         if part.op is not Op.CMPLT or part.src[1].op is not Op.CONST or part.src[1].arg != 1:
             continue
         remainder = part.src[0]
@@ -125,8 +141,9 @@ def _under(value: Node, inside: Node) -> Node:
                 made = Node(Op.LOAD, made.dtype, (*made.src[:2], valid))
         new[node] = made
     made = new[value]
-    if _zero_unless(made) is None:
-        return Node(Op.WHERE, made.dtype, (inside, made, const(0, made.dtype)))
-    if made.op is Op.LOAD:
+    zero = const(0, made.dtype)
+    if made.op is Op.WHERE and made.src[2] is zero:
+        return Node(Op.WHERE, made.dtype, (both(made.src[0], inside), made.src[1], zero))
+    if made.op is Op.LOAD and len(made.src) == 3:
         return Node(Op.LOAD, made.dtype, (*made.src[:2], both(made.src[2], inside)))
-    return Node(Op.WHERE, made.dtype, (both(made.src[0], inside), *made.src[1:]))
+    return Node(Op.WHERE, made.dtype, (inside, made, zero))
