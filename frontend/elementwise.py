@@ -494,20 +494,31 @@ class Elementwise(Conversion):
         """Where this bool tensor is true take `if_true`, elsewhere `if_false`; the three broadcast."""
         if not self.node.dtype.is_bool:
             raise UsageError(f"[where] the condition is {self.node.dtype.name}. Make it bool: x != 0.")
-        a = if_true.node if isinstance(if_true, Core) else None
-        b = if_false.node if isinstance(if_false, Core) else None
-        self._same_device("where", *(t for t in (if_true, if_false) if isinstance(t, Core)))
-        if a is None and b is not None:
+        a: Any = self._side(if_true)
+        b: Any = self._side(if_false)
+        if b is None:
+            a, b = self._meet_scalar(
+                "where", self._operand("where", if_true).node if a is None else a, if_false
+            )
+        elif a is None:
             b, a = self._meet_scalar("where", b, if_true)
-        elif b is None and a is not None:
-            a, b = self._meet_scalar("where", a, if_false)
-        elif a is None or b is None:
-            a = self._operand("where", if_true).node
-            b = self._operand("where", if_false).node
-        dtype = promote(a.dtype, b.dtype)
-        shape = broadcast_shape("where", self.node.shape, a.shape, b.shape)
-        sides = [x if not x.shape else expanded(x, shape) for x in (self.node, a.cast(dtype), b.cast(dtype))]
-        return self._like(Node(Op.WHERE, dtype, tuple(sides)))
+        if a.dtype is not b.dtype:
+            dtype = promote(a.dtype, b.dtype)
+            a, b = a.cast(dtype), b.cast(dtype)
+        condition = self.node
+        shape = condition.shape
+        if (a.shape and a.shape != shape) or (b.shape and b.shape != shape):
+            shape = broadcast_shape("where", shape, a.shape, b.shape)
+            condition, a, b = (x if not x.shape else expanded(x, shape) for x in (condition, a, b))
+        return self._like(Node(Op.WHERE, a.dtype, (condition, a, b)))
+
+    def _side(self, value: Any) -> Node | None:
+        """The node of a tensor on this device, None for what is no tensor."""
+        if not isinstance(value, Core):
+            return None
+        if value.device != self.device:
+            self._same_device("where", value)
+        return value.node
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
         """`value` where the mask is true, this tensor elsewhere; its dtype stays."""
