@@ -11,8 +11,8 @@ Along the vector range a stride of 1 is a vector access, 0 a scalar, anything el
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from hcq.compiler.emitter import Emitter, Term
 from hcq.compiler.loop_nest import Axis, Loop, LoopNest
@@ -32,18 +32,32 @@ class Packed:
     address: Instruction
     strides: dict[Loop, int]
     depth: int
+    offset: int = 0  # where the first element of a window that runs backwards lies
 
 
 @dataclass
 class Spot:
-    """Where an access goes: base + offset, plus stride per lane, plus terms that differ by lane in their own way."""
+    """Where an access goes: terms + offset + a number per lane, plus vectors known only when the program runs."""
 
     terms: list[Term]
     offset: int
-    stride: int
-    lanes: int
-    vectors: list[Term]
+    steps: tuple[int, ...] = (0,)  # per lane
+    vectors: list[Term] = field(default_factory=list)
     least: int = 0
+
+    @property
+    def lanes(self) -> int:
+        return max([len(self.steps), *[value.dtype.lanes for value, _ in self.vectors]])
+
+    @property
+    def is_run(self) -> bool:
+        """True when the lanes are neighbours in order."""
+        return not self.vectors and self.steps == tuple(range(len(self.steps)))
+
+    def add_steps(self, steps: Sequence[int], factor: int = 1) -> None:
+        if len(self.steps) == 1:
+            self.steps = (self.steps[0],) * len(steps)
+        self.steps = tuple([a + factor * b for a, b in zip(self.steps, steps, strict=True)])
 
 
 class AtPoint(Emitter):
@@ -178,12 +192,14 @@ class AtPoint(Emitter):
         if node.op is Op.REDUCE:
             return ()
         if node.op is Op.LOAD:
-            return () if node in self.packed else (*self.affine.of(node.src[1]).atoms(), *node.src[2:])
-        if node.dtype.kind is Kind.INDEX:
-            form = self.affine.of(node)
-            if form.terms != ((node, 1),):
-                return form.atoms()
+            return () if node in self.packed else (*self._atoms(node.src[1]), *node.src[2:])
+        if node.dtype.kind is Kind.INDEX and self.affine.of(node).terms != ((node, 1),):
+            return self._atoms(node)
         return () if node.op is Op.RANGE else node.src
+
+    def _atoms(self, index: Node) -> Iterable[Node]:
+        """What an index needs computed; quotients and remainders may not be needed, and come when they are."""
+        return (atom for atom in self.affine.of(index).atoms() if atom.op not in (Op.FLOORDIV, Op.MOD))
 
     def pack(self, load: Node, packed: Packed | None) -> None:
         """From here on the load reads scratch (None: memory again)."""
@@ -214,17 +230,18 @@ class AtPoint(Emitter):
     def _spot(self, node: Node, point: Point) -> Spot:
         """An index at a point, as a sum."""
         form = self.affine.of(node)
-        spot = Spot([], form.constant, 0, 1, [])
+        spot = Spot([], form.constant)
         for atom, coefficient in form.terms:
             if atom.op is not Op.RANGE:
-                value = self._known(atom, point)
-                if value is None:
-                    value = self.value(atom, point)
-                if value.dtype.lanes > 1:
-                    spot.vectors.append((value, coefficient))
-                    spot.lanes = value.dtype.lanes
-                else:
-                    spot.terms.append((value, coefficient))
+                known = self._known_part(atom, point)
+                if known is not None:
+                    spot.terms += [(value, coefficient * c) for value, c in known.terms]
+                    spot.offset += coefficient * known.offset
+                    if len(known.steps) > 1:
+                        spot.add_steps(known.steps, coefficient)
+                    continue
+                value = self.value(atom, point)
+                (spot.vectors if value.dtype.lanes > 1 else spot.terms).append((value, coefficient))
                 continue
             axis = self.axis_of[atom]
             for loop in axis.counted:
@@ -233,12 +250,34 @@ class AtPoint(Emitter):
                 offset, lanes = point[axis]
                 spot.offset += coefficient * offset
                 if lanes > 1:
-                    spot.stride += coefficient
-                    spot.lanes = lanes
+                    spot.add_steps(range(lanes), coefficient)
+        return spot
+
+    def _known_part(self, atom: Node, point: Point) -> Spot | None:
+        """A quotient or remainder by a number whose counted part divides: what is left is known lane by lane."""
+        if atom.op not in (Op.FLOORDIV, Op.MOD) or atom.src[1].op is not Op.CONST or atom.src[1].arg < 1:
+            return None
+        divisor = int(atom.src[1].arg)
+        inner = self._spot(atom.src[0], point)
+        if inner.vectors:
+            return None
+        for value, coefficient in inner.terms:
+            if value.op is Op.CONST:
+                inner.offset += int(value.arg) * coefficient
+            elif coefficient % divisor:
+                return None
+        places = [inner.offset + step for step in inner.steps]
+        if atom.op is Op.MOD:
+            spot = Spot([], 0, tuple([place % divisor for place in places]))
+        else:
+            terms = [(v, c // divisor) for v, c in inner.terms if v.op is not Op.CONST]
+            spot = Spot(terms, 0, tuple([place // divisor for place in places]))
+        if len(spot.steps) == 1:
+            spot.offset, spot.steps = spot.steps[0], (0,)
         return spot
 
     def _packed_spot(self, packed: Packed, point: Point) -> Spot:
-        spot = Spot([], 0, 0, 1, [], packed.depth)
+        spot = Spot([], packed.offset, least=packed.depth)
         for loop, stride in packed.strides.items():
             if not loop.is_written_out:
                 spot.terms.append((self.counters[loop], stride))
@@ -246,7 +285,7 @@ class AtPoint(Emitter):
             offset, lanes = point[loop.axis]
             spot.offset += offset // loop.stride % loop.size * stride
             if loop.kind == "vector" and lanes > 1:
-                spot.stride, spot.lanes = stride, lanes
+                spot.steps = tuple([lane * stride for lane in range(lanes)])
         return spot
 
     def _index_value(self, spot: Spot) -> Instruction:
@@ -256,12 +295,10 @@ class AtPoint(Emitter):
         if spot.lanes == 1:
             return value
         whole = self.broadcast(value, spot.lanes)
-        steps = [
-            (self.emit(Op.VECTOR, whole.dtype, tuple(self.number(i) for i in range(spot.lanes))), spot.stride)
-        ]
-        for vector, coefficient in [*steps, *spot.vectors]:
-            if coefficient == 0:
-                continue
+        if any(spot.steps):
+            steps = self.emit(Op.VECTOR, whole.dtype, tuple([self.number(step) for step in spot.steps]))
+            whole = self.emit(Op.ADD, whole.dtype, (whole, steps))
+        for vector, coefficient in spot.vectors:
             factor = self.broadcast(self.number(coefficient), spot.lanes)
             part = vector if coefficient == 1 else self.emit(Op.MUL, whole.dtype, (vector, factor))
             whole = self.emit(Op.ADD, whole.dtype, (whole, part))
@@ -285,21 +322,28 @@ class AtPoint(Emitter):
                 return self.place(Op.LOAD, node.dtype.vec(width), src, offset)
             return self.emit(Op.LOAD, node.dtype.vec(width), src, offset, spot.least)
 
-        def ordered(lanes_in_order: tuple[int, ...], value: Instruction) -> Instruction:
-            return self.emit(Op.LANE, value.dtype, (value,), lanes_in_order)
+        def wide(mask: Instruction | None, width: int) -> Instruction | None:
+            return None if mask is None else self.broadcast(mask, width)
 
         base = self.total(spot.terms)
         if lanes == 1:
             return read(base, spot.offset, 1, mask)
-        if not spot.vectors:
-            if spot.stride == 1:
-                return read(base, spot.offset, lanes, None if mask is None else self.broadcast(mask, lanes))
-            if spot.stride == 0 and (mask is None or mask.dtype.lanes == 1):
-                return read(base, spot.offset, 1, mask)
-            if spot.stride == -1:
-                backwards = tuple(range(lanes - 1, -1, -1))
-                where = None if mask is None else ordered(backwards, self.broadcast(mask, lanes))
-                return ordered(backwards, read(base, spot.offset - lanes + 1, lanes, where))
+        one_mask = mask is None or mask.dtype.lanes == 1
+        if spot.is_run and spot.lanes == lanes:
+            return read(base, spot.offset, lanes, wide(mask, lanes))
+        if not spot.vectors and one_mask and not any(spot.steps):
+            return read(base, spot.offset, 1, mask)
+        low, high = min(spot.steps), max(spot.steps)
+        if not spot.vectors and one_mask and spot.lanes == lanes and low < high < low + 2 * lanes:
+            # neighbours in another order: one or two vectors that hold them all and end where they end
+            width = 1 << ((high - low + 1).bit_length() - 1)
+            later = high - width + 1
+            starts = sorted({low, later})
+            parts = [read(base, spot.offset + start, width, wide(mask, width)) for start in starts]
+            picks = tuple([s - low if s - low < width else width + s - later for s in spot.steps])
+            if node in self.volatile:
+                return self.place(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
+            return self.emit(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
         singles = []
         for lane, lane_base, offset in self._lanes(spot, lanes, base):
             singles.append(read(lane_base, offset, 1, None if mask is None else self.lane(mask, lane)))
@@ -313,7 +357,7 @@ class AtPoint(Emitter):
         """Lane by lane: number, base, displacement."""
         if not spot.vectors:
             for lane in range(lanes):
-                yield lane, base, spot.offset + lane * spot.stride
+                yield lane, base, spot.offset + spot.steps[lane if len(spot.steps) > 1 else 0]
             return
         places = self._index_value(spot)
         for lane in range(lanes):
@@ -328,7 +372,7 @@ class AtPoint(Emitter):
         lanes = max(spot.lanes, value.dtype.lanes, mask.dtype.lanes if mask is not None else 1)
         base = self.total(spot.terms)
         masks = () if mask is None else (self.broadcast(mask, lanes),)
-        if lanes == 1 or (spot.stride == 1 and not spot.vectors):
+        if lanes == 1 or (spot.is_run and spot.lanes == lanes):
             self.place(
                 Op.STORE, dtypes.index, (address, base, self.broadcast(value, lanes), *masks), spot.offset
             )
@@ -352,7 +396,7 @@ class AtPoint(Emitter):
         """Write a value where `packed` keeps it."""
         spot = self._packed_spot(packed, point)
         base = self.total(spot.terms)
-        if spot.lanes == 1 or spot.stride == 1:
+        if spot.lanes == 1 or spot.is_run:
             src = (packed.address, base, self.broadcast(value, spot.lanes))
             self.place(Op.STORE, dtypes.index, src, spot.offset)
             return

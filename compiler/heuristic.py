@@ -102,6 +102,8 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         a for a in outputs if facts.store_stride(a) == 1 and facts.all_strides(a, (0, 1)) and a.size >= 4
     ]
     rows = [a for a in reduced if facts.contiguous_loads(a) and a.size >= 4]
+    if not columns and not rows:  # strided everywhere: at least the results are neighbours
+        columns = [a for a in outputs if facts.store_stride(a) == 1 and a.size >= 4]
     best_row = max(rows, key=lambda a: (facts.contiguous_loads(a), a.size), default=None)
     column = max(columns, key=lambda a: a.size, default=None)
     if column is not None and (best_row is None or column.size >= lanes or column.size >= best_row.size):

@@ -343,11 +343,12 @@ class _Writer(AtPoint):
             count *= loop.size
         for box in boxes:
             strides.update(box.strides())
+        start = sum(box.start for box in boxes)
         if load not in self.scratch_at:
             self.scratch_at[load] = -(-self.scratch_bytes // SCRATCH_ALIGN) * SCRATCH_ALIGN
             self.scratch_bytes = self.scratch_at[load] + count * load.dtype.itemsize
         address = self.emit(Op.SCRATCH, load.dtype, (), self.scratch_at[load])
-        packed = Packed(address, strides, self.depth)
+        packed = Packed(address, strides, self.depth, start)
         self.pack(load, None)
         source = load
         unboxed = {loop: stride for loop, stride in strides.items() if loop.axis not in boxed}
@@ -359,7 +360,7 @@ class _Writer(AtPoint):
             self.axes.append(walk)
             self.axis_of[walk.range] = walk
             self.extent[walk] = min(walk.tile, walk.size)
-            source = source.substitute({box.b.range: walk.range})
+            source = source.substitute({box.b.range: box.place(walk.range)})
             loops += walk.counted
             zeros[box.a] = (0, 1)
             stilled += [loop for loop in (*box.a.counted, *box.b.counted) if loop not in self.counters]
@@ -400,10 +401,13 @@ class _Writer(AtPoint):
 
 
 class _Box:
-    """What a sliding window reads: factor * a + b, walked once instead of window by window."""
+    """What a sliding window reads: factor * a + b, walked once instead of window by window.
+
+    A window that runs backwards reads factor * a - b + (size(b) - 1), so that places count upwards from 0 again.
+    """
 
     def __init__(self, writer: _Writer, a: Axis, b: Axis, factor: int):
-        self.a, self.b, self.factor = a, b, factor
+        self.a, self.b, self.factor, self.is_backwards = a, b, abs(factor), factor < 0
         self.open = [loop for loop in a.counted if loop in writer.counters]
         inner = [loop for loop in a.loops if loop not in writer.counters]
         step = self.open[-1].stride if self.open else a.size
@@ -411,16 +415,25 @@ class _Box:
         is_flat = all(loop.is_written_out for loop in inner)
         self.is_exact = (whole or is_flat) and not any(loop in writer.counters for loop in b.loops)
         extent = step if whole else min(writer.extent[a], step)
-        self.size = factor * (extent - 1) + b.size
-        self.nominal = factor * (step - 1) + b.size
+        self.size = self.factor * (extent - 1) + b.size
+        self.nominal = self.factor * (step - 1) + b.size
         self.stride = 0
         self.lanes = 1
         self.inner = inner
 
     def strides(self) -> dict[Loop, int]:
         strides = {loop: self.stride * self.factor * loop.stride for loop in self.inner}
-        strides.update({loop: self.stride * loop.stride for loop in self.b.loops})
+        along = -self.stride if self.is_backwards else self.stride
+        strides.update({loop: along * loop.stride for loop in self.b.loops})
         return strides
+
+    @property
+    def start(self) -> int:
+        return self.stride * (self.b.size - 1) if self.is_backwards else 0
+
+    def place(self, walk: Node) -> Node:
+        """What the window's range is where the walk is, at the first output."""
+        return walk * -1 + (self.b.size - 1) if self.is_backwards else walk
 
     def axis(self, bit: int, name: str, is_last: bool) -> Axis:
         """A range that walks the box; the last one, contiguous in scratch, in vectors."""

@@ -357,7 +357,8 @@ class LoopNest:
     def overlaps(self, load: Node) -> list[tuple[Axis, Axis, int]]:
         """Pairs (output axis a, reduced axis b, factor) such that the load sees only factor * a + b: a sliding window.
 
-        What such a pair reads within a tile of a is a box of factor * (tile - 1) + size(b) values, not tile * size(b).
+        What such a pair reads within a tile of a is a box of |factor| * (tile - 1) + size(b) values, not tile * size(b).
+        The factor is negative where the window runs backwards, as in the gradient of a convolution.
         """
         pairs = []
         mask = self.masks[load]
@@ -368,14 +369,14 @@ class LoopNest:
                     continue
                 factor = self._window_factor(load, a, b)
                 in_lanes = any(loop.kind == "vector" for loop in a.loops)
-                if 0 < factor < b.size and (factor == 1 or not in_lanes):
+                if 0 < abs(factor) < b.size and (abs(factor) == 1 or not in_lanes):
                     pairs.append((a, b, factor))
                     taken.add(b)
                     break
         return pairs
 
     def _window_factor(self, load: Node, a: Axis, b: Axis) -> int:
-        """The number that every coefficient of `a` is of that of `b` in a load's index and condition; 0 for none."""
+        """How many times the coefficient of `b` that of `a` is, in every part of a load's address; 0 if they differ."""
         factor = 0
         for node in toposort(load.src[1:]):
             outermost = node in load.src[1:]
@@ -389,7 +390,7 @@ class LoopNest:
                 of_a, of_b = form.coefficient(a.range), form.coefficient(b.range)
                 if not of_a and not of_b:
                     continue
-                if not of_b or of_a % of_b or of_a // of_b < 1 or factor not in (0, of_a // of_b):
+                if not of_b or not of_a or of_a % of_b or factor not in (0, of_a // of_b):
                     return 0
                 factor = of_a // of_b
         return factor
@@ -405,7 +406,7 @@ class LoopNest:
             inner = _inside(axis, opened)
             if axis in windows:
                 a, factor = windows[axis]
-                inner += factor * (_inside(a, opened) - 1)
+                inner += abs(factor) * (_inside(a, opened) - 1)
             count *= inner
         return count
 

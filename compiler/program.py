@@ -17,7 +17,7 @@ Next     linear.py (who writes it), render/llvm.py (who spells it)
 | STORE       | address, base, value[, mask] | offset in elements       | base may be None
 | BROADCAST   | scalar                       |                          | every lane is the scalar
 | VECTOR      | lane values                  |                          | lanes from scalars
-| LANE        | vector                       | lanes: tuple of ints     | some lanes in that order; one gives a scalar
+| LANE        | vector[, second vector]      | lanes: tuple of ints     | some lanes in that order; one gives a scalar
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """
 

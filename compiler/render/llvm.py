@@ -271,9 +271,9 @@ class _Text:
         if it.dtype.lanes == 1:
             return self.let(f"extractelement {vector} {self.name(source)}, i64 {it.arg[0]}")
         order = ", ".join(f"i32 {lane}" for lane in it.arg)
-        return self.let(
-            f"shufflevector {vector} {self.name(source)}, {vector} poison, <{len(it.arg)} x i32> <{order}>"
-        )
+        second = self.name(it.src[1]) if len(it.src) > 1 and it.src[1] is not None else "poison"
+        picks = f"<{len(it.arg)} x i32> <{order}>"
+        return self.let(f"shufflevector {vector} {self.name(source)}, {vector} {second}, {picks}")
 
 
 class _OpenLoop:

@@ -18,6 +18,7 @@ from tests.compiler.building import (
     check,
     conv,
     expand,
+    flip,
     kernel,
     matmul,
     out,
@@ -25,6 +26,8 @@ from tests.compiler.building import (
     param,
     permute,
     reduce,
+    reshape,
+    window,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +58,29 @@ def strided_convolution() -> Node:
     return kernel((out(0, value.shape), value))
 
 
+def backwards_convolution() -> Node:
+    """The gradient of a convolution: its windows run backwards."""
+    g, w = param(1, (2, 20, 9, 11)), param(2, (20, 3, 3, 3))
+    x = window(window(pad(g, (0, 0), (0, 0), (1, 1), (1, 1)), 2, 3), 3, 3)  # n, o, h, w, p, q
+    x = permute(flip(x, 4, 5), 0, 2, 3, 1, 4, 5)
+    x = expand(reshape(x, 2, 9, 11, 1, 20, 3, 3), 2, 9, 11, 3, 20, 3, 3)
+    w = expand(reshape(permute(w, 1, 0, 2, 3), 1, 1, 1, 3, 20, 3, 3), 2, 9, 11, 3, 20, 3, 3)
+    value = permute(reduce(x * w, (4, 5, 6)), 0, 3, 1, 2, 4, 5, 6)
+    return kernel((out(0, value.shape), value))
+
+
+def pooling() -> Node:
+    x = window(window(param(1, (3, 5, 8, 18)), 2, 2, 2), 3, 2, 2)
+    value = reduce(x, (4, 5), Op.MAX)
+    return kernel((out(0, value.shape), value))
+
+
+def spreading() -> Node:
+    """Every value four times: its index is a quotient of the output's."""
+    x = expand(reshape(param(1, (6, 9, 11)), 6, 9, 1, 11, 1), 6, 9, 2, 11, 2)
+    return kernel((out(0, (6, 18, 22)), reshape(x, 6, 18, 22) * param(2, (6, 18, 22))))
+
+
 def norm_like() -> Node:
     x, y = param(1, (21, 67)), param(2, (21, 1))
     spread = x * expand(y, 21, 67)
@@ -73,6 +99,9 @@ KERNELS = [
     turned_product,
     padded_convolution,
     turned_convolution,
+    backwards_convolution,
+    pooling,
+    spreading,
     strided_convolution,
     norm_like,
     columns,
