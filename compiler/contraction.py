@@ -139,9 +139,8 @@ def _outer_plan(
     masked = [load for load in scalars if facts.is_masked(load)]
     if masked:
         direct = MASKED * steps * row.size * panels * others * len(masked)
-        runs = any(
-            a is row and facts.stride(load, b) == 1 for load in masked for a, b, _ in nest.overlaps(load)
-        )
+        windows = [(load, a, b) for load in masked for a, b, _ in nest.overlaps(load)]
+        runs = any(a is row and facts.stride(load, b) in (1, -1) for load, a, b in windows)
         packed = steps * row.size * panels * others * (0.2 if runs else MASKED)
         if all(nest.overlaps(load) for load in masked):
             plan.pack_scalars = True
