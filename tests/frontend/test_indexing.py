@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hcq.errors import UsageError
 from hcq.frontend.tensor import Tensor
@@ -169,3 +171,54 @@ def test_an_index_the_tensor_lacks_is_an_index_error(key, sentence):
 def test_what_is_no_index_is_refused(key):
     with pytest.raises(UsageError, match=r"^\[index\]"):
         Tensor(numbers(3, 4))[key]
+
+
+@st.composite
+def keys(draw: st.DrawFn):
+    """A shape and an index of ints, slices, None, one Ellipsis, and lists side by side (where PyTorch is NumPy)."""
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    used = draw(st.integers(0, len(shape)))
+    dots = draw(st.integers(0, used)) if used < len(shape) or draw(st.booleans()) else None
+    lists = draw(st.sampled_from([(), (0,), (0, 1), (1,), (1, 2)]))
+    width = draw(st.integers(1, 3))
+    entries = []
+    for place in range(used):
+        axis = place if dots is None or place < dots else len(shape) - used + place
+        size = shape[axis]
+        if place in lists:
+            entries.append(draw(st.lists(st.integers(-size, size - 1), min_size=width, max_size=width)))
+        elif lists:
+            entries.append(
+                slice(draw(st.none() | st.integers(-3, 3)), None, draw(st.sampled_from([1, 2, -1])))
+            )
+        else:
+            bound = st.none() | st.integers(-5, 5)
+            part = st.builds(slice, bound, bound, st.sampled_from([None, 1, 2, 3, -1, -2]))
+            entries.append(draw(part | st.integers(-size, size - 1)))
+    if dots is not None and not (lists and any(p < dots for p in lists) and any(p >= dots for p in lists)):
+        entries.insert(dots, Ellipsis)
+    elif dots is not None:
+        return shape, tuple(entries[:dots])
+    if draw(st.booleans()):
+        entries.insert(0, None)
+    return shape, tuple(entries)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(keys())
+def test_any_index_reads_what_numpy_reads(case):
+    shape, key = case
+    x = numbers(*shape)
+    same(Tensor(x)[key], np.asarray(x[key]))
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@given(keys(), st.booleans())
+def test_any_index_writes_what_numpy_writes(case, is_lazy):
+    shape, key = case
+    expected = numbers(*shape)
+    t = Tensor(expected) + 0 if is_lazy else Tensor(expected)
+    value = -1 - numbers(*np.shape(expected[key]))
+    expected[key] = value
+    t[key] = Tensor(value)
+    same(t, expected)
