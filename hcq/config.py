@@ -69,7 +69,7 @@ class Config:
             jit_check=_flag(environ, "HCQ_JIT_CHECK"),
             cache_dir=_cache_dir(environ),
             timeout_ms=_number(environ, "HCQ_TIMEOUT_MS", 30_000, 1, 2**40),
-            threads=_number(environ, "HCQ_THREADS", _cores(), 1, 1024),
+            threads=_number(environ, "HCQ_THREADS", cores(), 1, 1024),
             visible=tuple(_visible(word) for word in visible) if visible else None,
         )
 
@@ -86,6 +86,13 @@ def use(config: Config | None) -> None:
     """Replace the process's configuration; None means: read the environment again when next asked."""
     global _current
     _current = config
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
 
 
 _current: Config | None = None
@@ -132,9 +139,3 @@ def _cache_dir(environ: Mapping[str, str]) -> Path:
         return Path(given) / "hcq"
     # without a home there is no cache: nothing can be made below the null device
     return Path(environ.get("HOME") or os.devnull) / ".cache" / "hcq"
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1

@@ -75,7 +75,12 @@ class Device:
         self.trace = TraceWriter.of(self.config.trace)
         self.profile = Profile(self) if self.config.profile else None
         self.timeline: Timeline
-        self.steps.run(self)
+        try:
+            self.steps.run(self)
+        except BaseException:
+            self.dead = "it did not open"
+            self.unwind()
+            raise
         self.is_open = True
         _all.append(self)
         if self.trace is not None:
@@ -143,6 +148,10 @@ class Device:
         """End the device's threads or channels; False when they did not end in time."""
         raise NotImplementedError
 
+    def unwind(self) -> None:
+        """End what was started when opening fails at a later step."""
+        raise NotImplementedError
+
     def facts(self) -> dict[str, Any]:
         """What `python -m hcq devices` and the trace say about this device."""
         raise NotImplementedError
@@ -204,7 +213,7 @@ class Device:
     def submit(self, words: list[bytes], commands: Sequence[Command], held: Sequence[Any] = ()) -> Completion:
         """Send encoded commands. Threads may submit at the same time; the order is that of the lock.
 
-        words     whole packets, one or more to an entry
+        words     whole packets; the words of one entry stay together in the ring
         commands  what they stand for: for messages and the trace
         held      the buffers they use, in nested lists: for the trace
         """

@@ -232,8 +232,12 @@ class Pool:
             self.free.setdefault(capacity, []).append((va, device.timeline.submitted))
         if capacity >= LARGE_BYTES:
             self.free_large_bytes += capacity
-            if self.free_large_bytes > self.limit_bytes:
-                self.trim(self.limit_bytes // 2)
+            # a destructor may run while its thread holds the device's lock: never wait for the pool's here
+            if self.free_large_bytes > self.limit_bytes and self._lock.acquire(blocking=False):
+                try:
+                    self.trim(self.limit_bytes // 2)
+                finally:
+                    self._lock.release()
         if "alloc" in device.config.debug:
             device.say(f"free {capacity} bytes at {va:#x}")
 

@@ -21,6 +21,7 @@ from typing import Any
 from hcq import native
 from hcq.cache import DiskCache
 from hcq.command import Command
+from hcq.config import cores
 from hcq.cpu import encode as encoding
 from hcq.cpu import packets, processor, program
 from hcq.cpu.link import Mapping, link
@@ -91,7 +92,7 @@ class CpuDevice(Device):
         self.finish = functools.partial(pack, opcode, length, self.timeline.va)
 
     def start_threads(self) -> None:
-        spins = self.threads > 1 or self.config.threads > 1
+        spins = cores() > 1  # on a single core looking only keeps the other side from running
         control = packets.Control(
             ring=self._ring_va,
             ring_words=RING_WORDS,
@@ -99,7 +100,6 @@ class CpuDevice(Device):
             worker_spin_ns=WORKER_SPIN_NS if spins else 0,
             threads=self.threads,
             timeline=self.timeline.va,
-            running=self.threads,
         )
         self._control[: 4 * packets.Control.length_words] = control.to_bytes()
         self._handles: list[int] = []
@@ -110,6 +110,7 @@ class CpuDevice(Device):
             os_signal.SIGFPE,
             os_signal.SIGILL,
         }
+        self._set_field("running", self.threads)
         before = os_signal.pthread_sigmask(os_signal.SIG_BLOCK, ours)
         try:
             self._start("processor_main", self._control_va)
@@ -127,6 +128,7 @@ class CpuDevice(Device):
         start, argument_pointer = native.pointer(self.code.functions[function]), native.pointer(argument)
         error = native.libc().pthread_create(handle, native.pointer(0), start, argument_pointer)
         if error:
+            self._set_field("running", len(self._handles))  # nobody waits for threads that never were
             raise DriverError(
                 f"pthread_create({function}) -> errno {error}. Raise the thread limit (ulimit -u)."
             )
@@ -142,7 +144,15 @@ class CpuDevice(Device):
         for handle in self._handles:
             native.libc().pthread_join(handle, native.pointer(0))
         self._reap()
-        return True
+        if self._scratch_va:
+            self.unmap_memory(self._scratch_va, self._scratch_bytes)
+            self._scratch_va = 0
+        self.unmap_memory(self._ring_va, 4 * RING_WORDS)
+        return True  # the control block and the timeline stay: completions that were kept still read them
+
+    def unwind(self) -> None:
+        if hasattr(self, "_handles"):
+            self.stop(timeout_ms=1000)
 
     # ------------------------------------------------------------ memory
 
@@ -357,8 +367,12 @@ class CpuDevice(Device):
 
     def _send_slowly(self, words: list[bytes]) -> None:
         """The same when the ring's end is near or the ring is full: packet by packet, with doorbells on the way."""
-        for packet in _single_packets(words):
+        for packet in words:
             size = len(packet) >> 2
+            if size > RING_WORDS:
+                raise UsageError(
+                    f"submit: {size} words in one piece do not fit the ring's {RING_WORDS}. Split them."
+                )
             at = self._put & RING_WORDS - 1
             while at + size > RING_WORDS:
                 gap = min(RING_WORDS - at, 0xFFFE)
@@ -495,11 +509,6 @@ def _processor(machine: processor.Machine) -> _Processor:
         image = processor.build(machine)
         cache.put("cpu-processor", text, image)
     return _Processor(link(image, LinuxPort(), machine.name, "command processor", extra).functions)
-
-
-def _single_packets(words: list[bytes]) -> list[bytes]:
-    """Encoded commands are one packet each already; the hot path relies on it, and so do we."""
-    return words
 
 
 def _is_array(arg: object) -> bool:

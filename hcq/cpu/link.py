@@ -341,6 +341,10 @@ class _Shared(_Linker):
         ]
         if not loads:
             raise object_.refuse("it has no segment to load")
+        for section in object_.sections:
+            # one entry is the compiler's own, which only serves C++ exceptions and the profiler
+            if section.type == elf.SHT_INIT_ARRAY and section.size_bytes > 8:
+                raise object_.refuse(f"section {section.name!r} has constructors, which nobody would run")
         low = min(segment.va for segment in loads) // PAGE_BYTES * PAGE_BYTES
         total = _page(max(segment.va + segment.memory_bytes for segment in loads) - low)
         protections = self.protections(loads, low)

@@ -11,16 +11,16 @@ from collections.abc import Callable
 
 import pytest
 
-import hcq
 from hcq.cpu.device import CpuDevice
 from hcq.errors import UsageError
+from hcq.memory import Buffer
 
 
-def int64s(buffer: hcq.Buffer, count: int) -> list[int]:
+def int64s(buffer: Buffer, count: int) -> list[int]:
     return list(struct.unpack(f"<{count}q", buffer.read(0, 8 * count)))
 
 
-def doubles(buffer: hcq.Buffer, count: int) -> list[float]:
+def doubles(buffer: Buffer, count: int) -> list[float]:
     return list(struct.unpack(f"<{count}d", buffer.read(0, 8 * count)))
 
 
@@ -248,8 +248,9 @@ def test_thread_local_data_and_constructors_are_refused(
     with pytest.raises(UsageError, match="thread-local"):
         cpu.load(compile_c("_Thread_local int t = 3; void k(int *o) { *o = t++; }", "-c", "-O2"), "k")
     source = "static int t; __attribute__((constructor)) void c(void) { t = 1; } void k(int *o) { *o = t; }"
-    with pytest.raises(UsageError, match="constructors"):
-        cpu.load(compile_c(source, "-c", "-O2"), "k")
+    for flags in (("-c", "-O2"), ("-shared", "-fPIC")):
+        with pytest.raises(UsageError, match="constructors"):
+            cpu.load(compile_c(source, *flags), "k")
 
 
 def test_raw_use_imports_neither_numpy_nor_llvm_once_the_processor_is_cached(
