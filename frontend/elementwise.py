@@ -232,6 +232,9 @@ class Elementwise(Conversion):
         rest = (rest <= -size).where(rest + size, rest)
         return ((rest != 0) & ((rest < 0) != (y < 0))).where(rest + y, rest)
 
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
+        return self // other, self % other
+
     def fmod(self, other: Any) -> Self:
         """The rest of a division rounded towards zero; it has the sign of the dividend."""
         x, y = self._pair("fmod", other, reverse=False)
@@ -468,6 +471,13 @@ class Elementwise(Conversion):
 
     def _ones(self) -> Self:
         return self._like(expanded(const(1, self.node.dtype), self.node.shape))
+
+    def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Self:
+        """True where |self - other| <= atol + rtol * |other|; equal infinities are close."""
+        other = self._operand("isclose", other)
+        near = ((self - other).abs() <= other.abs() * rtol + atol) & other.isfinite()
+        near = near | (self == other)
+        return near | (self.isnan() & other.isnan()) if equal_nan else near
 
     # -- choice --
 

@@ -194,6 +194,10 @@ class Tensor(RandomMixin, Loss):
             )
         return formats.unpack(self._bytes("item"), self.dtype)[0]
 
+    def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+        """True if every element is close: see `isclose`. Computes and reads back."""
+        return bool(self.isclose(other, rtol, atol, equal_nan).all())
+
     def __bool__(self) -> bool:
         if self.numel() != 1:
             raise UsageError(
@@ -236,6 +240,20 @@ class Tensor(RandomMixin, Loss):
         state = "in memory" if node.op is Op.BUFFER else "constant" if node.op is Op.CONST else "lazy"
         flag = ", requires_grad" if self._requires_grad else ""
         return f"Tensor(shape={self.shape}, dtype={self.dtype.name}, device={self.device}, {state}{flag})"
+
+    # -- copies --
+
+    def __copy__(self) -> Self:
+        return self._like(self.node)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        copy = memo[id(self)] = self.detach().clone().realize()
+        return copy.requires_grad_(self._requires_grad)
+
+    def __reduce__(self) -> Any:
+        raise UsageError(
+            "[pickle] tensors are not pickled: a file should hold numbers, not code. Use x.numpy()."
+        )
 
     # -- writing --
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import struct
 import subprocess
 import sys
@@ -247,3 +249,30 @@ def test_leaves_made_alike_have_memory_of_their_own():
 def test_integers_cannot_require_a_gradient():
     with pytest.raises(UsageError, match=r"\[requires_grad\] int64 has no gradient"):
         Tensor([1], requires_grad=True)
+
+
+# -- copies and comparison ---------------------------------------------------------------------------------------------
+
+
+def test_a_deep_copy_has_memory_of_its_own_and_is_a_leaf_if_the_original_is():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    shallow, deep = copy.copy(x + 1), copy.deepcopy({"w": x, "again": [x]})
+    assert shallow.tolist() == [2.0, 3.0]
+    assert deep["w"] is deep["again"][0]
+    assert deep["w"].requires_grad and deep["w"].node is not x.node
+    x.assign(x * 0).realize()
+    assert deep["w"].tolist() == [1.0, 2.0]
+
+
+def test_tensors_are_not_pickled():
+    with pytest.raises(UsageError, match=r"\[pickle\] tensors are not pickled"):
+        pickle.dumps(Tensor([1]))
+
+
+def test_closeness_is_numpys():
+    a = Tensor([1.0, 1.0, math.inf, math.inf, math.nan, 0.0])
+    b = Tensor([1.0 + 1e-6, 1.1, math.inf, -math.inf, math.nan, 1e-9])
+    assert a.isclose(b).tolist() == [True, False, True, False, False, True]
+    assert a.isclose(b, equal_nan=True).tolist() == [True, False, True, False, True, True]
+    assert Tensor([1.0]).allclose(1.0) and not a.allclose(b)
+    assert [part.tolist() for part in divmod(Tensor([7, -7]), 2)] == [[3, -4], [1, 1]]
