@@ -3,7 +3,7 @@
 In       tensors
 Out      lazy tensors, elementwise; float16 and bfloat16 are computed in float32 and rounded once
 Changes  nothing
-Next     elementwise.py (what they are made of), normalisation.py (softmax)
+Next     functions.py (what they are made of), normalisation.py (softmax)
 
 Each function is written so that no branch overflows or divides by zero, chosen or not: a gradient flows through both
 branches of a WHERE, and zero times infinity would be NaN.
@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hcq.frontend.elementwise import Elementwise
 from hcq.frontend.errors import UsageError
+from hcq.frontend.functions import Functions
 from hcq.ir.dtype import dtypes
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def in_float(method: Method) -> Method:
     return wrapped  # type: ignore[return-value]
 
 
-class Activation(Elementwise):
+class Activation(Functions):
     """relu and its kin, sigmoid, tanh, erf, and logarithms near one."""
 
     __slots__ = ()

@@ -3,7 +3,7 @@
 In       a base and an exponent: tensors or Python numbers
 Out      lazy tensors; whole Python exponents become multiplications, halves a square root, the rest exp2(y * log2(x))
 Changes  nothing
-Next     elementwise.py (the ** operator comes here)
+Next     functions.py (the ** operator comes here)
 
 The general road has a relative error that grows with the logarithm of the result: about |y * log2(x)| times the
 spacing of the format.
@@ -20,9 +20,9 @@ from hcq.ir.dtype import dtypes, promote
 from hcq.ir.node import const
 
 if TYPE_CHECKING:
-    from hcq.frontend.elementwise import Elementwise
+    from hcq.frontend.functions import Functions
 
-    T = TypeVar("T", bound=Elementwise)
+    T = TypeVar("T", bound=Functions)
 
 MULTIPLIED_UP_TO = 32  # larger whole exponents of floats take the general road
 

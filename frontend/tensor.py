@@ -9,9 +9,10 @@ Next     core.py, movement.py, elementwise.py, ... (the layers), realize.py (wha
     movement    reshape, permute, pad         product        matmul, einsum
     conversion  cast                          window         conv2d, pooling
     elementwise + - * / < == where            normalisation  softmax, layer_norm, attention
-    activation  relu, tanh, gelu              creation       zeros, arange, eye
-    reduction   sum, max, argmax, sort        loss           cross_entropy
-    joining     cat, stack                    random         rand, randn
+    functions   // % ** exp, log, floor       creation       zeros, arange, eye
+    activation  relu, tanh, gelu              loss           cross_entropy
+    reduction   sum, max, argmax, sort        random         rand, randn
+    joining     cat, stack
 
 A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and
 `x[...] = y` write into the memory that x has, and tensors made from x before that keep what they meant.
