@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -54,7 +55,7 @@ class Steps(Generic[D]):
                 raise type(error)(where) from error
 
 
-class Device:
+class Device(ABC):
     """Base of all devices. A subclass encodes commands, carries words to its hardware, and maps memory."""
 
     steps: ClassVar[Steps[Any]]
@@ -88,77 +89,77 @@ class Device:
 
     # ------------------------------------------------------------ what a subclass provides
 
+    @abstractmethod
     def map_memory(self, size_bytes: int) -> int:
         """New memory that device and host see, page aligned."""
-        raise NotImplementedError
 
-    def unmap_memory(self, va: int, size_bytes: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def unmap_memory(self, va: int, size_bytes: int) -> None: ...
 
+    @abstractmethod
     def encode(self, what: Command) -> bytes:
         """One command as packets. A pure function, and `decode` inverts it."""
-        raise NotImplementedError
 
-    def decode(self, words: Sequence[int]) -> list[Packet]:
-        raise NotImplementedError
+    @abstractmethod
+    def decode(self, words: Sequence[int]) -> list[Packet]: ...
 
+    @abstractmethod
     def encode_dispatch(
         self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
     ) -> tuple[bytes, tuple[int | float, ...]]:
         """A dispatch as packets, and its arguments as plain numbers; checks everything before the doorbell."""
-        raise NotImplementedError
 
+    @abstractmethod
     def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
         """Where in a dispatch's packet an argument's 64-bit word is, in bytes: a graph patches it there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def send(self, words: list[bytes], value: int) -> None:
         """Put packets into the ring, then the signal that sets the timeline to `value`, and ring the doorbell."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make_program(
         self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
-    ) -> Program:
-        raise NotImplementedError
+    ) -> Program: ...
 
+    @abstractmethod
     def validate(self, words: Sequence[bytes]) -> None:
         """Check packets against the rules before the doorbell (HCQ_VALIDATE=1). Raises UsageError."""
-        raise NotImplementedError
 
-    def signal_set(self, va: int, value: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def signal_set(self, va: int, value: int) -> None: ...
 
+    @abstractmethod
     def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
         """Wait on a cell for a while; returns the value seen, which may still be too small."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fault(self) -> str:
         """What the device stopped on, or ""."""
-        raise NotImplementedError
 
+    @abstractmethod
     def recover(self) -> None:
         """After a fault: drop what was submitted and go on. The caller holds the lock."""
-        raise NotImplementedError
 
+    @abstractmethod
     def abandon(self, is_on: bool = True) -> None:
         """Make the device give up a wait that nobody will signal, or no longer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stop(self, timeout_ms: float) -> bool:
         """End the device's threads or channels; False when they did not end in time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unwind(self) -> None:
         """End what was started when opening fails at a later step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def facts(self) -> dict[str, Any]:
         """What `python -m hcq devices` and the trace say about this device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stats(self) -> dict[str, int]:
         """Counters since the device opened: submissions, packets, dispatches."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------ the same for all
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import array
+import dataclasses
 import math
+import random
 import struct
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import hcq
+from hcq import config
 from hcq.cpu.device import CpuDevice
 from hcq.errors import UsageError
 from hcq.memory import Buffer
+from tests.hcq.conftest import assemble
 
 
 def int64s(buffer: Buffer, count: int) -> list[int]:
@@ -104,6 +111,37 @@ def test_mixed_arguments_and_the_group_behind_them_arrive(cpu: CpuDevice, llvm_o
     assert int64s(out, 4)[2:] == [88, 1]
 
 
+def store_all(kinds: str) -> str:
+    """A kernel that stores each of its arguments, and its group's `last`, into its first."""
+    types = {"i": "i64", "f": "double"}
+    parameters = ", ".join(f"{types[kind]} %a{index}" for index, kind in enumerate(kinds))
+    lines = [f"define void @store_all(ptr %out{', ' * bool(kinds)}{parameters}, ptr %group) {{"]
+    for index, kind in enumerate(kinds):
+        lines.append(f"  %p{index} = getelementptr i64, ptr %out, i64 {index}")
+        lines.append(f"  store {types[kind]} %a{index}, ptr %p{index}")
+    lines.append(f"  %q = getelementptr i64, ptr %out, i64 {len(kinds)}")
+    lines.append("  %g = getelementptr i64, ptr %group, i64 1")
+    lines.append("  %last = load i64, ptr %g")
+    lines.append("  store i64 %last, ptr %q")
+    return "\n".join([*lines, "  ret void", "}"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(kinds=st.text("if", max_size=40), seed=st.integers(0, 2**32))
+def test_arguments_of_any_signature_arrive(kinds: str, seed: int) -> None:
+    """A second opinion on the calling convention: LLVM places the parameters, we place the arguments."""
+    device = hcq.open("CPU")
+    rng = random.Random(seed)
+    args = [rng.randrange(-(2**63), 2**63) if kind == "i" else rng.uniform(-1e9, 1e9) for kind in kinds]
+    out = device.alloc(8 * len(kinds) + 8)
+    program = device.load(assemble(store_all(kinds)), "store_all")
+    device.run(program, [out, *args], grid=(3, 1, 1), block=(1, 1, 1))
+    layout = "<" + "".join("q" if kind == "i" else "d" for kind in kinds) + "q"
+    *seen, last = struct.unpack(layout, out.read())
+    assert seen == args
+    assert last in (1, 2, 3)
+
+
 @pytest.mark.parametrize("value", [-(2**63), -1, 2**63 - 1, 2**63, 2**64 - 1])
 def test_integers_of_64_bits_arrive_signed_or_unsigned(
     cpu: CpuDevice, llvm_object: bytes, value: int
@@ -134,6 +172,28 @@ def test_every_group_runs_exactly_once(
         queue.dispatch(program, [counts], grid=grid, groups_per_claim=groups_per_claim)
     queue.submit().wait()
     assert set(array.array("i", counts.read())) == {25}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_every_group_runs_exactly_once_on_any_number_of_threads(llvm_object: bytes, threads: int) -> None:
+    device = CpuDevice("CPU:n", config=dataclasses.replace(config.current(), threads=threads))
+    program = device.load(llvm_object, "cover", args=("buffer",))
+    counts = device.alloc(4 * 300)
+    counts.write(bytes(4 * 300))
+    expected = [0] * 300
+    rng = random.Random(threads)
+    for _ in range(100):
+        queue = device.queue()
+        for _ in range(rng.randrange(1, 20)):
+            groups = rng.choice((1, 2, 3, 17, 64, 300))
+            queue.dispatch(program, [counts], grid=(groups, 1, 1), groups_per_claim=rng.choice((0, 0, 1, 2)))
+            for index in range(groups):
+                expected[index] += 1
+        done = queue.submit()
+        if rng.random() < 0.5:
+            done.wait()
+    assert list(array.array("i", counts.read())) == expected
+    device.close()
 
 
 def test_the_group_structure_says_where_a_call_is_and_gives_scratch_memory(
