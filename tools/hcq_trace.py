@@ -18,6 +18,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+if __package__ in (None, ""):  # run as a file from a checkout that is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 from hcq.cpu import encode, packets
 from hcq.cpu.processor import MACHINES
 from hcq.errors import HcqError
@@ -191,12 +194,12 @@ class Reader:
         words = struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
         kinds = iter(fields["argument_kinds"])
         arch = self.arch.get(fields["device"], "")
-        blocks = {}
+        blocks: dict[int, tuple[str, Sequence[int]]] = {}
         at = fields["size_words"]
         for va, size, label in fields["blocks"]:
             blocks[va] = (label, words[at : at + size])
             at += size
-        shown = list(self.packets(words[: fields["size_words"]], arch, kinds, blocks))
+        shown = list(self.decode(words[: fields["size_words"]], arch, kinds, blocks))
         kernels = sorted({packet["kernel"] for packet in _flat(shown) if "kernel" in packet})
         return {
             **view,
@@ -207,7 +210,7 @@ class Reader:
             "commands": fields["commands"],
         }
 
-    def packets(
+    def decode(
         self,
         words: Sequence[int],
         arch: str,
@@ -233,7 +236,7 @@ class Reader:
                     shown[name] = self.name(packet.values[name])
             if isinstance(packet, packets.Indirect) and packet.address in blocks:
                 shown["address"], inside = blocks[packet.address]
-                shown["packets"] = list(self.packets(inside, arch, kinds, {}))
+                shown["packets"] = list(self.decode(inside, arch, kinds, {}))
             yield shown
             at += size
 
@@ -243,7 +246,7 @@ class Reader:
         if arch not in MACHINES:
             return []
         shape = encode.argument_shape(MACHINES[arch], "".join("f" if kind == "f" else "i" for kind in kinds))
-        found = []
+        found: list[str] = []
         for kind, slot in zip(kinds, shape.slots):
             if 8 * slot + 8 > len(slots):
                 return found

@@ -284,10 +284,8 @@ class CpuDevice(Device):
                 f"{len(args)}."
             )
         for index, arg in enumerate(args):
-            kind = "buffer" if isinstance(arg, Buffer) else "int" if hasattr(arg, "__index__") else "float"
-            if kind == "float" and not (
-                isinstance(arg, float) or (hasattr(arg, "__float__") and not _is_array(arg))
-            ):
+            kind = _kind(arg)
+            if not kind:
                 raise UsageError(
                     f"dispatch {program.name}: argument {index} is {arg!r}. An argument is a Buffer, an int or a float."
                 )
@@ -511,8 +509,13 @@ def _processor(machine: processor.Machine) -> _Processor:
     return _Processor(link(image, LinuxPort(), machine.name, "command processor", extra).functions)
 
 
-def _is_array(arg: object) -> bool:
-    return bool(getattr(arg, "shape", ()))
+def _kind(arg: object) -> str:
+    """What an argument is; numbers of other libraries count, arrays of any size do not."""
+    if isinstance(arg, Buffer):
+        return "buffer"
+    if hasattr(arg, "__len__"):
+        return ""
+    return "int" if hasattr(arg, "__index__") else "float" if hasattr(arg, "__float__") else ""
 
 
 def _cpu_model(port: Any) -> str:

@@ -378,6 +378,20 @@ def test_a_dispatch_that_cannot_be_right_is_refused_before_the_doorbell(
     assert out.read()[0] == 20
 
 
+def test_numbers_of_numpy_are_numbers_and_its_arrays_are_not(cpu: CpuDevice, llvm_object: bytes) -> None:
+    numpy = pytest.importorskip("numpy")
+    program = cpu.load(llvm_object, "functions")
+    math = cpu.load(llvm_object, "math")
+    out = cpu.alloc(8)
+    cpu.run(program, [out, numpy.int32(-3)])
+    assert struct.unpack("<q", out.read()) == (-12,)
+    cpu.run(math, [out, numpy.float32(0.5)])
+    assert struct.unpack("<f", out.read(0, 4))[0] == pytest.approx(0.4794255)
+    for array in (numpy.array(1), numpy.array(1.5), numpy.array([1]), [1], "1", b"1"):
+        with pytest.raises(UsageError, match=r"argument 1 is .* An argument is a Buffer, an int or a float"):
+            cpu.queue().dispatch(program, [out, array])
+
+
 def test_too_many_arguments_are_refused(cpu: CpuDevice, llvm_object: bytes) -> None:
     program = cpu.load(llvm_object, "many_ints")
     out = cpu.alloc(32)

@@ -171,6 +171,19 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes | None, why:
     assert done.stdout == ""
 
 
+def test_the_program_runs_as_a_file_of_a_checkout(traced: Path) -> None:
+    program = Path(__file__).parents[2] / "tools" / "hcq_trace.py"
+    done = subprocess.run(
+        [sys.executable, str(program), "show", str(traced), "--last", "1"],
+        capture_output=True,
+        text=True,
+        cwd=traced.parent,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
+    assert done.stdout.startswith("#3 ")
+    assert done.stderr == ""
+
+
 def test_record_runs_a_command_and_passes_its_status_on(tmp_path: Path) -> None:
     path = tmp_path / "r.hcqtrace"
     script = "import hcq; hcq.open('CPU').queue().submit().wait(); raise SystemExit(7)"
