@@ -230,6 +230,45 @@ def test_an_assignment_passes_the_gradient_to_the_value():
 # -- graphs ---------------------------------------------------------------------------------------------------------
 
 
+def random_step(rng: np.random.Generator, x: Node) -> Node:
+    """One differentiable op on x, chosen at random among those that keep it small."""
+    shape = x.shape
+    axis = int(rng.integers(len(shape)))
+    size = shape[axis]
+    choice = rng.integers(9)
+    if choice == 0:
+        return Node(Op.PERMUTE, F, (x,), tuple(int(i) for i in rng.permutation(len(shape))))
+    if choice == 1:
+        return Node(Op.FLIP, F, (x,), (axis,))
+    if choice == 2 and np.prod(shape) < 60:
+        return Node(Op.PAD, F, (x,), tuple((int(i == axis), int(rng.integers(2))) for i in range(len(shape))))
+    if choice == 3 and size > 2:
+        step = int(rng.integers(1, 3))
+        return Node(
+            Op.SHRINK, F, (x,), tuple((1, n, step) if i == axis else (0, n, 1) for i, n in enumerate(shape))
+        )
+    if choice == 4 and size > 2 and len(shape) < 4:
+        return Node(Op.WINDOW, F, (x,), (axis, 2, int(rng.integers(1, 3)), 1))
+    if choice == 5 and len(shape) > 1 and axis < len(shape) - 1:
+        return Node(Op.UNWINDOW, F, (x,), (axis, size + shape[-1], 1, 1))
+    if choice == 6 and len(shape) > 1:
+        total = Node(Op.REDUCE_AXIS, F, (x,), (Op.ADD, (axis,)))
+        return Node(Op.MUL, F, (x, Node(Op.EXPAND, F, (total,), shape)))
+    if choice == 7:
+        return Node(Op.MUL, F, (Node(Op.SIN, F, (x,)), x))
+    return Node(Op.ADD, F, (Node(Op.COS, F, (x,)), const(0.5, F)))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_gradient_of_random_chains_agrees_with_finite_differences(seed):
+    rng = np.random.default_rng(seed)
+    x = root = leaf(0, 3, 4)
+    for _ in range(7):
+        root = random_step(rng, root)
+    assert x in root.toposort()
+    check(root, [numbers(3, 4, low=-1, high=1, seed=seed)], tolerance=2e-5)
+
+
 def test_a_value_used_many_times_sums_its_gradients():
     x = leaf(0, 4)
     y = Node(Op.MUL, F, (Node(Op.EXP, F, (x,)), Node(Op.ADD, F, (x, Node(Op.SIN, F, (x,))))))
