@@ -113,75 +113,6 @@ def not_equal(a: Node, b: Node) -> Node:
     return negate(equal(a, b))
 
 
-def bounds_given(node: Node, condition: Node) -> tuple[int, int]:
-    """The range of an index node where the condition holds; the parts of it that compare sums with numbers are used."""
-    limits: dict[Node, tuple[int, int]] = {}
-    for part in _flatten(Op.AND, (condition,)):
-        found = _as_limits(part)
-        if found is not None:
-            low, high = limits.get(found[0]) or bounds(found[0])
-            limits[found[0]] = max(low, found[1]), min(high, found[2])
-    for total, (low, high) in list(limits.items()):
-        if total.op is Op.ADD:
-            terms: Terms = {}
-            number = collect(((total, 1),), terms)
-            least, greatest = _span_within(terms, limits)
-            limits[total] = max(low, least + number), min(high, greatest + number)
-    return _bounds_within(node, limits)
-
-
-def _bounds_within(node: Node, limits: dict[Node, tuple[int, int]]) -> tuple[int, int]:
-    known = limits.get(node)
-    if known is not None:
-        return known
-    if node.op is Op.FLOORDIV or node.op is Op.MOD:
-        divisor = node.src[1]
-        low, high = _bounds_within(node.src[0], limits)
-        if divisor.op is Op.CONST and divisor.arg > 0:
-            quotients = low // divisor.arg, high // divisor.arg
-            if node.op is Op.FLOORDIV:
-                return quotients
-            if quotients[0] == quotients[1]:
-                return low % divisor.arg, high % divisor.arg
-        return bounds(node)
-    if node.op is not Op.ADD and node.op is not Op.MUL:
-        return bounds(node)
-    terms: Terms = {}
-    number = collect(((node, 1),), terms)
-    low, high = _sum_within(dict(terms), number, limits)
-    for atom, times in terms.items():
-        # c * (x // a) + c * y is c * ((x + a * y) // a), whose inside may be a limited sum
-        others = [(other, c) for other, c in terms.items() if other is not atom]
-        if atom.op is Op.FLOORDIV and atom.src[1].op is Op.CONST and atom.src[1].arg > 0:
-            if others and all(c % times == 0 for _, c in others):
-                divisor = atom.src[1].arg
-                whole = linear([(atom.src[0], 1), *[(other, c // times * divisor) for other, c in others]])
-                least, greatest = _bounds_within(whole, limits)
-                ends = least // divisor * times + number, greatest // divisor * times + number
-                low, high = max(low, min(ends)), min(high, max(ends))
-    return low, high
-
-
-def _sum_within(terms: Terms, number: int, limits: dict[Node, tuple[int, int]]) -> tuple[int, int]:
-    low = high = number
-    # a limited sum inside this one is taken out as a whole
-    for total, (least, greatest) in limits.items():
-        parts: Terms = {}
-        offset = collect(((total, 1),), parts)
-        first = next(iter(parts))
-        times = terms.get(first, 0) // parts[first]
-        if len(parts) > 1 and times and all(terms.get(atom, 0) == times * c for atom, c in parts.items()):
-            for atom in parts:
-                del terms[atom]
-            ends = (least - offset) * times, (greatest - offset) * times
-            low, high = low + min(ends), high + max(ends)
-    for atom, coefficient in terms.items():
-        least, greatest = _bounds_within(atom, limits)
-        ends = least * coefficient, greatest * coefficient
-        low, high = low + min(ends), high + max(ends)
-    return low, high
-
-
 # -- connectives ----------------------------------------------------------------------------------------------------
 
 
@@ -200,7 +131,7 @@ def negate(a: Node) -> Node:
 
 def both(*conditions: Node) -> Node:
     """All of the conditions hold."""
-    parts = _flatten(Op.AND, conditions)
+    parts = flatten(Op.AND, conditions)
     if FALSE in parts:
         return FALSE
     parts.pop(TRUE, None)
@@ -209,7 +140,7 @@ def both(*conditions: Node) -> Node:
     limits: dict[Node, tuple[int, int]] = {}
     others: list[Node] = []
     for part in parts:
-        found = _as_limits(part)
+        found = as_limits(part)
         if found is None:
             if negate(part) in parts:
                 return FALSE
@@ -224,7 +155,7 @@ def both(*conditions: Node) -> Node:
             terms: Terms = {}
             number = collect(((total, 1),), terms)
             if any(atom in limits for atom in terms):
-                tight_low, tight_high = _span_within(terms, limits)
+                tight_low, tight_high = span_within(terms, limits)
                 tight_low, tight_high = tight_low + number, tight_high + number
                 if tight_low > high or tight_high < low:
                     return FALSE
@@ -248,7 +179,7 @@ def both(*conditions: Node) -> Node:
 
 def either(*conditions: Node) -> Node:
     """At least one of the conditions holds."""
-    parts = _flatten(Op.OR, conditions)
+    parts = flatten(Op.OR, conditions)
     if TRUE in parts:
         return TRUE
     parts.pop(FALSE, None)
@@ -315,7 +246,8 @@ def exclusive(a: Node, b: Node) -> Node:
     return Node(Op.XOR, dtypes.bool, (a, b))
 
 
-def _flatten(op: Op, conditions: tuple[Node, ...]) -> dict[Node, None]:
+def flatten(op: Op, conditions: tuple[Node, ...]) -> dict[Node, None]:
+    """The parts of a conjunction or disjunction, each once, in the order they were written."""
     parts: dict[Node, None] = {}
     stack = list(reversed(conditions))
     while stack:
@@ -337,7 +269,7 @@ def _chain(op: Op, parts: list[Node]) -> Node:
     return total
 
 
-def _as_limits(part: Node) -> tuple[Node, int, int] | None:
+def as_limits(part: Node) -> tuple[Node, int, int] | None:
     """(sum, least, greatest) that the condition says of a sum, None when it is not of that form."""
     if part.op is Op.CMPLT or part.op is Op.CMPEQ:
         a, b = part.src
@@ -349,7 +281,8 @@ def _as_limits(part: Node) -> tuple[Node, int, int] | None:
     return None
 
 
-def _span_within(terms: Terms, limits: dict[Node, tuple[int, int]]) -> tuple[int, int]:
+def span_within(terms: Terms, limits: dict[Node, tuple[int, int]]) -> tuple[int, int]:
+    """The range of a sum whose atoms may have limits narrower than their bounds."""
     low = high = 0
     for atom, coefficient in terms.items():
         a, b = limits.get(atom) or bounds(atom)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from hcq.ir import affine
 from hcq.ir.dtype import dtypes
-from hcq.ir.logic import bounds_given
 from hcq.ir.node import Node, Param, const, index, toposort
 from hcq.ir.op import Op
 from hcq.ir.show import show_index
@@ -147,12 +146,6 @@ def test_a_load_that_never_happens_is_zero_and_one_that_always_does_has_no_condi
     assert 2 == len(simplify(Node(Op.LOAD, dtypes.float32, (p, N, A < 9))).src)
 
 
-def test_a_condition_narrows_sums_and_quotients():
-    assert (0, 3) == bounds_given(A + B - 1, node(Op.AND, A + B > 0, A + B < 5))
-    assert (8, 11) == bounds_given(A + B - 1 + 8, node(Op.AND, A + B > 0, A + B < 5))
-    assert (1, 2) == bounds_given(N // 6, node(Op.AND, N > 5, N < 18))
-
-
 def test_deep_sums_are_simplified():
     total = A
     for _ in range(3_000):
@@ -239,17 +232,6 @@ def test_the_simplest_form_is_its_own_simplest_form(raw: Node):
     simple = simplify(raw)
     affine.forget()
     assert simplify(simple) is simple
-
-
-@settings(max_examples=200, deadline=None)
-@given(numbers(3), conditions(2))
-def test_bounds_under_a_condition_hold_where_it_does(place: Node, condition: Node):
-    place, condition = simplify(place), simplify(condition)
-    low, high = bounds_given(place, condition)
-    for places in itertools.product(*[range(r.src[0].arg) for r in RANGES]):
-        values = dict(zip(RANGES, places))
-        if evaluate(condition, values):
-            assert low <= evaluate(place, values) <= high
 
 
 @st.composite
