@@ -189,10 +189,10 @@ class AtPoint(Emitter):
         return order
 
     def _needs(self, node: Node) -> Iterable[Node]:
-        if node.op is Op.REDUCE:
+        if node.op is Op.REDUCE or node in self.packed:
             return ()
         if node.op is Op.LOAD:
-            return () if node in self.packed else (*self._atoms(node.src[1]), *node.src[2:])
+            return (*self._atoms(node.src[1]), *node.src[2:])
         if node.dtype.kind is Kind.INDEX and self.affine.of(node).terms != ((node, 1),):
             return self._atoms(node)
         return () if node.op is Op.RANGE else node.src
@@ -201,18 +201,18 @@ class AtPoint(Emitter):
         """What an index needs computed; quotients and remainders may not be needed, and come when they are."""
         return (atom for atom in self.affine.of(index).atoms() if atom.op not in (Op.FLOORDIV, Op.MOD))
 
-    def pack(self, load: Node, packed: Packed | None) -> None:
+    def pack(self, value: Node, packed: Packed | None) -> None:
         """From here on the load reads scratch (None: memory again)."""
         if packed is None:
-            self.packed.pop(load, None)
+            self.packed.pop(value, None)
         else:
-            self.packed[load] = packed
+            self.packed[value] = packed
         self._orders.clear()
 
     def _make(self, node: Node, point: Point) -> Instruction:
         if node.op is Op.CONST:
             return self.number(node.arg, node.dtype)
-        if node.op is Op.LOAD:
+        if node.op is Op.LOAD or node in self.packed:
             return self._load(node, point)
         if node.dtype.kind is Kind.INDEX:
             form = self.affine.of(node)

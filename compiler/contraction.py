@@ -124,6 +124,7 @@ def _outer_plan(
         whole = steps * vector.size * row_tiles * others  # elements read when nothing is packed
         each = 0.0 if facts.stride(load, vector) == 1 else STRIDED
         each += 2.0 / lanes if facts.is_masked(load) else 0.0
+        each += 3.0 / lanes if load.dtype.itemsize < 4 else 0.0  # widened on the way
         reads += whole * each
         packs += whole / reuse * (each + 2.0 / lanes)
         far = (
@@ -146,6 +147,9 @@ def _outer_plan(
             plan.pack_scalars = True
             direct = packed
         plan.cycles += direct
+    narrow = [load for load in scalars if load.dtype.itemsize < 4 and not facts.is_masked(load)]
+    if narrow:
+        plan.cycles += MASKED * steps * row.size * others * len(narrow) * (0.1 if steps >= lanes else panels)
     if any(abs(facts.stride(load, row) or 0) * load.dtype.itemsize > NEAR_ROW_BYTES for load in scalars):
         plan.cycles *= 1.03
     for store in nest.stores:
@@ -214,14 +218,18 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
     if plan.pack_scalars:
         for load in plan.scalars:
             if facts.is_masked(load):
-                _stage_box(nest, target, load, [*outside, *inside], row)
+                _stage_box(nest, target, load)
+    for load in plan.scalars:
+        contiguous = any(a.is_reduce and a.size >= lanes and facts.stride(load, a) == 1 for a in nest.axes)
+        if load.dtype.itemsize < 4 and not facts.is_masked(load) and contiguous:
+            _stage_box(nest, target, load, innermost=True)
 
 
-def _stage_box(nest: LoopNest, target: Target, load: Node, axes: list[Axis], row: Axis) -> None:
-    """Pack a padded operand at the outermost loop where what is read below it fits beside the panels."""
+def _stage_box(nest: LoopNest, target: Target, load: Node, innermost: bool = False) -> None:
+    """Pack a padded or narrow operand at the outermost loop where what is read below it fits beside the panels."""
     loops = [loop for loop in nest.order if not loop.axis.is_reduce]
     first = max((i for i, loop in enumerate(loops) if loop.kind == "group"), default=-1)
-    for i in range(max(first, 0), len(loops)):
+    for i in range(len(loops) - 1 if innermost else max(first, 0), len(loops)):
         if nest.box_bytes(load, loops[: i + 1]) <= target.l2_bytes // 3:
             nest.box(nest.loads.index(load), loops[i].name)
             return
@@ -322,10 +330,10 @@ def _bind_groups(
     groups = 1
     for axis in [*outside, *inside]:
         loop = axis.loops[0]
-        enough = 4 * target.threads if packs and axis in inside else wanted
-        if groups >= min(wanted, enough) or loop.kind != "serial" or loop.size < 2:
+        enough = min(wanted, 4 * target.threads) if packs and axis in inside else wanted
+        if groups >= enough or loop.kind != "serial" or loop.size < 2:
             continue
-        pieces = -(-wanted // groups)
+        pieces = -(-enough // groups)
         if loop.size >= 2 * pieces:
             nest.split(loop.name, -(-loop.size // pieces))
         nest.parallel(loop.name)

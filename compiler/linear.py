@@ -324,11 +324,11 @@ class _Writer(AtPoint):
                 self._copy_in(stage)
 
     def _copy_in(self, stage: Stage) -> None:
-        load = stage.load
+        load, value = stage.load, stage.value
         mask = self.masks[load]
-        boxes = [_Box(self, *pair) for pair in self.nest.overlaps(load)] if stage.is_box else []
+        boxes = [_Box(self, *pair) for pair in self.nest.walks(load)] if stage.is_box else []
         boxes = [box for box in boxes if box.is_exact]
-        boxed = {axis for box in boxes for axis in (box.a, box.b)}
+        boxed = {axis for box in boxes for axis in (box.a, box.b) if axis is not None}
         loops = [loop for loop in self.nest.order if loop.axis.bit & mask and loop not in self.counters]
         loops = [loop for loop in loops if loop.axis not in boxed]
         axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
@@ -344,26 +344,28 @@ class _Writer(AtPoint):
         for box in boxes:
             strides.update(box.strides())
         start = sum(box.start for box in boxes)
-        if load not in self.scratch_at:
-            self.scratch_at[load] = -(-self.scratch_bytes // SCRATCH_ALIGN) * SCRATCH_ALIGN
-            self.scratch_bytes = self.scratch_at[load] + count * load.dtype.itemsize
-        address = self.emit(Op.SCRATCH, load.dtype, (), self.scratch_at[load])
+        if value not in self.scratch_at:
+            self.scratch_at[value] = -(-self.scratch_bytes // SCRATCH_ALIGN) * SCRATCH_ALIGN
+            self.scratch_bytes = self.scratch_at[value] + count * value.dtype.itemsize
+        address = self.emit(Op.SCRATCH, value.dtype, (), self.scratch_at[value])
         packed = Packed(address, strides, self.depth, start)
-        self.pack(load, None)
-        source = load
+        self.pack(value, None)
+        source = value
         unboxed = {loop: stride for loop, stride in strides.items() if loop.axis not in boxed}
         written = Packed(address, unboxed, self.depth)
         zeros: Point = {}
         stilled: list[Loop] = []
         for number, box in enumerate(boxes):
-            walk = box.axis(len(self.axes), f"{box.b.name}_{box.a.name}", is_last=number == len(boxes) - 1)
+            walk = box.axis(len(self.axes), f"{box.b.name}.all", is_last=number == len(boxes) - 1)
             self.axes.append(walk)
             self.axis_of[walk.range] = walk
             self.extent[walk] = min(walk.tile, walk.size)
             source = source.substitute({box.b.range: box.place(walk.range)})
             loops += walk.counted
-            zeros[box.a] = (0, 1)
-            stilled += [loop for loop in (*box.a.counted, *box.b.counted) if loop not in self.counters]
+            stilled += [loop for loop in box.b.counted if loop not in self.counters]
+            if box.a is not None:
+                zeros[box.a] = (0, 1)
+                stilled += [loop for loop in box.a.counted if loop not in self.counters]
             for loop in walk.loops:
                 written.strides[loop] = box.stride * loop.stride
         self._mask_copies(source)
@@ -371,10 +373,11 @@ class _Writer(AtPoint):
             self.counters[loop] = self.number(0)
         self.moved()
 
+        form = self.affine.of((source if source.op is Op.LOAD else source.src[0]).src[1])
         strided = {
             axis
             for axis in self.axes_of(self.masks[source])
-            if axis.loops[-1].kind == "vector" and self.affine.of(source.src[1]).coefficient(axis.range) != 1
+            if axis.loops[-1].kind == "vector" and form.coefficient(axis.range) != 1
         }
 
         def copy() -> None:
@@ -388,7 +391,7 @@ class _Writer(AtPoint):
         for loop in stilled:
             del self.counters[loop]
         self.moved()
-        self.pack(load, packed)
+        self.pack(value, packed)
 
     def _mask_copies(self, root: Node) -> None:
         """Which ranges the nodes of a copy depend on."""
@@ -401,25 +404,27 @@ class _Writer(AtPoint):
 
 
 class _Box:
-    """What a sliding window reads: factor * a + b, walked once instead of window by window.
+    """What a sliding window reads: factor * a + b, walked once instead of window by window; without a, all of b.
 
     A window that runs backwards reads factor * a - b + (size(b) - 1), so that places count upwards from 0 again.
     """
 
-    def __init__(self, writer: _Writer, a: Axis, b: Axis, factor: int):
+    def __init__(self, writer: _Writer, a: Axis | None, b: Axis, factor: int):
         self.a, self.b, self.factor, self.is_backwards = a, b, abs(factor), factor < 0
-        self.open = [loop for loop in a.counted if loop in writer.counters]
-        inner = [loop for loop in a.loops if loop not in writer.counters]
-        step = self.open[-1].stride if self.open else a.size
+        self.stride = 0
+        self.inner: list[Loop] = []
+        self.size = self.nominal = b.size
+        self.is_exact = not any(loop in writer.counters for loop in b.loops)
+        if a is None:
+            return
+        opened = [loop for loop in a.counted if loop in writer.counters]
+        self.inner = [loop for loop in a.loops if loop not in writer.counters]
+        step = opened[-1].stride if opened else a.size
         whole = a.size % step == 0
-        is_flat = all(loop.is_written_out for loop in inner)
-        self.is_exact = (whole or is_flat) and not any(loop in writer.counters for loop in b.loops)
         extent = step if whole else min(writer.extent[a], step)
+        self.is_exact = self.is_exact and (whole or all(loop.is_written_out for loop in self.inner))
         self.size = self.factor * (extent - 1) + b.size
         self.nominal = self.factor * (step - 1) + b.size
-        self.stride = 0
-        self.lanes = 1
-        self.inner = inner
 
     def strides(self) -> dict[Loop, int]:
         strides = {loop: self.stride * self.factor * loop.stride for loop in self.inner}

@@ -79,6 +79,7 @@ class Stage:
     """Copy what `load` reads inside loop `at` into scratch, in the order in which the inner loops read it."""
 
     load: Node
+    value: Node  # what is kept: the load, or the CAST that is all that becomes of it, done once while copying
     at: Loop | None  # None: once per group, or per kernel
     is_box: bool  # sliding windows are kept once, not window by window
 
@@ -344,14 +345,16 @@ class LoopNest:
             raise ScheduleError(
                 f"{verb} {load} {at}: it differs by group; name the group's loop instead of -"
             )
-        if is_box and not self.overlaps(node):
-            raise ScheduleError(f"{verb} {load} {at}: it reads no sliding window; use stage")
-        self.stages.append(Stage(node, loop, is_box))
+        if is_box and not self.walks(node):
+            raise ScheduleError(f"{verb} {load} {at}: no sliding window, no contiguous reduction; use stage")
+        users = [user for user in self.masks if node in user.src]
+        is_cast = len(users) == 1 and users[0].op is Op.CAST and not self.affine.is_index(users[0])
+        self.stages.append(Stage(node, users[0] if is_cast else node, loop, is_box))
         self.choices.append(f"{verb} {load} {at}")
         return self
 
     def box(self, load: int, at: str = "-") -> LoopNest:
-        """`stage` for sliding windows: what overlapping windows share is packed once, as it lies in memory."""
+        """`stage` in the order of memory: copied by vectors, and what sliding windows share is kept once."""
         return self.stage(load, at, is_box=True)
 
     def overlaps(self, load: Node) -> list[tuple[Axis, Axis, int]]:
@@ -374,6 +377,16 @@ class LoopNest:
                     taken.add(b)
                     break
         return pairs
+
+    def walks(self, load: Node) -> list[tuple[Axis | None, Axis, int]]:
+        """How `box` walks a load: its sliding windows, and a reduced axis along which it is contiguous, that one last."""
+        form = self.affine.of(load.src[1])
+        walks: list[tuple[Axis | None, Axis, int]] = list(self.overlaps(load))
+        paired = [b for _, b, _ in walks]
+        for b in self.axes:
+            if b.is_reduce and b not in paired and form.coefficient(b.range) == 1:
+                walks.append((None, b, 1))
+        return sorted(walks, key=lambda walk: -abs(form.coefficient(walk[1].range)))
 
     def _window_factor(self, load: Node, a: Axis, b: Axis) -> int:
         """How many times the coefficient of `b` that of `a` is, in every part of a load's address; 0 if they differ."""

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from hcq.compiler.compile import CodeObject, compile_kernel, forget
+from hcq.compiler.kernel import kernel_flops, kernel_key, kernel_name, kernel_traffic
+from hcq.compiler.target import cpu_target
 from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -233,3 +240,94 @@ def test_many_groups_cover_everything_once(device: Device) -> None:
     assert code.grid[0] > 1
     code = check(device, kernel((out(0, (1, 1003)), reduce(x, (0,)))))
     assert code.grid[0] > 1
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.int8], ids=lambda d: d.name)
+def test_packed_operands_are_widened_once(device: Device, dtype: DType) -> None:
+    wide = dtypes.int32 if dtype.is_integer else dtypes.float32
+    a, b = param(1, (100, 64), dtype).cast(wide), param(2, (64, 96), dtype).cast(wide)
+    code = check(device, kernel((out(0, (100, 1, 96), wide), matmul(a, b))))
+    assert "stage" in code.choice
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_narrower_vectors_compute_the_same(device: Device, bits: int) -> None:
+    target = replace(
+        cpu_target(), vector_bits=bits, vector_registers=32 if bits == 512 else 16, key=f"test-{bits}"
+    )
+    check(
+        device, kernel((out(0, (33, 1, 70)), matmul(param(1, (33, 47)), param(2, (47, 70))))), target=target
+    )
+    value = conv(param(1, (2, 3, 14, 17)), param(2, (16, 3, 3, 3)), 1)
+    check(device, kernel((out(0, value.shape), value)), target=target)
+    x = param(1, (50, 99))
+    check(device, kernel((out(0, (50, 1)), reduce(Node(Op.EXP, x.dtype, (x,)), (1,)))), target=target)
+
+
+def test_two_processes_make_the_same_object() -> None:
+    program = (
+        "from tests.compiler.building import *; import hashlib;"
+        "v = conv(param(1, (4, 8, 14, 14)), param(2, (16, 8, 3, 3)));"
+        "m = matmul(param(1, (70, 64)), permute(param(2, (96, 64)), 1, 0));"
+        "ks = [kernel((out(0, v.shape), v)), kernel((out(0, m.shape), m))];"
+        "print([hashlib.sha256(compile_kernel(k, cpu_target()).to_bytes()).hexdigest() for k in ks])"
+    )
+    answers = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.getcwd()}
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        answers.add(done.stdout)
+    assert len(answers) == 1
+
+
+class Kept(dict[tuple[str, str], bytes]):
+    """An object cache in memory."""
+
+    def get(self, kind: str, key: str) -> bytes | None:  # type: ignore[override]
+        return super().get((kind, key))
+
+    def put(self, kind: str, key: str, data: bytes) -> None:
+        self[kind, key] = data
+
+
+def test_a_stored_object_is_found_again_and_a_spoiled_one_is_made_anew() -> None:
+    sink = kernel((out(0, (123,)), param(1, (123,)) * 3.0))
+    kept = Kept()
+    made = compile_kernel(sink, cpu_target(), kept)
+    assert len(kept) == 1
+    forget()
+    assert compile_kernel(sink, cpu_target(), kept) == made
+    forget()
+    for key in kept:
+        kept[key] = b"{}\nnonsense"
+    assert compile_kernel(sink, cpu_target(), kept) == made
+    assert CodeObject.from_bytes(next(iter(kept.values()))) == made
+
+
+def test_equal_structures_have_one_key_and_different_ones_do_not() -> None:
+    def scaled(by: float) -> Node:
+        return kernel((out(0, (10,)), param(1, (10,)) * by))
+
+    assert kernel_key(scaled(2.0)) == kernel_key(scaled(2.0))
+    keys = {kernel_key(scaled(by)) for by in (0.0, -0.0, 2.0, float("inf"), float("nan"))}
+    assert len(keys) == 5
+
+
+def test_names_and_counts_say_what_a_kernel_does() -> None:
+    product = kernel((out(0, (33, 1, 70)), matmul(param(1, (33, 47)), param(2, (47, 70)))))
+    assert kernel_name(product) == "dot_33x70_from_47"
+    assert kernel_flops(product) == 2 * 33 * 47 * 70
+    assert kernel_traffic(product) == 4 * (33 * 47 + 47 * 70 + 33 * 70)
+    p = out(0, (100,))
+    assert kernel_traffic(kernel((p, p + param(1, (100,))))) == 4 * 300
+
+
+def test_the_stages_can_be_seen() -> None:
+    seen: dict[str, str] = {}
+    compile_kernel(kernel((out(0, (50,)), param(1, (50,)) + 1.0)), cpu_target(), show=seen.__setitem__)
+    assert "define void @add_50" in seen["code"]
+    assert seen["code"].startswith("schedule: ")
+    assert seen["ir"]

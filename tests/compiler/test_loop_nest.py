@@ -153,7 +153,7 @@ def random_schedule(nest: LoopNest, rng: random.Random) -> str:
         if rng.random() < 0.5:
             at = rng.choice(["-", *[loop.name for loop in nest.order]])
             try:
-                if rng.random() < 0.6 and nest.overlaps(load):
+                if rng.random() < 0.6 and nest.walks(load):
                     nest.box(number, at)
                 else:
                     nest.stage(number, at)
@@ -249,7 +249,7 @@ def test_ordered_ranges_stay_serial() -> None:
         ("split r0", "wrong number of words"),
         ("split r9 4", "no loop named 'r9'; this nest has r0, r1, r2"),
         ("stage 7 -", "the kernel has 2 loads"),
-        ("box 0 -", "reads no sliding window"),
+        ("box 1 -", "no sliding window, no contiguous reduction"),
     ],
 )
 def test_a_schedule_that_cannot_be_read_says_why(text: str, complaint: str) -> None:
