@@ -360,7 +360,7 @@ class LoopNest:
     def overlaps(self, load: Node) -> list[tuple[Axis, Axis, int]]:
         """Pairs (output axis a, reduced axis b, factor) such that the load sees only factor * a + b: a sliding window.
 
-        What such a pair reads within a tile of a is a box of |factor| * (tile - 1) + size(b) values, not tile * size(b).
+        Within a tile of a such a pair reads a box of |factor| * (tile - 1) + size(b) values, not tile * size(b).
         The factor is negative where the window runs backwards, as in the gradient of a convolution.
         """
         pairs = []
@@ -379,7 +379,7 @@ class LoopNest:
         return pairs
 
     def walks(self, load: Node) -> list[tuple[Axis | None, Axis, int]]:
-        """How `box` walks a load: its sliding windows, and a reduced axis along which it is contiguous, that one last."""
+        """How `box` walks a load: its sliding windows, and a reduced axis along which it is contiguous."""
         form = self.affine.of(load.src[1])
         walks: list[tuple[Axis | None, Axis, int]] = list(self.overlaps(load))
         paired = [b for _, b, _ in walks]
