@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.frontend.core import constant, shape_args
 from hcq.frontend.elementwise import scalar_dtype
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import expanded, iota
+from hcq.frontend.movement import expanded, iota, ordinal
 from hcq.frontend.normalisation import Normalisation
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node
@@ -119,11 +119,11 @@ class Creation(Normalisation):
             raise UsageError(f"[linspace] steps={steps}: use 0 or more.")
         dtype = dtype or dtypes.float32
         wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
-        place = cls._leaf(iota(steps, 0, (steps,)), device, False)
+        number = cls._leaf(iota(steps, 0, (steps,)), device, False)
         gap = (end - start) / max(1, steps - 1)
-        rising = place.cast(wide) * gap + float(start)
-        falling = (steps - 1 - place).cast(wide) * -gap + float(end)
-        both = (place < (steps + 1) // 2).where(rising, falling)
+        rising = number.cast(wide) * gap + float(start)
+        falling = (steps - 1 - number).cast(wide) * -gap + float(end)
+        both = (number < (steps + 1) // 2).where(rising, falling)
         return cls._leaf(both.cast(dtype).node, device, requires_grad)
 
     @classmethod
@@ -137,9 +137,9 @@ class Creation(Normalisation):
     ) -> Self:
         """Ones on the diagonal of an n x m matrix, zeros elsewhere."""
         shape = (n, n if m is None else m)
-        rows, columns = iota(shape[0], 0, shape), iota(shape[1], 1, shape)
-        same = Node(Op.CMPEQ, dtypes.bool, (rows, columns))
-        return cls._leaf(same.cast(dtype or dtypes.float32), device, requires_grad)
+        rows = cls._leaf(ordinal(shape[0], 0, shape), device, False)
+        same = rows == rows._like(ordinal(shape[1], 1, shape))
+        return cls._leaf(same.cast(dtype or dtypes.float32).node, device, requires_grad)
 
     def full_like(self, fill_value: Scalar, dtype: DType | None = None) -> Self:
         """One number in this tensor's shape, dtype and device."""
@@ -173,8 +173,8 @@ class Creation(Normalisation):
         shape = self.node.shape
         if len(shape) < 2:
             raise UsageError(f"[{call}] shape {shape}: a triangle needs 2 axes. Use unsqueeze first.")
-        row = self._like(iota(shape[-2], 0, shape[-2:]))
-        column = self._like(iota(shape[-1], 1, shape[-2:]))
+        row = self._like(ordinal(shape[-2], 0, shape[-2:]))
+        column = self._like(ordinal(shape[-1], 1, shape[-2:]))
         inside = (column <= row + diagonal) if lower else (column >= row + diagonal)
         return inside.where(self, 0)
 
@@ -196,5 +196,5 @@ class Creation(Normalisation):
             return self.diagonal()
         n = self.node.shape[0]
         shape = (n, n)
-        same = self._like(iota(n, 0, shape)) == self._like(iota(n, 1, shape))
+        same = self._like(ordinal(n, 0, shape)) == self._like(ordinal(n, 1, shape))
         return same.where(self.unsqueeze(1), 0)

@@ -21,7 +21,7 @@ from hcq.frontend.core import Core
 from hcq.frontend.elementwise import broadcast_shape
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.frontend.joining import Joining
-from hcq.frontend.movement import expanded, flipped, iota, padded, permuted, reshaped, shrunk
+from hcq.frontend.movement import expanded, flipped, iota, ordinal, padded, permuted, reshaped, shrunk
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -293,7 +293,7 @@ class Indexing(Joining):
             return self
         if count > 1 and not self._are_unique(key):
             both = (count, count)
-            later = self._like(iota(count, 1, both)) > self._like(iota(count, 0, both))
+            later = self._like(ordinal(count, 1, both)) > self._like(ordinal(count, 0, both))
             is_overwritten = ((target.unsqueeze(0) == target.unsqueeze(1)) & later).any(1)
             target = is_overwritten.where(-1, target)
         ones = self._like(expanded(const(1, dtypes.int32), (count,)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import Core, constant, shape_args
 from hcq.frontend.errors import UsageError
-from hcq.ir.dtype import dtypes
+from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
 
@@ -362,8 +362,8 @@ class Movement(Core):
 def _below(first: Node, second: Node, axis: int, limit: int) -> Node:
     """`first` where the index along the axis is less than the limit, `second` from there on."""
     shape = first.shape
-    place = iota(shape[axis], axis, shape)
-    condition = Node(Op.CMPLT, dtypes.bool, (place, const(limit, place.dtype)))
+    number = ordinal(shape[axis], axis, shape)
+    condition = Node(Op.CMPLT, dtypes.bool, (number, const(limit, number.dtype)))
     return Node(Op.WHERE, first.dtype, (condition, first, second))
 
 
@@ -421,11 +421,16 @@ def flipped(node: Node, axes: tuple[int, ...]) -> Node:
     return Node(Op.FLIP, node.dtype, (node,), axes) if axes else node
 
 
-def iota(count: int, axis: int, shape: Shape) -> Node:
-    """0, 1, 2, ... along one axis of that shape, as int64."""
-    line = Node(Op.IOTA, dtypes.int64, (), count)
+def iota(count: int, axis: int, shape: Shape, dtype: DType = dtypes.int64) -> Node:
+    """0, 1, 2, ... along one axis of that shape."""
+    line = Node(Op.IOTA, dtype, (), count)
     ones = tuple(count if d == axis else 1 for d in range(len(shape)))
     return expanded(reshaped(line, ones), shape)
+
+
+def ordinal(count: int, axis: int, shape: Shape) -> Node:
+    """`iota` to be compared: in int32 where that holds it, because twice as many lanes fit a vector."""
+    return iota(count, axis, shape, dtypes.int32 if count < 1 << 30 else dtypes.int64)
 
 
 def _completed(call: str, old: Shape, new: tuple[int, ...]) -> Shape:

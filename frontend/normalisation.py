@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.activation import in_float
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import iota
+from hcq.frontend.movement import iota, ordinal
 from hcq.frontend.window import Window
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Shape
@@ -159,7 +159,7 @@ class Normalisation(Window):
         scores = self.matmul(key.mT) * factor
         if is_causal:
             rows, columns = scores.node.shape[-2:]
-            row, column = iota(rows, 0, (rows, columns)), iota(columns, 1, (rows, columns))
+            row, column = ordinal(rows, 0, (rows, columns)), ordinal(columns, 1, (rows, columns))
             scores = (self._like(column) <= self._like(row)).where(scores, -math.inf)
         if attn_mask is not None:
             is_bool = attn_mask.node.dtype.is_bool

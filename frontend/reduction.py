@@ -18,7 +18,7 @@ from hcq.frontend.activation import Activation
 from hcq.frontend.core import Core
 from hcq.frontend.elementwise import refuse_storage_only
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import iota, reshaped
+from hcq.frontend.movement import iota, ordinal, reshaped
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -184,9 +184,9 @@ class Reduction(Activation):
         if self.node.dtype.is_float:
             is_best = is_best | (self != self)
         count = shape[axis]
-        countdown = count - self._like(iota(count, axis, shape))
+        countdown = count - self._like(ordinal(count, axis, shape))
         first = is_best.where(countdown, 0)._reduce(Op.MAX, (axis,), keepdim=True)
-        return count - first
+        return count - first.cast(dtypes.int64)
 
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """True if any element is not zero."""
@@ -278,7 +278,7 @@ class Reduction(Activation):
             nan_other, nan_mine = other.isnan(), mine.isnan()
             less = less | ((nan_other & ~nan_mine) if descending else (nan_mine & ~nan_other))
             same = same | (nan_other & nan_mine)
-        earlier = self._like(iota(size, axis + 1, both)) < self._like(iota(size, axis, both))
+        earlier = self._like(ordinal(size, axis + 1, both)) < self._like(ordinal(size, axis, both))
         return (less | (same & earlier)).cast(dtypes.int64)._reduce(Op.ADD, (axis + 1,), keepdim=False)
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
