@@ -229,7 +229,7 @@ def _stage_box(nest: LoopNest, target: Target, load: Node, innermost: bool = Fal
     """Pack a padded or narrow operand at the outermost loop where what is read below it fits beside the panels."""
     loops = [loop for loop in nest.order if not loop.axis.is_reduce]
     first = max((i for i, loop in enumerate(loops) if loop.kind == "group"), default=-1)
-    for i in range(len(loops) - 1 if innermost else max(first, 0), len(loops)):
+    for i in range(max(len(loops) - 1 if innermost else first, 0), len(loops)):
         if nest.box_bytes(load, loops[: i + 1]) <= target.l2_bytes // 3:
             nest.box(nest.loads.index(load), loops[i].name)
             return
