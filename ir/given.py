@@ -50,9 +50,12 @@ def _both(a: Bounds, b: Bounds) -> Bounds:
 
 
 def _within(node: Node, limits: Limits) -> Bounds:
+    found = _by_structure(node, limits)
     known = limits.get(node)
-    if known is not None:
-        return known
+    return found if known is None else _both(found, known)
+
+
+def _by_structure(node: Node, limits: Limits) -> Bounds:
     op = node.op
     if op is Op.WHERE and node.dtype.kind is not Kind.FLOAT:
         condition, yes, no = node.src
@@ -63,8 +66,8 @@ def _within(node: Node, limits: Limits) -> Bounds:
     if op is Op.FLOORDIV or op is Op.MOD:
         return _quotient(node, limits)
     if op is Op.ADD and node.dtype.kind is not Kind.INDEX and node.dtype.is_integer:
-        (a, b), (c, d) = _within(node.src[0], limits), _within(node.src[1], limits)
-        return _if_held((a + c, b + d), node)
+        first, second = _within(node.src[0], limits), _within(node.src[1], limits)
+        return _if_held((first[0] + second[0], first[1] + second[1]), node)
     if node.dtype.kind is not Kind.INDEX or (op is not Op.ADD and op is not Op.MUL):
         return bounds(node)
     terms: Terms = {}
