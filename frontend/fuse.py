@@ -78,6 +78,9 @@ def fuse(roots: Sequence[Node]) -> Fusion:
     """Choose the realized nodes and group them. `roots` are always realized, unless they are buffers already."""
     walk = _Walk(roots)
     walk.run()
+    while idle := walk.kept_for_no_reduction():
+        walk = _Walk(roots, walk.plain | idle)
+        walk.run()
     groups = _group(walk)
     return Fusion(set(walk.realized), groups, walk.uses)
 
@@ -85,7 +88,8 @@ def fuse(roots: Sequence[Node]) -> Fusion:
 class _Walk:
     """The walk from users to sources."""
 
-    def __init__(self, roots: Sequence[Node]):
+    def __init__(self, roots: Sequence[Node], plain: frozenset[Node] = frozenset()):
+        self.plain = plain  # nodes above a reduction that another value in memory already cuts off
         self.order = toposort(roots)
         self.forced = {n for n in roots if n.op is not Op.BUFFER}
         self.forced.update(n for n in self.order if n.op in _ALWAYS_REALIZED)
@@ -117,14 +121,37 @@ class _Walk:
                 if source in self.has_reduction and (
                     op in _KEEPS_ELEMENTS or self.size[node] == self.size[source]
                 ):
-                    self.has_reduction.add(node)
+                    self._ends_reduction(node)
             else:
                 cost = 8 if op in _COSTLY else 0 if op in _FREE else 1
                 self.weight[node] = min(cost + sum(self.weight[s] for s in node.src), 1 << 12)
                 if op in ARITHMETIC and any(
                     s in self.has_reduction and s.shape == node.shape for s in node.src
                 ):
-                    self.has_reduction.add(node)
+                    self._ends_reduction(node)
+
+    def _ends_reduction(self, node: Node) -> None:
+        if node not in self.plain:
+            self.has_reduction.add(node)
+
+    def kept_for_no_reduction(self) -> frozenset[Node]:
+        """Elementwise nodes put in memory as the end of a reduction that, as it came out, ends further down."""
+        found = set()
+        for node in self.realized:
+            if node in self.forced or node.op is Op.REDUCE_AXIS or node not in self.has_reduction:
+                continue
+            stack, seen = list(node.src), set()
+            while stack:
+                source = stack.pop()
+                if source in seen or source in self.realized or source in self.forced:
+                    continue
+                if source.op is Op.REDUCE_AXIS:
+                    break
+                seen.add(source)
+                stack.extend(source.src)
+            else:
+                found.add(node)
+        return frozenset(found)
 
     def run(self) -> None:
         for node in reversed(self.order):

@@ -111,7 +111,7 @@ def _realize_on(device: str, roots: list[Node]) -> None:
         roots = _bring_copies(roots)
         structure = structure_of(roots)
     if structure.assigns:
-        roots, structure = _with_readers(roots)
+        roots, structure = _with_readers(roots, structure)
     plan = plans.plan_for(structure, roots, device)
     before = written_so_far()
     outputs = plan.run(structure.storages)
@@ -176,10 +176,9 @@ def _replace(in_memory: dict[Node, Node]) -> None:
                 tensor.node = new
 
 
-def _with_readers(roots: list[Node]) -> tuple[list[Node], Structure]:
-    """The roots, and every live tensor that reads memory which they overwrite."""
+def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], Structure]:
+    """The roots, and every live tensor that reads memory which they overwrite; the structure of them all."""
     while True:
-        structure = structure_of(roots)
         written = _written(roots)
         known = set(roots)
         more: dict[Node, None] = {}
@@ -188,12 +187,14 @@ def _with_readers(roots: list[Node]) -> tuple[list[Node], Structure]:
             if node in known or not _reads(node, written):
                 continue
             root = _root(node)
-            more[Node(Op.CONTIGUOUS, node.dtype, (node,)) if root is None else root] = None
-            if root is None:
-                tensor.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
-        if not any(root not in known for root in more):
+            if root is None:  # a view of what is overwritten becomes a copy
+                root = tensor.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
+            if root not in known:
+                more[root] = None
+        if not more:
             return roots, structure
-        roots = [*roots, *(root for root in more if root not in known)]
+        roots = [*roots, *more]
+        structure = structure_of(roots)
 
 
 def _written(roots: Sequence[Node]) -> set[Node]:
