@@ -65,6 +65,29 @@ def test_a_submission_longer_than_the_ring_goes_in_pieces(cpu: CpuDevice, llvm_o
     assert struct.unpack("<Q", out.read())[0] == expected
 
 
+def test_a_full_ring_is_waited_for_with_a_deadline_and_never_overrun() -> None:
+    device = CpuDevice(
+        "CPU:full", config=dataclasses.replace(config.current(), timeout_ms=100, validate=False)
+    )
+    buffer = device.alloc(8)
+    gate = device.signal("gate")
+    device.queue().wait(gate, 1).submit()
+    queue = device.queue().fill(buffer, 3)
+    words = queue.words
+    device.submit([words] * (RING_WORDS // 8 - 3), [])
+    with pytest.raises(
+        WaitTimeout, match=r"submit on CPU:full: waited 100 ms for room in the ring. In flight: 2"
+    ):
+        for _ in range(10):
+            device.queue().fill(buffer, 4).submit()
+    assert device.timeline.value == 0
+    gate.set(1)
+    device.synchronize(timeout_ms=5000)
+    device.queue().fill(buffer, 5).submit()
+    assert buffer.read() == b"\5" * 8
+    device.close()
+
+
 def test_copies_of_all_sizes_and_alignments_move_exactly_their_bytes(cpu: CpuDevice) -> None:
     source, target = cpu.alloc(512), cpu.alloc(512)
     pattern = bytes((7 * n) % 251 for n in range(512))
