@@ -202,6 +202,8 @@ def const(value: Scalar, dtype: DType) -> Node:
         value = bool(value)
     else:
         value = int(value)
+        if value < 0 and dtype.kind is Kind.UINT:
+            value &= (1 << 8 * dtype.itemsize) - 1  # x - 1 of unsigned integers adds the wrapped -1
     return Node(Op.CONST, dtype, (), value)
 
 
