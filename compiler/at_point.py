@@ -330,6 +330,9 @@ class AtPoint(Emitter):
             return read(base, spot.offset, 1, mask)
         one_mask = mask is None or mask.dtype.lanes == 1
         if spot.is_run and spot.lanes == lanes:
+            if mask is not None and one_mask and base is not None:
+                # all lanes off: read at the start instead, for an address that is not mapped costs hundreds of cycles
+                base = self.emit(Op.WHERE, dtypes.index, (mask, base, self.number(-spot.offset)))
             return read(base, spot.offset, lanes, wide(mask, lanes))
         if not spot.vectors and one_mask and not any(spot.steps):
             return read(base, spot.offset, 1, mask)
