@@ -15,6 +15,7 @@ A reduction is emitted as soon as the output loops that it needs are open; its a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -210,7 +211,9 @@ class _Writer(AtPoint):
                 part = tuple(inner.values()) if is_vector else ()
                 for node in group:
                     for outer in points[node]:
-                        x = self.value(node.src[0], {**outer, **inner})
+                        here = {**outer, **inner}
+                        summand, condition = _conditional(node)
+                        x = self.value(summand, here)
                         mine = parts[node, tuple(outer.values())]
                         accumulator = mine.get(part)
                         if accumulator is None:
@@ -222,7 +225,11 @@ class _Writer(AtPoint):
                             mine[part] = accumulator
                         x = self.broadcast(x, accumulator.dtype.lanes)
                         before = now.get(accumulator, accumulator)
-                        now[accumulator] = self.place(node.arg, x.dtype, (before, x))
+                        after = self.place(node.arg, x.dtype, (before, x))
+                        if condition is not None:
+                            holds = self.broadcast(self.value(condition, here), x.dtype.lanes)
+                            after = self.place(Op.WHERE, x.dtype, (holds, after, before))
+                        now[accumulator] = after
             for accumulator, after in now.items():
                 self.place(Op.UPDATE, accumulator.dtype, (accumulator, after))
                 for facts in self.open_reductions:
@@ -454,6 +461,19 @@ class _Box:
         else:
             axis.loops.append(Loop(name, axis, self.size, 1))
         return axis
+
+
+def _conditional(node: Node) -> tuple[Node, Node | None]:
+    """sum(where(c, x, 0)) adds x where c holds: one masked multiply-add, where select and add would be two.
+
+    A sum that starts from 0 is never -0.0, so not adding and adding 0.0 are the same.
+    """
+    value = node.src[0]
+    if node.arg is Op.ADD and value.op is Op.WHERE:
+        condition, x, otherwise = value.src
+        if otherwise.op is Op.CONST and otherwise.arg == 0 and math.copysign(1.0, otherwise.arg) > 0:
+            return x, condition
+    return value, None
 
 
 def _reductions_by_ranges(reduces: list[Node]) -> list[list[Node]]:
