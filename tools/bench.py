@@ -51,7 +51,7 @@ class Effort:
     processes: int
 
 
-FULL = Effort(blocks=9, block_seconds=0.4, processes=7)
+FULL = Effort(blocks=9, block_seconds=0.4, processes=5)
 QUICK = Effort(blocks=3, block_seconds=0.1, processes=3)
 
 
