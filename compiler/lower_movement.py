@@ -28,6 +28,7 @@ from hcq.ir.dtype import DType, dtypes, truncate
 from hcq.ir.node import Node, Shape, const, index, toposort
 from hcq.ir.op import ARITHMETIC, COMPARE, Op
 from hcq.ir.symbolic import (
+    Rebuilding,
     both,
     bounds,
     build,
@@ -557,10 +558,10 @@ def _reduction_depths(sink: Node) -> dict[Node, int]:
 
 def _resolve(root: Node) -> Node:
     """Placeholders give way to the indices they stand for."""
-    mapping: dict[Node, Node] = {}
+    rebuilding = Rebuilding({}, was_simple=True)
     for node in toposort((root,)):
         if node.op is Op.RANGE and node.arg == WITHIN:
-            mapping[node] = mapping.get(node.src[1], node.src[1])
-        elif any(source in mapping for source in node.src):
-            mapping[node] = build(node.op, node, tuple([mapping.get(source, source) for source in node.src]))
-    return mapping.get(root, root)
+            rebuilding.new[node] = rebuilding.of(node.src[1])
+        else:
+            rebuilding.visit(node)
+    return rebuilding.of(root)

@@ -22,6 +22,7 @@ from hcq.ir.node import Node, const, index, toposort
 from hcq.ir.op import COMPARE, Op
 
 __all__ = [
+    "Rebuilding",
     "add",
     "both",
     "bounds",
@@ -56,11 +57,49 @@ def replace(roots: Sequence[Node], mapping: dict[Node, Node]) -> list[Node]:
 
     Replacements are taken as they are: simplify them first when they are raw.
     """
-    new = dict(mapping)
+    rebuilding = Rebuilding(mapping)
     for node in toposort(roots):
-        if node not in new:
-            new[node] = build(node.op, node, tuple([new[source] for source in node.src]))
-    return [new[root] for root in roots]
+        rebuilding.visit(node)
+    return [rebuilding.of(root) for root in roots]
+
+
+class Rebuilding:
+    """A graph over other leaves, in simplest form. Visit nodes with sources before users, then ask for roots.
+
+    was_simple   nodes whose sources stay are known to be in simplest form already, and stay themselves
+    """
+
+    def __init__(self, mapping: dict[Node, Node], was_simple: bool = False):
+        self.new = dict(mapping)
+        self.was_simple = was_simple
+
+    def visit(self, node: Node) -> None:
+        if node in self.new or _is_sum(node):
+            return  # sums are built when something else asks for them, so that parts of sums never are
+        src = tuple([self.of(source) for source in node.src])
+        self.new[node] = node if self.was_simple and src == node.src else build(node.op, node, src)
+
+    def of(self, node: Node) -> Node:
+        """What a visited node became."""
+        made = self.new.get(node)
+        if made is None:
+            terms: dict[Node, int] = {}
+            number = affine.collect(((node, 1),), terms)
+            new = self.new
+            if self.was_simple and all(new[atom] is atom for atom in terms):
+                made = node
+            else:
+                made = linear([(new[atom], times) for atom, times in terms.items()], number)
+            new[node] = made
+        return made
+
+
+def _is_sum(node: Node) -> bool:
+    if node.dtype is not dtypes.index:
+        return False
+    if node.op is Op.MUL:
+        return node.src[0].op is Op.CONST or node.src[1].op is Op.CONST
+    return node.op is Op.ADD
 
 
 def build(op: Op, like: Node, src: tuple[Node, ...]) -> Node:
