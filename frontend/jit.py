@@ -167,7 +167,7 @@ class Jit(Generic[P, R]):
         if instance is None:
             return self
         bound = Jit(self.function.__get__(instance, owner))
-        instance.__dict__[self.__name__] = bound
+        instance.__dict__[self.function.__name__] = bound
         return bound
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -161,7 +161,7 @@ NAMED: dict[str, DType] = {d.name: d for d in ALL} | {
 def promote(a: DType, b: DType) -> DType:
     """The format two tensors meet in, as PyTorch decides: bool < integers < floats, the wider one of a kind wins.
 
-    Where neither holds the other (int8 with uint8, float16 with bfloat16) the next wider signed or float format is taken;
+    Where neither holds the other (int8 with uint8, float16 with bfloat16) the next wider signed or float format is it;
     uint64 with a signed integer gives float32, as the array API leaves it open and no integer holds both.
     """
     if a is b:
@@ -231,7 +231,7 @@ def truncate(value: Scalar, dtype: DType) -> Scalar:
 
 
 def to_bits(value: Scalar, dtype: DType) -> int:
-    """The bit pattern of a number in a format, as an unsigned integer; a float too large becomes infinity (e4m3: NaN)."""
+    """The bits of a number in a format, as an unsigned integer; a float too large becomes infinity (e4m3: NaN)."""
     if dtype.kind is not Kind.FLOAT:
         return int(value) & ((1 << (8 * dtype.itemsize)) - 1)
     value = float(value)

@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 class Param(NamedTuple):
-    """A kernel's argument: its place in the call, the elements it holds (row-major) and whether the kernel writes it."""
+    """A kernel's argument: its place in the call, the elements it holds (row-major), whether the kernel writes it."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks a Param for
     shape: Shape

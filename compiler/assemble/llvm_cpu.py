@@ -32,7 +32,9 @@ def _binding() -> Any:
 
 def toolchain_version() -> str:
     """Which LLVM makes the objects, read without loading it: part of every cache key."""
-    for folder in sys.path:  # the names of installed distributions; importlib.metadata takes 20 ms to say the same
+    for (
+        folder
+    ) in sys.path:  # the names of installed distributions; importlib.metadata takes 20 ms to say the same
         found = sorted(Path(folder or ".").glob("llvmlite-*.dist-info"))
         if found:
             return found[0].name.removesuffix(".dist-info")

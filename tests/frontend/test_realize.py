@@ -94,7 +94,9 @@ def test_a_structure_has_the_same_name_in_every_process():
         "from hcq import Tensor; from hcq.frontend.structure import structure_of;"
         "x = Tensor([1., 2.]); print(structure_of([(x.exp() / 3).sum().node]).digest())"
     )
-    found = {subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout for _ in range(2)}
+    found = {
+        subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout for _ in range(2)
+    }
     assert len(found) == 1
     assert len(found.pop().strip()) == 64
 

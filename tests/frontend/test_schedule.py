@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
+
 from hcq.frontend.schedule import Schedule, schedule
 from hcq.frontend.storage import Storage
 from hcq.frontend.structure import structure_of
@@ -259,7 +260,7 @@ def test_a_schedule_computes_what_its_graph_means(seed: int):
 
 def test_one_graph_gives_one_schedule():
     for seed in range(30):
-        roots, storages = random_graph(random.Random(seed))
+        roots, _ = random_graph(random.Random(seed))
         if roots:
             inputs = structure_of(roots).storages
             first, second = schedule(roots, inputs, 2), schedule(roots, inputs, 2)

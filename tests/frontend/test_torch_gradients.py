@@ -34,7 +34,9 @@ def gradients(ours, theirs, *arrays, tolerance=2e-4):
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=tolerance, atol=tolerance)
 
 
-SAME_NAME = "sigmoid tanh erf softplus gelu silu mish elu selu leaky_relu hardswish logsigmoid relu6 expm1 abs sinh"
+SAME_NAME = (
+    "sigmoid tanh erf softplus gelu silu mish elu selu leaky_relu hardswish logsigmoid relu6 expm1 abs sinh"
+)
 
 
 @pytest.mark.parametrize("name", SAME_NAME.split())
