@@ -11,6 +11,7 @@ Along the vector range a stride of 1 is a vector access, 0 a scalar, anything el
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ from hcq.compiler.program import Instruction
 from hcq.ir.dtype import Kind, dtypes
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
+
+_COMPARE = {Op.CMPLT: operator.lt, Op.CMPLE: operator.le, Op.CMPEQ: operator.eq, Op.CMPNE: operator.ne}
 
 Place = tuple[int, int]  # offset within the range's tile, lanes
 Point = dict[Axis, Place]
@@ -219,11 +222,30 @@ class AtPoint(Emitter):
             if node.op is Op.RANGE or form.terms != ((node, 1),):
                 return self._index_value(self._spot(node, point))
         sources = [self._known(source, point) for source in node.src]
+        decided = self._decided(node, sources)
+        if decided is not None:
+            return decided
         lanes = max(s.dtype.lanes for s in sources if s is not None)
         src = tuple([self.broadcast(s, lanes) for s in sources if s is not None])
         if node in self.volatile:
             return self.place(node.op, node.dtype.vec(lanes), src, node.arg)
         return self.emit(node.op, node.dtype.vec(lanes), src, node.arg)
+
+    def _decided(self, node: Node, sources: list[Instruction | None]) -> Instruction | None:
+        """A condition on written-out steps is known now; so is what it selects."""
+        a = sources[0]
+        b = sources[1] if len(sources) > 1 else None
+        if node.op is Op.WHERE and a is not None and a.op is Op.CONST:
+            return sources[1] if a.arg else sources[2]
+        if a is None or b is None:
+            return None
+        if node.op in (Op.AND, Op.OR) and node.dtype.is_bool:
+            for known, other in ((a, b), (b, a)):
+                if known.op is Op.CONST:
+                    return other if known.arg is (node.op is Op.AND) else known
+        if a.op is Op.CONST and b.op is Op.CONST and a.dtype.kind is Kind.INDEX and node.op in _COMPARE:
+            return self.number(_COMPARE[node.op](a.arg, b.arg), dtypes.bool)
+        return None
 
     # -- indices ----------------------------------------------------------------------------------------------------
 
@@ -312,8 +334,12 @@ class AtPoint(Emitter):
         if packed is not None:
             spot, address = self._packed_spot(packed, point), packed.address
         else:
-            spot, address = self._spot(node.src[1], point), self.addresses[node.src[0]]
             mask = self._known(node.src[2], point) if len(node.src) > 2 else None
+            if mask is not None and mask.op is Op.CONST:
+                if not mask.arg:
+                    return self.number(0, node.dtype)
+                mask = None
+            spot, address = self._spot(node.src[1], point), self.addresses[node.src[0]]
         lanes = max(spot.lanes, mask.dtype.lanes if mask is not None else 1)
 
         def read(base: Instruction | None, offset: int, width: int, where: Instruction | None) -> Instruction:
@@ -370,6 +396,10 @@ class AtPoint(Emitter):
         """Write one STORE of the graph at a point."""
         value = self.value(node.src[2], point)
         mask = self.value(node.src[3], point) if len(node.src) > 3 else None
+        if mask is not None and mask.op is Op.CONST:
+            if not mask.arg:
+                return
+            mask = None
         spot = self._spot(node.src[1], point)
         address = self.addresses[node.src[0]]
         lanes = max(spot.lanes, value.dtype.lanes, mask.dtype.lanes if mask is not None else 1)

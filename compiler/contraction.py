@@ -24,10 +24,12 @@ from hcq.compiler.accesses import Accesses
 from hcq.compiler.loop_nest import Axis, LoopNest
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
+from hcq.ir.op import Op
 
 ALONE_CYCLES = 90_000  # less than this is not worth waking another thread
 PIECE_CYCLES = 150_000  # a group should last about this long
 GROUPS_PER_THREAD = 8
+MAX_WINDOW_COPIES = 100  # multiplications in the innermost body
 LATENCY = 8  # accumulators that keep the multipliers busy
 STRIDED = 1.6  # cycles to move one lane that is not contiguous
 MASKED = 2.0  # cycles to test and read one scalar that may be padding
@@ -202,6 +204,7 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
     nest.vectorize(vector.loops[-1].name)
     if panel is not vector.loops[-1]:
         nest.unroll(panel.name)
+    _decide_windows(nest, plan)
     seen = 0
     for load in plan.vectors:
         seen |= nest.masks[load]
@@ -223,6 +226,17 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
         contiguous = any(a.is_reduce and a.size >= lanes and facts.stride(load, a) == 1 for a in nest.axes)
         if load.dtype.itemsize < 4 and not facts.is_masked(load) and contiguous:
             _stage_box(nest, target, load, innermost=True)
+
+
+def _decide_windows(nest: LoopNest, plan: Plan) -> None:
+    """Write a window out where the sum has a condition on the place in it: most of that is decided here and now."""
+    if not any(node.src[0].op is Op.WHERE for node in nest.reduces):
+        return
+    for load in plan.scalars:
+        for a, b, _ in nest.overlaps(load):
+            if a is plan.row and len(b.loops) == 1 and b.size * plan.rows * plan.width <= MAX_WINDOW_COPIES:
+                nest.unroll(b.loops[0].name)
+                return
 
 
 def _stage_box(nest: LoopNest, target: Target, load: Node, innermost: bool = False) -> None:

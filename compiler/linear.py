@@ -213,22 +213,29 @@ class _Writer(AtPoint):
                     for outer in points[node]:
                         here = {**outer, **inner}
                         summand, condition = _conditional(node)
+                        holds = None if condition is None else self.value(condition, here)
+                        if holds is not None and holds.op is Op.CONST:
+                            if not holds.arg:
+                                continue
+                            holds = None
                         x = self.value(summand, here)
                         mine = parts[node, tuple(outer.values())]
                         accumulator = mine.get(part)
                         if accumulator is None:
-                            start = self.broadcast(
-                                self.number(identity(node.arg, node.dtype), node.dtype), x.dtype.lanes
-                            )
-                            accumulator = Instruction(Op.ACCUMULATOR, x.dtype, (start,), None, depth)
+                            places = (*inner.values(), *self.place_in(node.src[0], here))
+                            lanes = max([1, *[width for _, width in places]])
+                            start = self.number(identity(node.arg, node.dtype), node.dtype)
+                            src = (self.broadcast(start, lanes),)
+                            dtype = node.dtype.vec(lanes)
+                            accumulator = Instruction(Op.ACCUMULATOR, dtype, src, None, depth)
                             self.scopes[depth].instructions.append(accumulator)
                             mine[part] = accumulator
                         x = self.broadcast(x, accumulator.dtype.lanes)
                         before = now.get(accumulator, accumulator)
                         after = self.place(node.arg, x.dtype, (before, x))
-                        if condition is not None:
-                            holds = self.broadcast(self.value(condition, here), x.dtype.lanes)
-                            after = self.place(Op.WHERE, x.dtype, (holds, after, before))
+                        if holds is not None:
+                            chosen = self.broadcast(holds, x.dtype.lanes)
+                            after = self.place(Op.WHERE, x.dtype, (chosen, after, before))
                         now[accumulator] = after
             for accumulator, after in now.items():
                 self.place(Op.UPDATE, accumulator.dtype, (accumulator, after))

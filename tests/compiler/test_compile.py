@@ -186,6 +186,13 @@ def test_sibling_reductions_share_one_pass(device: Device) -> None:
     check(device, sink)
 
 
+def test_what_is_constant_along_a_reduced_axis_counts_every_time(device: Device) -> None:
+    x, y = param(2, (9, 100)), param(3, (9, 1))
+    sink = kernel((out(0, (9, 1)), reduce(x, (1,))), (out(1, (9, 1)), reduce(expand(y, 9, 100), (1,))))
+    check(device, sink)
+    check(device, sink, "split r1 32; split r1.1 16; vectorize r1.2; unroll r1.1")
+
+
 def test_a_reduction_with_prologue_and_epilogue(device: Device) -> None:
     x, y = param(1, (12, 65)), param(2, (12, 1))
     spread = expand(y, 12, 65)

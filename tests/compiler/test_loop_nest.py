@@ -27,6 +27,7 @@ from tests.compiler.building import (
     permute,
     reduce,
     reshape,
+    shrink,
     window,
 )
 
@@ -69,6 +70,20 @@ def backwards_convolution() -> Node:
     return kernel((out(0, value.shape), value))
 
 
+def spread_products() -> Node:
+    """The gradient of a convolution as autograd writes it: products first, their windows undone afterwards."""
+    g = expand(reshape(param(1, (2, 8, 9, 11)), 2, 1, 8, 9, 11, 1, 1), 2, 3, 8, 9, 11, 3, 3)
+    w = expand(
+        reshape(permute(param(2, (8, 3, 3, 3)), 1, 0, 2, 3), 1, 3, 8, 1, 1, 3, 3), 2, 3, 8, 9, 11, 3, 3
+    )
+    x = Node(Op.UNWINDOW, dtypes.float32, (g * w,), (4, 13, 1, 1))
+    x = Node(Op.UNWINDOW, dtypes.float32, (permute(x, 0, 1, 2, 3, 4, 6, 5),), (3, 11, 1, 1))
+    value = reduce(
+        shrink(x, (0, 2, 1), (0, 3, 1), (0, 8, 1), (1, 10, 1), (1, 12, 1), (0, 3, 1), (0, 3, 1)), (2, 5, 6)
+    )
+    return kernel((out(0, value.shape), value))
+
+
 def pooling() -> Node:
     x = window(window(param(1, (3, 5, 8, 18)), 2, 2, 2), 3, 2, 2)
     value = reduce(x, (4, 5), Op.MAX)
@@ -100,6 +115,7 @@ KERNELS = [
     padded_convolution,
     turned_convolution,
     backwards_convolution,
+    spread_products,
     pooling,
     spreading,
     strided_convolution,
