@@ -164,27 +164,18 @@ class Indexing(Joining):
                 f"{self.node.shape}: the sizes differ. "
                 f"Give a mask of the axes' own shape."
             )
-        places = mask.nonzero_places()
-        return [
-            _Pick(type(self)(column, device=self.device, dtype=dtypes.int64), None, True) for column in places
-        ]
-
-    def nonzero_places(self) -> list[list[int]]:
-        """For each axis, the indices of the elements that are not zero, in row-major order. Computes and reads back."""
-        shape, flat = self.node.shape, self.cast(dtypes.bool).contiguous().data()
-        found = [place for place, value in enumerate(bytes(flat)) if value]
-        columns, stride = [], prod(shape)
-        for size in shape:
-            stride //= max(size, 1)
-            columns.append([place // stride % size for place in found])
-        return columns
+        places = mask._nonzero()
+        columns = [type(self)(places[:, axis], device=self.device) for axis in range(len(shape))]
+        return [_Pick(column, None, True) for column in columns]
 
     def nonzero(self) -> Self:
         """The places of the elements that are not zero: (count, axes), int64. Computes and reads back."""
-        columns = self.nonzero_places()
-        rows = [list(row) for row in zip(*columns)]
-        made = type(self)(rows, device=self.device, dtype=dtypes.int64)
-        return made._reshape((len(rows), len(self.node.shape)))
+        return type(self)(self._nonzero(), device=self.device)
+
+    def _nonzero(self) -> Any:
+        import numpy as np
+
+        return np.argwhere(self.cast(dtypes.bool).numpy())
 
     def _checked(self, pick: _Pick, axis: int) -> Self:
         """The pick's indices as non-negative numbers; checked where the host knows them."""
