@@ -224,7 +224,7 @@ def _floordiv(x: Node, divisor: int) -> Node:
         return index(low // divisor)
     whole, whole_number, step, inner, _, _ = _split(x, divisor)
     if inner is not None:
-        part = floordiv(inner, divisor // step) if step > 1 else _divide_atom(inner, divisor)
+        part = floordiv(inner, divisor // step) if inner is not x else _divide_atom(inner, divisor)
         whole.append((part, 1))
     return linear(whole, whole_number)
 
@@ -240,7 +240,7 @@ def _modulo(x: Node, divisor: int) -> Node:
         return linear(((x, 1),), -quotient * divisor)
     _, _, step, inner, rest, rest_number = _split(x, divisor)
     if inner is not None:
-        part = modulo(inner, divisor // step) if step > 1 else _remainder_of_atom(inner, divisor)
+        part = modulo(inner, divisor // step) if inner is not x else _remainder_of_atom(inner, divisor)
         rest.append((part, step))
     return linear(rest, rest_number)
 

@@ -159,8 +159,8 @@ def both(*conditions: Node) -> Node:
                 tight_low, tight_high = tight_low + number, tight_high + number
                 if tight_low > high or tight_high < low:
                     return FALSE
-                if low <= tight_low and tight_high <= high:
-                    del limits[total]
+                least, greatest = bounds(total)
+                limits[total] = least if low <= tight_low else low, greatest if tight_high <= high else high
     made: list[Node] = []
     for total in sorted(limits, key=_order_of_sum):
         low, high = limits[total]

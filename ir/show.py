@@ -150,7 +150,7 @@ def _infix(node: Node, texts: dict[Node, tuple[str, float]]) -> tuple[str, float
         (left, left_binds), (right, right_binds) = texts[node.src[0]], texts[node.src[1]]
         factor = node.src[1].arg if node.src[1].op is Op.CONST else None
         if op is Op.MUL and isinstance(factor, int) and factor < 0:
-            text = left if left_binds >= binds else f"({left})"
+            text = left if left_binds == _TIGHTEST else f"({left})"  # -x//4 would be (-x)//4
             return f"-{text}" if factor == -1 else f"-{text}*{-factor}", _NEGATIVE
         if op is Op.ADD and right_binds in (_NEGATIVE, _NEGATIVE_NUMBER):
             symbol, right, right_binds = "-", right[1:], 7

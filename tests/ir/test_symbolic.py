@@ -85,6 +85,8 @@ def no(x: Node) -> Node:
         (node(Op.AND, A < 3, A >= 3), "False"),
         (node(Op.AND, A < 3, A >= 2), "r0 == 2"),
         (node(Op.AND, A < 3, A * 4 + B < 19), "r0 < 3"),
+        (node(Op.AND, node(Op.AND, A > 1, A - B > -2), A - B < 1), "1 < r0 and r0 - r1 < 1"),
+        ((A * 3 + (index(0) - A) % 12) // 2, "-((-r0 + 12)//12)*6 + r0 + 6"),
         (node(Op.OR, A < 3, A >= 3), "True"),
         (node(Op.OR, A < 3, A < 2), "r0 < 3"),
         (node(Op.OR, A < 3, A >= 4), "r0 != 3"),
