@@ -148,6 +148,36 @@ def test_a_tensor_made_before_an_assignment_keeps_what_it_meant():
     assert part.tolist() == [2.0]
 
 
+OVERLAPPING = {
+    "transposed": lambda x: x.T,
+    "backwards": lambda x: x.flip(0),
+    "moved": lambda x: x.roll(1, 0) + x,
+    "multiplied": lambda x: x @ x,
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+@pytest.mark.parametrize("is_sliced", [False, True], ids=["assign", "slice"])
+def test_a_write_does_not_overtake_what_it_reads(name, is_sliced):
+    array = np.arange(2500, dtype=np.float32).reshape(50, 50) % 7
+    expected = OVERLAPPING[name](Tensor(array)).numpy()
+    x = Tensor(array)
+    if is_sliced:
+        x[:] = OVERLAPPING[name](x)
+    else:
+        x.assign(OVERLAPPING[name](x))
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_tensors_that_share_memory_do_not_see_each_others_writes():
+    a = Tensor([1.0, 2.0])
+    b, c = Tensor(a), a.reshape(2, 1)
+    b.assign(b * 10).realize()
+    assert a.tolist() == [1.0, 2.0]
+    a[0] = 5
+    assert (b.tolist(), c.tolist()) == ([10.0, 20.0], [[1.0], [2.0]])
+
+
 def test_a_number_is_assigned_to_every_element():
     x = Tensor([1, 2])
     assert x.assign(7).tolist() == [7, 7]
