@@ -263,6 +263,7 @@ def flatten(op: Op, conditions: tuple[Node, ...]) -> dict[Node, None]:
 def _chain(op: Op, parts: list[Node]) -> Node:
     if not parts:
         return truth(op is Op.AND)
+    parts = list(dict.fromkeys(parts))
     total = parts[0]
     for part in parts[1:]:
         total = Node(op, dtypes.bool, (total, part))
