@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 from hcq.compiler.emitter import Emitter, Term
 from hcq.compiler.loop_nest import Axis, Loop, LoopNest
-from hcq.compiler.program import Instruction
+from hcq.compiler.program import NOT_NEGATIVE, Instruction
+from hcq.ir.bounds import bounds
 from hcq.ir.dtype import Kind, dtypes
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
@@ -229,7 +230,10 @@ class AtPoint(Emitter):
         src = tuple([self.broadcast(s, lanes) for s in sources if s is not None])
         if node in self.volatile:
             return self.place(node.op, node.dtype.vec(lanes), src, node.arg)
-        return self.emit(node.op, node.dtype.vec(lanes), src, node.arg)
+        arg = node.arg
+        if node.op in (Op.FLOORDIV, Op.MOD) and node.dtype.kind is Kind.INDEX and bounds(node.src[0])[0] >= 0:
+            arg = NOT_NEGATIVE
+        return self.emit(node.op, node.dtype.vec(lanes), src, arg)
 
     def _decided(self, node: Node, sources: list[Instruction | None]) -> Instruction | None:
         """A condition on written-out steps is known now; so is what it selects."""

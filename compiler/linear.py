@@ -21,7 +21,7 @@ from typing import Any
 
 from hcq.compiler.at_point import AtPoint, Packed, Place, Point
 from hcq.compiler.loop_nest import Axis, Loop, LoopNest, ScheduleError, Stage
-from hcq.compiler.program import Instruction, LoopFacts, Program
+from hcq.compiler.program import NOT_NEGATIVE, Instruction, LoopFacts, Program
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op
@@ -74,8 +74,8 @@ class _Writer(AtPoint):
         loop = rest = self.begin("group", first, last, runs=False)
         for group in reversed(groups[1:]):
             size = self.number(group.size)
-            self.counters[group] = self.emit(Op.MOD, dtypes.index, (rest, size))
-            rest = self.emit(Op.FLOORDIV, dtypes.index, (rest, size))
+            self.counters[group] = self.emit(Op.MOD, dtypes.index, (rest, size), NOT_NEGATIVE)
+            rest = self.emit(Op.FLOORDIV, dtypes.index, (rest, size), NOT_NEGATIVE)
         self.counters[groups[0]] = rest
         self.moved()
         body()

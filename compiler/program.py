@@ -30,6 +30,8 @@ from hcq.ir.dtype import DType
 from hcq.ir.node import Param
 from hcq.ir.op import Op
 
+NOT_NEGATIVE = "not negative"  # argument of a division whose dividend is known to be none: it needs no floor
+
 
 class Instruction:
     """One step. Unlike a Node it has a place: two equal loads at two places are two instructions."""

@@ -12,9 +12,10 @@ no pass has to find them. Booleans are i1 in registers and bytes in memory; bflo
 
 from __future__ import annotations
 
-from hcq.compiler.program import Instruction, Program
+from hcq.compiler.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
+from hcq.ir.dtype import Scalar
 from hcq.ir.op import ARITHMETIC, Op
 
 SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
@@ -123,8 +124,9 @@ class _Text:
             self.names[it] = self.lane(it)
         elif op in ARITHMETIC:
             sources = [(self.name(s), s.dtype) for s in it.src if s is not None]
-            constant = [s.op is Op.CONST or (s.op is Op.BROADCAST and _is_const(s)) for s in it.src if s]
-            self.names[it] = spell.arithmetic(self, it.op, it.dtype, sources, constant)
+            numbers = [_number(s) for s in it.src if s is not None]
+            unsigned = it.arg == NOT_NEGATIVE
+            self.names[it] = spell.arithmetic(self, it.op, it.dtype, sources, numbers, unsigned)
         else:
             raise RenderError(f"{op.name}: not an instruction of a linear program")
 
@@ -299,8 +301,12 @@ class _OpenLoop:
         self.phis: dict[Instruction, str] = {}
 
 
-def _is_const(it: Instruction) -> bool:
-    return it.src[0] is not None and it.src[0].op is Op.CONST
+def _number(it: Instruction) -> Scalar | None:
+    """The number that an operand is in every lane, None where it is not known."""
+    if it.op is Op.BROADCAST and it.src[0] is not None:
+        it = it.src[0]
+    number: Scalar | None = it.arg if it.op is Op.CONST else None
+    return number
 
 
 def _suffix(dtype: object) -> str:

@@ -92,8 +92,15 @@ def splat(value: Scalar, dtype: DType) -> str:
     return text if dtype.lanes == 1 else f"splat ({register_type(dtype.scalar)} {text})"
 
 
-def arithmetic(text: Text, op: Op, dtype: DType, sources: list[Operand], constant: list[bool]) -> str:
-    """Spell `op`; `constant` says which sources are numbers known now."""
+def arithmetic(
+    text: Text,
+    op: Op,
+    dtype: DType,
+    sources: list[Operand],
+    numbers: list[Scalar | None],
+    unsigned: bool = False,
+) -> str:
+    """Spell `op`; `numbers` has the sources that are known now, `unsigned` says that no source is negative."""
     if op is Op.CAST:
         return cast(text, sources[0], dtype)
     if op is Op.BITCAST:
@@ -111,8 +118,8 @@ def arithmetic(text: Text, op: Op, dtype: DType, sources: list[Operand], constan
     if of.is_bool:
         return _on_bool(text, op, of, names)
     if of.is_float:
-        return _on_float(text, op, of, names, constant)
-    return _on_integer(text, op, of, names, constant)
+        return _on_float(text, op, of, names, numbers)
+    return _on_integer(text, op, of, names, numbers, unsigned)
 
 
 _COMPARE = {
@@ -145,7 +152,7 @@ def _on_bool(text: Text, op: Op, dtype: DType, names: list[str]) -> str:
     raise RenderError(f"{op.name} on bool: cast to an integer first")
 
 
-def _on_float(text: Text, op: Op, dtype: DType, names: list[str], constant: list[bool]) -> str:
+def _on_float(text: Text, op: Op, dtype: DType, names: list[str], numbers: list[Scalar | None]) -> str:
     kind = register_type(dtype)
     if op is Op.NEG:
         return text.let(f"fneg {kind} {names[0]}")
@@ -155,24 +162,23 @@ def _on_float(text: Text, op: Op, dtype: DType, names: list[str], constant: list
         return text.call(kind, f"llvm.{op.name.lower()}.{_suffix(dtype)}", [(kind, names[0])])
     if op in (Op.MAX, Op.MIN):
         a, b = names
-        if constant[0] and not constant[1]:
-            a, b = b, a
-        beats = "olt" if op is Op.MAX else "ogt"
+        known = numbers[1]
+        if known is None and numbers[0] is not None:
+            a, b, known = b, a, numbers[0]
         # a NaN in `a` compares false and stays: one instruction where b is a number
-        loses = text.let(f"fcmp {beats} {kind} {a}, {b}")
+        loses = text.let(f"fcmp {'olt' if op is Op.MAX else 'ogt'} {kind} {a}, {b}")
         mask = register_type(dtypes.bool.vec(dtype.lanes))
         best = text.let(f"select {mask} {loses}, {kind} {b}, {kind} {a}")
-        if any(constant):
-            number = b
-            is_nan = "0x7FF8" in number or "0xH7E00" in number
-            if not is_nan:
-                return best
+        if known is not None and known == known:
+            return best
         unordered = text.let(f"fcmp uno {kind} {b}, {b}")
         return text.let(f"select {mask} {unordered}, {kind} {b}, {kind} {best}")
     raise RenderError(f"{op.name} on {dtype.scalar.name}: no CPU instruction; decompose it first")
 
 
-def _on_integer(text: Text, op: Op, dtype: DType, names: list[str], constant: list[bool]) -> str:
+def _on_integer(
+    text: Text, op: Op, dtype: DType, names: list[str], numbers: list[Scalar | None], unsigned: bool
+) -> str:
     kind = register_type(dtype)
     wrap = " nsw" if dtype.kind is Kind.INDEX else ""
     if op is Op.NEG:
@@ -189,9 +195,9 @@ def _on_integer(text: Text, op: Op, dtype: DType, names: list[str], constant: li
         sign = "u" if dtype.is_unsigned else "s"
         return text.call(kind, f"llvm.{sign}{op.name.lower()}.{_suffix(dtype)}", [(kind, n) for n in names])
     if op in (Op.SHL, Op.SHR):
-        return _shift(text, op, dtype, names)
+        return _shift(text, op, dtype, names, numbers[1])
     if op in (Op.FLOORDIV, Op.MOD):
-        return _divide(text, op, dtype, names, constant[1])
+        return _divide(text, op, dtype, names, numbers[1], unsigned or dtype.is_unsigned)
     raise RenderError(f"{op.name} on {dtype.scalar.name}: not an integer operation")
 
 
@@ -199,34 +205,45 @@ def _ones(dtype: DType) -> str:
     return splat((1 << dtype.scalar.bits) - 1, dtype)
 
 
-def _shift(text: Text, op: Op, dtype: DType, names: list[str]) -> str:
+def _shift(text: Text, op: Op, dtype: DType, names: list[str], by: Scalar | None) -> str:
     """A count of the width or more gives 0, or the sign; a negative count is a huge one."""
     kind, mask = register_type(dtype), register_type(dtypes.bool.vec(dtype.lanes))
     value, count = names
     width = dtype.scalar.bits
-    limit = str(width - 1) if dtype.lanes == 1 else f"splat ({register_type(dtype.scalar)} {width - 1})"
-    if op is Op.SHR and not dtype.is_unsigned:
+    limit = splat(width - 1, dtype)
+    is_signed = op is Op.SHR and not dtype.is_unsigned
+    word = "shl" if op is Op.SHL else "ashr" if is_signed else "lshr"
+    if by is not None and 0 <= by < width:
+        return text.let(f"{word} {kind} {value}, {count}")
+    if is_signed:
         bounded = text.call(kind, f"llvm.umin.{_suffix(dtype)}", [(kind, count), (kind, limit)])
         return text.let(f"ashr {kind} {value}, {bounded}")
     fits = text.let(f"icmp ule {kind} {count}, {limit}")
     bounded = text.let(f"select {mask} {fits}, {kind} {count}, {kind} zeroinitializer")
-    shifted = text.let(f"{'shl' if op is Op.SHL else 'lshr'} {kind} {value}, {bounded}")
+    shifted = text.let(f"{word} {kind} {value}, {bounded}")
     return text.let(f"select {mask} {fits}, {kind} {shifted}, {kind} zeroinitializer")
 
 
-def _divide(text: Text, op: Op, dtype: DType, names: list[str], by_number: bool) -> str:
+def _divide(text: Text, op: Op, dtype: DType, names: list[str], by: Scalar | None, unsigned: bool) -> str:
     """Floor division and its remainder, for every divisor: x // 0 = x % 0 = 0, and the least number // -1 wraps."""
     kind, mask = register_type(dtype), register_type(dtypes.bool.vec(dtype.lanes))
     a, b = names
     zero, one = splat(0, dtype), splat(1, dtype)
-    is_zero = text.let(f"icmp eq {kind} {b}, {zero}")
-    if dtype.is_unsigned:
+    is_safe = by is not None and by not in (0, -1)
+    if unsigned:
+        word = "udiv" if op is Op.FLOORDIV else "urem"
+        if is_safe:
+            return text.let(f"{word} {kind} {a}, {b}")
+        is_zero = text.let(f"icmp eq {kind} {b}, {zero}")
         safe = text.let(f"select {mask} {is_zero}, {kind} {one}, {kind} {b}")
-        result = text.let(f"{'udiv' if op is Op.FLOORDIV else 'urem'} {kind} {a}, {safe}")
+        result = text.let(f"{word} {kind} {a}, {safe}")
         return text.let(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
-    is_minus = text.let(f"icmp eq {kind} {b}, {splat(-1, dtype)}")
-    traps = text.let(f"or {mask} {is_zero}, {is_minus}")
-    safe = text.let(f"select {mask} {traps}, {kind} {one}, {kind} {b}")
+    safe, is_zero, is_minus = b, "", ""
+    if not is_safe:  # both would trap
+        is_zero = text.let(f"icmp eq {kind} {b}, {zero}")
+        is_minus = text.let(f"icmp eq {kind} {b}, {splat(-1, dtype)}")
+        traps = text.let(f"or {mask} {is_zero}, {is_minus}")
+        safe = text.let(f"select {mask} {traps}, {kind} {one}, {kind} {b}")
     rest = text.let(f"srem {kind} {a}, {safe}")
     has_rest = text.let(f"icmp ne {kind} {rest}, {zero}")
     signs = text.let(f"xor {kind} {rest}, {safe}")
@@ -235,10 +252,12 @@ def _divide(text: Text, op: Op, dtype: DType, names: list[str], by_number: bool)
     if op is Op.MOD:
         moved = text.let(f"add {kind} {rest}, {safe}")
         result = text.let(f"select {mask} {adjust}, {kind} {moved}, {kind} {rest}")
-        return text.let(f"select {mask} {traps}, {kind} {zero}, {kind} {result}")
+        return result if is_safe else text.let(f"select {mask} {traps}, {kind} {zero}, {kind} {result}")
     quotient = text.let(f"sdiv {kind} {a}, {safe}")
     lower = text.let(f"sub {kind} {quotient}, {one}")
     result = text.let(f"select {mask} {adjust}, {kind} {lower}, {kind} {quotient}")
+    if is_safe:
+        return result
     negated = text.let(f"sub {kind} {zero}, {a}")
     result = text.let(f"select {mask} {is_minus}, {kind} {negated}, {kind} {result}")
     return text.let(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")

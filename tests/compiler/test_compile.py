@@ -16,6 +16,7 @@ from hcq.compiler.compile import CodeObject, compile_kernel, forget
 from hcq.compiler.kernel import kernel_flops, kernel_key, kernel_name, kernel_traffic
 from hcq.compiler.target import cpu_target
 from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, dtypes
+from hcq.ir.evaluate import evaluate_kernel
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 from tests.compiler.building import (
@@ -72,13 +73,27 @@ def test_integer_operations_hold_on_edge_values(device: Device, dtype: DType, op
     x, y = param(1, (n,), dtype), param(2, (n,), dtype)
     result = dtypes.bool if op is Op.CMPLT else dtype
     sink = kernel((out(0, (n,), result), Node(op, result, (x, y))))
-    from hcq.ir.evaluate import evaluate_kernel
-
     want = np.zeros(n, result.name)
     a, b = pairs[:, 0].copy(), pairs[:, 1].copy()
     evaluate_kernel(sink, [want, a, b])
     got, _ = run(device, sink, [np.zeros(n, result.name), a, b])
     np.testing.assert_array_equal(got[0], want)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
+@pytest.mark.parametrize("by", [-1, 0, 1, 2, 3, 7, 8, 31, 64])
+def test_division_and_shifts_by_a_number_hold_on_edge_values(device: Device, dtype: DType, by: int) -> None:
+    if by < 0 and dtype.is_unsigned:
+        pytest.skip("unsigned")
+    n = 37
+    x = param(1, (n,), dtype)
+    for op in (Op.FLOORDIV, Op.MOD, Op.SHL, Op.SHR):
+        sink = kernel((out(0, (n,), dtype), Node(op, dtype, (x, const(by, dtype)))))
+        want = np.zeros(n, dtype.name)
+        edges = np.resize(np.array([0, 1, 5, 7, 8, dtype.max, dtype.min], dtype.name), n)
+        evaluate_kernel(sink, [want, edges])
+        got, _ = run(device, sink, [np.zeros(n, dtype.name), edges])
+        np.testing.assert_array_equal(got[0], want, err_msg=op.name)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
