@@ -15,6 +15,7 @@ import itertools
 import weakref
 from collections.abc import Iterator
 from math import prod
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.errors import OutOfRange, UsageError
@@ -61,6 +62,11 @@ class Live:
 
 live = Live()
 
+# threads inside no_grad(), and how many of them deep: what they make is cut off from gradients
+without_grad: dict[int, int] = {}
+
+_NEVER_CUT = frozenset({Op.BUFFER, Op.CONST, Op.DETACH})
+
 
 class Core:
     """What every layer of Tensor relies on: `node`, `device`, `grad`, and making a tensor like this one."""
@@ -93,6 +99,8 @@ class Core:
 
     def _like(self, node: Node) -> Self:
         """A new tensor on this one's device."""
+        if without_grad and get_ident() in without_grad and node.op not in _NEVER_CUT:
+            node = Node(Op.DETACH, node.dtype, (node,))
         tensor = object.__new__(type(self))
         tensor.node = node
         tensor.device = self.device

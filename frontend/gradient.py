@@ -12,10 +12,12 @@ were already realized keep their history: the gradient goes through them, and re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ContextDecorator
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
-from hcq.frontend.core import live
+from hcq.frontend.core import live, without_grad
 from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, filled, sum_to
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import ARITHMETIC, Op
@@ -163,6 +165,23 @@ def _read_realized(found: list[Node | None], realized: dict[Node, Node]) -> list
         return found
     replaced = iter(substitute([node for node in found if node is not None], realized))
     return [None if node is None else next(replaced) for node in found]
+
+
+class no_grad(ContextDecorator):
+    """What this thread computes inside is cut off from gradients, as if each result were detached.
+
+    `with no_grad(): ...`, or `@no_grad()` on a function. Results keep no history, so a loop holds no old values.
+    """
+
+    def __enter__(self) -> None:
+        thread = get_ident()
+        without_grad[thread] = without_grad.get(thread, 0) + 1
+
+    def __exit__(self, *error: object) -> None:
+        thread = get_ident()
+        without_grad[thread] -= 1
+        if not without_grad[thread]:
+            del without_grad[thread]
 
 
 # -- tensors --------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ _LAZY = {
     "dtypes": "hcq.ir.dtype",
     "nn": "hcq.frontend.nn",
     "jit": "hcq.frontend.jit",
+    "no_grad": "hcq.frontend.gradient",
 }
 _MODULES = {"nn"}  # names that are modules themselves
 

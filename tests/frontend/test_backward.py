@@ -305,3 +305,39 @@ def test_the_gradients_of_cross_entropy_and_gather_agree_with_pytorch():
     (x.gather(1, Tensor(index)) ** 2).sum().backward()
     (y.gather(1, torch.tensor(index)) ** 2).sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_nothing_made_inside_no_grad_leads_back():
+    from hcq import no_grad
+
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    with no_grad():
+        inside = (w * 3).realize()
+        with no_grad():
+            pass
+        lazy = w + inside
+    assert inside.node.arg.history is None
+    (w * inside + lazy).sum().backward()
+    assert w.grad.tolist() == [3.0, 6.0]
+
+
+def test_no_grad_is_of_one_thread_and_ends_with_an_error():
+    import threading
+
+    from hcq import no_grad
+
+    w = Tensor([1.0], requires_grad=True)
+    found = []
+
+    def work():
+        (w * 2).sum().backward()
+        found.append(w.grad.item())
+
+    with pytest.raises(ZeroDivisionError), no_grad():
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        raise ZeroDivisionError
+    assert found == [2.0]
+    (w * 2).sum().backward()
+    assert w.grad.item() == 4.0
