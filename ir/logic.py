@@ -132,24 +132,38 @@ def negate(a: Node) -> Node:
 def both(*conditions: Node) -> Node:
     """All of the conditions hold."""
     parts = flatten(Op.AND, conditions)
-    if FALSE in parts:
-        return FALSE
-    parts.pop(TRUE, None)
     if len(parts) < 2:
         return next(iter(parts), TRUE)
+    made = _together(parts)
+    return FALSE if made is None else _chain(Op.AND, made)
+
+
+def either(*conditions: Node) -> Node:
+    """At least one of the conditions holds: not all of their opposites do."""
+    parts = flatten(Op.OR, conditions)
+    if len(parts) < 2:
+        return next(iter(parts), FALSE)
+    made = _together({negate(part): None for part in parts})
+    return TRUE if made is None else _chain(Op.OR, [negate(part) for part in made])
+
+
+def _together(parts: dict[Node, None]) -> list[Node] | None:
+    """What conditions that all hold say, in as few as possible; None when they cannot all hold."""
+    if FALSE in parts:
+        return None
     limits: dict[Node, tuple[int, int]] = {}
     others: list[Node] = []
     for part in parts:
         found = as_limits(part)
-        if found is None:
-            if negate(part) in parts:
-                return FALSE
+        if found is not None:
+            total, low, high = found
+            before = limits.get(total) or bounds(total)
+            limits[total] = max(low, before[0]), min(high, before[1])
+        elif negate(part) in parts:
+            return None
+        elif part is not TRUE:
             others.append(part)
-            continue
-        total, low, high = found
-        before = limits.get(total) or bounds(total)
-        limits[total] = max(low, before[0]), min(high, before[1])
-    # the limits of single atoms may decide or empty those of sums
+    # the limits of single atoms may decide those of sums, whole or one side
     for total, (low, high) in list(limits.items()):
         if total.op is Op.ADD or total.op is Op.MUL:
             terms: Terms = {}
@@ -158,61 +172,46 @@ def both(*conditions: Node) -> Node:
                 tight_low, tight_high = span_within(terms, limits)
                 tight_low, tight_high = tight_low + number, tight_high + number
                 if tight_low > high or tight_high < low:
-                    return FALSE
+                    return None
                 least, greatest = bounds(total)
                 limits[total] = least if low <= tight_low else low, greatest if tight_high <= high else high
+    others = _without_edges(others, limits)
     made: list[Node] = []
     for total in sorted(limits, key=_order_of_sum):
         low, high = limits[total]
         least, greatest = bounds(total)
         if low > high:
-            return FALSE
-        if low == high:
+            return None
+        if low == high and least < greatest:
             made.append(equal(total, index(low)))
             continue
         if low > least:
             made.append(less(index(low - 1), total))
         if high < greatest:
             made.append(less(total, index(high + 1)))
-    return _chain(Op.AND, made + sorted(others, key=digest))
+    return made + sorted(others, key=digest)
 
 
-def either(*conditions: Node) -> Node:
-    """At least one of the conditions holds."""
-    parts = flatten(Op.OR, conditions)
-    if TRUE in parts:
-        return TRUE
-    parts.pop(FALSE, None)
-    if len(parts) < 2:
-        return next(iter(parts), FALSE)
-    below: dict[Node, int] = {}  # sum <= value
-    above: dict[Node, int] = {}  # sum >= value
-    others: list[Node] = []
-    for part in parts:
-        if part.op is Op.CMPLT and part.src[1].op is Op.CONST and part.src[0].dtype is dtypes.index:
-            total, value = part.src[0], part.src[1].arg - 1
-            below[total] = max(value, below.get(total, value))
-        elif part.op is Op.CMPLT and part.src[0].op is Op.CONST and part.src[1].dtype is dtypes.index:
-            total, value = part.src[1], part.src[0].arg + 1
-            above[total] = min(value, above.get(total, value))
-        else:
-            if negate(part) in parts:
-                return TRUE
-            others.append(part)
-    made: list[Node] = []
-    for total in sorted({**below, **above}, key=_order_of_sum):
-        if total in below and total in above:
-            gap = above[total] - below[total] - 1
-            if gap <= 0:
-                return TRUE
-            if gap == 1:
-                others.append(not_equal(total, index(below[total] + 1)))
+def _without_edges(others: list[Node], limits: dict[Node, tuple[int, int]]) -> list[Node]:
+    """`sum != number` at an end of the sum's limits moves that end, outside of them it says nothing."""
+    again = True
+    while again:
+        again = False
+        kept: list[Node] = []
+        for part in others:
+            total = part.src[0] if part.op is Op.CMPNE else None
+            if total is None or total not in limits or part.src[1].op is not Op.CONST:
+                kept.append(part)
                 continue
-        if total in below:
-            made.append(less(total, index(below[total] + 1)))
-        if total in above:
-            made.append(less(index(above[total] - 1), total))
-    return _chain(Op.OR, made + sorted(others, key=digest))
+            value = part.src[1].arg
+            low, high = limits[total]
+            if low < value < high:
+                kept.append(part)
+                continue
+            limits[total] = low + (value == low), high - (value == high)
+            again = True
+        others = kept
+    return others
 
 
 def select(condition: Node, if_true: Node, if_false: Node) -> Node:
@@ -263,7 +262,6 @@ def flatten(op: Op, conditions: tuple[Node, ...]) -> dict[Node, None]:
 def _chain(op: Op, parts: list[Node]) -> Node:
     if not parts:
         return truth(op is Op.AND)
-    parts = list(dict.fromkeys(parts))
     total = parts[0]
     for part in parts[1:]:
         total = Node(op, dtypes.bool, (total, part))
