@@ -177,8 +177,7 @@ def _together(parts: dict[Node, None]) -> list[Node] | None:
                 limits[total] = least if low <= tight_low else low, greatest if tight_high <= high else high
     others = _without_edges(others, limits)
     made: list[Node] = []
-    for total in sorted(limits, key=_order_of_sum):
-        low, high = limits[total]
+    for total, (low, high) in limits.items():
         least, greatest = bounds(total)
         if low > high:
             return None
@@ -189,7 +188,7 @@ def _together(parts: dict[Node, None]) -> list[Node] | None:
             made.append(less(index(low - 1), total))
         if high < greatest:
             made.append(less(total, index(high + 1)))
-    return made + sorted(others, key=digest)
+    return sorted({**dict.fromkeys(made), **dict.fromkeys(others)}, key=_order_of_condition)
 
 
 def _without_edges(others: list[Node], limits: dict[Node, tuple[int, int]]) -> list[Node]:
@@ -290,9 +289,14 @@ def span_within(terms: Terms, limits: dict[Node, tuple[int, int]]) -> tuple[int,
     return low, high
 
 
-def _order_of_sum(total: Node) -> tuple[int, int]:
-    atom = total
-    while atom.op is Op.ADD or atom.op is Op.MUL:
-        atom = atom.src[0]
-    kind, place = order(atom)
-    return (kind, place) if atom is total else (2, digest(total))
+def _order_of_condition(part: Node) -> tuple[int, int, int]:
+    """Limits of ranges by number, then of sums, the lower before the upper; everything else after them."""
+    if part.op is Op.CMPLT:
+        is_upper = part.src[1].op is Op.CONST
+        total = part.src[0] if is_upper else part.src[1]
+    elif part.op is Op.CMPEQ:
+        is_upper, total = False, part.src[0]
+    else:
+        return 3, digest(part), 0
+    kind, place = order(total)
+    return (kind, place, int(is_upper)) if total.op is Op.RANGE else (2, digest(total), int(is_upper))
