@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from math import gcd, prod
 
+from hcq.compiler.lower_movement import range_number
 from hcq.ir.affine import collect
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const, index, toposort
@@ -27,10 +28,10 @@ from hcq.ir.symbolic import both, bounds, build, less, linear, modulo, replace
 
 def skip_gaps(sink: Node) -> Node:
     """The kernel with shorter sums; new ranges are numbered after the old ones."""
-    if not any(node.op is Op.MOD for node in toposort((sink,))):
-        return sink
     nodes = toposort((sink,))
-    numbers = [_number(node) for node in nodes if node.op is Op.RANGE]
+    if not any(node.op is Op.MOD for node in nodes):
+        return sink
+    numbers = [range_number(node) for node in nodes if node.op is Op.RANGE]
     number = max(numbers, default=-1) + 1
     new: dict[Node, Node] = {}
     for node in nodes:
@@ -44,11 +45,6 @@ def skip_gaps(sink: Node) -> Node:
                     number += 1
         new[node] = made
     return new[sink]
-
-
-def _number(place: Node) -> int:
-    number: int = place.arg[0] if isinstance(place.arg, tuple) else place.arg
-    return number
 
 
 def _shortened(node: Node, place: Node, number: int) -> Node | None:

@@ -12,6 +12,7 @@ are cheaper as quotients, which become numbers when lanes are written out.
 
 from __future__ import annotations
 
+from hcq.compiler.lower_movement import range_number
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op
@@ -35,14 +36,14 @@ def split_ranges(sink: Node) -> Node:
             _note(node, divisors)
     if not divisors:
         return sink
-    ranges.sort(key=_number)
+    ranges.sort(key=range_number)
     sizes = {place: _parts(place, divisors.get(place, set()), place in reduced) for place in ranges}
     if all(len(parts) == 1 for parts in sizes.values()):
         return sink
     mapping: dict[Node, Node] = {}
     made: dict[Node, tuple[Node, ...]] = {}
     number = 0
-    for place in sorted(ranges, key=lambda node: (node in reduced, _number(node))):
+    for place in sorted(ranges, key=lambda node: (node in reduced, range_number(node))):
         parts = []
         for size in sizes[place]:
             arg = number if isinstance(place.arg, int) else (number, *place.arg[1:])
@@ -56,11 +57,6 @@ def split_ranges(sink: Node) -> Node:
         made[place] = tuple(parts)
         mapping[place] = linear(terms)
     return _with_reductions(nodes, mapping, made)
-
-
-def _number(place: Node) -> int:
-    number: int = place.arg[0] if isinstance(place.arg, tuple) else place.arg
-    return number
 
 
 def _note(node: Node, divisors: dict[Node, set[int]]) -> None:
