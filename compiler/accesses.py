@@ -47,6 +47,14 @@ class Accesses:
             return sum(s in (1, -1) for s in strides) if len(strides) == 1 else 0
         return sum(s in (1, -1) for s in strides)
 
+    def run(self, load: Node) -> int:
+        """How many elements in a row the reduced ranges walk in memory."""
+        reduced = [axis for axis in self.nest.axes if axis.is_reduce]
+        run = 1
+        while longer := [axis for axis in reduced if axis.size > 1 and self.stride(load, axis) == run]:
+            run *= longer[0].size
+        return run
+
     def is_masked(self, load: Node) -> bool:
         return len(load.src) > 2
 

@@ -30,8 +30,11 @@ ALONE_CYCLES = 90_000  # less than this is not worth waking another thread
 PIECE_CYCLES = 150_000  # a group should last about this long
 GROUPS_PER_THREAD = 8
 MAX_WINDOW_COPIES = 100  # multiplications in the innermost body
+MOST_ROWS = 16
 LATENCY = 8  # accumulators that keep the multipliers busy
 STRIDED = 1.6  # cycles to move one lane that is not contiguous
+TURNED = 0.5  # the same when squares are transposed in registers
+SCATTERED = 3.0  # cycles to store one lane that is not contiguous
 MASKED = 2.0  # cycles to test and read one scalar that may be padding
 NEAR_ROW_BYTES = 16384  # rows further apart are many pages at once
 NOTABLE_ROW_BYTES = 256  # rows of a matrix further apart than this cost a page or a cache set each
@@ -106,7 +109,7 @@ def _outer_plan(
     lanes = facts.lanes(target)
     steps = prod(axis.size for axis in nest.axes if axis.is_reduce)
     others = prod(a.size for a in nest.axes if not a.is_reduce and a is not vector and a is not row)
-    width, rows, per_step = _tile(vector.size, row.size, lanes, target)
+    width, rows, per_step = _tile(vector.size, _most_rows(facts, row, scalars, target), row.size, lanes, target)
     plan = Plan("outer", vector, vector, row, rows, width, vectors, scalars)
     row_tiles = -(-row.size // rows)
     panels = -(-vector.size // (lanes * width))
@@ -128,6 +131,8 @@ def _outer_plan(
         each += 2.0 / lanes if facts.is_masked(load) else 0.0
         each += 3.0 / lanes if load.dtype.itemsize < 4 else 0.0  # widened on the way
         reads += whole * each
+        if each >= STRIDED and facts.run(load) >= lanes and not facts.is_masked(load):
+            each = TURNED
         packs += whole / reuse * (each + 2.0 / lanes)
         far = (
             far
@@ -156,7 +161,7 @@ def _outer_plan(
         plan.cycles *= 1.03
     for store in nest.stores:
         contiguous = facts.stride(store, vector) == 1
-        plan.cycles += facts.outputs * (1.0 / lanes if contiguous else STRIDED)
+        plan.cycles += facts.outputs * (1.0 / lanes if contiguous else SCATTERED)
     return plan
 
 
@@ -165,7 +170,16 @@ def _reduced_strides(nest: LoopNest, facts: Accesses, load: Node) -> list[int]:
     return [abs(s) for s in strides if s]
 
 
-def _tile(across: int, down: int, lanes: int, target: Target) -> tuple[int, int, float]:
+def _most_rows(facts: Accesses, row: Axis, scalars: list[Node], target: Target) -> int:
+    """Rows a multiple of 4096 bytes apart fall into one set of the first cache: no more than its ways hold."""
+    for load in scalars:
+        stride = (facts.stride(load, row) or 0) * load.dtype.itemsize
+        if stride and stride % 4096 == 0 and not facts.is_masked(load):
+            return max(4, target.l1_bytes // 4096 * 3 // 4)
+    return MOST_ROWS
+
+
+def _tile(across: int, most: int, down: int, lanes: int, target: Target) -> tuple[int, int, float]:
     """(width, rows, cycles per step of the reduction): what wastes least of the work and of the registers."""
     best = (1, 1, float("inf"))
     for width in (3, 2, 1):
@@ -173,7 +187,7 @@ def _tile(across: int, down: int, lanes: int, target: Target) -> tuple[int, int,
             continue
         whole, left = divmod(across, lanes * width)
         parts = left // lanes + bin(left % lanes).count("1")
-        for rows in range(min(down, 16), 0, -1):
+        for rows in range(min(down, most), 0, -1):
             if rows * width + width + 1 > target.vector_registers - 1 and rows > 1:
                 continue
             full, rest = divmod(down, rows)

@@ -2,7 +2,8 @@
 
 In       a LoopNest
 Out      a Program: every value once, at the outermost place where all it depends on is known
-Next     at_point.py (how a node becomes instructions), program.py (the instructions), render/llvm.py (their spelling)
+Next     at_point.py (how a node becomes instructions), staging.py (operands packed into scratch), program.py (the
+         instructions), render/llvm.py (their spelling)
 
 Counted loops are opened in order, outputs outside reductions. A node is evaluated at *points*: combinations of the
 steps of written-out loops. The result is placed in the scope of the innermost loop it depends on and remembered there,
@@ -19,14 +20,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from hcq.compiler.at_point import AtPoint, Packed, Place, Point
-from hcq.compiler.loop_nest import Axis, Loop, LoopNest, ScheduleError, Stage
+from hcq.compiler.at_point import Packed, Place
+from hcq.compiler.loop_nest import Loop, LoopNest, ScheduleError
 from hcq.compiler.program import NOT_NEGATIVE, Instruction, LoopFacts, Program
+from hcq.compiler.staging import Staging
 from hcq.ir.dtype import DType, Scalar, dtypes
-from hcq.ir.node import Node, index, toposort
+from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
-SCRATCH_ALIGN = 64  # bytes
 TURN_AT_LEAST = 64  # scattered values that make the detour through scratch worth while
 
 
@@ -44,11 +45,9 @@ def identity(op: Op, dtype: DType) -> Scalar:
     return dtype.min if op is Op.MAX else dtype.max
 
 
-class _Writer(AtPoint):
+class _Writer(Staging):
     def __init__(self, nest: LoopNest):
         super().__init__(nest)
-        self.scratch_bytes = 0
-        self.scratch_at: dict[Node, int] = {}
         self.open_reductions: list[LoopFacts] = []
         self.pending = _reductions_by_ranges(nest.reduces)
 
@@ -244,12 +243,12 @@ class _Writer(AtPoint):
                         facts.carried.append(accumulator)
 
         outside, self.open_reductions = self.open_reductions, []
-        self._nested([loop for loop in nest.order if loop.axis in axes], 0, body, staging=True)
+        self.nested([loop for loop in nest.order if loop.axis in axes], 0, body, staging=True)
         self.open_reductions = outside
         for (node, place), mine in parts.items():
             self.results[node, place] = self._fold(node, list(mine.values()), is_vector)
 
-    def _nested(self, loops: list[Loop], at: int, body: Callable[[], None], staging: bool) -> None:
+    def nested(self, loops: list[Loop], at: int, body: Callable[[], None], staging: bool) -> None:
         if at == len(loops):
             body()
             return
@@ -257,7 +256,7 @@ class _Writer(AtPoint):
         def inside() -> None:
             if staging:
                 self._stage_at(loops[at])
-            self._nested(loops, at + 1, body, staging)
+            self.nested(loops, at + 1, body, staging)
 
         self._open(loops[at], inside)
 
@@ -315,10 +314,7 @@ class _Writer(AtPoint):
             strides[loop] = count
             count *= loop.size
         value = store.src[2]
-        if store not in self.scratch_at:
-            self.scratch_at[store] = -(-self.scratch_bytes // SCRATCH_ALIGN) * SCRATCH_ALIGN
-            self.scratch_bytes = self.scratch_at[store] + count * value.dtype.itemsize
-        address = self.emit(Op.SCRATCH, value.dtype, (), self.scratch_at[store])
+        address = self.scratch(store, value.dtype, count)
         tile = Packed(address, strides, self.depth)
         for point in self.points(mask):
             self.store_packed(tile, self.value(value, point), point)
@@ -335,139 +331,9 @@ class _Writer(AtPoint):
         """Pack the operands that are staged at this loop, as a step of it begins."""
         for stage in self.nest.stages:
             if stage.at is loop:
-                self._copy_in(stage)
-
-    def _copy_in(self, stage: Stage) -> None:
-        load, value = stage.load, stage.value
-        mask = self.masks[load]
-        boxes = [_Box(self, *pair) for pair in self.nest.walks(load)] if stage.is_box else []
-        boxes = [box for box in boxes if box.is_exact]
-        boxed = {axis for box in boxes for axis in (box.a, box.b) if axis is not None}
-        loops = [loop for loop in self.nest.order if loop.axis.bit & mask and loop not in self.counters]
-        loops = [loop for loop in loops if loop.axis not in boxed]
-        axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
-        strides: dict[Loop, int] = {}
-        count = 1
-        for box in reversed(boxes):
-            box.stride, count = count, count * box.nominal
-        for loop in reversed(
-            loops + [loop for axis in axes if axis not in boxed for loop in axis.written_out]
-        ):
-            strides[loop] = count
-            count *= loop.size
-        for box in boxes:
-            strides.update(box.strides())
-        start = sum(box.start for box in boxes)
-        if value not in self.scratch_at:
-            self.scratch_at[value] = -(-self.scratch_bytes // SCRATCH_ALIGN) * SCRATCH_ALIGN
-            self.scratch_bytes = self.scratch_at[value] + count * value.dtype.itemsize
-        address = self.emit(Op.SCRATCH, value.dtype, (), self.scratch_at[value])
-        packed = Packed(address, strides, self.depth, start)
-        self.pack(value, None)
-        source = value
-        unboxed = {loop: stride for loop, stride in strides.items() if loop.axis not in boxed}
-        written = Packed(address, unboxed, self.depth)
-        zeros: Point = {}
-        stilled: list[Loop] = []
-        for number, box in enumerate(boxes):
-            walk = box.axis(len(self.axes), f"{box.b.name}.all", is_last=number == len(boxes) - 1)
-            self.axes.append(walk)
-            self.axis_of[walk.range] = walk
-            self.extent[walk] = min(walk.tile, walk.size)
-            source = source.substitute({box.b.range: box.place(walk.range)})
-            loops += walk.counted
-            stilled += [loop for loop in box.b.counted if loop not in self.counters]
-            if box.a is not None:
-                zeros[box.a] = (0, 1)
-                stilled += [loop for loop in box.a.counted if loop not in self.counters]
-            for loop in walk.loops:
-                written.strides[loop] = box.stride * loop.stride
-        self._mask_copies(source)
-        for loop in stilled:  # the box starts where the window does
-            self.counters[loop] = self.number(0)
-        self.moved()
-
-        form = self.affine.of((source if source.op is Op.LOAD else source.src[0]).src[1])
-        strided = {
-            axis
-            for axis in self.axes_of(self.masks[source])
-            if axis.loops[-1].kind == "vector" and form.coefficient(axis.range) != 1
-        }
-
-        def copy() -> None:
-            for point in self.points(self.masks[source], strided):
-                at = {**point, **zeros}
-                self.store_packed(written, self.value(source, at), at)
-
-        outside, self.open_reductions = self.open_reductions, []
-        self._nested(loops, 0, copy, staging=False)
-        self.open_reductions = outside
-        for loop in stilled:
-            del self.counters[loop]
-        self.moved()
-        self.pack(value, packed)
-
-    def _mask_copies(self, root: Node) -> None:
-        """Which ranges the nodes of a copy depend on."""
-        for node in toposort((root,)):
-            if node not in self.masks:
-                mask = self.axis_of[node].bit if node.op is Op.RANGE else 0
-                for source in node.src:
-                    mask |= self.masks[source]
-                self.masks[node] = mask
-
-
-class _Box:
-    """What a sliding window reads: factor * a + b, walked once instead of window by window; without a, all of b.
-
-    A window that runs backwards reads factor * a - b + (size(b) - 1), so that places count upwards from 0 again.
-    """
-
-    def __init__(self, writer: _Writer, a: Axis | None, b: Axis, factor: int):
-        self.a, self.b, self.factor, self.is_backwards = a, b, abs(factor), factor < 0
-        self.stride = 0
-        self.inner: list[Loop] = []
-        self.size = self.nominal = b.size
-        self.is_exact = not any(loop in writer.counters for loop in b.loops)
-        if a is None:
-            return
-        opened = [loop for loop in a.counted if loop in writer.counters]
-        self.inner = [loop for loop in a.loops if loop not in writer.counters]
-        step = opened[-1].stride if opened else a.size
-        whole = a.size % step == 0
-        extent = step if whole else min(writer.extent[a], step)
-        self.is_exact = self.is_exact and (whole or all(loop.is_written_out for loop in self.inner))
-        self.size = self.factor * (extent - 1) + b.size
-        self.nominal = self.factor * (step - 1) + b.size
-
-    def strides(self) -> dict[Loop, int]:
-        strides = {loop: self.stride * self.factor * loop.stride for loop in self.inner}
-        along = -self.stride if self.is_backwards else self.stride
-        strides.update({loop: along * loop.stride for loop in self.b.loops})
-        return strides
-
-    @property
-    def start(self) -> int:
-        return self.stride * (self.b.size - 1) if self.is_backwards else 0
-
-    def place(self, walk: Node) -> Node:
-        """What the window's range is where the walk is, at the first output."""
-        return walk * -1 + (self.b.size - 1) if self.is_backwards else walk
-
-    def axis(self, bit: int, name: str, is_last: bool) -> Axis:
-        """A range that walks the box; the last one, contiguous in scratch, in vectors."""
-        node = Node(Op.RANGE, dtypes.index, (index(self.size),), ("box", bit))
-        axis = Axis(node, name, self.size, False, False, 1 << bit)
-        lanes = 16
-        while lanes > self.size:
-            lanes //= 2
-        if is_last and lanes > 1:
-            if lanes < self.size:
-                axis.loops.append(Loop(name, axis, -(-self.size // lanes), lanes))
-            axis.loops.append(Loop(f"{name}.1", axis, lanes, 1, "vector"))
-        else:
-            axis.loops.append(Loop(name, axis, self.size, 1))
-        return axis
+                outside, self.open_reductions = self.open_reductions, []
+                self.copy_in(stage)
+                self.open_reductions = outside
 
 
 def _conditional(node: Node) -> tuple[Node, Node | None]:
