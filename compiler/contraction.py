@@ -17,6 +17,7 @@ Every pair of axes that qualifies is priced in cycles (multiplying, packing, sto
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
@@ -109,7 +110,9 @@ def _outer_plan(
     lanes = facts.lanes(target)
     steps = prod(axis.size for axis in nest.axes if axis.is_reduce)
     others = prod(a.size for a in nest.axes if not a.is_reduce and a is not vector and a is not row)
-    width, rows, per_step = _tile(vector.size, _most_rows(facts, row, scalars, target), row.size, lanes, target)
+    width, rows, per_step = _tile(
+        vector.size, _most_rows(facts, row, scalars, target), row.size, lanes, target
+    )
     plan = Plan("outer", vector, vector, row, rows, width, vectors, scalars)
     row_tiles = -(-row.size // rows)
     panels = -(-vector.size // (lanes * width))
@@ -332,9 +335,9 @@ def _apply_dot(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) -> N
 # -- shared ---------------------------------------------------------------------------------------------------------
 
 
-def _bits(axes: object) -> int:
+def _bits(axes: Iterable[Axis]) -> int:
     bits = 0
-    for axis in axes:  # type: ignore[attr-defined]
+    for axis in axes:
         bits |= axis.bit
     return bits
 
@@ -354,14 +357,18 @@ def _bind_groups(
     """Groups from the outermost loops; those that reuse a panel are divided only when there are too few panels."""
     if target.threads < 2 or cycles < ALONE_CYCLES:
         return
-    wanted = int(min(GROUPS_PER_THREAD * target.threads, max(target.threads, cycles / PIECE_CYCLES)))
+    threads = target.threads
+    wanted = min(GROUPS_PER_THREAD, -(-int(cycles / PIECE_CYCLES) // threads) or 1) * threads
     groups = 1
     for axis in [*outside, *inside]:
         loop = axis.loops[0]
-        enough = min(wanted, 4 * target.threads) if packs and axis in inside else wanted
-        if groups >= enough or loop.kind != "serial" or loop.size < 2:
+        enough = min(wanted, 4 * threads) if packs and axis in inside else wanted
+        is_even = (
+            groups % threads == 0 or groups >= 4 * threads
+        )  # three groups keep two threads busy 3/4 of the time
+        if (groups >= enough and is_even) or loop.kind != "serial" or loop.size < 2:
             continue
-        pieces = -(-enough // groups)
+        pieces = max(-(-enough // groups), 1 if is_even else threads)
         if loop.size >= 2 * pieces:
             nest.split(loop.name, -(-loop.size // pieces))
         nest.parallel(loop.name)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from hcq.compiler.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
-from hcq.ir.dtype import Scalar
+from hcq.ir.dtype import DType, Scalar
 from hcq.ir.op import ARITHMETIC, Op
 
 SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
@@ -309,7 +309,7 @@ def _number(it: Instruction) -> Scalar | None:
     return number
 
 
-def _suffix(dtype: object) -> str:
+def _suffix(dtype: DType) -> str:
     """How intrinsics name an element type."""
-    text = memory_type(dtype.scalar)  # type: ignore[attr-defined]
+    text = memory_type(dtype.scalar)
     return {"float": "f32", "double": "f64", "half": "f16"}.get(text, text)
