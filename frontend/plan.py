@@ -230,7 +230,8 @@ def _share_memory(launches: Sequence[Launch], temporaries: set[int], values: Seq
 
 def _program(device: Any, launch: Launch) -> Any:
     """The launch's code in device memory; equal code is loaded once."""
-    key = (device.name, launch.entry, launch.image)
+    # kernels that differ in arguments they never read, or in scratch, can have one and the same image
+    key = (device.name, launch.entry, launch.image, len(launch.arguments), launch.scratch_bytes)
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = device.load(
