@@ -132,7 +132,7 @@ def _allocate(storage: Storage, alloc: Any) -> Any:
 
 
 _plans: dict[tuple[Any, ...], Plan] = {}
-_programs: dict[tuple[str, str, bytes], Any] = {}
+_programs: dict[tuple[str, str, bytes, int, int], Any] = {}
 MAX_PLANS = 4096  # plans kept in memory; beyond, the oldest go (they are still on disk)
 
 
