@@ -1,0 +1,17 @@
+"""The shader core of an emulated NVIDIA GPU: PTX, run by NumPy over all threads of several blocks at once.
+
+    syntax.py    what a module is made of: functions, variables, instructions, operands
+    parser.py    text to that, every line accounted for
+    types.py     the types of PTX as NumPy types
+    flow.py      basic blocks, where divergent threads meet again, which registers outlive a block
+    decode.py    an instruction to a Python closure over register slots; a rule per opcode, every modifier claimed
+    floats.py    rounding that NumPy does not have: directed modes, one-rounding fma, narrow formats
+    integer_ops.py, bit_ops.py, float_ops.py, half_ops.py, compare_ops.py, convert_ops.py, move_ops.py,
+    memory_ops.py, atomic_ops.py, warp_ops.py, matrix_ops.py, video_ops.py      what instructions mean
+    memory.py    the address space that kernels see; spaces.py the windows of shared, local, parameters
+    machine.py   a batch of blocks: groups of threads split at branches, meet again, wait at barriers, and stop
+    run.py       run_grid: the one entry for an emulated launch
+    errors.py    bad text, faults and hangs, each as a sentence
+
+Nothing here is imported by `import hcq`; NumPy is needed only when an emulated device runs a kernel.
+"""

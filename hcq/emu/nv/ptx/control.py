@@ -1,0 +1,392 @@
+"""How a block ends: branches, calls, returns, barriers. Decoded to functions that the machine calls after the steps.
+
+In       the last instruction of a block
+Out      end(machine, registers, group) -> the next block when the group stays together, else -1
+Changes  groups of the machine
+Next     machine.py, flow.py (who found the blocks)
+Source   PTX ISA, "Control Flow Instructions", "bar/barrier", "bar.warp.sync"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hcq.emu.nv.ptx.decode import Code, Decoded, Lowering, Registers
+from hcq.emu.nv.ptx.errors import KernelFault
+from hcq.emu.nv.ptx.flow import Block
+from hcq.emu.nv.ptx.groups import Group, Region
+from hcq.emu.nv.ptx.syntax import Function, Immediate, Instruction, Operand, Register, Symbol
+from hcq.emu.nv.ptx.syntax import Group as Parentheses
+from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.ptx.machine import Machine
+
+End = Callable[["Machine", Registers, Group], int]
+PRED, U32, U64 = TYPES["pred"], TYPES["u32"], TYPES["u64"]
+SPLIT = -1
+
+
+def end_of(lowering: Lowering, block: Block) -> End | None:
+    """The end of a block; None when it simply goes on."""
+    if block.skip_guard is not None:
+        guard = Register(block.skip_guard.name)
+        code = Code(lowering, Instruction(0, "", "bra", (), (guard,)))
+        first, second = block.next
+        return _branch(code, guard, not block.skip_guard.negated, first, second, block.rejoin)
+    instruction = block.end
+    if instruction is None:
+        return None
+    code = Code(lowering, instruction)
+    opcode = instruction.opcode
+    if opcode == "bra":
+        end = _bra(code, block)
+    elif opcode == "brx":
+        code.take("idx"), code.take("uni")
+        end = _switch(code.source(0, U32), block)
+    elif opcode == "call":
+        end = _call(code, block)
+    elif opcode == "ret":
+        code.take("uni")
+        end = _return(block)
+    elif opcode == "exit":
+        end = _exit
+    elif opcode == "trap":
+        end = _trap(instruction)
+    else:
+        end = _barrier(code, block)
+    code.done()
+    return end
+
+
+def _bra(code: Code, block: Block) -> End | None:
+    code.take("uni")
+    guard = code.instruction.guard
+    if guard is None:
+        return None
+    taken, other = block.next
+    return _branch(code, Register(guard.name), not guard.negated, taken, other, block.rejoin)
+
+
+def _branch(code: Code, guard: Register, wanted: bool, taken: int, other: int, rejoin: int) -> End:
+    slot = code.slot(guard, PRED)
+
+    def end(machine: Machine, registers: Registers, group: Group) -> int:
+        truth = registers[slot]
+        if len(truth) == 1:
+            return taken if bool(truth[0]) == wanted else other
+        chosen = truth if wanted else ~truth
+        if group.mask is not None:
+            chosen = chosen & group.mask
+        count = int(np.count_nonzero(chosen))
+        if count == 0:
+            return other
+        if count == group.count:
+            return taken
+        machine.part(group, [(taken, chosen), (other, group.full_mask & ~chosen)], rejoin)
+        return SPLIT
+
+    return end
+
+
+def _switch(slot: int, block: Block) -> End:
+    targets = np.array(block.next)
+
+    def end(machine: Machine, registers: Registers, group: Group) -> int:
+        index = registers[slot]
+        chosen = np.unique(index if group.mask is None or len(index) == 1 else index[group.mask])
+        if int(chosen[-1]) >= len(targets):
+            raise KernelFault(
+                f"kernel {machine.kernel_name}: brx.idx {int(chosen[-1])} of {len(targets)} targets."
+            )
+        if len(chosen) == 1:
+            return int(targets[chosen[0]])
+        parts = []
+        goals = targets[index.astype(np.int64) % len(targets)]
+        for goal in np.unique(targets[chosen]):
+            parts.append((int(goal), group.full_mask & (goals == goal)))
+        if len(parts) == 1:
+            return parts[0][0]
+        machine.part(group, parts, block.rejoin)
+        return SPLIT
+
+    return end
+
+
+def _return(block: Block) -> End:
+    end_of_function = block.next[0]
+
+    def end(machine: Machine, registers: Registers, group: Group) -> int:
+        if group.region.rejoin == end_of_function:
+            return end_of_function
+        # inside a region that meets earlier (an endless loop with a way out): leave through all of them
+        machine.runnable.remove(group)
+        group.region.groups.remove(group)
+        region = group.region
+        while region.rejoin != end_of_function:
+            region.pending -= 1
+            assert region.parent is not None
+            outer = region.parent
+            outer.pending += 1
+            if not region.pending:
+                machine._close(region, group.turns)
+            region = outer
+        group.region = region
+        machine.arrive(group)
+        return SPLIT
+
+    return end
+
+
+def _exit(machine: Machine, registers: Registers, group: Group) -> int:
+    machine.exit(group)
+    return SPLIT
+
+
+def _trap(instruction: Instruction) -> End:
+    def end(machine: Machine, registers: Registers, group: Group) -> int:
+        block, thread = machine.place(int(np.argmax(group.full_mask)))
+        raise KernelFault(
+            f"kernel {machine.kernel_name}, PTX line {instruction.line}: trap by {group.count} threads, the first"
+            f" thread {thread} of block {block}.",
+            instruction.line,
+            [(block, thread)],
+        )
+
+    return end
+
+
+# -- calls
+
+
+def _call(code: Code, block: Block) -> End:
+    code.take("uni")
+    operands = list(code.operands)
+    results = _parentheses(operands)
+    if not operands:
+        raise code.refuse("call names no function")
+    target = operands.pop(0)
+    arguments = _parentheses(operands)
+    after = block.next[0]
+    passed = [_local_name(code, operand) for operand in arguments]
+    returned = [_local_name(code, operand) for operand in results]
+    if isinstance(target, Symbol):
+        function = code.lowering.module.functions.get(target.name)
+        if function is None:
+            raise code.refuse(f"there is no function {target.name!r}")
+        if not function.has_body:
+            return _missing(code.instruction, target.name)
+        _check_signature(code, function, passed, returned)
+        name = function.name
+        return lambda machine, registers, group: _enter(machine, group, name, passed, returned, after, None)
+    slot = code.slot(target, U64)
+    return _call_by_address(slot, passed, returned, after)
+
+
+def _parentheses(operands: list[Operand]) -> tuple[Operand, ...]:
+    """The members of a list in parentheses, taken from the operands if one is next."""
+    if operands and isinstance(operands[0], Parentheses):
+        first = operands.pop(0)
+        assert isinstance(first, Parentheses)
+        return first.parts
+    return ()
+
+
+def _missing(instruction: Instruction, name: str) -> End:
+    """printf, malloc, assert: functions that the vendor's driver supplies. Only reaching the call is an error."""
+
+    def end(machine: Machine, registers: Registers, group: Group) -> int:
+        block, thread = machine.place(int(np.argmax(group.full_mask)))
+        what = "a failed assert" if name == "__assertfail" else f"a call of {name!r}"
+        raise KernelFault(
+            f"kernel {machine.kernel_name}, PTX line {instruction.line}: {what} by thread {thread} of block {block}."
+            " The device runtime (printf, malloc, assert) is not emulated.",
+            instruction.line,
+            [(block, thread)],
+        )
+
+    return end
+
+
+def _local_name(code: Code, operand: Operand) -> str:
+    if isinstance(operand, Symbol) and operand.name in code.lowering.decoded.offsets:
+        return operand.name
+    raise code.refuse("arguments and results of a call must be .param variables of the function")
+
+
+def _check_signature(code: Code, function: Function, passed: list[str], returned: list[str]) -> None:
+    for given, formal, what in (
+        (passed, function.params, "arguments"),
+        (returned, function.results, "results"),
+    ):
+        if len(given) != len(formal):
+            raise code.refuse(f"{function.name} has {len(formal)} {what}, not {len(given)}")
+        for name, variable in zip(given, formal):
+            mine = code.lowering.variable(name)
+            if mine is not None and mine.size_bytes != variable.size_bytes:
+                raise code.refuse(
+                    f"{name} has {mine.size_bytes} bytes, {variable.name} {variable.size_bytes}"
+                )
+
+
+def _enter(
+    machine: Machine,
+    group: Group,
+    name: str,
+    passed: list[str],
+    returned: list[str],
+    after: int,
+    region: Region | None,
+) -> int:
+    """Copy the arguments and put the group at the start of the function; returning copies the results back."""
+    callee: Decoded = machine.program.decoded(name)
+    caller = group.activation
+    if region is None:
+        machine.runnable.remove(group)
+        group.region.groups.remove(group)
+        region = group.region
+    activation = machine.activate(callee, group.count, caller)
+    mine = caller.decoded.offsets
+    for argument, formal in zip(passed, callee.function.params):
+        to = activation.local_base + callee.offsets[formal.name]
+        machine.copy_local(group.lanes, to, caller.local_base + mine[argument], formal.size_bytes)
+
+    def back(returning: Group) -> None:
+        for result, formal in zip(returned, callee.function.results):
+            source = activation.local_base + callee.offsets[formal.name]
+            machine.copy_local(returning.lanes, caller.local_base + mine[result], source, formal.size_bytes)
+        machine.go(returning, after)
+
+    inner = Region(region, activation, len(callee.blocks), group.mask, group.count, back, is_call=True)
+    inner.pending = 1
+    machine.go(Group(machine, inner, 0, group.mask, group.count, group.turns), 0)
+    return SPLIT
+
+
+def _call_by_address(slot: int, passed: list[str], returned: list[str], after: int) -> End:
+    def end(machine: Machine, registers: Registers, group: Group) -> int:
+        goals = np.broadcast_to(registers[slot], (machine.count,))
+        chosen = np.unique(goals if group.mask is None else goals[group.mask])
+        names = []
+        for goal in chosen:
+            name = machine.program.function_at(int(goal))
+            if name is None:
+                raise KernelFault(
+                    f"kernel {machine.kernel_name}: an indirect call to {int(goal):#x}, where no function is."
+                )
+            names.append(name)
+        if len(names) == 1:
+            return _enter(machine, group, names[0], passed, returned, after, None)
+        machine.runnable.remove(group)
+        group.region.groups.remove(group)
+        meeting = Region(group.region, group.activation, after, group.mask, group.count, None)
+        meeting.after = lambda reunited: machine.go(reunited, after)
+        meeting.pending = len(names)
+        for goal, name in zip(chosen, names):
+            mask = group.full_mask & (goals == goal)
+            part = Group(machine, meeting, 0, mask, int(np.count_nonzero(mask)), group.turns)
+            _enter(machine, part, name, passed, returned, after, meeting)
+        return SPLIT
+
+    return end
+
+
+# -- barriers
+
+
+def _barrier(code: Code, block: Block) -> End:
+    after = block.next[0]
+    if code.flag("warp"):
+        code.flag("sync")
+        code.expect(1)
+        return _warp_barrier(code.source(0, TYPES["b32"]), after, code.instruction.line)
+    if code.take("cluster"):
+        raise code.refuse("thread block clusters are not emulated")
+    code.take("cta")
+    what = code.take("sync", "arrive", "red") or "sync"
+    code.take("aligned")
+    if what == "red":
+        return _reducing_barrier(code, after)
+    code.expect(1, 2)
+    number = code.source(0, U32)
+    expected = code.source(1, U32) if len(code.operands) == 2 else None
+    line = code.instruction.line
+    if what == "arrive" and expected is None:
+        raise code.refuse("bar.arrive needs the number of threads")
+
+    def end(machine: Machine, registers: Registers, group: Group) -> int:
+        which = _one_value(machine, registers[number], group, line)
+        count = 0 if expected is None else _one_value(machine, registers[expected], group, line)
+        if what == "arrive":
+            machine.arrive_at_barrier(group, which, count)
+            return after
+        if (
+            group.count == machine.live_count
+            and which not in machine.barriers
+            and count in (0, machine.threads_per_block)
+        ):
+            return after  # everybody is here: nobody has to wait
+        machine.wait_at_barrier(group, after, which, count, None, line)
+        return SPLIT
+
+    return end
+
+
+def _one_value(machine: Machine, values: Lanes, group: Group, line: int) -> int:
+    if len(values) == 1:
+        return int(values[0])
+    mine = values if group.mask is None else values[group.mask]
+    if (mine != mine[0]).any():
+        raise KernelFault(
+            f"kernel {machine.kernel_name}, PTX line {line}: threads at one barrier instruction name different barriers.",
+            line,
+        )
+    return int(mine[0])
+
+
+def _reducing_barrier(code: Code, after: int) -> End:
+    """bar.red: a barrier at which threads also vote; all get the result."""
+    how = code.take("popc", "and", "or")
+    type_: Type = code.type("u32", "pred")
+    code.expect(3, 4)
+    number = code.source(1, U32)
+    expected = code.source(2, U32) if len(code.operands) == 4 else None
+    truth = code.predicate(code.operands[-1])
+    write = code.writer(code.destination(code.operands[0], type_))
+    line = code.instruction.line
+
+    def end(machine: Machine, registers: Registers, group: Group) -> int:
+        which = _one_value(machine, registers[number], group, line)
+        count = 0 if expected is None else _one_value(machine, registers[expected], group, line)
+        votes = np.broadcast_to(truth(registers), (machine.count,))
+
+        def tell(woken: Group) -> None:
+            barrier = machine.barriers[which]
+            table = {
+                "popc": barrier.last_true.astype(np.uint32),
+                "and": barrier.last_true == barrier.last_arrived,
+                "or": barrier.last_true > 0,
+            }
+            write(registers, woken, table[how][machine.block_of_lane])
+
+        group.on_wake = tell
+        machine.wait_at_barrier(group, after, which, count, votes, line)
+        return SPLIT
+
+    return end
+
+
+def _warp_barrier(members: int, after: int, line: int) -> End:
+    def end(machine: Machine, registers: Registers, group: Group) -> int:
+        if group.mask is None or group.count == machine.live_count:
+            return after
+        machine.wait_for_warp(group, after, registers[members], line)
+        return SPLIT
+
+    return end
+
+
+__all__ = ["End", "Immediate", "end_of"]

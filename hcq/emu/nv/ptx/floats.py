@@ -1,0 +1,288 @@
+"""Float arithmetic that NumPy does not have: one-rounding fma, directed rounding, flushing, narrow formats.
+
+In       float arrays, or the bits of narrow ones
+Out      float arrays and bits, rounded once
+Changes  nothing
+Next     float_ops.py, half_ops.py, convert_ops.py (who use it)
+Source   IEEE 754; "Handbook of Floating-Point Arithmetic": TwoSum, Dekker's product, rounding to odd
+
+Rounding to odd: a value computed to extra bits, with its last bit set when anything was lost, can be rounded again to
+fewer bits (two less or more) without a double rounding error. NaNs keep whatever payload the host's arithmetic gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from hcq.emu.nv.ptx.types import Lanes, Type
+
+F32_TINY = np.float32(2.0**-126)
+F64_TAIL = np.uint64((1 << 29) - 1)  # the bits of a double that a float has no room for
+F64_HALFWAY = np.uint64(1 << 28)
+CANONICAL_NAN = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FF8000000000000}
+
+
+def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """(s, e): s = a + b rounded, and s + e = a + b exactly."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def two_product(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """(p, e): p = a * b rounded, and p + e = a * b exactly, for doubles far from overflow and underflow."""
+    p = a * b
+    ah, al = _halves(a)
+    bh, bl = _halves(b)
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+def _halves(a: Lanes) -> tuple[Lanes, Lanes]:
+    t = a * 134217729.0  # 2^27 + 1
+    high = t - (t - a)
+    return high, a - high
+
+
+def round_to_odd(s: Lanes, e: Lanes) -> Lanes:
+    """The double s, with |e| its lost part, so that its last bit is odd when e is not zero."""
+    bits = s.view(np.uint64)
+    inexact = (e != 0) & np.isfinite(s) & ((bits & np.uint64(1)) == 0)
+    away = np.signbit(e) == np.signbit(s)
+    return np.where(inexact, np.where(away, bits + np.uint64(1), bits - np.uint64(1)), bits).view(np.float64)
+
+
+def float_to_odd(s: Lanes) -> Lanes:
+    """Doubles to floats, rounded to odd, for rounding once more to a narrower format."""
+    near = s.astype(np.float32)
+    back = near.astype(np.float64)
+    bits = near.view(np.uint32)
+    too_far = np.abs(back) > np.abs(s)
+    truncated = np.where(too_far, bits - np.uint32(1), bits)
+    odd = np.where((back != s) & ~np.isnan(s), truncated | np.uint32(1), bits)
+    return np.where(np.isinf(s), bits, odd).view(np.float32)
+
+
+def fma32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a * b + c for floats, rounded once."""
+    product = np.multiply(a, b, dtype=np.float64)  # exact: 24 + 24 bits
+    total = product + c
+    near = total.astype(np.float32)
+    # the sum of doubles is rounded already; rounding it to float is wrong only where it now looks like a tie,
+    # or where the float has fewer bits than usual
+    doubt = (total.view(np.uint64) & F64_TAIL) == F64_HALFWAY
+    doubt |= (np.abs(near) < F32_TINY) & (total != 0)
+    if doubt.any():
+        near = np.atleast_1d(near)
+        product, c = np.broadcast_arrays(product, c.astype(np.float64))
+        where = np.flatnonzero(np.broadcast_to(doubt, near.shape))
+        near[where] = round_to_odd(*two_sum(product[where], c[where])).astype(np.float32)
+    return near
+
+
+def fma64(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a * b + c for doubles, rounded once."""
+    a, b, c = np.broadcast_arrays(a, b, c)
+    high, low = two_product(a, b)
+    total, rest = two_sum(c, low)
+    value, lost = two_sum(high, total)
+    found = value + round_to_odd(*two_sum(rest, lost))
+    plain = high + c
+    size = np.abs(high)
+    safe = (size > 2.0**-900) & (size < 2.0**1000) & (np.abs(a) < 2.0**990) & (np.abs(b) < 2.0**990)
+    safe &= (np.abs(c) < 2.0**1000) & ((np.abs(c) > 2.0**-900) | (c == 0))
+    easy = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(c)
+    result = np.where(easy, plain, found)
+    for i in np.flatnonzero(~(safe | easy)):
+        result[i] = exactly("fma", "rn", float(a[i]), float(b[i]), float(c[i]))
+    return result
+
+
+def exactly(what: str, mode: str, *numbers: float) -> float:
+    """One double operation with any rounding mode, by fractions: "add", "mul", "fma", "div", "sqrt"."""
+    plain = _plain(what, numbers)
+    if not all(map(math.isfinite, numbers)) or math.isnan(plain) or (what == "div" and numbers[1] == 0):
+        return plain
+    if what == "sqrt":
+        return _exact_sqrt(numbers[0], mode)
+    x = [Fraction(number) for number in numbers]
+    exact = {
+        "add": lambda: x[0] + x[1],
+        "mul": lambda: x[0] * x[1],
+        "fma": lambda: x[0] * x[1] + x[2],
+        "div": lambda: x[0] / x[1],
+    }[what]()
+    if exact == 0:
+        return (
+            -0.0
+            if mode == "rm" and what in ("add", "fma") and not _all_positive(plain, numbers, what)
+            else plain
+        )
+    try:
+        near = float(exact)
+    except OverflowError:
+        near = math.inf if exact > 0 else -math.inf
+    if math.isinf(near):
+        high = near > 0
+        return _step(near, -1 if high else 1) if (mode == "rz" or mode == ("rm" if high else "rp")) else near
+    return _directed_step(near, (Fraction(near) > exact) - (Fraction(near) < exact), mode)
+
+
+def _all_positive(plain: float, numbers: tuple[float, ...], what: str) -> bool:
+    terms = numbers if what == "add" else (numbers[0] * numbers[1], numbers[2])
+    return all(term == 0 and math.copysign(1, term) > 0 for term in terms)
+
+
+def _plain(what: str, x: tuple[float, ...]) -> float:
+    with np.errstate(all="ignore"):
+        y = [np.float64(number) for number in x]
+        if what == "add":
+            return float(y[0] + y[1])
+        if what == "mul":
+            return float(y[0] * y[1])
+        if what == "fma":
+            return float(y[0] * y[1] + y[2])
+        return float(y[0] / y[1]) if what == "div" else float(np.sqrt(y[0]))
+
+
+def _exact_sqrt(x: float, mode: str) -> float:
+    if x <= 0:
+        return _plain("sqrt", (x,))
+    near = math.sqrt(x)
+    square = Fraction(near) ** 2
+    return _directed_step(near, (square > Fraction(x)) - (square < Fraction(x)), mode)
+
+
+def _directed_step(near: float, excess: int, mode: str) -> float:
+    """A nearest value moved by one place if the mode wants the other neighbour. excess: sign of near - exact."""
+    if excess > 0 and (mode == "rm" or (mode == "rz" and near > 0)):
+        return _step(near, -1)
+    if excess < 0 and (mode == "rp" or (mode == "rz" and near < 0)):
+        return _step(near, 1)
+    return near
+
+
+def _step(x: float, direction: int) -> float:
+    return math.nextafter(x, math.inf * direction)
+
+
+def each_exactly(what: str, mode: str, *arrays: Lanes) -> Lanes:
+    """`exactly` for arrays of doubles."""
+    wide = np.broadcast_arrays(*arrays)
+    rows = zip(*[array.tolist() for array in wide])
+    return np.array([exactly(what, mode, *row) for row in rows], np.float64)
+
+
+def directed32(s: Lanes, e: Lanes, mode: str) -> Lanes:
+    """Floats from the exact value s + e (doubles, |e| below half a place of s) rounded as rz, rm or rp say."""
+    near = s.astype(np.float32)
+    excess = near.astype(np.float64) - s
+    excess = np.where(excess != 0, excess, -e)
+    excess = np.where(np.isfinite(s), excess, 0.0)
+    down, up = np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))
+    if mode == "rm":
+        return np.where(excess > 0, down, near)
+    if mode == "rp":
+        return np.where(excess < 0, up, near)
+    return np.where((excess > 0) & (s > 0), down, np.where((excess < 0) & (s < 0), up, near))
+
+
+def flush(x: Lanes) -> Lanes:
+    """Subnormal floats become zeros of their sign (.ftz)."""
+    small = np.abs(x) < F32_TINY
+    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
+
+
+def saturate(x: Lanes) -> Lanes:
+    """Into [0, 1]; NaN becomes +0 (.sat)."""
+    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+
+
+def canonical(x: Lanes) -> Lanes:
+    """NaNs become the one that PTX names."""
+    nan = np.isnan(x)
+    if not nan.any():
+        return x
+    bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[x.itemsize]
+    return np.where(nan, bits(CANONICAL_NAN[x.itemsize]), x.view(bits)).view(x.dtype)
+
+
+# -- narrow formats: they compute as floats, and are rounded once at the end
+
+
+def widen_bf16(bits: Lanes) -> Lanes:
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def narrow_bf16(x: Lanes) -> Lanes:
+    """Floats to bfloat16, to nearest, ties to even."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(x), np.uint32(0x7FFF), rounded).astype(np.uint16)
+
+
+def narrow_f16(x: Lanes) -> Lanes:
+    """Floats or doubles to the bits of float16, to nearest, ties to even."""
+    bits = x.astype(np.float16).view(np.uint16)
+    return np.where(np.isnan(x), np.uint16(0x7FFF), bits)
+
+
+def reader(type_: Type) -> Callable[[Lanes], Lanes]:
+    """Register bits to floats to compute with: f16 and bf16 as float32, packed types with a last axis of 2."""
+    if type_.packed == 2:
+        wide = _widen(type_)
+        return lambda bits: wide(bits.view(np.uint16).reshape(-1, 2))
+    if type_.size_bytes == 2:
+        return _widen(type_)
+    return lambda bits: bits.view(type_.scalar)
+
+
+def packer(type_: Type) -> Callable[[Lanes], Lanes]:
+    """What `reader` read, back to register bits."""
+    if type_.packed == 2:
+        narrow = narrow_bf16 if type_.kind == "bf" else narrow_f16
+        return lambda x: np.ascontiguousarray(narrow(x)).view(np.uint32).reshape(-1)
+    if type_.size_bytes == 2:
+        return narrow_bf16 if type_.kind == "bf" else narrow_f16
+    return lambda x: x.view(type_.bits)
+
+
+def _widen(type_: Type) -> Callable[[Lanes], Lanes]:
+    if type_.kind == "bf":
+        return widen_bf16
+    return lambda bits: bits.view(np.float16).astype(np.float32)
+
+
+def narrow_minifloat(x: Lanes, mantissa: int, bias: int, largest: float) -> Lanes:
+    """Floats to an 8-bit format, to nearest even, out of range to the largest (.satfinite); NaN to 0x7f."""
+    wide = np.abs(x.astype(np.float64))
+    _, exponent = np.frexp(wide)
+    unit = np.ldexp(1.0, np.maximum(exponent - 1, 1 - bias) - mantissa)
+    rounded = np.minimum(np.rint(wide / unit) * unit, largest)
+    _, exponent = np.frexp(rounded)
+    power = np.maximum(exponent - 1, 1 - bias)
+    steps = (rounded / np.ldexp(1.0, power - mantissa)).astype(
+        np.int64
+    )  # includes the hidden bit when there is one
+    code = np.where(rounded == 0, 0, steps + ((power + bias - 1) << mantissa))
+    code = np.where(np.isnan(x), 0x7F, code | (np.signbit(x).astype(np.int64) << 7))
+    return code.astype(np.uint8)
+
+
+def widen_minifloat(bits: Lanes, mantissa: int, bias: int) -> Lanes:
+    """An 8-bit format to floats: e4m3 (3, 7) has NaN at 0x7f, e5m2 (2, 15) infinities as usual."""
+    code = bits.astype(np.int64)
+    field, low = (code & 0x7F) >> mantissa, code & ((1 << mantissa) - 1)
+    value = np.where(
+        field == 0,
+        np.ldexp(low, 1 - bias - mantissa),
+        np.ldexp(low + (1 << mantissa), field - bias - mantissa),
+    )
+    if mantissa == 3:
+        value = np.where((code & 0x7F) == 0x7F, np.nan, value)
+    else:
+        value = np.where(field == 31, np.where(low == 0, np.inf, np.nan), value)
+    return np.where(code & 0x80, -value, value).astype(np.float32)

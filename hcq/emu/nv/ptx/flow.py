@@ -1,0 +1,264 @@
+"""The shape of a function: its basic blocks, where threads that part meet again, which registers outlive a block.
+
+In       a Function
+Out      Block: a run of instructions and how it ends; for every block the one where its branches re-converge
+Changes  nothing
+Next     decode.py (instructions of a block to closures), machine.py (walks the blocks)
+Source   "immediate post-dominator": the first block that every path from here to the end goes through
+
+A block ends at a branch, a call, a barrier; a warp instruction begins one, because threads may have to wait there for
+the rest of their warp. A guarded instruction of these kinds becomes a branch around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hcq.emu.nv.ptx.errors import PtxError
+from hcq.emu.nv.ptx.syntax import (
+    Address,
+    Function,
+    Group,
+    Instruction,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    Vector,
+)
+
+ENDS = ("bra", "brx", "ret", "exit", "trap", "call", "bar", "barrier")
+NO_RESULT = (
+    "st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "call", "prefetch",
+    "prefetchu", "cp", "discard", "nanosleep", "stmatrix", "griddepcontrol", "applypriority", "pmevent", "brkpt",
+)  # fmt: skip
+CARRY = "%cc"
+
+
+@dataclass
+class Block:
+    """`body` runs straight through; then `end` decides. Numbers of blocks; `len(blocks)` is the function's end.
+
+    end         the last instruction when it is a branch, call, barrier, ...; None: go on with the next block
+    skip_guard  the guard of an instruction that was made a branch around the next block
+    next        the blocks that can follow, in the order in which `end` names them
+    """
+
+    number: int
+    body: list[Instruction] = field(default_factory=list)
+    end: Instruction | None = None
+    skip_guard: Register | None = None
+    next: list[int] = field(default_factory=list)
+    rejoin: int = -1
+    order: int = 0
+    waits_for_warp: bool = False
+
+
+def is_warp_wide(instruction: Instruction) -> bool:
+    """Whether threads of a warp must meet at this instruction."""
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    if opcode in ("shfl", "vote", "match", "redux", "mma", "ldmatrix", "stmatrix", "movmatrix", "elect"):
+        return opcode in ("ldmatrix", "stmatrix", "movmatrix", "mma") or "sync" in modifiers
+    return False
+
+
+def _ends(instruction: Instruction) -> bool:
+    return (instruction.opcode in ENDS and instruction.modifiers[:1] != ("warp",)) or _is_warp_barrier(
+        instruction
+    )
+
+
+def _is_warp_barrier(instruction: Instruction) -> bool:
+    return instruction.opcode == "bar" and instruction.modifiers[:1] == ("warp",)
+
+
+def blocks_of(function: Function) -> list[Block]:
+    """The basic blocks of a function, linked, with `rejoin` and `order` filled in."""
+    starts: dict[str, int] = {}
+    blocks = [Block(0)]
+    labels_at: dict[int, list[str]] = {}
+    for name, index in function.labels.items():
+        labels_at.setdefault(index, []).append(name)
+
+    def fresh() -> Block:
+        if blocks[-1].body or blocks[-1].end or blocks[-1].skip_guard or blocks[-1].waits_for_warp:
+            blocks.append(Block(len(blocks)))
+        return blocks[-1]
+
+    for index, instruction in enumerate(function.body):
+        if index in labels_at:
+            block = fresh()
+            for name in labels_at[index]:
+                starts[name] = block.number
+        if instruction.guard is not None and (
+            (_ends(instruction) and instruction.opcode not in ("bra", "brx")) or is_warp_wide(instruction)
+        ):
+            block = blocks[-1]
+            block.skip_guard = instruction.guard
+            blocks.append(Block(len(blocks)))
+            instruction = Instruction(
+                instruction.line,
+                instruction.text,
+                instruction.opcode,
+                instruction.modifiers,
+                instruction.operands,
+            )
+            _place(blocks, instruction)
+            blocks.append(Block(len(blocks)))
+            continue
+        if is_warp_wide(instruction):
+            fresh()
+        _place(blocks, instruction)
+        if _ends(instruction):
+            blocks.append(Block(len(blocks)))
+    for name in labels_at.get(len(function.body), ()):
+        starts[name] = fresh().number
+    _link(function, blocks, starts)
+    _find_rejoins(blocks)
+    _find_order(blocks)
+    return blocks
+
+
+def _place(blocks: list[Block], instruction: Instruction) -> None:
+    if _ends(instruction):
+        blocks[-1].end = instruction
+        return
+    blocks[-1].waits_for_warp |= is_warp_wide(instruction)
+    blocks[-1].body.append(instruction)
+
+
+def _link(function: Function, blocks: list[Block], starts: dict[str, int]) -> None:
+    end = len(blocks)
+
+    def block_at(operand: Operand, instruction: Instruction) -> int:
+        if not isinstance(operand, Symbol) or operand.name not in starts:
+            raise PtxError(instruction.line, "the target is not a label of this function", instruction.text)
+        return starts[operand.name]
+
+    for block in blocks:
+        after = block.number + 1
+        instruction = block.end
+        if block.skip_guard is not None:
+            block.next = [after, after + 1]
+        elif instruction is None:
+            block.next = [after]
+        elif instruction.opcode == "bra":
+            if len(instruction.operands) != 1:
+                raise PtxError(instruction.line, "bra takes one label", instruction.text)
+            block.next = [block_at(instruction.operands[0], instruction)]
+            if instruction.guard is not None:
+                block.next.append(after)
+        elif instruction.opcode == "brx":
+            block.next = [
+                block_at(Symbol(name), instruction) for name in _branch_targets(function, instruction)
+            ]
+        elif instruction.opcode in ("ret", "exit", "trap"):
+            block.next = [end]
+        else:
+            block.next = [after]
+
+
+def _branch_targets(function: Function, instruction: Instruction) -> tuple[str, ...]:
+    operands = instruction.operands
+    if "idx" not in instruction.modifiers or len(operands) != 2 or not isinstance(operands[1], Symbol):
+        raise PtxError(instruction.line, "expected brx.idx index, list", instruction.text)
+    if operands[1].name not in function.targets:
+        raise PtxError(
+            instruction.line, f"{operands[1].name!r} is no .branchtargets list here", instruction.text
+        )
+    if instruction.guard is not None:
+        raise PtxError(instruction.line, "a guarded brx is not supported", instruction.text)
+    return function.targets[operands[1].name]
+
+
+def _find_rejoins(blocks: list[Block]) -> None:
+    """Immediate post-dominators, by sets of blocks as bits of one integer."""
+    end = len(blocks)
+    everything = (1 << (end + 1)) - 1
+    after = [everything] * end + [
+        1 << end
+    ]  # the blocks on every path from here to the end, including this one
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(blocks):
+            common = everything
+            for number in block.next:
+                common &= after[number]
+            common |= 1 << block.number
+            if common != after[block.number]:
+                after[block.number] = common
+                changed = True
+    for block in blocks:
+        strict = after[block.number] & ~(1 << block.number)
+        block.rejoin = end
+        if strict == everything & ~(1 << block.number):
+            continue  # no path to the end: an infinite loop
+        for number in range(end):
+            if strict >> number & 1 and after[number] == strict:
+                block.rejoin = number
+
+
+def _find_order(blocks: list[Block]) -> None:
+    """Number the blocks so that, loops apart, what follows has the higher order: reverse post-order."""
+    seen, finished = {0}, []
+    stack = [(0, iter(blocks[0].next))]
+    while stack:
+        number, rest = stack[-1]
+        for follower in rest:
+            if follower < len(blocks) and follower not in seen:
+                seen.add(follower)
+                stack.append((follower, iter(blocks[follower].next)))
+                break
+        else:
+            finished.append(number)
+            stack.pop()
+    for order, number in enumerate(reversed(finished)):
+        blocks[number].order = order
+
+
+def _registers(operand: Operand) -> list[str]:
+    if isinstance(operand, Register):
+        return [operand.name]
+    if isinstance(operand, Address):
+        return _registers(operand.base) if isinstance(operand.base, Register) else []
+    if isinstance(operand, (Vector, Group)):
+        return [name for part in operand.parts for name in _registers(part)]
+    if isinstance(operand, Pair):
+        return _registers(operand.first) + _registers(operand.second)
+    return []
+
+
+def reads_and_writes(instruction: Instruction) -> tuple[list[str], list[str]]:
+    """The registers an instruction reads and those it writes. A guarded write keeps old values: it reads them too."""
+    reads: list[str] = []
+    writes: list[str] = []
+    has_result = instruction.opcode not in NO_RESULT or "red" in instruction.modifiers[:3]
+    for index, operand in enumerate(instruction.operands):
+        is_result = has_result and index == 0 and not isinstance(operand, Address)
+        (writes if is_result else reads).extend(_registers(operand))
+    if instruction.opcode in ("addc", "subc", "madc"):
+        reads.append(CARRY)
+    if "cc" in instruction.modifiers:
+        writes.append(CARRY)
+    if instruction.guard is not None:
+        reads.append(instruction.guard.name)
+        reads.extend(writes)
+    return reads, writes
+
+
+def outliving_registers(blocks: list[Block]) -> set[str]:
+    """Registers that some block reads before it writes them: only these must keep their old values in other threads."""
+    kept: set[str] = set()
+    for block in blocks:
+        written: set[str] = set()
+        for instruction in [*block.body, *([block.end] if block.end else [])]:
+            reads, writes = reads_and_writes(instruction)
+            kept.update(name for name in reads if name not in written)
+            if instruction.guard is None:
+                written.update(writes)
+        if block.skip_guard is not None and block.skip_guard.name not in written:
+            kept.add(block.skip_guard.name)
+        if block.end is not None and block.end.opcode in ("bar", "barrier"):
+            kept.update(reads_and_writes(block.end)[1])  # bar.red writes when its block is over
+    return kept

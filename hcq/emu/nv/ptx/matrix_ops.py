@@ -1,0 +1,305 @@
+"""Matrix instructions of a warp: mma.sync, ldmatrix, stmatrix, movmatrix.
+
+In       Code; fragments as lists of registers
+Out      steps
+Changes  shared memory (stmatrix)
+Next     warp_ops.py
+Source   PTX ISA, "Matrix Fragments for mma.m16n8k4/k8/k16/k32", "ldmatrix"
+
+A fragment is a rule that says which (row, column) the i-th element of a thread is. Here it is a pair of index arrays
+(32 threads, elements), so that a fragment becomes a matrix by one scatter, and the product one NumPy matmul in double
+precision, rounded once. A GPU rounds in between, in ways it does not document; its results differ in the last places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hcq.emu.nv.ptx import floats, spaces
+from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.ptx.errors import BadAccess
+from hcq.emu.nv.ptx.memory_ops import address_of, check_alignment
+from hcq.emu.nv.ptx.syntax import Operand, Vector
+from hcq.emu.nv.ptx.types import BITS, TYPES, Lanes, Type
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.ptx.groups import Group
+    from hcq.emu.nv.ptx.machine import Machine
+
+RULES = Rules()
+WARP = 32
+B32 = TYPES["b32"]
+_THREAD = np.arange(WARP)
+_GROUP, _IN_GROUP = _THREAD >> 2, _THREAD & 3
+INPUT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8}
+
+
+class Fragment(NamedTuple):
+    """Element i of thread t is matrix[rows[t, i], columns[t, i]]."""
+
+    rows: Lanes
+    columns: Lanes
+
+
+def _per_register(bits: int) -> int:
+    """Elements in a 32-bit register; 64-bit elements take a register of their own size."""
+    return max(32 // bits, 1)
+
+
+def a_fragment(rows: int, depth: int, bits: int) -> Fragment:
+    """Matrix A: rows in groups of 8, columns in runs of one register."""
+    run = _per_register(bits)
+    count = rows * depth // WARP
+    i = np.arange(count)
+    upper = (i // run) % (rows // 8)
+    row = _GROUP[:, None] + 8 * upper[None, :]
+    column = _IN_GROUP[:, None] * run + (i % run)[None, :] + (i // (run * (rows // 8)))[None, :] * 4 * run
+    return Fragment(row, column)
+
+
+def b_fragment(depth: int, columns: int, bits: int) -> Fragment:
+    """Matrix B: what A's columns are, its rows are."""
+    run = _per_register(bits)
+    i = np.arange(depth * columns // WARP)
+    row = _IN_GROUP[:, None] * run + (i % run)[None, :] + (i // run)[None, :] * 4 * run
+    return Fragment(row, np.broadcast_to(_GROUP[:, None], row.shape))
+
+
+def c_fragment(rows: int, columns: int) -> Fragment:
+    """The accumulator: two neighbours in a row, then 8 rows down."""
+    i = np.arange(rows * columns // WARP)
+    row = _GROUP[:, None] + 8 * (i // 2)[None, :]
+    return Fragment(row, _IN_GROUP[:, None] * 2 + (i % 2)[None, :])
+
+
+SHAPES = {
+    "m16n8k4": (16, 8, 4),
+    "m16n8k8": (16, 8, 8),
+    "m16n8k16": (16, 8, 16),
+    "m16n8k32": (16, 8, 32),
+    "m8n8k4": (8, 8, 4),
+    "m8n8k16": (8, 8, 16),
+}
+DEPTHS = {"f16": (8, 16), "bf16": (8, 16), "tf32": (4, 8), "f64": (4, 8, 16), "s8": (16, 32), "u8": (16, 32)}
+
+
+def _to_numbers(name: str) -> Callable[[Lanes], Lanes]:
+    """Registers (n, r) of a fragment to doubles (n, elements)."""
+    if name in ("s8", "u8"):
+        octet = np.int8 if name == "s8" else np.uint8
+        return lambda registers: registers.view(octet).astype(np.float64)
+    if name == "f16":
+        return lambda registers: registers.view(np.float16).astype(np.float64)
+    if name == "bf16":
+        return lambda registers: floats.widen_bf16(registers.view(np.uint16)).astype(np.float64)
+    if name == "tf32":
+        return lambda registers: (registers & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+    scalar = TYPES[name].scalar
+    return lambda registers: registers.view(scalar).astype(np.float64)
+
+
+def _from_numbers(name: str, saturates: bool) -> Callable[[Lanes], Lanes]:
+    """Doubles (n, elements) to registers (n, r)."""
+    if name == "f16":
+        return lambda x: np.ascontiguousarray(floats.narrow_f16(x)).view(np.uint32)
+    if name == "f32":
+        return lambda x: x.astype(np.float32).view(np.uint32)
+    if name == "f64":
+        return lambda x: x.view(np.uint64)
+    if saturates:
+        return lambda x: np.clip(x, -(2.0**31), 2.0**31 - 1).astype(np.int64).astype(np.uint32)
+    return lambda x: x.astype(np.int64).astype(np.uint32)
+
+
+@RULES.on("mma")
+def mma(code: Code) -> Step:
+    """D = A * B + C"""
+    code.flag("sync"), code.flag("aligned")
+    shape = code.take(*SHAPES)
+    if not shape or not code.flag("row") or not code.flag("col"):
+        raise code.refuse(f"supported are row.col products of {', '.join(SHAPES)}")
+    saturates = code.flag("satfinite")
+    names = ("f16", "f32", "bf16", "tf32", "f64", "s8", "u8", "s32")
+    d_type, a_type, b_type, c_type = (code.type(*names) for _ in range(4))
+    m, n, k = SHAPES[shape]
+    bits = INPUT_BITS.get(a_type.name, 0)
+    if not bits or INPUT_BITS.get(b_type.name) != bits or k not in DEPTHS[a_type.name]:
+        raise code.refuse(f"there is no {shape} product of .{a_type.name} and .{b_type.name}")
+    if shape == "m8n8k4" and a_type.name != "f64":
+        raise code.refuse("m8n8k4 is supported for .f64 only")
+    code.expect(4)
+    a_place, b_place, c_place = a_fragment(m, k, bits), b_fragment(k, n, bits), c_fragment(m, n)
+    a = _fragment_slots(code, code.operands[1], a_type, a_place)
+    b = _fragment_slots(code, code.operands[2], b_type, b_place)
+    c = _fragment_slots(code, code.operands[3], c_type, c_place)
+    d_count = _register_count(d_type, c_place)
+    d_part = _register_type(d_type)
+    targets = code.parts(code.operands[0], d_count) if d_count > 1 else [code.operands[0]]
+    writes = [code.writer(code.destination(target, d_part)) for target in targets]
+    a_numbers, b_numbers, c_numbers = (_to_numbers(t.name) for t in (a_type, b_type, c_type))
+    result = _from_numbers(d_type.name, saturates)
+
+    def step(registers: Registers, group: Group) -> None:
+        machine = group.machine
+        x = _matrix(machine, registers, a, a_numbers, a_place, (m, k))
+        y = _matrix(machine, registers, b, b_numbers, b_place, (k, n))
+        z = _matrix(machine, registers, c, c_numbers, c_place, (m, n))
+        product = np.matmul(x, y) + z
+        found = np.ascontiguousarray(product[:, c_place.rows, c_place.columns]).reshape(machine.count, -1)
+        packed = result(found)
+        for i, write in enumerate(writes):
+            write(registers, group, np.ascontiguousarray(packed[:, i]))
+
+    return step
+
+
+def _register_type(type_: Type) -> Type:
+    return TYPES["b64"] if type_.name == "f64" else B32
+
+
+def _register_count(type_: Type, place: Fragment) -> int:
+    return place.rows.shape[1] // _per_register(8 * type_.size_bytes)
+
+
+def _fragment_slots(code: Code, operand: Operand, type_: Type, place: Fragment) -> list[int]:
+    count = _register_count(type_, place)
+    part = _register_type(type_)
+    if count == 1 and not isinstance(operand, Vector):
+        return [code.slot(operand, part)]
+    return [code.slot(register, part) for register in code.parts(operand, count)]
+
+
+def _matrix(
+    machine: Machine,
+    registers: Registers,
+    slots: list[int],
+    numbers: Callable[[Lanes], Lanes],
+    place: Fragment,
+    shape: tuple[int, int],
+) -> Lanes:
+    """(warps, rows, columns) from the fragments of all threads."""
+    columns = [np.broadcast_to(registers[slot], (machine.count,)) for slot in slots]
+    elements = numbers(np.stack(columns, axis=1)).reshape(-1, WARP, place.rows.shape[1])
+    found = np.zeros((len(elements), *shape))
+    found[:, place.rows, place.columns] = elements
+    return found
+
+
+# -- 8x8 matrices of halfwords between shared memory and registers
+
+
+def _moves(code: Code) -> tuple[int, bool]:
+    code.flag("sync"), code.flag("aligned")
+    if not code.flag("m8n8"):
+        raise code.refuse("only .m8n8 with .b16 is supported")
+    count = int(code.take("x1", "x2", "x4")[1:] or 1)
+    transposes = code.flag("trans")
+    code.take("shared", "shared::cta")
+    code.type("b16")
+    code.expect(2)
+    return count, transposes
+
+
+def _row_addresses(machine: Machine, at: Lanes, number: int) -> tuple[Lanes, Lanes]:
+    """The threads that name the rows of matrix `number`, and their addresses, for all warps: (warps * 8,)"""
+    threads = (np.arange(0, machine.count, WARP)[:, None] + 8 * number + np.arange(8)[None, :]).reshape(-1)
+    return threads, np.broadcast_to(at, (machine.count,))[threads]
+
+
+def _only_live(machine: Machine, group: Group, threads: Lanes) -> Lanes:
+    """Which of these threads execute; rows of warps that do not are left alone."""
+    if group.mask is None:
+        return np.ones(len(threads), bool)
+    return group.mask[threads]
+
+
+def _shared_address(machine: Machine, at: Lanes) -> Lanes:
+    """Without .shared the address is generic."""
+    inside = (at - np.uint64(machine.shared_window)) < np.uint64(spaces.WINDOW_BYTES)
+    return np.where(inside, at - np.uint64(machine.shared_window), at)
+
+
+@RULES.on("ldmatrix")
+def ldmatrix(code: Code) -> Step:
+    """Threads 8i to 8i + 7 name the rows of matrix i; every thread gets two neighbours of each matrix."""
+    count, transposes = _moves(code)
+    at_of = address_of(code, code.operands[1])
+    targets = (
+        code.parts(code.operands[0], count) if isinstance(code.operands[0], Vector) else [code.operands[0]]
+    )
+    writes = [code.writer(code.destination(target, B32)) for target in targets]
+    instruction = code.instruction
+
+    def step(registers: Registers, group: Group) -> None:
+        machine = group.machine
+        at = _shared_address(machine, at_of(registers))
+        for number, write in enumerate(writes):
+            threads, rows = _row_addresses(machine, at, number)
+            live = _only_live(machine, group, threads)
+            data = np.zeros((len(threads), 8), np.uint16)
+            try:
+                check_alignment(rows[live], 16)
+                data[live] = spaces.SHARED.load(machine, threads[live], rows[live], np.uint16, 8)
+            except BadAccess as bad:
+                raise group.fault(bad, instruction, "load of a matrix row", threads[live]) from None
+            matrices = data.reshape(-1, 8, 8)
+            if transposes:
+                matrices = matrices.transpose(0, 2, 1)
+            write(registers, group, np.ascontiguousarray(matrices).view(np.uint32).reshape(-1))
+
+    return step
+
+
+@RULES.on("stmatrix")
+def stmatrix(code: Code) -> Step:
+    count, transposes = _moves(code)
+    at_of = address_of(code, code.operands[0])
+    sources = (
+        code.parts(code.operands[1], count) if isinstance(code.operands[1], Vector) else [code.operands[1]]
+    )
+    slots = [code.slot(source, B32) for source in sources]
+    instruction = code.instruction
+
+    def step(registers: Registers, group: Group) -> None:
+        machine = group.machine
+        at = _shared_address(machine, at_of(registers))
+        for number, slot in enumerate(slots):
+            threads, rows = _row_addresses(machine, at, number)
+            live = _only_live(machine, group, threads)
+            values = np.ascontiguousarray(np.broadcast_to(registers[slot], (machine.count,)))
+            matrices = values.view(np.uint16).reshape(-1, 8, 8)
+            if transposes:
+                matrices = matrices.transpose(0, 2, 1)
+            data = np.ascontiguousarray(matrices).reshape(-1, 8)
+            try:
+                check_alignment(rows[live], 16)
+                spaces.SHARED.store(machine, threads[live], rows[live], data[live])
+            except BadAccess as bad:
+                raise group.fault(bad, instruction, "store of a matrix row", threads[live]) from None
+
+    return step
+
+
+@RULES.on("movmatrix")
+def movmatrix(code: Code) -> Step:
+    """The transpose of an 8x8 matrix that is spread over the warp."""
+    code.flag("sync"), code.flag("aligned")
+    if not code.flag("m8n8") or not code.flag("trans"):
+        raise code.refuse("expected movmatrix.sync.aligned.m8n8.trans.b16")
+    code.type("b16")
+    code.expect(2)
+    slot = code.source(1, B32)
+    write = code.writer(code.destination(code.operands[0], B32))
+
+    def step(registers: Registers, group: Group) -> None:
+        values = np.ascontiguousarray(np.broadcast_to(registers[slot], (group.machine.count,)))
+        matrices = values.view(np.uint16).reshape(-1, 8, 8).transpose(0, 2, 1)
+        write(registers, group, np.ascontiguousarray(matrices).view(np.uint32).reshape(-1))
+
+    return step
+
+
+__all__ = ["BITS", "RULES", "a_fragment", "b_fragment", "c_fragment"]

@@ -1,0 +1,262 @@
+"""Loads, stores, copies to shared memory, and what orders them.
+
+In       Code with an [address]
+Out      steps that gather and scatter for the threads that execute
+Changes  memory, through spaces.py
+Next     atomic_ops.py, spaces.py
+Source   PTX ISA, "ld", "st", "cp.async", "membar/fence"
+
+One instruction runs to its end for all threads before the next begins, so caches, orders and scopes say nothing new:
+they are claimed and change nothing. Of several threads that store to one address, the one with the highest number wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hcq.emu.nv.ptx import spaces
+from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.ptx.errors import BadAccess
+from hcq.emu.nv.ptx.syntax import Operand, Symbol
+from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.ptx.groups import Group
+
+RULES = Rules()
+ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
+SCOPES = ("cta", "cluster", "gpu", "sys")
+CACHING = (
+    "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified", "L1::evict_normal", "L1::evict_unchanged",
+    "L1::evict_first", "L1::evict_last", "L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last",
+    "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint",
+)  # fmt: skip
+SPACE_NAMES = {
+    "global": "global", "const": "const", "shared": "shared", "shared::cta": "shared", "shared::cluster": "shared",
+    "local": "local", "param": "param", "param::entry": "param", "param::func": "param",
+}  # fmt: skip
+Address = Callable[[Registers], Lanes]
+
+
+def claim_hints(code: Code) -> bool:
+    """Claim orders, scopes and cache hints; whether a cache policy operand follows."""
+    has_policy = "L2::cache_hint" in code.rest
+    while code.take(*ORDERS, *SCOPES, *CACHING):
+        pass
+    return has_policy
+
+
+def take_space(code: Code) -> str:
+    return SPACE_NAMES.get(code.take(*SPACE_NAMES), "")
+
+
+def space_of(code: Code, name: str, operand: Operand) -> spaces.Space:
+    """The space that an access is in; .param is the launch's parameters in a kernel, local memory in a function."""
+    if name != "param":
+        return spaces.BY_NAME[name]
+    address, _ = code.address(operand)
+    lowering = code.lowering
+    if isinstance(address.base, Symbol) and address.base.name in lowering.decoded.offsets:
+        return spaces.LOCAL
+    return spaces.PARAMS if lowering.function.is_entry else spaces.LOCAL
+
+
+def address_of(code: Code, operand: Operand) -> Address:
+    """The addresses of an [address] operand, as uint64."""
+    address, slot = code.address(operand)
+    is_short = code.lowering.decoded.first[slot].dtype == np.uint32
+    if not is_short and not address.offset:
+        return lambda registers: registers[slot]
+    if is_short:
+        signed = np.int64(address.offset)
+        return lambda registers: (registers[slot].astype(np.int64) + signed).view(np.uint64)
+    offset = np.uint64(address.offset % 2**64)
+    return lambda registers: registers[slot] + offset
+
+
+def check_alignment(at: Lanes, size: int) -> None:
+    if size > 1 and len(at) and int(np.bitwise_or.reduce(at)) & (size - 1):
+        index = int(np.argmax((at & np.uint64(size - 1)) != 0))
+        why = f"not a multiple of {size}"
+        raise BadAccess(index, int(at[index]), why, misaligned=True)
+
+
+def of_lanes(values: Lanes, lanes: Lanes | None, count: int) -> Lanes:
+    """One value for each of these threads, from an array for all threads or a value that all share."""
+    if len(values) == 1:
+        return np.broadcast_to(values, (count if lanes is None else len(lanes),))
+    return values if lanes is None else values[lanes]
+
+
+def to_all(values: Lanes, lanes: Lanes | None, count: int) -> Lanes:
+    """The opposite: values of these threads, with zeros for all others."""
+    if lanes is None:
+        return values
+    found = np.zeros(count, values.dtype)
+    found[lanes] = values
+    return found
+
+
+def vector_of(code: Code) -> int:
+    vector = code.take("v2", "v4", "v8")
+    return int(vector[1:]) if vector else 1
+
+
+def fit(type_: Type, register: type) -> Callable[[Lanes], Lanes] | None:
+    """Extend a loaded value to the register; None when it fits as it is."""
+    if register == type_.bits:
+        return None
+    if type_.kind == "s":
+        wide = np.dtype(f"i{np.dtype(register).itemsize}").type
+        return lambda x: x.view(type_.scalar).astype(wide).view(register)
+    return lambda x: x.astype(register)
+
+
+@RULES.on("ld", "ldu")
+def load(code: Code) -> Step:
+    has_policy = claim_hints(code)
+    name = take_space(code)
+    count = vector_of(code)
+    type_ = code.type()
+    code.expect(3 if has_policy else 2)
+    where, at_of = space_of(code, name, code.operands[1]), address_of(code, code.operands[1])
+    results = code.parts(code.operands[0], count) if count > 1 else [code.operands[0]]
+    slots = [code.destination(result, type_, is_wide=True) for result in results]
+    writes = [code.writer(slot) for slot in slots]
+    fits = [fit(type_, code.lowering.decoded.first[slot].dtype.type) for slot in slots]
+    select, instruction = code.select(), code.instruction
+    bits, size = type_.bits, type_.size_bytes * count
+    is_common = where.is_shared_by_all
+
+    def step(registers: Registers, group: Group) -> None:
+        machine = group.machine
+        at, lanes = at_of(registers), select(registers, group)
+        if lanes is not None and not len(lanes):
+            return
+        is_one = is_common and len(at) == 1
+        if not is_one:
+            at = of_lanes(at, lanes, machine.count)
+        try:
+            check_alignment(at, size)
+            values = where.load(machine, lanes, at, bits, count)
+        except BadAccess as bad:
+            raise group.fault(bad, instruction, f"load of {size} bytes", None if is_one else lanes) from None
+        for i, write in enumerate(writes):
+            value = values if count == 1 else values[:, i]
+            extend = fits[i]
+            if extend is not None:
+                value = extend(np.ascontiguousarray(value))
+            elif count > 1:
+                value = np.ascontiguousarray(value)
+            write(registers, group, value if is_one else to_all(value, lanes, machine.count))
+
+    return step
+
+
+@RULES.on("st")
+def store(code: Code) -> Step:
+    has_policy = claim_hints(code)
+    name = take_space(code)
+    count = vector_of(code)
+    type_ = code.type()
+    code.expect(3 if has_policy else 2)
+    where, at_of = space_of(code, name, code.operands[0]), address_of(code, code.operands[0])
+    sources = code.parts(code.operands[1], count) if count > 1 else [code.operands[1]]
+    slots = [code.slot(source, type_, is_wide=True) for source in sources]
+    select, instruction = code.select(), code.instruction
+    bits, size = type_.bits, type_.size_bytes * count
+    is_common = where.is_shared_by_all
+
+    def step(registers: Registers, group: Group) -> None:
+        machine = group.machine
+        at, lanes = at_of(registers), select(registers, group)
+        if lanes is not None and not len(lanes):
+            return
+        if is_common and len(at) == 1:  # one address for all: only the last thread's value stays
+            lanes = np.array([machine.count - 1 if lanes is None else lanes[-1]])
+        at = of_lanes(at, lanes, machine.count)
+        values = [of_lanes(registers[slot], lanes, machine.count).astype(bits, copy=False) for slot in slots]
+        data = values[0] if count == 1 else np.stack(values, axis=1)
+        try:
+            check_alignment(at, size)
+            where.store(machine, lanes, at, data)
+        except BadAccess as bad:
+            raise group.fault(bad, instruction, f"store of {size} bytes", lanes) from None
+
+    return step
+
+
+def _nothing(registers: Registers, group: Group) -> None:
+    """An instruction that orders or hints: nothing to do when everything is in order already."""
+
+
+@RULES.on("membar", "fence")
+def fence(code: Code) -> Step:
+    code.take("proxy")
+    while code.take("gl", "alias", "async", "async::generic", "tensormap::generic", "global", "shared::cta"):
+        pass
+    claim_hints(code)
+    code.expect(0)
+    return _nothing
+
+
+@RULES.on("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "griddepcontrol", "pmevent")
+def hint(code: Code) -> Step:
+    """Hints about caches and time: their operands are decoded, nothing happens."""
+    code.rest.clear()
+    return _nothing
+
+
+@RULES.on("cp")
+def copy_async(code: Code) -> Step:
+    """cp.async: the copy is done at once, so that waiting for it is nothing."""
+    if not code.flag("async"):
+        raise code.refuse("only cp.async is supported")
+    if code.take("commit_group", "wait_all") or code.flag("wait_group"):
+        return _nothing
+    if code.flag("mbarrier") or code.flag("bulk"):
+        raise code.refuse("bulk copies and mbarriers are not emulated")
+    has_policy = claim_hints(code)
+    if not code.take("shared", "shared::cta", "shared::cluster") or not code.flag("global"):
+        raise code.refuse("expected cp.async.ca.shared.global [to], [from], bytes")
+    code.expect(*((4, 5) if has_policy else (3, 4)))
+    to, source = address_of(code, code.operands[0]), address_of(code, code.operands[1])
+    u32 = TYPES["u32"]
+    size_slot = code.source(2, u32)
+    size = int(code.lowering.decoded.first[size_slot][0])
+    if size not in (4, 8, 16):
+        raise code.refuse(f"cp.async copies 4, 8 or 16 bytes, not {size}")
+    has_limit = len(code.operands) == (5 if has_policy else 4)
+    limit = code.source(3, u32) if has_limit else size_slot  # bytes really read; the rest is zero
+    select, instruction = code.select(), code.instruction
+
+    def step(registers: Registers, group: Group) -> None:
+        machine, lanes = group.machine, select(registers, group)
+        if lanes is not None and not len(lanes):
+            return
+        goal, start = (of_lanes(at(registers), lanes, machine.count) for at in (to, source))
+        keep = of_lanes(registers[limit], lanes, machine.count)
+        data = np.zeros((len(start), size), np.uint8)
+        reading = np.flatnonzero(keep > 0)
+        who = reading if lanes is None else lanes[reading]
+        try:
+            check_alignment(start[reading], size)
+            if (keep[reading] == size).all():
+                data[reading] = spaces.GLOBAL.load(machine, who, start[reading], np.uint8, size)
+            else:
+                for i in range(size):
+                    some = reading[keep[reading] > i]
+                    at = start[some] + np.uint64(i)
+                    data[some, i] = spaces.GLOBAL.load(machine, who, at, np.uint8, 1)
+        except BadAccess as bad:
+            raise group.fault(bad, instruction, f"load of {size} bytes", who) from None
+        try:
+            check_alignment(goal, size)
+            spaces.SHARED.store(machine, lanes, goal, data)
+        except BadAccess as bad:
+            raise group.fault(bad, instruction, f"store of {size} bytes", lanes) from None
+
+    return step

@@ -1,0 +1,82 @@
+"""All rules together, and a function decoded with them.
+
+In       a Module, the name of a function
+Out      Decoded
+Changes  nothing
+Next     the *_ops modules (rules), control.py (ends of blocks), program.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hcq.emu.nv.ptx import (
+    atomic_ops,
+    bit_ops,
+    compare_ops,
+    convert_ops,
+    float_ops,
+    flow,
+    integer_ops,
+    matrix_ops,
+    memory_ops,
+    move_ops,
+    warp_ops,
+)
+from hcq.emu.nv.ptx.control import end_of
+from hcq.emu.nv.ptx.decode import Code, Decoded, DecodedBlock, Lowering, Registers, Rules
+from hcq.emu.nv.ptx.groups import Group
+from hcq.emu.nv.ptx.syntax import Function, Instruction, Module
+from hcq.emu.nv.ptx.types import TYPES, Lanes
+
+# integer_ops after float_ops: for add, mul, div, ... it looks at the type, and passes floats on
+RULES = Rules()
+for part in (
+    float_ops,
+    integer_ops,
+    bit_ops,
+    compare_ops,
+    convert_ops,
+    move_ops,
+    memory_ops,
+    atomic_ops,
+    warp_ops,
+    matrix_ops,
+):
+    RULES.update(part.RULES)
+
+
+def decode(module: Module, function: Function) -> Decoded:
+    """Decode a function's body. Raises PtxError, which names the line, at the first instruction that is not known."""
+    blocks = flow.blocks_of(function)
+    lowering = Lowering(module, function, flow.outliving_registers(blocks))
+    decoded = lowering.decoded
+    for block in blocks:
+        steps = []
+        for instruction in block.body:
+            code = Code(lowering, instruction)
+            rule = RULES.get(instruction.opcode)
+            if rule is None:
+                raise code.refuse(f"the instruction {instruction.opcode!r} is not known")
+            steps.append(rule(code))
+            code.done()
+        end = end_of(lowering, block)
+        first = block.body[0] if block.body else block.end
+        members = _members(lowering, block.body[0]) if block.waits_for_warp else None
+        length = len(block.body) + 1
+        line = first.line if first is not None else function.line
+        made = DecodedBlock(steps, block.next, block.rejoin, block.order, length, line, end, members)
+        decoded.blocks.append(made)
+    return decoded
+
+
+def _members(lowering: Lowering, instruction: Instruction) -> Callable[[Registers, Group], Lanes]:
+    """Who must be there for a warp instruction: its last operand, or the whole warp."""
+    if instruction.opcode in ("mma", "ldmatrix", "stmatrix", "movmatrix"):
+        whole = np.full(1, 0xFFFFFFFF, np.uint32)
+        return lambda registers, group: whole
+    code = Code(lowering, instruction)
+    slot = code.source(len(code.operands) - 1, TYPES["b32"])
+    return lambda registers, group: registers[slot]

@@ -1,0 +1,632 @@
+"""PTX text to a Module. Every word is accounted for: what is not known is an error, what is ignored is listed here.
+
+In       the text that nvrtc, LLVM's NVPTX back end or a person wrote
+Out      syntax.Module
+Changes  nothing
+Next     decode.py (instructions to closures), lexer.py (words)
+Source   PTX ISA, "PTX Directives", "State Spaces, Types, and Variables"
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from hcq.emu.nv.ptx import lexer
+from hcq.emu.nv.ptx.errors import PtxError
+from hcq.emu.nv.ptx.syntax import (
+    Address,
+    Discard,
+    Function,
+    Group,
+    Immediate,
+    Initial,
+    Instruction,
+    Module,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+)
+from hcq.emu.nv.ptx.types import TYPES, Type
+
+SPACES = (".global", ".const", ".shared", ".local", ".param")
+LINKAGE = (".visible", ".extern", ".weak", ".common")
+
+# These say how to tune or debug a kernel, not what it computes; they take numbers, or nothing.
+IGNORED_FUNCTION_DIRECTIVES = (
+    ".minnctapersm", ".maxnctapersm", ".maxnreg", ".noreturn", ".maxclusterrank", ".abi_preserve",
+    ".abi_preserve_control", ".language", ".pragma",
+)  # fmt: skip
+CLUSTER_DIRECTIVES = (".explicitcluster", ".reqnctapercluster", ".blocksareclusters")
+
+# Named registers are exactly these; everything else that starts with % is a declared register.
+SPECIAL_VECTORS = (
+    "tid",
+    "ntid",
+    "ctaid",
+    "nctaid",
+    "clusterid",
+    "nclusterid",
+    "cluster_ctaid",
+    "cluster_nctaid",
+)
+SPECIAL_SCALARS = (
+    "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "clock", "clock_hi", "clock64", "globaltimer",
+    "globaltimer_lo", "globaltimer_hi", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt",
+    "total_smem_size", "dynamic_smem_size", "aggr_smem_size", "reserved_smem_offset_begin",
+    "reserved_smem_offset_end", "reserved_smem_offset_cap", "is_explicit_cluster", "cluster_ctarank",
+    "cluster_nctarank", "current_graph_exec",
+)  # fmt: skip
+
+
+def parse(text: str) -> Module:
+    """Parse one PTX module. Raises PtxError, which names the line, at the first thing that is not understood."""
+    return _Parser(text).module()
+
+
+@dataclass
+class _Scope:
+    """A pair of braces in a function: names declared in it, and what the function calls them."""
+
+    names: dict[str, str]
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.words = lexer.words(text)
+        self.at = 0
+        self.version = (0, 0)
+        self.target = ""
+        self.address_bytes = 8
+        self.functions: dict[str, Function] = {}
+        self.variables: dict[str, Variable] = {}
+        self.function: Function | None = None
+        self.scopes: list[_Scope] = []
+        self.scope_count = 0
+
+    # -- words
+
+    @property
+    def line(self) -> int:
+        return self.words[min(self.at, len(self.words) - 1)].line if self.words else 1
+
+    def peek(self, ahead: int = 0) -> str:
+        return self.words[self.at + ahead].text if self.at + ahead < len(self.words) else ""
+
+    def next(self) -> str:
+        if self.at >= len(self.words):
+            raise self.error("the text ends in the middle of a statement")
+        self.at += 1
+        return self.words[self.at - 1].text
+
+    def accept(self, text: str) -> bool:
+        if self.peek() == text:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            raise self.error(f"expected {text!r}, found {self.peek()!r}")
+
+    def name(self, what: str) -> str:
+        word = self.next()
+        if not (word[0].isalpha() or word[0] in "_$%"):
+            raise self.error(f"expected the name of {what}, found {word!r}")
+        return word
+
+    def integer(self, what: str) -> int:
+        negative = self.accept("-")
+        word = self.next()
+        value = lexer.number(word)
+        if value is None or value.float_bytes:
+            raise self.error(f"expected {what}, an integer, found {word!r}")
+        return -value.value if negative else value.value
+
+    def error(self, why: str) -> PtxError:
+        return PtxError(self.line, why)
+
+    # -- the module
+
+    def module(self) -> Module:
+        while self.at < len(self.words):
+            self._top()
+        if not self.version[0]:
+            raise PtxError(1, "there is no .version directive. Is this PTX text?")
+        return Module(self.version, self.target, self.address_bytes, self.functions, self.variables)
+
+    def _top(self) -> None:
+        word = self.peek()
+        if word == ".version":
+            self.next()
+            major, _, minor = self.next().partition(".")
+            if not (major.isdigit() and minor.isdigit()):
+                raise self.error("expected a version such as 8.0")
+            self.version = (int(major), int(minor))
+        elif word == ".target":
+            self.next()
+            self.target = self.name("the target")
+            while self.accept(","):
+                self.name(
+                    "a target option"
+                )  # debug, texmode_independent: nothing that we execute depends on them
+        elif word == ".address_size":
+            self.next()
+            self.address_bytes = self.integer("the address size") // 8
+            if self.address_bytes != 8:
+                raise self.error(
+                    f".address_size {8 * self.address_bytes}: only 64-bit addresses are supported"
+                )
+        elif self._debug_directive():
+            pass
+        elif word == ";":
+            self.next()
+        elif word in LINKAGE or word in SPACES or word in (".entry", ".func"):
+            self._definition()
+        elif word == ".alias":
+            self._alias()
+        else:
+            raise self.error(f"unknown directive {word!r} at the module's level")
+
+    def _debug_directive(self) -> bool:
+        """.file, .loc, .section, .pragma describe lines and debugging: skipped, as they change no result."""
+        word = self.peek()
+        if word in (".file", ".loc"):
+            line = self.line
+            while self.at < len(self.words) and self.line == line:
+                self.next()
+            return True
+        if word == ".section":
+            self.next()
+            while self.next() != "{":
+                pass
+            while self.next() != "}":
+                pass
+            return True
+        if word == ".pragma":
+            while self.next() != ";":
+                pass
+            return True
+        return False
+
+    def _alias(self) -> None:
+        self.next()
+        name = self.name("the alias")
+        self.expect(",")
+        target = self.name("the function it stands for")
+        self.expect(";")
+        if target not in self.functions:
+            raise self.error(f".alias of {target!r}, which is not a function of this module")
+        self.functions[name] = self.functions[target]
+
+    def _definition(self) -> None:
+        is_extern = False
+        while self.peek() in LINKAGE:
+            is_extern |= self.next() == ".extern"
+        if self.peek() in (".entry", ".func"):
+            self._function()
+            return
+        for variable in self._variables(is_extern):
+            known = self.variables.get(variable.name)
+            if known is not None and not (known.is_extern or variable.is_extern):
+                raise self.error(f"{variable.name!r} is declared twice")
+            if known is None or known.is_extern:
+                self.variables[variable.name] = variable
+        self.expect(";")
+
+    # -- variables
+
+    def _variables(self, is_extern: bool = False) -> list[Variable]:
+        """.space .align N .type name[size] = {...}, name2: one declaration."""
+        space = self.next()
+        if space not in SPACES:
+            raise self.error(f"unknown state space {space!r}")
+        type_, alignment, elements = self._declared_type()
+        found = [self._variable(space[1:], type_, alignment, elements, is_extern)]
+        while self.peek() == "," and space != ".param":
+            self.next()
+            found.append(self._variable(space[1:], type_, alignment, elements, is_extern))
+        return found
+
+    def _declared_type(self) -> tuple[Type, int, int]:
+        alignment, elements = 0, 1
+        while True:
+            word = self.next()
+            if word == ".align":
+                alignment = self.integer("an alignment")
+                if alignment <= 0 or alignment & (alignment - 1):
+                    raise self.error(f".align {alignment} is not a power of two")
+            elif word == ".attribute":
+                while self.next() != ")":
+                    pass  # .managed, .unified: where the driver puts it, which is not ours to decide
+            elif word in (".v2", ".v4"):
+                elements = int(word[2:])
+            elif word[1:] in TYPES and word[0] == ".":
+                type_ = TYPES[word[1:]]
+                return type_, alignment, elements
+            else:
+                raise self.error(f"expected a type such as .b32, found {word!r}")
+
+    def _variable(self, space: str, type_: Type, alignment: int, elements: int, is_extern: bool) -> Variable:
+        line = self.line
+        while self.peek() in (".ptr", ".global", ".const", ".shared", ".local", ".align"):
+            if self.next() == ".align":  # says where a pointer parameter points: a promise for optimizers
+                self.integer("an alignment")
+        name = self.name("a variable") if self.peek() not in (",", ")", "[") else ""
+        if self.accept("<"):
+            raise self.error(f"{name}<n>: numbered names are for registers only")
+        sizes: list[int] = []
+        while self.accept("["):
+            sizes.append(0 if self.peek() == "]" else self.integer("an array size"))
+            self.expect("]")
+        count = elements
+        for size in sizes:
+            count *= size
+        size_bytes = type_.size_bytes
+        variable = Variable(
+            self._declare(name, space),
+            space,
+            type_,
+            count * size_bytes,
+            alignment or size_bytes * elements,
+            line,
+            is_extern=is_extern,
+        )
+        if self.accept("="):
+            self._initial(variable)
+            if sizes and sizes[0] == 0:
+                variable.size_bytes = len(variable.data)
+        return variable
+
+    def _initial(self, variable: Variable) -> None:
+        data = bytearray()
+        size = variable.type.size_bytes
+
+        def element() -> None:
+            if self.accept("{"):
+                while not self.accept("}"):
+                    element()
+                    self.accept(",")
+                return
+            shift = 0
+            if (mask := lexer.number(self.peek())) is not None and self.peek(1) == "(":
+                # 0xFF00(symbol): one byte of an address
+                self.next()
+                if mask.value == 0 or (mask.value >> _low_zeros(mask.value)) != 0xFF:
+                    raise self.error(f"the mask {mask.value:#x} of an initial address does not pick one byte")
+                shift = _low_zeros(mask.value)
+            value = self._initial_value()
+            if isinstance(value, Symbol):
+                generic = value.name.startswith("generic:")
+                name = value.name.removeprefix("generic:")
+                variable.addresses.append(Initial(len(data), size, name, value.offset, shift, generic))
+                data.extend(bytes(size))
+                return
+            data.extend(_pack(value, variable.type))
+
+        element()
+        if variable.size_bytes and len(data) > variable.size_bytes:
+            raise self.error(
+                f"{variable.name!r} has {variable.size_bytes} bytes and {len(data)} initial bytes"
+            )
+        variable.data = bytes(data)
+
+    def _initial_value(self) -> Immediate | Symbol:
+        negative = self.accept("-")
+        if self.accept("("):
+            inner = self._initial_value()
+            self.expect(")")
+            return inner
+        word = self.next()
+        value = lexer.number(word)
+        if value is not None:
+            if negative:
+                sign = 1 << (8 * value.float_bytes - 1) if value.float_bytes else 0
+                return Immediate(value.value ^ sign if sign else -value.value, value.float_bytes)
+            return value
+        name = word
+        if word == "generic":
+            self.expect("(")
+            name = "generic:" + self.name("a symbol")
+            self.expect(")")
+        offset = 0
+        while self.peek() in ("+", "-"):
+            sign = -1 if self.next() == "-" else 1
+            offset += sign * self.integer("an offset")
+        return Symbol(name, offset)
+
+    # -- functions
+
+    def _function(self) -> None:
+        line = self.line
+        is_entry = self.next() == ".entry"
+        while self.peek() == ".attribute":
+            while self.next() != ")":
+                pass
+        results = self._formals() if self.peek() == "(" else []
+        name = self.name("a function")
+        function = Function(name, line, is_entry, [], results)
+        self.function, self.scopes = function, [_Scope({})]
+        function.params = self._formals() if self.peek() == "(" else []
+        self._function_directives(function)
+        if self.accept(";"):
+            self.functions.setdefault(name, function)
+            self.function = None
+            return
+        function.has_body = True
+        self.expect("{")
+        self._body(function)
+        if self.functions.get(name) is not None and self.functions[name].has_body:
+            raise PtxError(line, f"function {name!r} is defined twice")
+        self.functions[name] = function
+        self.function = None
+
+    def _function_directives(self, function: Function) -> None:
+        while self.peek().startswith("."):
+            word = self.next()
+            if word in (".maxntid", ".reqntid"):
+                sizes = self._numbers()
+                if word == ".reqntid":
+                    function.required_block = (*sizes, 1, 1)[:3]
+                else:
+                    function.largest_block = (*sizes, 1, 1)[:3]
+            elif word in IGNORED_FUNCTION_DIRECTIVES:
+                if self.peek().startswith('"'):
+                    self.next()
+                elif self.peek()[:1].isdigit():
+                    self._numbers()
+            elif word in CLUSTER_DIRECTIVES:
+                raise self.error(f"{word}: thread block clusters are not emulated")
+            else:
+                raise self.error(f"unknown directive {word!r} of function {function.name!r}")
+
+    def _numbers(self) -> tuple[int, ...]:
+        found = [self.integer("a size")]
+        while self.accept(","):
+            found.append(self.integer("a size"))
+        return tuple(found)
+
+    def _formals(self) -> list[Variable]:
+        self.expect("(")
+        found: list[Variable] = []
+        while not self.accept(")"):
+            if self.peek() == ".reg":
+                raise self.error("parameters in registers belong to old PTX; use .param")
+            found.extend(self._variables())
+            self.accept(",")
+        return found
+
+    # -- bodies
+
+    def _body(self, function: Function) -> None:
+        depth = 1
+        while depth:
+            word = self.peek()
+            if word == "{":
+                self.next()
+                depth += 1
+                self.scope_count += 1
+                self.scopes.append(_Scope({}))
+                self._declare_labels_ahead()
+            elif word == "}":
+                self.next()
+                depth -= 1
+                self.scopes.pop()
+            elif word == ";":
+                self.next()
+            elif word == ".reg":
+                self._registers(function)
+            elif word in SPACES or word in LINKAGE:
+                while self.peek() in LINKAGE:
+                    self.next()
+                for variable in self._variables():
+                    function.variables[variable.name] = variable
+                self.expect(";")
+            elif self._debug_directive():
+                pass
+            elif self.peek(1) == ":":
+                self._label(function)
+            else:
+                self._instruction(function)
+
+    def _declare(self, name: str, space: str = "reg") -> str:
+        """The function's name for something declared here: in an inner scope, the scope's number is added."""
+        if self.function is None or not self.scopes:
+            return name
+        known = f"{name}#{self.scope_count}" if len(self.scopes) > 1 else name
+        self.scopes[-1].names[name] = known
+        return known
+
+    def _resolve(self, name: str) -> str:
+        for scope in reversed(self.scopes):
+            if name in scope.names:
+                return scope.names[name]
+        return name
+
+    def _registers(self, function: Function) -> None:
+        self.next()
+        type_, _, elements = self._declared_type()
+        if elements != 1:
+            raise self.error("vector registers (.reg .v4) are not supported; declare scalars")
+        while True:
+            name = self.name("a register")
+            if self.accept("<"):
+                count = self.integer("how many registers")
+                self.expect(">")
+                for i in range(count):
+                    function.registers[self._declare(f"{name}{i}")] = type_
+            else:
+                function.registers[self._declare(name)] = type_
+            if self.accept(";"):
+                return
+            self.expect(",")
+
+    def _declare_labels_ahead(self) -> None:
+        """A branch may come before its label: the labels of an inner scope are known from its opening brace on."""
+        depth, at = 1, self.at
+        while depth and at + 1 < len(self.words):
+            word = self.words[at].text
+            depth += (word == "{") - (word == "}")
+            if depth == 1 and self.words[at + 1].text == ":":
+                self._declare(word, "label")
+            at += 1
+
+    def _label(self, function: Function) -> None:
+        name = self.name("a label")
+        self.expect(":")
+        if self.peek() in (".branchtargets", ".calltargets"):
+            self.next()
+            targets = [self.name("a target")]
+            while self.accept(","):
+                targets.append(self.name("a target"))
+            self.expect(";")
+            function.targets[name] = tuple(targets)
+            return
+        if self.peek() == ".callprototype":
+            self.next()
+            results = self._formals() if self.peek() == "(" else []
+            self.name("a prototype")
+            params = self._formals() if self.peek() == "(" else []
+            self._function_directives(function)
+            self.expect(";")
+            function.prototypes[name] = Function(name, self.line, False, params, results)
+            return
+        label = self._resolve(name)
+        if label in function.labels:
+            raise self.error(f"label {name!r} is there twice")
+        function.labels[label] = len(function.body)
+
+    def _instruction(self, function: Function) -> None:
+        line, start = self.line, self.at
+        guard = None
+        if self.accept("@"):
+            negated = self.accept("!")
+            guard = Register(self._resolve(self.name("a predicate")), negated)
+        opcode = self.next()
+        if not opcode[0].isalpha():
+            raise PtxError(line, f"expected an instruction, found {opcode!r}")
+        modifiers: list[str] = []
+        while self.peek().startswith("."):
+            modifiers.append(self.next()[1:])
+        operands: list[Operand] = []
+        while not self.accept(";"):
+            operands.append(self._operand(function))
+            if not self.accept(","):
+                self.expect(";")
+                break
+        text = _spell([word.text for word in self.words[start : self.at]])
+        made = Instruction(line, text, opcode, tuple(modifiers), tuple(operands), guard)
+        function.body.append(made)
+
+    def _operand(self, function: Function) -> Operand:
+        if self.accept("{"):
+            return Vector(self._operands(function, "}"))
+        if self.accept("("):
+            return Group(self._operands(function, ")"))
+        if self.accept("["):
+            return self._address(function)
+        first = self._simple(function)
+        if self.accept("|"):
+            return Pair(first, self._simple(function))
+        return first
+
+    def _operands(self, function: Function, end: str) -> tuple[Operand, ...]:
+        found: list[Operand] = []
+        while not self.accept(end):
+            found.append(self._operand(function))
+            if not self.accept(","):
+                self.expect(end)
+                break
+        return tuple(found)
+
+    def _address(self, function: Function) -> Address:
+        base: Register | Symbol | None = None
+        offset = 0
+        if lexer.number(self.peek()) is not None:
+            offset = self.integer("an address")
+        else:
+            simple = self._simple(function)
+            if not isinstance(simple, (Register, Symbol)):
+                raise self.error("an address is a register or a name, plus a number")
+            base = simple
+            if isinstance(base, Symbol):
+                base, offset = Symbol(base.name), base.offset
+        while self.peek() in ("+", "-"):
+            sign = -1 if self.next() == "-" else 1
+            offset += sign * self.integer("an offset")
+        if self.peek() == ",":
+            raise self.error(
+                "an address of several parts belongs to textures or tensor maps, which are not emulated"
+            )
+        self.expect("]")
+        return Address(base, offset)
+
+    def _simple(self, function: Function) -> Operand:
+        if self.accept("!"):
+            return Register(self._resolve(self.name("a predicate")), True)
+        negative = self.accept("-")
+        word = self.next()
+        value = lexer.number(word)
+        if value is not None:
+            if not negative:
+                return value
+            if value.float_bytes:
+                return Immediate(value.value ^ 1 << (8 * value.float_bytes - 1), value.float_bytes)
+            return Immediate(-value.value)
+        if word == "_":
+            return Discard()
+        if not (word[0].isalpha() or word[0] in "_$%"):
+            raise self.error(f"expected an operand, found {word!r}")
+        known = self._resolve(word)
+        if known in function.registers:
+            return Register(known)
+        if word == "WARP_SZ":
+            return Immediate(32)
+        if word.startswith("%"):
+            return self._special(word[1:])
+        if self.peek() == "+" and lexer.number(self.peek(1)) is not None:
+            self.next()
+            return Symbol(known, self.integer("an offset"))
+        return Symbol(known)
+
+    def _special(self, name: str) -> Symbol:
+        if name in SPECIAL_VECTORS:
+            part = self.next()
+            if part not in (".x", ".y", ".z"):
+                raise self.error(f"%{name}{part}: the parts of %{name} are .x, .y and .z")
+            return Symbol(f"%{name}{part}")
+        if name in SPECIAL_SCALARS or (name.startswith("envreg") and name[6:].isdigit()):
+            return Symbol(f"%{name}")
+        raise self.error(f"%{name} is neither a declared register nor a special register")
+
+
+def _low_zeros(value: int) -> int:
+    return (value & -value).bit_length() - 1
+
+
+def _pack(value: Immediate, type_: Type) -> bytes:
+    """The bytes of one initial value in a variable of this type."""
+    if value.float_bytes and type_.name in ("f32", "f64"):
+        number: float
+        if value.float_bytes == 4:
+            number = struct.unpack("<f", value.value.to_bytes(4, "little"))[0]
+        else:
+            number = struct.unpack("<d", value.value.to_bytes(8, "little"))[0]
+        return struct.pack("<f" if type_.size_bytes == 4 else "<d", number)
+    return (value.value % (1 << type_.width)).to_bytes(type_.size_bytes, "little")
+
+
+def _spell(words: list[str]) -> str:
+    """An instruction as one line of text, for messages."""
+    text = ""
+    for word in words[:60]:
+        glued = (
+            word in (",", ";", ")", "]", "}", "|", "+")
+            or word.startswith(".")
+            or text.endswith(tuple("([{@!|+"))
+        )
+        text += word if not text or glued else " " + word
+    return text.rstrip(";")

@@ -1,0 +1,158 @@
+"""A kernel linked to run: its functions decoded, its shared variables placed, its global ones found.
+
+In       a Module, the name of an .entry, the addresses of the module's global and constant variables
+Out      Program
+Changes  nothing
+Next     opcodes.py (decoding), machine.py (running), run.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hcq.emu.nv.ptx.decode import Decoded
+from hcq.emu.nv.ptx.errors import PtxError
+from hcq.emu.nv.ptx.flow import is_warp_wide
+from hcq.emu.nv.ptx.opcodes import decode
+from hcq.emu.nv.ptx.syntax import (
+    Address,
+    Function,
+    Group,
+    Instruction,
+    Module,
+    Operand,
+    Pair,
+    Symbol,
+    Variable,
+    Vector,
+)
+from hcq.errors import UsageError
+
+CODE_START = 0x7F7E_0000_0000  # addresses of functions, for indirect calls; no memory is there
+CODE_STEP = 16
+WARP_WORDS = ("warpid", "laneid", "lanemask")
+
+
+class Program:
+    """An entry with all it can reach."""
+
+    def __init__(self, module: Module, name: str, symbols: Mapping[str, int]) -> None:
+        entry = module.functions.get(name)
+        if entry is None or not entry.is_entry or not entry.has_body:
+            entries = ", ".join(f.name for f in module.functions.values() if f.is_entry) or "none"
+            raise UsageError(f"kernel {name!r}: this PTX module has no such .entry; it has {entries}.")
+        self.module = module
+        self.symbols = symbols
+        self._decoded: dict[str, Decoded] = {}
+        self._places = {function: CODE_START + CODE_STEP * i for i, function in enumerate(module.functions)}
+        self.functions = _reachable(module, entry)
+        self.shared_places, self.static_shared_bytes = _place_shared(module, self.functions)
+        self.uses_warps = any(
+            is_warp_wide(instruction)
+            or instruction.opcode in ("activemask", "match")
+            or _is_warp_barrier(instruction)
+            for function in self.functions
+            for instruction in function.body
+        )
+        self.entry = self.decoded(name)
+
+    def decoded(self, name: str) -> Decoded:
+        """A function, decoded when it is first needed."""
+        known = self._decoded.get(name)
+        if known is None:
+            known = self._decoded[name] = decode(self.module, self.module.functions[name])
+        return known
+
+    def function_at(self, address: int) -> str | None:
+        """The function with this address."""
+        for name, place in self._places.items():
+            if place == address and self.module.functions[name].has_body:
+                return name
+        return None
+
+    def address(self, decoded: Decoded, name: str) -> int:
+        """The address of a variable or function, in its space. A kernel's parameters are counted from the first."""
+        function = decoded.function
+        if function.is_entry:
+            offset = param_offsets(function).get(name)
+            if offset is not None:
+                return offset
+        if name in self.shared_places:
+            return self.shared_places[name]
+        if name in self.module.variables:
+            if name not in self.symbols:
+                raise UsageError(
+                    f"kernel {function.name!r} uses the variable {name!r}, whose address the launch does not give."
+                    " Pass it in symbols."
+                )
+            return self.symbols[name]
+        if name in self._places:
+            return self._places[name]
+        raise PtxError(function.line, f"{name!r} is not declared in function {function.name!r} or its module")
+
+
+def param_offsets(function: Function) -> dict[str, int]:
+    """Where each parameter of a kernel is, from the first."""
+    from hcq.emu.nv.ptx.syntax import placed
+
+    return {name: at for name, at, _ in placed(function.params)}
+
+
+def _is_warp_barrier(instruction: Instruction) -> bool:
+    return instruction.opcode == "bar" and instruction.modifiers[:1] == ("warp",)
+
+
+def _names(operand: Operand) -> list[str]:
+    if isinstance(operand, Symbol):
+        return [operand.name]
+    if isinstance(operand, Address):
+        return [operand.base.name] if isinstance(operand.base, Symbol) else []
+    if isinstance(operand, (Vector, Group)):
+        return [name for part in operand.parts for name in _names(part)]
+    if isinstance(operand, Pair):
+        return _names(operand.first) + _names(operand.second)
+    return []
+
+
+def _mentions(function: Function) -> set[str]:
+    return {
+        name for instruction in function.body for operand in instruction.operands for name in _names(operand)
+    }
+
+
+def _reachable(module: Module, entry: Function) -> list[Function]:
+    """The entry and every function it or its callees name; functions whose addresses lie in data count too."""
+    found, rest = [entry], [entry]
+    in_data = {piece.symbol for variable in module.variables.values() for piece in variable.addresses}
+    rest_names = in_data & set(module.functions)
+    while rest or rest_names:
+        names = _mentions(rest.pop()) if rest else {rest_names.pop()}
+        for name in names:
+            function = module.functions.get(name)
+            if function is not None and function not in found:
+                found.append(function)
+                rest.append(function)
+    return found
+
+
+def _place_shared(module: Module, functions: list[Function]) -> tuple[dict[str, int], int]:
+    """Offsets of shared variables: those that are used, then the ones whose size the launch says."""
+    used: dict[str, Variable] = {}
+    for function in functions:
+        for name in sorted(_mentions(function)):
+            variable = function.variables.get(name) or module.variables.get(name)
+            if variable is not None and variable.space == "shared":
+                used[variable.name] = variable
+    places: dict[str, int] = {}
+    end = 0
+    for variable in used.values():
+        if variable.size_bytes:
+            end = -(-end // variable.alignment) * variable.alignment
+            places[variable.name] = end
+            end += variable.size_bytes
+    open_ended = [variable for variable in used.values() if not variable.size_bytes]
+    for variable in open_ended:
+        end = -(-end // variable.alignment) * variable.alignment
+    for variable in open_ended:
+        places[variable.name] = end
+    return places, end

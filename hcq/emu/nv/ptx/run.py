@@ -1,0 +1,169 @@
+"""run_grid: run a kernel of a PTX module over a grid, as an emulated GPU's shader core.
+
+In       a parsed Module, the entry's name, grid and block, memory, parameters, addresses of the module's variables
+Out      a Report: instructions executed; KernelFault when the kernel cannot go on
+Changes  memory
+Next     machine.py (one batch of blocks), parser.py (text to Module)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from hcq.emu.nv.ptx.machine import Machine
+from hcq.emu.nv.ptx.memory import Memory
+from hcq.emu.nv.ptx.parser import parse
+from hcq.emu.nv.ptx.program import Program
+from hcq.emu.nv.ptx.syntax import Module
+from hcq.errors import UsageError
+
+BATCH_LANES = (
+    8192  # threads that run as one NumPy array: enough to hide the interpreter, little enough for the caches
+)
+STEP_LIMIT = 20_000_000
+SHARED_WINDOW = 0x7294_0000_0000
+LOCAL_WINDOW = 0x7293_0000_0000
+MAX_SHARED_BYTES = 232448
+MAX_THREADS = 1024
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_BLOCK = (1024, 1024, 64)
+
+ReadParams = Callable[[int, int], bytes]
+
+
+class Report(NamedTuple):
+    """What a launch did: instructions executed (each for all threads of a batch), blocks, batches."""
+
+    steps: int
+    blocks: int
+    batches: int
+
+
+class Kernel:
+    """An entry of a module, decoded once, to be run many times."""
+
+    def __init__(self, module: Module, entry: str, symbols: Mapping[str, int] | None = None) -> None:
+        self.program = Program(module, entry, dict(symbols or {}))
+        self.function = self.program.entry.function
+
+    @property
+    def param_bytes(self) -> int:
+        """How many bytes of parameters it reads."""
+        return self.function.param_bytes
+
+    @property
+    def static_shared_bytes(self) -> int:
+        """Shared memory of its own variables; what the launch asks for comes after it."""
+        return self.program.static_shared_bytes
+
+    def run(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        memory: Memory,
+        params: bytes | ReadParams,
+        *,
+        dynamic_shared_bytes: int = 0,
+        shared_window: int = SHARED_WINDOW,
+        local_window: int = LOCAL_WINDOW,
+        step_limit: int = STEP_LIMIT,
+        batch_lanes: int = BATCH_LANES,
+    ) -> Report:
+        """Run the kernel for every block of the grid, in order of their numbers, several at once.
+
+        params     the bytes of the parameters, or read(offset, size_bytes) that gets them where the launch put them
+        Raises     UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
+        """
+        self._check(grid, block, dynamic_shared_bytes)
+        size = self.param_bytes
+        data = params(0, size) if callable(params) else bytes(params)
+        if len(data) < size:
+            raise UsageError(
+                f"kernel {self.function.name!r} has {size} bytes of parameters; the launch gives {len(data)}."
+            )
+        padded = np.frombuffer(data[:size] + bytes(-size % 16), np.uint8)
+        threads = block[0] * block[1] * block[2]
+        blocks = grid[0] * grid[1] * grid[2]
+        at_once = max(batch_lanes // threads, 1)
+        steps = batches = 0
+        for first in range(0, blocks, at_once):
+            numbers = np.arange(first, min(first + at_once, blocks))
+            machine = Machine(
+                self.program,
+                memory,
+                padded,
+                numbers,
+                grid,
+                block,
+                dynamic_shared_bytes,
+                shared_window,
+                local_window,
+                step_limit,
+            )
+            machine.run()
+            steps += machine.steps
+            batches += 1
+        return Report(steps, blocks, batches)
+
+    def _check(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_shared_bytes: int
+    ) -> None:
+        name = self.function.name
+        for what, sizes, limits in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
+            if len(sizes) != 3 or any(not 0 < size <= limit for size, limit in zip(sizes, limits)):
+                raise UsageError(f"kernel {name!r}: {what}={sizes} is not three sizes from 1 up to {limits}.")
+        threads = block[0] * block[1] * block[2]
+        if threads > MAX_THREADS:
+            raise UsageError(
+                f"kernel {name!r}: block={block} has {threads} threads; at most {MAX_THREADS} are possible."
+            )
+        required, largest = self.function.required_block, self.function.largest_block
+        if required and tuple(block) != required:
+            raise UsageError(f"kernel {name!r}: block={block}, but it was compiled for exactly {required}.")
+        if largest and threads > largest[0] * largest[1] * largest[2]:
+            raise UsageError(f"kernel {name!r}: block={block}, but it was compiled for at most {largest}.")
+        total = self.static_shared_bytes + dynamic_shared_bytes
+        if dynamic_shared_bytes < 0 or total > MAX_SHARED_BYTES:
+            raise UsageError(
+                f"kernel {name!r}: {total} bytes of shared memory; 0 to {MAX_SHARED_BYTES} are possible."
+            )
+
+
+def run_grid(
+    module: Module | str,
+    entry: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    dynamic_shared_bytes: int,
+    memory: Memory,
+    params: bytes | ReadParams,
+    symbols: Mapping[str, int] | None = None,
+    **options: int,
+) -> Report:
+    """Parse if need be, decode and run: `Kernel` keeps what is decoded for the next launch.
+
+    symbols    addresses of the module's .global and .const variables
+    options    shared_window, local_window, step_limit, batch_lanes
+    """
+    parsed = parse(module) if isinstance(module, str) else module
+    kernel = Kernel(parsed, entry, symbols)
+    return kernel.run(grid, block, memory, params, dynamic_shared_bytes=dynamic_shared_bytes, **options)
+
+
+def initial_data(module: Module, name: str, symbols: Mapping[str, int]) -> bytes:
+    """The first contents of a .global or .const variable, with the addresses it holds filled in."""
+    variable = module.variables[name]
+    data = bytearray(variable.data.ljust(variable.size_bytes, b"\0"))
+    for piece in variable.addresses:
+        if piece.symbol not in symbols:
+            raise UsageError(
+                f"variable {name!r} holds the address of {piece.symbol!r}, which symbols does not give."
+            )
+        value = (symbols[piece.symbol] + piece.addend) >> piece.shift
+        data[piece.at : piece.at + piece.size_bytes] = (value % (1 << 8 * piece.size_bytes)).to_bytes(
+            piece.size_bytes, "little"
+        )
+    return bytes(data)

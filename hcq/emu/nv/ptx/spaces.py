@@ -1,0 +1,184 @@
+"""State spaces: how an address becomes bytes, for global, shared, local and parameter memory and the generic mix.
+
+In       a machine, the threads that access, their addresses
+Out      values; BadAccess with the position of the first address that is out of bounds
+Changes  shared and local memory of the machine, global memory through its Memory
+Next     memory_ops.py (ld, st), atomic_ops.py, machine.py (who owns the arrays)
+Source   PTX ISA, "State Spaces", "Generic Addressing"
+
+Shared memory is one array, a stretch per block; local memory one array, a stretch per thread. Inside the generic window
+of a space, an address is the window's start plus the address in that space.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from hcq.emu.nv.ptx.errors import BadAccess
+from hcq.emu.nv.ptx.types import Lanes, Scalar
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.ptx.machine import Machine
+
+WINDOW_BYTES = 1 << 24
+PARAM_WINDOW = 0x7F7F_0000_0000  # generic addresses of kernel parameters; no mapping of a process is there
+
+
+class Space(Protocol):
+    """Loads and stores of one state space. `lanes` are the threads, None for all; addresses are uint64, one each."""
+
+    is_shared_by_all: bool  # whether equal addresses of different blocks are the same memory
+
+    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes: ...
+
+    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None: ...
+
+
+class Global:
+    """Global and constant memory: whatever the launch gave as Memory."""
+
+    is_shared_by_all = True
+
+    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        return machine.memory.load(at, scalar, count)
+
+    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        machine.memory.store(at, values)
+
+
+class Params:
+    """The kernel's parameters: addresses are offsets from the first."""
+
+    is_shared_by_all = True
+
+    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        size = np.dtype(scalar).itemsize * count
+        _check(at, len(machine.params), size, "the kernel's parameters have")
+        return _typed(machine.params, scalar, count).take(at.view(np.int64) // size, axis=0)
+
+    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        raise BadAccess(0, int(at[0]), "a kernel's parameters are read-only")
+
+
+class Shared:
+    """Shared memory of the thread's block."""
+
+    is_shared_by_all = False
+
+    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        index = self._index(machine, lanes, at, np.dtype(scalar).itemsize * count)
+        return _typed(machine.shared, scalar, count).take(index, axis=0)
+
+    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        count = 1 if values.ndim == 1 else values.shape[1]
+        index = self._index(machine, lanes, at, values.dtype.itemsize * count)
+        _typed(machine.shared, values.dtype.type, count)[index] = values
+
+    def _index(self, machine: Machine, lanes: Lanes | None, at: Lanes, size: int) -> Lanes:
+        _check(at, machine.shared_bytes, size, "the block's shared memory has")
+        start = machine.shared_start if lanes is None else machine.shared_start[lanes]
+        return (at.view(np.int64) + start) >> (size.bit_length() - 1)
+
+
+class Local:
+    """Local memory of the thread."""
+
+    is_shared_by_all = False
+
+    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        index = self._index(machine, lanes, at, np.dtype(scalar).itemsize * count)
+        return _typed(machine.local, scalar, count).take(index, axis=0)
+
+    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        count = 1 if values.ndim == 1 else values.shape[1]
+        index = self._index(machine, lanes, at, values.dtype.itemsize * count)
+        _typed(machine.local, values.dtype.type, count)[index] = values
+
+    def _index(self, machine: Machine, lanes: Lanes | None, at: Lanes, size: int) -> Lanes:
+        _check(at, machine.local_bytes, size, "the thread's local memory has")
+        start = machine.every_lane if lanes is None else lanes
+        return (at.view(np.int64) + start * machine.local_bytes) >> (size.bit_length() - 1)
+
+
+class Generic:
+    """Generic addresses: a window each for shared, local and parameters; all else is global."""
+
+    is_shared_by_all = False
+
+    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        if _is_all_global(machine, at):
+            return machine.memory.load(at, scalar, count)
+        values = np.zeros((len(at),) if count == 1 else (len(at), count), scalar)
+        for space, chosen, start in _split(machine, at):
+            who = chosen if lanes is None else lanes[chosen]
+            try:
+                values[chosen] = space.load(machine, who, at[chosen] - np.uint64(start), scalar, count)
+            except BadAccess as bad:
+                raise _moved(bad, chosen, start) from None
+        return values
+
+    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        if _is_all_global(machine, at):
+            machine.memory.store(at, values)
+            return
+        for space, chosen, start in _split(machine, at):
+            who = chosen if lanes is None else lanes[chosen]
+            try:
+                space.store(machine, who, at[chosen] - np.uint64(start), values[chosen])
+            except BadAccess as bad:
+                raise _moved(bad, chosen, start) from None
+
+
+GLOBAL, PARAMS, SHARED, LOCAL, GENERIC = Global(), Params(), Shared(), Local(), Generic()
+BY_NAME: dict[str, Space] = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED, "local": LOCAL, "": GENERIC}
+
+
+def window_of(machine: Machine, space: str) -> int:
+    """Where the generic addresses of a space begin."""
+    return {"shared": machine.shared_window, "local": machine.local_window, "param": PARAM_WINDOW}.get(
+        space, 0
+    )
+
+
+def _windows(machine: Machine) -> tuple[tuple[int, Space], ...]:
+    return (machine.shared_window, SHARED), (machine.local_window, LOCAL), (PARAM_WINDOW, PARAMS)
+
+
+def _is_all_global(machine: Machine, at: Lanes) -> bool:
+    """Quick and one-sided: False does not mean that some are not global."""
+    if not len(at):
+        return True
+    starts = [start for start, _ in _windows(machine)]
+    return int(at.max()) < min(starts) or int(at.min()) >= max(starts) + WINDOW_BYTES
+
+
+def _split(machine: Machine, at: Lanes) -> list[tuple[Space, Lanes, int]]:
+    """(space, positions, start of its window) of the addresses."""
+    rest = np.ones(len(at), bool)
+    found: list[tuple[Space, Lanes, int]] = []
+    for start, space in _windows(machine):
+        inside = (at - np.uint64(start)) < np.uint64(WINDOW_BYTES)
+        if inside.any():
+            found.append((space, np.flatnonzero(inside), start))
+            rest &= ~inside
+    if rest.any():
+        found.append((GLOBAL, np.flatnonzero(rest), 0))
+    return found
+
+
+def _moved(bad: BadAccess, chosen: Lanes, start: int) -> BadAccess:
+    return BadAccess(int(chosen[bad.index]), bad.address + start, bad.why, bad.misaligned)
+
+
+def _check(at: Lanes, limit: int, size: int, what: str) -> None:
+    """All of [at, at + size) must be below the limit."""
+    if len(at) and (limit < size or int(at.max()) > limit - size):
+        index = int(np.argmax(at > np.uint64(limit - size))) if limit >= size else 0
+        raise BadAccess(index, int(at[index]), f"{what} {limit} bytes")
+
+
+def _typed(memory: Lanes, scalar: Scalar, count: int) -> Lanes:
+    view: Lanes = memory.view(scalar)
+    return view if count == 1 else view.reshape(-1, count)

@@ -1,0 +1,164 @@
+"""What a PTX module is made of, as plain data.
+
+In       nothing: the parser fills these in
+Out      Module, Function, Variable, Instruction and the operands
+Changes  nothing
+Next     parser.py (text to this), decode.py (this to closures)
+Source   PTX ISA, "Syntax", "Directives", "Instruction Operands"
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hcq.emu.nv.ptx.types import Type
+
+
+class Register(NamedTuple):
+    """A register, with the scope's number in its name where an inner scope hides an outer one."""
+
+    name: str
+    negated: bool = False  # !p
+
+
+class Immediate(NamedTuple):
+    """A number. Floats are given by their bits, and `is_float` says how many there are (4 or 8 bytes)."""
+
+    value: int
+    float_bytes: int = 0
+
+
+class Symbol(NamedTuple):
+    """The address of a variable, function or label, or a special register such as %tid.x."""
+
+    name: str
+    offset: int = 0
+
+
+class Address(NamedTuple):
+    """[base + offset]; base is a register, a symbol, or None for an absolute address."""
+
+    base: Register | Symbol | None
+    offset: int = 0
+
+
+class Vector(NamedTuple):
+    """{a, b, c, d}"""
+
+    parts: tuple[Operand, ...]
+
+
+class Pair(NamedTuple):
+    """p|q: two destinations"""
+
+    first: Operand
+    second: Operand
+
+
+class Group(NamedTuple):
+    """(a, b): the arguments or results of a call"""
+
+    parts: tuple[Operand, ...]
+
+
+class Discard(NamedTuple):
+    """_: a result that nobody wants"""
+
+
+Operand = Register | Immediate | Symbol | Address | Vector | Pair | Group | Discard
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction. `modifiers` are the words between the dots after the opcode, in order."""
+
+    line: int
+    text: str
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: Register | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Initial(NamedTuple):
+    """A piece of an initialiser that is an address: at `at`, `size_bytes` of (symbol + addend) >> shift."""
+
+    at: int
+    size_bytes: int
+    symbol: str
+    addend: int
+    shift: int
+    generic: bool
+
+
+@dataclass
+class Variable:
+    """A named piece of memory. `space` is global, const, shared, local or param.
+
+    data        initial bytes, shorter than size_bytes where the rest is zero
+    addresses   pieces of the initial bytes that are addresses of other symbols
+    is_extern   declared, not defined; extern shared memory is what the launch adds ("dynamic")
+    """
+
+    name: str
+    space: str
+    type: Type
+    size_bytes: int
+    alignment: int
+    line: int
+    data: bytes = b""
+    addresses: list[Initial] = field(default_factory=list)
+    is_extern: bool = False
+
+
+@dataclass
+class Function:
+    """An .entry or a .func: parameters, registers, variables, and its instructions with the labels between them."""
+
+    name: str
+    line: int
+    is_entry: bool
+    params: list[Variable]
+    results: list[Variable]
+    registers: dict[str, Type] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    body: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)  # name -> index in body
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)  # .branchtargets and .calltargets
+    prototypes: dict[str, Function] = field(default_factory=dict)  # .callprototype
+    has_body: bool = False
+    required_block: tuple[int, ...] = ()  # .reqntid
+    largest_block: tuple[int, ...] = ()  # .maxntid
+
+    @property
+    def param_bytes(self) -> int:
+        """Bytes of the parameter area, each parameter at its natural place."""
+        end = 0
+        for _, at, variable in placed(self.params):
+            end = at + variable.size_bytes
+        return end
+
+
+def placed(variables: list[Variable]) -> list[tuple[str, int, Variable]]:
+    """(name, offset, variable) with each at the next multiple of its alignment."""
+    found, at = [], 0
+    for variable in variables:
+        at = -(-at // variable.alignment) * variable.alignment
+        found.append((variable.name, at, variable))
+        at += variable.size_bytes
+    return found
+
+
+@dataclass
+class Module:
+    """A parsed PTX file."""
+
+    version: tuple[int, int]
+    target: str
+    address_bytes: int
+    functions: dict[str, Function]
+    variables: dict[str, Variable]

@@ -1,0 +1,220 @@
+"""Warps: shuffles, votes, matches, reductions over the 32 threads that run together.
+
+In       Code; lanes of the machine are numbered so that 32 in a row are a warp
+Out      steps
+Changes  nothing
+Next     flow.py (these begin a block), machine.py (threads wait there for the rest of their warp)
+Source   PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "elect.sync", "activemask"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hcq.emu.nv.ptx import bit_ops
+from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.ptx.types import TYPES, Lanes
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.ptx.groups import Group
+    from hcq.emu.nv.ptx.machine import Machine
+
+RULES = Rules()
+PRED, U32, B32 = TYPES["pred"], TYPES["u32"], TYPES["b32"]
+WARP = 32
+
+
+def by_warp(values: Lanes, machine: Machine) -> Lanes:
+    """(warps, 32)"""
+    return np.broadcast_to(values, (machine.count,)).reshape(-1, WARP)
+
+
+def ballots(truth: Lanes, machine: Machine) -> Lanes:
+    """For every thread the 32 bits of its warp's truth values."""
+    packed = np.packbits(by_warp(truth, machine), axis=1, bitorder="little")
+    return np.repeat(packed.view(np.uint32).reshape(-1), WARP)
+
+
+def active_bits(group: Group) -> Lanes:
+    """For every thread which threads of its warp execute."""
+    machine = group.machine
+    if group.mask is None:
+        return machine.full_warps
+    return ballots(group.mask, machine)
+
+
+@RULES.on("shfl")
+def shuffle(code: Code) -> Step:
+    if not code.flag("sync"):
+        raise code.refuse("shfl without .sync ended with sm_70")
+    mode = code.take("up", "down", "bfly", "idx")
+    code.type("b32")
+    code.expect(5)
+    first, second = code.pair(code.operands[0])
+    a, b, c = code.source(1, B32), code.source(2, B32), code.source(3, B32)
+    write = code.writer(code.destination(first, B32))
+    write_found = None if second is None else code.writer(code.destination(second, PRED))
+
+    def step(registers: Registers, group: Group) -> None:
+        machine = group.machine
+        lane = machine.lane_in_warp
+        by = (registers[b] & np.uint32(31)).astype(np.int64)
+        clamp = registers[c].astype(np.int64)
+        segment = (clamp >> 8) & 31
+        last = (lane & segment) | (clamp & 31 & ~segment)
+        if mode == "up":
+            source = lane - by
+            found = source >= last
+        elif mode == "down":
+            source = lane + by
+            found = source <= last
+        elif mode == "bfly":
+            source = lane ^ by
+            found = source <= last
+        else:
+            source = (lane & segment) | (by & ~segment)
+            found = source <= last
+        source = np.where(found, source, lane)
+        values = np.broadcast_to(registers[a], (machine.count,))
+        write(registers, group, values[machine.warp_start + source])
+        if write_found is not None:
+            write_found(registers, group, found)
+
+    return step
+
+
+@RULES.on("vote")
+def vote(code: Code) -> Step:
+    if not code.flag("sync"):
+        raise code.refuse("vote without .sync ended with sm_70")
+    what = code.take("all", "any", "uni", "ballot")
+    type_ = code.type("pred", "b32")
+    code.expect(3)
+    truth, members = code.predicate(code.operands[1]), code.source(2, B32)
+    write = code.writer(code.destination(code.operands[0], type_))
+
+    def step(registers: Registers, group: Group) -> None:
+        asked = registers[members] & active_bits(group)
+        found = ballots(truth(registers), group.machine) & asked
+        answers: dict[str, Callable[[], Lanes]] = {
+            "ballot": lambda: found,
+            "any": lambda: found != 0,
+            "all": lambda: found == asked,
+            "uni": lambda: (found == asked) | (found == 0),
+        }
+        write(registers, group, answers[what]())
+
+    return step
+
+
+@RULES.on("activemask")
+def activemask(code: Code) -> Step:
+    code.type("b32")
+    code.expect(1)
+    write = code.writer(code.destination(code.operands[0], B32))
+    return lambda registers, group: write(registers, group, active_bits(group))
+
+
+@RULES.on("elect")
+def elect(code: Code) -> Step:
+    """The lowest executing thread of the mask is the leader."""
+    code.flag("sync")
+    code.expect(2)
+    first, second = code.pair(code.operands[0])
+    if second is None:
+        raise code.refuse("elect.sync gives d|p")
+    members = code.source(1, B32)
+    write, write_leader = (
+        code.writer(code.destination(first, B32)),
+        code.writer(code.destination(second, PRED)),
+    )
+
+    def step(registers: Registers, group: Group) -> None:
+        asked = registers[members] & active_bits(group)
+        lowest = bit_ops.highest_bit(asked & (~asked + np.uint32(1)))
+        write(registers, group, lowest.astype(np.uint32))
+        write_leader(registers, group, group.machine.lane_in_warp == lowest)
+
+    return step
+
+
+@RULES.on("match")
+def match(code: Code) -> Step:
+    """Which threads of the mask have the same value."""
+    what = code.take("any", "all")
+    code.flag("sync")
+    type_ = code.type("b32", "b64")
+    code.expect(3)
+    first, second = code.pair(code.operands[0])
+    a, members = code.source(1, type_), code.source(2, B32)
+    write = code.writer(code.destination(first, B32))
+    write_all = None if second is None else code.writer(code.destination(second, PRED))
+
+    def step(registers: Registers, group: Group) -> None:
+        machine = group.machine
+        values = by_warp(registers[a], machine)
+        same = values[:, :, None] == values[:, None, :]
+        bits = np.packbits(same, axis=2, bitorder="little").view(np.uint32).reshape(-1)
+        asked = registers[members] & active_bits(group)
+        found = bits & asked
+        if what == "any":
+            write(registers, group, found)
+            return
+        agree = found == asked
+        write(registers, group, np.where(agree, asked, np.uint32(0)))
+        if write_all is not None:
+            write_all(registers, group, agree)
+
+    return step
+
+
+REDUCTIONS: dict[str, Callable[..., Lanes]] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+NEUTRAL = {"add": 0, "or": 0, "xor": 0, "and": -1}
+
+
+@RULES.on("redux")
+def redux(code: Code) -> Step:
+    code.flag("sync")
+    what = code.take(*REDUCTIONS)
+    by_size, propagate = code.flag("abs"), code.flag("NaN")
+    type_ = code.type("u32", "s32", "b32", "f32")
+    code.expect(3)
+    if what not in REDUCTIONS or (type_.is_float and what not in ("min", "max")):
+        raise code.refuse(f"redux.sync has no .{what} for .{type_.name}")
+    a, members = code.source(1, type_), code.source(2, B32)
+    write = code.writer(code.destination(code.operands[0], type_))
+    scalar = type_.scalar
+    combine = REDUCTIONS[what]
+    if type_.is_float:
+        combine = {"min": np.minimum if propagate else np.fmin, "max": np.maximum if propagate else np.fmax}[
+            what
+        ]
+        neutral = scalar(np.inf if what == "min" else -np.inf)
+    elif what in NEUTRAL:
+        neutral = scalar(NEUTRAL[what] % 2**32) if type_.kind != "s" else scalar(NEUTRAL[what])
+    else:
+        neutral = scalar(np.iinfo(scalar).max if what == "min" else np.iinfo(scalar).min)
+
+    def step(registers: Registers, group: Group) -> None:
+        machine = group.machine
+        values = np.ascontiguousarray(by_warp(registers[a], machine)).view(scalar)
+        if by_size:
+            values = np.abs(values)
+        asked = by_warp(registers[members] & active_bits(group), machine)
+        # thread i takes part for thread j when j's mask names i
+        takes_part = (asked[:, :, None] >> np.arange(WARP, dtype=np.uint32)) & np.uint32(1)
+        table = np.where(takes_part != 0, values[:, None, :], neutral)
+        found = combine.reduce(table, axis=2)  # type: ignore[attr-defined]
+        write(registers, group, found.astype(scalar).reshape(-1).view(np.uint32))
+
+    return step
