@@ -148,7 +148,7 @@ def _fold_identities(sink: Node, target: Target) -> Node:
 def _decompose(sink: Node, target: Target) -> Node:
     from hcq.compiler.decompose import decompose
 
-    return decompose(sink, target.native)
+    return decompose(sink, target.native, target.casts)
 
 
 # name, why it is there, what it does; each leaves a kernel the verifier accepts

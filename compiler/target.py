@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from hcq.ir.dtype import DType, dtypes
 from hcq.ir.op import Op
 
 CPU_NATIVE = frozenset(
@@ -36,6 +37,7 @@ CPU_NATIVE = frozenset(
     }
     | {Op.MIN, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR, Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE, Op.WHERE}
 )
+NARROW_CASTS = frozenset({dtypes.float16, dtypes.bfloat16})
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,10 @@ class Target:
     vector_registers: int
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
-    cpu: str = ""  # LLVM's name; empty: the host's own
-    features: str = ""  # LLVM's list; empty: the host's own
+    cpu: str = ""  # LLVM's name; empty: the host's own, with the host's features
+    features: str = ""  # LLVM's list, beside a named cpu
     native: frozenset[Op] = CPU_NATIVE
+    casts: frozenset[DType] = NARROW_CASTS  # narrow formats it converts to and from float32 by itself
 
     @property
     def lanes(self) -> int:
@@ -77,7 +80,10 @@ def cpu_target(threads: int | None = None) -> Target:
     key = hashlib.sha256(described.encode()).hexdigest()[:16]
     l1 = _cache_bytes(1, 32 << 10)
     l2 = _cache_bytes(2, 512 << 10)
-    return Target("cpu", arch, key, threads, vector_bits, registers, l1, l2)
+    # without F16C a conversion would be a call to a library that kernels do not have
+    has_half = arch != "x86_64" or "f16c" in flags
+    casts = NARROW_CASTS if has_half else NARROW_CASTS - {dtypes.float16}
+    return Target("cpu", arch, key, threads, vector_bits, registers, l1, l2, casts=casts)
 
 
 def _cpuinfo() -> dict[str, str]:

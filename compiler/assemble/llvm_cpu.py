@@ -55,7 +55,7 @@ def _machine(target: Target) -> Any:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         cpu = target.cpu or llvm.get_host_cpu_name()
-        features = target.features or llvm.get_host_cpu_features().flatten()
+        features = target.features if target.cpu else llvm.get_host_cpu_features().flatten()
         host = llvm.Target.from_default_triple()
         machine = host.create_target_machine(
             cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"

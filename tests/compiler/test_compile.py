@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import platform
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from hcq.compiler.compile import CodeObject, compile_kernel, forget
 from hcq.compiler.kernel import kernel_flops, kernel_key, kernel_name, kernel_traffic
-from hcq.compiler.target import cpu_target
+from hcq.compiler.target import NARROW_CASTS, cpu_target
 from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, dtypes
 from hcq.ir.evaluate import evaluate_kernel
 from hcq.ir.node import Node, const
@@ -39,6 +40,7 @@ from tests.compiler.building import (
 if TYPE_CHECKING:
     from hcq.device import Device
 
+needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86-64 processors")
 COMPUTED = [d for d in ALL if not d.is_storage_only and not d.is_bool]
 
 
@@ -284,6 +286,27 @@ def test_narrower_vectors_compute_the_same(device: Device, bits: int) -> None:
     check(device, kernel((out(0, value.shape), value)), target=target)
     x = param(1, (50, 99))
     check(device, kernel((out(0, (50, 1)), reduce(Node(Op.EXP, x.dtype, (x,)), (1,)))), target=target)
+
+
+@needs_x86
+@pytest.mark.parametrize("cpu,bits", [("x86-64-v2", 128), ("x86-64-v3", 256)])
+def test_older_processors_are_served_without_a_library(device: Device, cpu: str, bits: int) -> None:
+    casts = NARROW_CASTS if cpu == "x86-64-v3" else NARROW_CASTS - {dtypes.float16}
+    target = replace(
+        cpu_target(), vector_bits=bits, vector_registers=16, cpu=cpu, key=f"test-{cpu}", casts=casts
+    )
+    check(
+        device, kernel((out(0, (33, 1, 70)), matmul(param(1, (33, 47)), param(2, (47, 70))))), target=target
+    )
+    for dtype in COMPUTED:
+        x, y = param(1, (77,), dtype), param(2, (77,), dtype)
+        check(device, kernel((out(0, (77,), dtype), x * y + x)), target=target)
+        check(device, kernel((out(0, (77,), dtypes.float32), x.cast(dtypes.float32))), target=target)
+        check(device, kernel((out(0, (77,), dtype), param(1, (77,)).cast(dtype))), target=target)
+    x = param(1, (9, 20))
+    check(
+        device, kernel((out(0, (10, 22)), pad(Node(Op.TRUNC, x.dtype, (x,)), (1, 0), (2, 0)))), target=target
+    )
 
 
 def test_two_processes_make_the_same_object() -> None:
