@@ -377,12 +377,41 @@ class AtPoint(Emitter):
             if node in self.volatile:
                 return self.place(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
             return self.emit(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
+        if not spot.vectors and mask is None and packed is None and node not in self.volatile:
+            square = self._square(node, point, lanes)
+            if square is not None:
+                return square
         singles = []
         for lane, lane_base, offset in self._lanes(spot, lanes, base):
             singles.append(read(lane_base, offset, 1, None if mask is None else self.lane(mask, lane)))
         if node in self.volatile:
             return self.place(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
         return self.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
+
+    def _square(self, node: Node, point: Point, lanes: int) -> Instruction | None:
+        """Lanes far apart, but neighbours along another written-out range: read those, and turn them in registers."""
+        form = self.affine.of(node.src[1])
+        if any(True for _ in form.atoms()):
+            return None
+        across = next(axis for axis in self.axes_of(self.masks[node]) if point[axis][1] > 1)
+        for axis in self.axes_of(self.masks[node]):
+            start = point[axis][0] // lanes * lanes
+            if axis is across or form.coefficient(axis.range) != 1 or self.extent[axis] < start + lanes:
+                continue
+            if axis.loops[-1].stride != 1:
+                continue
+            spot = self._spot(node.src[1], {**point, axis: (start, 1)})
+            base = self.total(spot.terms)
+            address = self.addresses[node.src[0]]
+            dtype = node.dtype.vec(lanes)
+            rows = [self.emit(Op.LOAD, dtype, (address, base), spot.offset + step) for step in spot.steps]
+            columns = self.turned(rows)
+            for i, column in enumerate(columns):
+                key = node, self.place_in(node, {**point, axis: (start + i, 1)})
+                depth = max(self._depth_of(self.masks[node]), column.depth)
+                self.scopes[depth].values[key] = column
+            return columns[point[axis][0] - start]
+        return None
 
     def _lanes(
         self, spot: Spot, lanes: int, base: Instruction | None

@@ -166,29 +166,12 @@ class Staging(AtPoint):
                             at = [
                                 {**point, walk: (along + i, 1), vector: (start, lanes)} for i in range(lanes)
                             ]
-                            rows = self._turned(rows)
+                            rows = self.turned(rows)
                         for here, row in zip(at, rows, strict=True):
                             self.store_packed(written, row, here)
 
         self.moved()
         self.nested(loops, 0, copy, staging=False)
-
-    def _turned(self, rows: list[Instruction]) -> list[Instruction]:
-        """The transpose of a square of lanes: each round swaps one bit of the row's number with that of the lane's."""
-        size = len(rows)
-        distance = 1
-        while distance < size:
-            low = [lane if not lane & distance else size + lane - distance for lane in range(size)]
-            high = [lane + distance if not lane & distance else size + lane for lane in range(size)]
-            after = list(rows)
-            for i in range(size):
-                if not i & distance:
-                    pair = (rows[i], rows[i + distance])
-                    after[i] = self.emit(Op.LANE, rows[i].dtype, pair, tuple(low))
-                    after[i + distance] = self.emit(Op.LANE, rows[i].dtype, pair, tuple(high))
-            rows = after
-            distance *= 2
-        return rows
 
     # -- names for the walks of copies --------------------------------------------------------------------------------
 
