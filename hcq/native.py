@@ -130,3 +130,23 @@ def _math_library() -> int:
     raise DriverError(
         f"dlopen: none of {[path.decode() for path in MATH_LIBRARIES]} opens; libm is part of libc6."
     )
+
+
+def library(path: str) -> int:
+    """Open a shared library by path or name, its own dependencies resolved beside it. 0 when it cannot be opened."""
+    return address(libc().dlopen(path.encode(), 2))  # RTLD_NOW
+
+
+def library_symbol(handle: int, name: str) -> int:
+    """The address of a symbol of a library from `library`, or 0 when it has none."""
+    return address(libc().dlsym(pointer(handle), name.encode()))
+
+
+def new(kind: str, initial: Any = None) -> Any:
+    """A C variable or array for native code to read or fill, zeroed unless `initial` is given: new("char[]", 64)."""
+    return _border()[0].new(kind, initial)
+
+
+def text_at(place: Any) -> str:
+    """The zero-terminated text that a char pointer points to."""
+    return str(_border()[0].string(place).decode("utf-8", "replace"))
