@@ -33,7 +33,9 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     if nest.reduces and schedule_contraction(nest, facts, target):
         return nest
     lanes = facts.lanes(target)
-    if nest.reduces:
+    if nest.reduces and _is_fused_row(nest):
+        _fused_row(nest, facts, target, lanes)
+    elif nest.reduces:
         _reduction(nest, facts, target, lanes)
     else:
         _elementwise(nest, facts, target, lanes)
@@ -93,6 +95,39 @@ def _transposed_axis(nest: LoopNest, facts: Accesses, vector: Axis) -> Axis | No
             if axis is not vector and facts.stride(load, axis) == 1 and not axis.is_ordered:
                 return axis
     return None
+
+
+def _is_fused_row(nest: LoopNest) -> bool:
+    """True when something is stored along an axis that no reduction depends on: softmax, a normalisation."""
+    needed = 0
+    for reduce in nest.reduces:
+        needed |= nest.masks[reduce]
+    return any(not axis.is_reduce and not axis.is_ordered and not needed & axis.bit for axis in nest.axes)
+
+
+def _fused_row(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> None:
+    """Each reduction in lanes along its own range, the stores along theirs; groups of what all reductions share."""
+    shared = -1
+    needed = 0
+    for reduce in nest.reduces:
+        shared &= nest.masks[reduce]
+        needed |= nest.masks[reduce]
+    copies = 4 if facts.op_count <= 16 else 2
+    for axis in list(nest.axes):
+        contiguous = facts.contiguous_loads(axis) if axis.is_reduce else facts.store_stride(axis) == 1
+        if axis.is_ordered or axis.size < 4 or not contiguous or (not axis.is_reduce and needed & axis.bit):
+            continue
+        if any(needed_by_both(nest, axis, other) for other in nest.axes if other.loops[-1].kind == "vector"):
+            continue
+        width = fit_lanes(axis.size, lanes)
+        write_out(nest, axis, width, max(1, min(copies, axis.size // width)))
+    spread(nest, facts.work_ns(), target, None, shared)
+
+
+def needed_by_both(nest: LoopNest, a: Axis, b: Axis) -> bool:
+    """True when some value depends on both axes."""
+    both = a.bit | b.bit
+    return any(mask & both == both for mask in nest.masks.values())
 
 
 def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> None:
@@ -159,8 +194,11 @@ def write_out(nest: LoopNest, axis: Axis, width: int, copies: int) -> None:
         nest.unroll(loop.name)
 
 
-def spread(nest: LoopNest, work_ns: float, target: Target, vector: Axis | None) -> None:
-    """Bind outer output loops to groups: nothing for little work, else several pieces per thread."""
+def spread(nest: LoopNest, work_ns: float, target: Target, vector: Axis | None, among: int = -1) -> None:
+    """Bind outer output loops to groups: nothing for little work, else several pieces per thread.
+
+    among   the bits of the axes that may be divided
+    """
     if target.threads < 2 or work_ns < ALONE_NS:
         return
     wanted = int(min(target.threads * PIECES_PER_THREAD, max(target.threads, work_ns / PIECE_NS)))
@@ -169,6 +207,7 @@ def spread(nest: LoopNest, work_ns: float, target: Target, vector: Axis | None) 
         axis.loops[0]
         for axis in nest.axes
         if not axis.is_reduce and not axis.is_ordered and axis.counted and axis.loops[0].kind == "serial"
+        if axis.bit & among
     ]
     for loop in candidates:
         if count >= wanted:

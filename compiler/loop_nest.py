@@ -239,14 +239,20 @@ class LoopNest:
         return self._write_out(name, "unroll")
 
     def vectorize(self, name: str) -> LoopNest:
-        """The steps of the loop become the lanes of vectors: the innermost loop of its range, one per nest."""
+        """The steps of the loop become the lanes of vectors: the innermost loop of its range.
+
+        Two ranges can be in lanes only where no value depends on both: a row's sum and what is stored along the row.
+        """
         loop = self.loop(name)
         if loop.axis.loops[-1] is not loop:
             raise ScheduleError(f"vectorize {name}: lanes must be the innermost loop of {loop.axis.name}")
         for axis in self.axes:
             for other in axis.loops:
-                if other.kind == "vector":
-                    raise ScheduleError(f"vectorize {name}: {other.name} already is the vector of this nest")
+                both = axis.bit | loop.axis.bit
+                if other.kind == "vector" and any(mask & both == both for mask in self.masks.values()):
+                    raise ScheduleError(
+                        f"vectorize {name}: {other.name} is in lanes already, and some value needs both"
+                    )
         return self._write_out(name, "vector")
 
     def _write_out(self, name: str, kind: str) -> LoopNest:

@@ -203,6 +203,16 @@ def test_sibling_reductions_share_one_pass(device: Device) -> None:
     check(device, sink)
 
 
+@pytest.mark.parametrize("rows,columns", [(37, 100), (5, 13), (300, 257), (1, 5000)])
+def test_whole_rows_fuse_into_one_kernel(device: Device, rows: int, columns: int) -> None:
+    """A softmax: two reductions, the second reading the first, and a store along the row."""
+    x = param(1, (rows, columns))
+    best = expand(reduce(x, (1,), Op.MAX), rows, columns)
+    weights = Node(Op.EXP, x.dtype, (x + Node(Op.NEG, x.dtype, (best,)),))
+    total = expand(reduce(weights, (1,)), rows, columns)
+    check(device, kernel((out(0, (rows, columns)), Node(Op.DIV, x.dtype, (weights, total)))))
+
+
 def test_what_is_constant_along_a_reduced_axis_counts_every_time(device: Device) -> None:
     x, y = param(2, (9, 100)), param(3, (9, 1))
     sink = kernel((out(0, (9, 1)), reduce(x, (1,))), (out(1, (9, 1)), reduce(expand(y, 9, 100), (1,))))

@@ -221,7 +221,7 @@ def test_lanes_are_a_power_of_two_and_one_range_only() -> None:
     with pytest.raises(ScheduleError, match="not a power of two"):
         nest_of(product()).vectorize("r0")
     nest = nest_of(product()).split("r1", 16).vectorize("r1.1").split("r0", 4)
-    with pytest.raises(ScheduleError, match=r"r1\.1 already is the vector"):
+    with pytest.raises(ScheduleError, match=r"r1\.1 is in lanes already"):
         nest.vectorize("r0.1")
 
 
