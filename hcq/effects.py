@@ -1,0 +1,231 @@
+"""Effects: what a device's packets do, in words that every kind of device shares; rules speak only of these.
+
+In       packets as a kind's decoder gives them, and what is known of the loaded programs
+Out      a Model per kind of device: effects of packets in order, limits, and how its queues and caches order things
+Changes  nothing
+Next     rules/ (what must hold), validate.py (who runs them), cpu/validate.py (the smallest model)
+
+A kind of device gets every rule by giving a Model: which effects its packets have, and what its hardware promises. A
+model that declares less is checked less, never wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hcq.layout import Packet
+
+if TYPE_CHECKING:
+    from hcq.rules.rule import Check
+
+Size = tuple[int, int, int]
+
+
+class Access(NamedTuple):
+    """The packet itself reads or writes memory. `what` names the range in messages: "timestamp", "kernel arguments".
+
+    domain     the cache it goes through; "" when all see the same memory
+    alignment  bytes that the address must be a multiple of
+    """
+
+    va: int
+    size_bytes: int
+    is_write: bool
+    what: str
+    domain: str = ""
+    alignment: int = 1
+
+
+class Fill(NamedTuple):
+    """Write a pattern."""
+
+    dst: int
+    size_bytes: int
+    domain: str = ""
+    alignment: int = 1
+
+
+class Copy(NamedTuple):
+    """Read one range, write another of the same size. may_overlap: the engine gets overlapping ranges right."""
+
+    dst: int
+    src: int
+    size_bytes: int
+    may_overlap: bool = False
+    domain: str = ""
+    alignment: int = 1
+
+
+class Wait(NamedTuple):
+    """Everything after it happens once the cell holds at least `value`."""
+
+    cell: int
+    value: int
+
+
+class Signal(NamedTuple):
+    """The cell gets `value` once everything before is done."""
+
+    cell: int
+    value: int
+
+
+class Argument(NamedTuple):
+    """One argument of a launch.
+
+    kind        "buffer", "int" or "float"
+    access      what the kernel does with a buffer: "read", "write", "both", or "" when nobody said
+    size_bytes  how much of the buffer it uses; 0 when nobody said
+    """
+
+    position: int
+    kind: str
+    value: int
+    access: str = ""
+    size_bytes: int = 0
+    alignment: int = 1
+
+
+class Launch(NamedTuple):
+    """Run a program over a grid. A resource is None where the packets do not say it.
+
+    carried         how many arguments the packets carry
+    argument_bytes  size of the block of arguments
+    registers       for each thread
+    """
+
+    entry: int
+    grid: Size
+    block: Size = (1, 1, 1)
+    arguments: tuple[Argument, ...] = ()
+    carried: int | None = None
+    argument_bytes: int | None = None
+    shared_bytes: int | None = None
+    scratch_bytes: int | None = None
+    registers: int | None = None
+    domain: str = ""
+
+
+class Barrier(NamedTuple):
+    """Everything before is finished before anything after starts, on this queue."""
+
+
+class Flush(NamedTuple):
+    """What was written through a cache is in memory."""
+
+    domain: str
+
+
+class Invalidate(NamedTuple):
+    """What a cache held from before is forgotten."""
+
+    domain: str
+
+
+class Run(NamedTuple):
+    """Run the packets of another block of memory, then go on."""
+
+    address: int
+    size_words: int
+
+
+Effect = Access | Fill | Copy | Wait | Signal | Launch | Barrier | Flush | Invalidate | Run
+
+ABILITY: dict[type, str] = {
+    Fill: "fill",
+    Copy: "copy",
+    Wait: "wait",
+    Signal: "signal",
+    Launch: "dispatch",
+    Run: "run",
+}
+
+
+class Step(NamedTuple):
+    """One packet of a submission: where it starts, in words, what it is, and what it does."""
+
+    at: int
+    packet: Packet
+    effects: Sequence[Effect]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that a launch may ask for; None where the device has no limit, or nobody knows it."""
+
+    grid: Size | None = None
+    block: Size | None = None
+    threads: int | None = None  # in one block
+    shared_bytes: int | None = None
+    scratch_bytes: int | None = None
+    registers: int | None = None
+
+
+@dataclass(frozen=True)
+class ProgramFacts:
+    """What is known of a loaded program, from its code object and from who loaded it; None where nobody said."""
+
+    name: str
+    entry: int
+    args: tuple[str, ...] | None = None
+    access: tuple[str, ...] | None = None  # of each argument: "read", "write", "both" or ""
+    argument_bytes: int | None = None
+    block: Size | None = None  # the one block size it was compiled for
+    threads: int | None = None  # the largest block it was compiled for
+    shared_bytes: int | None = None
+    scratch_bytes: int | None = None
+    registers: int | None = None
+
+
+Programs = Mapping[int, ProgramFacts]
+
+
+class Model:
+    """What one device promises, for the rules. A subclass for each kind of device, made from its arch and its facts.
+
+    finishes_packets  each packet is finished before the next one starts: no barrier is ever missing
+    write_back        caches whose writes others see only after a Flush
+    stale             caches that may hold old data until an Invalidate
+    abilities         queue -> what its packets may do, of the values of ABILITY; a queue not named may do everything
+    checks            rules of this kind alone: kind of effect -> functions, as in rules/
+    """
+
+    finishes_packets = False
+    write_back: frozenset[str] = frozenset()
+    stale: frozenset[str] = frozenset()
+    abilities: Mapping[str, frozenset[str]] = {}
+    signal_bytes = 8
+    signal_alignment = 8
+    limits = Limits()
+    checks: Mapping[type, tuple[Check, ...]] = {}
+
+    def __init__(self, arch: str = "", facts: Mapping[str, Any] | None = None) -> None:
+        self.arch = arch
+        self.facts = {} if facts is None else facts
+
+    def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
+        """Words as packets; never raises."""
+        raise NotImplementedError
+
+    def malformed(self, packet: Packet) -> tuple[str, str] | None:
+        """Why the hardware would not understand a packet: "packet-unknown" or "packet-length", and what is wrong."""
+        return None
+
+    def effects(self, packet: Packet, programs: Programs) -> Sequence[Effect]:
+        """What one packet does, in order."""
+        return ()
+
+    def split(self, words: bytes, queue: str) -> list[bytes]:
+        """Words in pieces whose meaning does not depend on each other. Equal pieces are taken apart only once."""
+        return [words]
+
+    def steps(self, words: bytes, queue: str, programs: Programs) -> list[Step]:
+        """What a piece does. Override it where one packet's meaning depends on those before."""
+        found: list[Step] = []
+        at = 0
+        for packet in self.decode(memoryview(words).cast("I"), queue):
+            found.append(Step(at, packet, self.effects(packet, programs)))
+            at += len(packet.words)
+        return found

@@ -1,0 +1,171 @@
+"""Rules on addresses: that memory is there, is ours, is large enough, and holds something.
+
+In       effects that name memory
+Out      address-unmapped, address-freed, address-direction, address-unaligned, range-beyond-buffer, copy-overlap,
+         read-unwritten, signal-overwritten, patch-unbound
+Changes  nothing
+Next     memory.py (what is known of buffers), docs/rules/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hcq.effects import Access, Copy, Fill, Launch, Signal, Wait
+from hcq.rules.memory import Block
+from hcq.rules.moment import Moment
+from hcq.rules.rule import Broken, check, rule
+
+ADDRESS_UNMAPPED = rule(
+    "address-unmapped",
+    "Every address that a packet names lies in memory that is mapped for the device.",
+    "Take the address from a Buffer of this device.",
+)
+ADDRESS_FREED = rule(
+    "address-freed",
+    "No packet names memory of a buffer that was freed before the submission.",
+    "Keep a reference to the buffer until its last use is submitted.",
+)
+ADDRESS_DIRECTION = rule(
+    "address-direction",
+    "Memory is only written where the device may write, and read where it may read.",
+    "Use another buffer, or map this one for what the command does.",
+)
+ADDRESS_UNALIGNED = rule(
+    "address-unaligned",
+    "Addresses are multiples of what the packet calls for.",
+    "Allocate the buffer anew or choose an offset that is a multiple.",
+)
+RANGE_BEYOND_BUFFER = rule(
+    "range-beyond-buffer",
+    "A range that a packet names ends in the buffer in which it begins.",
+    "Make the size smaller, or the buffer larger: what comes behind it belongs to others.",
+)
+COPY_OVERLAP = rule(
+    "copy-overlap",
+    "The two ranges of a copy do not overlap, unless the engine gets that right.",
+    "Copy by way of a third buffer.",
+)
+READ_UNWRITTEN = rule(
+    "read-unwritten",
+    "What is read was written before, by the host or by the device.",
+    "Write or fill the buffer first; new buffers hold whatever was there.",
+    level="warning",
+)
+SIGNAL_OVERWRITTEN = rule(
+    "signal-overwritten",
+    "Copies, fills and other packets do not write over signals.",
+    "Give the signal memory of its own, and make the range end before it.",
+)
+PATCH_UNBOUND = rule(
+    "patch-unbound",
+    "Every argument that a replay has to name was named.",
+    "Replay the graph with Graph.replay({key: value}), which writes all patch points.",
+)
+
+
+@check(Access, Fill, Copy, Wait, Signal, Launch)
+def addresses(moment: Moment, effect: Access | Fill | Copy | Wait | Signal | Launch) -> Iterator[Broken]:
+    """Every range that an effect names lies in one live buffer and may be used that way."""
+    if isinstance(effect, Launch):
+        memory = moment.state.memory
+        for arg in effect.arguments:
+            if arg.kind == "buffer":
+                block = memory.live.get(arg.value) if not memory._gone else None  # the usual case, at once
+                if block is None or arg.size_bytes or arg.access or block.stand_in:
+                    what = f"argument {arg.position}"
+                    yield from _range(moment, arg.value, arg.size_bytes, arg.access or "any", what)
+    elif isinstance(effect, Copy):
+        yield from _range(moment, effect.src, effect.size_bytes, "read", "source")
+        yield from _range(moment, effect.dst, effect.size_bytes, "write", "destination")
+    elif isinstance(effect, Fill):
+        yield from _range(moment, effect.dst, effect.size_bytes, "write", "destination")
+    elif isinstance(effect, Access):
+        access = "write" if effect.is_write else "read"
+        yield from _range(moment, effect.va, effect.size_bytes, access, effect.what)
+    elif isinstance(effect, Wait):
+        yield from _range(moment, effect.cell, moment.model.signal_bytes, "read", "signal")
+    elif isinstance(effect, Signal) and effect.cell != moment.device.timeline:
+        yield from _range(moment, effect.cell, moment.model.signal_bytes, "write", "signal")
+
+
+def _range(moment: Moment, va: int, size: int, access: str, what: str) -> Iterator[Broken]:
+    if not size and access != "any":
+        return
+    state, block = moment.state.memory.place(va, size)
+    if state == "unmapped":
+        near = moment.state.memory.neighbour(va)
+        text = f"{what} {va:#x} lies in no mapped memory"
+        if near is not None:
+            text += f"; the nearest buffer below is {near}, which ends {va - near.end} bytes before"
+        yield Broken(ADDRESS_UNMAPPED, text, va)
+    elif state == "freed":
+        yield Broken(ADDRESS_FREED, f"{what} {va:#x} lies in {block}, which was freed", va)
+    elif block is not None:
+        yield from _in_block(moment, block, va, size, access, what)
+
+
+def _in_block(moment: Moment, block: Block, va: int, size: int, access: str, what: str) -> Iterator[Broken]:
+    if block.stand_in:
+        yield Broken(PATCH_UNBOUND, f"{what} still is the stand-in of {block.stand_in}", va)
+    elif va + size > block.end:
+        over = va + size - block.end
+        yield Broken(
+            RANGE_BEYOND_BUFFER, f"{what} of {size} bytes at {va:#x} ends {over} bytes behind {block}", va
+        )
+    elif block.access != "both" and access not in ("any", block.access):
+        may = "read" if block.access == "read" else "written"
+        yield Broken(ADDRESS_DIRECTION, f"{what} is to be {_done(access)}, and {block} may only be {may}", va)
+
+
+def _done(access: str) -> str:
+    return {"read": "read", "write": "written", "both": "read and written"}[access]
+
+
+@check(Access, Fill, Copy)
+def alignment(moment: Moment, effect: Access | Fill | Copy) -> Iterator[Broken]:
+    if isinstance(effect, Copy):
+        places = [("source", effect.src), ("destination", effect.dst)]
+    elif isinstance(effect, Fill):
+        places = [("destination", effect.dst)]
+    else:
+        places = [(effect.what, effect.va)]
+    for what, va in places:
+        if va % effect.alignment:
+            yield Broken(ADDRESS_UNALIGNED, f"{what} {va:#x} is not a multiple of {effect.alignment}", va)
+
+
+@check(Copy)
+def overlap(moment: Moment, effect: Copy) -> Iterator[Broken]:
+    shared = min(effect.dst, effect.src) + effect.size_bytes - max(effect.dst, effect.src)
+    if shared > 0 and not effect.may_overlap:
+        yield Broken(COPY_OVERLAP, f"source and destination share {shared} bytes", effect.dst)
+
+
+@check(Copy)
+def unwritten(moment: Moment, effect: Copy) -> Iterator[Broken]:
+    if not moment.state.knows_host_writes or not effect.size_bytes:
+        return
+    block = moment.state.memory.find(effect.src)
+    if block is not None and not block.is_written and not moment.agent.open:
+        yield Broken(READ_UNWRITTEN, f"nobody ever wrote to {block}, and it is copied from", effect.src)
+
+
+@check(Access, Fill, Copy)
+def over_signal(moment: Moment, effect: Access | Fill | Copy) -> Iterator[Broken]:
+    if isinstance(effect, Access):
+        if not effect.is_write:
+            return
+        low, size = effect.va, effect.size_bytes
+    else:
+        low, size = effect.dst, effect.size_bytes
+    for cell in _cells_in(moment, low, low + size):
+        text = f"{size} bytes are written at {low:#x}, over the signal at {cell:#x}"
+        yield Broken(SIGNAL_OVERWRITTEN, text, cell)
+
+
+def _cells_in(moment: Moment, low: int, high: int) -> list[int]:
+    cells, size = moment.state.cells, moment.model.signal_bytes
+    if high - low <= 64 * 8:
+        return [va for va in range(low - low % 8 - size + 8, high, 8) if va in cells and va + size > low]
+    return [va for va in list(cells) if va < high and va + size > low][:1]

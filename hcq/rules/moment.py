@@ -1,0 +1,147 @@
+"""Moment: one submission while its effects are looked at, one after the other.
+
+In       the state before it, its device and its queue
+Out      what checks ask: ranges, the kernel in hand, what came before; `commit` or `undo` at the end
+Changes  the state, so that later packets see earlier ones; all of it is taken back when the submission is refused
+Next     validate.py (makes one for each submission), addresses.py and its neighbours (the checks)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hcq.effects import ProgramFacts, Step
+from hcq.rules.memory import Block, Touch
+from hcq.rules.rule import Broken, Finding
+from hcq.rules.state import Agent, Clock, DeviceState, GraphBlock, OpenWait, Promise, State
+
+
+class Where(NamedTuple):
+    """A packet of a submission, for a Finding that comes later."""
+
+    device: str
+    queue: str
+    submission: int
+    word: int
+    packet: str
+    site: str
+
+
+class Moment:
+    """What a check sees.
+
+    value   what the device's timeline has once this submission is done
+    step    the packet in hand
+    kernel  the program it launches, or None
+    depth   0 in the ring, 1 in a block of packets
+    """
+
+    def __init__(self, state: State, device: DeviceState, queue: str, value: int, site: str) -> None:
+        self.state = state
+        self.device = device
+        self.model = device.model
+        self.queue = queue
+        self.agent: Agent = device.agent(queue)
+        self.value = value
+        self.site = site
+        self.step: Step | None = None
+        self.kernel: ProgramFacts | None = None
+        self.depth = 0
+        self.label = ""  # of that block
+        self.is_last = False  # the packet that ends the submission
+        self.signals: list[tuple[int, int, Clock, tuple[OpenWait, ...]]] = []
+        self.blocks: list[GraphBlock] = []
+        self.log: list[tuple[Agent, int, int, bool, Where]] = []
+        self._agent_before = self.agent.save()
+        self._touched: list[tuple[Block, tuple[Touch, ...], bool]] = []
+        self.agent.join(state.host.snapshot() if state.host.at else state.host.clock)
+
+    # ------------------------------------------------------------ what the effects do to the state
+
+    def touch(self, block: Block, low: int, high: int, is_write: bool, domain: str, label: str) -> None:
+        """Remember an access. Behind an open wait nobody knows yet what it comes after, so it is not remembered."""
+        if not self.agent.open:
+            self._touched.append((block, block.touches, block.is_written))
+            block.touch(Touch(self.agent, self.agent.at, low, high, is_write, domain, label))
+            block.is_written |= is_write
+
+    def write_mark(self, block: Block) -> None:
+        if not block.is_written:
+            self._touched.append((block, block.touches, False))
+            block.is_written = True
+
+    def signal(self, va: int, value: int) -> None:
+        agent = self.agent
+        self.signals.append((va, value, agent.snapshot(), agent.open))
+        if self.state.log is not None:
+            self.log.append((agent, va, value, False, self.where()))
+
+    def promised(self, va: int) -> int | None:
+        """What this submission itself last set a signal to."""
+        found: int | None = None
+        for cell, value, _, _ in self.signals:
+            found = value if cell == va else found
+        return found
+
+    def wait(self, va: int, value: int) -> None:
+        own = self.promised(va)
+        if own is None or own < value:
+            self.state.wait(self.agent, va, value, self.where())
+        if self.state.log is not None:
+            self.log.append((self.agent, va, value, True, self.where()))
+
+    def commit(self) -> None:
+        """It was submitted."""
+        state, agent = self.state, self.agent
+        for va, value, clock, still in self.signals:
+            state.promise(va, Promise(value, clock, still, agent, self.value))
+        timeline = self.device.timeline
+        if self.promised(timeline) != self.value:
+            state.promise(timeline, Promise(self.value, agent.snapshot(), agent.open, agent, self.value))
+            if state.log is not None:
+                self.log.append((agent, timeline, self.value, False, self.where()))
+        for block in self.blocks:
+            state.blocks[block.address] = block
+        if state.log is not None:
+            state.log.extend(self.log)
+        self.device.submitted = self.value
+
+    def undo(self) -> None:
+        """It was refused, or did not reach the device."""
+        self.agent.restore(self._agent_before)
+        if not self.agent.open:
+            self.state.waiting.discard(self.agent)
+        for block, touches, is_written in reversed(self._touched):
+            block.touches = touches
+            block.is_written = is_written
+
+    # ------------------------------------------------------------ words
+
+    def where(self) -> Where:
+        step = self.step
+        return Where(
+            self.device.name,
+            self.queue,
+            self.value,
+            step.at if step is not None else 0,
+            ("" if step is None else f"{step.packet!r} of {self.label}" if self.depth else repr(step.packet)),
+            self.site,
+        )
+
+    def finding(self, broken: Broken) -> Finding:
+        block = self.state.memory.find(broken.va) if broken.va else None
+        where = self.where()
+        return Finding(
+            broken.rule.id,
+            broken.rule.level,
+            broken.what,
+            broken.rule.fix,
+            where.device,
+            where.queue,
+            where.submission,
+            where.word,
+            where.packet,
+            self.kernel.name if self.kernel is not None else "",
+            block.name if block is not None else "",
+            where.site,
+        )

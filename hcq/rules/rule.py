@@ -1,0 +1,94 @@
+"""Rules as data: what each says, how a check reports one that is broken, and what the user reads then.
+
+In       rule(...) lines and @check functions of the other modules here
+Out      RULES by id; CHECKS by the kind of effect they look at; Findings
+Changes  those two tables, while the modules of rules are imported
+Next     state.py (what a check may ask), validate.py (who runs them), docs/rules/ (a page for each rule)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hcq.errors import UsageError
+
+if TYPE_CHECKING:
+    from hcq.rules.moment import Moment
+
+
+class Rule(NamedTuple):
+    """One thing that must hold.
+
+    id     kebab-case; also the name of its page in docs/rules/
+    title  what must hold, in one line
+    fix    what to do when it does not
+    level  "error" stops a submission; "warning" is told once, and the work goes on
+    """
+
+    id: str
+    title: str
+    fix: str
+    level: str = "error"
+
+
+class Broken(NamedTuple):
+    """A check's report: the rule, what is wrong, and the address it is about (0: none)."""
+
+    rule: Rule
+    what: str
+    va: int = 0
+
+
+class Finding(NamedTuple):
+    """A rule that is broken, and where. Texts are "" where nothing is known."""
+
+    rule: str
+    level: str
+    what: str
+    fix: str
+    device: str = ""
+    queue: str = ""
+    submission: int = 0  # the value that the device's timeline has when it is done
+    word: int = 0
+    packet: str = ""
+    kernel: str = ""
+    buffer: str = ""
+    site: str = ""  # the line of the program that submitted
+
+    def __str__(self) -> str:
+        where = [f"submission #{self.submission} of {self.device}"] if self.submission else []
+        if self.site:
+            where.append(f"from {self.site}")
+        if self.kernel:
+            where.append(f"kernel {self.kernel}")
+        packet = f" Word {self.word}: {self.packet}." if self.packet else ""
+        return (
+            f"[{self.rule}] {', '.join(where)}{': ' if where else ''}{self.what}. {self.fix}{packet} "
+            f"See docs/rules/{self.rule}.md."
+        )
+
+
+Check = Callable[["Moment", Any], Iterator[Broken]]
+
+RULES: dict[str, Rule] = {}
+CHECKS: dict[type, list[Check]] = {}
+
+
+def rule(id: str, title: str, fix: str, level: str = "error") -> Rule:
+    """Declare a rule."""
+    if id in RULES:
+        raise UsageError(f"rule {id!r} is declared twice. Give each rule an id of its own.")
+    made = RULES[id] = Rule(id, title, fix, level)
+    return made
+
+
+def check(*effects: type) -> Callable[[Check], Check]:
+    """Run the function on these effects of every device."""
+
+    def declare(function: Check) -> Check:
+        for effect in effects:
+            CHECKS.setdefault(effect, []).append(function)
+        return function
+
+    return declare

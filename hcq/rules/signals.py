@@ -1,0 +1,112 @@
+"""Rules on signals: values rise, waits end, timelines are the device's own.
+
+In       Wait and Signal effects
+Out      signal-unaligned, signal-backwards, signal-reused, timeline-reused, wait-never-signalled, wait-cycle
+Changes  what is promised
+Next     state.py (promises), waits.py (waits that a whole trace does not end), docs/rules/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hcq.effects import Signal, Wait
+from hcq.rules.moment import Moment
+from hcq.rules.rule import Broken, check, rule
+
+SIGNAL_UNALIGNED = rule(
+    "signal-unaligned",
+    "A signal's address is a multiple of its size.",
+    "Take signals from Device.signal().",
+)
+SIGNAL_BACKWARDS = rule(
+    "signal-backwards",
+    "A signal only gets larger values, unless the host has set it back.",
+    "Count up, or set it back with Signal.set once nobody waits for it.",
+)
+SIGNAL_REUSED = rule(
+    "signal-reused",
+    "A signal gets each value once: a wait cannot tell the second time from the first.",
+    "Count up, or set it back with Signal.set before the value is used again.",
+    level="warning",
+)
+TIMELINE_REUSED = rule(
+    "timeline-reused",
+    "Only the end of a submission sets a device's timeline.",
+    "Use a signal of your own from Device.signal().",
+)
+WAIT_NEVER_SIGNALLED = rule(
+    "wait-never-signalled",
+    "Somebody sets every signal to the value that a queue waits for.",
+    "Submit the signal, set it from the host, or wait for a smaller value.",
+)
+WAIT_CYCLE = rule(
+    "wait-cycle",
+    "Queues do not wait for each other in a circle, nor for what only comes after the wait.",
+    "Signal before waiting, or take one of the waits out of the circle.",
+)
+
+
+@check(Wait, Signal)
+def aligned(moment: Moment, effect: Wait | Signal) -> Iterator[Broken]:
+    if effect.cell % moment.model.signal_alignment:
+        text = f"signal {effect.cell:#x} is not a multiple of {moment.model.signal_alignment}"
+        yield Broken(SIGNAL_UNALIGNED, text, effect.cell)
+
+
+@check(Signal)
+def signal(moment: Moment, effect: Signal) -> Iterator[Broken]:
+    device, state = moment.device, moment.state
+    if effect.cell == device.timeline:
+        if not (moment.is_last and effect.value == moment.value):
+            yield Broken(
+                TIMELINE_REUSED,
+                f"it sets the timeline of {device.name} to {effect.value}; the end of this submission sets it to "
+                f"{moment.value}",
+                effect.cell,
+            )
+        moment.signal(effect.cell, effect.value)
+        return
+    before = moment.promised(effect.cell)
+    cell = state.cells.get(effect.cell)
+    if before is None and cell is not None:
+        last = cell.promises[-1] if cell.promises else None
+        if last is None:
+            before = cell.level
+        elif moment.agent.knows(last.agent, last.clock.get(last.agent, 0)) or last.agent is state.host:
+            before = last.value
+    if before is not None and effect.value < before:
+        text = f"signal {effect.cell:#x} is {before} by then, and it sets it to {effect.value}"
+        yield Broken(SIGNAL_BACKWARDS, text, effect.cell)
+    elif before is not None and effect.value == before and (before or (cell is not None and cell.promises)):
+        text = f"signal {effect.cell:#x} already is {before} by then, so nobody can wait for this"
+        yield Broken(SIGNAL_REUSED, text, effect.cell)
+    moment.signal(effect.cell, effect.value)
+
+
+@check(Wait)
+def wait(moment: Moment, effect: Wait) -> Iterator[Broken]:
+    device = moment.device
+    if effect.cell == device.timeline and effect.value >= moment.value:
+        yield Broken(
+            WAIT_NEVER_SIGNALLED,
+            f"it waits for {effect.value} on the timeline of its own device, which is {moment.value - 1} until this "
+            "submission is done",
+            effect.cell,
+        )
+        return
+    moment.wait(effect.cell, effect.value)
+
+
+@check(Signal)
+def too_late(moment: Moment, effect: Signal) -> Iterator[Broken]:
+    """A wait of this submission that only this signal, behind it on the same queue, would end."""
+    for still in moment.agent.open:
+        where = still.where
+        if (still.cell, still.value) == (effect.cell, effect.value) and where.submission == moment.value:
+            if where.device == moment.device.name and where.queue == moment.queue:
+                yield Broken(
+                    WAIT_CYCLE,
+                    f"word {where.word} of the same submission waits for it, and this comes after the wait",
+                    effect.cell,
+                )

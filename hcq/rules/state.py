@@ -1,0 +1,275 @@
+"""What is known of everything but memory: signals and who promised them, programs, blocks of packets, and clocks.
+
+In       events, from devices that validate or from a trace
+Out      what happened before what; which waits nobody will end
+Changes  itself
+Next     memory.py (buffers), moment.py (one submission being looked at), waits.py (waits that never end)
+
+Order is a vector clock. Everyone who does things one after the other is an agent: each queue of each device, and the
+host. An agent counts its own steps; its clock says how many steps of each other agent surely came before. A submission
+comes after all that the host had seen when it was made; a wait comes after the first signal that reaches its value. A
+wait whose signal has not been submitted yet leaves the agent's order open: until then nothing of that agent is called
+unordered.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hcq.effects import Model, ProgramFacts
+from hcq.rules.memory import Block, Memory
+
+MAX_PROMISES = 2048  # of one signal; from then on the older half is forgotten
+
+Clock = dict["Agent", int]
+
+
+class OpenWait(NamedTuple):
+    """A wait for a value that nobody has promised yet."""
+
+    cell: int
+    value: int
+    where: Any  # what a Finding needs: see Moment.finding
+
+
+class Agent:
+    """One who does things one after the other. `at` counts its steps."""
+
+    __slots__ = ("at", "barrier_at", "clock", "flushed", "invalidated", "joined", "name", "open")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.at = 0
+        self.clock: Clock = {}
+        self.barrier_at = 0
+        self.flushed: dict[str, int] = {}  # cache -> when it was last written back
+        self.invalidated: dict[str, int] = {}
+        self.joined: dict[Agent, tuple[int, int]] = {}  # agent -> (how far we knew it, since when)
+        self.open: tuple[OpenWait, ...] = ()
+
+    def knows(self, agent: Agent, at: int) -> bool:
+        """Whether that step of that agent surely came before our next one."""
+        return agent is self or self.clock.get(agent, 0) >= at
+
+    def join(self, clock: Mapping[Agent, int]) -> None:
+        """From now on we come after all of this."""
+        own = self.clock
+        for agent, at in clock.items():
+            if agent is not self and at > own.get(agent, 0):
+                own[agent] = at
+                self.joined[agent] = (at, self.at)
+
+    def snapshot(self) -> Clock:
+        return {**self.clock, self: self.at}
+
+    def save(self) -> tuple[Any, ...]:
+        """What `restore` needs to forget everything that comes now."""
+        return (
+            dict(self.clock),
+            self.barrier_at,
+            dict(self.flushed),
+            dict(self.invalidated),
+            dict(self.joined),
+            self.open,
+        )
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self.clock, self.barrier_at, self.flushed, self.invalidated, self.joined, self.open = saved
+
+    def __repr__(self) -> str:
+        return f"Agent({self.name})"
+
+
+class Promise(NamedTuple):
+    """A signal will reach a value, and whoever waits for it comes after `clock`."""
+
+    value: int
+    clock: Clock
+    open: tuple[OpenWait, ...]
+    agent: Agent
+    submission: int
+
+
+class Cell:
+    """One signal. `level` is what it was last promised to become; promises rise from one to the next."""
+
+    __slots__ = ("level", "promises")
+
+    def __init__(self) -> None:
+        self.level = 0
+        self.promises: list[Promise] = []
+
+    def reaches(self, value: int) -> Promise | None:
+        """The first promise of at least this value."""
+        at = bisect.bisect_left(self.promises, value, key=lambda promise: promise.value)
+        return self.promises[at] if at < len(self.promises) else None
+
+
+class GraphBlock(NamedTuple):
+    """Packets in memory as they were when last run."""
+
+    address: int
+    size_words: int
+    label: str
+    words: bytes
+    home: Block | None
+    device: DeviceState
+    submission: int
+
+
+class DeviceState:
+    """One open device."""
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        timeline: int,
+        finished: Callable[[int], bool] = lambda value: True,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.timeline = timeline
+        self.submitted = 0
+        self.finished = finished  # whether a submission is surely done by now
+        self.agents: dict[str, Agent] = {}
+        self.programs: dict[int, ProgramFacts] = {}
+        self.unloaded: dict[int, ProgramFacts] = {}
+        self.scratch_bytes = 0  # the most that a program loaded so far needs
+        self.generation = 0  # counts loads and unloads: what packets do depends on the programs
+        self.known: dict[Any, Any] = {}  # the engine's: pieces of words it has taken apart before
+        self.known_generation = 0
+
+    def agent(self, queue: str) -> Agent:
+        found = self.agents.get(queue)
+        if found is None:
+            found = self.agents[queue] = Agent(f"{self.name} {queue}")
+        return found
+
+    def load(self, facts: ProgramFacts) -> None:
+        self.unloaded.pop(facts.entry, None)
+        self.generation += 1
+        self.scratch_bytes = max(self.scratch_bytes, facts.scratch_bytes or 0)
+        self.programs[facts.entry] = facts
+
+    def unload(self, entry: int) -> None:
+        """Safe from destructors."""
+        facts = self.programs.pop(entry, None)
+        if facts is not None:
+            self.generation += 1
+            self.unloaded[entry] = facts
+
+
+class State:
+    """Everything that is known. `host` is the program itself, all its threads as one."""
+
+    def __init__(self, knows_host_writes: bool = True, keeps_log: bool = False) -> None:
+        self.memory = Memory()
+        self.cells: dict[int, Cell] = {}
+        self.blocks: dict[int, GraphBlock] = {}
+        self.host = Agent("the host")
+        self.knows_host_writes = knows_host_writes
+        self.waiting: set[Agent] = set()  # agents with open waits
+        # (agent, cell, value, is_wait, where), in order, when kept: see waits.py
+        self.log: list[tuple[Agent, int, int, bool, Any]] | None = [] if keeps_log else None
+
+    def cell(self, va: int) -> Cell:
+        found = self.cells.get(va)
+        if found is None:
+            found = self.cells[va] = Cell()
+            home = self.memory.find(va)
+            if home is not None and home.va != va:
+                home.has_inner_cells = True
+        return found
+
+    # ------------------------------------------------------------ buffers
+
+    def alloc(self, va: int, size_bytes: int, name: str, device: str, access: str = "both") -> None:
+        before = self.memory.freed.get(va)
+        if before is not None and before.has_inner_cells:
+            for cell in [cell for cell in self.cells if before.va <= cell < before.end]:
+                del self.cells[cell]
+        self.memory.alloc(va, size_bytes, name, device, access)
+        self.cells.pop(va, None)
+
+    # ------------------------------------------------------------ signals
+
+    def promise(self, va: int, made: Promise) -> None:
+        """A signal will get a value once an agent is there."""
+        cell = self.cell(va)
+        if cell.promises and made.value < cell.promises[-1].value:
+            cell.promises.clear()  # it went back: nothing older says when it gets there again
+        elif len(cell.promises) >= MAX_PROMISES:
+            del cell.promises[: MAX_PROMISES // 2]
+        cell.promises.append(made)
+        cell.level = made.value
+        if self.waiting:
+            self._resolve(va, made)
+
+    def wait(self, agent: Agent, va: int, value: int, where: Any) -> None:
+        """The agent goes on once the signal is there."""
+        cell = self.cells.get(va)
+        promise = None if cell is None else cell.reaches(value)
+        if promise is None:
+            agent.open = (*agent.open, OpenWait(va, value, where))
+            self.waiting.add(agent)
+        else:
+            self._follow(agent, promise)
+
+    def host_set(self, va: int, value: int) -> None:
+        """The program stored a value itself."""
+        cell = self.cell(va)
+        if value < cell.level:
+            cell.promises.clear()
+        self.host.at += 1
+        self.promise(va, Promise(value, self.host.snapshot(), (), self.host, 0))
+
+    def host_saw(self, va: int, value: int) -> None:
+        """The program looked at a signal and saw at least this value: what it does next comes after."""
+        cell = self.cells.get(va)
+        if cell is None:
+            return
+        at = bisect.bisect_right(cell.promises, value, key=lambda promise: promise.value)
+        if at:
+            self.host.join(cell.promises[at - 1].clock)
+
+    def drop(self, device: DeviceState, first: int, last: int) -> None:
+        """These submissions failed: what they promised does not come from them."""
+        agents = set(device.agents.values())
+        for va, cell in list(self.cells.items()):
+            if va == device.timeline:
+                continue  # a failed submission still ends
+            cell.promises = [
+                p for p in cell.promises if not (p.agent in agents and first <= p.submission <= last)
+            ]
+            cell.level = cell.promises[-1].value if cell.promises else 0
+        for agent in agents:
+            agent.open = ()
+            self.waiting.discard(agent)
+
+    def _follow(self, agent: Agent, promise: Promise) -> None:
+        """The agent comes after a promise, and after whatever that one still waits for."""
+        todo, seen = [promise], {id(promise)}
+        while todo:
+            now = todo.pop()
+            agent.join(now.clock)
+            for still in now.open:
+                cell = self.cells.get(still.cell)
+                kept = None if cell is None else cell.reaches(still.value)
+                if kept is None:
+                    agent.open = (*(o for o in agent.open if o != still), still)
+                    self.waiting.add(agent)
+                elif id(kept) not in seen:
+                    seen.add(id(kept))
+                    todo.append(kept)
+
+    def _resolve(self, va: int, promise: Promise) -> None:
+        for agent in list(self.waiting):
+            ended = [still for still in agent.open if still.cell == va and still.value <= promise.value]
+            if ended:
+                agent.open = tuple(still for still in agent.open if still not in ended)
+                self._follow(agent, promise)
+                if not agent.open:
+                    self.waiting.discard(agent)
