@@ -34,7 +34,7 @@ NOTHING = {"ds_nop"}
 
 
 class LdsStore:
-    """The LDS of the workgroups of some lanes, seen as byte addresses from 0. `wave` is each lane's wave in the batch."""
+    """The LDS of some lanes' workgroups, seen as byte addresses from 0. `wave` is each lane's wave in the batch."""
 
     def __init__(self, b: Batch, wave: Array) -> None:
         home = b.home

@@ -4,7 +4,7 @@ In       a Context for one v_wmma_* or v_mfma_* instruction
 Out      a step: registers to matrices, one product per wave, matrices to registers
 Changes  VGPRs and AccVGPRs, when the step runs
 Next     packed.py (the rest of WMMA's format), convert.py (byte floats)
-Source   RDNA3 and CDNA3 ISA documents; element positions as AMD's matrix instruction calculator gives them
+Source   RDNA3 and CDNA3 ISA documents; positions from AMD's calculator
 
 Products are summed in float64 (int64 for integers) and rounded once: the hardware's own order of sums is not documented.
 """

@@ -23,7 +23,7 @@ Compute = Callable[..., Array]
 
 @dataclass(frozen=True)
 class Meaning:
-    """out and ins are kinds; make gives the function for a context; accumulates: the old destination is the last source."""
+    """out and ins are kinds; `make` gives the function; when it accumulates, the old destination is the last source."""
 
     out: str
     ins: tuple[str, ...]

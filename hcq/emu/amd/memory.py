@@ -205,7 +205,7 @@ class AddressSpace:
         return one.data[at : at + size_bytes].tobytes()
 
 
-# -- the same accesses to one block of bytes; LDS and scratch use them too -------------------------------------------------
+# -- the same accesses to one block of bytes; LDS and scratch use them too ---------------------------------------------
 def aligned_words(address: int, data: Array) -> Array | None:
     """The block as words, when both its addresses are multiples of four."""
     if address % 4 or data.ctypes.data % 4 or len(data) < 4:

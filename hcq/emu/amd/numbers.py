@@ -127,7 +127,8 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
     safe = (size < 2.0**900) & (np.abs(c) < 2.0**900) & (np.abs(a) < 2.0**900) & (np.abs(b) < 2.0**900)
     safe &= (size > 2.0**-800) & ((np.abs(c) > 2.0**-800) | (c == 0))
     plain = ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(c) | (a == 0) | (b == 0)
-    out = np.where(plain, a * b + c, out)
+    finite_product = np.isfinite(a) & np.isfinite(b)  # a * b alone may overflow; an infinite c wins even so
+    out = np.where(plain, np.where(finite_product & np.isinf(c), c, a * b + c), out)
     for index in zip(*np.nonzero(~safe & ~plain)):
         out[index] = exact_fma(float(a[index]), float(b[index]), float(c[index]), 0)
     return out

@@ -273,7 +273,6 @@ def register_pairs(ctx: Context, compute: Compute) -> Step:
 
 def move_pair(ctx: Context) -> Step:
     """D.low from S0, D.high from S1, each a half that op_sel picks."""
-    opsel, _ = selections(ctx)
     register = ctx.inst.fields["vdst"]
     first, second = register_half(ctx, 0, False), register_half(ctx, 1, False)
 

@@ -5,8 +5,8 @@ Out      one text per format for isa.opcodes(); a line at the margin gives opera
 Changes  nothing
 Next     rdna3.py (where the fields lie), isa.py (how this text is read)
 
-An operand is field:KIND, KIND a register file (V vector, S scalar, A accumulation, I immediate) and a width in bits; V16
-is half a register. VOP3 lists what is not a promoted VOP1, VOP2 or VOPC instruction.
+An operand is field:KIND, KIND a register file (V vector, S scalar, A accumulation, I immediate) and a width in bits;
+V16 is half a register. VOP3 lists what is not a promoted VOP1, VOP2 or VOPC instruction.
 Source: AMD's machine-readable RDNA3 ISA, checked against LLVM's assembler.
 """
 

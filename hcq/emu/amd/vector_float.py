@@ -239,6 +239,7 @@ def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array
             both_zero | both_inf,
             (denominator == 0) | np.isinf(numerator),
             np.isinf(denominator) | (numerator == 0),
+            np.isnan(quotient),  # finite operands: the iteration overflowed, so does the quotient
         ],
         [
             quieted(numerator),
@@ -246,6 +247,7 @@ def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array
             np.full(quotient.shape, np.nan, quotient.dtype),
             np.copysign(np.array(np.inf, quotient.dtype), sign),
             np.copysign(np.array(0, quotient.dtype), sign),
+            np.copysign(np.array(np.inf, quotient.dtype), sign),
         ],
         np.copysign(quotient, sign),
     )

@@ -371,4 +371,9 @@ define(
         | (low32(saturate(b, np.int16).view(np.uint16)) << np.uint32(16))
     ),
 )
-define(INTEGER, "v_pack_b32_f16", "u32 = u16 u16", lambda a, b: low32(a) | (low32(b) << np.uint32(16)))
+define(
+    INTEGER,
+    "v_pack_b32_f16",
+    "u32 = f16 f16",  # floats for the sake of neg and abs
+    lambda a, b: low32(a.view(np.uint16)) | (low32(b.view(np.uint16)) << np.uint32(16)),
+)
