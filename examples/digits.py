@@ -138,7 +138,7 @@ def report(right: float, seconds: list[float], total: float, trace: str) -> None
     print("the last packets:")
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        hcq_trace.main(["show", trace])
+        hcq_trace.main(["show", trace, "--last", "3"])
     for line in text.getvalue().rstrip().splitlines()[-12:]:
         print(f"  {line}")
 
@@ -160,9 +160,11 @@ def main(argv: list[str] | None = None) -> int:
     if options.epochs < 1 or not 1 <= options.batch <= 1797 - TEST_IMAGES:
         parser.error(f"--epochs is 1 or more, --batch is 1 to {1797 - TEST_IMAGES}")
 
-    trace = options.trace or os.path.join(tempfile.gettempdir(), f"hcq-digits-{os.getpid()}.trace")
-    Path(trace).unlink(missing_ok=True)
-    os.environ["HCQ_TRACE"] = trace  # read when the device opens
+    trace, comma, contents = os.environ.get("HCQ_TRACE", "").partition(",")  # hcq-trace record says where
+    if options.trace or not trace:
+        trace = options.trace or os.path.join(tempfile.gettempdir(), f"hcq-digits-{os.getpid()}.trace")
+        Path(trace).unlink(missing_ok=True)
+        os.environ["HCQ_TRACE"] = trace + comma + contents  # read when the device opens
     began = time.perf_counter()
     _, right, seconds = train(options)
     report(right, seconds, time.perf_counter() - began, trace)

@@ -1,9 +1,9 @@
-"""hcq-trace: what was submitted, packet by packet.
+"""hcq-trace: what was submitted, packet by packet, and what can be learnt from it without the hardware.
 
 In       a file recorded with HCQ_TRACE=FILE (or `hcq-trace record -o FILE -- CMD`)
-Out      text, or one JSON object a line
-Changes  nothing; `record` runs a command, which writes the file
-Next     hcq/trace.py (the file's format), hcq/cpu/packets.py (the fields shown)
+Out      text, or JSON with --json; exit status 0, 1 when something was found or differs, 2 when it could not be done
+Changes  nothing, except that record, export -o, assemble, minimise and edit write the files they are told to
+Next     trace/ (one file a verb), hcq/trace_file.py (the reader), docs/trace.md (a tutorial)
 """
 
 from __future__ import annotations
@@ -11,343 +11,380 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import struct
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hcq.cpu import encode, packets
-from hcq.cpu.processor import MACHINES
-from hcq.errors import HcqError
-from hcq.layout import Packet
-from hcq.trace import Record, read_trace
+from hcq.errors import HcqError, UsageError
+from hcq.tools.trace.paint import Paint, clean
 
-DESCRIPTION = """Show what was submitted to a device's command queue, packet by packet.
+FOUND, FAILED = 1, 2
 
-A trace holds the raw words that went into the ring, the code objects, the mappings, and the signals that were awaited.
-`show` decodes the words with the same declarations that encoded them, and names each address: the buffer it lies in,
-the kernel whose entry it is, or "unknown".
+DESCRIPTION = """Show what was submitted to a device's command queue, and find out what was wrong with it.
+
+A trace holds the words that went into the ring, the commands they stand for, the code objects, the memory map, the
+signals, and the times on the host and on the device. Every verb decodes the words with the declarations that encoded
+them, and names every address: the buffer it lies in, whether that is live or freed, the kernel whose entry it is.
 """
 
-EXAMPLES = """examples:
-  HCQ_TRACE=run.hcqtrace python examples/digits.py      record (appends to the file)
-  hcq-trace record -o run.hcqtrace -- python train.py   the same, starting with an empty file
-  hcq-trace show run.hcqtrace                           everything
-  hcq-trace show run.hcqtrace --last 3                  the last three submissions
-  hcq-trace show run.hcqtrace --kernel softmax          submissions that run a kernel with this in its name
-  hcq-trace show run.hcqtrace --submission 17 --json    one submission, for another program to read
+EXAMPLES = """first steps:
+  hcq-trace record -o run.hcqtrace -- python train.py    run a program and record it (or set HCQ_TRACE=run.hcqtrace)
+  hcq-trace show run.hcqtrace --last 3                   the last three submissions, packet by packet
+  hcq-trace stats run.hcqtrace                           where the time went
+  hcq-trace lint run.hcqtrace                            every rule that a submission broke, and the fix
 
-how to read a line:
-  #17 +0.001250 s  CPU: 36 words                        timeline value, time since the first record, queue, size
-      0 Dispatch  add(out+0x0, a+0x100, 1024) grid=(4,1,1)   word offset, packet, kernel, buffers by name and offset
-     24 Signal    timeline = 17                         what the packet after it does
+then:
+  hcq-trace show run.hcqtrace --kernel softmax --hex     submissions that run such a kernel, with their raw words
+  hcq-trace disasm run.hcqtrace softmax                  its machine code
+  hcq-trace diff good.hcqtrace bad.hcqtrace              the first thing that is really different
+  hcq-trace graph run.hcqtrace                           who waits for whom, and deadlocks
+  hcq-trace record --data -o capsule.hcqtrace -- CMD     also record memory, so that
+  hcq-trace replay capsule.hcqtrace                      the work can be run again and compared bit for bit
+  hcq-trace edit run.hcqtrace > run.txt                  change a packet with an editor, then
+  hcq-trace assemble run.txt -o changed.hcqtrace         make it a trace again
+
+how to read `show`:
+  #17 +0.001250 s  CPU main: 36 words, 12.3 us on the device, train.py:88 in step
+      0 Dispatch  add(out+0x0, a+0x100, 1024) grid=(4,1,1)    word, packet, kernel, buffers by name and offset
+     24 Signal    timeline = 17                                what the packet after it does
+
+exit status: 0 fine; 1 something was found (lint, diff, replay, graph with a deadlock); 2 it could not be done.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The program. Returns its exit status: 0, or 1 after an error, or that of a recorded command."""
-    parser = argparse.ArgumentParser(
-        prog="hcq-trace",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="show | record")
-    show_verb = verbs.add_parser(
-        "show", help="print a trace", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EXAMPLES
-    )
-    show_verb.add_argument("file", help="a file recorded with HCQ_TRACE")
-    show_verb.add_argument(
-        "--queue", metavar="NAME", help="only the submissions to this device's queue, such as CPU"
-    )
-    show_verb.add_argument(
-        "--kernel", metavar="TEXT", help="only submissions that run a kernel with this in its name"
-    )
-    show_verb.add_argument(
-        "--submission", metavar="N", type=int, help="only the submission with this timeline value"
-    )
-    show_verb.add_argument("--last", metavar="N", type=int, help="only the last N submissions that are left")
-    show_verb.add_argument("--words", action="store_true", help="print the raw words below each packet, too")
-    show_verb.add_argument("--json", action="store_true", help="one JSON object for each record")
-    record_verb = verbs.add_parser("record", help="run a command and record what it submits")
-    record_verb.add_argument(
-        "-o", "--output", metavar="FILE", default="run.hcqtrace", help="default run.hcqtrace"
-    )
-    record_verb.add_argument(
-        "command", nargs=argparse.REMAINDER, help="-- and the command with its arguments"
-    )
-    options = parser.parse_args(argv)
+    """The program. Returns its exit status; `record` passes on that of the command."""
+    options = parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return _show(options) if options.verb == "show" else _record(options)
+        status = run(options)
+        sys.stdout.flush()
+        return status
     except HcqError as error:
-        print(f"hcq-trace: {error}", file=sys.stderr)
-        return 1
+        print(f"hcq-trace: {clean(str(error))}", file=sys.stderr)
+        return FAILED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader, `head` perhaps, has seen enough
         return 0
 
 
+def parser() -> argparse.ArgumentParser:
+    """Every verb with its options."""
+    whole = argparse.ArgumentParser(
+        prog="hcq-trace",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = whole.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    verb = _verb(verbs, "record", _record, "run a command and record what it submits", has_file=False)
+    verb.add_argument("-o", "--output", metavar="FILE", default="run.hcqtrace", help="default run.hcqtrace")
+    verb.add_argument(
+        "--data", action="store_true", help="contents of memory, too, for replay; slow and large"
+    )
+    verb.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command with its arguments")
+
+    verb = _verb(verbs, "show", _show, "print submissions packet by packet")
+    _filters(verb)
+    verb.add_argument("--last", metavar="N", type=int, help="only the last N submissions that are left")
+    verb.add_argument("--ioctls", action="store_true", help="calls to the kernel driver and the system, too")
+    verb.add_argument("--memory", action="store_true", help="allocations and contents of memory, too")
+    verb.add_argument("--hex", "--words", action="store_true", help="the raw words below each packet, too")
+    _json(verb, "one JSON object a line")
+
+    verb = _verb(verbs, "disasm", _disasm, "the machine code of a kernel")
+    verb.add_argument("kernel", nargs="?", help="its name or a part of it; left out: list the kernels")
+    verb.add_argument("--bytes", action="store_true", help="the bytes of each instruction, too")
+    _json(verb, "a list of instructions")
+
+    verb = _verb(verbs, "lint", _lint, "run the validation rules over the whole trace")
+    verb.add_argument("--rule", metavar="ID", help="only this rule")
+    _limit(verb)
+    _json(verb, "a list of findings")
+
+    verb = _verb(verbs, "diff", _diff, "whether two traces did the same work, addresses and times aside")
+    verb.add_argument("other", metavar="FILE2", help="the trace to compare with")
+    _limit(verb)
+    _json(verb, "one object")
+
+    verb = _verb(verbs, "stats", _stats, "kernels, times, how busy each queue was, gaps")
+    _json(verb, "one object")
+
+    verb = _verb(verbs, "graph", _graph, "signals and waits between submissions; deadlocks")
+    verb.add_argument("--dot", action="store_true", help="for Graphviz: | dot -Tsvg > graph.svg")
+    _json(verb, "one object")
+
+    verb = _verb(verbs, "export", _export, "the trace for other programs")
+    form = verb.add_mutually_exclusive_group(required=True)
+    form.add_argument(
+        "--perfetto", dest="form", action="store_const", const="perfetto", help="for ui.perfetto.dev"
+    )
+    form.add_argument(
+        "--json", dest="form", action="store_const", const="json", help="everything, as one object"
+    )
+    form.add_argument("--csv", dest="form", action="store_const", const="csv", help="a row for each command")
+    verb.add_argument("-o", "--output", metavar="FILE", help="where to; default standard output")
+
+    verb = _verb(verbs, "replay", _replay, "run the recorded work again and compare its results bit for bit")
+    verb.add_argument("--on", metavar="DEVICE", default="", help="run all of it on this device")
+    verb.add_argument("--timeout-ms", metavar="MS", type=float, help="deadline of each wait")
+    _limit(verb)
+    _json(verb, "one object")
+
+    verb = _verb(verbs, "minimise", _minimise, "drop submissions while a failure stays")
+    why = verb.add_mutually_exclusive_group(required=True)
+    why.add_argument("--rule", metavar="ID", help="the failure: lint finds a breach of this rule")
+    why.add_argument(
+        "--mismatch", action="store_true", help="the failure: replay goes wrong in the same place"
+    )
+    why.add_argument(
+        "--check", metavar="CMD", help="the failure: CMD exits with another status than 0; {} is the file"
+    )
+    verb.add_argument("-o", "--output", metavar="FILE", required=True, help="where the smaller trace goes")
+    verb.add_argument(
+        "--tries", metavar="N", type=int, default=2000, help="ask at most N times; default 2000"
+    )
+
+    from hcq.tools.trace import serve
+
+    verb = _verb(verbs, "serve", serve.run, "the trace as a page in the browser", has_file=False)
+    serve.add_arguments(verb)
+
+    verb = _verb(verbs, "edit", _edit, "the trace as text that can be changed")
+    verb.add_argument("-o", "--output", metavar="FILE", help="where to; default standard output")
+
+    verb = _verb(
+        verbs, "assemble", _assemble, "the text of `edit`, changed or not, as a trace", has_file=False
+    )
+    verb.add_argument("text", metavar="TEXT", help="a file with the text; - is standard input")
+    verb.add_argument("-o", "--output", metavar="FILE", help="where to; default standard output")
+    return whole
+
+
+def _verb(
+    verbs: Any, name: str, run: Callable[[argparse.Namespace], int], about: str, has_file: bool = True
+) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = verbs.add_parser(
+        name, help=about, description=about[0].upper() + about[1:] + "."
+    )
+    made.set_defaults(run=run)
+    if has_file:
+        made.add_argument("file", metavar="FILE", help="a trace, recorded with HCQ_TRACE=FILE")
+    return made
+
+
+def _filters(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--device", metavar="NAME", default="", help="only this device, such as CPU or AMD:1")
+    verb.add_argument(
+        "--queue", metavar="NAME", default="", help="only submissions to this queue, such as main"
+    )
+    verb.add_argument(
+        "--kernel", metavar="TEXT", default="", help="only those that run a kernel with this in its name"
+    )
+    verb.add_argument(
+        "--submission", metavar="N..M", help="only these timeline values: 40, 40..50, 40.. or ..50"
+    )
+
+
+def _limit(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--limit", metavar="N", type=int, default=20, help="print at most N of them; default 20"
+    )
+
+
+def _json(verb: argparse.ArgumentParser, what: str) -> None:
+    verb.add_argument(
+        "--json", action="store_true", help=f"{what}, for another program; docs/trace.md has the keys"
+    )
+
+
+# ------------------------------------------------------------ verbs
+
+
 def _record(options: argparse.Namespace) -> int:
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if not command:
-        print(
-            "hcq-trace record: give a command after --, as in: hcq-trace record -- python x.py",
-            file=sys.stderr,
-        )
-        return 1
-    output = Path(options.output)
-    output.unlink(missing_ok=True)
-    environment = {**os.environ, "HCQ_TRACE": str(output.absolute())}
-    try:
-        status = subprocess.run(command, env=environment).returncode
-    except OSError as error:
-        print(f"hcq-trace record: {command[0]} cannot be started ({error.strerror})", file=sys.stderr)
-        return 1
-    if not output.exists():
-        print(f"hcq-trace record: {command[0]} opened no hcq device; nothing was recorded", file=sys.stderr)
-    return status
+    from hcq.tools.trace.record import record
+
+    return record(options.command, options.output, options.data)
 
 
 def _show(options: argparse.Namespace) -> int:
-    reader = Reader()
-    shown = [view for view in reader.read_all(options.file) if _wanted(view, options)]
-    if options.last is not None:
-        keep = {id(view) for view in [view for view in shown if view["kind"] == "submit"][-options.last :]}
-        shown = [view for view in shown if view["kind"] == "submit" and id(view) in keep]
-    for view in shown:
-        if options.json:
-            print(json.dumps(view))
-        else:
-            print("\n".join(_lines(view, options.words)))
-    if reader.bytes_left and not options.json:
-        print(f"The file is cut off here: {reader.bytes_left} bytes of an unfinished record follow.")
+    from hcq.tools.trace import show
+
+    wanted = show.Filter(
+        options.device,
+        options.queue,
+        options.kernel,
+        show.submission_range(options.submission) if options.submission else None,
+        options.last,
+        options.ioctls,
+        options.memory,
+    )
+    trace = _read(options.file)
+    paint = Paint.for_stdout()
+    for view in show.select(trace, wanted):
+        _print([show.as_json(view)] if options.json else show.lines(view, paint, options.hex))
+    if trace.cut_bytes:
+        print(f"The file ends here: {trace.cut_bytes} bytes follow, {trace.cut_why}.", file=sys.stderr)
     return 0
 
 
-def _wanted(view: dict[str, Any], options: argparse.Namespace) -> bool:
-    if options.queue and view.get("queue") != options.queue.upper():
-        return False
-    if options.kernel and not any(options.kernel in kernel for kernel in view.get("kernels", ())):
-        return False
-    return not (options.submission is not None and view.get("submission") != options.submission)
+def _disasm(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import disasm
 
-
-class Reader:
-    """Follows a trace: knows what lives at which address when a record is read."""
-
-    def __init__(self) -> None:
-        self.arch: dict[str, str] = {}
-        self.kernels: dict[int, str] = {}
-        self.mappings: dict[int, int] = {}
-        self.gone: dict[int, int] = {}
-        self.named: dict[int, tuple[int, str]] = {}
-        self.start_ns: int | None = None
-        self.bytes_left = 0
-
-    def read_all(self, path: str) -> Iterator[dict[str, Any]]:
-        """Every record of a file, in order; then `bytes_left` says whether it was cut off."""
-        records = read_trace(path)
-        while True:
-            try:
-                record = next(records)
-            except StopIteration as end:
-                self.bytes_left = end.value
-                return
-            yield self.read(record)
-
-    def read(self, record: Record) -> dict[str, Any]:
-        """One record as plain data, with its packets decoded and its addresses named."""
-        fields = record.fields
-        if self.start_ns is None:
-            self.start_ns = fields["time_ns"]
-        kind = fields["kind"]
-        view = {
-            "kind": kind,
-            "queue": fields.get("device"),
-            "seconds": (fields["time_ns"] - self.start_ns) / 1e9,
-        }
-        if kind == "device":
-            self.arch[fields["device"]] = fields["arch"]
-            self.named[fields["facts"]["timeline"]] = (16, "timeline")
-            return {**view, "arch": fields["arch"], "pid": fields["pid"], "facts": fields["facts"]}
-        if kind == "map":
-            self.mappings[fields["va"]] = fields["size_bytes"]
-            return {**view, "va": fields["va"], "size_bytes": fields["size_bytes"], "name": fields["name"]}
-        if kind == "unmap":
-            self.gone[fields["va"]] = self.mappings.pop(fields["va"], fields["size_bytes"])
-            return {**view, "va": fields["va"], "size_bytes": fields["size_bytes"]}
-        if kind == "code":
-            self.kernels[fields["va"]] = fields["name"]
-            return {**view, "kernels": [fields["name"]], "va": fields["va"], "size_bytes": len(record.data)}
-        if kind == "signal":
-            return {**view, "signal": self.name(fields["va"]), "value": fields["value"]}
-        return self.submission(view, fields, record.data)
-
-    def submission(self, view: dict[str, Any], fields: dict[str, Any], data: bytes) -> dict[str, Any]:
-        for va, size, name in fields["buffers"]:
-            self.named[va] = (size, name or f"buffer@{va:x}")
-        words = struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
-        kinds = iter(fields["argument_kinds"])
-        arch = self.arch.get(fields["device"], "")
-        blocks: dict[int, tuple[str, Sequence[int]]] = {}
-        at = fields["size_words"]
-        for va, size, label in fields["blocks"]:
-            blocks[va] = (label, words[at : at + size])
-            at += size
-        shown = list(self.decode(words[: fields["size_words"]], arch, kinds, blocks))
-        kernels = sorted({packet["kernel"] for packet in _flat(shown) if "kernel" in packet})
-        return {
-            **view,
-            "submission": fields["value"],
-            "size_words": fields["size_words"],
-            "kernels": kernels,
-            "packets": shown,
-            "commands": fields["commands"],
-        }
-
-    def decode(
-        self,
-        words: Sequence[int],
-        arch: str,
-        kinds: Iterator[str],
-        blocks: dict[int, tuple[str, Sequence[int]]],
-    ) -> Iterator[dict[str, Any]]:
-        at = 0
-        for packet in encode.decode(words):
-            size = len(packet.words)
-            shown: dict[str, Any] = {
-                "at": at,
-                "packet": type(packet).__name__,
-                "fields": {name: _plain(packet, name) for name in packet.fields},
-                "words": list(words[at : at + size]),
-            }
-            if packet.unclaimed:
-                shown["unclaimed"] = packet.unclaimed
-            if isinstance(packet, packets.Dispatch):
-                shown["kernel"] = self.kernels.get(packet.entry, f"code@{packet.entry:#x}")
-                shown["arguments"] = self.arguments(packet, arch, next(kinds, ""))
-            for name in ("dst", "src", "signal", "address"):
-                if name in packet.fields:
-                    shown[name] = self.name(packet.values[name])
-            if isinstance(packet, packets.Indirect) and packet.address in blocks:
-                shown["address"], inside = blocks[packet.address]
-                shown["packets"] = list(self.decode(inside, arch, kinds, {}))
-            yield shown
-            at += size
-
-    def arguments(self, packet: packets.Dispatch, arch: str, kinds: str) -> list[str]:
-        """The arguments as the kernel sees them, read from the packet's slots."""
-        slots = struct.pack(f"<{len(packet.tail_words)}I", *packet.tail_words)
-        if arch not in MACHINES:
-            return []
-        shape = encode.argument_shape(MACHINES[arch], "".join("f" if kind == "f" else "i" for kind in kinds))
-        found: list[str] = []
-        for kind, slot in zip(kinds, shape.slots):
-            if 8 * slot + 8 > len(slots):
-                return found
-            if kind == "f":
-                found.append(repr(struct.unpack_from("<d", slots, 8 * slot)[0]))
-                continue
-            (value,) = struct.unpack_from("<q", slots, 8 * slot)
-            known = self.find(value)
-            found.append(known or (f"unknown@{value:#x}" if kind == "b" else str(value)))
-        return found
-
-    def name(self, va: int) -> str:
-        return self.find(va) or f"unknown@{va:#x}"
-
-    def find(self, va: int) -> str:
-        """What lies at an address, as name+offset; "" when nothing known does."""
-        best = ""
-        closest = -1
-        for start, (size, name) in self.named.items():
-            if start <= va < start + max(size, 1) and start > closest:
-                best, closest = f"{name}+{va - start:#x}" if size != 16 or va != start else name, start
-        if best:
-            return best
-        for start, size in self.mappings.items():
-            if start <= va < start + size:
-                return f"mapping@{start:x}+{va - start:#x}"
-        for start, size in self.gone.items():
-            if start <= va < start + size:
-                return f"unmapped@{start:x}+{va - start:#x}"
-        return ""
-
-
-def _flat(shown: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for packet in shown:
-        yield packet
-        yield from _flat(packet.get("packets", []))
-
-
-def _plain(packet: Packet, name: str) -> Any:
-    value = packet.values[name]
-    return getattr(value, "name", value)
-
-
-def _lines(view: dict[str, Any], with_words: bool) -> Iterator[str]:
-    when = f"+{view['seconds']:.6f} s"
-    queue = view["queue"]
-    if view["kind"] == "device":
-        facts = view["facts"]
-        yield f"device {queue}: {view['arch']}, {facts['threads']} threads, {facts['model']}, process {view['pid']}"
-    elif view["kind"] == "map":
-        yield f"{when}  {queue}: map {view['size_bytes']} bytes at {view['va']:#x}" + _called(view["name"])
-    elif view["kind"] == "unmap":
-        yield f"{when}  {queue}: unmap {view['size_bytes']} bytes at {view['va']:#x}"
-    elif view["kind"] == "code":
-        yield f"{when}  {queue}: code {view['kernels'][0]} at {view['va']:#x}, an object of {view['size_bytes']} bytes"
-    elif view["kind"] == "signal":
-        yield f"{when}  {queue}: the host saw {view['signal']} = {view['value']}"
-    elif view["kind"] == "submit":
-        yield f"#{view['submission']} {when}  {queue}: {view['size_words']} words"
-        for packet in view["packets"]:
-            yield from _packet_lines(packet, 1, with_words)
-
-
-def _called(name: str | None) -> str:
-    return f", first for {name}" if name else ""
-
-
-def _packet_lines(packet: dict[str, Any], depth: int, with_words: bool) -> Iterator[str]:
-    fields = packet["fields"]
-    kind = packet["packet"]
-    indent = "    " * depth
-    if kind == "Dispatch":
-        grid = f"({fields['grid_x']},{fields['grid_y']},{fields['grid_z']})"
-        text = f"{packet['kernel']}({', '.join(packet['arguments'])}) grid={grid}"
-        if fields["scratch_bytes"]:
-            text += f" scratch={fields['scratch_bytes']}"
-    elif kind == "Copy":
-        text = f"{fields['size_bytes']} bytes {packet['src']} -> {packet['dst']}"
-    elif kind == "Fill":
-        text = f"{fields['size_bytes']} bytes at {packet['dst']} with {fields['pattern']:#018x}"
-    elif kind == "Signal":
-        text = f"{packet['signal']} = {fields['value']}"
-    elif kind == "Wait":
-        text = f"{packet['signal']} >= {fields['value']}"
-    elif kind == "Timestamp":
-        text = f"to {packet['address']}"
-    elif kind == "Indirect":
-        text = f"{packet['address']}: {fields['size_words']} words"
+    trace = _read(options.file)
+    if options.kernel is None:
+        _print(disasm.kernels(trace))
+        return 0
+    code = disasm.find(trace, options.kernel)
+    found = disasm.disassemble(code.image, code.device.arch, code.entry, code.name)
+    if options.json:
+        _print_json(disasm.as_json(code, found))
     else:
-        text = ", ".join(f"{name}={value}" for name, value in fields.items() if name != "opcode")
-    if "unclaimed" in packet:
-        text += "".join(
-            f" unclaimed_word_{index}={value:#010x}" for index, value in packet["unclaimed"].items()
-        )
-    yield f"{indent}{packet['at']:5d} {kind:<9} {text}"
-    if with_words:
-        shown = packet["words"]
-        for start in range(0, len(shown), 8):
-            yield f"{indent}      " + " ".join(f"{word:08x}" for word in shown[start : start + 8])
-    for inner in packet.get("packets", []):
-        yield from _packet_lines(inner, depth + 1, with_words)
+        _print(disasm.lines(code, found, Paint.for_stdout(), options.bytes))
+    return 0
+
+
+def _lint(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import lint
+
+    trace = _read(options.file)
+    if options.rule:
+        lint.check_rule_name(options.rule)
+    found = [one for one in lint.findings(trace) if options.rule in (None, one.rule)]
+    if options.json:
+        _print_json(lint.as_json(found))
+    else:
+        _print(lint.lines(found, trace, Paint.for_stdout(), options.limit))
+    return FOUND if any(one.level == "error" for one in found) else 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import diff
+
+    result = diff.compare(_read(options.file), _read(options.other))
+    if options.json:
+        _print_json(result.as_json())
+    else:
+        _print(diff.lines(result, Paint.for_stdout(), options.limit))
+    return 0 if result.is_same else FOUND
+
+
+def _stats(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import stats
+
+    found = stats.collect(_read(options.file))
+    if options.json:
+        _print_json(found)
+    else:
+        _print(stats.lines(found, Paint.for_stdout()))
+    return 0
+
+
+def _graph(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import graph
+
+    found = graph.Graph(_read(options.file))
+    if options.json:
+        _print_json(graph.as_json(found))
+    else:
+        _print(graph.dot(found) if options.dot else graph.lines(found, Paint.for_stdout()))
+    return FOUND if found.stuck else 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import export
+
+    _write(options.output, export.export(_read(options.file), options.form))
+    return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import replay
+
+    outcome = replay.replay(_read(options.file), options.on, options.timeout_ms)
+    if options.json:
+        _print_json(outcome.as_json())
+    else:
+        _print(replay.lines(outcome, Paint.for_stdout(), options.limit))
+    return 0 if outcome.is_same else FOUND
+
+
+def _minimise(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import minimise
+
+    trace = _read(options.file)
+    if options.rule:
+        check = minimise.check_rule(options.rule)
+    elif options.mismatch:
+        check = minimise.check_mismatch(trace)
+    else:
+        check = minimise.check_command(options.check)
+    result = minimise.minimise(trace, check, options.tries)
+    _write(options.output, result.content)
+    _print([minimise.summary(result)])
+    return 0
+
+
+def _edit(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import edit
+
+    lines = edit.edit(_bytes(options.file))
+    _write(options.output, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    return 0
+
+
+def _assemble(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import edit
+
+    content = sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text)
+    _write(options.output, edit.assemble(content.decode("utf-8", "surrogateescape")))
+    return 0
+
+
+# ------------------------------------------------------------ files
+
+
+def _read(path: str) -> Any:
+    from hcq.trace_file import Trace
+
+    return Trace.read(path)
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def _write(path: str | None, content: bytes) -> None:
+    if path is None:
+        if sys.stdout.isatty() and b"\0" in content[:4096]:
+            raise UsageError("that is no text for a terminal. Name a file with -o FILE.")
+        sys.stdout.flush()
+        if hasattr(sys.stdout, "buffer"):
+            sys.stdout.buffer.write(content)
+        else:  # a program that took our standard output for itself
+            sys.stdout.write(content.decode("utf-8", "backslashreplace"))
+        return
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror}). Name another file.") from None
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _print_json(what: object) -> None:
+    print(json.dumps(what, default=str, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,65 @@
+"""Lint: the validation rules over a whole trace, offline: what HCQ_VALIDATE=1 would have said.
+
+In       a Trace
+Out      Findings: rule, submission, packet, what is wrong, what to do
+Changes  nothing
+Next     hcq/validate.py (the rules and who runs them), docs/rules/ (a page for each)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hcq import validate
+from hcq.errors import UsageError
+from hcq.rules.rule import Finding
+from hcq.tools.trace.paint import Paint, clean
+from hcq.trace_file import Trace
+
+
+def findings(trace: Trace) -> list[Finding]:
+    """Every breach of a rule, in the order of the submissions."""
+    return list(validate.lint(trace))
+
+
+def check_rule_name(rule: str) -> None:
+    """Raises UsageError when there is no such rule."""
+    rules = validate.all_rules()
+    if rule not in rules:
+        near = [known for known in rules if rule.partition("-")[0] in known]
+        raise UsageError(
+            f"there is no rule {rule!r}. {'Near it' if near else 'Rules'}: {', '.join(near or rules)}. See docs/rules/."
+        )
+
+
+def lines(found: Sequence[Finding], trace: Trace, paint: Paint, limit: int) -> Iterator[str]:
+    """The findings as text."""
+    for one in found[:limit]:
+        place = f"{one.device} #{one.submission}" if one.submission else one.device
+        style = "wrong" if one.level == "error" else "buffer"
+        yield f"{paint(place, 'heading')} {paint(f'[{one.rule}]', style)} {clean(one.what)}"
+        inside = [
+            part
+            for part in (
+                f"word {one.word}: {one.packet}" if one.packet else "",
+                f"kernel {one.kernel}" if one.kernel else "",
+                f"buffer {one.buffer}" if one.buffer else "",
+                one.site,
+            )
+            if part
+        ]
+        if inside:
+            yield paint(f"    {', '.join(inside)}", "note")
+        yield f"    {one.fix} (docs/rules/{one.rule}.md)"
+    if len(found) > limit:
+        yield f"... and {len(found) - limit} more; --limit shows them"
+    errors = sum(one.level == "error" for one in found)
+    counted = f"{errors} errors, {len(found) - errors} warnings"
+    checked = f"{len(trace.submissions)} submissions, {len(validate.all_rules())} rules"
+    yield f"{paint(counted if found else 'clean', 'wrong' if errors else 'more')}: {checked}"
+
+
+def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    """The findings as plain data: the fields of Finding."""
+    return [one._asdict() for one in found]

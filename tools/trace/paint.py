@@ -1,0 +1,49 @@
+"""Paint: colours for a terminal, and nothing but text for everybody else.
+
+In       text and what it is: a kernel, a number, a heading, a problem
+Out      the text, with escape sequences when standard output is a terminal and NO_COLOR is not set
+Changes  nothing
+Next     show.py (who paints most)
+Source   https://no-color.org
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+STYLES = {
+    "heading": "1",
+    "kernel": "1;36",
+    "packet": "32",
+    "buffer": "33",
+    "note": "2",
+    "wrong": "1;31",
+    "less": "31",
+    "more": "32",
+}
+_HOSTILE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Paint:
+    """paint(text, style). Names come out of files that strangers made, so control characters are spelled out."""
+
+    def __init__(self, is_on: bool) -> None:
+        self.is_on = is_on
+
+    @staticmethod
+    def for_stdout() -> Paint:
+        """Colours when standard output is a terminal that wants them."""
+        return Paint(
+            sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        )
+
+    def __call__(self, text: object, style: str) -> str:
+        plain = clean(str(text))
+        return f"\x1b[{STYLES[style]}m{plain}\x1b[0m" if self.is_on and plain else plain
+
+
+def clean(text: str) -> str:
+    """Text without anything that could drive a terminal."""
+    return _HOSTILE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

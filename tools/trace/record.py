@@ -1,0 +1,58 @@
+"""Record: run a command with tracing switched on.
+
+In       a command and its arguments
+Out      the command's exit status
+Changes  the file, which begins anew; whatever the command does
+Next     hcq/trace.py (what is written), show.py (reads it)
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hcq.errors import UsageError
+from hcq.trace_records import MAGIC
+
+
+def record(command: Sequence[str], output: str, with_data: bool) -> int:
+    """Run a command and record what it submits.
+
+    output     the trace file; a trace that is there already is replaced
+    with_data  also record contents of memory
+    Raises     UsageError when the command cannot be started, or the file is something else than a trace
+    """
+    words = list(command[1:] if command[:1] == ["--"] else command)
+    if not words:
+        raise UsageError("give a command after --, as in: hcq-trace record -- python x.py")
+    path = Path(output)
+    _make_room(path)
+    environment = {**os.environ, "HCQ_TRACE": str(path.absolute()) + (",data" if with_data else "")}
+    try:
+        status = subprocess.run(words, env=environment).returncode
+    except OSError as error:
+        raise UsageError(f"{words[0]} cannot be started ({error.strerror}).") from None
+    if not path.exists():
+        print(f"hcq-trace record: {words[0]} opened no hcq device; nothing was recorded", file=sys.stderr)
+    return status
+
+
+def _make_room(path: Path) -> None:
+    """Remove an old trace; anything else is somebody's file."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(len(MAGIC))
+        if start and not start.startswith(MAGIC.split()[0]):
+            raise UsageError(
+                f"record: {path} is no trace, and recording would replace it. Name another file with -o."
+            )
+        path.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be written ({error.strerror}). Name another file with -o."
+        ) from None

@@ -1,0 +1,195 @@
+"""Show: a trace as a person reads it, packet by packet, or as one JSON object a line.
+
+In       a Trace and filters: device, queue, kernel, submissions, what else to print
+Out      lines
+Changes  nothing
+Next     views.py (what is shown), disasm.py (what a kernel does)
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hcq.errors import UsageError
+from hcq.tools.trace.paint import Paint
+from hcq.tools.trace.views import View, views
+from hcq.trace_file import Trace
+
+WORDS_PER_LINE = 8
+QUIET = ("alloc", "free", "data", "block", "port")  # kinds that are shown on request only
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What to show; what is left out is not asked for.
+
+    submissions   first and last timeline value; None is open
+    """
+
+    device: str = ""
+    queue: str = ""
+    kernel: str = ""
+    submissions: tuple[int | None, int | None] | None = None
+    last: int | None = None
+    ioctls: bool = False
+    memory: bool = False
+
+    def wants(self, view: View) -> bool:
+        """Whether a view passes. A filter on submissions leaves every other record out."""
+        kind = view["kind"]
+        if kind in QUIET and not (self.ioctls if kind == "port" else self.memory):
+            return False
+        if self.device and not _is_device(view.get("device"), self.device):
+            return False
+        if kind == "submission":
+            return self._wants_submission(view)
+        if self.queue or self.submissions is not None or self.last is not None:
+            return self.ioctls and kind == "port"
+        return not self.kernel or (kind == "code" and self.kernel in view["kernel"])
+
+    def _wants_submission(self, view: View) -> bool:
+        if self.queue and view["queue"].lower() != self.queue.lower():
+            return False
+        if self.kernel and not any(self.kernel in kernel for kernel in view["kernels"]):
+            return False
+        if self.submissions is None:
+            return True
+        first, last = self.submissions
+        return (first is None or view["submission"] >= first) and (last is None or view["submission"] <= last)
+
+
+def _is_device(key: object, wanted: str) -> bool:
+    return isinstance(key, str) and wanted.upper() in (key.upper(), key.upper().partition("@")[0])
+
+
+def submission_range(text: str) -> tuple[int | None, int | None]:
+    """ "40" is one submission, "40..50" a range, "40.." and "..50" are open. Raises UsageError."""
+    first, dots, last = text.partition("..")
+    try:
+        low = int(first) if first else None
+        high = (int(last) if last else None) if dots else low
+    except ValueError:
+        low = high = None
+        dots = ""
+    if (low is None and high is None) or (low is not None and high is not None and low > high):
+        raise UsageError(
+            f"--submission {text!r}: takes a timeline value or a range, such as 40, 40..50 or 40.. ."
+        )
+    return low, high
+
+
+def select(trace: Trace, wanted: Filter) -> Iterator[View]:
+    """The views that pass, in order."""
+    found = (view for view in views(trace) if wanted.wants(view))
+    if wanted.last is None:
+        yield from found
+    else:
+        yield from deque(found, maxlen=max(wanted.last, 0))
+
+
+def as_json(view: View) -> str:
+    """One line of JSON."""
+    return json.dumps(view, default=str)
+
+
+def lines(view: View, paint: Paint, with_words: bool = False) -> Iterator[str]:
+    """One view as text."""
+    kind = view["kind"]
+    if kind == "submission":
+        yield from _submission(view, paint, with_words)
+        return
+    when = paint(_when(view["seconds"]), "note")
+    on = f"{paint(view['device'], 'heading')}: " if "device" in view else ""
+    if kind == "process":
+        words = view.get("argv")
+        command = " ".join(map(str, words)) if isinstance(words, list) else ""
+        yield paint(
+            f"process {view['process']}: {command}" if command else f"process {view['process']}", "heading"
+        )
+    elif kind == "device":
+        facts = view["facts"]
+        inside = ", ".join(f"{key} {facts[key]}" for key in ("model", "threads", "driver") if key in facts)
+        yield f"{paint('device ' + view['device'], 'heading')}: {paint(view['arch'], 'packet')}" + paint(
+            f"{', ' if inside else ''}{inside}, process {view['process']}", "note"
+        )
+    elif kind == "code":
+        yield f"{when}  {on}code {paint(view['kernel'], 'kernel')} at {_hex(view['va'])}, " + paint(
+            f"an object of {view['size_bytes']} bytes, {view['hash']}", "note"
+        )
+    elif kind == "signal":
+        what = "set" if view["by"] == "host" else "saw"
+        yield f"{when}  {on}the host {what} {paint(view['signal'], 'buffer')} = {view['value']}"
+    elif kind in ("alloc", "free", "map", "unmap"):
+        name = paint(view.get("name") or "", "buffer")
+        yield f"{when}  {on}{kind} {view.get('size_bytes', '?')} bytes at {_hex(view.get('va'))} {name}".rstrip()
+    elif kind == "data":
+        yield f"{when}  {on}contents of {paint(view['buffer'], 'buffer')}, {view['size_bytes']} bytes: {view['why']}"
+    elif kind == "block":
+        yield f"{when}  {on}block {view['label']}: {view['size_words']} words at {_hex(view['va'])}"
+    elif kind == "port":
+        yield f"{when}  {on}{paint(view['text'], 'packet')}"
+    elif kind in ("fault", "dropped"):
+        text = view.get("text") or view.get("why") or view.get("message") or _rest(view)
+        yield f"{when}  {on}{paint(f'{kind}: {text}', 'wrong')}"
+    else:
+        yield f"{when}  {on}{kind} {paint(_rest(view), 'note')}".rstrip()
+
+
+def _submission(view: View, paint: Paint, with_words: bool) -> Iterator[str]:
+    head = f"{paint('#' + str(view['submission']), 'heading')} {paint(_when(view['seconds']), 'note')}  "
+    head += f"{paint(view['device'], 'heading')} {paint(view['queue'], 'note')}: {view['size_words']} words"
+    if view["started"] is not None and view["finished"] is not None:
+        head += f", {(view['finished'] - view['started']) * 1e6:.1f} us on the device"
+    if view["site"]:
+        head += paint(f", {view['site']}", "note")
+    if view.get("dropped"):
+        head += paint(" (did not reach the device)", "wrong")
+    yield head
+    if "undecoded" in view:
+        yield f"    {paint(view['undecoded'], 'wrong')}"
+    if not all("command" in packet for packet in view["packets"][: len(view["commands"])]):
+        for command in view["commands"]:
+            yield f"    {paint(command['verb'].capitalize(), 'packet')} {_text(command, paint)}"
+    for packet in view["packets"]:
+        yield from _packet(packet, view["commands"], 1, paint, with_words)
+
+
+def _packet(packet: View, commands: list[View], depth: int, paint: Paint, with_words: bool) -> Iterator[str]:
+    indent = "    " * depth
+    command = commands[packet["command"]] if "command" in packet else {}
+    text = _text(command or packet, paint)
+    yield f"{indent}{packet['at']:5d} {paint(format(packet['packet'], '<9'), 'packet')} {text}".rstrip()
+    for index, value in packet.get("unclaimed", {}).items():
+        yield f"{indent}      {paint(f'unclaimed bits of word {index}: {value:#010x}', 'wrong')}"
+    if with_words:
+        words = packet["words"]
+        for start in range(0, len(words), WORDS_PER_LINE):
+            line = " ".join(f"{word:08x}" for word in words[start : start + WORDS_PER_LINE])
+            yield f"{indent}      {paint(line, 'note')}"
+    for inner in command.get("packets", []):
+        yield from _packet(inner, command["commands"], depth + 1, paint, with_words)
+
+
+def _text(view: View, paint: Paint) -> str:
+    """A command's line, its kernel painted."""
+    text = view["text"]
+    kernel = view.get("kernel")
+    if isinstance(kernel, str) and text.startswith(kernel):
+        return paint(kernel, "kernel") + paint(text[len(kernel) :], "buffer")
+    return paint(text, "buffer")
+
+
+def _rest(view: View) -> str:
+    known = ("kind", "record", "seconds", "device")
+    return ", ".join(f"{key}={value}" for key, value in view.items() if key not in known)
+
+
+def _when(seconds: float | None) -> str:
+    return "" if seconds is None else f"+{seconds:.6f} s"
+
+
+def _hex(value: object) -> str:
+    return f"{value:#x}" if isinstance(value, int) else str(value)
