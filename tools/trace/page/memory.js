@@ -1,0 +1,307 @@
+// Memory: buffers by address over time, freed ones grey, and what is live at the moment under the cursor.
+//
+// In       the trace's spans, state.view (the timeline's), state.time
+// Out      the pane "Memory": live bytes, a map, a list
+// Changes  state.time (click), state.span (click), state.focus (the submissions that use a buffer)
+// Next     timeline.js (the same time axis)
+//
+// Addresses are sparse, so the map leaves out what was never allocated, and gives large ranges more room than small ones,
+// but not in proportion: 4 MiB are about a hundred times as high as 64 bytes.
+
+import {
+  ask, bisect, bytes, colour, context, duration, element, empty, find, fitted, hex, hideTip, moment, on, perFrame,
+  plural, set, showTip, state, tell,
+} from "./kit.js";
+import { LongList } from "./list.js";
+import { drawAxis, dragsTime, GUTTER, RIGHT, timeOf, xOf, zoomByWheel } from "./timeline.js";
+
+const AXIS = 24;
+const CHART = 44;
+const TOP = AXIS + CHART + 8;
+const POWER = 0.4; // height of a range: its bytes to this power
+
+let memory = null;
+let names = [];
+let places = null; // {tops, bottoms}: where each span lies, from 0 (lowest address) to 1; and {low, high}: the edges
+let curve = null; // {times, live}: bytes that are live from a time on
+let listed = [];
+let list;
+let canvas;
+let draw = () => {};
+let zoomY = { from: 0, until: 1 };
+let isStarted = false;
+
+export function startMemory() {
+  on("tab", begin);
+  on("tab", () => isStarted && memory && (showList(), draw()));
+  on("view time span scheme buffers", () => draw());
+  on("time span", () => isStarted && showList());
+  on("selected", () => {
+    if (state.selected !== null) set("time", state.trace.submissions.submitted[state.selected]);
+  });
+  begin();
+}
+
+async function begin() {
+  if (state.tab !== "memory" || isStarted) return;
+  isStarted = true;
+  const pane = find("pane-memory");
+  try {
+    memory = await ask("memory");
+  } catch (error) {
+    isStarted = false;
+    return pane.replaceChildren(empty("The memory map cannot be shown.", error.message));
+  }
+  const { spans } = memory;
+  if (!spans.va.length) {
+    return pane.replaceChildren(empty("This trace holds no allocations.", "Buffers show up here from the moment a device hands them out."));
+  }
+  names = memory.names;
+  measure(spans);
+  canvas = element("canvas", { id: "memory-canvas", role: "img", "aria-label": "Memory map" });
+  const box = element("div", { class: "long-box", id: "memory-list" });
+  pane.replaceChildren(
+    element("div", { class: "map" }, canvas),
+    element("div", { class: "live" }, element("h3", { id: "live-title" }), element("p", { id: "span-note", class: "note" }), box));
+  list = new LongList(box, liveRow);
+  draw = perFrame(drawMap);
+  new ResizeObserver(draw).observe(canvas.parentElement);
+  listen();
+  if (state.time === null) set("time", state.trace.end);
+  showList();
+  draw();
+}
+
+// ---------------------------------------------------------------- addresses to heights, times to bytes
+
+function measure(spans) {
+  const edges = new Map(); // address -> how many buffers begin there less how many end
+  const steps = [];
+  for (let index = 0; index < spans.va.length; index++) {
+    if (spans.mapping[index]) continue;
+    const start = Number(spans.va[index]);
+    const size = Math.max(1, Number(spans.size[index]));
+    edges.set(start, (edges.get(start) ?? 0) + 1);
+    edges.set(start + size, (edges.get(start + size) ?? 0) - 1);
+    steps.push([spans.from[index], size]);
+    if (spans.until[index] !== null) steps.push([spans.until[index], -size]);
+  }
+  const bounds = [...edges.keys()].sort((a, b) => a - b);
+  const heights = [0];
+  let depth = 0;
+  for (let index = 0; index + 1 < bounds.length; index++) {
+    depth += edges.get(bounds[index]);
+    const size = bounds[index + 1] - bounds[index];
+    heights.push(heights[index] + (depth > 0 ? size ** POWER : size > 4096 ? 6 : 1));
+  }
+  const whole = heights[heights.length - 1] || 1;
+  const placeOf = (address) => heights[Math.min(bisect(bounds, address), bounds.length - 1)] / whole;
+  places = { tops: [], bottoms: [], low: bounds[0] ?? 0, high: bounds[bounds.length - 1] ?? 0 };
+  for (let index = 0; index < spans.va.length; index++) {
+    const start = Number(spans.va[index]);
+    places.tops.push(spans.mapping[index] ? 0 : placeOf(start));
+    places.bottoms.push(spans.mapping[index] ? 0 : placeOf(start + Math.max(1, Number(spans.size[index]))));
+  }
+  steps.sort((a, b) => a[0] - b[0]);
+  curve = { times: [], live: [], most: 0 };
+  let live = 0;
+  for (const [time, by] of steps) {
+    live += by;
+    curve.times.push(time);
+    curve.live.push(live);
+    curve.most = Math.max(curve.most, live);
+  }
+}
+
+function yOf(place, tall) {
+  return TOP + ((place - zoomY.from) / (zoomY.until - zoomY.from)) * (tall - TOP - 6);
+}
+
+function boxOf(index, wide, tall) {
+  const { spans } = memory;
+  const [top, bottom] = [yOf(places.tops[index], tall), yOf(places.bottoms[index], tall)];
+  const left = xOf(spans.from[index], wide);
+  const right = spans.until[index] === null ? xOf(state.trace.end, wide) : xOf(spans.until[index], wide);
+  return { left, right, top, bottom };
+}
+
+// ---------------------------------------------------------------- drawing
+
+function drawMap() {
+  if (state.tab !== "memory" || canvas === undefined) return;
+  const { clientWidth: wide, clientHeight: tall } = canvas.parentElement;
+  const ink = context(canvas, wide, tall);
+  drawAxis(ink, wide, tall);
+  ink.save();
+  ink.beginPath();
+  ink.rect(GUTTER - 1, 0, wide - GUTTER - RIGHT + 2, tall);
+  ink.clip();
+  drawCurve(ink, wide);
+  drawSpans(ink, wide, tall);
+  if (state.time !== null) {
+    ink.fillStyle = colour("time");
+    ink.fillRect(Math.round(xOf(state.time, wide)), AXIS - 6, 1, tall);
+  }
+  ink.restore();
+  ink.fillStyle = colour("dim");
+  ink.fillText("live bytes", 12, AXIS + 10);
+  ink.fillText(`at most ${bytes(curve.most)}`, 12, AXIS + 26);
+  for (const [address, y] of [[places.low, TOP + 8], [places.high, tall - 12]]) {
+    if (zoomY.from === 0 && zoomY.until === 1) ink.fillText(fitted(ink, hex(address), GUTTER - 14), 12, y);
+  }
+}
+
+function drawCurve(ink, wide) {
+  const base = AXIS + CHART;
+  const yOfBytes = (live) => base - (live / Math.max(curve.most, 1)) * (CHART - 6);
+  const first = Math.max(0, bisect(curve.times, state.view.from) - 1);
+  const last = Math.min(curve.times.length, bisect(curve.times, state.view.until) + 1);
+  ink.fillStyle = colour("live-soft");
+  ink.beginPath();
+  ink.moveTo(xOf(curve.times[first], wide), base);
+  let y = base;
+  let lastX = -1;
+  for (let index = first; index < last; index++) {
+    const x = xOf(curve.times[index], wide);
+    const next = yOfBytes(curve.live[index]);
+    if (x - lastX < 0.3 && next > y && index + 1 < last) continue; // within a pixel only peaks count
+    ink.lineTo(x, y);
+    ink.lineTo(x, next);
+    [y, lastX] = [next, x];
+  }
+  ink.lineTo(Math.min(wide, xOf(state.trace.end, wide)), y);
+  ink.lineTo(Math.min(wide, xOf(state.trace.end, wide)), base);
+  ink.fill();
+}
+
+function drawSpans(ink, wide, tall) {
+  const { spans } = memory;
+  const used = state.buffers; // of the selected submission
+  for (const isFreed of [true, false]) {
+    for (let index = 0; index < spans.va.length; index++) {
+      if (spans.mapping[index]) continue;
+      const wasFreed = spans.until[index] !== null && state.time !== null && spans.until[index] <= state.time;
+      if (wasFreed !== isFreed) continue;
+      const { left, right, top, bottom } = boxOf(index, wide, tall);
+      if (right < GUTTER || left > wide || bottom < TOP || top > tall) continue;
+      const isAhead = state.time !== null && spans.from[index] > state.time;
+      ink.fillStyle = colour(index === state.span ? "accent" : wasFreed ? "freed" : isAhead ? "ahead" : used.has(spans.va[index]) ? "used" : "live");
+      const high = Math.max(bottom - top - (bottom - top > 3 ? 1 : 0), 0.75);
+      const length = Math.max(Math.min(right, wide) - Math.max(left, GUTTER - 2), 1);
+      ink.fillRect(Math.max(left, GUTTER - 2), Math.max(top, TOP), length, high - Math.max(0, TOP - top));
+      if (length > 60 && bottom - top > 13 && top > TOP - 6) {
+        ink.fillStyle = colour(wasFreed || isAhead ? "dim" : "on-work");
+        ink.fillText(fitted(ink, nameOfSpan(index), length - 10), Math.max(left, GUTTER) + 5, (top + bottom) / 2);
+      }
+    }
+  }
+}
+
+function nameOfSpan(index) {
+  const { spans } = memory;
+  return names[spans.name[index]] || `${spans.mapping[index] ? "mapping" : "buffer"}@${hex(spans.va[index]).slice(2)}`;
+}
+
+// ---------------------------------------------------------------- the list
+
+function isLive(index, time) {
+  const { from, until } = memory.spans;
+  return from[index] <= time && (until[index] === null || until[index] > time);
+}
+
+function showList() {
+  if (!list || state.tab !== "memory") return;
+  const { spans, left_out } = memory;
+  const time = state.time ?? state.trace.end;
+  listed = [];
+  let total = 0;
+  for (let index = 0; index < spans.va.length; index++) {
+    if (spans.mapping[index] || (!isLive(index, time) && index !== state.span)) continue;
+    listed.push(index);
+    if (isLive(index, time)) total += Number(spans.size[index]);
+  }
+  listed.sort((a, b) => Number(spans.va[a]) - Number(spans.va[b]));
+  const count = listed.filter((index) => isLive(index, time)).length;
+  find("live-title").textContent = `${plural(count, "buffer")}, ${bytes(total)} live at ${moment(time)}`;
+  const note = left_out ? `The ${left_out} smallest of the trace are left out. ` : "";
+  find("span-note").textContent = note + (state.span === null
+    ? "Click the map to choose a moment or a buffer; wheel zooms time, Shift+wheel zooms addresses."
+    : spanText(state.span));
+  list.show(listed.length);
+  const at = listed.indexOf(state.span);
+  if (at >= 0) list.reveal(at);
+}
+
+function spanText(index) {
+  const { spans } = memory;
+  const until = spans.until[index];
+  const lived = until === null ? "never freed" : `freed at ${moment(until)}, after ${duration(until - spans.from[index])}`;
+  return `${nameOfSpan(index)}: ${bytes(spans.size[index])} at ${hex(spans.va[index])}, allocated at ${moment(spans.from[index])}, ${lived}`;
+}
+
+function liveRow(at) {
+  const index = listed[at];
+  const { spans } = memory;
+  const live = isLive(index, state.time ?? state.trace.end);
+  return element("div", {
+    class: live ? "row span" : "row span freed", role: "option", "aria-selected": String(index === state.span),
+    onclick: () => chooseSpan(index),
+  },
+  element("code", {}, hex(spans.va[index])),
+  element("span", { class: "what" }, nameOfSpan(index)),
+  element("span", { class: "number" }, bytes(spans.size[index])));
+}
+
+// Light up a buffer, and the submissions that name it.
+export async function chooseSpan(index) {
+  set("span", index);
+  try {
+    const { submissions, complete } = await ask("users", { span: index });
+    if (state.span !== index) return;
+    const text = `${complete ? "uses" : "among the first to use"} ${memory ? nameOfSpan(index) : "this buffer"}`;
+    state.focus = { numbers: new Set(submissions), text };
+    tell("focus");
+  } catch (error) {
+    find("span-note").textContent = error.message;
+  }
+}
+
+// ---------------------------------------------------------------- the mouse
+
+function listen() {
+  canvas.addEventListener("wheel", (event) => {
+    if (!event.shiftKey) return zoomByWheel(event, canvas.clientWidth);
+    event.preventDefault();
+    const tall = canvas.clientHeight;
+    const at = zoomY.from + ((event.offsetY - TOP) / (tall - TOP - 6)) * (zoomY.until - zoomY.from);
+    const factor = Math.exp((event.deltaY || event.deltaX) * 0.002);
+    const span = Math.min(1, (zoomY.until - zoomY.from) * factor);
+    const from = Math.min(Math.max(0, at - (at - zoomY.from) * (span / (zoomY.until - zoomY.from))), 1 - span);
+    zoomY = { from, until: from + span };
+    draw();
+  }, { passive: false });
+  dragsTime(canvas, (event) => {
+    const index = spanAt(event);
+    set("time", timeOf(event.offsetX, canvas.clientWidth));
+    if (index !== null) chooseSpan(index);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const index = spanAt(event);
+    if (index === null) return hideTip();
+    showTip(event, nameOfSpan(index), spanText(index).slice(nameOfSpan(index).length + 2));
+  });
+  canvas.addEventListener("pointerleave", hideTip);
+}
+
+function spanAt(event) {
+  if (event.offsetX < GUTTER || event.offsetY < TOP) return null;
+  const { clientWidth: wide, clientHeight: tall } = canvas;
+  let best = null;
+  for (let index = 0; index < memory.spans.va.length; index++) {
+    if (memory.spans.mapping[index]) continue;
+    const { left, right, top, bottom } = boxOf(index, wide, tall);
+    if (event.offsetX < left - 1 || event.offsetX > right + 1) continue;
+    if (event.offsetY >= top - 1 && event.offsetY <= Math.max(bottom, top + 2)) best = index;
+  }
+  return best;
+}

@@ -1,0 +1,542 @@
+// Timeline: what the host submitted and saw, and what each queue did, by time; arrows say what waited for what.
+//
+// In       the trace's columns, state.view, state.selected, state.focus
+// Out      a canvas of lanes, and a small one of the whole trace below it
+// Changes  state.view (wheel, drag), state.selected (click), state.hovered, state.time (drag on the axis)
+// Next     memory.js (shares the time axis), list.js (the same submissions as rows)
+
+import {
+  beginOf, bisect, colour, context, duration, endOf, find, fitted, hideTip, labelOf, laneName, moment, nameOf, on,
+  perFrame, plural, set, showTip, state, tell, workOf,
+} from "./kit.js";
+
+export const GUTTER = 112; // names of the lanes stand here
+export const RIGHT = 12;
+const AXIS = 24;
+const HOST = 26;
+const LANE = 36;
+const GAP = 6;
+const WHOLE = 30;
+const FEW = 300; // with more in sight, thin lines would only be a grey surface
+const SHORTEST_VIEW = 50; // ns
+
+let lanes = []; // {top, order: submission numbers by begin, begins, longest}
+let hosts = []; // {top, process, submitted, seen}
+let width = 0;
+let height = 0;
+let drawLanes;
+let drawWhole;
+let linesFrom = [];
+let linesTo = [];
+
+export function startTimeline() {
+  const { trace } = state;
+  arrange(trace);
+  const resized = () => {
+    width = find("lanes").clientWidth;
+    drawLanes();
+    drawWhole();
+  };
+  drawLanes = perFrame(draw);
+  drawWhole = perFrame(drawOverview);
+  new ResizeObserver(resized).observe(find("lanes"));
+  on("view selected focus hovered time scheme", drawLanes);
+  on("view selected focus scheme", drawWhole);
+  listen(find("lanes-canvas"));
+  listenWhole(find("whole-canvas"));
+  resized();
+}
+
+function arrange(trace) {
+  const { submissions, seen } = trace;
+  const processes = [...new Set(trace.lanes.map((lane) => lane.process))];
+  let top = AXIS;
+  for (const process of processes) {
+    const host = { top, process, submitted: [], seen: [] };
+    hosts.push(host);
+    top += HOST;
+    for (const [number, lane] of trace.lanes.entries()) {
+      if (lane.process !== process) continue;
+      lanes[number] = { top: top + 2, order: [], begins: [], longest: 0, host };
+      top += LANE;
+    }
+    top += GAP;
+  }
+  height = Math.max(top, AXIS + HOST + LANE);
+  for (let number = 0; number < submissions.value.length; number++) {
+    const lane = lanes[submissions.lane[number]];
+    lane.order.push(number);
+    lane.host.submitted.push(number);
+    lane.longest = Math.max(lane.longest, endOf(number) - beginOf(number));
+  }
+  for (const lane of lanes) {
+    lane.order.sort((a, b) => beginOf(a) - beginOf(b));
+    lane.begins = lane.order.map(beginOf);
+  }
+  for (let index = 0; index < seen.time.length; index++) lanes[seen.lane[index]].host.seen.push(index);
+  for (let index = 0; index < trace.arrows.from.length; index++) {
+    (linesFrom[trace.arrows.from[index]] ??= []).push(index);
+    (linesTo[trace.arrows.to[index]] ??= []).push(index);
+  }
+}
+
+// ---------------------------------------------------------------- time and place
+
+export function xOf(ns, whole = width) {
+  const { from, until } = state.view;
+  return GUTTER + ((ns - from) / (until - from)) * (whole - GUTTER - RIGHT);
+}
+
+export function timeOf(x, whole = width) {
+  const { from, until } = state.view;
+  return from + ((x - GUTTER) / (whole - GUTTER - RIGHT)) * (until - from);
+}
+
+// Show [from, until], kept inside the trace and not shorter than a clock can tell.
+export function look(from, until) {
+  const end = Math.max(state.trace.end, 1);
+  const margin = end * 0.04;
+  let span = Math.min(Math.max(until - from, SHORTEST_VIEW), end + 2 * margin);
+  let start = from + (until - from - span) / 2;
+  start = Math.min(Math.max(start, -margin), end + margin - span);
+  state.view = { from: start, until: start + span };
+  tell("view");
+}
+
+export function lookAtAll() {
+  look(-state.trace.end * 0.01, state.trace.end * 1.01);
+}
+
+export function lookAt(number) {
+  const span = Math.max(endOf(number) - state.trace.submissions.submitted[number], 1000);
+  look(state.trace.submissions.submitted[number] - span * 0.6, endOf(number) + span * 0.6);
+}
+
+// Keep the view's length, and move it so that a submission is inside.
+export function bring(number) {
+  const { from, until } = state.view;
+  const begin = beginOf(number);
+  if (begin >= from && begin <= until) return;
+  look(begin - (until - from) / 2, begin + (until - from) / 2);
+}
+
+export function zoom(factor, at = (state.view.from + state.view.until) / 2) {
+  const { from, until } = state.view;
+  look(at - (at - from) * factor, at + (until - at) * factor);
+}
+
+export function pan(part) {
+  const by = (state.view.until - state.view.from) * part;
+  look(state.view.from + by, state.view.until + by);
+}
+
+export function zoomByWheel(event, canvasWidth) {
+  event.preventDefault();
+  const sideways = event.shiftKey ? event.deltaY : event.deltaX;
+  if (Math.abs(sideways) > Math.abs(event.shiftKey ? 0 : event.deltaY)) return pan(sideways / canvasWidth);
+  const step = event.deltaMode === 1 ? event.deltaY * 16 : event.deltaY;
+  zoom(Math.exp(Math.max(-200, Math.min(200, step)) * 0.002), timeOf(event.offsetX, canvasWidth));
+}
+
+// ---------------------------------------------------------------- drawing
+
+function draw() {
+  const canvas = find("lanes-canvas");
+  const ink = context(canvas, width, height);
+  canvas.setAttribute("aria-label", `Timeline of ${plural(state.trace.submissions.value.length, "submission")}`);
+  drawAxis(ink, width, height);
+  const inSight = lanes.reduce((sum, lane) => sum + between(lane).length, 0);
+  ink.save();
+  ink.beginPath();
+  ink.rect(GUTTER - 1, 0, width - GUTTER - RIGHT + 6, height);
+  ink.clip();
+  for (const host of hosts) drawHost(ink, host, inSight);
+  for (const lane of lanes) drawLane(ink, lane);
+  drawArrows(ink, inSight);
+  drawFaults(ink);
+  drawTime(ink);
+  ink.restore();
+  drawNames(ink);
+}
+
+// Steps of 1, 2 or 5 that leave room for their texts.
+export function drawAxis(ink, wide, tall) {
+  const { from, until } = state.view;
+  const rough = ((until - from) / Math.max(1, wide - GUTTER - RIGHT)) * 96;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].find((by) => by * power >= rough) * power;
+  ink.strokeStyle = colour("line");
+  ink.fillStyle = colour("dim");
+  ink.lineWidth = 1;
+  ink.textAlign = "center";
+  ink.beginPath();
+  for (let at = Math.ceil(from / step) * step; at <= until; at += step) {
+    const x = Math.round(xOf(at, wide)) + 0.5;
+    ink.moveTo(x, AXIS - 6);
+    ink.lineTo(x, tall);
+    if (x > GUTTER + 20 && x < wide - RIGHT - 20) ink.fillText(moment(Math.round(at / step) * step, step), x, 9);
+  }
+  ink.stroke();
+  ink.textAlign = "left";
+}
+
+function between(lane) {
+  const first = bisect(lane.begins, state.view.from - lane.longest);
+  const last = bisect(lane.begins, state.view.until);
+  return { first, last, length: last - first };
+}
+
+function drawHost(ink, host, inSight) {
+  const { submissions, seen } = state.trace;
+  const base = host.top + HOST - 4;
+  ink.strokeStyle = colour("line");
+  ink.beginPath();
+  ink.moveTo(GUTTER, base + 0.5);
+  ink.lineTo(width, base + 0.5);
+  ink.stroke();
+  ink.strokeStyle = colour("dim");
+  ink.beginPath();
+  let lastX = -1;
+  for (const number of host.submitted) {
+    const x = Math.round(xOf(submissions.submitted[number])) + 0.5;
+    if (x === lastX || x < GUTTER - 2 || x > width) continue;
+    lastX = x;
+    ink.moveTo(x, base - 9);
+    ink.lineTo(x, base);
+  }
+  ink.stroke();
+  ink.fillStyle = colour("signal");
+  lastX = -9;
+  for (const index of host.seen) {
+    const x = Math.round(xOf(seen.time[index]));
+    if (x - lastX < 2 || x < GUTTER - 4 || x > width) continue;
+    lastX = x;
+    ink.beginPath();
+    ink.moveTo(x, base - 14);
+    ink.lineTo(x - 4, base - 7);
+    ink.lineTo(x + 4, base - 7);
+    ink.fill();
+  }
+  if (inSight > FEW) return;
+  ink.lineWidth = 1;
+  ink.strokeStyle = colour("faint");
+  ink.beginPath();
+  for (const number of host.submitted) {
+    const [from, to] = [xOf(submissions.submitted[number]), xOf(beginOf(number))];
+    if (submissions.started[number] === null || to < GUTTER || from > width) continue;
+    ink.moveTo(from, base);
+    ink.lineTo(to, lanes[submissions.lane[number]].top + 4);
+  }
+  ink.stroke();
+  ink.setLineDash([2, 3]);
+  ink.strokeStyle = colour("signal");
+  ink.beginPath();
+  let before = null;
+  for (const index of host.seen) {
+    const by = seen.by[index];
+    if (by === null || by === before) continue; // the first time it was seen says when the host could go on
+    before = by;
+    const [from, to] = [xOf(endOf(by)), xOf(seen.time[index])];
+    if (to < GUTTER || from > width) continue;
+    ink.moveTo(from, lanes[submissions.lane[by]].top + 4);
+    ink.lineTo(to, base - 7);
+  }
+  ink.stroke();
+  ink.setLineDash([]);
+}
+
+function drawLane(ink, lane) {
+  const { submissions, work } = state.trace;
+  const tall = LANE - 12;
+  const top = lane.top + 4;
+  const { first, last } = between(lane);
+  let lastX = -1;
+  let lastWork = -1;
+  for (let place = first; place < last; place++) {
+    const number = lane.order[place];
+    const x = xOf(beginOf(number));
+    const right = xOf(endOf(number));
+    if (right < GUTTER - 2) continue;
+    const isSelected = number === state.selected;
+    const isThin = right - x < 1.5;
+    if (isThin && Math.floor(x) === lastX && submissions.work[number] === lastWork && !isSelected) continue;
+    lastX = Math.floor(x);
+    lastWork = submissions.work[number];
+    const isOut = state.focus && !state.focus.numbers.has(number);
+    ink.globalAlpha = isOut ? 0.15 : number === state.hovered ? 0.8 : 1;
+    const isTimed = submissions.started[number] !== null && submissions.finished[number] !== null;
+    const left = Math.max(x, GUTTER - 4);
+    const wide = Math.max(Math.min(right, width + 4) - left, 1.5);
+    if (!isTimed) drawUntimed(ink, x, top, tall, submissions.dropped[number]);
+    else {
+      ink.fillStyle = colour(work[submissions.work[number]]);
+      if (wide > 5) roundRect(ink, left, top, wide - 0.75, tall, 2);
+      else ink.fillRect(left, top, wide, tall);
+      if (wide > 26) {
+        ink.fillStyle = colour("on-work");
+        ink.fillText(fitted(ink, `${labelOf(number)}`, wide - 10), Math.max(left + 5, GUTTER + 5), top + tall / 2 + 0.5);
+      }
+    }
+    ink.globalAlpha = 1;
+    if (isSelected) {
+      ink.strokeStyle = colour("text");
+      ink.lineWidth = 2;
+      ink.strokeRect(left - 1.5, top - 2, (isTimed ? wide : 6) + 2.5, tall + 4);
+      ink.lineWidth = 1;
+    }
+  }
+}
+
+function roundRect(ink, x, y, wide, tall, radius) {
+  ink.beginPath();
+  ink.roundRect(x, y, wide, tall, radius);
+  ink.fill();
+}
+
+// A diamond where it was submitted: the trace does not say when, or whether, it ran.
+function drawUntimed(ink, x, top, tall, isDropped) {
+  const middle = top + tall / 2;
+  ink.strokeStyle = colour(isDropped ? "wrong" : "dim");
+  ink.beginPath();
+  ink.moveTo(x, middle - 6);
+  ink.lineTo(x + 5, middle);
+  ink.lineTo(x, middle + 6);
+  ink.lineTo(x - 5, middle);
+  ink.closePath();
+  ink.stroke();
+}
+
+// From the end of what raises a signal to the begin of what waited for it.
+function drawArrows(ink, inSight) {
+  const { arrows } = state.trace;
+  const chosen = new Set();
+  for (const number of [state.selected, state.hovered]) {
+    if (number !== null) for (const line of [...(linesFrom[number] ?? []), ...(linesTo[number] ?? [])]) chosen.add(line);
+  }
+  if (inSight <= FEW) {
+    for (let line = 0; line < arrows.from.length; line++) drawArrow(ink, line, chosen.has(line));
+  } else for (const line of chosen) drawArrow(ink, line, true);
+}
+
+function drawArrow(ink, line, isChosen) {
+  const { arrows, submissions } = state.trace;
+  const [from, to] = [arrows.from[line], arrows.to[line]];
+  const [x0, x1] = [xOf(endOf(from)), xOf(beginOf(to))];
+  if ((x0 < GUTTER && x1 < GUTTER) || (x0 > width && x1 > width)) return;
+  const [y0, y1] = [lanes[submissions.lane[from]].top + LANE / 2 - 2, lanes[submissions.lane[to]].top + LANE / 2 - 2];
+  const bend = Math.max(16, Math.abs(x1 - x0) / 2);
+  ink.strokeStyle = ink.fillStyle = colour("signal");
+  ink.lineWidth = isChosen ? 2.5 : 1.25;
+  ink.beginPath();
+  ink.moveTo(x0, y0);
+  ink.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - 5, y1);
+  ink.stroke();
+  ink.beginPath();
+  ink.moveTo(x1, y1);
+  ink.lineTo(x1 - 7, y1 - 4);
+  ink.lineTo(x1 - 7, y1 + 4);
+  ink.fill();
+  ink.lineWidth = 1;
+}
+
+function drawFaults(ink) {
+  ink.strokeStyle = ink.fillStyle = colour("wrong");
+  for (const fault of state.trace.faults) {
+    const x = Math.round(xOf(fault.time)) + 0.5;
+    ink.beginPath();
+    ink.moveTo(x, AXIS - 6);
+    ink.lineTo(x, height);
+    ink.stroke();
+    ink.fillText(fault.what, x + 4, AXIS + 2);
+  }
+}
+
+function drawTime(ink) {
+  if (state.time === null) return;
+  const x = Math.round(xOf(state.time)) + 0.5;
+  ink.strokeStyle = ink.fillStyle = colour("time");
+  ink.beginPath();
+  ink.moveTo(x, AXIS - 6);
+  ink.lineTo(x, height);
+  ink.stroke();
+  ink.beginPath();
+  ink.moveTo(x - 5, AXIS - 8);
+  ink.lineTo(x + 5, AXIS - 8);
+  ink.lineTo(x, AXIS - 1);
+  ink.fill();
+}
+
+function drawNames(ink) {
+  const several = state.trace.processes.length > 1;
+  const name = (text, note, middle) => {
+    ink.fillStyle = colour("text");
+    const shown = fitted(ink, text, GUTTER - 18);
+    ink.fillText(shown, 12, middle);
+    const at = 12 + ink.measureText(shown).width + 6;
+    ink.fillStyle = colour("dim");
+    ink.fillText(fitted(ink, note, GUTTER - at - 6), at, middle);
+  };
+  for (const host of hosts) name("host", several ? String(host.process) : "", host.top + HOST / 2 + 2);
+  for (const [number, lane] of lanes.entries()) {
+    const { device, queue, arch } = state.trace.lanes[number];
+    name(laneName(state.trace.lanes[number]), device === queue ? arch : "", lane.top + LANE / 2 - 2);
+  }
+}
+
+// ---------------------------------------------------------------- the whole trace
+
+function drawOverview() {
+  const ink = context(find("whole-canvas"), width, WHOLE);
+  const { submissions, work, end } = state.trace;
+  const room = width - GUTTER - RIGHT;
+  const place = (ns) => GUTTER + (ns / Math.max(end, 1)) * room;
+  ink.fillStyle = colour("sunken");
+  ink.fillRect(GUTTER, 0, room, WHOLE);
+  const tall = Math.max(2, Math.min(8, (WHOLE - 6) / lanes.length));
+  for (const [index, lane] of lanes.entries()) {
+    let lastX = -1;
+    for (const number of lane.order) {
+      const x = Math.floor(place(beginOf(number)));
+      const right = place(endOf(number));
+      if (right < lastX + 1) continue;
+      const isOut = state.focus && !state.focus.numbers.has(number);
+      if (isOut) continue;
+      ink.fillStyle = colour(work[submissions.work[number]]);
+      ink.fillRect(x, 3 + ((index * (WHOLE - 6)) / lanes.length), Math.max(right - x, 1), tall);
+      lastX = Math.max(x, Math.floor(right));
+    }
+  }
+  const [from, until] = [place(state.view.from), place(state.view.until)];
+  ink.fillStyle = colour("veil");
+  ink.fillRect(GUTTER, 0, Math.max(0, from - GUTTER), WHOLE);
+  ink.fillRect(until, 0, Math.max(0, width - RIGHT - until), WHOLE);
+  ink.strokeStyle = colour("accent");
+  ink.strokeRect(Math.max(from, GUTTER) + 0.5, 0.5, Math.max(3, Math.min(until, width - RIGHT) - Math.max(from, GUTTER)) - 1, WHOLE - 1);
+  ink.fillStyle = colour("dim");
+  ink.fillText("whole trace", 12, WHOLE / 2);
+}
+
+function listenWhole(canvas) {
+  const move = (event) => {
+    const at = ((event.offsetX - GUTTER) / (width - GUTTER - RIGHT)) * state.trace.end;
+    const half = (state.view.until - state.view.from) / 2;
+    look(at - half, at + half);
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    move(event);
+  });
+  canvas.addEventListener("pointermove", (event) => canvas.hasPointerCapture(event.pointerId) && move(event));
+}
+
+// ---------------------------------------------------------------- the mouse
+
+// Drag moves the time shown; a press that did not move is a click. For the timeline and the memory map.
+export function dragsTime(canvas, click) {
+  let before = null;
+  let moved = 0;
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    canvas.setPointerCapture(event.pointerId);
+    before = event;
+    moved = 0;
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (before === null) return;
+    const by = event.clientX - before.clientX;
+    moved += Math.abs(by) + Math.abs(event.clientY - before.clientY);
+    if (moved > 4) {
+      const span = state.view.until - state.view.from;
+      const wide = canvas.clientWidth - GUTTER - RIGHT;
+      look(state.view.from - (by * span) / wide, state.view.until - (by * span) / wide);
+    }
+    before = event;
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    if (before !== null && moved <= 4) click(event);
+    before = null;
+  });
+  canvas.addEventListener("pointercancel", () => (before = null));
+}
+
+function listen(canvas) {
+  let isScrubbing = false;
+  canvas.addEventListener("wheel", (event) => event.offsetX > GUTTER && zoomByWheel(event, width), { passive: false });
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.offsetY >= AXIS || event.offsetX < GUTTER || event.button !== 0) return;
+    event.stopImmediatePropagation(); // on the axis a drag moves the moment, not the view
+    isScrubbing = true;
+    canvas.setPointerCapture(event.pointerId);
+    set("time", timeOf(event.offsetX));
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (isScrubbing) set("time", timeOf(event.offsetX));
+    else hover(event);
+  });
+  canvas.addEventListener("pointerup", () => (isScrubbing = false));
+  canvas.addEventListener("pointerleave", () => {
+    hideTip();
+    set("hovered", null);
+  });
+  dragsTime(canvas, (event) => {
+    const number = at(event.offsetX, event.offsetY);
+    if (number !== null) set("selected", number);
+  });
+  canvas.addEventListener("dblclick", (event) => {
+    const number = at(event.offsetX, event.offsetY);
+    if (number !== null) lookAt(number);
+  });
+}
+
+// The submission drawn nearest to a point, at most 5 pixels away.
+function at(x, y) {
+  if (x < GUTTER) return null;
+  const { submissions } = state.trace;
+  for (const host of hosts) {
+    if (y < host.top || y >= host.top + HOST) continue;
+    return nearest(host.submitted, (number) => Math.abs(xOf(submissions.submitted[number]) - x));
+  }
+  for (const lane of lanes) {
+    if (y < lane.top || y >= lane.top + LANE) continue;
+    const { first, last } = between(lane);
+    const until = Math.min(last, bisect(lane.begins, timeOf(x + 6)));
+    return nearest(lane.order.slice(Math.max(first, until - 2000), until), (number) =>
+      Math.max(0, xOf(beginOf(number)) - x, x - Math.max(xOf(endOf(number)), xOf(beginOf(number)) + 2)));
+  }
+  return null;
+}
+
+function nearest(numbers, distance) {
+  let best = null;
+  let closest = 5;
+  for (const number of numbers) {
+    const far = distance(number);
+    if (far <= closest) [best, closest] = [number, far];
+  }
+  return best;
+}
+
+function hover(event) {
+  const { submissions, seen, lanes: known } = state.trace;
+  const number = at(event.offsetX, event.offsetY);
+  set("hovered", number);
+  event.target.style.cursor = number === null ? (event.offsetY < AXIS ? "col-resize" : "grab") : "pointer";
+  if (number !== null) {
+    const isTimed = submissions.started[number] !== null && submissions.finished[number] !== null;
+    return showTip(event, `${nameOf(number)}  ${labelOf(number)}`,
+      isTimed ? `${duration(endOf(number) - beginOf(number))} on ${known[submissions.lane[number]].device}` :
+        submissions.dropped[number] ? "did not reach the device" : "the trace does not say when it ran",
+      `${workOf(number)}, ${plural(submissions.commands[number], "command")}`,
+      `submitted at ${moment(submissions.submitted[number])}` +
+        (isTimed ? `, began ${duration(beginOf(number) - submissions.submitted[number])} later` : ""));
+  }
+  const host = hosts.find(({ top }) => event.offsetY >= top && event.offsetY < top + HOST);
+  const mark = host && nearest(host.seen, (index) => Math.abs(xOf(seen.time[index]) - event.offsetX));
+  if (mark !== null && mark !== undefined) {
+    const by = seen.by[mark];
+    return showTip(event, seen.is_set[mark] ? `the host set a signal to ${seen.value[mark]}` : `the host saw ${seen.value[mark]}`,
+      by === null ? "" : `${nameOf(by)} had finished ${duration(seen.time[mark] - endOf(by))} before`,
+      `at ${moment(seen.time[mark])}`);
+  }
+  hideTip();
+}

@@ -1,0 +1,470 @@
+"""Page data: what the local page asks for, as plain data: the timeline once, everything else when it is looked at.
+
+In       a Trace (hcq/trace_file.py)
+Out      dictionaries for JSON. Long tables are columns, so that a hundred thousand submissions are a few megabytes
+Changes  nothing; what was worked out once is kept
+Next     serve.py (hands it out), page/page.js (draws it), views.py (one submission as data)
+
+Times are nanoseconds since the first record; None where nobody knows. A submission is called by its number in the file.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from hcq.errors import HcqError, UsageError
+from hcq.kinds import KINDS
+from hcq.tools.trace import disasm
+from hcq.tools.trace.views import code_hash, code_of, device_of, name_of, start_ns, submission_view
+from hcq.trace_file import Code, SignalSeen, Submission, Trace, addresses
+from hcq.trace_records import Kind
+
+Json = dict[str, Any]
+SPEAKING = (
+    "indirect",
+    "dispatch",
+    "copy",
+    "fill",
+    "wait",
+)  # a submission is drawn as the first of these it holds
+KINDS_OF_WORK = ("graph", "kernel", "copy", "fill", "wait", "other")
+MAX_SPANS = 300_000  # buffers and mappings on the memory map; beyond that the smallest are left out
+MAX_FOUND = 20  # of each sort, in one search
+MAX_SCANNED = 5_000  # submissions looked through for one buffer
+TEXTS = ("source", "ir")  # facts of a program that are pages of text
+EXACT = 2**53  # a browser counts exactly up to here
+
+
+class PageData:
+    """Everything the page can ask of one trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._start = start_ns(trace)
+        self._labels: dict[str, int] = {}
+        self._entries_of: dict[tuple[str, int, int], list[int]] = {}
+
+    # ------------------------------------------------------------ the timeline
+
+    @cached_property
+    def timeline(self) -> Json:
+        """Lanes, submissions, what the host saw, arrows from signal to wait, faults."""
+        trace = self.trace
+        queues = sorted({(s.device.opened, s.device.key, s.queue) for s in trace.submissions})
+        known = {key for _, key, _ in queues}
+        queues += [(d.opened, d.key, "main") for d in trace.devices if d.key not in known]
+        lane_of = {(key, queue): number for number, (_, key, queue) in enumerate(queues)}
+        devices = {device.key: device for device in trace.devices}
+        lanes = [
+            {"device": key, "queue": queue, "arch": devices[key].arch, "process": devices[key].process}
+            for _, key, queue in queues
+        ]
+        first_lane = {key: number for (key, _), number in reversed(lane_of.items())}
+        rows = [self._row(s, lane_of[s.device.key, s.queue]) for s in trace.submissions]
+        seen = [
+            [first_lane[s.device.key], self._ns(s.time_ns), s.value, int(s.is_set), self._reached(s)]
+            for s in trace.signals
+        ]
+        return {
+            "file": trace.path,
+            "cut": f"{trace.cut_bytes} bytes at the end are no record: {trace.cut_why}"
+            if trace.cut_bytes
+            else "",
+            "end": self._end,
+            "processes": [
+                {key: record.fields.get(key) for key in ("pid", "argv", "python", "unix_ns")}
+                for record in trace.processes
+            ],
+            "devices": [
+                {"key": d.key, "arch": d.arch, "process": d.process, "facts": d.facts} for d in trace.devices
+            ],
+            "lanes": lanes,
+            "work": KINDS_OF_WORK,
+            "submissions": _columns(
+                ("lane", "value", "submitted", "started", "finished", "work", "label", "commands", "dropped"),
+                rows,
+            ),
+            "seen": _columns(("lane", "time", "value", "is_set", "by"), seen),
+            "arrows": _columns(("from", "to", "value"), self._arrows()),
+            "faults": [
+                {
+                    "time": self._ns(record.time_ns),
+                    "device": device.key if (device := device_of(trace, record)) else "",
+                    "what": str(record.fields.get("what", "fault")),
+                    "why": str(record.fields.get("why", "")),
+                }
+                for record in trace.faults
+            ],
+            "labels": list(self._labels),
+        }
+
+    def _row(self, submission: Submission, lane: int) -> list[Any]:
+        verbs = [command["verb"] for command in submission.commands]
+        what = next((verb for verb in SPEAKING if verb in verbs), "")
+        label = what or (verbs[0] if verbs else "empty")
+        if what in ("indirect", "dispatch"):
+            names = [command.get("kernel") or command.get("label") for command in submission.commands
+                     if command["verb"] == what]  # fmt: skip
+            label = str(names[0])
+        more = len(verbs) - 1
+        label += f" and {more} more" if more > 0 else ""
+        work = SPEAKING.index(what) if what else len(SPEAKING)
+        return [
+            lane,
+            submission.value,
+            self._ns(submission.time_ns),
+            self._ns(submission.started_ns),
+            self._ns(submission.finished_ns),
+            work,
+            self._labels.setdefault(label, len(self._labels)),
+            len(verbs),
+            int(submission.dropped),
+        ]
+
+    def _reached(self, seen: SignalSeen) -> int | None:
+        """The submission whose end the host saw, when the signal is its device's timeline."""
+        if seen.is_set or seen.device.facts.get("timeline") != seen.va:
+            return None
+        made = self.trace.submission(seen.device, seen.value)
+        return None if made is None else made.number
+
+    def _arrows(self) -> list[list[int]]:
+        """From the submission that brings a signal to a value, to the submission that waits for it."""
+        raised: dict[tuple[int, int], list[tuple[int, int]]] = {}  # process, signal -> value, submission
+        for made in self.trace.submissions:
+            for command in made.commands:
+                if command["verb"] == "signal":
+                    key = (made.device.process, command["signal"])
+                    raised.setdefault(key, []).append((command["value"], made.number))
+            timeline = made.device.facts.get("timeline")
+            if isinstance(timeline, int) and not made.dropped:
+                raised.setdefault((made.device.process, timeline), []).append((made.value, made.number))
+        for found in raised.values():
+            found.sort()
+        arrows = []
+        for made in self.trace.submissions:
+            for command in made.commands:
+                if command["verb"] == "wait":
+                    found = raised.get((made.device.process, command["signal"]), [])
+                    at = bisect.bisect_left(found, (command["value"], -1))
+                    if at < len(found) and found[at][1] != made.number:
+                        arrows.append([found[at][1], made.number, command["value"]])
+        return arrows
+
+    # ------------------------------------------------------------ one submission
+
+    def submission(self, number: int) -> Json:
+        """Packets, commands and buffers of one submission, and what stands beside it in order."""
+        made = self._submission(number)
+        memory = made.memory()
+        view = submission_view(made)
+        view["submitted"] = self._ns(made.time_ns)
+        view["started_ns"] = self._ns(made.started_ns)
+        view["finished_ns"] = self._ns(made.finished_ns)
+        view["buffers"] = [
+            {"start": place.start, "size_bytes": place.size_bytes, "name": place.name, "state": place.state}
+            for place in made.buffers()
+        ]
+        view["waits_for"] = [
+            {"text": name_of(self.trace, memory, c["signal"]) + f" >= {c['value']}", "number": source}
+            for c, source in self._wait_sources(made)
+        ]
+        view["layouts"] = self._layouts(made.device.kind, view)
+        numbers = {id(code): index for index, code in enumerate(self.trace.code)}
+        codes = [code_of(self.trace, made, c) for c in made.all_commands() if c["verb"] == "dispatch"]
+        view["code"] = {code.name: numbers[id(code)] for code in codes if code is not None}
+        return view
+
+    def _submission(self, number: int) -> Submission:
+        if not 0 <= number < len(self.trace.submissions):
+            raise UsageError(
+                f"submission {number}: the trace holds {len(self.trace.submissions)}, from 0 on."
+            )
+        return self.trace.submissions[number]
+
+    def _wait_sources(self, made: Submission) -> Iterator[tuple[Json, int | None]]:
+        arrows = self.timeline["arrows"]
+        at = {arrows["value"][i]: arrows["from"][i] for i, to in enumerate(arrows["to"]) if to == made.number}
+        for command in made.commands:
+            if command["verb"] == "wait":
+                yield command, at.get(command["value"])
+
+    def _layouts(self, kind: str, view: Json) -> Json:
+        """The declarations of the packets in a view: where each field's bits are, and what they mean."""
+        if kind not in KINDS:
+            return {}
+        wanted = {packet["packet"] for packet in _all_packets(view)}
+        return {
+            layout.__name__: {
+                "doc": (layout.__doc__ or "").strip(),
+                "tail": layout.tail,
+                "length_words": layout.length_words,
+                "fields": {name: [field.high, field.low, field.doc] for name, field in layout.fields.items()},
+            }
+            for layout in KINDS[kind].packets()
+            if layout.__name__ in wanted
+        }
+
+    # ------------------------------------------------------------ kernels
+
+    @cached_property
+    def _launches(self) -> dict[int, list[int]]:
+        """Code number -> the submissions that launch it, in order."""
+        numbers = {id(code): index for index, code in enumerate(self.trace.code)}
+        found: dict[int, list[int]] = {index: [] for index in numbers.values()}
+        for made in self.trace.submissions:
+            for entry in dict.fromkeys(self._entries(made)):
+                code = self.trace.code_at(made.device, entry, made.record)
+                if code is not None:
+                    found[numbers[id(code)]].append(made.number)
+        return found
+
+    def _entries(self, made: Submission) -> Iterator[int]:
+        for command in made.commands:
+            if command["verb"] == "dispatch":
+                yield command["entry"]
+            elif command["verb"] == "indirect":
+                yield from self._block_entries(made, command["address"])
+
+    def _block_entries(self, made: Submission, va: int) -> Sequence[int]:
+        """Entries of the kernels that a block launches. Replays change its arguments, never its entries."""
+        records = self._blocks.get((made.device.process, made.device.number, va), [])
+        at = bisect.bisect_left(records, made.record) - 1
+        if at < 0:
+            return ()
+        key = (made.device.key, va, records[at])
+        if key not in self._entries_of:
+            commands = self.trace.block(made.device, va, made.record).commands
+            self._entries_of[key] = [c["entry"] for c in commands if c["verb"] == "dispatch"]
+        return self._entries_of[key]
+
+    @cached_property
+    def _blocks(self) -> dict[tuple[int, int, int], list[int]]:
+        found: dict[tuple[int, int, int], list[int]] = {}
+        for record in self.trace.records:
+            if record.kind == Kind.BLOCK:
+                key = (record.process, record.fields["device"], record.fields["va"])
+                found.setdefault(key, []).append(record.index)
+        return found
+
+    @cached_property
+    def kernels(self) -> Json:
+        """Every program that was loaded, and how many submissions launch it."""
+        rows = [
+            {
+                "number": number,
+                "name": code.name,
+                "device": code.device.key,
+                "arch": code.device.arch,
+                "size_bytes": len(code.image),
+                "submissions": len(self._launches[number]),
+                "alone_ns": self._alone(number),
+            }
+            for number, code in enumerate(self.trace.code)
+        ]
+        return {"kernels": rows}
+
+    def _alone(self, number: int) -> int | None:
+        """The shortest submission that did nothing but launch a kernel: how long it takes, where the trace can tell."""
+        times = []
+        for made in map(self.trace.submissions.__getitem__, self._launches[number]):
+            if len(made.commands) == 1 and made.commands[0]["verb"] == "dispatch":
+                if made.started_ns is not None and made.finished_ns is not None:
+                    times.append(made.finished_ns - made.started_ns)
+        return min(times, default=None)
+
+    def kernel(self, number: int) -> Json:
+        """One program: its facts, its text where the trace holds it, its machine code, who launches it."""
+        if not 0 <= number < len(self.trace.code):
+            raise UsageError(f"kernel {number}: the trace holds {len(self.trace.code)}, from 0 on.")
+        code = self.trace.code[number]
+        return {
+            "number": number,
+            "name": code.name,
+            "entry": code.entry,
+            "device": code.device.key,
+            "arch": code.device.arch,
+            "va": code.va,
+            "size_bytes": len(code.image),
+            "hash": code_hash(code.image),
+            "arguments": list(code.args) if code.args is not None else None,
+            "scratch_bytes": code.scratch_bytes,
+            "facts": {key: value for key, value in code.facts.items() if key not in TEXTS},
+            "texts": {key: str(code.facts[key]) for key in TEXTS if code.facts.get(key)},
+            "submissions": self._launches[number],
+            "alone_ns": self._alone(number),
+            **_machine_code(code),
+        }
+
+    # ------------------------------------------------------------ memory
+
+    @cached_property
+    def memory(self) -> Json:
+        """Every buffer and mapping: where, how large, from when to when. The page's memory map and list."""
+        rows: list[list[Any]] = []
+        open_: dict[tuple[int, int, str, int], int] = {}
+        devices: dict[tuple[int, int], int] = {}
+        names: dict[str, int] = {}
+        numbers = {device.key: index for index, device in enumerate(self.trace.devices)}
+        for record in self.trace.records:
+            fields = record.fields
+            if record.kind == Kind.DEVICE:
+                device = device_of(self.trace, record)
+                devices[record.process, fields["device"]] = numbers[device.key] if device else 0
+            if record.kind not in (Kind.ALLOC, Kind.FREE, Kind.MAP, Kind.UNMAP):
+                continue
+            sort = "buffer" if record.kind in (Kind.ALLOC, Kind.FREE) else "mapping"
+            key = (record.process, fields["device"], sort, fields["va"])
+            before = open_.pop(key, None)
+            if before is not None:
+                rows[before][5:8:2] = self._ns(record.time_ns), record.index
+            if record.kind in (Kind.ALLOC, Kind.MAP):
+                name = fields.get("name")
+                text = self.trace.string(record.process, name) if isinstance(name, int) else str(name or "")
+                open_[key] = len(rows)
+                rows.append([
+                    fields["va"],
+                    fields["size_bytes"],
+                    names.setdefault(text, len(names)),
+                    int(sort == "mapping"),
+                    self._ns(record.time_ns),
+                    None,
+                    record.index,
+                    None,
+                    devices[record.process, fields["device"]],
+                ])  # fmt: skip
+        left_out = max(0, len(rows) - MAX_SPANS)
+        if left_out:
+            smallest = sorted(row[1] for row in rows)[left_out]
+            rows = [row for row in rows if row[1] >= smallest][:MAX_SPANS]
+        columns = ("va", "size", "name", "mapping", "from", "until", "record", "until_record", "device")
+        return {"spans": _columns(columns, rows), "names": list(names), "left_out": left_out}
+
+    def users(self, span: int) -> Json:
+        """The submissions that name an address inside a buffer while it lives."""
+        spans = self.memory["spans"]
+        if not 0 <= span < len(spans["va"]):
+            raise UsageError(f"buffer {span}: the trace holds {len(spans['va'])}, from 0 on.")
+        start, size = spans["va"][span], spans["size"][span]
+        device = self.trace.devices[spans["device"][span]]
+        until = spans["until_record"][span]
+        last = len(self.trace.records) if until is None else until
+        made = self.trace.submissions
+        at = bisect.bisect_left(made, spans["record"][span], key=lambda one: one.record)
+        found, scanned = [], 0
+        while at < len(made) and made[at].record < last and scanned < MAX_SCANNED:
+            one = made[at]
+            if one.device.process == device.process and any(
+                start <= va < start + max(size, 1) for va in addresses(one.all_commands())
+            ):
+                found.append(one.number)
+            at, scanned = at + 1, scanned + 1
+        return {"submissions": found, "complete": at >= len(made) or made[at].record >= last}
+
+    # ------------------------------------------------------------ search
+
+    def search(self, text: str) -> Json:
+        """Submissions by value, kernels, buffers and source lines that contain a text; addresses by what holds them."""
+        wanted = text.strip().lower()
+        found: list[Json] = []
+        if not wanted:
+            return {"found": found}
+        digits = wanted.removeprefix("#")
+        if digits.isdecimal() and digits.isascii() and len(digits) < 20:
+            for made in (s for s in self.trace.submissions if s.value == int(digits)):
+                found.append(
+                    {"sort": "submission", "number": made.number, "text": f"{made.device.key} #{made.value}"}
+                )
+        found = found[:MAX_FOUND]
+        names = [(number, code) for number, code in enumerate(self.trace.code) if wanted in code.name.lower()]
+        for number, code in names[:MAX_FOUND]:
+            count = len(self._launches[number])
+            note = f"{code.device.key}, {count} submission{'s' * (count != 1)}"
+            found.append({"sort": "kernel", "number": number, "text": code.name, "note": note})
+        found += self._buffers_called(wanted)
+        for site, first in self._sites.items():
+            if wanted in site.lower():
+                made = self.trace.submissions[first[0]]
+                note = f"{len(first)} submissions from #{made.value}"
+                found.append(
+                    {"sort": "line", "number": first[0], "submissions": first, "text": site, "note": note}
+                )
+                if sum(one["sort"] == "line" for one in found) >= MAX_FOUND:
+                    break
+        return {"found": found}
+
+    def _buffers_called(self, wanted: str) -> list[Json]:
+        spans, names = self.memory["spans"], self.memory["names"]
+        try:
+            address = int(wanted, 16) if wanted.startswith("0x") and len(wanted) > 4 else -1
+        except ValueError:
+            address = -1
+        called = {number for number, name in enumerate(names) if name and wanted in name.lower()}
+        found: dict[tuple[Any, ...], Json] = {}
+        for span, (va, size, name) in enumerate(zip(spans["va"], spans["size"], spans["name"])):
+            if name not in called and not va <= address < va + size and wanted not in f"buffer@{va:x}":
+                continue
+            key = (va, size, name, spans["device"][span])
+            if key not in found and len(found) < MAX_FOUND:
+                sort = "mapping" if spans["mapping"][span] else "buffer"
+                label = names[name] or f"{sort}@{va:x}"
+                found[key] = {"sort": sort, "number": span, "text": label, "note": f"{size} bytes at {va:#x}"}
+        return list(found.values())
+
+    @cached_property
+    def _sites(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for made in self.trace.submissions:
+            if made.site:
+                found.setdefault(made.site, []).append(made.number)
+        return found
+
+    # ------------------------------------------------------------ time
+
+    @cached_property
+    def _end(self) -> int:
+        last = [record.time_ns for record in self.trace.records[-1:]]
+        last += [s.finished_ns for s in self.trace.submissions if s.finished_ns is not None]
+        return max((self._ns(time) or 0 for time in last), default=0)
+
+    def _ns(self, time_ns: int | None) -> int | None:
+        """A time of the file as the page counts it; what no clock can have said is moved to the edge."""
+        return None if time_ns is None else max(-EXACT, min(EXACT, time_ns - self._start))
+
+
+def _columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Json:
+    columns = list(zip(*rows)) or [()] * len(names)
+    return dict(zip(names, columns))
+
+
+def _all_packets(view: Json) -> Iterator[Json]:
+    yield from view.get("packets", ())
+    for command in view.get("commands", ()):
+        yield from _all_packets(command)
+
+
+def _machine_code(code: Code) -> Json:
+    try:
+        found = disasm.disassemble(code.image, code.device.arch, code.entry, code.name)
+    except HcqError as error:
+        return {"lines": [], "unread": str(error)}
+    return {"lines": [[x.offset, x.raw.hex(" "), x.text, x.label, x.target, x.source] for x in found]}
+
+
+def plain(thing: Any) -> Any:
+    """Data that a browser reads without loss: numbers it cannot count to become text."""
+    if isinstance(thing, dict):
+        return {str(key): plain(value) for key, value in thing.items()}
+    if isinstance(thing, (list, tuple)):
+        return [plain(value) for value in thing]
+    if isinstance(thing, bool) or thing is None:
+        return thing
+    if isinstance(thing, int):
+        return int(thing) if -EXACT < thing < EXACT else hex(thing)
+    if isinstance(thing, float):
+        return thing if math.isfinite(thing) else str(thing)
+    return str(thing)

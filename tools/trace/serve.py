@@ -1,0 +1,188 @@
+"""Serve: a trace as a page in the browser: timeline, packets, kernels, memory. Nothing leaves this machine.
+
+In       a trace file; a port
+Out      http://127.0.0.1:PORT/SECRET/ until Ctrl-C. The address is a secret of whoever started it: other users of the
+         machine, and other pages in the browser, cannot ask for what they cannot name
+Changes  nothing; the file is read again when it has grown
+Next     page_data.py (what is handed out), page/index.html (who asks)
+
+The files that can be had are a fixed table: no path of a request ever reaches the file system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from hcq.errors import DriverError, HcqError, UsageError
+from hcq.tools.trace.page_data import Json, PageData, plain
+from hcq.trace_file import Trace
+
+HOST = "127.0.0.1"
+NAMES = ("127.0.0.1", "localhost", "[::1]")  # how a browser may call us, also through `ssh -L`
+PAGE = Path(__file__).parent / "page"
+HTML, SCRIPT, STYLE, DATA = "text/html", "text/javascript", "text/css", "application/json"
+FILES = {
+    "": ("index.html", HTML),
+    "page.css": ("page.css", STYLE),
+    "page.js": ("page.js", SCRIPT),
+    "kit.js": ("kit.js", SCRIPT),
+    "timeline.js": ("timeline.js", SCRIPT),
+    "memory.js": ("memory.js", SCRIPT),
+    "submission.js": ("submission.js", SCRIPT),
+    "kernel.js": ("kernel.js", SCRIPT),
+    "list.js": ("list.js", SCRIPT),
+    "search.js": ("search.js", SCRIPT),
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+class PageServer(ThreadingHTTPServer):
+    """Answers for one trace file. `url` is where; serve_forever() answers, shutdown() ends."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, path: str, port: int = 0) -> None:
+        self.path = path
+        self.lock = threading.Lock()
+        self._size = -1
+        self._data = self.data(read_again=True)
+        self.secret = secrets.token_urlsafe(12)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise DriverError(
+                f"serve: cannot listen on {HOST}:{port} ({error}). Leave --port out to take a free one."
+            ) from None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.server_address[1]}/{self.secret}/"
+
+    def data(self, read_again: bool = False) -> PageData:
+        """The trace as it was when a page was last opened; read again when the file has grown since."""
+        if read_again:
+            try:
+                size = os.stat(self.path).st_size
+            except OSError as error:
+                raise UsageError(f"{self.path}: cannot be read ({error.strerror}).") from None
+            if size != self._size:
+                self._data = PageData(Trace.read(self.path))
+                self._size = size
+        return self._data
+
+    def answer(self, name: str, query: dict[str, list[str]]) -> Json:
+        """The data of one address. Raises KeyError for one that does not exist, UsageError for a bad number."""
+        with self.lock:
+            return _ROUTES[name](self.data(read_again=name == "data/timeline"), query)
+
+
+def _number(query: dict[str, list[str]], name: str) -> int:
+    text = query.get(name, [""])[0]
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise UsageError(f"{name}={text[:40]!r}: takes a whole number.")
+    return int(text)
+
+
+_ROUTES: dict[str, Callable[[PageData, dict[str, list[str]]], Json]] = {
+    "data/timeline": lambda data, query: data.timeline,
+    "data/submission": lambda data, query: data.submission(_number(query, "number")),
+    "data/kernels": lambda data, query: data.kernels,
+    "data/kernel": lambda data, query: data.kernel(_number(query, "number")),
+    "data/memory": lambda data, query: data.memory,
+    "data/users": lambda data, query: data.users(_number(query, "span")),
+    "data/search": lambda data, query: data.search(query.get("text", [""])[0][:200]),
+}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
+    server_version = "hcq-trace"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        host = self.headers.get("Host", "").lower()
+        if host.rpartition(":")[0] not in NAMES and host not in NAMES:
+            self._send(403, "text/plain", b"This page answers to 127.0.0.1 and localhost only.\n")
+            return
+        asked = urlsplit(self.path)
+        secret, _, name = asked.path.removeprefix("/").partition("/")
+        if (
+            not secrets.compare_digest(secret.encode(), self.server.secret.encode())
+            or not asked.path.count("/") > 1
+        ):
+            self._send(404, "text/plain", b"Open the whole address that hcq-trace serve printed.\n")
+        elif name in FILES:
+            file, kind = FILES[name]
+            self._send(200, kind, (PAGE / file).read_bytes())
+        elif name in _ROUTES:
+            self._answer(name, parse_qs(asked.query))
+        else:
+            self._send(404, "text/plain", b"There is no such page here.\n")
+
+    def _answer(self, name: str, query: dict[str, list[str]]) -> None:
+        try:
+            status, found = 200, self.server.answer(name, query)
+        except HcqError as error:
+            status, found = 400, {"error": str(error)}
+        text = json.dumps(plain(found), separators=(",", ":"), allow_nan=False)
+        self._send(status, DATA, text.encode())
+
+    def _send(self, status: int, kind: str, content: bytes) -> None:
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            for header, value in HEADERS.items():
+                self.send_header(header, value)
+            self.end_headers()
+            self.wfile.write(content)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True  # the page was closed or went on to something else
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the terminal shows the address and stays quiet."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's arguments, for hcq_trace.py."""
+    parser.add_argument(
+        "file", help="a file recorded with HCQ_TRACE; it may still be growing: reload the page"
+    )
+    parser.add_argument("--port", metavar="N", type=int, default=0, help="default 0: any free one")
+    parser.add_argument("--open", action="store_true", help="open the page in your browser")
+
+
+def run(options: argparse.Namespace) -> int:
+    """The verb: print the address, answer until Ctrl-C."""
+    with PageServer(options.file, options.port) as server:
+        print(f"{options.file} is at {server.url}", flush=True)
+        print(
+            "Ctrl-C ends. From another machine: ssh -L PORT:127.0.0.1:PORT, with the port above.",
+            file=sys.stderr,
+        )
+        if options.open and not webbrowser.open(server.url):
+            print("hcq-trace serve: no browser could be started; open the address above.", file=sys.stderr)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+    return 0
