@@ -76,6 +76,7 @@ class DecodedBlock:
     line: int
     end: Any = None  # a function (machine, registers, group) -> None
     warp_members: Callable[[Registers, Group], Lanes] | None = None
+    haste: int = 1  # how much patience running it costs: more where threads may spin
 
 
 @dataclass

@@ -26,7 +26,7 @@ from hcq.emu.nv.ptx.program import CODE_START, Program
 from hcq.emu.nv.ptx.types import Lanes
 
 WARP = 32
-PATIENCE = 2000  # blocks that a group may run while others could, or while threads wait to meet it
+PATIENCE = 4000  # blocks that a group may run while others could, or while threads wait to meet it
 MAX_CALL_DEPTH = 512
 MAX_LOCAL_BYTES = 1 << 19
 
@@ -246,13 +246,13 @@ class Machine:
             group.pc = pc
             if len(self.runnable) > 1:
                 self._meet(group)
-                self._lose_patience(group)
+                self._lose_patience(group, block.haste)
                 return
-            if region.arrived_count or region.parent is not None:
-                self._lose_patience(group)
+            if region.parent is not None:
+                self._lose_patience(group, block.haste)
 
-    def _lose_patience(self, group: Group) -> None:
-        self.patience -= 1
+    def _lose_patience(self, group: Group, haste: int) -> None:
+        self.patience -= haste
         if self.patience > 0:
             return
         self.patience = PATIENCE

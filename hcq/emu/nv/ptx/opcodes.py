@@ -31,6 +31,8 @@ from hcq.emu.nv.ptx.groups import Group
 from hcq.emu.nv.ptx.syntax import Function, Instruction, Module
 from hcq.emu.nv.ptx.types import TYPES, Lanes
 
+SPIN_HASTE = 64
+
 # integer_ops after float_ops: for add, mul, div, ... it looks at the type, and passes floats on
 RULES = Rules()
 for part in (
@@ -67,9 +69,17 @@ def decode(module: Module, function: Function) -> Decoded:
         members = _members(lowering, block.body[0]) if block.waits_for_warp else None
         length = len(block.body) + 1
         line = first.line if first is not None else function.line
-        made = DecodedBlock(steps, block.next, block.rejoin, block.order, length, line, end, members)
+        haste = SPIN_HASTE if any(map(_may_spin, block.body)) else 1
+        made = DecodedBlock(steps, block.next, block.rejoin, block.order, length, line, end, members, haste)
         decoded.blocks.append(made)
     return decoded
+
+
+def _may_spin(instruction: Instruction) -> bool:
+    """Whether a loop around this may be waiting for what another thread writes."""
+    if instruction.opcode == "ld":
+        return any(word in instruction.modifiers for word in ("volatile", "acquire", "relaxed"))
+    return instruction.opcode in ("atom", "nanosleep")
 
 
 def _members(lowering: Lowering, instruction: Instruction) -> Callable[[Registers, Group], Lanes]:

@@ -172,6 +172,24 @@ def test_fma_of_ties_and_near_ties_rounds_once(name):
     check(f"fma.rn.{name} %x, %a, %b, %c;", name, [a, b, c], exact("fma", name))
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_exact_tie_is_decided_by_an_addend_far_below_it(name):
+    """The product has one bit more than the format: without its last 100 bits the sum looks like a tie."""
+    _, fraction, bias = FORMATS[name]
+    rng = np.random.default_rng(4)
+    wide, narrow = (fraction + 3) // 2 + 1, (fraction + 2) // 2
+    a, b, c = [], [], []
+    while len(a) < 200:
+        x, y = int(rng.integers(1 << wide - 1, 1 << wide)) | 1, int(rng.integers(1 << narrow - 1, 1 << narrow)) | 1
+        if (x * y).bit_length() == fraction + 2:
+            a.append(write(Fraction(x), name))
+            b.append(write(Fraction(y), name))
+            low = Fraction(1, 2**100 if name in ("f32", "f64", "bf16") else 2**24)
+            c.append(write(low if rng.random() < 0.5 else -low, name))
+    inputs = [np.array(column, UNSIGNED[FORMATS[name][0]]) for column in (a, b, c)]
+    check(f"fma.rn.{name} %x, %a, %b, %c;", name, inputs, exact("fma", name))
+
+
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_square_roots_and_reciprocals_round_as_told(name, mode):
