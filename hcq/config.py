@@ -17,10 +17,12 @@ from hcq.errors import UsageError
 
 DEBUG_WORDS = ("schedule", "ir", "code", "push", "sync", "alloc")
 
+AMD_QUEUES = ("pm4", "aql")
+
 # name -> what it takes, one line each; `python -m hcq --help` prints this table
 SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
-    "HCQ_EMULATE": "emulated devices to offer, comma separated; no emulator exists yet (default none)",
+    "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, amd:gfx942, ... (default none)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "a file that records every submission; read it with hcq-trace show FILE",
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
@@ -52,6 +54,7 @@ class Config:
     visible: tuple[int, ...] | None = None
 
     @staticmethod
+    amd_queue: str = ""
     def read(environ: Mapping[str, str]) -> Config:
         """Parse an environment. Raises UsageError naming the variable, what it said, and what is valid."""
         for name in environ:
@@ -73,6 +76,7 @@ class Config:
             visible=tuple(_visible(word) for word in visible) if visible else None,
         )
 
+            amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
 
 def current() -> Config:
     """The process's configuration, read from the environment when first asked for."""
@@ -111,6 +115,13 @@ def _words(environ: Mapping[str, str], name: str, valid: tuple[str, ...] | None 
 def _flag(environ: Mapping[str, str], name: str) -> bool:
     text = environ.get(name, "").strip().lower()
     if text in ("", "0", "off", "no"):
+def _word(environ: Mapping[str, str], name: str, valid: tuple[str, ...]) -> str:
+    words = _words(environ, name, valid)
+    if len(words) > 1:
+        raise UsageError(f"{name}={environ[name]!r}: takes one word. Valid words: {', '.join(valid)}.")
+    return words[0] if words else ""
+
+
         return False
     if text in ("1", "on", "yes"):
         return True

@@ -37,7 +37,10 @@ from hcq.trace import TraceWriter
 D = TypeVar("D", bound="Device")
 
 # name -> where its Device class lives; a name may be followed by ":number"
-REGISTRY: dict[str, str] = {"CPU": "hcq.cpu.device:CpuDevice"}
+REGISTRY: dict[str, str] = {
+    "CPU": "hcq.cpu.device:CpuDevice",
+    "AMD": "hcq.amd.device:AmdDevice",
+}
 
 
 class Steps(Generic[D]):
@@ -393,8 +396,7 @@ def open(name: str = "CPU") -> Any:
             f"open({name!r}): unknown device. Known: {known}; a number may follow, as in {known}:0."
         )
     settings = config_module.current()
-    if settings.emulate:
-        raise UsageError(f"HCQ_EMULATE={','.join(settings.emulate)}: no emulator exists yet. Unset it.")
+    port = _emulated(kind, settings.emulate) if settings.emulate else None
     index = int(number or 0)
     if settings.visible is not None:
         if index >= len(settings.visible):
@@ -406,7 +408,7 @@ def open(name: str = "CPU") -> Any:
     with _opening:
         if key not in _opened:
             module, _, attribute = REGISTRY[kind].partition(":")
-            _opened[key] = getattr(importlib.import_module(module), attribute)(key)
+            _opened[key] = getattr(importlib.import_module(module), attribute)(key, port)
         return _opened[key]
 
 
@@ -439,3 +441,10 @@ def _after_fork() -> None:
 
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_after_fork)
+def _emulated(kind: str, words: tuple[str, ...]) -> Port | None:
+    """The port of an emulated device of this kind; None when HCQ_EMULATE names none."""
+    from hcq.emu.port import port_for, vendors  # only those who emulate pay for it
+
+    return port_for(words) if kind in vendors(words) else None
+
+

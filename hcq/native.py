@@ -57,6 +57,12 @@ def address(value: Any) -> int:
     return int(_border()[0].cast("uintptr_t", value))
 
 
+def address_of(data: Any) -> int:
+    """The address of a contiguous buffer's bytes (bytearray, array, memoryview); the caller keeps it alive."""
+    ffi = _border()[0]
+    return int(ffi.cast("uintptr_t", ffi.from_buffer(data)))
+
+
 def new_handle() -> Any:
     """One pthread_t, to be filled by pthread_create."""
     return _border()[0].new("uintptr_t *")

@@ -1,0 +1,183 @@
+"""Chips: what differs between generations, as one row of data, chosen once when a device opens.
+
+In       gfx_target_version of the topology, such as 110000
+Out      a Chip: its packets, its cache rules, its sizes and limits
+Changes  nothing
+Next     encode.py (launches by these), sizing.py (context save areas), link.py (which objects load)
+Source   LLVM AMDGPUUsage (targets), amdgpu_amdkfd and libhsakmt queue sizes, AMD's PM4 definitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hcq.amd import pm4, registers, sdma
+from hcq.errors import UsageError
+from hcq.layout import Packet
+
+LDS_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One architecture.
+
+    mach                EF_AMDGPU_MACH of its objects
+    packets             PM4 opcode -> layout
+    acquire, release    the packets that make the host's memory visible to kernels, and theirs to the host
+    wave_bytes_unit     granule of a wave's scratch memory
+    """
+
+    arch: str
+    gfx_target_version: int
+    mach: int
+    family: int  # 9, 11, 12
+    packets: dict[int, type[pm4.Pm4]]
+    copies: sdma.Version
+    copy_bytes: int  # at most this many in one SDMA packet
+    rsrc3: int  # number of COMPUTE_PGM_RSRC3
+    wave_bytes_unit: int
+    vgpr_bytes: int  # of one compute unit, for the context save area
+    wavefront_sizes: tuple[int, ...]
+    has_architected_scratch: bool = True
+    prefers_aql: bool = False  # parts with several XCCs: a PM4 queue uses one of them alone
+    lds_bytes: int = LDS_BYTES
+    max_block: int = 1024
+
+    def acquire(self) -> Packet:
+        """Forget what instruction, scalar and vector caches hold; write back and forget the L2's non-coherent lines."""
+        return _ACQUIRE[self.family]()
+
+    def release(self, **fields: Any) -> Packet:
+        """RELEASE_MEM that writes the L2 back, so that host and copy engines see what kernels wrote."""
+        return _RELEASE[self.family](**fields)
+
+    def store(self, **fields: Any) -> Packet:
+        """RELEASE_MEM without cache control, for a second write that goes with a first."""
+        layout = pm4.ReleaseMemGfx9 if self.family == 9 else pm4.ReleaseMem
+        return layout(event_type=pm4.Event.CACHE_FLUSH_AND_INV_TS_EVENT, **fields)
+
+
+def _acquire_gfx9() -> Packet:
+    return pm4.AcquireMemGfx9(
+        tc_wb_action_ena=1,
+        tc_action_ena=1,
+        tcl1_action_ena=1,
+        sh_kcache_action_ena=1,
+        sh_icache_action_ena=1,
+        coher_size=(2**40 - 1) * 256,
+        poll_interval=10,
+    )
+
+
+def _acquire_gfx11() -> Packet:
+    return pm4.AcquireMem(
+        gli_inv=pm4.GliInv.ALL,
+        glm_wb=1,
+        glm_inv=1,
+        glk_wb=1,
+        glk_inv=1,
+        glv_inv=1,
+        gl1_inv=1,
+        gl2_inv=1,
+        gl2_wb=1,
+        coher_size=(2**40 - 1) * 256,
+        poll_interval=10,
+    )
+
+
+def _acquire_gfx12() -> Packet:
+    return pm4.AcquireMem(
+        gli_inv=pm4.GliInv.ALL,
+        glk_wb=1,
+        glk_inv=1,
+        glv_inv=1,
+        gl2_inv=1,
+        gl2_wb=1,
+        coher_size=(2**40 - 1) * 256,
+        poll_interval=10,
+    )
+
+
+def _release_gfx9(**fields: Any) -> Packet:
+    return pm4.ReleaseMemGfx9(tc_wb_action_ena=1, tc_nc_action_ena=1, **fields)
+
+
+def _release_gfx11(**fields: Any) -> Packet:
+    return pm4.ReleaseMem(
+        glm_wb=1, glm_inv=1, glv_inv=1, gl1_inv=1, gl2_inv=1, gl2_wb=1, seq=pm4.Seq.FORWARD, **fields
+    )
+
+
+def _release_gfx12(**fields: Any) -> Packet:
+    return pm4.ReleaseMem(glv_inv=1, gl2_inv=1, gl2_wb=1, seq=pm4.Seq.FORWARD, **fields)
+
+
+_ACQUIRE: dict[int, Callable[[], Packet]] = {9: _acquire_gfx9, 11: _acquire_gfx11, 12: _acquire_gfx12}
+_RELEASE: dict[int, Callable[..., Packet]] = {9: _release_gfx9, 11: _release_gfx11, 12: _release_gfx12}
+
+
+def _gfx9(arch: str, version: int, mach: int, **fields: Any) -> Chip:
+    return Chip(
+        arch,
+        version,
+        mach,
+        9,
+        pm4.GFX9,
+        sdma.V4,
+        rsrc3=registers.PGM_RSRC3_GFX9,
+        wave_bytes_unit=1024,
+        vgpr_bytes=0x80000,
+        wavefront_sizes=(64,),
+        **fields,
+    )
+
+
+def _gfx11(arch: str, version: int, mach: int, family: int = 11, vgpr_bytes: int = 0x60000) -> Chip:
+    return Chip(
+        arch,
+        version,
+        mach,
+        family,
+        pm4.GFX11,
+        sdma.V6 if family == 11 else sdma.V7,
+        copy_bytes=1 << 30,
+        rsrc3=registers.PGM_RSRC3_GFX11,
+        wave_bytes_unit=256,
+        vgpr_bytes=vgpr_bytes,
+        wavefront_sizes=(32, 64),
+    )
+
+
+CHIPS: dict[str, Chip] = {
+    chip.arch: chip
+    for chip in (
+        _gfx9("gfx90a", 90010, 0x3F, copy_bytes=1 << 30, has_architected_scratch=False),
+        _gfx9("gfx942", 90402, 0x4C, copy_bytes=1 << 22, prefers_aql=True),
+        _gfx11("gfx1100", 110000, 0x41),
+        _gfx11("gfx1101", 110001, 0x46),
+        _gfx11("gfx1102", 110002, 0x47, vgpr_bytes=0x40000),
+        _gfx11("gfx1200", 120000, 0x48, family=12),
+        _gfx11("gfx1201", 120001, 0x4E, family=12),
+    )
+}
+
+
+def arch_of(gfx_target_version: int) -> str:
+    """The name of an architecture: 110000 -> gfx1100, 90010 -> gfx90a."""
+    major, minor, step = (
+        gfx_target_version // 10000,
+        gfx_target_version // 100 % 100,
+        gfx_target_version % 100,
+    )
+    return f"gfx{major}{minor:x}{step:x}"
+
+
+def chip_of(gfx_target_version: int) -> Chip:
+    """The row of a GPU. Raises UsageError naming it and the known ones."""
+    arch = arch_of(gfx_target_version)
+    if arch not in CHIPS:
+        raise UsageError(f"{arch} is not a GPU this driver knows. Known: {', '.join(CHIPS)}.")
+    return CHIPS[arch]

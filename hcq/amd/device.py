@@ -1,0 +1,491 @@
+"""An AMD GPU: a compute ring, a copy ring, memory and signals, through /dev/kfd alone.
+
+In       a port; pieces from encode.py and launch.py
+Out      work done in submission order by the GPU
+Changes  queues, mappings and events of the kernel driver, made when it opens and ended when it closes
+Next     rings.py, memory.py, process.py (the parts), hcq/device.py (what all devices share), docs/bringup-amd.md
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hcq import native
+from hcq.amd import aql, kfd
+from hcq.amd.arena import ARENA_BYTES, Arena
+from hcq.amd.chip import Chip, arch_of, chip_of
+from hcq.amd.drm import counter_ticks_per_ms
+from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
+from hcq.amd.fault import describe_fault, describe_inactive, describe_ring
+from hcq.amd.launch import Launcher, Scratch
+from hcq.amd.link import Linked
+from hcq.amd.memory import KfdMemory, Place
+from hcq.amd.process import KfdProcess, process_of
+from hcq.amd.program import MAX_GRID, AmdProgram
+from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
+from hcq.amd.signals import AmdSignal, AmdTimeline, Clock
+from hcq.amd.topology import Node, read_nodes
+from hcq.amd.validate import validate
+from hcq.command import Command
+from hcq.device import Device, Steps
+from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.layout import Packet
+from hcq.memory import Buffer
+from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE
+from hcq.program import Program
+from hcq.queue import Grid
+from hcq.signal import CELL_BYTES, Signal
+
+CELLS_BYTES = 64 << 10  # of signals
+RELAY_AT, ORDER_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = 0, 64, 128, 256, 512  # in the memory of signals
+RELAY_LAST = 2**32 - 2  # before it wraps, the device drains and starts again
+SPIN_NS = 20_000  # how long the host looks at a signal before it sleeps
+SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
+HDP_MEM_FLUSH = 0  # word of the MMIO page
+
+
+class AmdDevice(Device):
+    """One GPU."""
+
+    node: Node
+    chip: Chip
+    process: KfdProcess
+
+    # ------------------------------------------------------------ opening
+
+    def open_driver(self) -> None:
+        self.rings: dict[str, Ring] = {}
+        self.process = process_of(self.port)
+        self.kfd_fd = self.process.open_kfd(self.port)
+        version = kfd.GET_VERSION.call(self.port, self.kfd_fd)
+        self.kfd_version = version.major_version, version.minor_version
+        if version.major_version != kfd.MAJOR_VERSION:
+            raise DriverError(
+                f"AMDKFD_IOC_GET_VERSION -> {version.major_version}.{version.minor_version}: this driver speaks version "
+                f"{kfd.MAJOR_VERSION}. Use a kernel that does."
+            )
+
+    def find_gpu(self) -> None:
+        nodes = read_nodes(self.port)
+        index = int(self.name.partition(":")[2] or 0)
+        if index >= len(nodes):
+            names = ", ".join(arch_of(node.gfx_target_version) for node in nodes) or "none"
+            raise UsageError(
+                f"{self.name}: the kernel driver shows {len(nodes)} GPUs ({names}); the first is AMD:0."
+            )
+        self.node = nodes[index]
+        self.chip = chip_of(self.node.gfx_target_version)
+        self.arch = self.chip.arch
+        self.is_aql = self.config.amd_queue == "aql" if self.config.amd_queue else self.chip.prefers_aql
+
+    def acquire_vm(self) -> None:
+        self.drm_fd = self.process.render_fd(self.port, self.node.gpu_id, self.node.render_minor)
+        kfd.ACQUIRE_VM.call(self.port, self.kfd_fd, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
+        self.kfd_memory = KfdMemory(self.port, self.kfd_fd, self.drm_fd, self.node.gpu_id)
+
+    def read_apertures(self) -> None:
+        count = kfd.GET_PROCESS_APERTURES_NEW.call(self.port, self.kfd_fd).num_of_nodes
+        layout = kfd.ProcessDeviceApertures
+        array = bytearray(4 * layout.length_words * count)
+        kfd.GET_PROCESS_APERTURES_NEW.call(
+            self.port,
+            self.kfd_fd,
+            kfd_process_device_apertures_ptr=native.address_of(array),
+            num_of_nodes=count,
+        )
+        words = memoryview(array).cast("I")
+        entries = [
+            layout.decode(words[at : at + layout.length_words])
+            for at in range(0, len(words), layout.length_words)
+        ]
+        found = next((entry for entry in entries if entry.gpu_id == self.node.gpu_id), None)
+        if found is None:
+            raise DriverError(
+                f"AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: no entry for GPU {self.node.gpu_id:#x}. Update the amdgpu kernel "
+                "driver."
+            )
+        self.apertures = found
+
+    def make_events(self) -> None:
+        self.event_id = 0
+        self.event_id = self.process.make_events(self.port, self.kfd_fd, self.kfd_memory)
+
+    def map_doorbells(self) -> None:
+        """The doorbells' pages: a store there makes the GPU look at a ring."""
+        offset = kfd.MmapType.DOORBELL << kfd.MMAP_TYPE_SHIFT | self.node.gpu_id << kfd.MMAP_GPU_SHIFT
+        size = kfd.DOORBELL_SLICE_BYTES
+        self._doorbells_va = self.port.mmap(
+            0, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.kfd_fd, kfd.signed_offset(offset)
+        )
+        self.doorbells = native.view(self._doorbells_va, size)
+
+    def map_flush_register(self) -> None:
+        """What the host writes to the GPU's memory waits in the host data path until this register is written."""
+        self.place = Place.PUBLIC if self.node.is_vram_public else Place.STAGING
+        self._flush: memoryview | None = None
+        if self.place == Place.PUBLIC:
+            page = self.kfd_memory.alloc(PAGE_BYTES, Place.MMIO)
+            self._flush = native.view(page.va, PAGE_BYTES).cast("I")
+
+    def make_signals(self) -> None:
+        self._cells = self.kfd_memory.alloc(CELLS_BYTES, Place.SHARED)
+        del self.kfd_memory.live[
+            self._cells.va
+        ]  # completions that are kept still read it when the device is closed
+        self._cells_view = native.view(self._cells.va, CELLS_BYTES)
+        self._cells_view[:] = bytes(CELLS_BYTES)
+        queue = (
+            aql.AmdQueue(  # what a PM4 launch shows kernels that ask for their queue: the apertures are in it
+                group_segment_aperture_base_hi=self.apertures.lds_base >> 32,
+                private_segment_aperture_base_hi=self.apertures.scratch_base >> 32,
+            ).to_bytes()
+        )
+        self._cells_view[QUEUE_AT : QUEUE_AT + len(queue)] = queue
+        self.memory.regions[self._cells.va] = CELLS_BYTES
+        self._next_cell = self._cells.va + SIGNALS_AT
+        cell = Buffer(self, self._cells.va + TIMELINE_AT, CELL_BYTES, CELL_BYTES, 0, "timeline")
+        self.timeline = AmdTimeline(self, cell, "timeline")
+        self.arena = Arena(self.kfd_memory.alloc(ARENA_BYTES, Place.SHARED).va)
+        self.memory.regions[self.arena.va] = ARENA_BYTES
+        self.encoder = Encoder(
+            self.chip,
+            self.is_aql,
+            self.node.xccs,
+            relay_va=self._cells.va + RELAY_AT,
+            order_va=self._cells.va + ORDER_AT,
+            slot_va=self.process.slot(self.event_id),
+            event_id=self.event_id,
+        )
+        self.scratch: Scratch | None = None
+        self._fault = ""
+        self._abandoned = False
+
+    def make_rings(self) -> None:
+        compute = AqlRing if self.is_aql else Pm4Ring
+        self.rings = {}
+        for name, kind in ((COMPUTE, compute), (COPY, SdmaRing)):
+            self.rings[name] = kind(
+                self.port, self.kfd_memory, self.node, self.chip, self.doorbells, self.apertures
+            )
+        self._active = COMPUTE
+        self._relay = 0
+        self._has_copied = False  # the last packets of the copy ring are a copy that nothing has waited for
+        self._cells_view[RELAY_AT : ORDER_AT + 4] = bytes(ORDER_AT + 4 - RELAY_AT)
+
+    def read_clocks(self) -> None:
+        speed = counter_ticks_per_ms(self.port, self.drm_fd)
+        before = time.monotonic_ns()
+        counters = kfd.GET_CLOCK_COUNTERS.call(self.port, self.kfd_fd, gpu_id=self.node.gpu_id)
+        after = time.monotonic_ns()
+        self.clock = Clock(counters.gpu_clock_counter, (before + after) // 2, speed)
+
+    def unwind(self) -> None:
+        """End what was started. The error that led here is the one to tell, so nothing is raised."""
+        for ring in self.rings.values():
+            self._quietly(ring.destroy)
+        if hasattr(self, "kfd_memory"):
+            self.kfd_memory.close()
+        if getattr(self, "event_id", 0):
+            self._quietly(lambda: kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id))
+        if hasattr(self, "_doorbells_va"):
+            self._quietly(lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES))
+
+    def stop(self, timeout_ms: float) -> bool:
+        for name in list(self.rings):
+            self.rings.pop(name).destroy()
+        kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id)
+        self.event_id = 0
+        self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES)
+        del self.memory.regions[self.arena.va]
+        return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
+
+    def _quietly(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except DriverError:
+            return
+
+    # ------------------------------------------------------------ memory and signals
+
+    def map_memory(self, size_bytes: int) -> int:
+        return self.kfd_memory.alloc(size_bytes, self.place).va
+
+    def unmap_memory(self, va: int, size_bytes: int) -> None:
+        self.kfd_memory.free(self.kfd_memory.live[va])
+
+    def can_reach(self, buffer: Buffer) -> bool:
+        """Whether this GPU can be given another one's buffer; maps it when it can."""
+        other = buffer.device
+        if not isinstance(other, AmdDevice) or other.process is not self.process:
+            return False
+        owner = other.kfd_memory.find(buffer.address)
+        if owner is None:
+            return False
+        try:
+            other.kfd_memory.map_for(owner, self.node.gpu_id)
+        except DriverError:
+            return False
+        return True
+
+    def signal(self, name: str = "signal") -> Signal:
+        """A new signal, value 0, in memory that the host can poll."""
+        with self.lock:
+            if self.memory.free.get(CELL_BYTES):
+                va, fence = self.memory.free[CELL_BYTES].pop()
+                self.drain(fence)
+            elif self._next_cell < self._cells.va + CELLS_BYTES:
+                va, self._next_cell = self._next_cell, self._next_cell + CELL_BYTES
+            else:
+                most = (CELLS_BYTES - SIGNALS_AT) // CELL_BYTES
+                raise UsageError(
+                    f"signal({name!r}) on {self.name}: all {most} signals are in use. Drop some of them."
+                )
+        return AmdSignal(self, Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name), name)
+
+    def signal_set(self, va: int, value: int) -> None:
+        cell = native.view(va, CELL_BYTES).cast("Q")
+        cell[1] = self.clock.to_ticks(time.monotonic_ns())
+        cell[0] = value
+        kfd.SET_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id)
+
+    def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
+        cell = native.view(va, CELL_BYTES).cast("Q")
+        now = time.monotonic_ns()
+        end, sleepy = now + timeout_ns, now + min(SPIN_NS, timeout_ns)
+        while (seen := cell[0]) < value:
+            now = time.monotonic_ns()
+            if now >= end or self.node.gpu_id in self.process.faults:
+                break
+            if now >= sleepy:
+                left_ms = (end - now) // 1_000_000
+                self.process.wait(self.port, self.event_id, max(1, min(SLEEP_MS, left_ms)))
+        return int(seen)
+
+    # ------------------------------------------------------------ programs
+
+    def make_program(
+        self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
+    ) -> Program:
+        if scratch_bytes:
+            raise UsageError(
+                f"load({name!r}): scratch_bytes={scratch_bytes}; an AMD kernel says itself how much it needs. Leave it out."
+            )
+        linked = Linked(image, self.chip, name)
+        kernel = linked.kernels.get(entry)
+        if kernel is None:
+            names = ", ".join(sorted(linked.kernels)) or "none"
+            raise UsageError(f"load({name!r}): no kernel {entry!r} in the object. Its kernels: {names}.")
+        code = self.alloc(linked.size_bytes + linked.alignment, f"{name} code")
+        va = -(-code.address // linked.alignment) * linked.alignment
+        code.write(linked.place(va), va - code.address)
+        scratch = self._scratch_for(kernel.descriptor.private_segment_fixed_size, linked.lanes(kernel))
+        launcher = Launcher(self.chip, self.is_aql, kernel, va, scratch, self._cells.va + QUEUE_AT)
+        return AmdProgram(self, name, kernel, va, launcher, args, code)
+
+    def _scratch_for(self, lane_bytes: int, lanes: int) -> Scratch | None:
+        """Scratch memory for waves of this need. It only grows, and what it was stays: recorded work has its address."""
+        if not lane_bytes:
+            return None
+        unit = self.chip.wave_bytes_unit
+        wave_bytes = -(-lane_bytes * lanes // unit) * unit
+        known = self.scratch
+        if known is not None and known.wave_bytes >= wave_bytes:
+            return known
+        waves_per_xcc = self.node.scratch_waves_per_unit * self.node.compute_units // self.node.xccs
+        size = wave_bytes * waves_per_xcc * self.node.xccs
+        area = self.kfd_memory.alloc(size, Place.PRIVATE)
+        self.memory.regions[area.va] = area.size_bytes
+        waves = waves_per_xcc if self.chip.family == 9 else waves_per_xcc // self.node.shader_engines
+        made = Scratch(area.va, area.size_bytes, wave_bytes, min(waves, 0xFFF))
+        ring = self.rings[COMPUTE]
+        if isinstance(ring, AqlRing):
+            with self.lock:
+                self.drain(self.timeline.submitted)
+                ring.set_scratch(made, unit)
+        self.scratch = made
+        return made
+
+    # ------------------------------------------------------------ encoding
+
+    def encode(self, what: Command) -> bytes:
+        return self.encoder.encode(what)
+
+    def decode(self, words: Sequence[int]) -> list[Packet]:
+        return self.encoder.decode(words)
+
+    def encode_dispatch(
+        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
+    ) -> tuple[bytes, tuple[int | float, ...]]:
+        if not isinstance(program, AmdProgram) or program.device is not self:
+            raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
+        return program.dispatch(args, grid, block)
+
+    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
+        assert isinstance(program, AmdProgram)
+        return program.shape(args).slots[index].offset
+
+    def finish(self, value: int) -> Piece:
+        """What ends a submission, on the ring that it ends on."""
+        return self.encoder.finish(self.timeline.va, value, self._active)
+
+    # ------------------------------------------------------------ submitting
+
+    def send(self, words: list[bytes], value: int) -> None:
+        for what in words:
+            self._put(what if isinstance(what, Piece) else Piece(what), value)
+        self._put(self.finish(value), value)
+        self._commit()
+
+    def _put(self, what: Piece, value: int) -> None:
+        """One piece into its ring, ordered after everything before it."""
+        ring = self.rings[what.ring]
+        if what.ring != self._active:
+            self._hand_over(what.ring, value)
+        elif what.ring == COPY and self._has_copied:
+            ring.write(self.encoder.order, self._wait_for_room)
+        ring.write(self._uploaded(what, value), self._wait_for_room)
+        self._has_copied = what.ring == COPY
+
+    def _hand_over(self, to: str, value: int) -> None:
+        """The other ring goes on where this one stops."""
+        if self._relay >= RELAY_LAST:
+            self._commit()
+            self.drain(self.timeline.submitted)
+            self._relay = 0
+            self._cells_view[RELAY_AT : RELAY_AT + 4] = bytes(4)
+        self._relay += 1
+        signal = self.encoder.relay_signal(self._active, self._relay)
+        wait = self.encoder.relay_wait(to, self._relay)
+        self.rings[self._active].write(self._uploaded(signal, value), self._wait_for_room)
+        self.rings[to].write(self._uploaded(wait, value), self._wait_for_room)
+        self._active = to
+        self._has_copied = False
+
+    def _uploaded(self, what: Piece, value: int) -> bytes:
+        """The packets with the addresses of what was uploaded beside them."""
+        if not what.upload:
+            return what
+        va = self.arena.put(what.upload, value, self.timeline.value, self._wait_for_arena)
+        packets = bytearray(what)
+        for at, offset in what.patches:
+            packets[at : at + 8] = (int.from_bytes(packets[at : at + 8], "little") | va + offset).to_bytes(
+                8, "little"
+            )
+        return bytes(packets)
+
+    def _commit(self) -> None:
+        if self._flush is not None:
+            self._flush[HDP_MEM_FLUSH] = 1
+        for ring in self.rings.values():
+            ring.commit()
+
+    def _wait_for_arena(self, value: int) -> int:
+        self._commit()
+        self.drain(value)
+        return self.timeline.value
+
+    def _wait_for_room(self, ring: Ring, units: int) -> None:
+        self._commit()  # let the GPU work on what is there
+        end = time.monotonic() + self.config.timeout_ms / 1000
+        while not ring.has_room(units):
+            if self.fault():
+                self._note_fault()
+                raise DeviceFault(
+                    f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
+                )
+            if time.monotonic() > end:
+                raise WaitTimeout(
+                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room. {describe_ring(ring)}. "
+                    f"{self._pending()}"
+                )
+            self.process.wait(self.port, self.event_id, 1)
+
+    def validate(self, words: Sequence[bytes]) -> None:
+        validate(self, words)
+
+    # ------------------------------------------------------------ faults
+
+    def fault(self) -> str:
+        if self._fault:
+            return self._fault
+        if self._abandoned:
+            self._fault = "the work in flight was abandoned"
+            return self._fault
+        self.process.wait(self.port, self.event_id, 0)
+        known = self.process.faults.pop(self.node.gpu_id, None)
+        if known is not None:
+            self._fault = describe_fault(self, known)
+        else:
+            ring = self.rings.get(COMPUTE)
+            if isinstance(ring, AqlRing) and ring.inactive_code:
+                self._fault = (
+                    f"the packet processor stopped the AQL queue: {describe_inactive(ring.inactive_code)}"
+                )
+        return self._fault
+
+    def recover(self) -> None:
+        """New queues, with nothing in them. On a real GPU the driver may want the process to end first: then we say so."""
+        try:
+            for name in list(self.rings):
+                self.rings.pop(name).destroy()
+            self.make_rings()
+            ring = self.rings[COMPUTE]
+            if isinstance(ring, AqlRing) and self.scratch is not None:
+                ring.set_scratch(self.scratch, self.chip.wave_bytes_unit)
+        except DriverError as error:
+            self.dead = f"it could not be rebuilt after a fault ({error})"
+        self.arena.clear()
+        self._fault = ""
+        self._abandoned = False
+
+    def abandon(self, is_on: bool = True) -> None:
+        """End the queues, and with them whatever they wait for; `recover` makes new ones."""
+        if is_on:
+            with self.lock:
+                for name in list(self.rings):
+                    self.rings.pop(name).destroy()
+                self._abandoned = True
+
+    def _pending(self) -> str:
+        rings = ". ".join(describe_ring(ring) for ring in self.rings.values())
+        return f"{super()._pending()} {rings}."
+
+    # ------------------------------------------------------------ what there is to know
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "arch": self.arch,
+            "threads": self.node.compute_units,
+            "model": f"AMD {self.arch}, {self.node.compute_units} compute units",
+            "queue": "aql" if self.is_aql else "pm4",
+            "memory": self.place.name.lower(),
+            "vram_bytes": self.node.vram_bytes,
+            "timeline": self.timeline.va,
+            "kfd_version": ".".join(map(str, self.kfd_version)),
+            "max_grid": MAX_GRID,
+            "max_block": self.chip.max_block,
+        }
+
+    def stats(self) -> dict[str, int]:
+        return {
+            "submissions": self.timeline.submitted,
+            "mapped_bytes": self.memory.mapped_bytes,
+            **{f"{name}_read": ring.get for name, ring in self.rings.items()},
+        }
+
+    steps = Steps["AmdDevice"](
+        "open amd device",
+        ("open the kernel driver", open_driver),
+        ("find the GPU", find_gpu),
+        ("acquire its address space", acquire_vm),
+        ("read the apertures", read_apertures),
+        ("make events", make_events),
+        ("map the doorbells", map_doorbells),
+        ("map the flush register", map_flush_register),
+        ("make signals", make_signals),
+        ("create the queues", make_rings),
+        ("read the clocks", read_clocks),
+    )

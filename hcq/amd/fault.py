@@ -1,0 +1,82 @@
+"""Faults in words: from what the kernel driver says to the buffer, the queue and the packet.
+
+In       a Fault; the device's buffers and rings
+Out      sentences for DeviceFault and WaitTimeout
+Changes  nothing
+Next     process.py (where faults come from), device.py (who raises)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq.amd import aql
+from hcq.amd.process import Fault
+from hcq.amd.rings import AqlRing, Ring
+
+if TYPE_CHECKING:
+    from hcq.amd.device import AmdDevice
+
+NEAR_BYTES = 1 << 20  # an address this close after a buffer was probably meant for it
+
+
+def describe_fault(device: AmdDevice, fault: Fault) -> str:
+    """What happened, with the address named, and what an emulated GPU knows beyond that."""
+    says = kernel_says(device.port)
+    return _describe(device, fault) + (f"; the emulated GPU says: {says}" if says else "")
+
+
+def kernel_says(port: Any) -> str:
+    """The last line of an emulated kernel's log; a real one's is not ours to read."""
+    while hasattr(port, "inner"):
+        port = port.inner
+    lines: list[str] = port.kernel_log() if hasattr(port, "kernel_log") else []
+    return lines[-1].rstrip(".") if lines else ""
+
+
+def _describe(device: AmdDevice, fault: Fault) -> str:
+    if fault.memory is not None:
+        what = fault.memory
+        if what.imprecise:
+            return "the GPU took a page fault, and its driver does not know at which address"
+        why = (
+            "may not be written" if what.ReadOnly else "holds no code" if what.NoExecute else "is not mapped"
+        )
+        return f"the GPU took a page fault: {what.va:#x} {why} ({describe_address(device, what.va)})"
+    assert fault.hardware is not None
+    lost = " and lost the contents of its memory" if fault.hardware.memory_lost else ""
+    return f"the GPU hung and was reset{lost}"
+
+
+def describe_address(device: AmdDevice, va: int) -> str:
+    """Which buffer an address is in, or after which one, or what it was before."""
+    buffers = sorted(device.memory.owners(), key=lambda buffer: buffer.address)
+    for buffer in reversed(buffers):
+        start, end = buffer.address, buffer.address + buffer.size_bytes
+        name = f"buffer {buffer.name!r}" if buffer.name else f"the buffer of {buffer.size_bytes} bytes"
+        if start <= va < end:
+            return f"byte {va - start} of {name} at {start:#x}"
+        if end <= va < end + NEAR_BYTES:
+            return f"{va - end} bytes after the end of {name} at {start:#x}"
+        if end <= va:
+            break
+    for start, size in device.memory.regions.items():
+        if start <= va < start + size:
+            return "in memory of this device that no live buffer owns: freed, or never given out"
+    return "not in or near any buffer of this device"
+
+
+def describe_ring(ring: Ring) -> str:
+    """How far a ring is."""
+    text = f"{ring.kind} ring: the GPU has read up to {ring.get} of {ring.put}"
+    if ring.put != ring.rung:
+        text += f", and was told of {ring.rung}"
+    if isinstance(ring, AqlRing) and ring.inactive_code:
+        text += f", and stopped: {describe_inactive(ring.inactive_code)}"
+    return text
+
+
+def describe_inactive(code: int) -> str:
+    """Why an AQL processor stopped a queue."""
+    reasons = [text for bit, text in aql.INACTIVE.items() if code & bit]
+    return "; ".join(reasons) or f"error {code:#x}"

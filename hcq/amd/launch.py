@@ -1,0 +1,154 @@
+"""Launches: what a kernel descriptor, a grid and arguments become in registers or in an AQL packet.
+
+In       a linked kernel at its address, scratch memory, the chip
+Out      Launcher: for each block size the packets of a dispatch, with gaps for the grid and the arguments' address
+Changes  nothing
+Next     registers.py (what is written), program.py (arguments), encode.py (pieces)
+Source   LLVM AMDGPUUsage, "Initial Kernel Execution State"; PM4 launches as libhsakmt's tests make them
+
+On a PM4 ring we do what the AQL processor's firmware does by itself: caches, LDS size, scratch, user registers.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from hcq.amd import aql, pm4, registers
+from hcq.amd.chip import Chip
+from hcq.amd.descriptor import USER_SGPRS, user_sgprs
+from hcq.amd.encode import COMPUTE, Piece, flush, join, piece
+from hcq.amd.link import Kernel
+from hcq.amd.registers import Rsrc2, TmpringSize
+from hcq.errors import UsageError
+from hcq.layout import Packet
+
+Grid = tuple[int, int, int]
+_DIMS = struct.Struct("<3I")
+
+
+class Scratch(NamedTuple):
+    """Scratch memory that all waves of the device share. wave_bytes: of each wave."""
+
+    va: int
+    size_bytes: int
+    wave_bytes: int
+    waves: int
+
+
+class Launcher:
+    """One kernel at its address. `dispatch` is the hot path: joins of bytes made before."""
+
+    def __init__(
+        self, chip: Chip, is_aql: bool, kernel: Kernel, va: int, scratch: Scratch | None, queue_va: int
+    ) -> None:
+        self.chip, self.is_aql, self.kernel, self.va = chip, is_aql, kernel, va
+        self.descriptor = kernel.descriptor
+        self.scratch, self.queue_va = scratch, queue_va
+        self.places = user_sgprs(self.descriptor)
+        self._check_scratch()
+        self._made: dict[Grid, tuple[bytes, bytes, tuple[tuple[int, int], ...]]] = {}
+        self._arguments_bytes = -(-max(self.descriptor.kernarg_size, 1) // 64) * 64
+
+    def dispatch(self, arguments: bytes, grid: Grid, block: Grid) -> Piece:
+        """The packets of one launch; its arguments are uploaded beside it."""
+        if self.is_aql:
+            return self._dispatch_aql(arguments, grid, block)
+        made = self._made.get(block)
+        if made is None:
+            made = self._made[block] = self._registers(block)
+        head, tail, patches = made
+        if "dispatch_ptr" in self.places:
+            arguments = arguments.ljust(self._arguments_bytes, b"\0") + self._packet(grid, block).to_bytes()
+        return piece(head + _DIMS.pack(*grid) + tail, COMPUTE, arguments, patches)
+
+    def _dispatch_aql(self, arguments: bytes, grid: Grid, block: Grid) -> Piece:
+        at = aql.KernelDispatch.kernarg_address.byte_offset
+        return piece(self._packet(grid, block).to_bytes(), COMPUTE, arguments, ((at, 0),))
+
+    def _packet(self, grid: Grid, block: Grid) -> aql.KernelDispatch:
+        """The AQL packet of a launch; on a PM4 ring it is what a kernel's dispatch_ptr points at."""
+        return aql.KernelDispatch(
+            workgroup_size_x=block[0],
+            workgroup_size_y=block[1],
+            workgroup_size_z=block[2],
+            grid_size_x=grid[0] * block[0],
+            grid_size_y=grid[1] * block[1],
+            grid_size_z=grid[2] * block[2],
+            private_segment_size=self.descriptor.private_segment_fixed_size,
+            group_segment_size=self.descriptor.group_segment_fixed_size,
+            kernel_object=self.va + self.kernel.descriptor_offset,
+        )
+
+    def _registers(self, block: Grid) -> tuple[bytes, bytes, tuple[tuple[int, int], ...]]:
+        """(packets before the grid's size, those after it, where the arguments' address goes)."""
+        descriptor = self.descriptor
+        lds = -(-descriptor.group_segment_fixed_size // 512) * 512
+        rsrc2 = Rsrc2(**{**descriptor.rsrc2.values, "lds_size": lds})
+        entry = self.va + self.kernel.entry_offset >> 8
+        packets: list[Packet] = [
+            self.chip.acquire(),
+            _set(registers.PGM_LO, entry & 0xFFFFFFFF, entry >> 32),
+            _set(registers.PGM_RSRC1, descriptor.compute_pgm_rsrc1, rsrc2.words[0]),
+            _set(self.chip.rsrc3, descriptor.compute_pgm_rsrc3),
+            *self._scratch_registers(),
+            _set(registers.RESTART_X, 0, 0, 0),
+            _set(registers.RESOURCE_LIMITS, 0),
+        ]
+        head = join(packets)
+        words, patches = self._user_data()
+        if words:
+            at = len(head) + 8  # after the packet's header and its register number
+            head += _set(registers.USER_DATA_0, *words).to_bytes()
+            patches = tuple((at + 4 * word, offset) for word, offset in patches)
+        head += _set(registers.START_X, 0, 0, 0, *block).to_bytes()
+        launch = pm4.DispatchDirect(cs_w32_en=descriptor.enable_wavefront_size32).to_bytes()
+        return head + launch[:4], launch[16:] + flush(), patches
+
+    def _scratch_registers(self) -> list[Packet]:
+        if self.scratch is None:
+            return [_set(registers.TMPRING_SIZE, 0)]
+        size = TmpringSize(
+            waves=self.scratch.waves, wavesize=self.scratch.wave_bytes // self.chip.wave_bytes_unit
+        )
+        base = self.scratch.va >> 8
+        return [
+            _set(registers.TMPRING_SIZE, size.words[0]),
+            _set(registers.DISPATCH_SCRATCH_BASE_LO, base & 0xFFFFFFFF, base >> 32),
+        ]
+
+    def _user_data(self) -> tuple[list[int], tuple[tuple[int, int], ...]]:
+        """The words of the user registers, and (word, offset in the upload) of addresses that are not known yet.
+
+        Registers for scratch memory stay zero: a kernel that needs them has been refused. Preloaded arguments do, too:
+        the code loads them itself when it is started at its entry.
+        """
+        words: list[int] = []
+        patches: list[tuple[int, int]] = []
+        for item in USER_SGPRS:
+            if item.name not in self.places:
+                continue
+            values = [0] * item.words
+            if item.name == "kernarg_segment_ptr":
+                patches.append((len(words), 0))
+            elif item.name == "dispatch_ptr":
+                patches.append((len(words), self._arguments_bytes))
+            elif item.name == "queue_ptr":
+                values = [self.queue_va & 0xFFFFFFFF, self.queue_va >> 32]
+            elif item.name == "private_segment_size":
+                values = [self.descriptor.private_segment_fixed_size]
+            words += values
+        return words, tuple(patches)
+
+    def _check_scratch(self) -> None:
+        """Refuse what we cannot give: scratch memory on parts that want its address in scalar registers."""
+        wants = self.descriptor.private_segment_fixed_size or self.descriptor.uses_dynamic_stack
+        if wants and not self.chip.has_architected_scratch:
+            raise UsageError(
+                f"load({self.kernel.name!r}): the kernel needs scratch memory, which this driver does not set up on "
+                f"{self.chip.arch}. Compile it so that nothing is spilled."
+            )
+
+
+def _set(number: int, *values: int) -> pm4.SetShReg:
+    return pm4.SetShReg(reg_offset=number, registers=values)

@@ -1,0 +1,189 @@
+"""Memory of an AMD GPU: allocations through the KFD, each mapped for the GPU and, where it must be, for the host.
+
+In       a size and a Place
+Out      an Allocation: one address, the same for host and GPU
+Changes  the process's mappings and the GPU's page table
+Next     kfd.py (the ioctls), hcq/memory.py (the pool that cuts small buffers from these)
+Source   amdgpu_amdkfd_gpuvm.c; libhsakmt fmm.c for the flags
+
+What a queue is created with (its ring, its pointers, its context save area) must each be an allocation of its own: newer
+kernels compare addresses and sizes to the byte.
+"""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from hcq.amd import kfd
+from hcq.amd.kfd import AllocFlags
+from hcq.errors import DriverError, HcqError
+from hcq.port import (
+    MAP_ANONYMOUS,
+    MAP_FIXED,
+    MAP_NORESERVE,
+    MAP_PRIVATE,
+    MAP_SHARED,
+    PAGE_BYTES,
+    PROT_NONE,
+    PROT_READ,
+    PROT_WRITE,
+    Port,
+)
+
+MADV_DONTFORK = 10
+HUGE_BYTES = 2 << 20
+_USUAL = AllocFlags.WRITABLE | AllocFlags.EXECUTABLE | AllocFlags.NO_SUBSTITUTE
+
+
+class Place(Enum):
+    """Where memory is and who sees it: the flags of ALLOC_MEMORY_OF_GPU."""
+
+    SHARED = (
+        AllocFlags.GTT | AllocFlags.COHERENT | AllocFlags.UNCACHED | _USUAL
+    )  # host memory; rings, signals, arguments
+    STAGING = AllocFlags.GTT | AllocFlags.COHERENT | _USUAL  # host memory; data
+    PUBLIC = (
+        AllocFlags.VRAM | AllocFlags.PUBLIC | _USUAL
+    )  # the GPU's memory, seen by the host through a large BAR
+    PRIVATE = AllocFlags.VRAM | _USUAL  # the GPU's memory, which the host does not see
+    MMIO = (
+        AllocFlags.MMIO_REMAP | AllocFlags.WRITABLE | AllocFlags.NO_SUBSTITUTE
+    )  # the page of flush registers
+
+    @property
+    def flags(self) -> AllocFlags:
+        return self.value
+
+    @property
+    def is_host_visible(self) -> bool:
+        return self != Place.PRIVATE
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Memory at one address for host and GPU. `gpu_ids`: whose page tables have it."""
+
+    va: int
+    size_bytes: int
+    handle: int
+    place: Place
+    gpu_ids: tuple[int, ...]
+
+
+class KfdMemory:
+    """Allocates for one GPU. kfd_fd and drm_fd are open for as long as this is used."""
+
+    def __init__(self, port: Port, kfd_fd: int, drm_fd: int, gpu_id: int) -> None:
+        self.port, self.kfd_fd, self.drm_fd, self.gpu_id = port, kfd_fd, drm_fd, gpu_id
+        self.live: dict[int, Allocation] = {}
+
+    def alloc(self, size_bytes: int, place: Place, also: Sequence[int] = ()) -> Allocation:
+        """New memory; `also`: ids of further GPUs that shall see it.
+
+        Raises  DriverError naming the call that failed; nothing of the allocation is left then
+        """
+        size = -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
+        va = self._reserve(size)
+        handle = 0
+        gpu_ids = (self.gpu_id, *also)
+        try:
+            made = kfd.ALLOC_MEMORY_OF_GPU.call(
+                self.port, self.kfd_fd, va_addr=va, size=size, gpu_id=self.gpu_id, flags=place.flags
+            )
+            handle = made.handle
+            if place.is_host_visible:
+                fd = self.kfd_fd if place == Place.MMIO else self.drm_fd
+                self.port.mmap(
+                    va,
+                    size,
+                    PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_FIXED,
+                    fd,
+                    kfd.signed_offset(made.mmap_offset),
+                )
+                self.port.madvise(va, size, MADV_DONTFORK)
+            self._map(handle, gpu_ids)
+        except HcqError:
+            self._give_up(va, size, handle)
+            raise
+        found = Allocation(va, size, handle, place, gpu_ids)
+        self.live[va] = found
+        return found
+
+    def free(self, what: Allocation) -> None:
+        """Give it back. The GPU must not be using it."""
+        self._unmap(what.handle, what.gpu_ids)
+        kfd.FREE_MEMORY_OF_GPU.call(self.port, self.kfd_fd, handle=what.handle)
+        self.live.pop(what.va, None)
+        self.port.munmap(what.va, what.size_bytes)
+
+    def map_for(self, what: Allocation, gpu_id: int) -> Allocation:
+        """Let another GPU see it. Raises DriverError when the two cannot reach each other."""
+        if gpu_id in what.gpu_ids:
+            return what
+        self._map(what.handle, (gpu_id,))
+        found = Allocation(what.va, what.size_bytes, what.handle, what.place, (*what.gpu_ids, gpu_id))
+        self.live[what.va] = found
+        return found
+
+    def close(self) -> None:
+        """Free what is left, as far as the kernel lets us."""
+        for what in list(self.live.values()):
+            try:
+                self.free(what)
+            except DriverError:
+                self.live.pop(what.va, None)  # it goes with the process; there is nobody to tell
+
+    def find(self, va: int) -> Allocation | None:
+        """The allocation that holds an address."""
+        return next((what for what in self.live.values() if what.va <= va < what.va + what.size_bytes), None)
+
+    def _reserve(self, size: int) -> int:
+        """An address range that host and GPU will share, aligned so that large pages can be used."""
+        flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+        if size < HUGE_BYTES:
+            return self.port.mmap(0, size, PROT_NONE, flags)
+        va = self.port.mmap(0, size + HUGE_BYTES, PROT_NONE, flags)
+        start = -(-va // HUGE_BYTES) * HUGE_BYTES
+        if start > va:
+            self.port.munmap(va, start - va)
+        if rest := va + HUGE_BYTES - start:
+            self.port.munmap(start + size, rest)
+        return start
+
+    def _map(self, handle: int, gpu_ids: Sequence[int]) -> None:
+        ids = array.array("I", gpu_ids)
+        done = kfd.MAP_MEMORY_TO_GPU.call(
+            self.port,
+            self.kfd_fd,
+            handle=handle,
+            device_ids_array_ptr=ids.buffer_info()[0],
+            n_devices=len(ids),
+        )
+        if done.n_success != len(ids):
+            raise DriverError(
+                f"AMDKFD_IOC_MAP_MEMORY_TO_GPU(handle={handle:#x}): mapped on {done.n_success} of {len(ids)} GPUs. "
+                "See dmesg for the one that refused."
+            )
+
+    def _unmap(self, handle: int, gpu_ids: Sequence[int]) -> None:
+        ids = array.array("I", gpu_ids)
+        kfd.UNMAP_MEMORY_FROM_GPU.call(
+            self.port,
+            self.kfd_fd,
+            handle=handle,
+            device_ids_array_ptr=ids.buffer_info()[0],
+            n_devices=len(ids),
+        )
+
+    def _give_up(self, va: int, size: int, handle: int) -> None:
+        """Undo half an allocation; the error that led here is the one to tell."""
+        try:
+            if handle:
+                kfd.FREE_MEMORY_OF_GPU.call(self.port, self.kfd_fd, handle=handle)
+            self.port.munmap(va, size)
+        except DriverError:
+            return

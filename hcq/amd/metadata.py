@@ -1,0 +1,199 @@
+"""Metadata: what a code object's note says of its kernels, in MessagePack, read trusting no length in it.
+
+In       the bytes of an AMDGPU note
+Out      KernelMetadata by kernel name: the arguments with their offsets, sizes and kinds
+Changes  nothing
+Next     link.py (who finds the note), program.py (who packs arguments by this)
+Source   LLVM AMDGPUUsage, "Code Object V3+ Metadata"; the MessagePack specification
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from hcq.elf import Object
+
+NOTE_OWNER, NOTE_TYPE = b"AMDGPU\0", 32
+MAX_DEPTH = 16
+
+_FIXED = {
+    0xCA: ">f",
+    0xCB: ">d",
+    0xCC: ">B",
+    0xCD: ">H",
+    0xCE: ">I",
+    0xCF: ">Q",
+    0xD0: ">b",
+    0xD1: ">h",
+    0xD2: ">i",
+    0xD3: ">q",
+}
+_LENGTHS = {
+    0xC4: (">B", bytes),
+    0xC5: (">H", bytes),
+    0xC6: (">I", bytes),
+    0xD9: (">B", str),
+    0xDA: (">H", str),
+    0xDB: (">I", str),
+    0xDC: (">H", list),
+    0xDD: (">I", list),
+    0xDE: (">H", dict),
+    0xDF: (">I", dict),
+}
+
+
+class BadMessage(ValueError):
+    """The bytes are no MessagePack, or are cut off."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One parameter: where it is in the argument segment, and what it is."""
+
+    name: str
+    offset: int
+    size_bytes: int
+    value_kind: str  # by_value, global_buffer, hidden_block_count_x, ...
+    type_name: str
+
+
+@dataclass(frozen=True)
+class KernelMetadata:
+    name: str
+    symbol: str
+    args: tuple[Argument, ...]
+    kernarg_bytes: int
+    max_threads: int  # in a workgroup
+
+
+def unpack(data: bytes) -> Any:
+    """The one value that these bytes hold. Raises BadMessage."""
+    value, end = _value(data, 0, 0)
+    return value
+
+
+def _value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    if depth > MAX_DEPTH:
+        raise BadMessage(f"nested more than {MAX_DEPTH} deep")
+    tag = _take(data, at, 1)[0]
+    at += 1
+    if tag < 0x80:
+        return tag, at
+    if tag >= 0xE0:
+        return tag - 256, at
+    if tag < 0x90:
+        return _map(data, at, tag & 15, depth)
+    if tag < 0xA0:
+        return _array(data, at, tag & 15, depth)
+    if tag < 0xC0:
+        return _text(data, at, tag & 31), at + (tag & 31)
+    if tag in (0xC0, 0xC2, 0xC3):
+        return {0xC0: None, 0xC2: False, 0xC3: True}[tag], at
+    if tag in _FIXED:
+        size = struct.calcsize(_FIXED[tag])
+        return struct.unpack(_FIXED[tag], _take(data, at, size))[0], at + size
+    if tag in _LENGTHS:
+        text, kind = _LENGTHS[tag]
+        size = struct.calcsize(text)
+        count = struct.unpack(text, _take(data, at, size))[0]
+        at += size
+        if kind is dict:
+            return _map(data, at, count, depth)
+        if kind is list:
+            return _array(data, at, count, depth)
+        return (_text(data, at, count) if kind is str else _take(data, at, count)), at + count
+    raise BadMessage(f"byte {at - 1} is {tag:#x}, which starts nothing known")
+
+
+def _take(data: bytes, at: int, size: int) -> bytes:
+    if at + size > len(data):
+        raise BadMessage(f"a value would end at byte {at + size} of {len(data)}")
+    return data[at : at + size]
+
+
+def _text(data: bytes, at: int, size: int) -> str:
+    return _take(data, at, size).decode("utf-8", "replace")
+
+
+def _array(data: bytes, at: int, count: int, depth: int) -> tuple[list[Any], int]:
+    found = []
+    for _ in range(count):
+        value, at = _value(data, at, depth + 1)
+        found.append(value)
+    return found, at
+
+
+def _map(data: bytes, at: int, count: int, depth: int) -> tuple[dict[str, Any], int]:
+    found = {}
+    for _ in range(count):
+        key, at = _value(data, at, depth + 1)
+        found[str(key)], at = _value(data, at, depth + 1)
+    return found, at
+
+
+def kernels_of(image: Object) -> dict[str, KernelMetadata]:
+    """The kernels that an object's AMDGPU note describes, by name; none when it has no note."""
+    for section in image.sections:
+        if section.name == ".note" or section.type == 7:  # SHT_NOTE
+            for owner, kind, content in _notes(image, image.contents(section)):
+                if owner == NOTE_OWNER and kind == NOTE_TYPE:
+                    return _kernels(image, content)
+    return {}
+
+
+def _notes(image: Object, data: bytes) -> list[tuple[bytes, int, bytes]]:
+    found = []
+    at = 0
+    while at + 12 <= len(data):
+        name_size, content_size, kind = struct.unpack_from("<III", data, at)
+        at += 12
+        end = at + (name_size + 3 & ~3) + content_size
+        if end > len(data):
+            raise image.refuse(f"a note would end at byte {end} of {len(data)}")
+        found.append((data[at : at + name_size], kind, data[end - content_size : end]))
+        at = end + 3 & ~3
+    return found
+
+
+def _kernels(image: Object, content: bytes) -> dict[str, KernelMetadata]:
+    try:
+        top = unpack(content)
+        listed = top.get("amdhsa.kernels", []) if isinstance(top, dict) else []
+        found = [_kernel(entry) for entry in listed]
+    except (BadMessage, TypeError, ValueError, AttributeError, KeyError) as error:
+        raise image.refuse(f"its metadata makes no sense ({error})") from None
+    return {kernel.name: kernel for kernel in found}
+
+
+def _kernel(entry: dict[str, Any]) -> KernelMetadata:
+    args = tuple(_argument(arg) for arg in entry.get(".args", []))
+    size = _number(entry, ".kernarg_segment_size", 0)
+    for arg in args:
+        if arg.offset + arg.size_bytes > size:
+            raise ValueError(f"argument {arg.name!r} ends at {arg.offset + arg.size_bytes} of {size} bytes")
+    return KernelMetadata(
+        name=str(entry[".name"]),
+        symbol=str(entry.get(".symbol", "")),
+        args=args,
+        kernarg_bytes=size,
+        max_threads=_number(entry, ".max_flat_workgroup_size", 1024),
+    )
+
+
+def _argument(entry: dict[str, Any]) -> Argument:
+    return Argument(
+        name=str(entry.get(".name", "")),
+        offset=_number(entry, ".offset", None),
+        size_bytes=_number(entry, ".size", None),
+        value_kind=str(entry[".value_kind"]),
+        type_name=str(entry.get(".type_name", "")),
+    )
+
+
+def _number(entry: dict[str, Any], key: str, default: int | None) -> int:
+    value = entry.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
+        raise ValueError(f"{key} is {value!r}")
+    return value

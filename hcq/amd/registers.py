@@ -1,0 +1,111 @@
+"""Compute registers: what SET_SH_REG writes before a dispatch, and the fields inside them.
+
+In       nothing
+Out      register numbers (relative to 0x2c00), layouts of those with fields, `name_of(number)`
+Changes  nothing
+Next     pm4.py (SetShReg), encode.py (who writes them), hcq/emu/amd/launch.py (who reads them)
+Source   gc_11_0_0_offset.h, gc_9_4_3_offset.h and their sh_mask files; RSRC layouts as in LLVM's AMDGPUUsage
+"""
+
+from __future__ import annotations
+
+from hcq.amd.packet import Terse
+from hcq.layout import bits
+
+FIRST, LAST = 0x200, 0x27F
+
+DISPATCH_INITIATOR = 0x200
+START_X = 0x204  # START_X, Y, Z, then NUM_THREAD_X, Y, Z
+NUM_THREAD_X = 0x207
+PGM_LO = 0x20C  # and PGM_HI: address of the code >> 8
+DISPATCH_SCRATCH_BASE_LO = 0x210  # and HI: address of scratch memory >> 8; gfx942, gfx11 and later
+PGM_RSRC1 = 0x212  # and PGM_RSRC2
+RESOURCE_LIMITS = 0x215
+TMPRING_SIZE = 0x218
+RESTART_X = 0x21B  # and Y, Z
+PGM_RSRC3_GFX11 = 0x228
+PGM_RSRC3_GFX9 = 0x22D
+USER_DATA_0 = 0x240  # sixteen of them: the first scalar registers of every wave
+USER_DATA_WORDS = 16
+
+_NAMES = {
+    0x200: "COMPUTE_DISPATCH_INITIATOR",
+    0x204: "COMPUTE_START_X",
+    0x205: "COMPUTE_START_Y",
+    0x206: "COMPUTE_START_Z",
+    0x207: "COMPUTE_NUM_THREAD_X",
+    0x208: "COMPUTE_NUM_THREAD_Y",
+    0x209: "COMPUTE_NUM_THREAD_Z",
+    0x20C: "COMPUTE_PGM_LO",
+    0x20D: "COMPUTE_PGM_HI",
+    0x210: "COMPUTE_DISPATCH_SCRATCH_BASE_LO",
+    0x211: "COMPUTE_DISPATCH_SCRATCH_BASE_HI",
+    0x212: "COMPUTE_PGM_RSRC1",
+    0x213: "COMPUTE_PGM_RSRC2",
+    0x215: "COMPUTE_RESOURCE_LIMITS",
+    0x218: "COMPUTE_TMPRING_SIZE",
+    0x21B: "COMPUTE_RESTART_X",
+    0x21C: "COMPUTE_RESTART_Y",
+    0x21D: "COMPUTE_RESTART_Z",
+    0x228: "COMPUTE_PGM_RSRC3",
+    0x22D: "COMPUTE_PGM_RSRC3",
+}
+
+
+def name_of(number: int) -> str:
+    """The vendor's name of a register."""
+    if USER_DATA_0 <= number < USER_DATA_0 + USER_DATA_WORDS:
+        return f"COMPUTE_USER_DATA_{number - USER_DATA_0}"
+    return _NAMES.get(number, f"register {number:#x}")
+
+
+class Rsrc1(Terse, words=1):
+    """COMPUTE_PGM_RSRC1, as the compiler wrote it into the kernel descriptor."""
+
+    granulated_vgpr_count = bits(5, 0)
+    granulated_sgpr_count = bits(9, 6)
+    priority = bits(11, 10)
+    float_round_mode_32 = bits(13, 12)
+    float_round_mode_16_64 = bits(15, 14)
+    float_denorm_mode_32 = bits(17, 16)
+    float_denorm_mode_16_64 = bits(19, 18)
+    priv = bits(20)
+    dx10_clamp = bits(21)
+    debug_mode = bits(22)
+    ieee_mode = bits(23)
+    bulky = bits(24)
+    cdbg_user = bits(25)
+    fp16_ovfl = bits(26)
+    wgp_mode = bits(29)
+    mem_ordered = bits(30)
+    fwd_progress = bits(31)
+
+
+class Rsrc2(Terse, words=1):
+    """COMPUTE_PGM_RSRC2; lds_size is the launcher's to fill, the descriptor holds zero there."""
+
+    scratch_en = bits(0)
+    user_sgpr = bits(5, 1)
+    trap_present = bits(6)
+    tgid_x_en = bits(7)
+    tgid_y_en = bits(8)
+    tgid_z_en = bits(9)
+    tg_size_en = bits(10)
+    tidig_comp_cnt = bits(12, 11)  # 0: work-item ids in x; 1: x and y; 2: x, y and z
+    excp_en_msb = bits(14, 13)
+    lds_size = bits(23, 15, unit=512)  # bytes
+    excp_en = bits(30, 24)
+
+
+class TmpringSize(Terse, words=1):
+    """COMPUTE_TMPRING_SIZE: how much scratch memory there is. wavesize counts 1 KiB on gfx9 and 256 bytes from gfx11 on."""
+
+    waves = bits(11, 0)
+    wavesize = bits(29, 12)
+
+
+class NumThread(Terse, words=1):
+    """COMPUTE_NUM_THREAD_X, Y, Z."""
+
+    num_thread_full = bits(15, 0)
+    num_thread_partial = bits(31, 16)

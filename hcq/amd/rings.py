@@ -1,0 +1,282 @@
+"""Rings: the circular buffers that AMD's processors read, one class for each way of counting.
+
+In       packets as bytes
+Out      a place in the ring; nothing is overwritten that the GPU has not read
+Changes  the ring, the write pointer, the doorbell
+Next     device.py (what goes into which ring), kfd.py (CREATE_QUEUE)
+Source   the counting of pointers and doorbells: kfd_doorbell.c, ROCr's queues
+
+    ring   pointers count   the doorbell takes                a packet at the ring's end
+    PM4    words            the new write pointer             may cross it
+    SDMA   bytes            the new write pointer             must not: NOPs fill the rest
+    AQL    packets          the index of the last packet      cannot: slots
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from hcq import native
+from hcq.amd import aql, kfd
+from hcq.amd.chip import Chip
+from hcq.amd.kfd import QueueType
+from hcq.amd.launch import Scratch
+from hcq.amd.memory import Allocation, KfdMemory, Place
+from hcq.amd.registers import TmpringSize
+from hcq.amd.sizing import EOP_BYTES, area_headers, queue_sizes
+from hcq.amd.topology import Node
+from hcq.errors import UsageError
+from hcq.port import PAGE_BYTES, Port
+
+RING_BYTES = 1 << 20
+WPTR_AT, RPTR_AT = 0, 64  # in the page of pointers; AQL has them where amd_queue_t says
+
+_FENCE = threading.Lock()
+
+
+def full_fence() -> None:
+    """All stores so far are visible before any later one, write-combined ones included.
+
+    Taking a lock is a locked instruction, which on x86-64 drains the store buffers; PCIe doorbells need no more.
+    """
+    with _FENCE:
+        pass
+
+
+class Ring(ABC):
+    """One queue. `put` counts what was written, in the units of its pointers."""
+
+    kind = ""
+    queue_type: QueueType
+
+    def __init__(
+        self,
+        port: Port,
+        memory: KfdMemory,
+        node: Node,
+        chip: Chip,
+        doorbells: memoryview,
+        apertures: kfd.ProcessDeviceApertures,
+    ) -> None:
+        self.port, self.memory, self.node, self.chip = port, memory, node, chip
+        self.apertures = apertures
+        self.put = 0
+        self.rung = 0
+        self.queue_id = -1
+        self.allocations: list[Allocation] = []
+        self._doorbells = doorbells
+        try:
+            self._create()
+        except BaseException:
+            self._free()
+            raise
+
+    # ------------------------------------------------------------ the queue
+
+    def _create(self) -> None:
+        self.ring = self._alloc(RING_BYTES, Place.SHARED)
+        self.pointers = self._alloc(PAGE_BYTES, Place.SHARED)
+        self.bytes = native.view(self.ring.va, RING_BYTES)
+        page = native.view(self.pointers.va, PAGE_BYTES)
+        page[:] = bytes(PAGE_BYTES)
+        self.bytes[:] = self._empty_ring()
+        wptr_at, rptr_at = self._prepare_pointers(page)
+        self._wptr = page[wptr_at : wptr_at + 8].cast("Q")
+        self._rptr = page[rptr_at : rptr_at + 8].cast("Q")
+        made = kfd.CREATE_QUEUE.call(
+            self.port,
+            self.memory.kfd_fd,
+            ring_base_address=self.ring.va,
+            ring_size=RING_BYTES,
+            write_pointer_address=self.pointers.va + wptr_at,
+            read_pointer_address=self.pointers.va + rptr_at,
+            gpu_id=self.node.gpu_id,
+            queue_type=self.queue_type,
+            **self._compute_buffers(),
+        )
+        self.queue_id = made.queue_id
+        at = made.doorbell_offset & kfd.DOORBELL_SLICE_BYTES - 1
+        self._doorbell = self._doorbells[at : at + 8].cast("Q")
+
+    def _compute_buffers(self) -> dict[str, int]:
+        """The buffers that compute queues also need: end-of-pipe events, and where waves are saved."""
+        if self.queue_type == QueueType.SDMA:
+            return {}
+        sizes = queue_sizes(self.node, self.chip)
+        area = self._alloc(sizes.area_bytes, Place.SHARED)
+        view = native.view(area.va, sizes.area_bytes)
+        for offset, header in area_headers(sizes, self.node.xccs):
+            view[offset : offset + len(header)] = header
+        fields = {
+            "ctx_save_restore_address": area.va,
+            "ctx_save_restore_size": sizes.save_bytes,
+            "ctl_stack_size": sizes.ctl_stack_bytes,
+        }
+        if self.queue_type == QueueType.COMPUTE_AQL and self.chip.arch == "gfx942":
+            return fields  # the runtime passes none there
+        eop = self._alloc(EOP_BYTES, Place.PRIVATE)
+        return {**fields, "eop_buffer_address": eop.va, "eop_buffer_size": EOP_BYTES}
+
+    def _prepare_pointers(self, page: memoryview) -> tuple[int, int]:
+        return WPTR_AT, RPTR_AT
+
+    def _empty_ring(self) -> bytes:
+        return bytes(RING_BYTES)
+
+    def _alloc(self, size_bytes: int, place: Place) -> Allocation:
+        self.allocations.append(self.memory.alloc(size_bytes, place))
+        return self.allocations[-1]
+
+    def destroy(self) -> None:
+        """End the queue and free its buffers. Work in it is dropped."""
+        if self.queue_id >= 0:
+            kfd.DESTROY_QUEUE.call(self.port, self.memory.kfd_fd, queue_id=self.queue_id)
+            self.queue_id = -1
+        self._free()
+
+    def _free(self) -> None:
+        for what in reversed(self.allocations):
+            self.memory.free(what)
+        self.allocations = []
+
+    # ------------------------------------------------------------ writing
+
+    @property
+    def get(self) -> int:
+        """How far the GPU has read."""
+        return self._rptr[0]
+
+    @abstractmethod
+    def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
+        """Put whole packets into the ring. wait(ring, units) returns once there is room for so many more."""
+
+    def commit(self) -> None:
+        """Show the GPU what was written."""
+        if self.put == self.rung:
+            return
+        full_fence()  # packets are visible before the write pointer covers them,
+        self._wptr[0] = self.put
+        full_fence()  # and the write pointer before the doorbell makes the GPU look
+        self._doorbell[0] = self._doorbell_value()
+        self.rung = self.put
+
+    def _doorbell_value(self) -> int:
+        return self.put
+
+    def has_room(self, units: int) -> bool:
+        return self.put + units - self.get <= self.capacity
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """The ring's size, in the units of its pointers."""
+
+    def too_long(self, size_bytes: int) -> UsageError:
+        return UsageError(
+            f"submit: {size_bytes} bytes of packets in one piece do not fit the {self.kind} ring's {RING_BYTES}. "
+            "Split them."
+        )
+
+
+class Pm4Ring(Ring):
+    kind = "PM4"
+    queue_type = QueueType.COMPUTE
+    capacity = RING_BYTES // 4
+
+    def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
+        units = len(packets) // 4
+        if units > self.capacity:
+            raise self.too_long(len(packets))
+        if not self.has_room(units):
+            wait(self, units)
+        at = 4 * self.put % RING_BYTES
+        head = min(len(packets), RING_BYTES - at)
+        self.bytes[at : at + head] = packets[:head]
+        if head < len(packets):
+            self.bytes[: len(packets) - head] = packets[head:]
+        self.put += units
+
+
+class SdmaRing(Ring):
+    kind = "SDMA"
+    queue_type = QueueType.SDMA
+    capacity = RING_BYTES
+
+    def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
+        size = len(packets)
+        at = self.put % RING_BYTES
+        gap = RING_BYTES - at if at + size > RING_BYTES else 0
+        if size + gap > RING_BYTES:
+            raise self.too_long(size)
+        if not self.has_room(gap + size):
+            wait(self, gap + size)
+        if gap:
+            self.bytes[at:] = bytes(gap)  # words of zero: NOPs
+            self.put += gap
+            at = 0
+        self.bytes[at : at + size] = packets
+        self.put += size
+
+
+class AqlRing(Ring):
+    kind = "AQL"
+    queue_type = QueueType.COMPUTE_AQL
+    capacity = RING_BYTES // aql.PACKET_BYTES
+
+    def _prepare_pointers(self, page: memoryview) -> tuple[int, int]:
+        queue = aql.AmdQueue
+        self.inactive = self.pointers.va + 1024  # an amd_signal_t: why the processor stopped, or 0
+        read_at = queue.read_dispatch_id.byte_offset
+        image = queue(
+            base_address=self.ring.va,
+            size=self.capacity,
+            read_dispatch_id_field_base_byte_offset=read_at,
+            max_cu_id=self.node.compute_units - 1,
+            max_wave_id=self.node.scratch_waves_per_unit - 1,
+            group_segment_aperture_base_hi=self.apertures.lds_base >> 32,
+            private_segment_aperture_base_hi=self.apertures.scratch_base >> 32,
+            queue_inactive_signal=self.inactive,
+        ).to_bytes()
+        page[: len(image)] = image
+        page[1024:1088] = aql.AmdSignal().to_bytes()
+        self._page = page
+        return queue.write_dispatch_id.byte_offset, read_at
+
+    def _empty_ring(self) -> bytes:
+        slot = aql.Header(type=aql.PacketType.INVALID).to_bytes()
+        return slot * self.capacity
+
+    def set_scratch(self, scratch: Scratch, unit: int) -> None:
+        """Tell the processor of new scratch memory; the queue is idle."""
+        size = TmpringSize(waves=scratch.waves, wavesize=scratch.wave_bytes // unit)
+        queue = aql.AmdQueue
+        for field, text, value in (
+            (queue.scratch_backing_memory_location, "<Q", scratch.va),
+            (queue.scratch_backing_memory_byte_size, "<Q", scratch.size_bytes),
+            (queue.scratch_wave64_lane_byte_size, "<I", scratch.wave_bytes // 64),
+            (queue.compute_tmpring_size, "<I", size.words[0]),
+        ):
+            struct.pack_into(text, self._page, field.byte_offset, value)
+
+    @property
+    def inactive_code(self) -> int:
+        """Why the processor stopped this queue; 0 while it runs."""
+        at = 1024 + aql.AmdSignal.value.byte_offset
+        return self._page[at : at + 8].cast("Q")[0]
+
+    def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
+        for start in range(0, len(packets), aql.PACKET_BYTES):
+            packet = packets[start : start + aql.PACKET_BYTES]
+            if not self.has_room(1):
+                wait(self, 1)
+            at = self.put % self.capacity * aql.PACKET_BYTES
+            self.bytes[at + 4 : at + aql.PACKET_BYTES] = packet[4:]
+            full_fence()  # the packet is whole before its first word makes it ready
+            self.bytes[at : at + 4].cast("I")[0] = int.from_bytes(packet[:4], "little")
+            self.put += 1
+
+    def _doorbell_value(self) -> int:
+        return self.put - 1

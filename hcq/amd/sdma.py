@@ -1,0 +1,416 @@
+"""SDMA: the packets of AMD copy engines, versions 4 (gfx9), 6 (gfx11) and 7 (gfx12), as this driver uses them.
+
+In       fields by name
+Out      packets as words and back; `VERSIONS` holds one table for each generation; `decode` splits a stream
+Changes  nothing
+Next     encode.py (commands to these), hcq/emu/amd/sdma_processor.py (executes them)
+Source   Linux vega10_sdma_pkt_open.h, sdma_v6_0_0_pkt_open.h; AMD PAL for version 7
+
+Counts are bytes minus one. A packet never crosses the end of the ring: NOPs, words of zero, fill the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from hcq.amd.packet import Terse
+from hcq.amd.pm4 import Function
+from hcq.layout import Packet, bits
+
+
+class Op(IntEnum):
+    NOP = 0
+    COPY = 1
+    WRITE = 2
+    INDIRECT = 4
+    FENCE = 5
+    TRAP = 6
+    POLL_REGMEM = 8
+    ATOMIC = 10
+    CONST_FILL = 11
+    TIMESTAMP = 13
+    GCR_REQ = 17
+
+
+class TimestampOp(IntEnum):
+    SET = 0
+    GET = 1
+    GET_GLOBAL = 2
+
+
+class FillSize(IntEnum):
+    BYTE = 0
+    HALF = 1
+    WORD = 2
+
+
+RETRY_FOREVER = 0xFFF
+MTYPE_UC = 3  # uncached
+
+
+class Sdma(Terse, words=1):
+    """Base of the packets."""
+
+    unsaid = frozenset(("op", "mem_poll"))
+
+
+class Header(Terse, words=1):
+    """First word of every packet."""
+
+    op = bits(7, 0, enum=Op)
+    sub_op = bits(15, 8)
+
+
+class Nop(Sdma, words=1, tail="ignored"):
+    """Nothing, for count words after the header."""
+
+    op = bits(7, 0, enum=Op, default=Op.NOP)
+    sub_op = bits(15, 8)
+    count = bits(29, 16)
+
+
+class CopyLinear(Sdma, words=7):
+    """Copy count bytes; any alignment. Version 6."""
+
+    op = bits(7, 0, enum=Op, default=Op.COPY)
+    sub_op = bits(15, 8)
+    encrypt = bits(16)
+    tmz = bits(18)
+    cpv = bits(19)
+    backwards = bits(25)
+    broadcast = bits(27)
+    count = bits(61, 32)  # bytes minus one
+    dst_sw = bits(81, 80)
+    dst_cache_policy = bits(84, 82)
+    src_sw = bits(89, 88)
+    src_cache_policy = bits(92, 90)
+    src_addr = bits(159, 96)
+    dst_addr = bits(223, 160)
+
+
+class CopyLinearV4(Sdma, words=7):
+    """Copy count bytes. Version 4; on gfx942 the count has 22 bits."""
+
+    op = bits(7, 0, enum=Op, default=Op.COPY)
+    sub_op = bits(15, 8)
+    encrypt = bits(16)
+    tmz = bits(18)
+    broadcast = bits(27)
+    count = bits(61, 32)
+    dst_sw = bits(81, 80)
+    src_sw = bits(89, 88)
+    src_addr = bits(159, 96)
+    dst_addr = bits(223, 160)
+
+
+class CopyLinearV7(Sdma, words=7):
+    """Copy count bytes. Version 7; with dcc set it would have an eighth word, which we never ask for."""
+
+    op = bits(7, 0, enum=Op, default=Op.COPY)
+    sub_op = bits(15, 8)
+    tmz = bits(18)
+    dcc = bits(19)
+    backwards = bits(25)
+    count = bits(61, 32)
+    dst_mall_policy = bits(85, 84)
+    src_mall_policy = bits(93, 92)
+    src_addr = bits(159, 96)
+    dst_addr = bits(223, 160)
+
+
+class ConstFill(Sdma, words=5):
+    """Fill with a byte, a half word or a word. Version 6."""
+
+    op = bits(7, 0, enum=Op, default=Op.CONST_FILL)
+    sub_op = bits(15, 8)
+    sw = bits(17, 16)
+    cache_policy = bits(26, 24)
+    cpv = bits(28)
+    fillsize = bits(31, 30, enum=FillSize)
+    dst_addr = bits(95, 32)
+    src_data = bits(127, 96)
+    count = bits(157, 128)  # bytes minus one; for words the two lowest bits are ignored
+
+
+class ConstFillV4(Sdma, words=5):
+    """The same. Version 4."""
+
+    op = bits(7, 0, enum=Op, default=Op.CONST_FILL)
+    sub_op = bits(15, 8)
+    sw = bits(17, 16)
+    fillsize = bits(31, 30, enum=FillSize)
+    dst_addr = bits(95, 32)
+    src_data = bits(127, 96)
+    count = bits(149, 128)
+
+
+class ConstFillV7(Sdma, words=5):
+    """The same. Version 7."""
+
+    op = bits(7, 0, enum=Op, default=Op.CONST_FILL)
+    sub_op = bits(15, 8)
+    nopte_comp = bits(16)
+    sys = bits(20)
+    snp = bits(22)
+    gpa = bits(23)
+    mall_policy = bits(27, 26)
+    fillsize = bits(31, 30, enum=FillSize)
+    dst_addr = bits(95, 32)
+    src_data = bits(127, 96)
+    count = bits(157, 128)
+
+
+class WriteLinear(Sdma, words=4, tail="data"):
+    """Write words to memory. Version 6."""
+
+    op = bits(7, 0, enum=Op, default=Op.WRITE)
+    sub_op = bits(15, 8)
+    encrypt = bits(16)
+    tmz = bits(18)
+    cpv = bits(28)
+    dst_addr = bits(95, 32)
+    count = bits(115, 96)  # words minus one
+    sw = bits(121, 120)
+    cache_policy = bits(124, 122)
+
+
+class WriteLinearV4(Sdma, words=4, tail="data"):
+    """The same. Version 4."""
+
+    op = bits(7, 0, enum=Op, default=Op.WRITE)
+    sub_op = bits(15, 8)
+    encrypt = bits(16)
+    tmz = bits(18)
+    dst_addr = bits(95, 32)
+    count = bits(115, 96)
+    sw = bits(121, 120)
+
+
+class WriteLinearV7(Sdma, words=4, tail="data"):
+    """The same. Version 7."""
+
+    op = bits(7, 0, enum=Op, default=Op.WRITE)
+    sub_op = bits(15, 8)
+    nopte_comp = bits(16)
+    tmz = bits(18)
+    dst_addr = bits(95, 32)
+    count = bits(115, 96)
+    sys = bits(116)
+    snp = bits(118)
+    gpa = bits(119)
+    dst_mall_policy = bits(125, 124)
+
+
+class Fence(Sdma, words=4):
+    """Write 32 bits once earlier packets are done. Version 6."""
+
+    op = bits(7, 0, enum=Op, default=Op.FENCE)
+    sub_op = bits(15, 8)
+    mtype = bits(18, 16, default=MTYPE_UC)
+    gcc = bits(19)
+    sys = bits(20)
+    snp = bits(22)
+    gpa = bits(23)
+    l2_policy = bits(25, 24)
+    llc_policy = bits(26)
+    cpv = bits(28)
+    address = bits(95, 32)
+    data = bits(127, 96)
+
+
+class FenceV4(Sdma, words=4):
+    """The same. Version 4."""
+
+    op = bits(7, 0, enum=Op, default=Op.FENCE)
+    sub_op = bits(15, 8)
+    address = bits(95, 32)
+    data = bits(127, 96)
+
+
+class FenceV7(Sdma, words=4):
+    """The same. Version 7; the address is a multiple of 4."""
+
+    op = bits(7, 0, enum=Op, default=Op.FENCE)
+    sub_op = bits(15, 8)
+    sys = bits(20)
+    snp = bits(22)
+    gpa = bits(23)
+    mall_policy = bits(27, 26)
+    address = bits(95, 34, unit=4)
+    data = bits(127, 96)
+
+
+class Trap(Sdma, words=2):
+    """Raise an interrupt with this context: a KFD event id."""
+
+    op = bits(7, 0, enum=Op, default=Op.TRAP)
+    sub_op = bits(15, 8)
+    int_context = bits(59, 32)
+
+
+class PollRegmem(Sdma, words=6):
+    """Stall until (memory & mask) compares with the value; 32 bits. Version 6."""
+
+    op = bits(7, 0, enum=Op, default=Op.POLL_REGMEM)
+    sub_op = bits(15, 8)
+    cache_policy = bits(22, 20)
+    cpv = bits(24)
+    hdp_flush = bits(26)
+    func = bits(30, 28, enum=Function)
+    mem_poll = bits(31, default=1)
+    address = bits(95, 32)
+    value = bits(127, 96)
+    mask = bits(159, 128)
+    interval = bits(175, 160)
+    retry_count = bits(187, 176)
+
+
+class PollRegmemV4(Sdma, words=6):
+    """The same. Version 4."""
+
+    op = bits(7, 0, enum=Op, default=Op.POLL_REGMEM)
+    sub_op = bits(15, 8)
+    hdp_flush = bits(26)
+    func = bits(30, 28, enum=Function)
+    mem_poll = bits(31, default=1)
+    address = bits(95, 32)
+    value = bits(127, 96)
+    mask = bits(159, 128)
+    interval = bits(175, 160)
+    retry_count = bits(187, 176)
+
+
+class PollRegmemV7(Sdma, words=6):
+    """The same. Version 7; the address is a multiple of 4."""
+
+    op = bits(7, 0, enum=Op, default=Op.POLL_REGMEM)
+    sub_op = bits(15, 8)
+    virtual_die_id = bits(17, 16)
+    domain = bits(18)
+    bridge = bits(19)
+    mall_policy = bits(23, 22)
+    mode = bits(27, 26)
+    func = bits(30, 28, enum=Function)
+    mem_poll = bits(31, default=1)
+    address = bits(95, 34, unit=4)
+    value = bits(127, 96)
+    mask = bits(159, 128)
+    interval = bits(175, 160)
+    retry_count = bits(187, 176)
+
+
+class Timestamp(Sdma, words=3):
+    """Store the 64-bit global counter; the address is a multiple of 8."""
+
+    op = bits(7, 0, enum=Op, default=Op.TIMESTAMP)
+    sub_op = bits(15, 8, enum=TimestampOp, default=TimestampOp.GET_GLOBAL)
+    l2_policy = bits(25, 24)
+    llc_policy = bits(26)
+    cpv = bits(28)
+    address = bits(95, 35, unit=8)
+
+
+class Indirect(Sdma, words=6):
+    """Run a block of packets; the base is a multiple of 32 bytes, and this packet ends at a multiple of 8 words."""
+
+    op = bits(7, 0, enum=Op, default=Op.INDIRECT)
+    sub_op = bits(15, 8)
+    vmid = bits(19, 16)
+    priv = bits(31)
+    ib_base = bits(95, 37, unit=32)
+    ib_size = bits(115, 96)  # words
+    csa_addr = bits(191, 128)
+
+
+class GcrReq(Sdma, words=5):
+    """Cache control for the engine's own accesses; the bits are those of PM4's ACQUIRE_MEM. Versions 5 and later."""
+
+    op = bits(7, 0, enum=Op, default=Op.GCR_REQ)
+    sub_op = bits(15, 8, default=1)
+    base_va = bits(79, 39, unit=128)
+    gli_inv = bits(81, 80)
+    gl1_range = bits(83, 82)
+    glm_wb = bits(84)
+    glm_inv = bits(85)
+    glk_wb = bits(86)
+    glk_inv = bits(87)
+    glv_inv = bits(88)
+    gl1_inv = bits(89)
+    gl2_us = bits(90)
+    gl2_range = bits(92, 91)
+    gl2_discard = bits(93)
+    gl2_inv = bits(94)
+    gl2_wb = bits(95)
+    seq = bits(97, 96)
+    range_is_pa = bits(98)
+    limit_va = bits(143, 103, unit=128)
+    vmid = bits(155, 152)
+
+
+class Version(NamedTuple):
+    """The packets of one generation of the engine."""
+
+    copy: type[Packet]
+    fill: type[Packet]
+    write: type[Packet]
+    fence: type[Packet]
+    poll: type[Packet]
+    has_gcr: bool
+    packets: dict[int, type[Packet]]
+
+
+def _version(copy: Any, fill: Any, write: Any, fence: Any, poll: Any, has_gcr: bool) -> Version:
+    packets: dict[int, type[Packet]] = {
+        Op.NOP: Nop,
+        Op.COPY: copy,
+        Op.CONST_FILL: fill,
+        Op.WRITE: write,
+        Op.FENCE: fence,
+        Op.POLL_REGMEM: poll,
+        Op.TRAP: Trap,
+        Op.TIMESTAMP: Timestamp,
+        Op.INDIRECT: Indirect,
+    }
+    if has_gcr:
+        packets[Op.GCR_REQ] = GcrReq
+    return Version(copy, fill, write, fence, poll, has_gcr, packets)
+
+
+V4 = _version(CopyLinearV4, ConstFillV4, WriteLinearV4, FenceV4, PollRegmemV4, has_gcr=False)
+V6 = _version(CopyLinear, ConstFill, WriteLinear, Fence, PollRegmem, has_gcr=True)
+V7 = _version(CopyLinearV7, ConstFillV7, WriteLinearV7, FenceV7, PollRegmemV7, has_gcr=True)
+
+
+def length_words(words: Sequence[int], version: Version) -> int:
+    """The length of the packet at the start of these words; 0 when it is none we know."""
+    layout = version.packets.get(words[0] & 0xFF)
+    if layout is None:
+        return 0
+    if layout is Nop:
+        return 1 + (words[0] >> 16 & 0x3FFF)
+    if layout is version.write:
+        return layout.length_words + (words[3] & 0xFFFFF) + 1 if len(words) > 3 else 4
+    return layout.length_words
+
+
+def decode_one(words: Sequence[int], version: Version) -> Packet:
+    """The packet at the start of these words; its header alone when it is none we know, or is cut off."""
+    size = length_words(words, version)
+    if not size or size > len(words):
+        return Header.decode(words[:1])
+    return version.packets[words[0] & 0xFF].decode(words[:size])
+
+
+def decode(words: Sequence[int], version: Version) -> list[Packet]:
+    """Packets as a trace shows them. Never raises: it ends with the header that makes no sense."""
+    found: list[Packet] = []
+    at = 0
+    while at < len(words):
+        packet = decode_one(words[at:], version)
+        found.append(packet)
+        if isinstance(packet, Header):
+            break
+        at += len(packet.words)
+    return found

@@ -1,0 +1,161 @@
+"""Dispatches: from registers or an AQL packet to a kernel running on the shader core.
+
+In       compute registers and a DISPATCH_DIRECT, or a KernelDispatch and the descriptor it points at
+Out      a Dispatch, which runs; or what is wrong with it
+Changes  what the kernel changes
+Next     shader.py (the shader core), pm4_processor.py and aql_processor.py (who launch)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hcq.amd import aql, pm4, registers
+from hcq.amd.descriptor import SIZE_BYTES, USER_SGPRS, KernelDescriptor
+from hcq.amd.registers import Rsrc1, Rsrc2, TmpringSize
+
+if TYPE_CHECKING:
+    from hcq.emu.amd.gpu import EmulatedGpu
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """Everything the shader core needs to know.
+
+    entry             address of the code
+    user_sgprs        the first scalar registers, by number
+    grid, block       workgroups, and work-items in each
+    lds_bytes         of each workgroup
+    scratch_base      where scratch memory is; wave_scratch_bytes for each wave
+    """
+
+    entry: int
+    rsrc1: Rsrc1
+    rsrc2: Rsrc2
+    rsrc3: int
+    wave_size: int
+    user_sgprs: tuple[int, ...]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    lds_bytes: int
+    scratch_base: int
+    wave_scratch_bytes: int
+    scratch_waves: int
+
+    def run(self, gpu: EmulatedGpu) -> None:
+        """Run it to its end. Raises a ShaderFault."""
+        if gpu.run_kernel is not None:
+            gpu.run_kernel(gpu, self)
+            return
+        from hcq.emu.amd.shader import (
+            run_on_shader_core,
+        )  # the shader core: much code, needed by kernels alone
+
+        run_on_shader_core(gpu, self)
+
+
+def dispatch_from_registers(
+    gpu: EmulatedGpu, at: dict[int, int], packet: pm4.DispatchDirect
+) -> Dispatch | str:
+    """A launch from the registers as they are; a sentence when hardware would hang on it."""
+    needed = (registers.PGM_LO, registers.PGM_LO + 1, registers.PGM_RSRC1, registers.PGM_RSRC1 + 1)
+    missing = [registers.name_of(number) for number in needed if number not in at]
+    if missing:
+        return f"{', '.join(missing)} never written"
+    block = tuple(at.get(registers.NUM_THREAD_X + axis, 0) & 0xFFFF for axis in range(3))
+    grid = (packet.dim_x, packet.dim_y, packet.dim_z)
+    threads = block[0] * block[1] * block[2]
+    if not threads or threads > gpu.chip.max_block or not all(grid):
+        return f"grid {grid} or block {block} is empty or too large"
+    if not packet.compute_shader_en:
+        return "compute_shader_en is not set"
+    if any(at.get(registers.RESTART_X + axis, 0) for axis in range(3)):
+        return "COMPUTE_RESTART is not zero"
+    if packet.use_thread_dimensions or packet.partial_tg_en:
+        return "use_thread_dimensions and partial_tg_en are not emulated"
+    rsrc2 = Rsrc2.decode([at[registers.PGM_RSRC1 + 1]])
+    tmpring = TmpringSize.decode([at.get(registers.TMPRING_SIZE, 0)])
+    base = (
+        at.get(registers.DISPATCH_SCRATCH_BASE_LO, 0)
+        | at.get(registers.DISPATCH_SCRATCH_BASE_LO + 1, 0) << 32
+    )
+    return Dispatch(
+        entry=(at[registers.PGM_LO] | at[registers.PGM_LO + 1] << 32) << 8,
+        rsrc1=Rsrc1.decode([at[registers.PGM_RSRC1]]),
+        rsrc2=rsrc2,
+        rsrc3=at.get(gpu.chip.rsrc3, 0),
+        wave_size=32 if packet.cs_w32_en else 64,
+        user_sgprs=tuple(at.get(registers.USER_DATA_0 + i, 0) for i in range(registers.USER_DATA_WORDS)),
+        grid=grid,
+        block=(block[0], block[1], block[2]),
+        lds_bytes=rsrc2.lds_size,
+        scratch_base=base << 8,
+        wave_scratch_bytes=tmpring.wavesize * gpu.chip.wave_bytes_unit,
+        scratch_waves=tmpring.waves,
+    )
+
+
+def dispatch_from_aql(
+    gpu: EmulatedGpu, queue: aql.AmdQueue, queue_va: int, packet: aql.KernelDispatch, packet_va: int
+) -> Dispatch | int:
+    """A launch from an AQL packet, doing what the packet processor's firmware does; an error code when it refuses."""
+    if not packet.kernel_object or packet.kernel_object % SIZE_BYTES:
+        return 0x8
+    descriptor = KernelDescriptor.decode(gpu.vm.load_words(packet.kernel_object, SIZE_BYTES // 4))
+    block = (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z)
+    size = (packet.grid_size_x, packet.grid_size_y, packet.grid_size_z)
+    if not all(block) or not all(size):
+        return 0x2
+    if block[0] * block[1] * block[2] > gpu.chip.max_block:
+        return 0x40
+    if any(extent % width for extent, width in zip(size, block)):
+        return 0x2  # hardware runs a partial group; our driver never asks for one
+    if packet.group_segment_size > gpu.chip.lds_bytes:
+        return 0x4
+    is_wave32 = bool(descriptor.enable_wavefront_size32)
+    lanes = 32 if is_wave32 else 64
+    if packet.private_segment_size * 64 > queue.scratch_wave64_lane_byte_size * 64:
+        return 0x400 if is_wave32 else 0x1
+    values: dict[str, list[int]] = {
+        "private_segment_buffer": [
+            queue.scratch_resource_descriptor_0,
+            queue.scratch_resource_descriptor_1,
+            queue.scratch_resource_descriptor_2,
+            queue.scratch_resource_descriptor_3,
+        ],
+        "dispatch_ptr": _halves(packet_va),
+        "queue_ptr": _halves(queue_va),
+        "kernarg_segment_ptr": _halves(packet.kernarg_address),
+        "dispatch_id": [0, 0],
+        "flat_scratch_init": _halves(queue.scratch_backing_memory_location),
+        "private_segment_size": [packet.private_segment_size],
+    }
+    registers_: list[int] = []
+    for item in USER_SGPRS:
+        if descriptor.values[item.field]:
+            registers_ += values[item.name]
+    count = descriptor.kernarg_preload_spec_length
+    if count:
+        at = packet.kernarg_address + 4 * descriptor.kernarg_preload_spec_offset
+        registers_ += gpu.vm.load_words(at, count)
+    wave_bytes = packet.private_segment_size * lanes
+    unit = gpu.chip.wave_bytes_unit
+    return Dispatch(
+        entry=packet.kernel_object + descriptor.entry_offset,
+        rsrc1=Rsrc1.decode([descriptor.compute_pgm_rsrc1]),
+        rsrc2=descriptor.rsrc2,
+        rsrc3=descriptor.compute_pgm_rsrc3,
+        wave_size=lanes,
+        user_sgprs=tuple((registers_ + [0] * 16)[:16]),
+        grid=(size[0] // block[0], size[1] // block[1], size[2] // block[2]),
+        block=block,
+        lds_bytes=packet.group_segment_size,
+        scratch_base=queue.scratch_backing_memory_location,
+        wave_scratch_bytes=-(-wave_bytes // unit) * unit,
+        scratch_waves=TmpringSize.decode([queue.compute_tmpring_size]).waves,
+    )
+
+
+def _halves(address: int) -> list[int]:
+    return [address & 0xFFFFFFFF, address >> 32]

@@ -1,0 +1,242 @@
+"""An emulated GPU: queues, the thread that runs their packets, and what happens when one of them goes wrong.
+
+In       queues created through the KFD; doorbells, as stores to mapped memory
+Out      packets executed; interrupts, page faults and resets as events
+Changes  the process's memory through the GPU's page table
+Next     pm4_processor.py, sdma_processor.py, aql_processor.py (the packets), dispatch.py (kernels)
+
+The thread runs while there is a queue. It looks at the doorbells often while there is work, and rarely when there is
+none; a process that waits for an event makes it look at once. With a seed it works asynchronously: queues take turns in
+random order, pause at random, and work that nothing orders is done in random order.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hcq.amd.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceApertures
+from hcq.amd.topology import node_of
+from hcq.emu.amd.errors import PageFault, ShaderFault
+from hcq.emu.amd.kfd_events import Events
+from hcq.emu.amd.kfd_memory import PAGE, Backing, BufferObject, GpuVm
+from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
+
+if TYPE_CHECKING:
+    from hcq.emu.amd.dispatch import Dispatch
+    from hcq.emu.amd.engine import Machine
+
+UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
+BURST = 64  # packets of one queue before the next has its turn
+CLOCK_HZ = 100_000_000
+BUSY_SECONDS = 0.01  # for so long after the last packet, doorbells are watched closely
+BUSY_POLL_SECONDS, IDLE_POLL_SECONDS = 0.0001, 0.002
+MAX_PAUSE_SECONDS = 0.0005
+
+
+class QueueStopped(Exception):
+    """A packet, a pointer or a doorbell that makes no sense: hardware hangs here, and so does this queue."""
+
+
+class EmulatedQueue(ABC):
+    """One queue. `step` executes one packet; a subclass knows the packets and what its pointers count."""
+
+    kind = ""
+
+    def __init__(self, gpu: EmulatedGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
+        self.gpu, self.number, self.doorbell_index = gpu, number, doorbell_index
+        self.ring, self.ring_bytes = args.ring_base_address, args.ring_size
+        self.rptr_va, self.wptr_va = args.read_pointer_address, args.write_pointer_address
+        self.buffers = (
+            self.ring,
+            self.rptr_va,
+            self.wptr_va,
+            args.eop_buffer_address,
+            args.ctx_save_restore_address,
+        )
+        self.rptr = gpu.vm.load64(self.rptr_va)
+        self.is_suspended = not args.queue_percentage & 0xFF
+        self.is_evicted = False
+        self.stopped = ""
+        gpu.doorbell_slots[doorbell_index] = UNRUNG
+
+    @abstractmethod
+    def step(self) -> bool:
+        """Execute the next packet; False when there is none, or when it has to wait."""
+
+    @property
+    def doorbell(self) -> int:
+        """The last value stored to the doorbell, UNRUNG before the first."""
+        return int(self.gpu.doorbell_slots[self.doorbell_index])
+
+    @property
+    def can_run(self) -> bool:
+        return not (self.is_suspended or self.is_evicted or self.stopped)
+
+    def uses(self, bo: BufferObject) -> bool:
+        """Whether a buffer object holds one of the addresses the queue was created with."""
+        return any(bo.va <= va < bo.va + bo.size_bytes for va in self.buffers if va)
+
+    def stop(self, why: str) -> QueueStopped:
+        """Stop here for good. Returns the exception to raise."""
+        self.stopped = f"{self.kind} queue {self.number} stopped: {why}"
+        self.gpu.log(self.stopped)
+        return QueueStopped(why)
+
+
+class EmulatedGpu:
+    """One GPU and its thread."""
+
+    def __init__(self, node: EmulatedNode, events: Events, log: Callable[[str], None]) -> None:
+        self.node, self.events, self.log = node, events, log
+        self.gpu_id = node.gpu_id
+        self.chip = node.spec.chip
+        bank = {"heap_type": 1 if node.spec.is_vram_public else 2, "size_in_bytes": VRAM_BYTES}
+        self.topology_node = node_of(node.index, node.gpu_id, node.properties(), [bank])
+        self.vm = GpuVm()
+        self.vm_fd: int | None = None
+        self.render_fds: set[int] = set()
+        self.doorbells = Backing(DOORBELL_SLICE_BYTES)
+        self.doorbell_slots = self.doorbells.data.view("u8")
+        self.mmio = Backing(PAGE)
+        self.apertures = ProcessDeviceApertures(
+            lds_base=1 << 48,
+            lds_limit=1 << 48 | 0xFFFFFFFF,
+            scratch_base=2 << 48,
+            scratch_limit=2 << 48 | 0xFFFFFFFF,
+            gpuvm_base=0x10000,
+            gpuvm_limit=2**47 - 1,
+            gpu_id=node.gpu_id,
+        )
+        seed = node.spec.seed
+        self.random = None if seed is None else random.Random(seed)
+        self.queues: dict[int, EmulatedQueue] = {}
+        self.lock = threading.RLock()
+        self.wake = threading.Event()
+        self.visitors = 0  # threads that want the lock: the GPU's own lets them in between packets
+        self.thread: threading.Thread | None = None
+        self.packets = 0
+        self.is_ending = False  # a queue is being destroyed: whatever runs shall end
+        self.machine: Machine | None = None  # made by the first kernel
+        self.run_kernel: Callable[[EmulatedGpu, Dispatch], None] | None = None  # None: the shader core
+
+    # ------------------------------------------------------------ queues
+
+    def free_doorbell(self) -> int | None:
+        used = {queue.doorbell_index for queue in self.queues.values()}
+        return next((index for index in range(DOORBELL_SLICE_BYTES // 8) if index not in used), None)
+
+    def add(self, queue: EmulatedQueue) -> None:
+        with self._visit():
+            self.queues[queue.number] = queue
+            if self.thread is None:
+                self.thread = threading.Thread(
+                    target=self._main, name=f"emulated {self.chip.arch}", daemon=True
+                )
+                self.thread.start()
+
+    def remove(self, number: int) -> None:
+        self.is_ending = True
+        try:
+            with self._visit():
+                del self.queues[number]
+        finally:
+            self.is_ending = False
+        self.kick()
+
+    def kick(self) -> None:
+        """Look at the doorbells now."""
+        self.wake.set()
+
+    def clock(self) -> int:
+        """The GPU's counter."""
+        return time.monotonic_ns() * CLOCK_HZ // 1_000_000_000
+
+    def interrupt(self, context: int) -> None:
+        self.events.interrupt(context)
+
+    # ------------------------------------------------------------ the thread
+
+    def _main(self) -> None:
+        last = time.monotonic()
+        while True:
+            if self.visitors:
+                time.sleep(0.00005)
+            with self.lock:
+                if not self.queues:
+                    self.thread = None
+                    return
+                self.wake.clear()
+                worked = self._turn()
+            now = time.monotonic()
+            if worked:
+                last = now
+            if self.random is not None and self.random.random() < 0.1:
+                time.sleep(self.random.random() * MAX_PAUSE_SECONDS)
+            if not worked:
+                self.wake.wait(BUSY_POLL_SECONDS if now - last < BUSY_SECONDS else IDLE_POLL_SECONDS)
+
+    def _turn(self) -> bool:
+        queues = [queue for queue in self.queues.values() if queue.can_run]
+        burst = BURST
+        if self.random is not None:
+            self.random.shuffle(queues)
+            burst = self.random.randrange(1, 4)
+        worked = False
+        for queue in queues:
+            for _ in range(burst):
+                if self.visitors or not queue.can_run or not self._step(queue):
+                    break
+                self.packets += 1
+                worked = True
+        return worked
+
+    def _step(self, queue: EmulatedQueue) -> bool:
+        try:
+            return queue.step()
+        except QueueStopped:
+            return False
+        except PageFault as fault:
+            self.log(f"{queue.kind} queue {queue.number}: {fault}")
+            self._evict()
+            self.events.memory_exception(self.gpu_id, fault.address, "read-only" in fault.why)
+        except ShaderFault as fault:
+            if self.is_ending:
+                queue.is_evicted = True
+                return False
+            self.log(f"{queue.kind} queue {queue.number}: {fault}")
+            self._evict()
+            self.events.hw_exception(self.gpu_id, memory_lost=False)
+        except Exception:
+            self.log(f"{queue.kind} queue {queue.number}: the emulator failed: {traceback.format_exc()}")
+            self._evict()
+            self.events.hw_exception(self.gpu_id, memory_lost=True)
+        return False
+
+    def _evict(self) -> None:
+        """Nothing of the process runs here any more, until it has destroyed its queues and made new ones."""
+        for queue in self.queues.values():
+            queue.is_evicted = True
+
+    def _visit(self) -> _Visit:
+        return _Visit(self)
+
+
+class _Visit:
+    """The GPU's lock for another thread: the GPU's own thread ends its burst to let it in."""
+
+    def __init__(self, gpu: EmulatedGpu) -> None:
+        self.gpu = gpu
+
+    def __enter__(self) -> None:
+        self.gpu.visitors += 1
+        self.gpu.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.gpu.lock.release()
+        self.gpu.visitors -= 1

@@ -1,0 +1,129 @@
+"""Memory of the emulated KFD: buffer objects, and the page tables through which an emulated GPU sees them.
+
+In       allocation, mapping and freeing, as ioctls ask for them
+Out      BufferObject; GpuVm, which packet processors and kernels read and write
+Changes  host memory: every object is an anonymous file, mapped once for the GPU and again wherever the host asks
+Next     kfd.py (the ioctls), memory.py (the address space), gpu.py (who accesses it)
+
+The GPU's view never depends on the host's mappings: a driver that unmaps memory the GPU still uses is not a crash here,
+and one that frees it gets a page fault with an address.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from hcq.amd.kfd import AllocFlags
+from hcq.emu.amd.memory import AddressSpace
+from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE, LinuxPort
+
+PAGE = 4096
+
+
+class BufferObject:
+    """One allocation. `data` is what the GPU sees; it lives until the last reference is gone."""
+
+    def __init__(self, handle: int, gpu_id: int, va: int, size_bytes: int, flags: AllocFlags) -> None:
+        self.handle, self.gpu_id, self.va, self.size_bytes, self.flags = handle, gpu_id, va, size_bytes, flags
+        self.mapped: set[int] = set()  # ids of the GPUs whose page tables have it
+        self.is_pinned = False  # the event page: it cannot be freed
+        self.backing = Backing(size_bytes)
+
+    @property
+    def data(self) -> Any:
+        return self.backing.data
+
+
+class Backing:
+    """Anonymous shared memory, as a NumPy array here, and as a mapping wherever the host wants one."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.fd = os.memfd_create("emulated GPU memory", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, size_bytes)
+        self.port = LinuxPort()
+        import mmap
+
+        self.pages = mmap.mmap(self.fd, size_bytes)
+        self.data = np.frombuffer(self.pages, np.uint8)
+
+    def map_host(self, va: int, size_bytes: int, prot: int, flags: int) -> int:
+        return self.port.mmap(va, size_bytes, prot & (PROT_READ | PROT_WRITE), flags | MAP_SHARED, self.fd, 0)
+
+    def __del__(self) -> None:
+        fd = getattr(self, "fd", -1)
+        if fd >= 0:
+            os.close(fd)
+
+
+class GpuVm(AddressSpace):
+    """One GPU's page table for the process. Raises PageFault for addresses that are not mapped there."""
+
+    def map_object(self, bo: BufferObject) -> None:
+        self.map(bo.va, bo.data, writable=bool(bo.flags & AllocFlags.WRITABLE), name=f"handle {bo.handle:#x}")
+
+    def overlaps(self, va: int, size_bytes: int) -> bool:
+        return any(one.start < va + size_bytes and va < one.end for one in self.ranges)
+
+    def is_exactly(self, va: int, size_bytes: int) -> bool:
+        """Whether a mapping starts there and has that many pages."""
+        one = self.find(va)
+        return one is not None and one.start == va and one.end == va + -(-size_bytes // PAGE) * PAGE
+
+    def bytes_at(self, va: int, size_bytes: int, kind: str) -> Any:
+        """A view of the bytes of a range. kind, "read" or "write", is what a fault says."""
+        one = self.find(va)
+        if one is None or va + size_bytes > one.end or (kind == "write" and not one.writable):
+            raise self.fault(np.array([va], np.uint64), size_bytes, kind)
+        return one.data[va - one.start : va - one.start + size_bytes]
+
+    def load_words(self, va: int, count: int) -> list[int]:
+        words: list[int] = np.frombuffer(self.bytes_at(va, 4 * count, "read").tobytes(), np.uint32).tolist()
+        return words
+
+    def load32(self, va: int) -> int:
+        return int(self.bytes_at(va, 4, "read").view(np.uint32)[0])
+
+    def load64(self, va: int) -> int:
+        return int(self.bytes_at(va, 8, "read").view(np.uint64)[0])
+
+    def store32(self, va: int, value: int) -> None:
+        self.bytes_at(va, 4, "write").view(np.uint32)[0] = value & 0xFFFFFFFF
+
+    def store64(self, va: int, value: int) -> None:
+        self.bytes_at(va, 8, "write").view(np.uint64)[0] = value & 2**64 - 1
+
+    def pieces(self, va: int, size_bytes: int, kind: str) -> list[Any]:
+        """Views that cover a range, which may cross from one mapping into the next."""
+        found = []
+        while size_bytes > 0:
+            one = self.find(va)
+            if one is None or (kind == "write" and not one.writable):
+                raise self.fault(np.array([va], np.uint64), 1, kind)
+            size = min(size_bytes, one.end - va)
+            found.append(one.data[va - one.start : va - one.start + size])
+            va, size_bytes = va + size, size_bytes - size
+        return found
+
+    def copy(self, dst: int, src: int, size_bytes: int) -> None:
+        """Copy as an engine does that reads ahead: all of the source first. Both ranges are checked before."""
+        targets = self.pieces(dst, size_bytes, "write")
+        sources = self.pieces(src, size_bytes, "read")
+        if len(targets) == len(sources) == 1:
+            np.copyto(targets[0], sources[0])
+            return
+        data = np.concatenate(sources)
+        at = 0
+        for target in targets:
+            target[:] = data[at : at + len(target)]
+            at += len(target)
+
+    def fill(self, dst: int, pattern: bytes, size_bytes: int) -> None:
+        whole = np.frombuffer(pattern * -(-size_bytes // len(pattern)), np.uint8)[:size_bytes]
+        at = 0
+        for target in self.pieces(dst, size_bytes, "write"):
+            target[:] = whole[at : at + len(target)]
+            at += len(target)

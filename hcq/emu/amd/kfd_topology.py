@@ -1,0 +1,126 @@
+"""Topology of the emulated KFD: what sysfs says of the emulated GPUs.
+
+In       a Spec for each GPU, parsed from a word of HCQ_EMULATE
+Out      the text of every file below the topology's folder
+Changes  nothing
+Next     hcq/amd/topology.py (who reads it), kfd.py (who serves it)
+
+The figures are those of small parts of each generation: they decide how much scratch memory and how large a context
+save area a driver allocates, and nothing else here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcq.amd.chip import CHIPS, Chip
+from hcq.amd.topology import ROOT
+from hcq.errors import UsageError
+
+FIRST_RENDER_MINOR = 128
+VRAM_BYTES = 16 << 30  # only what is touched takes memory
+GPU_IDS = (0x5A3C, 0x1F27, 0xC0D1, 0x77E9, 0x2B84, 0x9D16, 0xE3F5, 0x4C6A)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One emulated GPU, as HCQ_EMULATE asks for it. seed: work asynchronously, in an order drawn from it."""
+
+    chip: Chip
+    seed: int | None = None
+    is_vram_public: bool = True
+
+
+def parse(word: str) -> Spec:
+    """A word such as "amd:gfx1100:seed=7". Raises UsageError naming what is wrong with it."""
+    _, *parts = word.split(":")
+    if not parts or parts[0] not in CHIPS:
+        raise UsageError(
+            f"HCQ_EMULATE={word}: unknown architecture {parts[0] if parts else ''!r}. Known: {', '.join(CHIPS)}."
+        )
+    seed: int | None = None
+    is_public = True
+    for part in parts[1:]:
+        if part == "private":
+            is_public = False
+        elif part.startswith("seed=") and part[5:].isdecimal():
+            seed = int(part[5:])
+        else:
+            raise UsageError(
+                f"HCQ_EMULATE={word}: unknown option {part!r}. Options: seed=NUMBER (asynchronous), private (no large BAR)."
+            )
+    return Spec(CHIPS[parts[0]], seed, is_public)
+
+
+@dataclass(frozen=True)
+class EmulatedNode:
+    """What a GPU is in this topology. `gpu_id` names it in ioctls."""
+
+    spec: Spec
+    index: int
+    gpu_id: int
+    render_minor: int
+
+    def properties(self) -> dict[str, int]:
+        chip = self.spec.chip
+        xccs = 4 if chip.arch == "gfx942" else 1
+        units = 4 * xccs
+        per_unit = 4 if chip.family == 9 else 2
+        return {
+            "cpu_cores_count": 0,
+            "simd_count": units * per_unit,
+            "mem_banks_count": 1,
+            "caches_count": 0,
+            "io_links_count": 0,
+            "p2p_links_count": 0,
+            "max_waves_per_simd": 8 if chip.family == 9 else 16,
+            "lds_size_in_kb": chip.lds_bytes >> 10,
+            "wave_front_size": 64 if chip.family == 9 else 32,
+            "array_count": 2 * xccs,
+            "simd_arrays_per_engine": 1 if chip.family == 9 else 2,
+            "cu_per_simd_array": 2,
+            "simd_per_cu": per_unit,
+            "max_slots_scratch_cu": 32,
+            "gfx_target_version": chip.gfx_target_version,
+            "vendor_id": 0x1002,
+            "device_id": 0x744C,
+            "drm_render_minor": self.render_minor,
+            "hive_id": 0,
+            "num_sdma_engines": 2,
+            "num_sdma_xgmi_engines": 0,
+            "num_sdma_queues_per_engine": 8,
+            "num_cp_queues": 8,
+            "num_xcc": xccs,
+            "fw_version": 1,
+            "capability": 0,
+        }
+
+
+def make_nodes(specs: list[Spec]) -> list[EmulatedNode]:
+    """One node for each GPU; node 0 is the CPU."""
+    return [
+        EmulatedNode(spec, index + 1, GPU_IDS[index], FIRST_RENDER_MINOR + index)
+        for index, spec in enumerate(specs)
+    ]
+
+
+def files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
+    """Path -> contents."""
+    found = {
+        f"{ROOT}/generation_id": b"2\n",
+        f"{ROOT}/system_properties": b"platform_oem 0\nplatform_id 0\nplatform_rev 0\n",
+        f"{ROOT}/nodes/0/gpu_id": b"0\n",
+        f"{ROOT}/nodes/0/name": b"\n",
+        f"{ROOT}/nodes/0/properties": b"cpu_cores_count 2\nsimd_count 0\nmem_banks_count 1\n",
+    }
+    for node in nodes:
+        folder = f"{ROOT}/nodes/{node.index}"
+        lines = "".join(f"{name} {value}\n" for name, value in node.properties().items())
+        heap = 1 if node.spec.is_vram_public else 2
+        found[f"{folder}/gpu_id"] = f"{node.gpu_id}\n".encode()
+        found[f"{folder}/name"] = f"{node.spec.chip.arch}\n".encode()
+        found[f"{folder}/properties"] = lines.encode()
+        found[f"{folder}/mem_banks/0/properties"] = (
+            f"heap_type {heap}\nsize_in_bytes {VRAM_BYTES}\nflags 0\nwidth 256\nmem_clk_max 1000\n".encode()
+        )
+    return found

@@ -1,0 +1,270 @@
+"""The PM4 packet processor: compute queues, and blocks of packets that other queues run.
+
+In       words of a ring or an indirect buffer
+Out      registers set, kernels launched, memory written, interrupts
+Changes  the process's memory through the GPU's page table
+Next     hcq/amd/pm4.py (the packets), dispatch.py (what a dispatch starts)
+
+A dispatch ends before the next packet starts, which is more order than hardware promises. With a seed it does not:
+dispatches are kept back until something waits for them, and then run in random order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hcq.amd import pm4, registers
+from hcq.amd.kfd import CreateQueueArgs
+from hcq.emu.amd.dispatch import Dispatch, dispatch_from_registers
+from hcq.emu.amd.gpu import UNRUNG, EmulatedGpu, EmulatedQueue
+from hcq.layout import Packet
+
+MAX_NESTING = 2  # a ring runs an indirect buffer, and that one no other
+Handler = Callable[["Pm4Engine", Any], bool]
+HANDLERS: dict[type[Packet], Handler] = {}
+
+
+def on(*layouts: type[Packet]) -> Callable[[Handler], Handler]:
+    """Make a method what these packets do. It returns whether the packet is done; if not, it is tried again."""
+
+    def note(handler: Handler) -> Handler:
+        for layout in layouts:
+            HANDLERS[layout] = handler
+        return handler
+
+    return note
+
+
+@functools.lru_cache(4096)
+def _decoded(words: tuple[int, ...], family: int) -> Packet:
+    return pm4.decode_one(words, pm4.GFX9 if family == 9 else pm4.GFX11)
+
+
+class Frame:
+    """A block of words being executed."""
+
+    def __init__(self, words: Sequence[int], xcc: int) -> None:
+        self.words, self.xcc, self.at = words, xcc, 0
+        self.skip_until = 0  # PRED_EXEC: words up to here are for other XCCs
+
+
+class Pm4Engine:
+    """Executes packets for one queue; its registers stay from packet to packet."""
+
+    def __init__(self, gpu: EmulatedGpu, queue: EmulatedQueue) -> None:
+        self.gpu, self.queue, self.vm = gpu, queue, gpu.vm
+        self.registers: dict[int, int] = {}
+        self.frames: list[Frame] = []
+        self.pending: list[Dispatch] = []  # dispatches that nothing waits for yet; asynchronous mode only
+
+    def step(self) -> bool:
+        """Execute the next packet of the innermost block."""
+        frame = self.frames[-1]
+        if frame.at >= len(frame.words):
+            self.frames.pop()
+            return True
+        size = pm4.length_words(frame.words[frame.at])
+        words = tuple(frame.words[frame.at : frame.at + size])
+        if len(words) < size:
+            raise self.queue.stop(
+                f"a packet of {size} words at the end of an indirect buffer of {len(frame.words)}"
+            )
+        if frame.at < frame.skip_until:
+            frame.at += size
+            return True
+        depth = len(self.frames)
+        if not self.execute(words):
+            return False
+        self.frames[depth - 1].at += size
+        return True
+
+    def execute(self, words: tuple[int, ...]) -> bool:
+        """Execute one whole packet. False: it waits for something; call again."""
+        packet = _decoded(words, self.gpu.chip.family)
+        handler = HANDLERS.get(type(packet))
+        if handler is None:
+            raise self.queue.stop(f"{packet!r} is no packet this processor knows: {words[0]:#010x}")
+        if packet.unclaimed:
+            raise self.queue.stop(f"{packet!r} sets bits that no field has")
+        return handler(self, packet)
+
+    def push(self, words: Sequence[int], xcc: int = 0) -> None:
+        self.frames.append(Frame(words, xcc))
+
+    def drain(self) -> None:
+        """Run the dispatches that were kept back, in random order."""
+        pending, self.pending = self.pending, []
+        if self.gpu.random is not None:
+            self.gpu.random.shuffle(pending)
+        for work in pending:
+            work.run(self.gpu)
+
+    # ------------------------------------------------------------ packets
+
+    @on(pm4.Nop, pm4.NopWord)
+    def nop(self, packet: Packet) -> bool:
+        return True
+
+    @on(pm4.AcquireMem, pm4.AcquireMemGfx9)
+    def acquire_mem(self, packet: Packet) -> bool:
+        return True  # there are no caches here
+
+    @on(pm4.SetShReg)
+    def set_sh_reg(self, packet: pm4.SetShReg) -> bool:
+        first, last = packet.reg_offset, packet.reg_offset + len(packet.tail_words) - 1
+        if not registers.FIRST <= first <= last <= registers.LAST:
+            raise self.queue.stop(
+                f"{packet!r} writes registers {first:#x}..{last:#x}, which are not compute's"
+            )
+        for index, value in enumerate(packet.tail_words):
+            self.registers[first + index] = value
+        return True
+
+    @on(pm4.DispatchDirect)
+    def dispatch_direct(self, packet: pm4.DispatchDirect) -> bool:
+        work = dispatch_from_registers(self.gpu, self.registers, packet)
+        if isinstance(work, str):
+            raise self.queue.stop(f"{packet!r}: {work}")
+        if self.gpu.random is None:
+            work.run(self.gpu)
+        else:
+            self.pending.append(work)
+        return True
+
+    @on(pm4.EventWrite)
+    def event_write(self, packet: pm4.EventWrite) -> bool:
+        if packet.event_type == pm4.Event.CS_PARTIAL_FLUSH:
+            if packet.event_index != pm4.EventIndex.CS_PARTIAL_FLUSH:
+                raise self.queue.stop(f"{packet!r}: CS_PARTIAL_FLUSH goes with event_index 4")
+            self.drain()
+        return True
+
+    @on(pm4.ReleaseMem, pm4.ReleaseMemGfx9)
+    def release_mem(self, packet: Any) -> bool:
+        self.drain()
+        if packet.data_sel == pm4.DataSel.SEND_32_BIT_LOW:
+            self.vm.store32(packet.address, packet.data)
+        elif packet.data_sel == pm4.DataSel.SEND_64_BIT_DATA:
+            self.vm.store64(self._aligned(packet, 8), packet.data)
+        elif packet.data_sel in (pm4.DataSel.SEND_GPU_CLOCK_COUNTER, pm4.DataSel.SEND_SYSTEM_CLOCK_COUNTER):
+            self.vm.store64(self._aligned(packet, 8), self.gpu.clock())
+        elif packet.data_sel != pm4.DataSel.NONE:
+            raise self.queue.stop(f"{packet!r}: data_sel {packet.data_sel} is not one this processor knows")
+        if packet.int_sel in (pm4.IntSel.SEND_INTERRUPT_ONLY, pm4.IntSel.SEND_INTERRUPT_AFTER_WRITE_CONFIRM):
+            self.gpu.interrupt(packet.int_ctxid)
+        return True
+
+    @on(pm4.WriteData)
+    def write_data(self, packet: pm4.WriteData) -> bool:
+        if packet.dst_sel not in (pm4.WriteDst.MEMORY, pm4.WriteDst.TC_L2):
+            raise self.queue.stop(f"{packet!r}: only memory can be written from a user's queue")
+        for index, word in enumerate(packet.tail_words):
+            self.vm.store32(packet.address + (0 if packet.addr_incr else 4 * index), word)
+        return True
+
+    @on(pm4.CopyData)
+    def copy_data(self, packet: pm4.CopyData) -> bool:
+        if packet.src_sel == pm4.CopySrc.TC_L2:
+            value = self.vm.load64(packet.source) if packet.count_sel else self.vm.load32(packet.source)
+        elif packet.src_sel == pm4.CopySrc.IMMEDIATE_DATA:
+            value = packet.source
+        elif packet.src_sel in (pm4.CopySrc.GPU_CLOCK_COUNT, pm4.CopySrc.SYSTEM_CLOCK_COUNT):
+            value = self.gpu.clock()
+        else:
+            raise self.queue.stop(f"{packet!r}: this source cannot be read from a user's queue")
+        if packet.dst_sel not in (pm4.CopyDst.MEM, pm4.CopyDst.TC_L2):
+            raise self.queue.stop(f"{packet!r}: only memory can be written from a user's queue")
+        (self.vm.store64 if packet.count_sel else self.vm.store32)(packet.destination, value)
+        return True
+
+    @on(pm4.WaitRegMem, pm4.WaitRegMem64)
+    def wait_reg_mem(self, packet: Any) -> bool:
+        if packet.mem_space != pm4.MemSpace.MEMORY or packet.operation:
+            raise self.queue.stop(f"{packet!r}: a user's queue waits for memory")
+        load = self.vm.load64 if isinstance(packet, pm4.WaitRegMem64) else self.vm.load32
+        return holds(packet.function, load(packet.address) & packet.mask, packet.reference)
+
+    @on(pm4.IndirectBuffer)
+    def indirect_buffer(self, packet: pm4.IndirectBuffer) -> bool:
+        if not packet.valid or not packet.ib_size or len(self.frames) >= MAX_NESTING:
+            raise self.queue.stop(f"{packet!r}: not valid, empty, or nested too deep")
+        if packet.chain:
+            raise self.queue.stop(f"{packet!r}: chained buffers are not emulated")
+        self.push(
+            self.vm.load_words(packet.ib_base, packet.ib_size), self.frames[-1].xcc if self.frames else 0
+        )
+        return True
+
+    @on(pm4.PredExec)
+    def pred_exec(self, packet: pm4.PredExec) -> bool:
+        if not self.frames:
+            raise self.queue.stop(f"{packet!r} works inside indirect buffers only")
+        frame = self.frames[-1]
+        if not packet.virtual_xcc_select >> frame.xcc & 1:
+            frame.skip_until = frame.at + packet.length_words + packet.exec_count
+        return True
+
+    def _aligned(self, packet: Any, to: int) -> int:
+        if packet.address % to:
+            raise self.queue.stop(f"{packet!r}: {packet.address:#x} is not a multiple of {to}")
+        return int(packet.address)
+
+
+def holds(function: int, value: int, reference: int) -> bool:
+    """Whether a wait is over; PM4 and SDMA count the comparisons alike."""
+    return bool(
+        (
+            True,
+            value < reference,
+            value <= reference,
+            value == reference,
+            value != reference,
+            value >= reference,
+            value > reference,
+            True,
+        )[function]
+    )
+
+
+class Pm4Queue(EmulatedQueue):
+    """A compute queue of PM4 packets. Its pointers count words; a packet may cross the ring's end."""
+
+    kind = "PM4"
+
+    def __init__(self, gpu: EmulatedGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
+        super().__init__(gpu, number, doorbell_index, args)
+        self.engine = Pm4Engine(gpu, self)
+        self.ring_words = self.ring_bytes // 4
+
+    def step(self) -> bool:
+        if self.engine.frames:
+            return self.engine.step()
+        wptr = self.doorbell
+        if wptr == UNRUNG or wptr == self.rptr:
+            if self.engine.pending:
+                self.engine.drain()
+                return True
+            return False
+        if not self.rptr < wptr <= self.rptr + self.ring_words:
+            raise self.stop(
+                f"doorbell {wptr} is not within one ring of the read pointer {self.rptr} (both in words)"
+            )
+        if self.gpu.vm.load64(self.wptr_va) < wptr:
+            raise self.stop(f"doorbell {wptr} was rung before the write pointer in memory said so")
+        first = self._words(1)
+        size = pm4.length_words(first[0])
+        if self.rptr + size > wptr:
+            raise self.stop(f"a packet of {size} words at {self.rptr} goes beyond the doorbell {wptr}")
+        if not self.engine.execute(tuple(self._words(size))):
+            return False
+        self.rptr += size
+        self.gpu.vm.store64(self.rptr_va, self.rptr)
+        return True
+
+    def _words(self, count: int) -> list[int]:
+        at = self.rptr % self.ring_words
+        head = min(count, self.ring_words - at)
+        words = self.gpu.vm.load_words(self.ring + 4 * at, head)
+        return words + (self.gpu.vm.load_words(self.ring, count - head) if count > head else [])

@@ -1,0 +1,182 @@
+"""The SDMA packet processor: copy queues.
+
+In       words of a ring or an indirect buffer
+Out      memory copied, filled and fenced; interrupts
+Changes  the process's memory through the GPU's page table
+Next     hcq/amd/sdma.py (the packets)
+
+With a seed, copies and fills are kept back until a fence asks for them, and then run in random order: two of them
+depend on each other only if a fence and a poll stand between.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from hcq.amd import sdma
+from hcq.amd.kfd import CreateQueueArgs
+from hcq.emu.amd.gpu import UNRUNG, EmulatedGpu, EmulatedQueue
+from hcq.emu.amd.pm4_processor import holds
+from hcq.layout import Packet
+
+MAX_PACKET_WORDS = 256  # of those that write words inline; the ring is read that far ahead
+Handler = Callable[["SdmaQueue", Any], bool]
+HANDLERS: dict[type[Packet], Handler] = {}
+
+
+def on(*layouts: type[Packet]) -> Callable[[Handler], Handler]:
+    """Make a method what these packets do. It returns whether the packet is done; if not, it is tried again."""
+
+    def note(handler: Handler) -> Handler:
+        for layout in layouts:
+            HANDLERS[layout] = handler
+        return handler
+
+    return note
+
+
+@functools.lru_cache(4096)
+def _decoded(words: tuple[int, ...], family: int) -> Packet:
+    return sdma.decode_one(words, {9: sdma.V4, 11: sdma.V6, 12: sdma.V7}[family])
+
+
+class SdmaQueue(EmulatedQueue):
+    """A copy queue. Its pointers count bytes; a packet never crosses the ring's end."""
+
+    kind = "SDMA"
+
+    def __init__(self, gpu: EmulatedGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
+        super().__init__(gpu, number, doorbell_index, args)
+        self.vm = gpu.vm
+        self.block: list[int] = []  # an indirect buffer in hand
+        self.block_at = 0
+        self.pending: list[Callable[[], None]] = []
+
+    def step(self) -> bool:
+        if self.block_at < len(self.block):
+            packet = self._packet(self.block[self.block_at : self.block_at + MAX_PACKET_WORDS])
+            if not HANDLERS[type(packet)](self, packet):
+                return False
+            self.block_at += len(packet.words)
+            return True
+        wptr = self.doorbell
+        if wptr == UNRUNG or wptr == self.rptr:
+            if self.pending:
+                self.drain()
+                return True
+            return False
+        if wptr % 4 or not self.rptr < wptr <= self.rptr + self.ring_bytes:
+            raise self.stop(
+                f"doorbell {wptr} is not within one ring of the read pointer {self.rptr} (both in bytes)"
+            )
+        if self.vm.load64(self.wptr_va) < wptr:
+            raise self.stop(f"doorbell {wptr} was rung before the write pointer in memory said so")
+        at = self.rptr % self.ring_bytes
+        left = min(self.ring_bytes - at, wptr - self.rptr)
+        packet = self._packet(self.vm.load_words(self.ring + at, min(left // 4, MAX_PACKET_WORDS)))
+        size = 4 * len(packet.words)
+        if size > left:
+            raise self.stop(f"{packet!r} crosses the end of the ring or the doorbell {wptr}")
+        if isinstance(packet, sdma.Indirect) and (at + size) % 32:
+            raise self.stop(f"{packet!r} does not end at a multiple of 8 words")
+        if not HANDLERS[type(packet)](self, packet):
+            return False
+        self.rptr += size
+        self.vm.store64(self.rptr_va, self.rptr)
+        return True
+
+    def _packet(self, words: list[int]) -> Packet:
+        version = self.gpu.chip.copies
+        if words[0] & 0xFF == sdma.Op.NOP:
+            return sdma.Nop.decode([words[0], *[0] * (words[0] >> 16 & 0x3FFF)])
+        size = sdma.length_words(words, version)
+        packet = _decoded(tuple(words[:size]), self.gpu.chip.family) if size else sdma.Header.decode(words)
+        if type(packet) not in HANDLERS:
+            raise self.stop(f"{packet!r} is no packet this engine knows, or is cut off: {words[0]:#010x}")
+        if packet.unclaimed:
+            raise self.stop(f"{packet!r} sets bits that no field has")
+        return packet
+
+    def work(self, what: Callable[[], None]) -> bool:
+        """Do it now, or with a seed sometime before the next fence."""
+        if self.gpu.random is None:
+            what()
+        else:
+            self.pending.append(what)
+        return True
+
+    def drain(self) -> None:
+        pending, self.pending = self.pending, []
+        if self.gpu.random is not None:
+            self.gpu.random.shuffle(pending)
+        for what in pending:
+            what()
+
+    # ------------------------------------------------------------ packets
+
+    @on(sdma.Nop)
+    def nop(self, packet: Packet) -> bool:
+        return True
+
+    @on(sdma.GcrReq)
+    def gcr_req(self, packet: Packet) -> bool:
+        return True  # there are no caches here
+
+    @on(sdma.CopyLinear, sdma.CopyLinearV4, sdma.CopyLinearV7)
+    def copy_linear(self, packet: Any) -> bool:
+        size = packet.count + 1
+        if size > self.gpu.chip.copy_bytes:
+            raise self.stop(
+                f"{packet!r}: {size} bytes are more than {self.gpu.chip.copy_bytes} in one packet"
+            )
+        return self.work(lambda: self.vm.copy(packet.dst_addr, packet.src_addr, size))
+
+    @on(sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)
+    def const_fill(self, packet: Any) -> bool:
+        data = int(packet.src_data).to_bytes(4, "little")[: 1 << packet.fillsize]
+        size = packet.count + 1
+        if packet.fillsize == sdma.FillSize.WORD:
+            size = (packet.count & ~3) + 4
+        return self.work(lambda: self.vm.fill(packet.dst_addr, data, size))
+
+    @on(sdma.WriteLinear, sdma.WriteLinearV4, sdma.WriteLinearV7)
+    def write_linear(self, packet: Any) -> bool:
+        data = b"".join(word.to_bytes(4, "little") for word in packet.tail_words)
+        return self.work(lambda: self.vm.fill(packet.dst_addr, data, len(data)))
+
+    @on(sdma.Fence, sdma.FenceV4, sdma.FenceV7)
+    def fence(self, packet: Any) -> bool:
+        self.drain()
+        if packet.address % 4:
+            raise self.stop(f"{packet!r}: the address is not a multiple of 4")
+        self.vm.store32(packet.address, packet.data)
+        return True
+
+    @on(sdma.Timestamp)
+    def timestamp(self, packet: sdma.Timestamp) -> bool:
+        if packet.sub_op != sdma.TimestampOp.GET_GLOBAL:
+            raise self.stop(f"{packet!r}: only GET_GLOBAL is emulated")
+        self.drain()
+        self.vm.store64(packet.address, self.gpu.clock())
+        return True
+
+    @on(sdma.PollRegmem, sdma.PollRegmemV4, sdma.PollRegmemV7)
+    def poll_regmem(self, packet: Any) -> bool:
+        if not packet.mem_poll or packet.address % 4:
+            raise self.stop(f"{packet!r}: a user's queue polls memory, at a multiple of 4")
+        return holds(packet.func, self.vm.load32(packet.address) & packet.mask, packet.value)
+
+    @on(sdma.Trap)
+    def trap(self, packet: sdma.Trap) -> bool:
+        self.gpu.interrupt(packet.int_context)
+        return True
+
+    @on(sdma.Indirect)
+    def indirect(self, packet: sdma.Indirect) -> bool:
+        if self.block_at < len(self.block) or not packet.ib_size:
+            raise self.stop(f"{packet!r}: empty, or inside another one")
+        self.block = self.vm.load_words(packet.ib_base, packet.ib_size)
+        self.block_at = 0
+        return True

@@ -1,0 +1,44 @@
+"""From a queue's dispatch to the shader core: a Machine for each GPU, and a Launch for each dispatch.
+
+In       a Dispatch that a packet processor put together
+Out      the kernel has run to its end; or a ShaderFault that names the instruction and the work-item
+Changes  what the kernel changes
+Next     dispatch.py (who calls), engine.py (run_dispatch), wave_start.py (the first registers)
+"""
+
+from __future__ import annotations
+
+from hcq.emu.amd.cdna3 import CDNA3
+from hcq.emu.amd.dispatch import Dispatch
+from hcq.emu.amd.engine import Machine, run_dispatch
+from hcq.emu.amd.errors import IllegalOperation
+from hcq.emu.amd.gpu import EmulatedGpu
+from hcq.emu.amd.isa import Isa
+from hcq.emu.amd.rdna3 import RDNA3
+from hcq.emu.amd.wave_start import Launch
+
+ISAS: dict[str, Isa] = {"gfx1100": RDNA3, "gfx942": CDNA3}
+
+
+def run_on_shader_core(gpu: EmulatedGpu, work: Dispatch) -> None:
+    """Run it. It ends early when one of the GPU's queues is destroyed meanwhile."""
+    isa = ISAS.get(gpu.chip.arch)
+    if isa is None:
+        raise IllegalOperation(
+            work.entry,
+            f"no instruction of {gpu.chip.arch} is emulated, only those of {', '.join(ISAS)}: copies work, kernels do not.",
+        )
+    if gpu.machine is None:
+        gpu.machine = Machine(isa, gpu.vm, gpu.chip.lds_bytes)
+    launch = Launch.from_registers(
+        gpu.chip.arch,
+        work.entry,
+        work.rsrc1.words[0],
+        work.rsrc2.words[0],
+        work.rsrc3,
+        work.user_sgprs[: work.rsrc2.user_sgpr],
+        wave32=work.wave_size == 32,
+        lds_bytes=work.lds_bytes,
+        scratch_bytes=work.wave_scratch_bytes // work.wave_size if work.rsrc2.scratch_en else 0,
+    )
+    run_dispatch(gpu.machine, launch, work.grid, work.block, interrupted=lambda: gpu.is_ending)

@@ -1,0 +1,177 @@
+"""EmulatedPort: an operating system with emulated kernel drivers beside the real one.
+
+In       words of HCQ_EMULATE such as "amd:gfx1100"; then the calls of a Port
+Out      what the real driver would answer, refusals with the same errno included
+Changes  the emulated drivers and their GPUs; everything that is not theirs goes to the real operating system
+Next     amd/kfd.py (the emulated KFD), hcq/port.py (what a Port is)
+
+    amd:gfx1100             one GPU of that architecture; the same word twice makes two
+    amd:gfx1100:seed=7      the GPU works asynchronously: random delays, and queues and unordered work in random order
+    amd:gfx1100:private     the host sees none of the GPU's memory (no large BAR)
+
+A driver runs on this port with the very code that runs on hardware: doorbells are stores to mapped memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from hcq.errors import UsageError
+from hcq.port import LinuxPort, refused
+
+FIRST_FD = 1 << 20  # far above any real file descriptor
+
+
+class Refusal(Exception):
+    """What an emulated kernel driver answers when it refuses: an errno."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(errno.errorcode.get(number, str(number)))
+        self.number = number
+
+
+class File(Protocol):
+    """An open file of an emulated driver."""
+
+    def ioctl(self, request: int, argument: bytearray) -> int: ...
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int: ...
+    def close(self) -> None: ...
+
+
+class Kernel(Protocol):
+    """An emulated kernel driver. It raises Refusal where the real one returns an errno."""
+
+    def open(self, path: str, fd: int) -> File | None:
+        """An open file, or None when the path is not this driver's."""
+        ...
+
+    def read_file(self, path: str) -> bytes | None:
+        """The contents of a file in sysfs, or None when the path is not this driver's."""
+        ...
+
+    def log(self) -> list[str]:
+        """What this driver has written to the kernel's log."""
+        ...
+
+
+class EmulatedPort:
+    """A Port. `kernels` are asked in order; the real operating system gets what none of them knows."""
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        self.kernels = list(kernels)
+        self.real = LinuxPort()
+        self.files: dict[int, File] = {}
+        self.next_fd = FIRST_FD
+        self.pid = os.getpid()
+
+    def open(self, path: str, flags: int = os.O_RDWR) -> int:
+        for kernel in self.kernels:
+            try:
+                file = kernel.open(path, self.next_fd)
+            except Refusal as refusal:
+                raise refused(f"open({path})", refusal.number) from None
+            if file is not None:
+                fd = self.next_fd
+                self.files[fd] = file
+                self.next_fd += 1
+                return fd
+        return self.real.open(path, flags)
+
+    def close(self, fd: int) -> None:
+        file = self.files.pop(fd, None)
+        if file is None:
+            self.real.close(fd)
+        else:
+            file.close()
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        file = self.files.get(fd)
+        if file is None:
+            return self.real.ioctl(fd, request, argument)
+        call = f"ioctl(fd={fd}, request={request:#x})"
+        if os.getpid() != self.pid:  # a driver's files belong to the process that opened them
+            raise refused(call, errno.EBADF)
+        try:
+            return file.ioctl(request, argument)
+        except Refusal as refusal:
+            raise refused(call, refusal.number) from None
+
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int:
+        file = self.files.get(fd)
+        if file is None:
+            return self.real.mmap(va, size_bytes, prot, flags, fd, offset)
+        try:
+            return file.mmap(va, size_bytes, prot, flags, offset & 2**64 - 1)
+        except Refusal as refusal:
+            call = f"mmap(size_bytes={size_bytes}, prot={prot:#x}, flags={flags:#x}, fd={fd})"
+            raise refused(call, refusal.number) from None
+
+    def munmap(self, va: int, size_bytes: int) -> None:
+        self.real.munmap(va, size_bytes)
+
+    def mprotect(self, va: int, size_bytes: int, prot: int) -> None:
+        self.real.mprotect(va, size_bytes, prot)
+
+    def madvise(self, va: int, size_bytes: int, advice: int) -> None:
+        self.real.madvise(va, size_bytes, advice)
+
+    def read_file(self, path: str) -> bytes:
+        for kernel in self.kernels:
+            try:
+                found = kernel.read_file(path)
+            except Refusal as refusal:
+                raise refused(f"read({path})", refusal.number) from None
+            if found is not None:
+                return found
+        return self.real.read_file(path)
+
+    def clock_ns(self) -> int:
+        return self.real.clock_ns()
+
+    def kernel_log(self) -> list[str]:
+        """What the emulated drivers have logged: page faults, hangs, packets that make no sense."""
+        return [line for kernel in self.kernels for line in kernel.log()]
+
+
+def port_for(words: Sequence[str]) -> EmulatedPort:
+    """The port of these words of HCQ_EMULATE, one for all devices of the process."""
+    return _port_of(tuple(words), os.getpid())
+
+
+def vendors(words: Sequence[str]) -> set[str]:
+    """Which vendors' devices these words make appear: {"AMD"}. Raises UsageError for a word that says nothing."""
+    found = set()
+    for word in words:
+        vendor = word.partition(":")[0]
+        if vendor not in EMULATORS:
+            raise UsageError(
+                f"HCQ_EMULATE={','.join(words)}: no emulator for {word!r}. "
+                f"Words start with {' or '.join(f'{known}:' for known in EMULATORS)}, as in amd:gfx1100."
+            )
+        found.add(vendor.upper())
+    return found
+
+
+def _amd(words: Sequence[str]) -> Kernel:
+    from hcq.emu.amd.kfd import EmulatedKfd, parse  # NumPy comes with it
+
+    return EmulatedKfd([parse(word) for word in words])
+
+
+# vendor -> what makes its kernel driver from its words
+EMULATORS = {"amd": _amd}
+
+
+@functools.cache
+def _port_of(words: tuple[str, ...], pid: int) -> EmulatedPort:
+    vendors(words)
+    kernels = []
+    for vendor, make in EMULATORS.items():
+        own = [word for word in words if word.partition(":")[0] == vendor]
+        if own:
+            kernels.append(make(own))
+    return EmulatedPort(kernels)
