@@ -12,6 +12,8 @@ from the users to the sources collects, for each node, every kernel that would c
     reductions                 one per kernel; elementwise work before and after it joins it; what would repeat a
                                reduction (a second user, an expansion, another reduction) makes it a value in memory
     sums of sums               one reduction, when only views that read zero outside lie between
+    reductions of a row        stay in the kernel that spreads them over that row again (softmax, layer norm), which
+                               reads the row from the cache, not from memory
 
 Then kernels of one shape that read each other's values, or the same values, element by element become one kernel with
 several stores: an optimizer's update of a weight and its two moments is one pass over memory.
@@ -21,17 +23,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
+from hcq.frontend.rows import Frame, are_innermost, below, is_covered, row_axes, runs_along, whole
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
 
 # a launch costs about as much as this many operations on the vectors of one core, a pass over memory as that many each
 REPEAT_LIMIT = 1 << 16
-MEMORY_COST = 8
+MEMORY_COST = 12
 MAX_STORES = 8
 MAX_INPUTS = 24
+MAX_ROW = (
+    1 << 16
+)  # elements of a row that a kernel may walk several times: it should stay in the second cache
+MIN_ROWS = 16  # fewer rows than this, unless they are short, are better spread over the workers axis by axis
 
 _LEAVES = frozenset({Op.BUFFER, Op.CONST, Op.IOTA})
 _ALWAYS_REALIZED = frozenset({Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD})
@@ -48,15 +55,20 @@ class Use:
     count    how many elements of it are computed there
     aligned  True when the store of element i needs only element i
     blocked  True when a reduction in it would be repeated, or stand inside another one
+    frame    along which axes of the kernel's result it varies (rows.py), where that can be said
     """
 
     count: int
     aligned: bool
     blocked: bool
+    frame: Frame | None
 
     def and_also(self, other: Use) -> Use:
         return Use(
-            max(self.count, other.count), self.aligned and other.aligned, self.blocked or other.blocked
+            max(self.count, other.count),
+            self.aligned and other.aligned,
+            self.blocked or other.blocked,
+            self.frame if self.frame == other.frame else None,
         )
 
 
@@ -97,6 +109,8 @@ class _Walk:
         self.users = Counter(source for node in self.order for source in node.src)
         self.realized: dict[Node, None] = {}
         self.reduction: dict[Node, Node] = {}  # kernel -> the reduction in it
+        self.rows: dict[Node, tuple[int, ...]] = {}  # kernel -> the axes its reductions fold and spread again
+        self.once_per_row: set[Node] = set()  # what such a kernel computes outside of the row
         self.merged: set[Node] = set()  # sums inside sums
         self.uses: dict[Node, dict[Node, Use]] = {}
         self.size = {node: prod(node.shape) for node in self.order if node.op is not Op.SINK}
@@ -140,16 +154,14 @@ class _Walk:
         for node in self.realized:
             if node in self.forced or node.op is Op.REDUCE_AXIS or node not in self.has_reduction:
                 continue
-            stack, seen = list(node.src), set()
+            stack, seen = [node], {node}
             while stack:
-                source = stack.pop()
-                if source in seen or source in self.realized or source in self.forced:
-                    continue
-                if source.op is Op.REDUCE_AXIS:
-                    break
-                seen.add(source)
-                stack.extend(source.src)
-            else:
+                for source in stack.pop().src:
+                    is_cut = source in self.realized or source in self.forced
+                    if source not in seen and source in self.has_reduction and not is_cut:
+                        seen.add(source)
+                        stack.append(source)
+            if not any(source.op is Op.REDUCE_AXIS for source in seen):
                 found.add(node)
         return frozenset(found)
 
@@ -161,12 +173,15 @@ class _Walk:
                 self.realized[node] = None
                 if node.op is Op.REDUCE_AXIS:
                     self.reduction[node] = node
-                self._pass_on(node, {node: Use(self.size[node], True, False)})
+                self._pass_on(node, {node: Use(self.size[node], True, False, whole(stored_shape(node)))})
             elif node in self.uses:
-                if node.op is Op.REDUCE_AXIS and node not in self.merged:
-                    (kernel,) = self.uses[node]
+                uses = self.uses[node]
+                if node in self.once_per_row:
+                    uses = {k: replace(use, count=self.size[node]) for k, use in uses.items()}
+                elif node.op is Op.REDUCE_AXIS and node not in self.merged:
+                    (kernel,) = uses
                     self.reduction[kernel] = node
-                self._pass_on(node, self.uses[node])
+                self._pass_on(node, uses)
         self.realized = dict.fromkeys(n for n in self.order if n in self.realized)
 
     def _wants_memory(self, node: Node) -> bool:
@@ -179,10 +194,31 @@ class _Walk:
             if node in self.merged:
                 return False
             ((kernel, use),) = uses.items()
-            return use.blocked or (node.op in (Op.REDUCE_AXIS, Op.SHRINK) and kernel in self.reduction)
+            if use.blocked and self._fits_a_row(node, kernel, use):
+                self.once_per_row.add(node)
+                if node.op is Op.REDUCE_AXIS:
+                    self.rows[kernel] = row_axes(use.frame or (), stored_shape(kernel))
+                return False
+            is_taken = kernel in self.reduction or kernel in self.rows
+            return use.blocked or (node.op in (Op.REDUCE_AXIS, Op.SHRINK) and is_taken)
         size = self.size[node]
         repeated = sum(use.count for use in uses.values()) - size
         return self.weight[node] * repeated > REPEAT_LIMIT + MEMORY_COST * size
+
+    def _fits_a_row(self, node: Node, kernel: Node, use: Use) -> bool:
+        """True when the kernel can compute this once per row of its result, and walk the row again from the cache."""
+        stored = stored_shape(kernel)
+        if use.frame is None or kernel in self.reduction or kernel.op is Op.SCATTER_ADD:
+            return False
+        axes = row_axes(use.frame, stored)
+        if not axes or self.rows.get(kernel, axes) != axes or not are_innermost(axes, stored):
+            return False
+        if not is_covered(node, use.frame) or (
+            node.op is Op.REDUCE_AXIS and not runs_along(node, axes, stored)
+        ):
+            return False
+        length = prod(stored[i] for i in axes)
+        return length <= MAX_ROW and (prod(stored) >= MIN_ROWS * length or prod(stored) <= MAX_ROW)
 
     def _cuts_a_reduction(self, node: Node) -> bool:
         """True for a SHRINK that is all anybody wants of a reduction: in memory, the cut part is enough."""
@@ -201,24 +237,42 @@ class _Walk:
         elif op is Op.CONTIGUOUS:
             self._use(node.src[0], uses)
         elif op in ARITHMETIC:
-            spread = {k: Use(u.count, False, True) for k, u in uses.items()}
             for source in node.src:
-                self._use(source, uses if source.shape == node.shape else spread)
+                self._use(
+                    source, uses if source.shape == node.shape else self._below(node, source, uses, 1, True)
+                )
         elif op in MOVEMENT:
-            keeps = op in _KEEPS_ELEMENTS or self.size[node] == self.size[node.src[0]]
-            self._use(node.src[0], {k: Use(u.count, False, u.blocked or not keeps) for k, u in uses.items()})
+            source = node.src[0]
+            keeps = op in _KEEPS_ELEMENTS or self.size[node] == self.size[source]
+            self._use(source, self._below(node, source, uses, 1, not keeps))
         elif op is Op.REDUCE_AXIS:
             self._merge_inner_sum(node)
-            factor = self.size[node.src[0]] // max(1, self.size[node])
-            self._use(node.src[0], {k: Use(u.count * factor, False, True) for k, u in uses.items()})
+            source = node.src[0]
+            self._use(
+                source, self._below(node, source, uses, self.size[source] // max(1, self.size[node]), True)
+            )
         elif op is Op.SCATTER_ADD:
-            self._use(node.src[0], {node: Use(self.size[node], False, True)})
-            inner = {node: Use(self.size[node.src[2]], False, True)}
+            self._use(node.src[0], {node: Use(self.size[node], False, True, None)})
+            inner = {node: Use(self.size[node.src[2]], False, True, None)}
             self._use(node.src[1], inner)
             self._use(node.src[2], inner)
         else:  # GATHER
             for source in node.src:
-                self._use(source, {k: Use(u.count, False, True) for k, u in uses.items()})
+                self._use(source, self._below(node, source, uses, 1, True))
+
+    def _below(
+        self, node: Node, source: Node, uses: dict[Node, Use], factor: int, blocks: bool
+    ) -> dict[Node, Use]:
+        """How a source is used, by how `node` is: no longer element by element."""
+        return {
+            kernel: Use(
+                use.count * factor,
+                False,
+                use.blocked or blocks,
+                below(node, source, use.frame, stored_shape(kernel)),
+            )
+            for kernel, use in uses.items()
+        }
 
     def _use(self, source: Node, uses: dict[Node, Use]) -> None:
         if source.op is Op.CONST or source.op is Op.IOTA:
@@ -283,7 +337,7 @@ def _candidates(
     node: Node, sources: list[Node], walk: _Walk, group_of: dict[Node, int], readers: dict[Node, list[int]]
 ) -> list[int]:
     """Groups worth joining: those whose values are read element by element, then those that read the same ones."""
-    if node.op is Op.SCATTER_ADD or node in walk.reduction:
+    if node.op is Op.SCATTER_ADD or node in walk.reduction or node in walk.rows:
         return []
     aligned = [s for s in sources if walk.uses[s][node].aligned]
     found = [group_of[s] for s in aligned if s in group_of]

@@ -82,11 +82,36 @@ def test_a_matrix_product_with_bias_and_activation_is_one_kernel():
     assert kernels(node(Op.MAX, node(Op.ADD, product, bias), scalar(0))) == 1
 
 
-def test_softmax_is_one_kernel_per_reduction_and_one_for_the_result():
-    x = memory(8, 32).node()
-    top = expand(total(x, 1, op=Op.MAX), 8, 32)
+def softmax(x: Node) -> Node:
+    rows, length = x.shape
+    top = expand(total(x, 1, op=Op.MAX), rows, length)
     e = node(Op.EXP, node(Op.ADD, x, node(Op.NEG, top)))
-    assert kernels(node(Op.DIV, e, expand(total(e, 1), 8, 32))) == 3
+    return node(Op.DIV, e, expand(total(e, 1), rows, length))
+
+
+def test_softmax_is_one_kernel():
+    x = memory(32, 24)
+    made, (found,) = run([softmax(x.node())], data(x))
+    e = np.exp(data(x)[x] - data(x)[x].max(1, keepdims=True))
+    assert len(made.kernels) == 1
+    np.testing.assert_allclose(found, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_softmax_of_a_matrix_product_is_the_product_and_one_kernel():
+    a = expand(node(Op.RESHAPE, memory(32, 8).node(), arg=(32, 8, 1)), 32, 8, 16)
+    b = expand(node(Op.RESHAPE, memory(8, 16).node(), arg=(1, 8, 16)), 32, 8, 16)
+    assert kernels(softmax(node(Op.RESHAPE, total(node(Op.MUL, a, b), 1), arg=(32, 16)))) == 2
+
+
+def test_rows_too_long_for_a_cache_or_too_few_are_not_walked_again():
+    assert kernels(softmax(memory(1 << 6, 1 << 18).node())) == 3
+    assert kernels(softmax(memory(2, 1 << 16).node())) == 3
+
+
+def test_statistics_of_columns_are_values_in_memory():
+    x = memory(64, 32).node()
+    mean = node(Op.MUL, total(x, 0), scalar(1 / 64))
+    assert kernels(node(Op.ADD, x, node(Op.NEG, expand(mean, 64, 32)))) == 2
 
 
 def test_a_sum_of_a_sum_is_one_reduction():
