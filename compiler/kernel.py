@@ -43,7 +43,7 @@ def _argument(node: Node) -> str:
 
 
 def kernel_name(sink: Node) -> str:
-    """What it makes, for people: `sum_64x128_from_1024`, `add_mul_4096`, `scatter_add_512x64`."""
+    """What it makes, for people: `sum_64x128_from_1024`, `rows_max_sum_64x128`, `add_mul_4096`."""
     store = sink.src[0] if sink.src else sink
     if not sink.src:
         return "nothing"
@@ -53,6 +53,9 @@ def kernel_name(sink: Node) -> str:
     reduces = [n for n in nodes if n.op is Op.REDUCE_AXIS]
     if reduces:
         last = reduces[-1]
+        if prod(last.shape) < prod(value.shape):  # folded along each row and spread over it again
+            folds = [_WORDS[n.arg[0]] for n in reduces[:4]]
+            return "_".join(["rows", *folds, size])
         reduced = "x".join(str(last.src[0].shape[axis]) for axis in last.arg[1]) or "1"
         below = last.src[0]
         while below.op in MOVEMENT or below.op is Op.CAST:
