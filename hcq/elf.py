@@ -92,7 +92,7 @@ class Object:
         _, phentsize, phnum, shentsize, shnum, shstrndx = counts
         if ident[:4] != b"\x7fELF":
             raise self.refuse(f"it starts with {ident[:4].hex()}, not with 7f454c46 (ELF)")
-        if ident[4:7] != b"\x02\x01\x01" or version != 1:
+        if ident[4:7] != b"\x02\x01\x01" or (version != 1 and self.machine != EM_CUDA):
             raise self.refuse("it is not a 64-bit little-endian ELF of version 1")
         if (phnum and phentsize != _SEGMENT.size) or (shnum and shentsize != _SECTION.size):
             raise self.refuse(f"its table entries are {phentsize} and {shentsize} bytes, not 56 and 64")

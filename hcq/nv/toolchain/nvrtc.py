@@ -152,7 +152,7 @@ def _include_options(source: str) -> list[str]:
 
 @functools.cache
 def header_folder() -> Path | None:
-    """A folder with the CUDA headers: of the wheel or toolkit nvrtc is from, else those that nvrtc carries (13.5 on)."""
+    """The CUDA headers: of the wheel or toolkit nvrtc is from, else those that nvrtc carries (13.5 on)."""
     near = library().folder
     for folder in [near.parent / "include", near.parent.parent / "cuda_runtime" / "include"] if near else []:
         if (folder / "cuda_fp16.h").is_file():
