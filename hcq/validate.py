@@ -97,7 +97,8 @@ def _run(
             moment.is_last = ends and number == len(pieces) - 1 and index == len(steps) - 1
             for broken in problems:
                 yield moment.finding(broken)
-            for effect in step.effects:
+            is_readable = not any(broken.rule.id in packets.MALFORMED for broken in problems)
+            for effect in step.effects if is_readable else ():
                 yield from _effect(moment, effect, read_block, label)
 
 

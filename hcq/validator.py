@@ -48,6 +48,7 @@ class Validator:
             for buffer in device.memory.owners():  # what opening has allocated
                 self.alloc(buffer)
                 self.wrote(buffer)
+        self.findings: list[Finding] = []  # of the last submission
         self._moment: Moment | None = None
 
     # ------------------------------------------------------------ submissions
@@ -61,7 +62,8 @@ class Validator:
         with _lock:
             moment = Moment(self.process, self.state, self.device.queue_name, value, "")
             try:
-                for finding in examine(moment, words, native.read, labels[0] if labels else "a block"):
+                self.findings = list(examine(moment, words, native.read, labels[0] if labels else "a block"))
+                for finding in self.findings:
                     self._tell(finding)
             except BaseException:
                 moment.undo()

@@ -159,7 +159,10 @@ def over_signal(moment: Moment, effect: Access | Fill | Copy) -> Iterator[Broken
         low, size = effect.va, effect.size_bytes
     else:
         low, size = effect.dst, effect.size_bytes
-    for cell in _cells_in(moment, low, low + size):
+    block = moment.state.memory.find(low)
+    if block is None:
+        return
+    for cell in _cells_in(moment, low, min(low + size, block.end)):
         text = f"{size} bytes are written at {low:#x}, over the signal at {cell:#x}"
         yield Broken(SIGNAL_OVERWRITTEN, text, cell)
 

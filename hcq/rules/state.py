@@ -57,7 +57,9 @@ class Agent:
         """From now on we come after all of this."""
         own = self.clock
         for agent, at in clock.items():
-            if agent is not self and at > own.get(agent, 0):
+            if agent is self:
+                self.barrier_at = max(self.barrier_at, at + 1)  # somebody saw that we were done so far
+            elif at > own.get(agent, 0):
                 own[agent] = at
                 self.joined[agent] = (at, self.at)
 
@@ -224,6 +226,8 @@ class State:
         if value < cell.level:
             cell.promises.clear()
         self.host.at += 1
+        if self.log is not None:
+            self.log.append((self.host, va, value, False, None))
         self.promise(va, Promise(value, self.host.snapshot(), (), self.host, 0))
 
     def host_saw(self, va: int, value: int) -> None:
