@@ -3,7 +3,7 @@
 In       a kernel sink of the tensor stage, a Target
 Out      a `CodeObject`: image, entry, launch shape, scratch, counts
 Changes  the memory cache here, and the object cache it is given
-Next     lower_movement.py, decompose.py, heuristic.py, linear.py, render/llvm.py, assemble/llvm_cpu.py: the stations
+Next     lower_movement.py, decompose.py, linear.py, backend.py: the stations
 
 A kernel is looked up before any work is done: first by structure in memory, then on disk under a digest of structure,
 target, toolchain and this compiler's own source. An object found there costs no LLVM import.
@@ -166,36 +166,35 @@ PASSES: list[tuple[str, str, Callable[[Node, Target], Node]]] = [
 
 
 def _compile(sink: Node, target: Target, show: Show | None, schedule: str | None) -> CodeObject:
-    from hcq.compiler.assemble.llvm_cpu import assemble
-    from hcq.compiler.heuristic import choose
+    from hcq.compiler.backend import backend
     from hcq.compiler.linear import linearize
     from hcq.compiler.loop_nest import LoopNest
-    from hcq.compiler.render.llvm import render
 
+    serves = backend(target.name)
     name = kernel_name(sink)
     lowered = lower(sink, target)
     nest = LoopNest(lowered)
     if schedule is None:
-        choose(nest, target)
+        serves.choose(nest, target)
     else:
         nest.apply(schedule)
     program = linearize(nest, name)
     program.params = _params(sink)
-    text = render(program)
+    text = serves.render(program)
     if show is not None:
         from hcq.ir.show import show_graph
 
         show("ir", show_graph(lowered))
         show("code", f"{nest}\n\n{text}")
-    image = assemble(text, target, name)
+    image = serves.assemble(text, target, name)
     return CodeObject(
         name=name,
         arch=target.arch,
         image=image,
         entry=name,
         args=("buffer",) * len(program.params),
-        grid=(program.groups, 1, 1),
-        block=(1, 1, 1),
+        grid=serves.grid(program),
+        block=serves.block,
         scratch_bytes=program.scratch_bytes,
         flops=kernel_flops(sink),
         traffic_bytes=kernel_traffic(sink),

@@ -44,8 +44,8 @@ NARROW_CASTS = frozenset({dtypes.float16, dtypes.bfloat16})
 class Target:
     """One kind of machine."""
 
-    name: str  # "cpu"
-    arch: str  # "x86_64", "aarch64"
+    name: str  # "cpu", "amdgpu": which backend serves it
+    arch: str  # "x86_64", "aarch64", "gfx1100", ...
     key: str  # a digest of all that changes the code: for caches
     threads: int
     vector_bits: int
@@ -61,6 +61,17 @@ class Target:
     def lanes(self) -> int:
         """Lanes of float32 in one vector register."""
         return self.vector_bits // 32
+
+
+AMD_ARCHS = ("gfx1100", "gfx1201", "gfx942", "gfx90a")
+
+
+@lru_cache
+def amd_target(arch: str) -> Target:
+    """An AMD GPU by its gfx name. Raises ValueError listing those we generate code for."""
+    if arch not in AMD_ARCHS:
+        raise ValueError(f"no code generation for {arch!r}; known AMD architectures: {', '.join(AMD_ARCHS)}")
+    return Target("amdgpu", arch, arch, threads=1 << 12, vector_bits=32, vector_registers=256)
 
 
 @lru_cache

@@ -84,8 +84,8 @@ class Recording:
                     self.memories[number] = device.alloc(size)
             by_value: dict[int, Storage] = dict(enumerate(storages))
             by_value.update({value: s for value, s in zip(plan.results, outputs) if value >= len(storages)})
-            for program, values, grid in plan.programs():
-                graph.dispatch(program, [self._place(plan, v, by_value, keys) for v in values], grid)
+            for program, values, grid, block in plan.programs():
+                graph.dispatch(program, [self._place(plan, v, by_value, keys) for v in values], grid, block)
         self.graph = graph
 
     def _place(

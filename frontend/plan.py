@@ -57,6 +57,9 @@ class Slot:
     memory: int = -1
 
 
+Step = tuple[Any, tuple[int, ...], tuple[int, int, int], tuple[int, int, int]]  # program, values, grid, block
+
+
 class Plan:
     """Launches over numbered values: first the inputs, then outputs and temporaries."""
 
@@ -74,7 +77,7 @@ class Plan:
                 memories[value.memory] = max(memories.get(value.memory, 0), value.size_bytes)
         self.memory_sizes = tuple(memories[i] for i in range(len(memories)))
         self._made = [(n, v) for n, v in enumerate(values) if v.kind != "input"]
-        self._steps: list[tuple[Any, tuple[int, ...], tuple[int, int, int]]] | None = None
+        self._steps: list[Step] | None = None
         self._device: Any = None
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
@@ -95,19 +98,22 @@ class Plan:
             else:
                 buffers.append(memories[value.memory])
         queue = device.queue()
-        for program, arguments, grid in steps:
-            queue.dispatch(program, [buffers[i] for i in arguments], grid)
+        for program, arguments, grid, block in steps:
+            queue.dispatch(program, [buffers[i] for i in arguments], grid, block)
         queue.submit()
         return [storages[i] if i < self.inputs else made[i] for i in self.results]
 
-    def programs(self) -> list[tuple[Any, tuple[int, ...], tuple[int, int, int]]]:
-        """(program, argument values, grid) per launch, loaded on the device."""
+    def programs(self) -> list[Step]:
+        """The launches, loaded on the device."""
         return self._load() if self._steps is None else self._steps
 
-    def _load(self) -> list[tuple[Any, tuple[int, ...], tuple[int, int, int]]]:
+    def _load(self) -> list[Step]:
         device = devices.get(self.device)
         self._device = device
-        self._steps = [(_program(device, launch), launch.arguments, launch.grid) for launch in self.launches]
+        self._steps = [
+            (_program(device, launch), launch.arguments, launch.grid, launch.block)
+            for launch in self.launches
+        ]
         return self._steps
 
     def __str__(self) -> str:

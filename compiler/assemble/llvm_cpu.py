@@ -22,7 +22,7 @@ class AssembleError(RuntimeError):
     """LLVM refused the text: a fault of ours, shown with the line it points at."""
 
 
-def _binding() -> Any:
+def binding() -> Any:
     try:
         import llvmlite.binding as llvm
     except ImportError as problem:
@@ -51,7 +51,7 @@ def _machine(target: Target) -> Any:
     key = (target.cpu, target.features)
     machine = _machines.get(key)
     if machine is None:
-        llvm = _binding()
+        llvm = binding()
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         cpu = target.cpu or llvm.get_host_cpu_name()
@@ -66,7 +66,7 @@ def _machine(target: Target) -> Any:
 
 def assemble(text: str, target: Target, name: str) -> bytes:
     """The object of a module. Raises AssembleError with LLVM's complaint."""
-    llvm = _binding()
+    llvm = binding()
     machine = _machine(target)
     try:
         module = llvm.parse_assembly(text)
@@ -87,7 +87,7 @@ def assemble(text: str, target: Target, name: str) -> bytes:
 
 def disassemble(text: str, target: Target) -> str:
     """The assembly of a module, for people."""
-    llvm = _binding()
+    llvm = binding()
     machine = _machine(target)
     module = llvm.parse_assembly(text)
     module.triple = machine.triple

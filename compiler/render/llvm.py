@@ -23,10 +23,10 @@ SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
 
 def render(program: Program) -> str:
     """The module's text. Raises RenderError for an operation that this target has no spelling for."""
-    return _Text(program).module()
+    return Text(program).module()
 
 
-class _Text:
+class Text:
     def __init__(self, program: Program):
         self.program = program
         self.lines: list[str] = []

@@ -1,0 +1,56 @@
+"""Backends: which heuristic, renderer and assembler serve a target, and what a launch of their kernels looks like.
+
+In       a Target's name
+Out      a `Backend`, loaded when something has to be compiled for it
+Changes  nothing
+Next     compile.py (the only caller), target.py (what the names mean)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from hcq.compiler.loop_nest import LoopNest
+from hcq.compiler.program import Program
+from hcq.compiler.target import Target
+
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """The stations of the road that differ by target."""
+
+    choose: Callable[[LoopNest, Target], LoopNest]
+    render: Callable[[Program], str]
+    assemble: Callable[[str, Target, str], bytes]
+    grid: Callable[[Program], Grid]
+    block: Grid
+
+
+@cache
+def backend(name: str) -> Backend:
+    """The backend of a target name. Raises ValueError for one that there is none for."""
+    if name == "cpu":
+        from hcq.compiler.assemble import llvm_cpu
+        from hcq.compiler.heuristic import choose
+        from hcq.compiler.render import llvm
+
+        return Backend(
+            choose, llvm.render, llvm_cpu.assemble, lambda program: (program.groups, 1, 1), (1, 1, 1)
+        )
+    if name == "amdgpu":
+        from hcq.compiler import heuristic_gpu
+        from hcq.compiler.assemble import llvm_amdgpu
+        from hcq.compiler.render import amdgpu
+
+        return Backend(
+            heuristic_gpu.choose,
+            amdgpu.render,
+            llvm_amdgpu.assemble,
+            lambda program: (amdgpu.workgroups(program), 1, 1),
+            (amdgpu.WORKGROUP, 1, 1),
+        )
+    raise ValueError(f"no backend for target {name!r}; known: cpu, amdgpu")
