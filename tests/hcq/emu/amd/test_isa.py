@@ -33,7 +33,7 @@ def random_fields(rng: random.Random, one: Format) -> dict[str, int]:
         if name == "op" or name.startswith("encoding"):
             continue
         value = rng.getrandbits(part.width)
-        while "src" in name and value in MARKERS or name == "soffset" and value == LITERAL:
+        while ("src" in name and value in MARKERS) or (name == "soffset" and value == LITERAL):
             value = rng.getrandbits(part.width)
         out[name] = value
     return out
