@@ -377,3 +377,15 @@ define(
     lambda a, b, c: numbers.f32_to_bf16(dot2_bf16(a, b, numbers.bf16_to_f32(c))),
 )
 define(FLOAT, "v_trig_preop_f64", "f64 = f64 u32", trig_segment)
+
+
+def packed_fma(a: Array, b: Array, c: Array) -> Array:
+    """Fused multiply-add of both float16 halves."""
+    out: Array = np.zeros(1, np.uint32)
+    for shift in (np.uint32(0), np.uint32(16)):
+        x, y, z = (((word >> shift) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16) for word in (a, b, c))
+        out = out | (raw(numbers.fma16(x, y, z)).astype(np.uint32) << shift)
+    return out
+
+
+define(FLOAT, "v_pk_fmac_f16", "u32 = u32 u32 u32", packed_fma, accumulates=True)
