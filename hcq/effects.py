@@ -217,6 +217,12 @@ class Model:
         """What one packet does, in order."""
         return ()
 
+    def program(
+        self, name: str, entry: int, args: tuple[str, ...] | None, scratch_bytes: int, image: bytes
+    ) -> ProgramFacts:
+        """What is known of a program that was loaded: from its loader, and from its code object `image`."""
+        return ProgramFacts(name, entry, args, scratch_bytes=scratch_bytes)
+
     def split(self, words: bytes, queue: str) -> list[bytes]:
         """Words in pieces whose meaning does not depend on each other. Equal pieces are taken apart only once."""
         return [words]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import kinds
-from hcq.effects import Effect, Launch, Model, ProgramFacts, Run, Step
+from hcq.effects import Effect, Launch, Model, Run, Step
 from hcq.layout import Packet
 from hcq.rules import addresses, blocks, launches, order, packets, signals, waits
 from hcq.rules.moment import Moment
@@ -205,8 +205,8 @@ class _Replayed:
             state.memory.unmap(fields["va"], fields["size_bytes"])
         elif record.name == "CODE":
             code = self.code[record.index]
-            facts = ProgramFacts(code.name, code.va, code.args, scratch_bytes=code.scratch_bytes)
-            self.devices[fields["device"]].load(facts)
+            device = self.devices[fields["device"]]
+            device.load(device.model.program(code.name, code.va, code.args, code.scratch_bytes, code.image))
         elif record.name == "UNLOAD":
             self.devices[fields["device"]].unload(fields["va"])
         elif record.name == "SIGNAL" and fields["is_set"]:
@@ -214,7 +214,11 @@ class _Replayed:
         elif record.name == "SIGNAL":
             state.host_saw(fields["va"], fields["value"])
         elif record.name == "FAULT" and "first" in fields:
-            state.drop(self.devices[fields["device"]], fields["first"], fields["last"])
+            device = self.devices[fields["device"]]
+            for finding in waits.stuck(state):  # what stood still then is why it was dropped
+                if finding.device == device.name and fields["first"] <= finding.submission <= fields["last"]:
+                    yield finding
+            state.drop(device, fields["first"], fields["last"])
         elif record.index in self.submissions:
             yield from self._submit(self.submissions[record.index])
 

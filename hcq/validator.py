@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hcq import native, recorder
 from hcq.command import Command, Indirect
-from hcq.effects import ProgramFacts
 from hcq.errors import UsageError
 from hcq.memory import Buffer
 from hcq.rules import blocks, waits
@@ -60,7 +59,7 @@ class Validator:
         """
         labels = [what.label for what in commands if type(what) is Indirect]
         with _lock:
-            moment = Moment(self.process, self.state, self.device.queue_name, value, "")
+            moment = Moment(self.process, self.state, self.device.queue_name, value, recorder.site())
             try:
                 self.findings = list(examine(moment, words, native.read, labels[0] if labels else "a block"))
                 for finding in self.findings:
@@ -87,7 +86,7 @@ class Validator:
     def look(self, words: bytes) -> None:
         """Packets that will be patched before they run: only what they say by themselves. Raises UsageError."""
         with _lock:
-            moment = Moment(self.process, self.state, self.device.queue_name, 0, "")
+            moment = Moment(self.process, self.state, self.device.queue_name, 0, recorder.site())
             try:
                 for finding in examine_packets(moment, words):
                     self._tell(finding)
@@ -150,9 +149,10 @@ class Validator:
         if block is not None:
             block.stand_in = f"an argument of {graph}"
 
-    def load(self, program: Program) -> None:
+    def load(self, program: Program, image: bytes) -> None:
+        model = self.state.model
         self.state.load(
-            ProgramFacts(program.name, program.entry, program.args, scratch_bytes=program.scratch_bytes)
+            model.program(program.name, program.entry, program.args, program.scratch_bytes, image)
         )
 
     def unload(self, entry: int) -> None:
@@ -163,9 +163,8 @@ class Validator:
 
     def _between(self) -> Moment:
         """A moment before the next submission has packets."""
-        return Moment(
-            self.process, self.state, self.device.queue_name, self.device.timeline.submitted + 1, ""
-        )
+        value = self.device.timeline.submitted + 1
+        return Moment(self.process, self.state, self.device.queue_name, value, recorder.site())
 
     def _refuse(self, moment: Moment, broken: Iterable[Broken]) -> None:
         try:
@@ -178,7 +177,6 @@ class Validator:
         return bool(self.device.timeline._cell[0] >= value)
 
     def _tell(self, finding: Finding) -> None:
-        finding = finding._replace(site=recorder.where(recorder.site()))
         if finding.level == "error":
             raise UsageError(str(finding))
         key = (finding.rule, finding.buffer or finding.packet)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hcq.effects import ProgramFacts, Step
+from hcq.recorder import Site, where
 from hcq.rules.memory import Block, Touch
 from hcq.rules.rule import Broken, Finding
 from hcq.rules.state import Agent, Clock, DeviceState, GraphBlock, OpenWait, Promise, State
@@ -33,10 +34,11 @@ class Moment:
     value   what the device's timeline has once this submission is done
     step    the packet in hand
     kernel  the program it launches, or None
+    site    the line that submitted, as text or as recorder.site() took it
     depth   0 in the ring, 1 in a block of packets
     """
 
-    def __init__(self, state: State, device: DeviceState, queue: str, value: int, site: str) -> None:
+    def __init__(self, state: State, device: DeviceState, queue: str, value: int, site: Site | str) -> None:
         self.state = state
         self.device = device
         self.model = device.model
@@ -125,7 +127,7 @@ class Moment:
             self.value,
             step.at if step is not None else 0,
             ("" if step is None else f"{step.packet!r} of {self.label}" if self.depth else repr(step.packet)),
-            self.site,
+            self.site if isinstance(self.site, str) else where(self.site),
         )
 
     def finding(self, broken: Broken) -> Finding:

@@ -50,7 +50,7 @@ WAIT_CYCLE = rule(
 @check(Wait, Signal)
 def aligned(moment: Moment, effect: Wait | Signal) -> Iterator[Broken]:
     if effect.cell % moment.model.signal_alignment:
-        text = f"signal {effect.cell:#x} is not a multiple of {moment.model.signal_alignment}"
+        text = f"signal {moment.state.name(effect.cell)} is not a multiple of {moment.model.signal_alignment}"
         yield Broken(SIGNAL_UNALIGNED, text, effect.cell)
 
 
@@ -76,10 +76,12 @@ def signal(moment: Moment, effect: Signal) -> Iterator[Broken]:
         elif moment.agent.knows(last.agent, last.clock.get(last.agent, 0)) or last.agent is state.host:
             before = last.value
     if before is not None and effect.value < before:
-        text = f"signal {effect.cell:#x} is {before} by then, and it sets it to {effect.value}"
+        text = (
+            f"signal {moment.state.name(effect.cell)} is {before} by then, and it sets it to {effect.value}"
+        )
         yield Broken(SIGNAL_BACKWARDS, text, effect.cell)
     elif before is not None and effect.value == before and (before or (cell is not None and cell.promises)):
-        text = f"signal {effect.cell:#x} already is {before} by then, so nobody can wait for this"
+        text = f"signal {moment.state.name(effect.cell)} already is {before} by then, so nobody can wait for this"
         yield Broken(SIGNAL_REUSED, text, effect.cell)
     moment.signal(effect.cell, effect.value)
 

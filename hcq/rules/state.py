@@ -186,6 +186,11 @@ class State:
                 home.has_inner_cells = True
         return found
 
+    def name(self, va: int) -> str:
+        """A signal in words."""
+        home = self.memory.find(va)
+        return f"{home.name}@{va:#x}" if home is not None and home.name else f"{va:#x}"
+
     # ------------------------------------------------------------ buffers
 
     def alloc(self, va: int, size_bytes: int, name: str, device: str, access: str = "both") -> None:
@@ -252,6 +257,14 @@ class State:
         for agent in agents:
             agent.open = ()
             self.waiting.discard(agent)
+        if self.log is not None:
+            self.log = [
+                event
+                for event in self.log
+                if event[0] not in agents
+                or event[1] == device.timeline
+                or not first <= event[4].submission <= last
+            ]
 
     def _follow(self, agent: Agent, promise: Promise) -> None:
         """The agent comes after a promise, and after whatever that one still waits for."""

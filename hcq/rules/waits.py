@@ -29,7 +29,8 @@ def unended(state: State) -> list[Finding]:
         for still in agent.open:
             cell = state.cells.get(still.cell)
             level = 0 if cell is None else cell.level
-            what = f"nobody has submitted or set signal {still.cell:#x} to {still.value}; it was last set to {level}"
+            name = state.name(still.cell)
+            what = f"nobody has submitted or set signal {name} to {still.value}; its last value is {level}"
             found[still.cell, still.value] = _finding(WAIT_NEVER_SIGNALLED, what, still.where)
     return list(found.values())
 
@@ -49,13 +50,12 @@ def stuck(state: State) -> Iterator[Finding]:
     helpers = {agent: _helpers(event, queues, at) for agent, event in blocked.items()}
     for agent, (_, cell, value, _, where) in blocked.items():
         if not helpers[agent]:
-            what = (
-                f"nobody ever sets signal {cell:#x} to {value}; it gets no further than {values.get(cell, 0)}"
-            )
+            level = values.get(cell, 0)
+            what = f"nobody ever sets signal {state.name(cell)} to {value}; it gets no further than {level}"
             yield _finding(WAIT_NEVER_SIGNALLED, what, where)
         elif circle := _circle(agent, helpers):
             names = " -> ".join(each.name for each in circle)
-            what = f"it waits for signal {cell:#x} to be {value}, and whoever sets it waits in turn: {names}"
+            what = f"it waits for signal {state.name(cell)} to be {value}, and whoever sets it waits in turn: {names}"
             yield _finding(WAIT_CYCLE, what, where)
 
 
