@@ -233,9 +233,9 @@ class Cubin:
         for place in layout.places.values():
             image[place.offset : place.offset + place.size_bytes] = self.contents(place.section)
         for fixup in self.fixups:
-            place = layout.places.get(fixup.section)  # type: ignore[assignment]
-            if place is None:
+            if fixup.section not in layout.places:
                 continue
+            at = layout.places[fixup.section].offset + fixup.offset
             target = layout.places.get(fixup.target)
             if not fixup.target:
                 raise self.refuse(
@@ -245,7 +245,7 @@ class Cubin:
             if target is None:
                 raise self.refuse(f"{fixup.symbol!r} is in section {fixup.target!r}, which is not loaded")
             value = (base_va + target.offset + fixup.value) % 2**64
-            self._write(image, place.offset + fixup.offset, fixup.type, value)
+            self._write(image, at, fixup.type, value)
         return bytes(image)
 
     def _write(self, image: bytearray, at: int, type_: int, value: int) -> None:

@@ -341,7 +341,8 @@ def _one_value(machine: Machine, values: Lanes, group: Group, line: int) -> int:
     mine = values if group.mask is None else values[group.mask]
     if (mine != mine[0]).any():
         raise KernelFault(
-            f"kernel {machine.kernel_name}, PTX line {line}: threads at one barrier instruction name different barriers.",
+            f"kernel {machine.kernel_name}, PTX line {line}: threads at one barrier instruction name different"
+            " barriers.",
             line,
         )
     return int(mine[0])

@@ -330,7 +330,9 @@ class Code:
                 return write
 
             def write_kept(registers: Registers, group: Group, value: Lanes) -> None:
-                registers[slot] = value if group.is_whole else np.where(group.mask, value, registers[slot])
+                registers[slot] = (
+                    value if group.is_whole else np.where(group.full_mask, value, registers[slot])
+                )
 
             return write_kept
         chooser, negated = guard

@@ -68,8 +68,12 @@ def add_sub(code: Code) -> Step:
     if sat:
         return integer_step(code, type_, lambda a, b: _saturated(a, b, subtracts), 2)
     compute: Compute = (lambda a, b: a - b) if subtracts else (lambda a, b: a + b)
-    unsigned = TYPES[f"b{type_.width}"] if type_.packed == 1 else type_  # wrapping does not know signs
-    return integer_step(code, unsigned, compute, 2)
+    return integer_step(code, _wrapping(type_), compute, 2)
+
+
+def _wrapping(type_: Type) -> Type:
+    """The type without its sign: sums and low halves of products wrap alike."""
+    return type_._replace(kind="b", scalar=type_.bits) if type_.packed == 1 else type_
 
 
 def _saturated(a: Lanes, b: Lanes, subtracts: bool) -> Lanes:
@@ -152,7 +156,7 @@ def mul(code: Code) -> Step:
         return integer_step(code, type_, lambda a, b: np.multiply(a, b, dtype=scalar), 2, wide)
     if which == "hi":
         return integer_step(code, type_, high_half, 2)
-    return integer_step(code, TYPES[f"b{type_.width}"], lambda a, b: a * b, 2)
+    return integer_step(code, _wrapping(type_), lambda a, b: a * b, 2)
 
 
 @RULES.on("mad")
@@ -183,7 +187,7 @@ def mad(code: Code) -> Step:
         return integer_step(code, type_, saturated, 3)
     if which == "hi":
         return integer_step(code, type_, lambda a, b, c: high_half(a, b) + c, 3)
-    return integer_step(code, TYPES[f"b{type_.width}"], lambda a, b, c: a * b + c, 3)
+    return integer_step(code, _wrapping(type_), lambda a, b, c: a * b + c, 3)
 
 
 @RULES.on("madc")

@@ -110,7 +110,7 @@ class Machine:
         bx, by, _ = self.block
         thread = np.minimum(self.thread_of_lane, self.threads_per_block - 1)
         number = self.blocks[self.block_of_lane]
-        gx, gy, gz = self.grid
+        gx, gy, _ = self.grid
         lane = self.thread_of_lane % WARP
         found = {
             "tid.x": u32(thread % bx),

@@ -161,7 +161,7 @@ def _register_type(type_: Type) -> Type:
 
 
 def _register_count(type_: Type, place: Fragment) -> int:
-    return place.rows.shape[1] // _per_register(8 * type_.size_bytes)
+    return int(place.rows.shape[1]) // _per_register(8 * type_.size_bytes)
 
 
 def _fragment_slots(code: Code, operand: Operand, type_: Type, place: Fragment) -> list[int]:

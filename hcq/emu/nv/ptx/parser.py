@@ -127,7 +127,7 @@ class _Parser:
         return -value.value if negative else value.value
 
     def error(self, why: str) -> PtxError:
-        return PtxError(self.line, why)
+        return PtxError(self.words[min(self.at, len(self.words)) - 1].line if self.at else self.line, why)
 
     # -- the module
 
@@ -512,11 +512,11 @@ class _Parser:
         while self.peek().startswith("."):
             modifiers.append(self.next()[1:])
         operands: list[Operand] = []
-        while not self.accept(";"):
+        if not self.accept(";"):
             operands.append(self._operand(function))
-            if not self.accept(","):
-                self.expect(";")
-                break
+            while self.accept(","):
+                operands.append(self._operand(function))
+            self.expect(";")
         text = _spell([word.text for word in self.words[start : self.at]])
         made = Instruction(line, text, opcode, tuple(modifiers), tuple(operands), guard)
         function.body.append(made)

@@ -64,13 +64,17 @@ class Launch:
             self.variables[name][: len(data)] = data
         return Kernel(module, entry, symbols)
 
-    def run(self, kernel: Kernel, grid: Any, block: Any, *args: Any, shared: int = 0, **options: Any) -> Report:
+    def run(
+        self, kernel: Kernel, grid: Any, block: Any, *args: Any, shared: int = 0, **options: Any
+    ) -> Report:
         """Arguments: arrays (mapped here), ints as 32 bits, np.int64, floats as 32 bits, bytes as they are."""
         params = b""
         for arg, formal in zip(args, kernel.function.params):
             params += bytes(-len(params) % formal.alignment)
             params += self._pack(arg, formal.size_bytes)
-        grid3, block3 = (((*size, 1, 1)[:3] if isinstance(size, tuple) else (size, 1, 1)) for size in (grid, block))
+        grid3, block3 = (
+            ((*size, 1, 1)[:3] if isinstance(size, tuple) else (size, 1, 1)) for size in (grid, block)
+        )
         return kernel.run(grid3, block3, self.memory, params, dynamic_shared_bytes=shared, **options)
 
     def _pack(self, arg: Any, size_bytes: int) -> bytes:
@@ -85,7 +89,9 @@ class Launch:
         return int(arg % (1 << 8 * size_bytes)).to_bytes(size_bytes, "little")
 
 
-def run_ptx(ptx: str, entry: str, grid: Any, block: Any, *args: Any, shared: int = 0, **options: Any) -> Launch:
+def run_ptx(
+    ptx: str, entry: str, grid: Any, block: Any, *args: Any, shared: int = 0, **options: Any
+) -> Launch:
     launch = Launch()
     launch.run(launch.load(ptx, entry), grid, block, *args, shared=shared, **options)
     return launch
@@ -98,26 +104,37 @@ def compile_cuda(source: str, arch: str = "compute_90", *options: str) -> str:
     return compile_(source, arch, options).ptx
 
 
-def run_cuda(source: str, entry: str, grid: Any, block: Any, *args: Any, shared: int = 0, **options: Any) -> Launch:
+def run_cuda(
+    source: str, entry: str, grid: Any, block: Any, *args: Any, shared: int = 0, **options: Any
+) -> Launch:
     return run_ptx(compile_cuda(source), entry, grid, block, *args, shared=shared, **options)
 
 
 def instructions(lines: str, inputs: list[np.ndarray[Any, Any]], outputs: str, block: int = 128) -> list[Any]:
-    """Run PTX lines once per element. Inputs are %a, %b, %c, %e, outputs %x, %y with sizes "32 64"; %p to %s predicates,
-    %t0 to %t9 are 32-bit registers. Returns the outputs' bits."""
+    """Run PTX lines once per element, and return the outputs' bits.
+
+    Inputs are %a, %b, %c, %e, outputs %x, %y with sizes "32 64"; %p to %s are predicates, %h0 to %h9 have 16 bits, %t0
+    to %t9 32, %w0 to %w9 64.
+    """
     n = max(len(array) for array in inputs)
     arrays = [np.array(np.broadcast_to(array, (n,))) for array in inputs]
     sizes = [array.itemsize for array in arrays]
     results = [np.zeros(n, BITS[int(size) // 8]) for size in outputs.split()]
     names = "abce"
     text = [HEADER, ".visible .entry k("]
-    text.append(",".join(f".param .u64 P{i}" for i in range(len(arrays) + len(results))) + ", .param .u32 N) {")
-    text.append(".reg .b64 %at, %i64; .reg .b32 %i, %n, %thread, %width, %t<10>; .reg .b64 %w<10>; .reg .b16 %h<10>;")
+    text.append(
+        ",".join(f".param .u64 P{i}" for i in range(len(arrays) + len(results))) + ", .param .u32 N) {"
+    )
+    text.append(
+        ".reg .b64 %at, %i64; .reg .b32 %i, %n, %thread, %width, %t<10>; .reg .b64 %w<10>; .reg .b16 %h<10>;"
+    )
     text.append(".reg .pred %out, %p, %q, %r, %s;")
     register = {1: 16, 2: 16, 4: 32, 8: 64}
     text += [f".reg .b{register[size]} %{names[i]};" for i, size in enumerate(sizes)]
     text += [f".reg .b{8 * result.itemsize} %{'xy'[i]};" for i, result in enumerate(results)]
-    text.append("mov.u32 %thread, %tid.x; mov.u32 %width, %ntid.x; mov.u32 %i, %ctaid.x; mad.lo.s32 %i, %i, %width, %thread;")
+    text.append(
+        "mov.u32 %thread, %tid.x; mov.u32 %width, %ntid.x; mov.u32 %i, %ctaid.x; mad.lo.s32 %i, %i, %width, %thread;"
+    )
     text.append("ld.param.u32 %n, [N]; setp.ge.u32 %out, %i, %n; @%out ret; cvt.u64.u32 %i64, %i;")
     for i, size in enumerate(sizes):
         text.append(f"{{ .reg .b64 %base; ld.param.u64 %base, [P{i}]; mad.lo.u64 %at, %i64, {size}, %base;")
@@ -125,7 +142,9 @@ def instructions(lines: str, inputs: list[np.ndarray[Any, Any]], outputs: str, b
     text.append(lines)
     for i, result in enumerate(results):
         text.append(f"{{ .reg .b64 %base; ld.param.u64 %base, [P{len(arrays) + i}];")
-        text.append(f"mad.lo.u64 %at, %i64, {result.itemsize}, %base; st.global.b{8 * result.itemsize} [%at], %{'xy'[i]}; }}")
+        text.append(
+            f"mad.lo.u64 %at, %i64, {result.itemsize}, %base; st.global.b{8 * result.itemsize} [%at], %{'xy'[i]}; }}"
+        )
     text.append("ret; }")
     run_ptx("\n".join(text), "k", -(-n // block), block, *arrays, *results, n)
     return results

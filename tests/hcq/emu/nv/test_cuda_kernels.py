@@ -64,7 +64,8 @@ def test_a_histogram_by_atomics_in_shared_and_global_memory():
       __shared__ unsigned bins[256];
       for (int i = threadIdx.x; i < 256; i += blockDim.x) bins[i] = 0;
       __syncthreads();
-      for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) atomicAdd(&bins[in[i]], 1);
+      for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)
+        atomicAdd(&bins[in[i]], 1);
       __syncthreads();
       for (int i = threadIdx.x; i < 256; i += blockDim.x) atomicAdd(&out[i], bins[i]);
     }"""
@@ -137,7 +138,11 @@ extern "C" __global__ void half_mma(const __half *a, const __half *b, float *c) 
 
 
 def test_a_warp_matrix_product_of_halves():
-    a, b, c = rng.integers(-8, 8, (16, 16)).astype(np.float16), rng.integers(-8, 8, (16, 8)).astype(np.float16), floats(16, 8)
+    a, b, c = (
+        rng.integers(-8, 8, (16, 16)).astype(np.float16),
+        rng.integers(-8, 8, (16, 8)).astype(np.float16),
+        floats(16, 8),
+    )
     expected = a.astype(np.float32) @ b.astype(np.float32) + c
     run_cuda(MMA, "half_mma", 1, 32, a, b, c)
     np.testing.assert_allclose(c, expected, rtol=1e-6)
@@ -151,7 +156,8 @@ def test_matrices_of_halfwords_load_straight_and_transposed():
       for (int i = t; i < 256; i += 32) tile[i] = in[i];
       __syncthreads();
       unsigned at = (unsigned)__cvta_generic_to_shared(tile + t * 8), r0, r1, r2, r3;
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(at));
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(at));
       out[t] = r0; out[t + 32] = r1; out[t + 64] = r2; out[t + 96] = r3;
       asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(at));
       out[t + 128] = r0;
@@ -236,7 +242,9 @@ def test_dynamic_shared_memory_comes_after_static():
 
 
 def test_a_switch_becomes_a_jump_table():
-    cases = "".join(f"case {i}: v = v * {i + 3} + {i * i}; if (v % 3 == 0) v ^= {i + 7}; break;" for i in range(12))
+    cases = "".join(
+        f"case {i}: v = v * {i + 3} + {i * i}; if (v % 3 == 0) v ^= {i + 7}; break;" for i in range(12)
+    )
     source = f"""
     extern "C" __global__ void pick(const int *in, int *out) {{
       int i = threadIdx.x, v = in[i + 64];
@@ -261,9 +269,12 @@ def test_math_functions_of_the_device_library():
       int i = threadIdx.x;
       float a = x[i]; double b = u[i];
       float *p = y + i * 12; double *q = v + i * 8;
-      p[0] = sinf(a); p[1] = cosf(a * 1000); p[2] = expf(a); p[3] = logf(fabsf(a)); p[4] = powf(fabsf(a), 1.7f); p[5] = tanhf(a);
-      p[6] = erff(a); p[7] = fmodf(a, 0.3f); p[8] = atan2f(a, 0.7f); p[9] = cbrtf(a); p[10] = rintf(a * 10); p[11] = a / 3.7f;
-      q[0] = sin(b); q[1] = exp(b); q[2] = log(fabs(b)); q[3] = pow(fabs(b), 2.3); q[4] = sqrt(fabs(b)); q[5] = b / 7.0; q[6] = tanh(b);
+      p[0] = sinf(a); p[1] = cosf(a * 1000); p[2] = expf(a); p[3] = logf(fabsf(a));
+      p[4] = powf(fabsf(a), 1.7f); p[5] = tanhf(a);
+      p[6] = erff(a); p[7] = fmodf(a, 0.3f); p[8] = atan2f(a, 0.7f); p[9] = cbrtf(a);
+      p[10] = rintf(a * 10); p[11] = a / 3.7f;
+      q[0] = sin(b); q[1] = exp(b); q[2] = log(fabs(b)); q[3] = pow(fabs(b), 2.3);
+      q[4] = sqrt(fabs(b)); q[5] = b / 7.0; q[6] = tanh(b);
       q[7] = lgamma(fabs(b) + 0.1);
     }"""
     import math
@@ -273,12 +284,22 @@ def test_math_functions_of_the_device_library():
     run_cuda(source, "math", 1, 128, x, y, u, v)
     wide = x.astype(np.float64)
     expected = [
-        np.sin(wide), np.cos((x * np.float32(1000)).astype(np.float64)), np.exp(wide), np.log(np.abs(wide)), np.abs(wide) ** 1.7,
-        np.tanh(wide), [math.erf(a) for a in wide], np.fmod(wide, float(np.float32(0.3))), np.arctan2(wide, 0.7), np.cbrt(wide),
+        np.sin(wide), np.cos((x * np.float32(1000)).astype(np.float64)), np.exp(wide), np.log(np.abs(wide)),
+        np.abs(wide) ** 1.7,
+        np.tanh(wide), [math.erf(a) for a in wide], np.fmod(wide, float(np.float32(0.3))),
+        np.arctan2(wide, 0.7), np.cbrt(wide),
         np.rint(x * np.float32(10)), wide / 3.7,
     ]  # fmt: skip
     np.testing.assert_allclose(y, np.stack(expected, axis=1), rtol=1e-6, atol=1e-6)
-    expected = [np.sin(u), np.exp(u), np.log(np.abs(u)), np.abs(u) ** 2.3, np.sqrt(np.abs(u)), u / 7.0, np.tanh(u)]
+    expected = [
+        np.sin(u),
+        np.exp(u),
+        np.log(np.abs(u)),
+        np.abs(u) ** 2.3,
+        np.sqrt(np.abs(u)),
+        u / 7.0,
+        np.tanh(u),
+    ]
     expected.append([math.lgamma(abs(a) + 0.1) for a in u])
     np.testing.assert_allclose(v, np.stack(expected, axis=1), rtol=3e-15, atol=3e-15)
 
@@ -287,7 +308,8 @@ def test_half_precision_kernels():
     source = """
     #include <cuda_fp16.h>
     #include <cuda_bf16.h>
-    extern "C" __global__ void halves(const __half *x, __half *y, const __nv_bfloat16 *u, __nv_bfloat16 *v, __half2 *w) {
+    extern "C" __global__ void halves(const __half *x, __half *y, const __nv_bfloat16 *u,
+                                      __nv_bfloat16 *v, __half2 *w) {
       int i = threadIdx.x;
       y[i] = __hfma(x[i], x[i], __float2half(0.5f)) - hexp(x[i]);
       v[i] = u[i] * u[i] + __float2bfloat16(1.0f);
@@ -417,10 +439,16 @@ def test_thread_and_block_numbers_in_three_dimensions():
     for index in np.ndindex(out.shape[:-1]):
         bz, by, bx, tz, ty, tx = index
         t = (tz * 5 + ty) * 7 + tx
-        assert out[index].tolist() == [bx | by << 8 | bz << 16, tx | ty << 8 | tz << 16, t % 32 | t // 32 << 8]
+        assert out[index].tolist() == [
+            bx | by << 8 | bz << 16,
+            tx | ty << 8 | tz << 16,
+            t % 32 | t // 32 << 8,
+        ]
 
 
-@pytest.mark.parametrize("arch", ["compute_80", "compute_86", "compute_89", "compute_90", "compute_100", "compute_120"])
+@pytest.mark.parametrize(
+    "arch", ["compute_80", "compute_86", "compute_89", "compute_90", "compute_100", "compute_120"]
+)
 def test_every_architecture_gives_ptx_that_runs(arch):
     source = """
     extern "C" __global__ void k(const float *a, float *b, int n) {

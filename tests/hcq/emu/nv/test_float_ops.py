@@ -64,11 +64,29 @@ def values(name: str, seed: int, count: int = 400) -> np.ndarray:
     rng = np.random.default_rng(seed)
     top, infinity = 1 << width - 1, ((1 << width - 1 - fraction) - 1) << fraction
     one = bias << fraction
-    edges = [0, 1, 2, (1 << fraction) - 1, 1 << fraction, one, one + 1, one - 1, infinity - 1, infinity, infinity + 1]
-    edges += [one + (1 << fraction - 1), one + 2 + (fraction << fraction), one + (24 << fraction) if fraction > 20 else one]
+    edges = [
+        0,
+        1,
+        2,
+        (1 << fraction) - 1,
+        1 << fraction,
+        one,
+        one + 1,
+        one - 1,
+        infinity - 1,
+        infinity,
+        infinity + 1,
+    ]
+    edges += [
+        one + (1 << fraction - 1),
+        one + 2 + (fraction << fraction),
+        one + (24 << fraction) if fraction > 20 else one,
+    ]
     edges += [edge | top for edge in edges]
     bits = rng.integers(0, 2**64 - 1, count, dtype=np.uint64) >> np.uint64(64 - width)
-    near = np.uint64(one) + (rng.integers(-40, 40, count).astype(np.int64).view(np.uint64) << np.uint64(max(fraction - 3, 0)))
+    near = np.uint64(one) + (
+        rng.integers(-40, 40, count).astype(np.int64).view(np.uint64) << np.uint64(max(fraction - 3, 0))
+    )
     near += rng.integers(0, 1 << min(fraction, 40), count, dtype=np.uint64)
     both = np.concatenate([np.array(edges, np.uint64), bits, near & np.uint64((1 << width) - 1)])
     rng.shuffle(both)
@@ -83,7 +101,9 @@ def agree(found: int, expected: int, name: str) -> bool:
     return found == expected
 
 
-def check(lines: str, name: str, inputs: list[np.ndarray], meaning: Callable[..., int], result: str = "") -> None:
+def check(
+    lines: str, name: str, inputs: list[np.ndarray], meaning: Callable[..., int], result: str = ""
+) -> None:
     size = str(FORMATS[result or name][0])
     (found,) = instructions(lines, inputs, size)
     for i, row in enumerate(zip(*[array.tolist() for array in inputs])):
@@ -137,7 +157,9 @@ def _with_specials(op: str, x: list) -> float:
         z = [np.float64(v) for v in y]
         if op == "div":
             return float(z[0] / z[1])
-        return float({"add": z[0] + z[1], "sub": z[0] - z[1], "mul": z[0] * z[1]}.get(op, z[0] * z[1] + z[-1]))
+        return float(
+            {"add": z[0] + z[1], "sub": z[0] - z[1], "mul": z[0] * z[1]}.get(op, z[0] * z[1] + z[-1])
+        )
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -166,7 +188,10 @@ def test_fma_of_ties_and_near_ties_rounds_once(name):
     rng = np.random.default_rng(3)
     n = 500
     kind = UNSIGNED[FORMATS[name][0]]
-    a, b = ((bias << fraction) + rng.integers(0, 1 << fraction, n)).astype(kind), ((bias << fraction) + rng.integers(0, 4, n)).astype(kind)
+    a, b = (
+        ((bias << fraction) + rng.integers(0, 1 << fraction, n)).astype(kind),
+        ((bias << fraction) + rng.integers(0, 4, n)).astype(kind),
+    )
     down = rng.integers(fraction - 1, fraction + 3, n)
     c = (((bias - down) << fraction) + rng.integers(0, 3, n) * (rng.random(n) < 0.5)).astype(kind)
     check(f"fma.rn.{name} %x, %a, %b, %c;", name, [a, b, c], exact("fma", name))
@@ -175,12 +200,15 @@ def test_fma_of_ties_and_near_ties_rounds_once(name):
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_exact_tie_is_decided_by_an_addend_far_below_it(name):
     """The product has one bit more than the format: without its last 100 bits the sum looks like a tie."""
-    _, fraction, bias = FORMATS[name]
+    fraction = FORMATS[name][1]
     rng = np.random.default_rng(4)
     wide, narrow = (fraction + 3) // 2 + 1, (fraction + 2) // 2
     a, b, c = [], [], []
     while len(a) < 200:
-        x, y = int(rng.integers(1 << wide - 1, 1 << wide)) | 1, int(rng.integers(1 << narrow - 1, 1 << narrow)) | 1
+        x, y = (
+            int(rng.integers(1 << wide - 1, 1 << wide)) | 1,
+            int(rng.integers(1 << narrow - 1, 1 << narrow)) | 1,
+        )
         if (x * y).bit_length() == fraction + 2:
             a.append(write(Fraction(x), name))
             b.append(write(Fraction(y), name))
@@ -199,7 +227,7 @@ def test_square_roots_and_reciprocals_round_as_told(name, mode):
         x = read(bits, name)
         if isinstance(x, float) or x < 0:
             return write(x if isinstance(x, float) and not x < 0 else math.nan, name)
-        _, fraction, bias = FORMATS[name]
+        fraction = FORMATS[name][1]
         shift = 2 * (fraction + 40 + max(0, -_log2(x)))
         scaled = x * 2**shift
         whole = math.isqrt(scaled.numerator // scaled.denominator)
@@ -307,7 +335,9 @@ def test_properties_and_pairs():
 def test_halves_of_a_pair_do_not_touch_each_other(name):
     single = name[:-2]
     parts = [values(single, seed) for seed in range(6)]
-    packed = [low.astype(np.uint32) | high.astype(np.uint32) << 16 for low, high in zip(parts[::2], parts[1::2])]
+    packed = [
+        low.astype(np.uint32) | high.astype(np.uint32) << 16 for low, high in zip(parts[::2], parts[1::2])
+    ]
     (found,) = instructions(f"fma.rn.{name} %x, %a, %b, %c;", packed, "32")
     for i in range(len(found)):
         for half in (0, 1):
@@ -449,7 +479,9 @@ def test_eight_bit_floats_round_saturate_and_come_back(name, mantissa, bias, lar
     table = []
     for code in codes:
         field, low = code >> mantissa, code & (1 << mantissa) - 1
-        table.append(Fraction(low + (1 << mantissa if field else 0)) * Fraction(2) ** (max(field, 1) - bias - mantissa))
+        table.append(
+            Fraction(low + (1 << mantissa if field else 0)) * Fraction(2) ** (max(field, 1) - bias - mantissa)
+        )
     assert table[-1] == largest
     a = values("f32", 27, 2000)
     (found,) = instructions(f"cvt.rn.satfinite.{name}.f32 %x, %a, %a;", [a], "16")

@@ -15,8 +15,13 @@ EDGES = [0, 1, 2, 3, 5, 7, 0x55, 0x7F, 0x80, 0xFF]
 def values(bits: int, seed: int, count: int = 300) -> np.ndarray:
     rng = np.random.default_rng(seed)
     top = (1 << bits) - 1
-    edges = [v & top for v in [*EDGES, top, top - 1, 1 << (bits - 1), (1 << (bits - 1)) - 1, 0xAAAAAAAAAAAAAAAA & top]]
-    wide = rng.integers(0, 2**63, count, dtype=np.uint64) * np.uint64(2) + rng.integers(0, 2, count, dtype=np.uint64)
+    edges = [
+        v & top
+        for v in [*EDGES, top, top - 1, 1 << (bits - 1), (1 << (bits - 1)) - 1, 0xAAAAAAAAAAAAAAAA & top]
+    ]
+    wide = rng.integers(0, 2**63, count, dtype=np.uint64) * np.uint64(2) + rng.integers(
+        0, 2, count, dtype=np.uint64
+    )
     narrow = wide >> rng.integers(0, 64, count).astype(np.uint64)
     both = np.concatenate([np.array(edges, np.uint64), np.where(rng.random(count) < 0.5, wide, narrow)])
     rng.shuffle(both)
@@ -26,7 +31,9 @@ def values(bits: int, seed: int, count: int = 300) -> np.ndarray:
 def crossed(bits: int, seed: int) -> list[np.ndarray]:
     """All pairs of edges, and random pairs."""
     a, b = values(bits, seed), values(bits, seed + 1)
-    edges = np.array([v & ((1 << bits) - 1) for v in [0, 1, 2, -1, -2, 1 << (bits - 1), (1 << (bits - 1)) - 1]], np.uint64)
+    edges = np.array(
+        [v & ((1 << bits) - 1) for v in [0, 1, 2, -1, -2, 1 << (bits - 1), (1 << (bits - 1)) - 1]], np.uint64
+    )
     x, y = np.meshgrid(edges, edges)
     kind = BITS[bits // 8]
     return [np.concatenate([a, x.ravel().astype(kind)]), np.concatenate([b, y.ravel().astype(kind)])]
@@ -37,14 +44,18 @@ def signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def check(lines: str, inputs: list[np.ndarray], size: str, meaning: Callable[..., int | tuple[int, ...]]) -> None:
+def check(
+    lines: str, inputs: list[np.ndarray], size: str, meaning: Callable[..., int | tuple[int, ...]]
+) -> None:
     results = instructions(lines, inputs, size)
     sizes = [int(word) for word in size.split()]
     for i, row in enumerate(zip(*[array.tolist() for array in inputs])):
         expected = meaning(*row)
         expected = expected if isinstance(expected, tuple) else (expected,)
         for result, value, bits in zip(results, expected, sizes):
-            assert hex(value & ((1 << bits) - 1)) == hex(int(result[i])), f"{lines} of {[hex(v) for v in row]}"
+            assert hex(value & ((1 << bits) - 1)) == hex(int(result[i])), (
+                f"{lines} of {[hex(v) for v in row]}"
+            )
 
 
 def trunc_div(a: int, b: int) -> int:
@@ -62,7 +73,11 @@ for bits in (16, 32, 64):
             (f"mul.lo.{type_}", bits, lambda a, b: a * b),
             (f"mul.hi.{type_}", bits, lambda a, b, see=see, bits=bits: see(a) * see(b) >> bits),
             (f"div.{type_}", bits, lambda a, b, see=see: trunc_div(see(a), see(b))),
-            (f"rem.{type_}", bits, lambda a, b, see=see: see(a) - trunc_div(see(a), see(b)) * see(b) if b else a),
+            (
+                f"rem.{type_}",
+                bits,
+                lambda a, b, see=see: see(a) - trunc_div(see(a), see(b)) * see(b) if b else a,
+            ),
             (f"min.{type_}", bits, lambda a, b, see=see: min(see(a), see(b))),
             (f"max.{type_}", bits, lambda a, b, see=see: max(see(a), see(b))),
         ]
@@ -126,7 +141,9 @@ def test_carries_make_128_bit_sums_differences_and_products():
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_shifts_of_the_width_or_more_leave_nothing_or_the_sign(bits):
     a = values(bits, 7)
-    by = np.random.default_rng(1).choice(np.array([0, 1, 7, 15, 16, 31, 32, 33, 63, 64, 65, 2**32 - 1], np.uint32), len(a))
+    by = np.random.default_rng(1).choice(
+        np.array([0, 1, 7, 15, 16, 31, 32, 33, 63, 64, 65, 2**32 - 1], np.uint32), len(a)
+    )
     check(f"shl.b{bits} %x, %a, %b;", [a, by], str(bits), lambda a, b: a << b if b < bits else 0)
     check(f"shr.u{bits} %x, %a, %b;", [a, by], str(bits), lambda a, b: a >> min(b, 100))
     check(f"shr.s{bits} %x, %a, %b;", [a, by], str(bits), lambda a, b: signed(a, bits) >> min(b, 100))
@@ -232,7 +249,9 @@ def test_three_input_logic_looks_bits_up_in_its_table(table):
     c = np.roll(a, 5)
 
     def meaning(a, b, c):
-        return sum((table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | c >> i & 1) & 1) << i for i in range(32))
+        return sum(
+            (table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | c >> i & 1) & 1) << i for i in range(32)
+        )
 
     check(f"lop3.b32 %x, %a, %b, %c, {table};", [a, b, c], "32", meaning)
 
@@ -266,8 +285,18 @@ def test_small_things():
     size = np.random.default_rng(5).integers(0, 40, len(a)).astype(np.uint32)
     check("szext.clamp.u32 %x, %a, %b;", [a, size], "32", lambda a, n: a & ((1 << min(n, 32)) - 1))
     check("szext.clamp.s32 %x, %a, %b;", [a, size], "32", lambda a, n: signed(a, min(n, 32)) if n else 0)
-    check("bmsk.clamp.b32 %x, %a, %b;", [size, np.roll(size, 1)], "32", lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32))
-    check("fns.b32 %x, %a, %b, 2;", [a, size & 31], "32", lambda a, b: ([i for i in range(b, 32) if a >> i & 1] + [-1] * 2)[1])
+    check(
+        "bmsk.clamp.b32 %x, %a, %b;",
+        [size, np.roll(size, 1)],
+        "32",
+        lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32),
+    )
+    check(
+        "fns.b32 %x, %a, %b, 2;",
+        [a, size & 31],
+        "32",
+        lambda a, b: ([i for i in range(b, 32) if a >> i & 1] + [-1] * 2)[1],
+    )
 
 
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -313,7 +342,7 @@ def test_predicates_have_logic():
 def test_moves_pack_and_unpack():
     a, b = crossed(32, 20)
     check("mov.b64 %x, {%a, %b};", [a, b], "64", lambda a, b: b << 32 | a)
-    check("mov.b32 {%h0, %h1}, %a; mov.b32 %x, {%h1, %h0};", [a], "32", lambda a: (a << 16 | a >> 16))
+    check("mov.b32 {%h0, %h1}, %a; mov.b32 %x, {%h1, %h0};", [a], "32", lambda a: a << 16 | a >> 16)
     check("mov.b64 {%x, _}, %a;", [values(64, 3)], "32", lambda a: a)
     check("mov.b32 %x, 0x12345678; mov.b32 %y, -5;", [a], "32 32", lambda a: (0x12345678, -5))
 
