@@ -14,7 +14,7 @@ import numpy as np
 
 from hcq.emu.amd import vector, vector_float
 from hcq.emu.amd.operands import Context, Step, lane_mask, vector_write, write_lane_mask
-from hcq.emu.amd.waves import VCC, Array, Batch
+from hcq.emu.amd.waves import VCC, Batch
 
 if TYPE_CHECKING:
     from hcq.emu.amd.vector import Sources
@@ -118,7 +118,7 @@ def fmas(ctx: Context, kind: str, operands: Sources) -> Step:
     write = vector.destination(ctx, ctx.inst.name, kind)
 
     def run(b: Batch) -> None:
-        values: list[Array] = [read(b) for read in readers]
-        write(b, vector_float.divide_fmas(*values, b.mask(VCC)))
+        x, y, z = (read(b) for read in readers)
+        write(b, vector_float.divide_fmas(x, y, z, b.mask(VCC)))
 
     return run

@@ -79,9 +79,10 @@ def compile_compare(ctx: Context, name: str, operands: Sources) -> Step | None:
     writes_exec = form == "cmpx"
     if test == "class":
         mask_kind = "u16" if operands.operands[1].width == 16 else "u32"
-        left, right, decide = operands.read(0, kind), operands.read(1, mask_kind), classify
+        left, right = operands.read(0, kind), operands.read(1, mask_kind)
     else:
-        left, right, decide = operands.read(0, kind), operands.read(1, kind), TESTS[test]
+        left, right = operands.read(0, kind), operands.read(1, kind)
+    decide: Test = classify if test == "class" else TESTS[test]
     register = VCC
     if ctx.inst.format == "VOP3":
         register = ctx.inst.fields["vdst"]

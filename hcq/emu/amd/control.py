@@ -107,10 +107,9 @@ def condition(ctx: Context, name: str) -> Callable[[Batch], Array]:
     if kind == "scc1":
         return lambda b: b.scc
     register = VCC if kind.startswith("vcc") else EXEC
-    words = ctx.wave_size // 32
     if kind.endswith("nz"):
-        return lambda b: b.s[:, register : register + words].any(axis=1)
-    return lambda b: ~b.s[:, register : register + words].any(axis=1)
+        return lambda b: b.any_bit(register)
+    return lambda b: ~b.any_bit(register)
 
 
 def branch(decide: Callable[[Batch], Array], taken: int, not_taken: int) -> Callable[[Batch], list[Batch]]:

@@ -222,7 +222,9 @@ class Isa:
         pair = None
         if one.name == "VOPD":
             pair = self.pair_of(fields["opx"], fields["opy"], words, pc)
-        literal = dpp = sdwa = None
+        literal: int | None = None
+        dpp: Dpp16 | Dpp8 | None = None
+        sdwa: Sdwa | None = None
         if any(fields.get(source) == LITERAL for source in self.used_sources(one, opcode)) or needs_literal(
             opcode, pair
         ):

@@ -6,7 +6,7 @@ Changes  VGPRs and AccVGPRs, when the step runs
 Next     packed.py (the rest of WMMA's format), convert.py (byte floats)
 Source   RDNA3 and CDNA3 ISA documents; positions from AMD's calculator
 
-Products are summed in float64 (int64 for integers) and rounded once: the hardware's own order of sums is not documented.
+Products are summed in float64 (int64 for integers) and rounded once; the hardware does not document its order of sums.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class AddressSpace:
         ranges = self.ranges
         starts = np.array([one.start for one in ranges], np.uint64)
         place = np.searchsorted(starts, addresses, side="right") - 1
-        out = []
+        out: list[tuple[Range, Array | None, Array]] = []
         for index in np.unique(place).tolist():
             which = np.nonzero(place == index)[0]
             if index < 0:

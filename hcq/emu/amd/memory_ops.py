@@ -95,7 +95,8 @@ class ScratchStore:
 
 def indices(b: Batch) -> tuple[Array, Array]:
     """(wave, lane) of every active lane."""
-    return np.nonzero(b.lanes)
+    wave, lane = np.nonzero(b.lanes)
+    return wave, lane
 
 
 def compile_memory(ctx: Context) -> Step:

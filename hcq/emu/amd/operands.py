@@ -194,7 +194,7 @@ def scalar32(ctx: Context, code: int) -> Callable[[Batch], Array]:
         return lambda b: b.scc.astype(np.uint32)
     if code in (VCCZ, EXECZ):
         first = VCC if code == VCCZ else EXEC
-        return lambda b: (~b.s[:, first : first + b.mask_words].any(axis=1)).astype(np.uint32)
+        return lambda b: (~b.any_bit(first)).astype(np.uint32)
     value = inline_constant(code, "u32")
     if value is None:
         raise ctx.refuse(f"source code {code} names nothing")

@@ -32,7 +32,7 @@ from hcq.emu.amd.operands import (
     vector_write,
     with_modifiers,
 )
-from hcq.emu.amd.vector import clamped
+from hcq.emu.amd.vector import clamp_unit, clamped
 from hcq.emu.amd.vector_float import add_like, dot2, dot2_bf16, fused, multiply
 from hcq.emu.amd.vector_int import dot, i64, saturate
 from hcq.emu.amd.waves import Array, Batch
@@ -164,7 +164,7 @@ def halves(ctx: Context, kind: str, make: Callable[[Context], Compute], saturati
             values = [numbers.flushed(value) for value in values]
         x = compute(*values)
         if clamp and kind == "f16":
-            x = clamped(lambda b: x, ctx.mode.dx10_clamp)(b)
+            x = clamp_unit(x, ctx.mode.dx10_clamp)
         if flush and flush & 2:
             x = numbers.flushed(x)
         return np.ascontiguousarray(x, dtype).view(np.uint16).astype(np.uint32)
@@ -264,7 +264,7 @@ def register_pairs(ctx: Context, compute: Compute) -> Step:
     def run(b: Batch) -> None:
         low, high = (compute(*(read(b) for read in side)) for side in sides)
         if clamp:
-            low, high = (clamped(lambda b, x=x: x, ctx.mode.dx10_clamp)(b) for x in (low, high))
+            low, high = (clamp_unit(x, ctx.mode.dx10_clamp) for x in (low, high))
         put(b, b.f32[register], low)
         put(b, b.f32[register + 1], high)
 

@@ -265,12 +265,13 @@ def scaled(read: Reader, factor: float, dtype: type) -> Reader:
 
 
 def clamped(read: Reader, nan_is_zero: bool) -> Reader:
-    def run(b: Batch) -> Array:
-        x = read(b)
-        inside = np.clip(x, x.dtype.type(0), x.dtype.type(1))
-        return np.where(np.isnan(x), x.dtype.type(0), inside) if nan_is_zero else inside
+    return lambda b: clamp_unit(read(b), nan_is_zero)
 
-    return run
+
+def clamp_unit(x: Array, nan_is_zero: bool) -> Array:
+    """Into [0, 1]."""
+    inside = np.clip(x, x.dtype.type(0), x.dtype.type(1))
+    return np.where(np.isnan(x), x.dtype.type(0), inside) if nan_is_zero else inside
 
 
 # -- VOPD: X and Y both read before either writes ---------------------------------------------------------------------

@@ -383,7 +383,9 @@ def packed_fma(a: Array, b: Array, c: Array) -> Array:
     """Fused multiply-add of both float16 halves."""
     out: Array = np.zeros(1, np.uint32)
     for shift in (np.uint32(0), np.uint32(16)):
-        x, y, z = (((word >> shift) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16) for word in (a, b, c))
+        x, y, z = (
+            ((word >> shift) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16) for word in (a, b, c)
+        )
         out = out | (raw(numbers.fma16(x, y, z)).astype(np.uint32) << shift)
     return out
 

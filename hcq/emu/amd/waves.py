@@ -81,6 +81,11 @@ class Batch:
     def set_mask(self, register: int, mask: Array) -> None:
         self.s[:, register : register + self.mask_words] = pack_lanes(mask)
 
+    def any_bit(self, register: int) -> Array:
+        """(wave,) booleans: some lane of the mask in these SGPRs is set."""
+        found: Array = np.logical_or.reduce(self.s[:, register : register + self.mask_words], axis=1)
+        return found
+
     def lane_names(self, wave: int, lane: int) -> str:
         """Which work-item a lane is, in words for reports."""
         return self.home.name_of(int(self.ids[wave]), lane)

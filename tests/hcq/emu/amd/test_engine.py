@@ -1,4 +1,4 @@
-"""Whole kernels, compiled by LLVM: workgroups, LDS, barriers, atomics, scratch, calls, divergence, and what goes wrong."""
+"""Whole kernels, compiled by LLVM: workgroups, LDS, barriers, atomics, scratch, calls, divergence, and faults."""
 
 from __future__ import annotations
 

@@ -235,7 +235,9 @@ def test_mixed_precision_reads_halves_where_asked() -> None:
 def test_dot_products_of_bytes_follow_their_signs() -> None:
     x, y, z = (np.random.default_rng(seed).integers(0, 2**32, 32, dtype=np.uint32) for seed in (1, 2, 3))
     for neg in range(4):
-        b = run("gfx1100", "v_dot4_i32_iu8", "v4", "v0", "v1", "v2", fields={"neg_lo": neg}, v={0: x, 1: y, 2: z})
+        b = run(
+            "gfx1100", "v_dot4_i32_iu8", "v4", "v0", "v1", "v2", fields={"neg_lo": neg}, v={0: x, 1: y, 2: z}
+        )
         p = np.ascontiguousarray(x).view(np.int8 if neg & 1 else np.uint8).reshape(-1, 4).astype(np.int64)
         q = np.ascontiguousarray(y).view(np.int8 if neg & 2 else np.uint8).reshape(-1, 4).astype(np.int64)
         assert (b.u32[4, 0] == ((p * q).sum(axis=1) + z).astype(np.uint32)).all()
