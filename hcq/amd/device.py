@@ -8,6 +8,7 @@ Next     rings.py, memory.py, process.py (the parts), hcq/device.py (what all de
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -193,11 +194,15 @@ class AmdDevice(Device):
             self._quietly(lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES))
 
     def stop(self, timeout_ms: float) -> bool:
-        for name in list(self.rings):
-            self.rings.pop(name).destroy()
-        kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id)
-        self.event_id = 0
-        self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES)
+        try:
+            for name in list(self.rings):
+                self.rings.pop(name).destroy()
+            kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id)
+            self.event_id = 0
+            self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES)
+        except DriverError as error:
+            print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
+            return False  # the GPU may still use its memory: it goes with the process
         del self.memory.regions[self.arena.va]
         return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
 
@@ -228,6 +233,12 @@ class AmdDevice(Device):
         except DriverError:
             return False
         return True
+
+    def graph(self, name: str = "graph") -> Any:
+        """A new graph to record into."""
+        from hcq.amd.graph import AmdGraph  # those who record pay for it
+
+        return AmdGraph(self, name)
 
     def signal(self, name: str = "signal") -> Signal:
         """A new signal, value 0, in memory that the host can poll."""
@@ -323,7 +334,9 @@ class AmdDevice(Device):
         return program.dispatch(args, grid, block)
 
     def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
-        assert isinstance(program, AmdProgram)
+        """In the argument segment: here a dispatch's packets do not hold its arguments."""
+        if not isinstance(program, AmdProgram):
+            raise UsageError(f"dispatch: {program!r} is not a program of {self.name}.")
         return program.shape(args).slots[index].offset
 
     def finish(self, value: int) -> Piece:

@@ -115,7 +115,7 @@ def dispatch_from_aql(
         return 0x4
     is_wave32 = bool(descriptor.enable_wavefront_size32)
     lanes = 32 if is_wave32 else 64
-    if packet.private_segment_size * 64 > queue.scratch_wave64_lane_byte_size * 64:
+    if packet.private_segment_size * lanes > queue.scratch_wave64_lane_byte_size * 64:
         return 0x400 if is_wave32 else 0x1
     values: dict[str, list[int]] = {
         "private_segment_buffer": [

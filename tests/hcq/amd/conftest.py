@@ -1,0 +1,72 @@
+"""AMD devices to test with: the driver as it is, on an emulated kernel driver of its own for each test.
+
+In       an architecture, the kind of queue, options of the emulator
+Out      fixtures `open_amd` (a function that opens one) and `amd` (one of each architecture and queue)
+Changes  nothing that outlives the test
+Next     kernels.py (what runs on them)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hcq import config
+from hcq.amd import rings
+from hcq.amd.device import AmdDevice
+from hcq.config import Config
+from hcq.emu.port import port_for
+
+QUEUES = [("gfx1100", "pm4"), ("gfx1100", "aql"), ("gfx942", "aql"), ("gfx942", "pm4")]
+
+
+def fresh_port(*words: str) -> Any:
+    """An emulated operating system that nobody else uses."""
+    port = port_for(words)
+    return type(port)([type(kernel)([node.spec for node in kernel.nodes]) for kernel in port.kernels])
+
+
+def settings_with(**fields: Any) -> Config:
+    """The process's switches, with some of them changed."""
+    return dataclasses.replace(config.current(), **{"validate": False, **fields})
+
+
+@pytest.fixture
+def small_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rings of 8 KiB, which wrap and fill up soon."""
+    monkeypatch.setattr(rings, "RING_BYTES", 8192)
+    for ring, capacity in ((rings.Pm4Ring, 2048), (rings.SdmaRing, 8192), (rings.AqlRing, 128)):
+        monkeypatch.setattr(ring, "capacity", capacity)
+
+
+@pytest.fixture
+def open_amd() -> Iterator[Callable[..., AmdDevice]]:
+    """open_amd("gfx1100", queue="aql", options=":seed=7", timeout_ms=500, port=...): a device; closed after the test."""
+    opened: list[AmdDevice] = []
+
+    def open_one(
+        arch: str = "gfx1100",
+        queue: str = "",
+        options: str = "",
+        port: Any = None,
+        name: str = "AMD",
+        **fields: Any,
+    ) -> AmdDevice:
+        settings = settings_with(amd_queue=queue, **fields)
+        device = AmdDevice(name, port or fresh_port(f"amd:{arch}{options}"), settings)
+        opened.append(device)
+        return device
+
+    yield open_one
+    for device in opened:
+        device.close(timeout_ms=1000)
+
+
+@pytest.fixture(params=QUEUES, ids=lambda pair: "-".join(pair))
+def amd(request: pytest.FixtureRequest, open_amd: Callable[..., AmdDevice]) -> AmdDevice:
+    """A device of each architecture with each kind of compute queue."""
+    arch, queue = request.param
+    return open_amd(arch, queue=queue)

@@ -1,0 +1,217 @@
+"""What goes wrong is told in words, never hangs beyond its deadline, and leaves a device that works."""
+
+from __future__ import annotations
+
+import errno
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hcq.amd.device import AmdDevice
+from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
+from hcq.port import FaultyPort
+from tests.hcq.amd.conftest import fresh_port, settings_with
+from tests.hcq.amd.kernels import image
+
+Open = Callable[..., AmdDevice]
+
+
+def works(amd: AmdDevice) -> None:
+    """The device computes and copies."""
+    a, b = amd.alloc(256), amd.alloc(256)
+    a.write(bytes(256))
+    program = amd.load(image(amd.arch), "increment")
+    amd.queue().dispatch(program, [a], block=(64, 1, 1)).copy(b, a).submit().wait(timeout_ms=5000)
+    assert struct.unpack("<64I", b.read()) == (1,) * 64
+
+
+# ------------------------------------------------------------ opening
+
+
+def calls_of_opening(kind: str) -> int:
+    port = FaultyPort(fresh_port("amd:gfx1100"), {})
+    device = AmdDevice("AMD", port, settings_with())
+    count = port.calls[kind]
+    device.close()
+    return count
+
+
+@pytest.mark.parametrize("kind", ["open", "ioctl", "mmap", "read_file"])
+def test_each_call_that_fails_while_opening_names_its_step_and_what_to_do(kind: str, open_amd: Open):
+    steps = set()
+    for allowed in range(calls_of_opening(kind)):
+        inner = fresh_port("amd:gfx1100")
+        try:
+            AmdDevice("AMD", FaultyPort(inner, {kind: (allowed, errno.EIO)}), settings_with()).close()
+        except HcqError as error:
+            text = str(error)
+            assert text.startswith("open amd device: step "), text
+            assert "EIO" in text
+            assert "failed: " in text
+            if kind == "ioctl":
+                assert "AMDKFD_IOC_" in text or "DRM_IOCTL_AMDGPU_INFO" in text
+            steps.add(text.split('"')[1])
+        works(open_amd(port=inner))  # what was left behind does not stand in the way
+    assert steps
+
+
+def test_a_close_that_fails_is_told_and_does_not_stand_in_the_way(
+    open_amd: Open, capsys: pytest.CaptureFixture[str]
+):
+    inner = fresh_port("amd:gfx1100")
+    port = FaultyPort(inner, {})
+    device = AmdDevice("AMD", port, settings_with())
+    port.plan = {"ioctl": (port.calls["ioctl"], errno.EIO)}
+    device.close()
+    assert "closing AMD: AMDKFD_IOC_DESTROY_QUEUE(queue_id=0) -> EIO" in capsys.readouterr().err
+    works(open_amd(port=inner))
+
+
+def test_an_ioctl_names_its_arguments_and_the_fix(open_amd: Open):
+    inner = fresh_port("amd:gfx1100")
+    open_amd(port=inner)
+    with pytest.raises(
+        DriverError, match=r"AMDKFD_IOC_ALLOC_MEMORY_OF_GPU\(va_addr=0x\w+, size=.*ENOMEM.*ask for less"
+    ):
+        AmdDevice("AMD", FaultyPort(inner, {"ioctl": (5, errno.ENOMEM)}), settings_with())
+
+
+def test_without_the_kernel_driver_the_error_says_so():
+    class NoDriver:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(fresh, name)
+
+    fresh = FaultyPort(fresh_port("amd:gfx1100"), {"open": (0, errno.ENOENT)})
+    with pytest.raises(
+        DriverError, match=r'step 1/10 "open the kernel driver" failed: open.*/dev/kfd.*ENOENT.*not loaded'
+    ):
+        AmdDevice("AMD", NoDriver())
+
+
+def test_a_gpu_that_is_not_there_is_named(open_amd: Open):
+    with pytest.raises(UsageError, match=r"AMD:3: the kernel driver shows 1 GPUs \(gfx1100\)"):
+        open_amd(name="AMD:3")
+
+
+# ------------------------------------------------------------ running
+
+
+def test_a_store_beyond_a_buffer_names_address_buffer_and_kernel(amd: AmdDevice):
+    out = amd.alloc(1 << 20, "result")
+    bad = amd.load(image(amd.arch), "store_at")
+    size = 1 << 20
+    with pytest.raises(DeviceFault) as error:
+        amd.run(bad, [out, size + 32])
+    text = str(error.value)
+    assert "page fault" in text
+    assert f"32 bytes after the end of buffer 'result' at {out.address:#x}" in text
+    assert "store_at" in text
+    assert "work-item (0, 0, 0)" in text  # what the emulated GPU adds
+    with pytest.raises(DeviceFault, match="holds no result"):
+        out.read()
+    works(amd)
+
+
+def test_work_submitted_before_a_fault_keeps_its_results_and_work_after_it_fails(amd: AmdDevice):
+    good, bad = amd.load(image(amd.arch), "increment"), amd.load(image(amd.arch), "store_at")
+    a, b, c = amd.alloc(256), amd.alloc(256), amd.alloc(256)
+    for buffer in (a, b, c):
+        buffer.write(bytes(256))
+    first = amd.queue().dispatch(good, [a], block=(64, 1, 1)).submit()
+    second = amd.queue().dispatch(bad, [b, 1 << 40]).submit()
+    third = amd.queue().dispatch(good, [c], block=(64, 1, 1)).submit()
+    first.wait()
+    for done in (second, third):
+        with pytest.raises(DeviceFault, match="store_at"):
+            done.wait(timeout_ms=5000)
+    assert struct.unpack("<64I", a.read()) == (1,) * 64
+    works(amd)
+
+
+def test_a_kernel_that_never_ends_is_a_timeout_and_a_reset_ends_it(amd: AmdDevice):
+    out = amd.alloc(64, "counter")
+    program = amd.load(image(amd.arch), "forever")
+    start = time.monotonic()
+    with pytest.raises(
+        WaitTimeout, match=r"waited 200 ms .*dispatch forever\(.*ring: the GPU has read up to"
+    ):
+        amd.queue().dispatch(program, [out]).submit().wait(timeout_ms=200)
+    amd.reset()
+    assert time.monotonic() - start < 5
+    works(amd)
+
+
+def test_a_wait_that_nobody_signals_is_a_timeout_and_a_reset_ends_it(amd: AmdDevice):
+    never = amd.signal("never")
+    with pytest.raises(WaitTimeout, match="wait signal@"):
+        amd.queue().wait(never, 1).submit().wait(timeout_ms=50)
+    amd.reset()
+    works(amd)
+
+
+def test_a_lost_doorbell_is_a_timeout_that_shows_how_far_the_gpu_has_read(open_amd: Open):
+    amd = open_amd()
+    works(amd)
+    ring = amd.rings["compute"]
+    ring._doorbell = memoryview(bytearray(8)).cast("Q")  # stores go nowhere
+    with pytest.raises(WaitTimeout, match=r"PM4 ring: the GPU has read up to \d+ of \d+"):
+        amd.queue().barrier().submit().wait(timeout_ms=50)
+    amd.reset()
+    works(amd)
+
+
+@pytest.mark.usefixtures("small_rings")
+@pytest.mark.parametrize("queue", ["pm4", "aql"])
+def test_a_full_ring_is_a_timeout_that_names_it(open_amd: Open, queue: str):
+    amd = open_amd(queue=queue, timeout_ms=300)
+    never = amd.signal("never")
+    amd.queue().wait(never, 1).submit()
+    q = amd.queue()
+    for _ in range(200):
+        q.barrier()
+    with pytest.raises(
+        WaitTimeout, match=rf"waited 300 ms for room. {queue.upper()} ring: the GPU has read up to"
+    ):
+        q.submit()
+    amd.reset()
+    works(amd)
+
+
+def test_a_kernel_that_wants_more_lds_than_there_is_is_refused_when_it_is_loaded(amd: AmdDevice):
+    from hcq.amd.link import Linked
+
+    linked = Linked(image(amd.arch), amd.chip, "reverse")
+    section = next(s for s in linked.object.sections if s.name == ".rodata")
+    symbol = next(s for s in linked._symbols if s.name == "reverse.kd")
+    damaged = bytearray(image(amd.arch))
+    struct.pack_into("<I", damaged, section.offset + symbol.value, 70_000)
+    with pytest.raises(UsageError, match=r"kernel 'reverse' needs 70000 bytes of LDS; a workgroup has 65536"):
+        amd.load(bytes(damaged), "reverse")
+
+
+def test_words_that_are_no_packet_stop_the_queue_and_a_reset_starts_it_again(open_amd: Open):
+    amd = open_amd()
+    ring = amd.rings["compute"]
+    ring.write(struct.pack("<2I", 0xC000_FF00, 1), amd._wait_for_room)
+    with pytest.raises(WaitTimeout):
+        amd.queue().barrier().submit().wait(timeout_ms=50)
+    amd.reset()
+    works(amd)
+
+
+def test_freeing_memory_that_a_kernel_still_uses_is_a_page_fault_and_not_a_crash(open_amd: Open):
+    amd = open_amd()
+    out = amd.alloc(1 << 20, "gone")
+    va = out.address
+    program = amd.load(image(amd.arch), "store_at")
+    q = amd.queue().dispatch(program, [out, 0])
+    out.free()
+    del q._held[:]
+    amd.memory.trim(0)
+    assert va not in amd.memory.regions
+    with pytest.raises(DeviceFault, match="page fault"):
+        q.submit().wait(timeout_ms=5000)
+    works(amd)

@@ -1,0 +1,267 @@
+"""The emulated KFD refuses what the kernel refuses, with the same errno."""
+
+from __future__ import annotations
+
+import array
+import errno
+from typing import Any
+
+import pytest
+
+from hcq import native
+from hcq.amd import kfd
+from hcq.amd.kfd import AllocFlags, EventType, QueueType
+from hcq.amd.memory import KfdMemory, Place
+from hcq.amd.topology import read_nodes
+from hcq.errors import DriverError
+from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE
+from tests.hcq.amd.conftest import fresh_port
+
+VRAM = AllocFlags.VRAM | AllocFlags.WRITABLE
+VA = 0x7E0000000000
+
+
+class Process:
+    """A process that has opened one GPU and acquired its address space."""
+
+    def __init__(self, word: str = "amd:gfx1100", acquire: bool = True) -> None:
+        self.port = fresh_port(word)
+        self.fd = self.port.open("/dev/kfd")
+        self.node = read_nodes(self.port)[0]
+        self.drm_fd = self.port.open(f"/dev/dri/renderD{self.node.render_minor}")
+        self.memory = KfdMemory(self.port, self.fd, self.drm_fd, self.node.gpu_id)
+        if acquire:
+            self.call(kfd.ACQUIRE_VM, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
+
+    def call(self, call: kfd.Ioctl[Any], **fields: Any) -> Any:
+        return call.call(self.port, self.fd, **fields)
+
+    def refuses(self, number: int, call: kfd.Ioctl[Any], **fields: Any) -> None:
+        with pytest.raises(DriverError) as error:
+            self.call(call, **fields)
+        assert error.value.errno == number, error.value
+
+    def alloc(self, **fields: Any) -> Any:
+        return self.call(
+            kfd.ALLOC_MEMORY_OF_GPU,
+            **{"va_addr": VA, "size": 4096, "gpu_id": self.node.gpu_id, "flags": VRAM, **fields},
+        )
+
+    def map(self, handle: int, *gpu_ids: int) -> Any:
+        ids = array.array("I", gpu_ids or (self.node.gpu_id,))
+        where = ids.buffer_info()[0]
+        return self.call(kfd.MAP_MEMORY_TO_GPU, handle=handle, device_ids_array_ptr=where, n_devices=len(ids))
+
+
+def test_numbers_it_does_not_know_are_enotty():
+    one = Process()
+    for request in (0xC0104BFF, 0x5401):
+        with pytest.raises(DriverError) as error:
+            one.port.ioctl(one.fd, request, bytearray(16))
+        assert error.value.errno == errno.ENOTTY
+
+
+def test_a_shorter_structure_is_filled_up_with_zeroes_and_only_its_size_comes_back():
+    one = Process()
+    argument = bytearray(b"\xff" * 16)
+    request = kfd.READ << 30 | 4 << 16 | ord("K") << 8 | kfd.GET_VERSION.number
+    one.port.ioctl(one.fd, request, argument)
+    assert argument == b"\x01\0\0\0" + b"\xff" * 12
+
+
+def test_an_argument_shorter_than_the_request_says_is_efault():
+    one = Process()
+    with pytest.raises(DriverError) as error:
+        one.port.ioctl(one.fd, kfd.GET_VERSION.request, bytearray(4))
+    assert error.value.errno == errno.EFAULT
+
+
+def test_an_address_space_belongs_to_one_render_file():
+    one = Process()
+    one.call(kfd.ACQUIRE_VM, drm_fd=one.drm_fd, gpu_id=one.node.gpu_id)  # again, with the same
+    other = one.port.open(f"/dev/dri/renderD{one.node.render_minor}")
+    one.refuses(errno.EBUSY, kfd.ACQUIRE_VM, drm_fd=other, gpu_id=one.node.gpu_id)
+    one.refuses(errno.EINVAL, kfd.ACQUIRE_VM, drm_fd=3, gpu_id=one.node.gpu_id)
+    one.refuses(errno.EINVAL, kfd.ACQUIRE_VM, drm_fd=one.drm_fd, gpu_id=1)
+
+
+def test_nothing_is_allocated_before_the_address_space_is_acquired():
+    one = Process(acquire=False)
+    fields = {"va_addr": VA, "size": 4096, "gpu_id": one.node.gpu_id, "flags": VRAM}
+    one.refuses(errno.ENODEV, kfd.ALLOC_MEMORY_OF_GPU, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "number"),
+    [
+        ({"size": 0}, errno.EINVAL),
+        ({"flags": AllocFlags.WRITABLE}, errno.EINVAL),
+        ({"flags": VRAM | AllocFlags.GTT}, errno.EINVAL),
+        ({"va_addr": VA + 5}, errno.EINVAL),
+        ({"gpu_id": 7}, errno.EINVAL),
+        ({"size": 1 << 40}, errno.ENOMEM),
+        ({"flags": AllocFlags.DOORBELL}, errno.EINVAL),
+        ({"flags": AllocFlags.MMIO_REMAP, "size": 8192}, errno.EINVAL),
+    ],
+)
+def test_an_allocation_that_cannot_be_is_refused(fields: dict[str, int], number: int):
+    one = Process()
+    with pytest.raises(DriverError) as error:
+        one.alloc(**fields)
+    assert error.value.errno == number
+
+
+def test_public_memory_needs_a_large_bar():
+    one = Process("amd:gfx1100:private")
+    with pytest.raises(DriverError) as error:
+        one.alloc(flags=VRAM | AllocFlags.PUBLIC)
+    assert error.value.errno == errno.EINVAL
+
+
+def test_private_memory_cannot_be_mapped_by_the_host():
+    one = Process()
+    made = one.alloc()
+    with pytest.raises(DriverError) as error:
+        one.port.mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, one.drm_fd, made.mmap_offset)
+    assert error.value.errno == errno.EPERM
+
+
+def test_mapped_memory_is_busy_until_it_is_unmapped():
+    one = Process()
+    handle = one.alloc().handle
+    assert one.map(handle).n_success == 1
+    assert one.map(handle).n_success == 1  # again is harmless
+    one.refuses(errno.EBUSY, kfd.FREE_MEMORY_OF_GPU, handle=handle)
+    ids = array.array("I", (one.node.gpu_id,))
+    one.call(kfd.UNMAP_MEMORY_FROM_GPU, handle=handle, device_ids_array_ptr=ids.buffer_info()[0], n_devices=1)
+    one.call(kfd.FREE_MEMORY_OF_GPU, handle=handle)
+    one.refuses(errno.EINVAL, kfd.FREE_MEMORY_OF_GPU, handle=handle)
+
+
+def test_two_objects_cannot_be_mapped_at_one_address():
+    one = Process()
+    one.map(one.alloc().handle)
+    second = one.alloc().handle
+    with pytest.raises(DriverError) as error:
+        one.map(second)
+    assert error.value.errno == errno.EINVAL
+
+
+def test_mapping_wants_gpus_it_knows():
+    one = Process()
+    handle = one.alloc().handle
+    one.refuses(errno.EINVAL, kfd.MAP_MEMORY_TO_GPU, handle=handle, device_ids_array_ptr=1, n_devices=0)
+    one.refuses(errno.EFAULT, kfd.MAP_MEMORY_TO_GPU, handle=handle, device_ids_array_ptr=0, n_devices=1)
+    with pytest.raises(DriverError) as error:
+        one.map(handle, 99)
+    assert error.value.errno == errno.EINVAL
+
+
+def queue_fields(one: Process, **changes: int) -> dict[str, int]:
+    ring = one.memory.alloc(8192, Place.SHARED)
+    pointers = one.memory.alloc(4096, Place.SHARED)
+    return {
+        "ring_base_address": ring.va,
+        "ring_size": 8192,
+        "write_pointer_address": pointers.va,
+        "read_pointer_address": pointers.va + 64,
+        "gpu_id": one.node.gpu_id,
+        "queue_type": QueueType.SDMA,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "number"),
+    [
+        ({"ring_size": 8191}, errno.EINVAL),
+        ({"ring_size": 512}, errno.EINVAL),
+        ({"ring_size": 4096}, errno.EINVAL),
+        ({"ring_base_address": 0}, errno.EINVAL),
+        ({"queue_percentage": 101}, errno.EINVAL),
+        ({"queue_priority": 16}, errno.EINVAL),
+        ({"queue_type": 9}, errno.EINVAL),
+        ({"read_pointer_address": 0}, errno.EFAULT),
+        ({"write_pointer_address": VA}, errno.EINVAL),
+        ({"gpu_id": 1}, errno.EINVAL),
+        ({"queue_type": QueueType.COMPUTE}, errno.EINVAL),  # without a context save area
+    ],
+)
+def test_a_queue_with_a_wrong_buffer_or_number_is_refused(changes: dict[str, int], number: int):
+    one = Process()
+    one.refuses(number, kfd.CREATE_QUEUE, **queue_fields(one, **changes))
+
+
+def test_a_ring_must_start_a_mapping_of_its_own():
+    one = Process()
+    large = one.memory.alloc(65536, Place.SHARED)
+    fields = queue_fields(one, ring_base_address=large.va)
+    one.refuses(errno.EINVAL, kfd.CREATE_QUEUE, **fields)
+
+
+def test_a_queues_buffers_stay_mapped_while_it_lives():
+    one = Process()
+    fields = queue_fields(one)
+    made = one.call(kfd.CREATE_QUEUE, **fields)
+    ring = one.memory.live[fields["ring_base_address"]]
+    ids = array.array("I", (one.node.gpu_id,))
+    unmap = {"handle": ring.handle, "device_ids_array_ptr": ids.buffer_info()[0], "n_devices": 1}
+    one.refuses(errno.EBUSY, kfd.UNMAP_MEMORY_FROM_GPU, **unmap)
+    one.call(kfd.DESTROY_QUEUE, queue_id=made.queue_id)
+    one.refuses(errno.EINVAL, kfd.DESTROY_QUEUE, queue_id=made.queue_id)
+    one.call(kfd.UNMAP_MEMORY_FROM_GPU, **unmap)
+
+
+def test_a_doorbell_mapping_has_the_slices_length():
+    one = Process()
+    offset = kfd.signed_offset(3 << kfd.MMAP_TYPE_SHIFT | one.node.gpu_id << kfd.MMAP_GPU_SHIFT)
+    with pytest.raises(DriverError):
+        one.port.mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, one.fd, offset)
+    assert one.port.mmap(0, kfd.DOORBELL_SLICE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, one.fd, offset)
+
+
+def test_a_process_has_one_event_page():
+    one = Process()
+    one.refuses(errno.ENOMEM, kfd.CREATE_EVENT, event_type=EventType.SIGNAL)
+    page = one.memory.alloc(kfd.EVENT_PAGE_BYTES, Place.SHARED)
+    first = one.call(kfd.CREATE_EVENT, event_type=EventType.SIGNAL, event_page_offset=page.handle)
+    assert first.event_id == first.event_slot_index == 1
+    assert native.read(page.va, 16) == b"\xff" * 16
+    second = one.memory.alloc(kfd.EVENT_PAGE_BYTES, Place.SHARED)
+    one.refuses(errno.EINVAL, kfd.CREATE_EVENT, event_type=EventType.SIGNAL, event_page_offset=second.handle)
+    with pytest.raises(DriverError) as error:
+        one.memory.free(page)
+    assert error.value.errno == errno.EPERM
+
+
+def test_a_wait_for_an_event_ends_when_it_is_set_or_time_is_out():
+    one = Process()
+    page = one.memory.alloc(kfd.EVENT_PAGE_BYTES, Place.SHARED)
+    made = one.call(
+        kfd.CREATE_EVENT, event_type=EventType.SIGNAL, event_page_offset=page.handle, auto_reset=1
+    )
+    data = bytearray(kfd.EventData(event_id=made.event_id).to_bytes())
+    where = native.address_of(data)
+    wait = {"events_ptr": where, "num_events": 1, "timeout": 1}
+    assert one.call(kfd.WAIT_EVENTS, **wait).wait_result == kfd.WaitResult.TIMEOUT
+    one.call(kfd.SET_EVENT, event_id=made.event_id)
+    assert one.call(kfd.WAIT_EVENTS, **wait).wait_result == kfd.WaitResult.COMPLETE
+    assert one.call(kfd.WAIT_EVENTS, **wait).wait_result == kfd.WaitResult.TIMEOUT  # the first wait took it
+    one.refuses(errno.EFAULT, kfd.WAIT_EVENTS, events_ptr=0, num_events=1)
+    one.call(kfd.DESTROY_EVENT, event_id=made.event_id)
+    one.refuses(errno.EINVAL, kfd.WAIT_EVENTS, **wait)
+
+
+def test_clocks_and_apertures_are_told():
+    one = Process()
+    first = one.call(kfd.GET_CLOCK_COUNTERS, gpu_id=one.node.gpu_id)
+    second = one.call(kfd.GET_CLOCK_COUNTERS, gpu_id=one.node.gpu_id)
+    assert 0 < first.gpu_clock_counter <= second.gpu_clock_counter
+    assert one.call(kfd.GET_PROCESS_APERTURES_NEW).num_of_nodes == 1
+
+
+def test_the_topology_is_what_a_driver_reads():
+    node = Process("amd:gfx942").node
+    assert node.gfx_target_version == 90402
+    assert (node.xccs, node.compute_units, node.is_vram_public) == (4, 16, True)
+    assert not Process("amd:gfx1100:private").node.is_vram_public
