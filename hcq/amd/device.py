@@ -64,8 +64,8 @@ class AmdDevice(Device):
         self.kfd_version = version.major_version, version.minor_version
         if version.major_version != kfd.MAJOR_VERSION:
             raise DriverError(
-                f"AMDKFD_IOC_GET_VERSION -> {version.major_version}.{version.minor_version}: this driver speaks version "
-                f"{kfd.MAJOR_VERSION}. Use a kernel that does."
+                f"AMDKFD_IOC_GET_VERSION -> {version.major_version}.{version.minor_version}: this driver speaks "
+                f"version {kfd.MAJOR_VERSION}. Use a kernel that does."
             )
 
     def find_gpu(self) -> None:
@@ -104,8 +104,8 @@ class AmdDevice(Device):
         found = next((entry for entry in entries if entry.gpu_id == self.node.gpu_id), None)
         if found is None:
             raise DriverError(
-                f"AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: no entry for GPU {self.node.gpu_id:#x}. Update the amdgpu kernel "
-                "driver."
+                f"AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: no entry for GPU {self.node.gpu_id:#x}. Update the "
+                "amdgpu kernel driver."
             )
         self.apertures = found
 
@@ -281,7 +281,7 @@ class AmdDevice(Device):
     ) -> Program:
         if scratch_bytes:
             raise UsageError(
-                f"load({name!r}): scratch_bytes={scratch_bytes}; an AMD kernel says itself how much it needs. Leave it out."
+                f"load({name!r}): scratch_bytes={scratch_bytes}; an AMD kernel says itself what it needs. Leave it out."
             )
         linked = Linked(image, self.chip, name)
         kernel = linked.kernels.get(entry)
@@ -296,7 +296,7 @@ class AmdDevice(Device):
         return AmdProgram(self, name, kernel, va, launcher, args, code)
 
     def _scratch_for(self, lane_bytes: int, lanes: int) -> Scratch | None:
-        """Scratch memory for waves of this need. It only grows, and what it was stays: recorded work has its address."""
+        """Scratch memory for waves of this need. It only grows; what it was stays, for recorded work."""
         if not lane_bytes:
             return None
         unit = self.chip.wave_bytes_unit
@@ -439,7 +439,7 @@ class AmdDevice(Device):
         return self._fault
 
     def recover(self) -> None:
-        """New queues, with nothing in them. On a real GPU the driver may want the process to end first: then we say so."""
+        """New queues, with nothing in them; or the device is dead, when the kernel driver wants the process to end first."""
         try:
             for name in list(self.rings):
                 self.rings.pop(name).destroy()

@@ -6,9 +6,9 @@ Changes  nothing
 Next     pm4.py, sdma.py, aql.py (every bit), launch.py (dispatches), device.py (who puts pieces into rings)
 
 Every command is finished before the next one starts. On the compute ring a dispatch waits for its waves; on the copy
-ring a fence and a poll stand between two copies; between the rings the device puts a relay: one ring signals a cell, the
-other waits for it. On an AQL ring everything but a dispatch is a block of PM4, which runs on every XCC: what must happen
-once is predicated to the first.
+ring a fence and a poll stand between two copies; between the rings the device puts a relay: one ring signals a cell,
+the other waits for it. On an AQL ring everything but a dispatch is a block of PM4, which runs on every XCC: what must
+happen once is predicated to the first.
 """
 
 from __future__ import annotations
@@ -307,8 +307,8 @@ class Encoder:
     def decode(self, words: Sequence[int]) -> list[Packet]:
         """The packets of a submission, whichever rings they went to. Never raises.
 
-        A word tells by itself what it starts: PM4 packets are of type 3 with opcodes from 16 on, the sub-operation of an
-        SDMA packet is below 16, and our AQL packets have their barrier and fence bits set.
+        A word tells by itself what it starts: PM4 packets are of type 3 with opcodes from 16 on, the sub-operation of
+        an SDMA packet is below 16, and our AQL packets have their barrier and fence bits set.
         """
         found: list[Packet] = []
         at = 0

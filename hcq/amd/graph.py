@@ -203,7 +203,8 @@ class AmdGraph(Graph):
         missing = [key for key in self.points if key not in values]
         unknown = [key for key in values if key not in self.points]
         raise UsageError(
-            f"replay of {self.name!r}: missing {missing}, unknown {unknown}. Give a value for each of {list(self.points)}."
+            f"replay of {self.name!r}: missing {missing}, unknown {unknown}. "
+            f"Give a value for each of {list(self.points)}."
         )
 
     def _value(self, key: Any, point: Point, value: Any) -> int | float:

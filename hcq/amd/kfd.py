@@ -1,7 +1,7 @@
 """The KFD's ioctls: every argument structure and number of /dev/kfd that this driver calls, declared once.
 
 In       fields by name
-Out      Ioctl.call(port, fd, ...) -> the structure as the kernel returned it; KFD_IOCTLS for the tracer and the emulator
+Out      Ioctl.call(port, fd, ...) -> the structure as the kernel returned it; KFD_IOCTLS, all of them
 Changes  whatever the call does
 Next     device.py and memory.py (who call), hcq/emu/amd/kfd.py (who answers when there is no GPU)
 Source   linux/kfd_ioctl.h, interface 1.17; a structure that has grown since keeps its old fields in front

@@ -6,8 +6,8 @@ Changes  the process's mappings and the GPU's page table
 Next     kfd.py (the ioctls), hcq/memory.py (the pool that cuts small buffers from these)
 Source   amdgpu_amdkfd_gpuvm.c; libhsakmt fmm.c for the flags
 
-What a queue is created with (its ring, its pointers, its context save area) must each be an allocation of its own: newer
-kernels compare addresses and sizes to the byte.
+What a queue is created with (its ring, its pointers, its context save area) must each be an allocation of its own:
+newer kernels compare addresses and sizes to the byte.
 """
 
 from __future__ import annotations

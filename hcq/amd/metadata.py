@@ -70,7 +70,7 @@ class KernelMetadata:
 
 def unpack(data: bytes) -> Any:
     """The one value that these bytes hold. Raises BadMessage."""
-    value, end = _value(data, 0, 0)
+    value, _ = _value(data, 0, 0)
     return value
 
 

@@ -3,7 +3,7 @@
 In       fields by name
 Out      packets as words and back; `decode` splits a stream; `table(family)` is opcode -> layout
 Changes  nothing
-Next     registers.py (what SET_SH_REG writes), encode.py (commands to these), hcq/emu/amd/pm4_processor.py (executes them)
+Next     registers.py (what SET_SH_REG writes), encode.py (commands to these), hcq/emu/amd/pm4_processor.py
 Source   AMD's PM4 packet definitions for MEC (gfx10, gfx11, gfx12); Linux soc15d.h and nvd.h
 
 Every packet is of type 3: a header with an opcode and a count, the number of words that follow it minus one. Cache

@@ -83,7 +83,7 @@ class AmdProgram(Program):
         for arg in self.explicit:
             if arg.value_kind not in ("by_value", "global_buffer"):
                 raise UsageError(
-                    f"load({name!r}): argument {arg.name!r} is a {arg.value_kind}; this driver passes buffers and values."
+                    f"load({name!r}): argument {arg.name!r} is a {arg.value_kind}; only buffers and values can be passed."
                 )
         self._hidden_for = functools.lru_cache(64)(self._hidden)
         super().__init__(device, name, va + kernel.entry_offset, args or self._known_kinds(), 0, lambda: None)
@@ -117,7 +117,7 @@ class AmdProgram(Program):
         ), tuple(value for value in values if not isinstance(value, bytes))
 
     def values(self, args: Sequence[Any]) -> list[Any]:
-        """Arguments as numbers and bytes. Raises UsageError for buffers that are freed, elsewhere, or hold no result."""
+        """Arguments as numbers and bytes. Raises UsageError for buffers that are freed, elsewhere or poisoned."""
         found: list[Any] = []
         for arg in args:
             if isinstance(arg, Buffer):
@@ -170,8 +170,8 @@ class AmdProgram(Program):
             return "s"
         if not kind:
             raise UsageError(
-                f"dispatch {self.name}: argument {index} is {arg!r}. An argument is a Buffer, an int, a float, or {size} "
-                "bytes."
+                f"dispatch {self.name}: argument {index} is {arg!r}. An argument is a Buffer, an int, a float, or "
+                f"{size} bytes."
             )
         if (wanted and wanted != kind and not (wanted == "float" and kind == "int")) or (
             is_buffer and kind == "float"
@@ -182,7 +182,8 @@ class AmdProgram(Program):
         letters = _FLOATS if wanted == "float" or kind == "float" else _INTEGERS
         if size not in letters or (kind == "buffer" and size != 8):
             raise UsageError(
-                f"dispatch {self.name}: argument {index} has {size} bytes, and {arg!r} is no such value. Pass {size} bytes."
+                f"dispatch {self.name}: argument {index} has {size} bytes, and {arg!r} is no such value. "
+                f"Pass {size} bytes."
             )
         return letters[size]
 

@@ -98,7 +98,7 @@ class Rsrc2(Terse, words=1):
 
 
 class TmpringSize(Terse, words=1):
-    """COMPUTE_TMPRING_SIZE: how much scratch memory there is. wavesize counts 1 KiB on gfx9 and 256 bytes from gfx11 on."""
+    """COMPUTE_TMPRING_SIZE: how much scratch memory there is. wavesize counts 1 KiB on gfx9, 256 bytes later."""
 
     waves = bits(11, 0)
     wavesize = bits(29, 12)

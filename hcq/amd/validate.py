@@ -5,8 +5,8 @@ Out      nothing, or a UsageError whose first word is the broken rule's id
 Changes  nothing
 Next     device.py (who calls it), encode.py (who makes the packets)
 
-The queue's verbs check their arguments anyway. These rules look at the packets themselves, as the GPU will, so they also
-catch a wrong encoder, a patched graph gone wrong, and packets that someone wrote by hand.
+The queue's verbs check their arguments anyway. These rules look at the packets themselves, as the GPU will, so they
+also catch a wrong encoder, a patched graph gone wrong, and packets that someone wrote by hand.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.amd import aql, pm4, registers, sdma
 from hcq.amd.descriptor import ENTRY_ALIGNMENT
+from hcq.amd.encode import Piece
 from hcq.errors import UsageError
 from hcq.layout import Packet
 from hcq.signal import CELL_BYTES
@@ -104,8 +105,8 @@ def validate(device: AmdDevice, words: Sequence[bytes]) -> None:
     """Check every packet of a submission. Raises UsageError naming the rule, the packet and what is wrong."""
     for piece in words:
         blocks = [bytes(piece)]
-        if len(piece) == aql.PACKET_BYTES and getattr(piece, "upload", b"") and piece[0] == 0:
-            blocks.append(piece.upload)  # type: ignore[attr-defined]  # the PM4 that an AQL packet runs
+        if isinstance(piece, Piece) and piece.upload and piece[0] == aql.PacketType.VENDOR_SPECIFIC:
+            blocks.append(piece.upload)  # the PM4 that an AQL packet runs
         for block in blocks:
             for packet in device.decode(memoryview(block).cast("I")):
                 for rule in RULES:

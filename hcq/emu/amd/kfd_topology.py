@@ -47,7 +47,8 @@ def parse(word: str) -> Spec:
             seed = int(part[5:])
         else:
             raise UsageError(
-                f"HCQ_EMULATE={word}: unknown option {part!r}. Options: seed=NUMBER (asynchronous), private (no large BAR)."
+                f"HCQ_EMULATE={word}: unknown option {part!r}. "
+                "Options: seed=NUMBER (asynchronous), private (no large BAR)."
             )
     return Spec(CHIPS[parts[0]], seed, is_public)
 

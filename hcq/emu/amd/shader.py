@@ -26,7 +26,8 @@ def run_on_shader_core(gpu: EmulatedGpu, work: Dispatch) -> None:
     if isa is None:
         raise IllegalOperation(
             work.entry,
-            f"no instruction of {gpu.chip.arch} is emulated, only those of {', '.join(ISAS)}: copies work, kernels do not.",
+            f"no instruction of {gpu.chip.arch} is emulated, only those of {', '.join(ISAS)}: "
+            "copies work, kernels do not.",
         )
     if gpu.machine is None:
         gpu.machine = Machine(isa, gpu.vm, gpu.chip.lds_bytes)

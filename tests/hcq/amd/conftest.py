@@ -44,7 +44,7 @@ def small_rings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def open_amd() -> Iterator[Callable[..., AmdDevice]]:
-    """open_amd("gfx1100", queue="aql", options=":seed=7", timeout_ms=500, port=...): a device; closed after the test."""
+    """open_amd("gfx1100", queue="aql", options=":seed=7", timeout_ms=500): a device, closed after the test."""
     opened: list[AmdDevice] = []
 
     def open_one(
