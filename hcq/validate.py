@@ -31,6 +31,7 @@ MODULES = (packets, addresses, signals, order, launches, blocks, waits)  # impor
 MAX_KNOWN = 8192
 
 ReadBlock = Callable[[int, int], bytes]
+Decode = Callable[[Sequence[int], str], list[Packet]]
 
 
 def all_rules() -> dict[str, Rule]:
@@ -41,24 +42,27 @@ def all_rules() -> dict[str, Rule]:
     return dict(sorted(RULES.items()))
 
 
-def model_of(name: str, arch: str, facts: Mapping[str, Any]) -> Model:
-    """The model of a device. A kind without rules of its own is checked for what can be said of any packet."""
-    kind = kinds.kind_of(name)
-    if kind.rules:
-        made: Model = kinds.load(f"{kind.rules}:MODEL")(arch, facts)
-        return made
-    return _Undeclared(kind, arch, facts)
+def model_of(name: str, arch: str, facts: Mapping[str, Any], decode: Decode) -> Model:
+    """The model of a device. A kind that declares none is checked for what can be said of any packet.
+
+    decode  words, and the queue they are for, to packets
+    """
+    kind = kinds.KINDS.get(name.partition(":")[0].upper())
+    if kind is None or not kind.rules:
+        return _Undeclared(arch, facts, decode)
+    made: Model = kinds.load(f"{kind.rules}:MODEL")(arch, facts)
+    return made
 
 
 class _Undeclared(Model):
-    """A kind that declares packets and no effects yet."""
+    """A kind that has packets and declares no effects."""
 
-    def __init__(self, kind: kinds.Kind, arch: str, facts: Mapping[str, Any]) -> None:
+    def __init__(self, arch: str, facts: Mapping[str, Any], decode: Decode) -> None:
         super().__init__(arch, facts)
-        self._kind = kind
+        self._decode = decode
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
-        return self._kind.decoder(queue)(words)
+        return self._decode(words, queue)
 
 
 def examine(
@@ -225,7 +229,7 @@ class _Replayed:
     def _open(self, record: Record) -> None:
         number = int(record.fields["device"])
         device = next(d for d in self.trace.devices if d.process == self.process and d.number == number)
-        model = model_of(device.name, device.arch, device.facts)
+        model = model_of(device.name, device.arch, device.facts, device.decode)
 
         def finished(value: int) -> bool:
             made = self.sent.get((number, value))

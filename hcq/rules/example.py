@@ -35,7 +35,7 @@ from hcq.errors import UsageError
 from hcq.layout import Packet, bits
 from hcq.rules import blocks, waits
 from hcq.rules.moment import Moment
-from hcq.rules.rule import Finding
+from hcq.rules.rule import Broken, Finding
 from hcq.rules.state import DeviceState, State
 from hcq.validate import examine
 
@@ -109,7 +109,7 @@ class Gpu:
 
     def __init__(self, name: str = "GPU", beside: Gpu | None = None) -> None:
         self.model = ExampleModel()
-        self.state = State(keeps_log=True) if beside is None else beside.state
+        self.state: State = State(keeps_log=True) if beside is None else beside.state
         self._next = 0x1000_0000 if beside is None else 0x2000_0000
         self.device = DeviceState(name, self.model, self._alloc(16, "timeline"), self.finished)
         self.done = 0
@@ -188,7 +188,7 @@ class Gpu:
         for finding in self.findings:
             raise UsageError(str(finding))
 
-    def _refuse(self, *broken: blocks.Broken) -> None:
+    def _refuse(self, *broken: Broken) -> None:
         moment = Moment(self.state, self.device, "compute", self.device.submitted + 1, "")
         moment.undo()
         self.findings = [moment.finding(each) for each in broken]
