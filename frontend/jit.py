@@ -50,6 +50,7 @@ class Recording:
         self.result_storages: list[Storage] = []
         self.graph: Any = None
         self.memories: list[Any] = []
+        self.named: set[Any] = set()  # the keys of arguments and results that some launch uses
         self.checks_left = CHECKED_REPLAYS if config.current().jit_check else 0
 
     def ran(self, plan: Plan, storages: Sequence[Storage], outputs: Sequence[Storage]) -> None:
@@ -95,7 +96,11 @@ class Recording:
         if value not in by_value:
             return self.memories[plan.values[value].memory]
         storage = by_value[value]
-        return keys.get(storage, storage.buffer)
+        symbol = keys.get(storage)
+        if symbol is None:
+            return storage.buffer
+        self.named.add(symbol.key)
+        return symbol
 
     def _refuse_written_arguments(self) -> None:
         written = {id(storage.buffer) for storage in self.written}
@@ -109,7 +114,6 @@ class Recording:
     def replay(self, arguments: list[Storage]) -> Any:
         """Submit the recording on other arguments; new memory for what it returns."""
         written = {id(storage.buffer) for storage in self.written}
-        points = self.graph.patch_points
         places: dict[Any, Any] = {}
         for i, storage in enumerate(arguments):
             if id(storage.buffer) in written:
@@ -117,7 +121,7 @@ class Recording:
                     f"[jit] {self.name}: tensor argument {i} {storage.shape} shares memory with a tensor that the "
                     "function assigns to. Pass x.clone()."
                 )
-            if ("argument", i) in points:
+            if ("argument", i) in self.named:
                 places["argument", i] = storage.buffer
         device = devices.get(self.device)
         fresh: dict[Storage, Storage] = dict(zip(self.arguments, arguments))
