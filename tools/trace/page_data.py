@@ -18,8 +18,10 @@ from typing import Any
 
 from hcq.errors import HcqError, UsageError
 from hcq.kinds import KINDS
-from hcq.tools.trace import disasm
-from hcq.tools.trace.views import code_hash, code_of, device_of, name_of, start_ns, submission_view
+from hcq.tools.trace import disasm, lint
+from hcq.tools.trace.graph import Graph
+from hcq.tools.trace.stats import Stamps, command_times, stamps_of
+from hcq.tools.trace.views import code_hash, code_of, device_of, start_ns, submission_view
 from hcq.trace_file import Code, SignalSeen, Submission, Trace, addresses
 from hcq.trace_records import Kind
 
@@ -33,7 +35,9 @@ SPEAKING = (
 )  # a submission is drawn as the first of these it holds
 KINDS_OF_WORK = ("graph", "kernel", "copy", "fill", "wait", "other")
 MAX_SPANS = 300_000  # buffers and mappings on the memory map; beyond that the smallest are left out
+MAX_STEPS = 200_000  # kernels with times of their own on the timeline
 MAX_FOUND = 20  # of each sort, in one search
+MAX_FINDINGS = 200
 MAX_SCANNED = 5_000  # submissions looked through for one buffer
 TEXTS = ("source", "ir")  # facts of a program that are pages of text
 EXACT = 2**53  # a browser counts exactly up to here
@@ -90,6 +94,15 @@ class PageData:
             ),
             "seen": _columns(("lane", "time", "value", "is_set", "by"), seen),
             "arrows": _columns(("from", "to", "value"), self._arrows()),
+            "steps": _columns(("of", "from", "until", "work", "label"), self._steps()),
+            "stuck": [
+                {
+                    "number": stuck.wait.submission.number,
+                    "text": f"{stuck.wait.submission.device.key} #{stuck.wait.submission.value} waits for "
+                    f"{stuck.wait.name} >= {stuck.wait.value}: {stuck.why}.",
+                }
+                for stuck in (self.graph.stuck if self.graph else ())
+            ],
             "faults": [
                 {
                     "time": self._ns(record.time_ns),
@@ -103,15 +116,14 @@ class PageData:
         }
 
     def _row(self, submission: Submission, lane: int) -> list[Any]:
-        verbs = [command["verb"] for command in submission.commands]
+        verbs = [c["verb"] for c in submission.commands if c["verb"] in SPEAKING]
         what = next((verb for verb in SPEAKING if verb in verbs), "")
-        label = what or (verbs[0] if verbs else "empty")
+        label = what or (submission.commands[0]["verb"] if submission.commands else "empty")
         if what in ("indirect", "dispatch"):
-            names = [command.get("kernel") or command.get("label") for command in submission.commands
-                     if command["verb"] == what]  # fmt: skip
-            label = str(names[0])
-        more = len(verbs) - 1
-        label += f" and {more} more" if more > 0 else ""
+            first = next(command for command in submission.commands if command["verb"] == what)
+            label = str(first.get("kernel") or first.get("label"))
+        if len(verbs) > 1:
+            label += f" and {len(verbs) - 1} more"
         work = SPEAKING.index(what) if what else len(SPEAKING)
         return [
             lane,
@@ -120,10 +132,13 @@ class PageData:
             self._ns(submission.started_ns),
             self._ns(submission.finished_ns),
             work,
-            self._labels.setdefault(label, len(self._labels)),
-            len(verbs),
+            self._label(label),
+            len(submission.commands),
             int(submission.dropped),
         ]
+
+    def _label(self, text: str) -> int:
+        return self._labels.setdefault(text, len(self._labels))
 
     def _reached(self, seen: SignalSeen) -> int | None:
         """The submission whose end the host saw, when the signal is its device's timeline."""
@@ -132,35 +147,46 @@ class PageData:
         made = self.trace.submission(seen.device, seen.value)
         return None if made is None else made.number
 
-    def _arrows(self) -> list[list[int]]:
+    @cached_property
+    def graph(self) -> Graph | None:
+        """Who waits for whom; None when nothing waits, which is known sooner than the graph."""
+        commands = [command for made in self.trace.submissions for command in made.commands]
+        commands += [c for made in self._block_users for c in made.all_commands()]
+        return Graph(self.trace) if any(command["verb"] == "wait" for command in commands) else None
+
+    def _arrows(self) -> Iterator[list[int]]:
         """From the submission that brings a signal to a value, to the submission that waits for it."""
-        raised: dict[tuple[int, int], list[tuple[int, int]]] = {}  # process, signal -> value, submission
+        for wait in self.graph.waits if self.graph else ():
+            if isinstance(wait.by, Submission) and wait.by is not wait.submission:
+                yield [wait.by.number, wait.submission.number, wait.value]
+
+    def _steps(self) -> Iterator[list[int]]:
+        """Commands whose own time is known: kernels between timestamps. Too many are left to the packet view."""
+        if len(self.trace.stamps) > 2 * MAX_STEPS:
+            return
         for made in self.trace.submissions:
-            for command in made.commands:
-                if command["verb"] == "signal":
-                    key = (made.device.process, command["signal"])
-                    raised.setdefault(key, []).append((command["value"], made.number))
-            timeline = made.device.facts.get("timeline")
-            if isinstance(timeline, int) and not made.dropped:
-                raised.setdefault((made.device.process, timeline), []).append((made.value, made.number))
-        for found in raised.values():
-            found.sort()
-        arrows = []
-        for made in self.trace.submissions:
-            for command in made.commands:
-                if command["verb"] == "wait":
-                    found = raised.get((made.device.process, command["signal"]), [])
-                    at = bisect.bisect_left(found, (command["value"], -1))
-                    if at < len(found) and found[at][1] != made.number:
-                        arrows.append([found[at][1], made.number, command["value"]])
-        return arrows
+            if not any(command["verb"] in ("timestamp", "indirect") for command in made.commands):
+                continue  # then its bar says all there is to say
+            commands = made.all_commands()
+            for index, (start, end) in command_times(made, commands, self._stamps).items():
+                verb = commands[index]["verb"]
+                yield [
+                    made.number,
+                    self._ns(start) or 0,
+                    self._ns(end) or 0,
+                    SPEAKING.index(verb),
+                    self._label(str(commands[index].get("kernel", verb))),
+                ]
+
+    @cached_property
+    def _stamps(self) -> Stamps:
+        return stamps_of(self.trace)
 
     # ------------------------------------------------------------ one submission
 
     def submission(self, number: int) -> Json:
         """Packets, commands and buffers of one submission, and what stands beside it in order."""
         made = self._submission(number)
-        memory = made.memory()
         view = submission_view(made)
         view["submitted"] = self._ns(made.time_ns)
         view["started_ns"] = self._ns(made.started_ns)
@@ -169,10 +195,16 @@ class PageData:
             {"start": place.start, "size_bytes": place.size_bytes, "name": place.name, "state": place.state}
             for place in made.buffers()
         ]
+        waits = [wait for wait in (self.graph.waits if self.graph else ()) if wait.submission is made]
         view["waits_for"] = [
-            {"text": name_of(self.trace, memory, c["signal"]) + f" >= {c['value']}", "number": source}
-            for c, source in self._wait_sources(made)
+            {
+                "text": f"{wait.name} >= {wait.value}",
+                "by": wait.by if isinstance(wait.by, str) else "",
+                "number": wait.by.number if isinstance(wait.by, Submission) else None,
+            }
+            for wait in waits
         ]
+        self._time_packets(made, view)
         view["layouts"] = self._layouts(made.device.kind, view)
         numbers = {id(code): index for index, code in enumerate(self.trace.code)}
         codes = [code_of(self.trace, made, c) for c in made.all_commands() if c["verb"] == "dispatch"]
@@ -186,12 +218,18 @@ class PageData:
             )
         return self.trace.submissions[number]
 
-    def _wait_sources(self, made: Submission) -> Iterator[tuple[Json, int | None]]:
-        arrows = self.timeline["arrows"]
-        at = {arrows["value"][i]: arrows["from"][i] for i, to in enumerate(arrows["to"]) if to == made.number}
-        for command in made.commands:
-            if command["verb"] == "wait":
-                yield command, at.get(command["value"])
+    def _time_packets(self, made: Submission, view: Json) -> None:
+        """Give each packet how long its command took, where the trace says so."""
+        times = command_times(made, made.all_commands(), self._stamps)
+        at = 0
+        for index, command in enumerate(view["commands"]):
+            inside = command.get("commands")
+            packets = view["packets"] if inside is None else command["packets"]
+            by_command = {packet["command"]: packet for packet in packets if "command" in packet}
+            for place in [index] if inside is None else range(len(inside)):
+                if at in times and place in by_command:
+                    by_command[place]["ns"] = times[at][1] - times[at][0]
+                at += 1
 
     def _layouts(self, kind: str, view: Json) -> Json:
         """The declarations of the packets in a view: where each field's bits are, and what they mean."""
@@ -243,6 +281,18 @@ class PageData:
         return self._entries_of[key]
 
     @cached_property
+    def _block_users(self) -> list[Submission]:
+        """For every block, the first submission that runs it."""
+        found: dict[tuple[str, int, int], Submission] = {}
+        for made in self.trace.submissions:
+            for command in made.commands:
+                if command["verb"] == "indirect":
+                    key = (made.device.process, made.device.number, command["address"])
+                    at = bisect.bisect_left(self._blocks.get(key, ()), made.record)
+                    found.setdefault((made.device.key, command["address"], at), made)
+        return list(found.values())
+
+    @cached_property
     def _blocks(self) -> dict[tuple[int, int, int], list[int]]:
         found: dict[tuple[int, int, int], list[int]] = {}
         for record in self.trace.records:
@@ -255,27 +305,39 @@ class PageData:
     def kernels(self) -> Json:
         """Every program that was loaded, and how many submissions launch it."""
         rows = [
-            {
-                "number": number,
-                "name": code.name,
-                "device": code.device.key,
-                "arch": code.device.arch,
-                "size_bytes": len(code.image),
-                "submissions": len(self._launches[number]),
-                "alone_ns": self._alone(number),
-            }
-            for number, code in enumerate(self.trace.code)
+            {**self._kernel_row(number), "submissions": len(launches)}
+            for number, launches in self._launches.items()
         ]
         return {"kernels": rows}
 
-    def _alone(self, number: int) -> int | None:
-        """The shortest submission that did nothing but launch a kernel: how long it takes, where the trace can tell."""
-        times = []
-        for made in map(self.trace.submissions.__getitem__, self._launches[number]):
-            if len(made.commands) == 1 and made.commands[0]["verb"] == "dispatch":
-                if made.started_ns is not None and made.finished_ns is not None:
-                    times.append(made.finished_ns - made.started_ns)
-        return min(times, default=None)
+    @cached_property
+    def _times(self) -> dict[int, list[int]]:
+        """Code number -> how long its launches took, those whose time the trace can tell."""
+        numbers = {id(code): index for index, code in enumerate(self.trace.code)}
+        found: dict[int, list[int]] = {}
+        for made in self.trace.submissions:
+            if not self.trace.stamps and len(made.commands) > 1:
+                continue  # its commands share one time
+            commands = made.all_commands()
+            for index, (start, end) in command_times(made, commands, self._stamps).items():
+                if commands[index]["verb"] == "dispatch":
+                    code = code_of(self.trace, made, commands[index])
+                    if code is not None:
+                        found.setdefault(numbers[id(code)], []).append(end - start)
+        return found
+
+    def _kernel_row(self, number: int) -> Json:
+        code, times = self.trace.code[number], self._times.get(number, [])
+        return {
+            "number": number,
+            "name": code.name,
+            "device": code.device.key,
+            "arch": code.device.arch,
+            "size_bytes": len(code.image),
+            "timed": len(times),
+            "total_ns": sum(times) if times else None,
+            "shortest_ns": min(times, default=None),
+        }
 
     def kernel(self, number: int) -> Json:
         """One program: its facts, its text where the trace holds it, its machine code, who launches it."""
@@ -283,22 +345,29 @@ class PageData:
             raise UsageError(f"kernel {number}: the trace holds {len(self.trace.code)}, from 0 on.")
         code = self.trace.code[number]
         return {
-            "number": number,
-            "name": code.name,
+            **self._kernel_row(number),
             "entry": code.entry,
-            "device": code.device.key,
-            "arch": code.device.arch,
             "va": code.va,
-            "size_bytes": len(code.image),
             "hash": code_hash(code.image),
             "arguments": list(code.args) if code.args is not None else None,
             "scratch_bytes": code.scratch_bytes,
             "facts": {key: value for key, value in code.facts.items() if key not in TEXTS},
             "texts": {key: str(code.facts[key]) for key in TEXTS if code.facts.get(key)},
             "submissions": self._launches[number],
-            "alone_ns": self._alone(number),
             **_machine_code(code),
         }
+
+    # ------------------------------------------------------------ rules
+
+    @cached_property
+    def findings(self) -> Json:
+        """What the validation rules say of the trace; the first of them, each with the submission it is about."""
+        numbers = {(made.device.key, made.value): made.number for made in self.trace.submissions}
+        found = lint.findings(self.trace)
+        rows = []
+        for one in found[:MAX_FINDINGS]:
+            rows.append({**one._asdict(), "number": numbers.get((one.device, one.submission))})
+        return {"findings": rows, "count": len(found)}
 
     # ------------------------------------------------------------ memory
 

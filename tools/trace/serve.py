@@ -107,6 +107,7 @@ _ROUTES: dict[str, Callable[[PageData, dict[str, list[str]]], Json]] = {
     "data/submission": lambda data, query: data.submission(_number(query, "number")),
     "data/kernels": lambda data, query: data.kernels,
     "data/kernel": lambda data, query: data.kernel(_number(query, "number")),
+    "data/findings": lambda data, query: data.findings,
     "data/memory": lambda data, query: data.memory,
     "data/users": lambda data, query: data.users(_number(query, "span")),
     "data/search": lambda data, query: data.search(query.get("text", [""])[0][:200]),

@@ -11,13 +11,14 @@ const AT_ONCE = 1500; // lines; more come with a button
 const COLUMNS = [
   ["name", (a, b) => a.name.localeCompare(b.name)],
   ["submissions", (a, b) => b.submissions - a.submissions],
-  ["shortest alone", (a, b) => (b.alone_ns ?? -1) - (a.alone_ns ?? -1)],
+  ["time", (a, b) => (b.total_ns ?? -1) - (a.total_ns ?? -1)],
+  ["shortest", (a, b) => (b.shortest_ns ?? -1) - (a.shortest_ns ?? -1)],
   ["object", (a, b) => b.size_bytes - a.size_bytes],
   ["device", (a, b) => a.device.localeCompare(b.device)],
 ];
 
 let asked = 0;
-let order = COLUMNS[1][1];
+let order = null; // by time where there are times, else by submissions
 
 export function startKernel() {
   on("kernel tab", show);
@@ -42,8 +43,11 @@ function all({ kernels }) {
   if (!kernels.length) {
     return [empty("This trace holds no kernels.", "Copies, fills and signals need none; a program that is loaded shows up here.")];
   }
+  const isTimed = kernels.some((kernel) => kernel.timed);
+  order ??= COLUMNS[isTimed ? 2 : 1][1];
   const sorted = [...kernels].sort(order);
-  const head = COLUMNS.map(([name, by]) => element("a", {
+  const columns = COLUMNS.filter(([name]) => isTimed || (name !== "time" && name !== "shortest"));
+  const head = columns.map(([name, by]) => element("a", {
     href: "#", "aria-sort": order === by ? "descending" : null, onclick: (event) => {
       event.preventDefault();
       order = by;
@@ -56,15 +60,16 @@ function all({ kernels }) {
       set("kernel", kernel.number);
     } }, kernel.name),
     kernel.submissions.toLocaleString("en"),
-    kernel.alone_ns === null ? "" : duration(kernel.alone_ns),
+    ...(!isTimed ? [] : kernel.timed ? [duration(kernel.total_ns), duration(kernel.shortest_ns)] : ["", ""]),
     bytes(kernel.size_bytes),
     `${kernel.device}, ${kernel.arch}`,
   ]);
   return [
     element("h2", {}, plural(kernels.length, "kernel")),
     table(head, rows, { class: "kernels" }),
-    element("p", { class: "note" }, "Shortest alone: of submissions that did nothing but launch this kernel. " +
-      "HCQ_PROFILE=1 times every launch while a program runs."),
+    element("p", { class: "note" }, isTimed
+      ? "Times are of launches that had a submission to themselves, or stood between timestamps (HCQ_PROFILE=1)."
+      : "No kernel had a submission to itself, so none has a time. Record with HCQ_PROFILE=1 to time every launch."),
   ];
 }
 
@@ -76,7 +81,9 @@ function one(kernel) {
     ["object", `${bytes(kernel.size_bytes)}, sha256 ${kernel.hash}…`],
   ];
   if (kernel.scratch_bytes) facts.push(["scratch", bytes(kernel.scratch_bytes)]);
-  if (kernel.alone_ns !== null) facts.push(["shortest alone", duration(kernel.alone_ns)]);
+  if (kernel.timed) {
+    facts.push(["time", `${duration(kernel.total_ns)} in ${plural(kernel.timed, "timed launch")}, shortest ${duration(kernel.shortest_ns)}`]);
+  }
   for (const [name, value] of Object.entries(kernel.facts)) facts.push([name, typeof value === "object" ? JSON.stringify(value) : String(value)]);
   const back = () => set("kernel", null);
   const pick = () => {

@@ -136,7 +136,7 @@ export function hex(value, digits = 0) {
 }
 
 export function plural(count, thing) {
-  return `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : "s"}`;
+  return `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : thing.endsWith("ch") ? "es" : "s"}`;
 }
 
 // ---------------------------------------------------------------- colours and canvases

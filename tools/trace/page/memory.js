@@ -18,6 +18,7 @@ import { drawAxis, dragsTime, GUTTER, RIGHT, timeOf, xOf, zoomByWheel } from "./
 const AXIS = 24;
 const CHART = 44;
 const TOP = AXIS + CHART + 8;
+const COLOURS = [["live", "live"], ["used", "of the selected submission"], ["freed", "freed"], ["ahead", "not yet allocated"]];
 const POWER = 0.4; // height of a range: its bytes to this power
 
 let memory = null;
@@ -62,7 +63,11 @@ async function begin() {
   const box = element("div", { class: "long-box", id: "memory-list" });
   pane.replaceChildren(
     element("div", { class: "map" }, canvas),
-    element("div", { class: "live" }, element("h3", { id: "live-title" }), element("p", { id: "span-note", class: "note" }), box));
+    element("div", { class: "beside" },
+      element("h3", { id: "live-title" }),
+      element("p", { class: "swatches" }, COLOURS.map(([name, text]) =>
+        element("span", {}, element("i", { class: `swatch ${name}` }), text))),
+      element("p", { id: "span-note", class: "note" }), box));
   list = new LongList(box, liveRow);
   draw = perFrame(drawMap);
   new ResizeObserver(draw).observe(canvas.parentElement);

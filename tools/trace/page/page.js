@@ -6,7 +6,7 @@
 // Next     kit.js (what views share), timeline.js, list.js, submission.js, kernel.js, memory.js, search.js
 
 import {
-  ask, duration, element, empty, find, moment, on, plural, set, state, table,
+  ask, duration, element, empty, find, hex, moment, on, plural, set, state, table,
 } from "./kit.js";
 import { startKernel } from "./kernel.js";
 import { startList, step } from "./list.js";
@@ -46,7 +46,7 @@ async function start() {
   find("file").replaceChildren(element("b", { title: file }, name), ` ${plural(count, "submission")} in ${duration(end)}`);
   legend();
   help();
-  state.view = { from: -end * 0.01, until: end * 1.01 };
+  lookAtAll();
   on("tab", showTab);
   on("selected", selected);
   on("tab selected kernel", writeAddress);
@@ -148,13 +148,16 @@ function help() {
 // ---------------------------------------------------------------- the trace as a whole
 
 function showTrace() {
-  const { processes, devices, faults, cut, submissions, lanes } = state.trace;
+  const { processes, devices, faults, cut, submissions, lanes, stuck } = state.trace;
   const parts = [];
   if (cut) parts.push(element("p", { class: "warning" }, `The file ends early. ${cut}. Everything before it is shown.`));
   for (const fault of faults) {
     parts.push(element("div", { class: "warning wrong" },
       element("b", {}, `${fault.device} ${fault.what} at ${moment(fault.time)}`), element("pre", {}, fault.why)));
   }
+  for (const { number, text } of stuck) parts.push(problem("deadlock", text, number));
+  const findings = element("div", { id: "findings" });
+  parts.push(findings);
   for (const { pid, argv, python } of processes) {
     const command = Array.isArray(argv) ? argv.map(String).join(" ") : "";
     parts.push(element("h2", {}, command || "a program"),
@@ -174,10 +177,41 @@ function showTrace() {
       `${((100 * busy.ns) / Math.max(1, state.trace.end)).toFixed(1)} %`];
   })));
   for (const device of devices) {
-    const rows = Object.entries(device.facts).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)]);
+    const rows = Object.entries(device.facts).map(([name, value]) => [name, factText(value)]);
     parts.push(element("h3", {}, `${device.key}, ${device.arch}`), table([], rows, { class: "device-facts" }));
   }
   find("pane-trace").replaceChildren(...parts);
+  showFindings(findings);
+}
+
+// One thing that is wrong, with the way to where it is.
+function problem(title, text, number, fix = "") {
+  const go = (event) => {
+    event.preventDefault();
+    set("selected", number);
+  };
+  return element("div", { class: "warning" },
+    element("b", { class: "wrong" }, title), " ", text, " ", fix ? element("span", { class: "note" }, fix) : "",
+    number === null ? "" : element("a", { href: "#", onclick: go }, " show it"));
+}
+
+// What the validation rules say of this trace, once they have looked at all of it.
+async function showFindings(box) {
+  try {
+    const { findings, count } = await ask("findings");
+    box.replaceChildren(
+      ...findings.map((one) => problem(one.rule, `${one.device} #${one.submission}: ${one.what}`, one.number, one.fix)),
+      ...(count > findings.length ? [element("p", {}, `and ${count - findings.length} more: hcq-trace lint`)] : []));
+    if (!count) find("pane-trace").append(element("p", { class: "note" }, "No validation rule has anything to say about this trace."));
+  } catch (error) {
+    box.replaceChildren(element("p", { class: "note" }, `The validation rules could not look at it: ${error.message}`));
+  }
+}
+
+// Large numbers among a device's facts are addresses.
+function factText(value) {
+  if (typeof value === "number" && value > 0xffffffff) return hex(value);
+  return value !== null && typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 // How long a queue was working: overlapping submissions count once.

@@ -64,7 +64,8 @@ function head(view) {
 }
 
 function waitText(wait) {
-  if (wait.number === null) return element("div", { class: "wrong" }, `${wait.text}: nobody in this trace signals it`);
+  if (wait.by) return element("div", {}, `${wait.text}, set by ${wait.by}`);
+  if (wait.number === null) return element("div", { class: "wrong" }, `${wait.text}: nobody signals it`);
   return element("div", {}, `${wait.text}, from `,
     element("a", { href: "#", onclick: follow(() => set("selected", wait.number)) }, nameOf(wait.number)));
 }
@@ -126,7 +127,8 @@ function packetRow(view, packet, commands) {
   },
   element("span", { class: "at" }, String(packet.at)),
   element("b", { class: `verb ${kind}` }, packet.packet),
-  element("span", { class: "text" }, named(view, packet.text, command?.kernel)));
+  element("span", { class: "text" }, named(view, packet.text, command?.kernel)),
+  packet.ns === undefined ? "" : element("span", { class: "took" }, duration(packet.ns)));
   const toggle = () => {
     if (!fields.firstChild) fields.append(layout(view, packet));
     fields.hidden = !fields.hidden;

@@ -15,12 +15,14 @@ export const RIGHT = 12;
 const AXIS = 24;
 const HOST = 26;
 const LANE = 36;
+const STEPS = 18; // a row of kernels with times of their own, below the bars of a lane that has some
 const GAP = 6;
 const WHOLE = 30;
 const FEW = 300; // with more in sight, thin lines would only be a grey surface
+const EDGE = 0.01; // of the trace, left empty on both sides of the whole
 const SHORTEST_VIEW = 50; // ns
 
-let lanes = []; // {top, order: submission numbers by begin, begins, longest}
+let lanes = []; // {top, order: submission numbers by begin, begins, longest, steps, host}
 let hosts = []; // {top, process, submitted, seen}
 let width = 0;
 let height = 0;
@@ -49,6 +51,9 @@ export function startTimeline() {
 
 function arrange(trace) {
   const { submissions, seen } = trace;
+  const stepsOf = [];
+  for (let step = 0; step < trace.steps.of.length; step++) (stepsOf[submissions.lane[trace.steps.of[step]]] ??= []).push(step);
+  for (const steps of stepsOf) steps?.sort((a, b) => trace.steps.from[a] - trace.steps.from[b]);
   const processes = [...new Set(trace.lanes.map((lane) => lane.process))];
   let top = AXIS;
   for (const process of processes) {
@@ -57,8 +62,9 @@ function arrange(trace) {
     top += HOST;
     for (const [number, lane] of trace.lanes.entries()) {
       if (lane.process !== process) continue;
-      lanes[number] = { top: top + 2, order: [], begins: [], longest: 0, host };
-      top += LANE;
+      const steps = stepsOf[number] ?? [];
+      lanes[number] = { top: top + 2, order: [], begins: [], longest: 0, host, steps };
+      top += LANE + (steps.length ? STEPS : 0);
     }
     top += GAP;
   }
@@ -104,7 +110,7 @@ export function look(from, until) {
 }
 
 export function lookAtAll() {
-  look(-state.trace.end * 0.01, state.trace.end * 1.01);
+  look(-state.trace.end * EDGE, state.trace.end * (1 + EDGE));
 }
 
 export function lookAt(number) {
@@ -151,7 +157,10 @@ function draw() {
   ink.rect(GUTTER - 1, 0, width - GUTTER - RIGHT + 6, height);
   ink.clip();
   for (const host of hosts) drawHost(ink, host, inSight);
-  for (const lane of lanes) drawLane(ink, lane);
+  for (const lane of lanes) {
+    drawLane(ink, lane);
+    drawSteps(ink, lane);
+  }
   drawArrows(ink, inSight);
   drawFaults(ink);
   drawTime(ink);
@@ -287,6 +296,31 @@ function drawLane(ink, lane) {
   }
 }
 
+// Kernels inside submissions. Neighbours differ a little in shade, so that one ends where the next begins.
+function drawSteps(ink, lane) {
+  const { steps, work, labels } = state.trace;
+  const top = lane.top + LANE - 7;
+  let lastX = -1;
+  const first = Math.max(0, bisect(lane.steps, state.view.from, (step) => steps.until[step]));
+  for (let place = first; place < lane.steps.length && steps.from[lane.steps[place]] < state.view.until; place++) {
+    const step = lane.steps[place];
+    const [x, right] = [xOf(steps.from[step]), xOf(steps.until[step])];
+    if (right - x < 1 && Math.floor(x) === lastX) continue;
+    lastX = Math.floor(x);
+    const isOut = state.focus && !state.focus.numbers.has(steps.of[step]);
+    const left = Math.max(x, GUTTER - 4);
+    const wide = Math.max(Math.min(right, width + 4) - left, 1);
+    ink.globalAlpha = isOut ? 0.12 : place % 2 ? 0.62 : 0.85;
+    ink.fillStyle = colour(work[steps.work[step]]);
+    ink.fillRect(left, top, Math.max(wide - 0.5, 0.75), STEPS - 3);
+    ink.globalAlpha = 1;
+    if (wide > 30 && !isOut) {
+      ink.fillStyle = colour("on-work");
+      ink.fillText(fitted(ink, labels[steps.label[step]], wide - 8), Math.max(left, GUTTER) + 4, top + (STEPS - 3) / 2 + 0.5);
+    }
+  }
+}
+
 function roundRect(ink, x, y, wide, tall, radius) {
   ink.beginPath();
   ink.roundRect(x, y, wide, tall, radius);
@@ -389,7 +423,7 @@ function drawOverview() {
   const ink = context(find("whole-canvas"), width, WHOLE);
   const { submissions, work, end } = state.trace;
   const room = width - GUTTER - RIGHT;
-  const place = (ns) => GUTTER + (ns / Math.max(end, 1)) * room;
+  const place = (ns) => GUTTER + ((ns / Math.max(end, 1) + EDGE) / (1 + 2 * EDGE)) * room;
   ink.fillStyle = colour("sunken");
   ink.fillRect(GUTTER, 0, room, WHOLE);
   const tall = Math.max(2, Math.min(8, (WHOLE - 6) / lanes.length));
@@ -418,7 +452,7 @@ function drawOverview() {
 
 function listenWhole(canvas) {
   const move = (event) => {
-    const at = ((event.offsetX - GUTTER) / (width - GUTTER - RIGHT)) * state.trace.end;
+    const at = (((event.offsetX - GUTTER) / (width - GUTTER - RIGHT)) * (1 + 2 * EDGE) - EDGE) * state.trace.end;
     const half = (state.view.until - state.view.from) / 2;
     look(at - half, at + half);
   };
@@ -479,7 +513,8 @@ function listen(canvas) {
     set("hovered", null);
   });
   dragsTime(canvas, (event) => {
-    const number = at(event.offsetX, event.offsetY);
+    const step = stepAt(event.offsetX, event.offsetY);
+    const number = step === null ? at(event.offsetX, event.offsetY) : state.trace.steps.of[step];
     if (number !== null) set("selected", number);
   });
   canvas.addEventListener("dblclick", (event) => {
@@ -497,11 +532,22 @@ function at(x, y) {
     return nearest(host.submitted, (number) => Math.abs(xOf(submissions.submitted[number]) - x));
   }
   for (const lane of lanes) {
-    if (y < lane.top || y >= lane.top + LANE) continue;
+    if (y < lane.top || y >= lane.top + LANE - 7) continue;
     const { first, last } = between(lane);
     const until = Math.min(last, bisect(lane.begins, timeOf(x + 6)));
     return nearest(lane.order.slice(Math.max(first, until - 2000), until), (number) =>
       Math.max(0, xOf(beginOf(number)) - x, x - Math.max(xOf(endOf(number)), xOf(beginOf(number)) + 2)));
+  }
+  return null;
+}
+
+// The kernel drawn at a point of a lane's lower row.
+function stepAt(x, y) {
+  const { steps } = state.trace;
+  for (const lane of lanes) {
+    if (x < GUTTER || y < lane.top + LANE - 7 || y >= lane.top + LANE - 7 + STEPS || !lane.steps.length) continue;
+    const at = bisect(lane.steps, timeOf(x - 1), (step) => steps.until[step]);
+    if (at < lane.steps.length && steps.from[lane.steps[at]] <= timeOf(x + 1)) return lane.steps[at];
   }
   return null;
 }
@@ -529,6 +575,12 @@ function hover(event) {
       `${workOf(number)}, ${plural(submissions.commands[number], "command")}`,
       `submitted at ${moment(submissions.submitted[number])}` +
         (isTimed ? `, began ${duration(beginOf(number) - submissions.submitted[number])} later` : ""));
+  }
+  const step = stepAt(event.offsetX, event.offsetY);
+  if (step !== null) {
+    const { steps, labels } = state.trace;
+    return showTip(event, labels[steps.label[step]], `${duration(steps.until[step] - steps.from[step])} between its timestamps`,
+      `in ${nameOf(steps.of[step])}, at ${moment(steps.from[step])}`);
   }
   const host = hosts.find(({ top }) => event.offsetY >= top && event.offsetY < top + HOST);
   const mark = host && nearest(host.seen, (index) => Math.abs(xOf(seen.time[index]) - event.offsetX));
