@@ -1,4 +1,11 @@
-"""AMD GPUs through the KFD: compute rings with PM4 packets, SDMA copy rings, code objects loaded by hand.
+"""AMD GPUs through the KFD: PM4 or AQL compute rings, SDMA copy rings, code objects loaded by hand, and no ROCm.
 
-Nothing lives here yet. It will hold the same files as hcq/cpu: device, packets, encode, program.
+    device.py      opening by named steps, submission, recovery     topology.py, chip.py    which GPU, and what its kind is like
+    kfd.py, drm.py, memory.py, process.py, sizing.py                what the kernel driver is told
+    pm4.py, sdma.py, aql.py, registers.py, descriptor.py            what the GPU is told
+    encode.py, launch.py, rings.py, arena.py, graph.py              from commands to packets in a ring
+    link.py, metadata.py, program.py                                from an ELF object to a program
+    fault.py, signals.py, validate.py                               faults in words, clocks, rules
+
+docs/bringup-amd.md tells the sequence and what was verified how.
 """

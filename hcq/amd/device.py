@@ -439,7 +439,7 @@ class AmdDevice(Device):
         return self._fault
 
     def recover(self) -> None:
-        """New queues, with nothing in them; or the device is dead, when the kernel driver wants the process to end first."""
+        """New queues with nothing in them; the device is dead when the kernel driver does not give us any."""
         try:
             for name in list(self.rings):
                 self.rings.pop(name).destroy()

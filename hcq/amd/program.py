@@ -83,7 +83,8 @@ class AmdProgram(Program):
         for arg in self.explicit:
             if arg.value_kind not in ("by_value", "global_buffer"):
                 raise UsageError(
-                    f"load({name!r}): argument {arg.name!r} is a {arg.value_kind}; only buffers and values can be passed."
+                    f"load({name!r}): argument {arg.name!r} is a {arg.value_kind}; "
+                    "only buffers and values can be passed."
                 )
         self._hidden_for = functools.lru_cache(64)(self._hidden)
         super().__init__(device, name, va + kernel.entry_offset, args or self._known_kinds(), 0, lambda: None)

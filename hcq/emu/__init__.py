@@ -1,4 +1,6 @@
 """Emulated kernel drivers and GPUs: they answer the drivers' ioctls and execute their packets and kernels on the CPU.
 
-Nothing lives here yet. HCQ_EMULATE will make emulated devices appear beside real ones.
+port.py    EmulatedPort: HCQ_EMULATE=amd:gfx1100 makes such a GPU appear
+amd/       the emulated KFD, packet processors, and the shader core
+nv/        the shader core of emulated NVIDIA GPUs
 """

@@ -63,7 +63,7 @@ def test_a_misspelt_switch_is_refused(environment: dict[str, str], message: str)
         Config.read(environment)
 
 
-def test_visible_numbers_are_counted_from_zero_and_emulators_are_not_promised() -> None:
+def test_visible_numbers_are_counted_from_zero_and_unknown_emulators_are_refused() -> None:
     script = """
 import hcq
 print(hcq.open("CPU").name, hcq.open("CPU:1").name)
@@ -87,7 +87,7 @@ except hcq.UsageError as error:
         said(HCQ_VISIBLE="3,1")
         == "CPU:3 CPU:1\nopen('CPU:2'): HCQ_VISIBLE shows 2 devices, 0 is the first.\n"
     )
-    assert "HCQ_EMULATE=amd:gfx1100: no emulator exists yet. Unset it." in said(HCQ_EMULATE="amd:gfx1100")
+    assert "HCQ_EMULATE=intel:xe: no emulator for 'intel:xe'" in said(HCQ_EMULATE="intel:xe")
 
 
 def test_every_switch_is_in_the_documentation() -> None:

@@ -20,7 +20,7 @@ def test_devices_lists_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "--json"]) == 0
-    (facts,) = json.loads(capsys.readouterr().out)
+    facts = json.loads(capsys.readouterr().out)[0]
     assert facts["name"] == "CPU"
     assert facts["arch"] == os.uname().machine
     assert facts["threads"] >= 1
