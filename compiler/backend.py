@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from hcq.compiler.loop_nest import LoopNest
 from hcq.compiler.program import Program
@@ -41,16 +41,17 @@ def backend(name: str) -> Backend:
         return Backend(
             choose, llvm.render, llvm_cpu.assemble, lambda program: (program.groups, 1, 1), (1, 1, 1)
         )
-    if name == "amdgpu":
+    if name in ("amdgpu", "nvptx"):
         from hcq.compiler import heuristic_gpu
-        from hcq.compiler.assemble import llvm_amdgpu
-        from hcq.compiler.render import amdgpu
+        from hcq.compiler.assemble import llvm_gpu
+        from hcq.compiler.render import amdgpu, gpu, nvptx
 
+        dialect = amdgpu.DIALECT if name == "amdgpu" else nvptx.DIALECT
         return Backend(
             heuristic_gpu.choose,
-            amdgpu.render,
-            llvm_amdgpu.assemble,
-            lambda program: (amdgpu.workgroups(program), 1, 1),
-            (amdgpu.WORKGROUP, 1, 1),
+            partial(gpu.render, dialect=dialect),
+            llvm_gpu.assemble,
+            lambda program: (gpu.blocks(program), 1, 1),
+            (gpu.BLOCK, 1, 1),
         )
-    raise ValueError(f"no backend for target {name!r}; known: cpu, amdgpu")
+    raise ValueError(f"no backend for target {name!r}; known: cpu, amdgpu, nvptx")

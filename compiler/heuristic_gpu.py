@@ -1,11 +1,11 @@
-"""Heuristic for GPUs: every element of the result is one work-item.
+"""Heuristic for GPUs: every element of the result is one thread.
 
 In       a fresh LoopNest, a Target
 Out      the same nest, every output range bound to groups; `nest.choice` tells which
-Next     heuristic.py (its sister for CPUs), render/amdgpu.py (what a group becomes)
+Next     heuristic.py (its sister for CPUs), render/gpu.py (what a group becomes)
 
-Correct for every kernel and simple: no tiles in local memory and no matrix instructions yet. Neighbouring work-items
-take neighbouring elements, so their loads and stores meet in the same cache lines.
+Correct for every kernel and simple: no tiles in shared memory and no matrix instructions. Neighbouring threads take
+neighbouring elements, so their loads and stores meet in the same cache lines.
 """
 
 from __future__ import annotations

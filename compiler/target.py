@@ -44,7 +44,7 @@ NARROW_CASTS = frozenset({dtypes.float16, dtypes.bfloat16})
 class Target:
     """One kind of machine."""
 
-    name: str  # "cpu", "amdgpu": which backend serves it
+    name: str  # "cpu", "amdgpu", "nvptx": which backend serves it
     arch: str  # "x86_64", "aarch64", "gfx1100", ...
     key: str  # a digest of all that changes the code: for caches
     threads: int
@@ -72,6 +72,29 @@ def amd_target(arch: str) -> Target:
     if arch not in AMD_ARCHS:
         raise ValueError(f"no code generation for {arch!r}; known AMD architectures: {', '.join(AMD_ARCHS)}")
     return Target("amdgpu", arch, arch, threads=1 << 12, vector_bits=32, vector_registers=256)
+
+
+NV_ARCHS = {  # the PTX version that first knows it
+    "sm_80": "ptx70",
+    "sm_86": "ptx71",
+    "sm_89": "ptx78",
+    "sm_90": "ptx78",
+    "sm_100": "ptx86",
+    "sm_120": "ptx87",
+}
+
+
+@lru_cache
+def nv_target(arch: str) -> Target:
+    """An NVIDIA GPU by its sm name. Raises ValueError listing those we generate code for."""
+    if arch not in NV_ARCHS:
+        raise ValueError(
+            f"no code generation for {arch!r}; known NVIDIA architectures: {', '.join(NV_ARCHS)}"
+        )
+    features = f"+{NV_ARCHS[arch]}"
+    return Target(
+        "nvptx", arch, arch, threads=1 << 12, vector_bits=32, vector_registers=255, features=features
+    )
 
 
 @lru_cache

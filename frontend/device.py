@@ -48,11 +48,13 @@ def target(name: str) -> Target:
     """What the compiler generates code for on that device."""
     found = _targets.get(name)
     if found is None:
-        from hcq.compiler.target import amd_target, cpu_target
+        from hcq.compiler.target import amd_target, cpu_target, nv_target
 
         device = get(name)
         if device.arch.startswith("gfx"):
             found = amd_target(device.arch)
+        elif device.arch.startswith("sm_"):
+            found = nv_target(device.arch)
         else:
             found = cpu_target(device.config.threads)
         _targets[name] = found

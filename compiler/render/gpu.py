@@ -1,0 +1,92 @@
+"""GPU renderer: the same linear program as a kernel whose threads are the program's groups.
+
+In       a Program, the dialect of a GPU family
+Out      LLVM IR of one kernel: pointers to global memory in, one group of the program per thread
+Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects)
+
+On the CPU a call is handed a range of groups; here each thread finds its own: block number times the block's size plus
+the thread's place in it. Threads beyond the last group return at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcq.compiler.program import Instruction, Program
+from hcq.compiler.render.llvm import Text
+from hcq.compiler.render.llvm_arithmetic import RenderError
+from hcq.ir.op import Op
+
+BLOCK = 64  # threads in a block (a workgroup): one wave64, two warps
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What LLVM calls things on one GPU family."""
+
+    convention: str  # the calling convention of kernels
+    block_id: str  # the intrinsic for a block's number along x
+    thread_id: str  # the intrinsic for a thread's place in its block along x
+    attributes: str
+
+
+def render(program: Program, dialect: Dialect) -> str:
+    """The module's text. Raises RenderError for what these kernels have no spelling for."""
+    return _KernelText(program, dialect).module()
+
+
+def blocks(program: Program) -> int:
+    """How many blocks a launch needs."""
+    return -(-program.groups // BLOCK)
+
+
+class _KernelText(Text):
+    def __init__(self, program: Program, dialect: Dialect):
+        super().__init__(program)
+        self.dialect = dialect
+        self.block = "work"
+        self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
+
+    def module(self) -> str:
+        program, dialect = self.program, self.dialect
+        for it in program.instructions:
+            self.instruction(it)
+        params = []
+        for param, _ in program.params:
+            facts = "noalias" if param.writable else "noalias readonly"
+            params.append(f"ptr addrspace(1) {facts} %g{param.index}")
+        head = [f"; {program.name}: {program.groups} threads, {BLOCK} in a block"]
+        head += [f"; p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
+        head.append(f"define {dialect.convention} void @{program.name}({', '.join(params)}) #0 {{")
+        head.append("entry:")
+        for param, _ in program.params:
+            head.append(f"  %p{param.index} = addrspacecast ptr addrspace(1) %g{param.index} to ptr")
+        head += [
+            f"  %block = call i32 @{dialect.block_id}()",
+            f"  %thread = call i32 @{dialect.thread_id}()",
+            f"  %block.start = mul nuw nsw i32 %block, {BLOCK}",
+            "  %number = add nuw nsw i32 %block.start, %thread",
+            f"  %is.mine = icmp ult i32 %number, {program.groups}",
+            "  br i1 %is.mine, label %work, label %idle",
+            "idle:",
+            "  ret void",
+            "work:",
+            "  %group = zext i32 %number to i64",
+        ]
+        tail = ["  ret void", "}", "", *self.declarations]
+        tail += [f"declare i32 @{dialect.block_id}()", f"declare i32 @{dialect.thread_id}()", ""]
+        tail.append(f"attributes #0 = {{ {dialect.attributes} }}")
+        return "\n".join(head + self.lines + tail) + "\n"
+
+    def instruction(self, it: Instruction) -> None:
+        if it.op is Op.SCRATCH:
+            raise RenderError("a kernel for a GPU was given packed operands: stage and box are for CPUs")
+        if it.op is Op.SPECIAL:
+            self.names[it] = "%group"
+        elif it.op is Op.LOOP and it.src[0] is not None and it.src[0].op is Op.SPECIAL:
+            self.own_group = it
+            self.names[it] = "%group"
+        elif it.op is Op.ENDLOOP and it.src[0] is self.own_group is not None:
+            self.own_group = None
+        else:
+            super().instruction(it)

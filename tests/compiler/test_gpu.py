@@ -1,0 +1,85 @@
+"""Kernels for GPUs: LLVM takes them for every architecture, and their text says one thread per element."""
+
+from __future__ import annotations
+
+import pytest
+
+from hcq.compiler.compile import compile_kernel
+from hcq.compiler.target import AMD_ARCHS, NV_ARCHS, amd_target, nv_target
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node, Param, const
+from hcq.ir.op import Op
+
+F32 = dtypes.float32
+
+
+def node(op: Op, *src: Node, arg=None, dtype=F32) -> Node:
+    return Node(op, dtype, src, arg)
+
+
+def param(index: int, *shape: int, writable: bool = False, dtype=F32) -> Node:
+    return Node(Op.PARAM, dtype, (), Param(index, shape, writable))
+
+
+def store(target: Node, value: Node) -> Node:
+    return node(Op.SINK, node(Op.STORE, target, value, dtype=target.dtype))
+
+
+def softmax() -> Node:
+    x = param(1, 8, 40)
+    top = node(Op.EXPAND, node(Op.REDUCE_AXIS, x, arg=(Op.MAX, (1,))), arg=(8, 40))
+    e = node(Op.EXP, node(Op.ADD, x, node(Op.NEG, top)))
+    total = node(Op.EXPAND, node(Op.REDUCE_AXIS, e, arg=(Op.ADD, (1,))), arg=(8, 40))
+    return store(param(0, 8, 40, writable=True), node(Op.DIV, e, total))
+
+
+def whole_sum() -> Node:
+    return store(param(0, 1, writable=True), node(Op.REDUCE_AXIS, param(1, 500), arg=(Op.ADD, (0,))))
+
+
+def half_chain() -> Node:
+    x = param(1, 1000, dtype=dtypes.float16)
+    value = node(
+        Op.SQRT, node(Op.MUL, x, const(2.0, dtypes.float16), dtype=dtypes.float16), dtype=dtypes.float16
+    )
+    return store(param(0, 1000, writable=True, dtype=dtypes.float16), value)
+
+
+def scatter() -> Node:
+    out = param(0, 10, 6, writable=True)
+    index = param(1, 4, 6, dtype=dtypes.int64)
+    return store(out, node(Op.SCATTER_ADD, out, index, param(2, 4, 6), arg=0))
+
+
+KERNELS = [softmax, whole_sum, half_chain, scatter]
+
+
+@pytest.mark.parametrize("arch", AMD_ARCHS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_kernel_becomes_a_code_object_for_every_amd_architecture(arch, kernel):
+    code = compile_kernel(kernel(), amd_target(arch))
+    assert code.image[:4] == b"\x7fELF"
+    assert int.from_bytes(code.image[18:20], "little") == 224  # EM_AMDGPU
+    assert code.block == (64, 1, 1)
+
+
+@pytest.mark.parametrize("arch", NV_ARCHS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_kernel_becomes_ptx_for_every_nvidia_architecture(arch, kernel):
+    code = compile_kernel(kernel(), nv_target(arch))
+    text = code.image.decode()
+    assert f".target {arch}" in text
+    assert f".visible .entry {code.entry}(" in text
+    assert ".extern" not in text  # nothing to link: no library functions
+
+
+def test_there_is_a_thread_for_every_element_and_one_for_a_single_result():
+    assert compile_kernel(softmax(), amd_target("gfx1100")).grid == (5, 1, 1)  # 320 elements in blocks of 64
+    assert compile_kernel(whole_sum(), amd_target("gfx1100")).grid == (1, 1, 1)
+
+
+def test_an_unknown_architecture_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"gfx7.*gfx1100"):
+        amd_target("gfx7")
+    with pytest.raises(ValueError, match=r"sm_35.*sm_90"):
+        nv_target("sm_35")
