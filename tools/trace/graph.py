@@ -11,6 +11,7 @@ moves: whatever still stands then can never go on. A signal counts as reached on
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +78,8 @@ class Graph:
             if seen.is_set:
                 cell = self._cell(trace.memory_at(seen.record), seen.device.key, seen.va)
                 self._sets.setdefault(cell, []).append((seen.value, HOST))
+        for sets in self._sets.values():
+            sets.sort(key=lambda entry: entry[0])
         self.waits = [self._wait(step) for steps in self._streams.values() for step in steps if step.is_wait]
         self.waits.sort(key=lambda wait: wait.submission.number)
         self.stuck = self._find_stuck()
@@ -84,6 +87,7 @@ class Graph:
     def _take(self, submission: Submission) -> None:
         memory = submission.memory()
         steps = self._streams.setdefault((submission.device.key, submission.queue), [])
+        before = len(steps)
         for command in submission.all_commands():
             if command["verb"] in ("wait", "signal"):
                 steps.append(self._step(submission, memory, command))
@@ -91,8 +95,8 @@ class Graph:
         if isinstance(timeline, int):
             cell = self._cell(memory, submission.device.key, timeline)
             steps.append(_Step(submission, cell, submission.value, False, "timeline"))
-        for step in steps:
-            if not step.is_wait and step.submission is submission:
+        for step in steps[before:]:
+            if not step.is_wait:
                 self._sets.setdefault(step.cell, []).append((step.value, submission))
 
     def _step(self, submission: Submission, memory: Any, command: dict[str, Any]) -> _Step:
@@ -110,8 +114,9 @@ class Graph:
 
     def _wait(self, step: _Step) -> Wait:
         """The lowest value that is enough is the one meant; among equals the first."""
-        enough = [(value, by) for value, by in self._sets.get(step.cell, ()) if value >= step.value]
-        by = min(enough, key=lambda entry: entry[0])[1] if enough else None
+        sets = self._sets.get(step.cell, [])
+        at = bisect.bisect_left(sets, step.value, key=lambda entry: entry[0])
+        by = sets[at][1] if at < len(sets) else None
         return Wait(step.submission, step.cell, step.name, step.value, by)
 
     def _find_stuck(self) -> list[Stuck]:

@@ -11,6 +11,7 @@ stood between two timestamps (HCQ_PROFILE=1). A kernel that only ever ran beside
 
 from __future__ import annotations
 
+import bisect
 import statistics
 from collections.abc import Iterator
 from typing import Any
@@ -164,10 +165,9 @@ def command_times(
 
 
 def _stamp(stamps: Stamps, submission: Submission, va: int) -> int | None:
-    for record, ns in stamps.get((submission.device.key, va), ()):
-        if record > submission.record:
-            return ns
-    return None
+    stored = stamps.get((submission.device.key, va), [])
+    at = bisect.bisect_right(stored, submission.record, key=lambda stamp: stamp[0])
+    return stored[at][1] if at < len(stored) else None
 
 
 def _buffers(trace: Trace) -> dict[str, int]:
