@@ -105,7 +105,8 @@ def validate(device: AmdDevice, words: Sequence[bytes]) -> None:
     """Check every packet of a submission. Raises UsageError naming the rule, the packet and what is wrong."""
     for piece in words:
         blocks = [bytes(piece)]
-        if isinstance(piece, Piece) and piece.upload and piece[0] == aql.PacketType.VENDOR_SPECIFIC:
+        is_block = device.is_aql and piece[0] == aql.PacketType.VENDOR_SPECIFIC  # PM4's first byte is 0, too
+        if is_block and isinstance(piece, Piece) and piece.upload:
             blocks.append(piece.upload)  # the PM4 that an AQL packet runs
         for block in blocks:
             for packet in device.decode(memoryview(block).cast("I")):
