@@ -53,19 +53,25 @@ def sum_with_carry(ctx: Context, name: str, carry_in: bool, operands: Sources) -
     if carry_in:
         carried = lane_mask(ctx, ctx.inst.fields["src2"] if ctx.inst.format == "VOP3SD" else VCC)
     write = vector.destination(ctx, ctx.inst.name, "u32")
-    write_mask = write_lane_mask(ctx, mask_register(ctx))
-    sign = 1 if name == "add" else -1
-    saturates = bool(ctx.inst.fields.get("clamp", 0))
+    target = mask_register(ctx)
+    write_mask = write_lane_mask(ctx, target)
+    adds = name == "add"
+    if ctx.inst.fields.get("clamp", 0):
+        raise ctx.refuse("clamp on a sum with carry is not emulated")
 
     def run(b: Batch) -> None:
-        x, y = (side(b).astype(np.int64) for side in (left, right))
-        total = x + sign * y
-        if carried is not None:
-            total = total + sign * carried(b).astype(np.int64)
-        out = (total < 0) | (total > 0xFFFFFFFF)
-        if saturates:
-            total = np.clip(total, 0, 0xFFFFFFFF)
-        write(b, total.astype(np.uint32))
+        x, y = left(b), right(b)
+        total = x + y if adds else x - y
+        extra = carried(b) if carried is not None else None
+        if target == ctx.null:
+            write(b, total if extra is None else total + extra if adds else total - extra)
+            return
+        out = total < x if adds else x < y
+        if extra is not None:
+            partial = total
+            total = partial + extra if adds else partial - extra
+            out = out | (total < partial if adds else total > partial)
+        write(b, total)
         write_mask(b, out)
 
     return run

@@ -33,6 +33,7 @@ from hcq.emu.amd.operands import (
 )
 from hcq.emu.amd.waves import Array, Batch
 
+LOWEST_APERTURE = min(SHARED_APERTURE, PRIVATE_APERTURE) << 32
 CACHE_ONLY = {"buffer_gl0_inv", "buffer_gl1_inv", "buffer_wbl2", "buffer_inv"}
 
 
@@ -133,6 +134,9 @@ def compile_memory(ctx: Context) -> Step:
 
 def flat(b: Batch, addresses: Array, move: Callable[[Batch, Any, Array], None]) -> None:
     """Send each lane where the high word of its address says: LDS, scratch or memory."""
+    if int(addresses.max()) < LOWEST_APERTURE:
+        move(b, b.home.memory, addresses)
+        return
     high = addresses >> np.uint64(32)
     shared, private = high == SHARED_APERTURE, high == PRIVATE_APERTURE
     if not shared.any() and not private.any():

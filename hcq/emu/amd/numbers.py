@@ -62,13 +62,19 @@ def sum_error(p: Array, c: Array, total: Array) -> Array:
     return (p - (total - part)) + (c - part)
 
 
-def odd_sum(p: Array, c: Array) -> Array:
-    """p + c in float64, rounded to odd."""
+def fused_sum(p: Array, c: Array, kind: type, rounding: int = NEAREST) -> Array:
+    """p + c, given in float64, rounded once to float32 or float16."""
     total = p + c
-    # only a float64 with many trailing zeros can be half-way between two narrower numbers
-    if not ((total.view(np.int64) & 0x0FFFFFFF) == 0).any():
-        return total
-    return to_odd(total, sum_error(p, c, total))
+    if rounding == NEAREST:
+        result: Array = total.astype(kind)
+        # rounding twice errs only when the float64 is half-way between two results, or a result is denormal
+        below = 29 if kind is np.float32 else 42  # bits that the narrower format has not
+        half_way = (total.view(np.int64) & ((1 << below) - 1)) == 1 << (below - 1)
+        if not half_way.any():
+            tiny = np.abs(result) <= SMALLEST_NORMAL[result.dtype.itemsize]
+            if not (tiny & (total != 0)).any():
+                return result
+    return narrow(to_odd(total, sum_error(p, c, total)), kind, rounding)
 
 
 def narrow(x: Array, kind: type, rounding: int = NEAREST) -> Array:
@@ -90,11 +96,11 @@ def narrow(x: Array, kind: type, rounding: int = NEAREST) -> Array:
 
 def fma32(a: Array, b: Array, c: Array, rounding: int = NEAREST) -> Array:
     """a * b + c, rounded once. The product of two float32 is exact in float64."""
-    return narrow(odd_sum(widen(a) * widen(b), widen(c)), np.float32, rounding)
+    return fused_sum(widen(a) * widen(b), widen(c), np.float32, rounding)
 
 
 def fma16(a: Array, b: Array, c: Array, rounding: int = NEAREST) -> Array:
-    return narrow(odd_sum(widen(a) * widen(b), widen(c)), np.float16, rounding)
+    return fused_sum(widen(a) * widen(b), widen(c), np.float16, rounding)
 
 
 def exact_product(a: Array, b: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from hcq.emu.amd.errors import IllegalOperation
 from hcq.emu.amd.isa import Instruction, Isa
-from hcq.emu.amd.waves import EXEC, VCC, Array, Batch, pack_lanes, unpack_lanes
+from hcq.emu.amd.waves import EXEC, VCC, Array, Batch, unpack_lanes
 
 Reader = Callable[[Batch], Array]
 Writer = Callable[[Batch, Array], None]
@@ -308,6 +308,7 @@ def scalar_write(ctx: Context, code: int, words: int = 1) -> Callable[[Batch, Ar
     if words == 2:
 
         def write_pair(b: Batch, x: Array) -> None:
+            b.forget(code, 2)
             b.s[:, code] = (x & np.uint64(0xFFFFFFFF)).astype(np.uint32)
             b.s[:, code + 1] = (x >> np.uint64(32)).astype(np.uint32)
 
@@ -316,12 +317,14 @@ def scalar_write(ctx: Context, code: int, words: int = 1) -> Callable[[Batch, Ar
             half = code // 2
 
             def write_even(b: Batch, x: Array) -> None:
+                b.forget(code, 2)
                 b.s.view(np.uint64)[:, half] = x
 
             write = write_even
     else:
 
         def write_word(b: Batch, x: Array) -> None:
+            b.forget(code, 1)
             b.s[:, code] = x
 
         write = write_word
@@ -350,11 +353,9 @@ def write_lane_mask(ctx: Context, code: int) -> Callable[[Batch, Array], None]:
     """Write (wave, lane) booleans to a mask register; inactive lanes become 0."""
     if code == ctx.null:
         return lambda b, x: None
-    words = ctx.wave_size // 32
 
     def write(b: Batch, x: Array) -> None:
-        full = x & b.lanes
-        b.s[:, code : code + words] = pack_lanes(full)
+        b.set_mask(code, x & b.lanes)
 
     if code not in (EXEC, EXEC + 1):
         return write

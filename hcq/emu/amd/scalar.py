@@ -28,6 +28,8 @@ from hcq.emu.amd.waves import EXEC, Array, Batch
 
 Two = Callable[[Array, Array], Array]
 
+TOP_BIT = np.uint32(0x80000000)
+
 ALIASES = {
     "s_andn2_b32": "s_and_not1_b32",
     "s_andn2_b64": "s_and_not1_b64",
@@ -289,23 +291,37 @@ def arithmetic(ctx: Context, name: str) -> Step | None:
     if name[2:] not in ("add_u32", "sub_u32", "addc_u32", "subb_u32", "add_i32", "sub_i32"):
         return None
     left, right, out = read(ctx, "ssrc0"), read(ctx, "ssrc1"), write(ctx)
-    sign = 1 if name.startswith("s_add") else -1
+    adds = name.startswith("s_add")
     with_carry = name in ("s_addc_u32", "s_subb_u32")
     is_signed = name.endswith("i32")
 
-    def run(b: Batch) -> None:
-        x, y = left(b), right(b)
-        if is_signed:
-            total = wide_signed(np.ascontiguousarray(x)) + sign * wide_signed(np.ascontiguousarray(y))
-            b.scc = total != total.astype(np.int32)
-        else:
-            total = x.astype(np.int64) + sign * y.astype(np.int64)
-            if with_carry:
-                total = total + sign * b.scc.astype(np.int64)
-            b.scc = (total < 0) | (total > 0xFFFFFFFF)
-        out(b, total.astype(np.uint32))
+    if is_signed:
 
-    return run
+        def add_signed(b: Batch) -> None:
+            x, y = left(b), right(b)
+            if adds:
+                total = x + y
+                flips = (x ^ total) & (y ^ total)  # the sum's sign differs from that of both
+            else:
+                total = x - y
+                flips = (x ^ y) & (x ^ total)
+            b.scc = flips >= TOP_BIT
+            out(b, total)
+
+        return add_signed
+
+    def add_unsigned(b: Batch) -> None:
+        x, y = left(b), right(b)
+        total = x + y if adds else x - y
+        carry = total < x if adds else x < y
+        if with_carry:
+            partial = total
+            total = partial + b.scc if adds else partial - b.scc
+            carry = carry | (total < partial if adds else total > partial)
+        b.scc = carry
+        out(b, total)
+
+    return add_unsigned
 
 
 def extremes(ctx: Context, name: str) -> Step:
@@ -366,6 +382,7 @@ def move_relative(ctx: Context, name: str) -> Step:
         index = b.s[:, m0].astype(np.intp)
         from_offset, to_offset = (index & 0x3FF, (index >> 16) & 0x3FF) if both else (index, index)
         wave = np.arange(b.waves)
+        b.known.clear()
         for word in range(words):
             if moves_source:
                 at = ssrc + from_offset + word

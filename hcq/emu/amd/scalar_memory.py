@@ -100,6 +100,7 @@ def load(ctx: Context, words: int, through_descriptor: bool) -> Step:
             wave = int(np.nonzero(addresses == np.uint64(fault.address))[0][0])
             raise fault.at(pc, b.lane_names(wave, 0)) from None
         if plain:
+            b.forget(sdata, words)
             b.s[:, sdata : sdata + words] = rows.T
             return
         for index in range(words):

@@ -217,7 +217,8 @@ def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
         return plain
     back = np.where(exponent_of(c) > bias, shift, -shift)
     if not wide:
-        exact = numbers.odd_sum(widen(a) * widen(b), widen(c))
+        product, addend = widen(a) * widen(b), widen(c)
+        exact = numbers.to_odd(product + addend, numbers.sum_error(product, addend, product + addend))
         return np.where(scaled, np.ldexp(exact, back).astype(np.float32), plain)
     out = plain.copy()
     for index in zip(*np.nonzero(scaled & np.isfinite(a) & np.isfinite(b) & np.isfinite(c))):

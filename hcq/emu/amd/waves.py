@@ -45,6 +45,7 @@ class Batch:
         self.home, self.pc, self.mode = home, pc, mode
         self.ids, self.s, self.scc = ids, s, scc
         self.mask_words = home.wave_size // 32
+        self.known: dict[int, Array] = {}  # mask registers already unpacked; every write to them forgets
         self.turn = 0  # when it last ran, so that none waits for ever
         self.bind(v)
         self.exec_changed()
@@ -72,13 +73,27 @@ class Batch:
     def set_exec(self, mask: Array) -> None:
         self.lanes = mask
         self.all_lanes = bool(mask.all())
+        self.forget(EXEC, 2)
         self.s[:, EXEC : EXEC + self.mask_words] = pack_lanes(mask)
 
+    def forget(self, register: int, words: int) -> None:
+        """These SGPRs are about to change: masks that overlap them are no longer known."""
+        if self.known:
+            for one in range(register - 1, register + words):
+                self.known.pop(one, None)
+
     def mask(self, register: int) -> Array:
-        """A lane mask held in SGPRs, as booleans."""
-        return unpack_lanes(self.s[:, register : register + self.mask_words])
+        """A lane mask held in SGPRs, as booleans. Do not write to it."""
+        known = self.known.get(register)
+        if known is None:
+            known = unpack_lanes(self.s[:, register : register + self.mask_words])
+            self.known[register] = known
+        return known
 
     def set_mask(self, register: int, mask: Array) -> None:
+        """Write (wave, lane) booleans to a mask register."""
+        self.forget(register, 2)
+        self.known[register] = mask
         self.s[:, register : register + self.mask_words] = pack_lanes(mask)
 
     def any_bit(self, register: int) -> Array:
