@@ -197,6 +197,10 @@ class Device(ABC):
         args: Sequence[str] | None = None,
         scratch_bytes: int = 0,
         name: str | None = None,
+    def duration_ns(self, ticks: int) -> int:
+        """How long so many ticks of the clock are that Timestamp commands store; here they are nanoseconds."""
+        return ticks
+
     ) -> Program:
         """Load a code object and find its entry.
 

@@ -52,7 +52,7 @@ class Profile:
             start, end = struct.unpack_from("<2Q", host, at - start_va)
             if end:
                 calls, total = self.totals.get(name, (0, 0))
-                self.totals[name] = calls + 1, total + end - start
+                self.totals[name] = calls + 1, total + self.device.duration_ns(end - start)
                 struct.pack_into("<2Q", host, at - start_va, 0, 0)
             if is_recorded or not end:
                 left.append((at, name, is_recorded))  # not submitted yet, or to be used by the next replay

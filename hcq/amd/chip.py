@@ -27,6 +27,7 @@ class Chip:
     mach                EF_AMDGPU_MACH of its objects
     packets             PM4 opcode -> layout
     acquire, release    the packets that make the host's memory visible to kernels, and theirs to the host
+    acquire_next        the one that shows a kernel what the kernel before it wrote
     wave_bytes_unit     granule of a wave's scratch memory
     """
 
@@ -49,6 +50,10 @@ class Chip:
     def acquire(self) -> Packet:
         """Forget what instruction, scalar and vector caches hold; write back and forget the L2's non-coherent lines."""
         return _ACQUIRE[self.family]()
+
+    def acquire_next(self) -> Packet:
+        """Forget what instruction, scalar and vector caches hold. The L2 is shared, and stays."""
+        return _ACQUIRE_NEXT[self.family]()
 
     def release(self, **fields: Any) -> Packet:
         """RELEASE_MEM that writes the L2 back, so that host and copy engines see what kernels wrote."""
@@ -101,6 +106,33 @@ def _acquire_gfx12() -> Packet:
     )
 
 
+def _acquire_next_gfx9() -> Packet:
+    return pm4.AcquireMemGfx9(
+        tcl1_action_ena=1,
+        sh_kcache_action_ena=1,
+        sh_icache_action_ena=1,
+        coher_size=(2**40 - 1) * 256,
+        poll_interval=10,
+    )
+
+
+def _acquire_next_gfx11() -> Packet:
+    return pm4.AcquireMem(
+        gli_inv=pm4.GliInv.ALL,
+        glk_inv=1,
+        glv_inv=1,
+        gl1_inv=1,
+        coher_size=(2**40 - 1) * 256,
+        poll_interval=10,
+    )
+
+
+def _acquire_next_gfx12() -> Packet:
+    return pm4.AcquireMem(
+        gli_inv=pm4.GliInv.ALL, glk_inv=1, glv_inv=1, coher_size=(2**40 - 1) * 256, poll_interval=10
+    )
+
+
 def _release_gfx9(**fields: Any) -> Packet:
     return pm4.ReleaseMemGfx9(tc_wb_action_ena=1, tc_nc_action_ena=1, **fields)
 
@@ -116,6 +148,11 @@ def _release_gfx12(**fields: Any) -> Packet:
 
 
 _ACQUIRE: dict[int, Callable[[], Packet]] = {9: _acquire_gfx9, 11: _acquire_gfx11, 12: _acquire_gfx12}
+_ACQUIRE_NEXT: dict[int, Callable[[], Packet]] = {
+    9: _acquire_next_gfx9,
+    11: _acquire_next_gfx11,
+    12: _acquire_next_gfx12,
+}
 _RELEASE: dict[int, Callable[..., Packet]] = {9: _release_gfx9, 11: _release_gfx11, 12: _release_gfx12}
 
 

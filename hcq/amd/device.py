@@ -22,9 +22,10 @@ from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring
 from hcq.amd.launch import Launcher, Scratch
 from hcq.amd.link import Linked
-from hcq.amd.memory import KfdMemory, Place
+from hcq.amd.memory import Allocation, KfdMemory, Place
 from hcq.amd.process import KfdProcess, process_of
 from hcq.amd.program import MAX_GRID, AmdProgram
+from hcq.amd.queue import AmdQueue
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
 from hcq.amd.signals import AmdSignal, AmdTimeline, Clock
 from hcq.amd.topology import Node, read_nodes
@@ -36,7 +37,7 @@ from hcq.layout import Packet
 from hcq.memory import Buffer
 from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE
 from hcq.program import Program
-from hcq.queue import Grid
+from hcq.queue import ONE, Grid
 from hcq.signal import CELL_BYTES, Signal
 
 CELLS_BYTES = 64 << 10  # of signals
@@ -84,6 +85,7 @@ class AmdDevice(Device):
     def acquire_vm(self) -> None:
         self.drm_fd = self.process.render_fd(self.port, self.node.gpu_id, self.node.render_minor)
         kfd.ACQUIRE_VM.call(self.port, self.kfd_fd, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
+        self._owned: list[Allocation] = []  # the driver's own, apart from those of the rings
         self.kfd_memory = KfdMemory(self.port, self.kfd_fd, self.drm_fd, self.node.gpu_id)
 
     def read_apertures(self) -> None:
@@ -127,7 +129,7 @@ class AmdDevice(Device):
         self.place = Place.PUBLIC if self.node.is_vram_public else Place.STAGING
         self._flush: memoryview | None = None
         if self.place == Place.PUBLIC:
-            page = self.kfd_memory.alloc(PAGE_BYTES, Place.MMIO)
+            page = self._own(PAGE_BYTES, Place.MMIO)
             self._flush = native.view(page.va, PAGE_BYTES).cast("I")
 
     def make_signals(self) -> None:
@@ -148,7 +150,7 @@ class AmdDevice(Device):
         self._next_cell = self._cells.va + SIGNALS_AT
         cell = Buffer(self, self._cells.va + TIMELINE_AT, CELL_BYTES, CELL_BYTES, 0, "timeline")
         self.timeline = AmdTimeline(self, cell, "timeline")
-        self.arena = Arena(self.kfd_memory.alloc(ARENA_BYTES, Place.SHARED).va)
+        self.arena = Arena(self._own(ARENA_BYTES, Place.SHARED).va)
         self.memory.regions[self.arena.va] = ARENA_BYTES
         self.encoder = Encoder(
             self.chip,
@@ -200,10 +202,12 @@ class AmdDevice(Device):
             kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id)
             self.event_id = 0
             self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES)
+            for what in self._owned:
+                self.memory.regions.pop(what.va, None)
+                self.kfd_memory.free(what)
         except DriverError as error:
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
             return False  # the GPU may still use its memory: it goes with the process
-        del self.memory.regions[self.arena.va]
         return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
 
     def _quietly(self, act: Callable[[], object]) -> None:
@@ -216,6 +220,11 @@ class AmdDevice(Device):
 
     def map_memory(self, size_bytes: int) -> int:
         return self.kfd_memory.alloc(size_bytes, self.place).va
+
+    def _own(self, size_bytes: int, place: Place) -> Allocation:
+        """Memory for the driver itself, given back when the device closes."""
+        self._owned.append(self.kfd_memory.alloc(size_bytes, place))
+        return self._owned[-1]
 
     def unmap_memory(self, va: int, size_bytes: int) -> None:
         self.kfd_memory.free(self.kfd_memory.live[va])
@@ -233,6 +242,17 @@ class AmdDevice(Device):
         except DriverError:
             return False
         return True
+
+    def queue(self) -> AmdQueue:
+        """A new, empty queue."""
+        return AmdQueue(self)
+
+    def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
+        """Dispatch one program and wait for it."""
+        self.queue().dispatch(program, args, grid, block).submit().wait()
+
+    def duration_ns(self, ticks: int) -> int:
+        return ticks * 1_000_000 // self.clock.ticks_per_ms
 
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into."""
@@ -306,7 +326,7 @@ class AmdDevice(Device):
             return known
         waves_per_xcc = self.node.scratch_waves_per_unit * self.node.compute_units // self.node.xccs
         size = wave_bytes * waves_per_xcc * self.node.xccs
-        area = self.kfd_memory.alloc(size, Place.PRIVATE)
+        area = self._own(size, Place.PRIVATE)
         self.memory.regions[area.va] = area.size_bytes
         waves = waves_per_xcc if self.chip.family == 9 else waves_per_xcc // self.node.shader_engines
         made = Scratch(area.va, area.size_bytes, wave_bytes, min(waves, 0xFFF))
@@ -346,6 +366,8 @@ class AmdDevice(Device):
     # ------------------------------------------------------------ submitting
 
     def send(self, words: list[bytes], value: int) -> None:
+        if self._active == COMPUTE:
+            self._put(self.encoder.acquire, value)
         for what in words:
             self._put(what if isinstance(what, Piece) else Piece(what), value)
         self._put(self.finish(value), value)
@@ -373,6 +395,8 @@ class AmdDevice(Device):
         wait = self.encoder.relay_wait(to, self._relay)
         self.rings[self._active].write(self._uploaded(signal, value), self._wait_for_room)
         self.rings[to].write(self._uploaded(wait, value), self._wait_for_room)
+        if to == COMPUTE:
+            self.rings[to].write(self._uploaded(self.encoder.acquire, value), self._wait_for_room)
         self._active = to
         self._has_copied = False
 

@@ -63,6 +63,7 @@ class Encoder:
         self.relay_va, self.order_va = relay_va, order_va
         self.slot_va, self.event_id = slot_va, event_id
         self._order = self._make_order()
+        self._acquire = piece(b"" if is_aql else chip.acquire().to_bytes(), COMPUTE)
         finish, at = self._signal(0, 0)
         self._finish_text, self._finish_at = finish, at
 
@@ -75,7 +76,7 @@ class Encoder:
         if isinstance(what, command.Fill):
             return piece(self._fill(what), COPY)
         if isinstance(what, command.Wait):
-            return self.compute(self._wait(what))
+            return self.compute(self._wait(what) + self.chip.acquire().to_bytes())
         if isinstance(what, command.Signal):
             return self.compute(self._signal(what.signal, what.value)[0])
         if isinstance(what, command.Timestamp):
@@ -136,6 +137,11 @@ class Encoder:
             poll_interval=4,
         )
         return self.compute(wait.to_bytes())
+
+    @property
+    def acquire(self) -> Piece:
+        """What the host or the copy engine wrote is visible from here on. AQL dispatches do this by themselves."""
+        return self._acquire
 
     @property
     def order(self) -> Piece:

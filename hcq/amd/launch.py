@@ -87,7 +87,7 @@ class Launcher:
         rsrc2 = Rsrc2(**{**descriptor.rsrc2.values, "lds_size": lds})
         entry = self.va + self.kernel.entry_offset >> 8
         packets: list[Packet] = [
-            self.chip.acquire(),
+            self.chip.acquire_next(),
             _set(registers.PGM_LO, entry & 0xFFFFFFFF, entry >> 32),
             _set(registers.PGM_RSRC1, descriptor.compute_pgm_rsrc1, rsrc2.words[0]),
             _set(self.chip.rsrc3, descriptor.compute_pgm_rsrc3),

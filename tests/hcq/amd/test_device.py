@@ -258,3 +258,62 @@ def test_an_object_for_another_gpu_is_refused_by_name(open_amd: Open):
     amd = open_amd("gfx1100")
     with pytest.raises(UsageError, match="it is for gfx942, and this device is a gfx1100"):
         amd.load(image("gfx942"), "scale")
+
+
+def test_a_peer_copy_moves_bytes_from_one_gpu_to_the_other(open_amd: Open):
+    from tests.hcq.amd.conftest import fresh_port
+
+    port = fresh_port("amd:gfx1100", "amd:gfx1100")
+    one, two = open_amd(port=port), open_amd(port=port, name="AMD:1")
+    a, b = one.alloc(5000), two.alloc(5000)
+    for round_ in range(3):
+        data = bytes((i * 7 + round_) % 256 for i in range(5000))
+        a.write(data)
+        two.queue().copy(b, a).submit()
+        assert b.read() == data
+        b.write(data[::-1])
+        two.queue().copy(a, b).submit()
+        assert a.read() == data[::-1]
+
+
+def test_a_device_of_another_system_cannot_be_reached(open_amd: Open):
+    one, two = open_amd(), open_amd(name="AMD")
+    with pytest.raises(UsageError, match="cannot reach its memory"):
+        two.queue().copy(two.alloc(64), one.alloc(64))
+
+
+def test_closing_gives_back_what_opening_took(open_amd: Open):
+    amd = open_amd()
+    kernel = amd.port.kernels[0]
+    amd.close()
+    left = len(kernel.objects)
+    for _ in range(3):
+        again = open_amd(port=amd.port)
+        again.run(again.load(image(again.arch), "scratch"), [again.alloc(400), 3], block=(100, 1, 1))
+        again.close()
+    assert (
+        len(kernel.objects) <= left + 3 * 2
+    )  # each leaves its signals, and the slab of a buffer that still lives
+
+
+def test_the_driver_needs_neither_numpy_nor_llvm():
+    import subprocess
+    import sys
+
+    code = "import sys, hcq, hcq.amd.device, hcq.amd.graph; print({'numpy', 'llvmlite', 'hcq.emu'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_a_profile_is_in_nanoseconds(open_amd: Open):
+    amd = open_amd(profile=True)
+    increment = amd.load(image(amd.arch), "increment")
+    a = amd.alloc(256)
+    start = time.monotonic_ns()
+    for _ in range(3):
+        amd.run(increment, [a], block=(64, 1, 1))
+    assert amd.profile is not None
+    amd.profile.collect()
+    calls, total = amd.profile.totals["increment"]
+    assert calls == 3
+    assert 0 < total < time.monotonic_ns() - start
