@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -40,6 +41,7 @@ MAX_FOUND = 20  # of each sort, in one search
 MAX_FINDINGS = 200
 MAX_SCANNED = 5_000  # submissions looked through for one buffer
 TEXTS = ("source", "ir")  # facts of a program that are pages of text
+_HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 EXACT = 2**53  # a browser counts exactly up to here
 
 
@@ -525,9 +527,10 @@ def _machine_code(code: Code) -> Json:
 
 
 def plain(thing: Any) -> Any:
-    """Data that a browser reads without loss: numbers it cannot count to become text."""
+    """Data that a browser reads without loss: numbers it cannot count to become text, as do characters that hide or
+    turn round what stands beside them."""
     if isinstance(thing, dict):
-        return {str(key): plain(value) for key, value in thing.items()}
+        return {plain(str(key)): plain(value) for key, value in thing.items()}
     if isinstance(thing, (list, tuple)):
         return [plain(value) for value in thing]
     if isinstance(thing, bool) or thing is None:
@@ -536,4 +539,4 @@ def plain(thing: Any) -> Any:
         return int(thing) if -EXACT < thing < EXACT else hex(thing)
     if isinstance(thing, float):
         return thing if math.isfinite(thing) else str(thing)
-    return str(thing)
+    return _HOSTILE.sub(lambda found: f"\\u{ord(found[0]):04x}", str(thing))

@@ -63,6 +63,7 @@ class PageServer(ThreadingHTTPServer):
     def __init__(self, path: str, port: int = 0) -> None:
         self.path = path
         self.lock = threading.Lock()
+        self.rules_lock = threading.Lock()
         self._size = -1
         self._data = self.data(read_again=True)
         self.secret = secrets.token_urlsafe(12)
@@ -91,6 +92,11 @@ class PageServer(ThreadingHTTPServer):
 
     def answer(self, name: str, query: dict[str, list[str]]) -> Json:
         """The data of one address. Raises KeyError for one that does not exist, UsageError for a bad number."""
+        if (
+            name == "data/findings"
+        ):  # the rules take their time: meanwhile the page goes on with a reader of its own
+            with self.rules_lock:
+                return PageData(Trace.read(self.path)).findings
         with self.lock:
             return _ROUTES[name](self.data(read_again=name == "data/timeline"), query)
 

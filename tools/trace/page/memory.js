@@ -1,7 +1,7 @@
 // Memory: buffers by address over time, freed ones grey, and what is live at the moment under the cursor.
 //
 // In       the trace's spans, state.view (the timeline's), state.time
-// Out      the pane "Memory": live bytes, a map, a list
+// Out      the pane "Memory": live bytes, a map, a list; at first of the moment when most is live
 // Changes  state.time (click), state.span (click), state.focus (the submissions that use a buffer)
 // Next     timeline.js (the same time axis)
 //
@@ -72,7 +72,7 @@ async function begin() {
   draw = perFrame(drawMap);
   new ResizeObserver(draw).observe(canvas.parentElement);
   listen();
-  if (state.time === null) set("time", state.trace.end);
+  if (state.time === null) set("time", curve.peak);
   showList();
   draw();
 }
@@ -108,13 +108,13 @@ function measure(spans) {
     places.bottoms.push(spans.mapping[index] ? 0 : placeOf(start + Math.max(1, Number(spans.size[index]))));
   }
   steps.sort((a, b) => a[0] - b[0]);
-  curve = { times: [], live: [], most: 0 };
+  curve = { times: [], live: [], most: 0, peak: 0 };
   let live = 0;
   for (const [time, by] of steps) {
     live += by;
     curve.times.push(time);
     curve.live.push(live);
-    curve.most = Math.max(curve.most, live);
+    if (live > curve.most) [curve.most, curve.peak] = [live, time];
   }
 }
 
@@ -150,7 +150,7 @@ function drawMap() {
   ink.restore();
   ink.fillStyle = colour("dim");
   ink.fillText("live bytes", 12, AXIS + 10);
-  ink.fillText(`at most ${bytes(curve.most)}`, 12, AXIS + 26);
+  ink.fillText(`peak ${bytes(curve.most)}`, 12, AXIS + 26);
   for (const [address, y] of [[places.low, TOP + 8], [places.high, tall - 12]]) {
     if (zoomY.from === 0 && zoomY.until === 1) ink.fillText(fitted(ink, hex(address), GUTTER - 14), 12, y);
   }

@@ -15,6 +15,7 @@ import { startSearch } from "./search.js";
 import { startSubmission } from "./submission.js";
 import { bring, lookAt, lookAtAll, pan, startTimeline, zoom } from "./timeline.js";
 
+const MANY = 5000; // submissions; the rules look at more only when asked
 const TABS = ["trace", "packets", "kernel", "memory"];
 const KEYS = [
   ["j  k", "next, previous submission of the list", () => step(1), () => step(-1)],
@@ -197,12 +198,21 @@ function problem(title, text, number, fix = "") {
 
 // What the validation rules say of this trace, once they have looked at all of it.
 async function showFindings(box) {
+  if (state.trace.submissions.value.length > MANY && !box.dataset.asked) {
+    const check = () => {
+      box.dataset.asked = "true";
+      box.replaceChildren(element("p", { class: "note" }, "Looking at every submission…"));
+      showFindings(box);
+    };
+    box.replaceChildren(element("button", { type: "button", onclick: check }, "Check the validation rules"));
+    return;
+  }
   try {
     const { findings, count } = await ask("findings");
     box.replaceChildren(
       ...findings.map((one) => problem(one.rule, `${one.device} #${one.submission}: ${one.what}`, one.number, one.fix)),
       ...(count > findings.length ? [element("p", {}, `and ${count - findings.length} more: hcq-trace lint`)] : []));
-    if (!count) find("pane-trace").append(element("p", { class: "note" }, "No validation rule has anything to say about this trace."));
+    if (!count) (box.dataset.asked ? box : find("pane-trace")).append(element("p", { class: "note" }, "No validation rule has anything to say about this trace."));
   } catch (error) {
     box.replaceChildren(element("p", { class: "note" }, `The validation rules could not look at it: ${error.message}`));
   }

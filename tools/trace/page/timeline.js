@@ -218,7 +218,7 @@ function drawHost(ink, host, inSight) {
   lastX = -9;
   for (const index of host.seen) {
     const x = Math.round(xOf(seen.time[index]));
-    if (x - lastX < 2 || x < GUTTER - 4 || x > width) continue;
+    if (x - lastX < 5 || x < GUTTER - 4 || x > width) continue;
     lastX = x;
     ink.beginPath();
     ink.moveTo(x, base - 14);
@@ -358,7 +358,8 @@ function drawArrow(ink, line, isChosen) {
   const [x0, x1] = [xOf(endOf(from)), xOf(beginOf(to))];
   if ((x0 < GUTTER && x1 < GUTTER) || (x0 > width && x1 > width)) return;
   const [y0, y1] = [lanes[submissions.lane[from]].top + LANE / 2 - 2, lanes[submissions.lane[to]].top + LANE / 2 - 2];
-  const bend = Math.max(16, Math.abs(x1 - x0) / 2);
+  if (!isChosen && Math.abs(x1 - x0) < 3 && xOf(endOf(to)) - x1 < 6) return; // a knot, until one zooms in
+  const bend = Math.max(10, Math.min(80, Math.abs(x1 - x0) / 2));
   ink.strokeStyle = ink.fillStyle = colour("signal");
   ink.lineWidth = isChosen ? 2.5 : 1.25;
   ink.beginPath();
