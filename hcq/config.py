@@ -32,6 +32,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_CACHE_DIR": "folder for compiled objects (default $XDG_CACHE_HOME/hcq or ~/.cache/hcq)",
     "HCQ_TIMEOUT_MS": "how long a wait may take before it is a WaitTimeout, in milliseconds (default 30000)",
     "HCQ_THREADS": "threads of the CPU device, its command processor included (default: the cores we may use)",
+    "HCQ_AMD_QUEUE": "pm4 or aql: the packets of AMD compute queues (default: what suits the GPU)",
     "HCQ_VISIBLE": "device numbers to use, comma separated: the first is then number 0 (default all)",
 }
 
@@ -52,9 +53,9 @@ class Config:
     timeout_ms: int = 30_000
     threads: int = 1
     visible: tuple[int, ...] | None = None
+    amd_queue: str = ""
 
     @staticmethod
-    amd_queue: str = ""
     def read(environ: Mapping[str, str]) -> Config:
         """Parse an environment. Raises UsageError naming the variable, what it said, and what is valid."""
         for name in environ:
@@ -73,10 +74,10 @@ class Config:
             cache_dir=_cache_dir(environ),
             timeout_ms=_number(environ, "HCQ_TIMEOUT_MS", 30_000, 1, 2**40),
             threads=_number(environ, "HCQ_THREADS", cores(), 1, 1024),
+            amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
             visible=tuple(_visible(word) for word in visible) if visible else None,
         )
 
-            amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
 
 def current() -> Config:
     """The process's configuration, read from the environment when first asked for."""
@@ -112,9 +113,6 @@ def _words(environ: Mapping[str, str], name: str, valid: tuple[str, ...] | None 
     return words
 
 
-def _flag(environ: Mapping[str, str], name: str) -> bool:
-    text = environ.get(name, "").strip().lower()
-    if text in ("", "0", "off", "no"):
 def _word(environ: Mapping[str, str], name: str, valid: tuple[str, ...]) -> str:
     words = _words(environ, name, valid)
     if len(words) > 1:
@@ -122,6 +120,9 @@ def _word(environ: Mapping[str, str], name: str, valid: tuple[str, ...]) -> str:
     return words[0] if words else ""
 
 
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    text = environ.get(name, "").strip().lower()
+    if text in ("", "0", "off", "no"):
         return False
     if text in ("1", "on", "yes"):
         return True

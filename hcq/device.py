@@ -180,6 +180,10 @@ class Device(ABC):
         """A new, empty queue."""
         return Queue(self)
 
+    def duration_ns(self, ticks: int) -> int:
+        """How long so many ticks of the clock are that Timestamp commands store; here they are nanoseconds."""
+        return ticks
+
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into: see hcq.graph.Graph."""
         from hcq.graph import Graph
@@ -197,10 +201,6 @@ class Device(ABC):
         args: Sequence[str] | None = None,
         scratch_bytes: int = 0,
         name: str | None = None,
-    def duration_ns(self, ticks: int) -> int:
-        """How long so many ticks of the clock are that Timestamp commands store; here they are nanoseconds."""
-        return ticks
-
     ) -> Program:
         """Load a code object and find its entry.
 
@@ -416,6 +416,13 @@ def open(name: str = "CPU") -> Any:
         return _opened[key]
 
 
+def _emulated(kind: str, words: tuple[str, ...]) -> Port | None:
+    """The port of an emulated device of this kind; None when HCQ_EMULATE names none."""
+    from hcq.emu.port import port_for, vendors  # only those who emulate pay for it
+
+    return port_for(words) if kind in vendors(words) else None
+
+
 def known_devices() -> Mapping[str, str]:
     """The device kinds `open` accepts, with the module that drives each."""
     return {name: where.partition(":")[0] for name, where in REGISTRY.items()}
@@ -445,10 +452,3 @@ def _after_fork() -> None:
 
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_after_fork)
-def _emulated(kind: str, words: tuple[str, ...]) -> Port | None:
-    """The port of an emulated device of this kind; None when HCQ_EMULATE names none."""
-    from hcq.emu.port import port_for, vendors  # only those who emulate pay for it
-
-    return port_for(words) if kind in vendors(words) else None
-
-
