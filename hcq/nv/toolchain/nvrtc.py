@@ -152,23 +152,32 @@ def _include_options(source: str) -> list[str]:
 
 @functools.cache
 def header_folder() -> Path | None:
-    """The CUDA headers: of the wheel or toolkit nvrtc is from, else those that nvrtc carries (13.5 on)."""
+    """The CUDA headers: those that nvrtc carries (13.5 on), unpacked into the cache; else those beside the library."""
+    install = library().optional("nvrtcInstallBundledHeaders", INSTALL_HEADERS)
+    if install is not None:
+        return _unpack_headers(install)
     near = library().folder
     for folder in [near.parent / "include", near.parent.parent / "cuda_runtime" / "include"] if near else []:
         if (folder / "cuda_fp16.h").is_file():
             return folder
-    install = library().optional("nvrtcInstallBundledHeaders", INSTALL_HEADERS)
-    if install is None:
-        return None
+    return None
+
+
+def _unpack_headers(install: Any) -> Path:
+    """26 MB of headers, once per version: nvrtc itself locks the folder and marks it complete."""
     major, minor = version()
     folder = config.current().cache_dir / f"cuda-headers-{major}.{minor}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     message = native.new("char *[1]")
-    status = install(str(folder).encode(), 0, message)
-    if status:
-        why = native.text_at(message[0]) if native.address(message[0]) else ""
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = install(str(folder).encode(), 0, message)
+    except OSError as error:
         raise UsageError(
-            f"nvrtcInstallBundledHeaders({folder}) -> {status}: {why}. Is HCQ_CACHE_DIR writable?"
+            f"nvrtc: no room for the CUDA headers in {folder}: {error}. Set HCQ_CACHE_DIR."
+        ) from None
+    if status:
+        why = native.text_at(message[0]) if native.address(message[0]) else "no reason given"
+        raise UsageError(
+            f"nvrtcInstallBundledHeaders({folder}) -> {status}: {why}. Set HCQ_CACHE_DIR to a writable one."
         )
-    found = sorted(folder.rglob("cuda_fp16.h"))
-    return found[0].parent if found else folder
+    return folder

@@ -6,10 +6,12 @@
     flow.py      basic blocks, where divergent threads meet again, which registers outlive a block
     decode.py    an instruction to a Python closure over register slots; a rule per opcode, every modifier claimed
     floats.py    rounding that NumPy does not have: directed modes, one-rounding fma, narrow formats
-    integer_ops.py, bit_ops.py, float_ops.py, half_ops.py, compare_ops.py, convert_ops.py, move_ops.py,
-    memory_ops.py, atomic_ops.py, warp_ops.py, matrix_ops.py, video_ops.py      what instructions mean
+    integer_ops.py, bit_ops.py, float_ops.py, compare_ops.py, convert_ops.py, move_ops.py, memory_ops.py,
+    atomic_ops.py, warp_ops.py, matrix_ops.py, wmma_ops.py      what instructions mean
+    opcodes.py   all rules together; control.py how a block ends: branches, calls, barriers
+    program.py   a kernel with the functions it reaches, its variables placed
     memory.py    the address space that kernels see; spaces.py the windows of shared, local, parameters
-    machine.py   a batch of blocks: groups of threads split at branches, meet again, wait at barriers, and stop
+    groups.py    who executes; machine.py a batch of blocks whose threads part, meet again, wait, and stop
     run.py       run_grid: the one entry for an emulated launch
     errors.py    bad text, faults and hangs, each as a sentence
 

@@ -43,7 +43,7 @@ def end_of(lowering: Lowering, block: Block) -> End | None:
     code = Code(lowering, instruction)
     opcode = instruction.opcode
     if opcode == "bra":
-        end = _bra(code, block)
+        end: End | None = _bra(code, block)
     elif opcode == "brx":
         code.take("idx"), code.take("uni")
         end = _switch(code.source(0, U32), block)
@@ -51,7 +51,7 @@ def end_of(lowering: Lowering, block: Block) -> End | None:
         end = _call(code, block)
     elif opcode == "ret":
         code.take("uni")
-        end = _return(block)
+        end = None  # the next block is the end of the function
     elif opcode == "exit":
         end = _exit
     elif opcode == "trap":
@@ -111,31 +111,6 @@ def _switch(slot: int, block: Block) -> End:
         if len(parts) == 1:
             return parts[0][0]
         machine.part(group, parts, block.rejoin)
-        return SPLIT
-
-    return end
-
-
-def _return(block: Block) -> End:
-    end_of_function = block.next[0]
-
-    def end(machine: Machine, registers: Registers, group: Group) -> int:
-        if group.region.rejoin == end_of_function:
-            return end_of_function
-        # inside a region that meets earlier (an endless loop with a way out): leave through all of them
-        machine.runnable.remove(group)
-        group.region.groups.remove(group)
-        region = group.region
-        while region.rejoin != end_of_function:
-            region.pending -= 1
-            assert region.parent is not None
-            outer = region.parent
-            outer.pending += 1
-            if not region.pending:
-                machine._close(region, group.turns)
-            region = outer
-        group.region = region
-        machine.arrive(group)
         return SPLIT
 
     return end

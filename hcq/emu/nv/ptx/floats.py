@@ -3,7 +3,7 @@
 In       float arrays, or the bits of narrow ones
 Out      float arrays and bits, rounded once
 Changes  nothing
-Next     float_ops.py, half_ops.py, convert_ops.py (who use it)
+Next     float_ops.py, convert_ops.py (who use it)
 Source   IEEE 754; "Handbook of Floating-Point Arithmetic": TwoSum, Dekker's product, rounding to odd
 
 Rounding to odd: a value computed to extra bits, with its last bit set when anything was lost, can be rounded again to

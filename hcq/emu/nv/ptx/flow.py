@@ -32,6 +32,7 @@ NO_RESULT = (
     "st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "call", "prefetch",
     "prefetchu", "cp", "discard", "nanosleep", "stmatrix", "griddepcontrol", "applypriority", "pmevent", "brkpt",
 )  # fmt: skip
+WHOLE_WARP = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")  # no mask: all 32 threads take part
 CARRY = "%cc"
 
 
@@ -57,9 +58,9 @@ class Block:
 def is_warp_wide(instruction: Instruction) -> bool:
     """Whether threads of a warp must meet at this instruction."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
-    if opcode in ("shfl", "vote", "match", "redux", "mma", "ldmatrix", "stmatrix", "movmatrix", "elect"):
-        return opcode in ("ldmatrix", "stmatrix", "movmatrix", "mma") or "sync" in modifiers
-    return False
+    return opcode in WHOLE_WARP or (
+        opcode in ("shfl", "vote", "match", "redux", "elect") and "sync" in modifiers
+    )
 
 
 def _ends(instruction: Instruction) -> bool:

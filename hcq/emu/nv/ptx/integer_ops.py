@@ -3,7 +3,7 @@
 In       Code with an integer type (a float type is passed on to float_ops)
 Out      steps
 Changes  nothing
-Next     bit_ops.py (logic, shifts, fields), video_ops.py
+Next     bit_ops.py (logic, shifts, fields), float_ops.py
 Source   PTX ISA, "Integer Arithmetic Instructions", "Extended-Precision Integer Arithmetic Instructions"
 
 What PTX leaves open is fixed: division by zero gives all ones, its remainder the dividend.

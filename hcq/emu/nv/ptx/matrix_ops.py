@@ -44,14 +44,14 @@ class Fragment(NamedTuple):
     columns: Lanes
 
 
-def _per_register(bits: int) -> int:
+def per_register(bits: int) -> int:
     """Elements in a 32-bit register; 64-bit elements take a register of their own size."""
     return max(32 // bits, 1)
 
 
 def a_fragment(rows: int, depth: int, bits: int) -> Fragment:
     """Matrix A: rows in groups of 8, columns in runs of one register."""
-    run = _per_register(bits)
+    run = per_register(bits)
     count = rows * depth // WARP
     i = np.arange(count)
     upper = (i // run) % (rows // 8)
@@ -62,7 +62,7 @@ def a_fragment(rows: int, depth: int, bits: int) -> Fragment:
 
 def b_fragment(depth: int, columns: int, bits: int) -> Fragment:
     """Matrix B: what A's columns are, its rows are."""
-    run = _per_register(bits)
+    run = per_register(bits)
     i = np.arange(depth * columns // WARP)
     row = _IN_GROUP[:, None] * run + (i % run)[None, :] + (i // run)[None, :] * 4 * run
     return Fragment(row, np.broadcast_to(_GROUP[:, None], row.shape))
@@ -86,7 +86,7 @@ SHAPES = {
 DEPTHS = {"f16": (8, 16), "bf16": (8, 16), "tf32": (4, 8), "f64": (4, 8, 16), "s8": (16, 32), "u8": (16, 32)}
 
 
-def _to_numbers(name: str) -> Callable[[Lanes], Lanes]:
+def to_numbers(name: str) -> Callable[[Lanes], Lanes]:
     """Registers (n, r) of a fragment to doubles (n, elements)."""
     if name in ("s8", "u8"):
         octet = np.int8 if name == "s8" else np.uint8
@@ -101,7 +101,7 @@ def _to_numbers(name: str) -> Callable[[Lanes], Lanes]:
     return lambda registers: registers.view(scalar).astype(np.float64)
 
 
-def _from_numbers(name: str, saturates: bool) -> Callable[[Lanes], Lanes]:
+def from_numbers(name: str, saturates: bool) -> Callable[[Lanes], Lanes]:
     """Doubles (n, elements) to registers (n, r)."""
     if name == "f16":
         return lambda x: np.ascontiguousarray(floats.narrow_f16(x)).view(np.uint32)
@@ -136,17 +136,17 @@ def mma(code: Code) -> Step:
     b = _fragment_slots(code, code.operands[2], b_type, b_place)
     c = _fragment_slots(code, code.operands[3], c_type, c_place)
     d_count = _register_count(d_type, c_place)
-    d_part = _register_type(d_type)
+    d_part = register_type(d_type)
     targets = code.parts(code.operands[0], d_count) if d_count > 1 else [code.operands[0]]
     writes = [code.writer(code.destination(target, d_part)) for target in targets]
-    a_numbers, b_numbers, c_numbers = (_to_numbers(t.name) for t in (a_type, b_type, c_type))
-    result = _from_numbers(d_type.name, saturates)
+    a_numbers, b_numbers, c_numbers = (to_numbers(t.name) for t in (a_type, b_type, c_type))
+    result = from_numbers(d_type.name, saturates)
 
     def step(registers: Registers, group: Group) -> None:
         machine = group.machine
-        x = _matrix(machine, registers, a, a_numbers, a_place, (m, k))
-        y = _matrix(machine, registers, b, b_numbers, b_place, (k, n))
-        z = _matrix(machine, registers, c, c_numbers, c_place, (m, n))
+        x = matrix(machine, registers, a, a_numbers, a_place, (m, k))
+        y = matrix(machine, registers, b, b_numbers, b_place, (k, n))
+        z = matrix(machine, registers, c, c_numbers, c_place, (m, n))
         product = np.matmul(x, y) + z
         found = np.ascontiguousarray(product[:, c_place.rows, c_place.columns]).reshape(machine.count, -1)
         packed = result(found)
@@ -156,23 +156,23 @@ def mma(code: Code) -> Step:
     return step
 
 
-def _register_type(type_: Type) -> Type:
+def register_type(type_: Type) -> Type:
     return TYPES["b64"] if type_.name == "f64" else B32
 
 
 def _register_count(type_: Type, place: Fragment) -> int:
-    return int(place.rows.shape[1]) // _per_register(8 * type_.size_bytes)
+    return int(place.rows.shape[1]) // per_register(8 * type_.size_bytes)
 
 
 def _fragment_slots(code: Code, operand: Operand, type_: Type, place: Fragment) -> list[int]:
     count = _register_count(type_, place)
-    part = _register_type(type_)
+    part = register_type(type_)
     if count == 1 and not isinstance(operand, Vector):
         return [code.slot(operand, part)]
     return [code.slot(register, part) for register in code.parts(operand, count)]
 
 
-def _matrix(
+def matrix(
     machine: Machine,
     registers: Registers,
     slots: list[int],

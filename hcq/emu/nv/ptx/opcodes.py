@@ -24,6 +24,7 @@ from hcq.emu.nv.ptx import (
     memory_ops,
     move_ops,
     warp_ops,
+    wmma_ops,
 )
 from hcq.emu.nv.ptx.control import end_of
 from hcq.emu.nv.ptx.decode import Code, Decoded, DecodedBlock, Lowering, Registers, Rules
@@ -46,6 +47,7 @@ for part in (
     atomic_ops,
     warp_ops,
     matrix_ops,
+    wmma_ops,
 ):
     RULES.update(part.RULES)
 
@@ -84,7 +86,7 @@ def _may_spin(instruction: Instruction) -> bool:
 
 def _members(lowering: Lowering, instruction: Instruction) -> Callable[[Registers, Group], Lanes]:
     """Who must be there for a warp instruction: its last operand, or the whole warp."""
-    if instruction.opcode in ("mma", "ldmatrix", "stmatrix", "movmatrix"):
+    if instruction.opcode in flow.WHOLE_WARP:
         whole = np.full(1, 0xFFFFFFFF, np.uint32)
         return lambda registers, group: whole
     code = Code(lowering, instruction)

@@ -32,6 +32,7 @@ from hcq.emu.nv.ptx.syntax import (
 )
 from hcq.emu.nv.ptx.types import TYPES, Type
 
+MAX_REGISTERS = 1 << 18
 SPACES = (".global", ".const", ".shared", ".local", ".param")
 LINKAGE = (".visible", ".extern", ".weak", ".common")
 
@@ -455,6 +456,10 @@ class _Parser:
             name = self.name("a register")
             if self.accept("<"):
                 count = self.integer("how many registers")
+                if not 0 <= count <= MAX_REGISTERS:
+                    raise self.error(
+                        f"{name}<{count}>: at most {MAX_REGISTERS} registers can be declared at once"
+                    )
                 self.expect(">")
                 for i in range(count):
                     function.registers[self._declare(f"{name}{i}")] = type_

@@ -20,9 +20,8 @@ from hcq.emu.nv.ptx.program import Program
 from hcq.emu.nv.ptx.syntax import Module
 from hcq.errors import UsageError
 
-BATCH_LANES = (
-    8192  # threads that run as one NumPy array: enough to hide the interpreter, little enough for the caches
-)
+# threads that run as one NumPy array: enough to hide the interpreter, few enough for the caches
+BATCH_LANES = 16384
 STEP_LIMIT = 20_000_000
 SHARED_WINDOW = 0x7294_0000_0000
 LOCAL_WINDOW = 0x7293_0000_0000
