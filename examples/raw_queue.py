@@ -61,11 +61,11 @@ def main() -> int:
     n = 1024
     device = hcq.open("CPU")
     program = device.load(assemble(KERNEL), "scale", args=("buffer", "buffer", "int", "float"))
-    source, out = device.alloc(4 * n), device.alloc(4 * n)
+    source, out = device.alloc(4 * n, "source"), device.alloc(4 * n, "out")
     source.write(struct.pack(f"<{n}f", *range(n)))
 
     queue = device.queue()
-    times = device.alloc(16)
+    times = device.alloc(16, "times")
     queue.timestamp(times, 0)
     queue.dispatch(program, [out, source, n, 0.5], grid=(1, 1, 1), block=(1, 1, 1))
     queue.timestamp(times, 8)

@@ -334,7 +334,7 @@ def _edit(options: argparse.Namespace) -> int:
     from hcq.tools.trace import edit
 
     lines = edit.edit(_bytes(options.file))
-    _write(options.output, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    _write(options.output, "".join(f"{line}\n" for line in lines).encode())
     return 0
 
 
@@ -342,7 +342,7 @@ def _assemble(options: argparse.Namespace) -> int:
     from hcq.tools.trace import edit
 
     content = sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text)
-    _write(options.output, edit.assemble(content.decode("utf-8", "surrogateescape")))
+    _write(options.output, edit.assemble(content.decode("utf-8", "replace")))
     return 0
 
 

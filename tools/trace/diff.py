@@ -270,14 +270,23 @@ class _Stream:
                         argument_text(self.a.trace, memory_a, left),
                         argument_text(self.b.trace, memory_b, right),
                     )
-                    yield f"argument {index} is {_both(*texts)}"
+                    yield f"argument {index} is {_both(*texts, self._sizes(memory_a, memory_b, left, right))}"
             return
         for key in one:
             if key in ADDRESSES:
                 if not self._same_place(memory_a, memory_b, one[key], other[key]):
-                    yield f"{key} is {_both(str(memory_a.find(one[key])), str(memory_b.find(other[key])))}"
+                    places = memory_a.find(one[key]), memory_b.find(other[key])
+                    sizes = places[0].size_bytes, places[1].size_bytes
+                    yield f"{key} is {_both(str(places[0]), str(places[1]), sizes)}"
             elif key != "label" and one[key] != other.get(key):
                 yield f"{key} is {one[key]} and {other.get(key)}"
+
+    def _sizes(
+        self, memory_a: MemoryMap, memory_b: MemoryMap, left: dict[str, Any], right: dict[str, Any]
+    ) -> tuple[int, int]:
+        if not (_is_address(memory_a, left) and _is_address(memory_b, right)):
+            return 0, 0
+        return memory_a.find(left["value"]).size_bytes, memory_b.find(right["value"]).size_bytes
 
     def _same_argument(
         self, memory_a: MemoryMap, memory_b: MemoryMap, left: dict[str, Any], right: dict[str, Any]
@@ -336,8 +345,12 @@ def _text(submission: Submission, memory: MemoryMap, command: dict[str, Any]) ->
     return f"{command['verb']} {command_view(submission, memory, command)['text']}"
 
 
-def _both(a: str, b: str) -> str:
-    return f"{a} in both, but not the same buffer as before" if a == b else f"{a} and {b}"
+def _both(a: str, b: str, sizes: tuple[int, int]) -> str:
+    if a != b:
+        return f"{a} and {b}"
+    if sizes[0] != sizes[1]:
+        return f"{a} in both, of {sizes[0]} and {sizes[1]} bytes"
+    return f"{a} in both, but not the same buffer as before"
 
 
 def _tuple(value: object) -> str:

@@ -20,6 +20,8 @@ that are right. Every record that would not come back as it was is written as he
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import struct
 import zlib
@@ -48,18 +50,52 @@ ZEROS_FROM = 32
 
 def edit(content: bytes) -> Iterator[str]:
     """The lines of a file's text. Raises UsageError when it is no trace."""
-    records, cut_bytes, why = read_records(content)
+    if not content.startswith(MAGIC):
+        read_records(content)  # says what is wrong with it
     names = _Names()
+    at = len(MAGIC)
     yield "# A trace as text: change it, then `hcq-trace assemble` it. docs/trace.md explains; # begins a comment."
-    for record in records:
+    while (record := _frame(content, at)) is not None:
+        at += len(record.raw)
         names.take(record)
-        written = list(_record(record, names))
+        try:
+            written = list(_record(record, names))
+        except UnicodeDecodeError:
+            written = []
         if not _is_same(written, record.raw, names):
             written = list(_as_hex(record))
         yield from written
-    if cut_bytes:
-        yield f"REST  # {why}"
-        yield from _bytes(content[-cut_bytes:])
+    if at < len(content):
+        yield "REST  # what follows is no whole record: cut off, or damaged"
+        yield from _bytes(content[at:])
+
+
+def _frame(content: bytes, at: int) -> Record | None:
+    """The record at a place, whether it can mean anything or not; None when its frame or its checksum is not whole."""
+    if at + _FRAME.size > len(content):
+        return None
+    checksum, kind, _, text_bytes, data_bytes, process, time_ns = _FRAME.unpack_from(content, at)
+    raw = content[at : at + _FRAME.size + text_bytes + data_bytes]
+    if len(raw) < _FRAME.size + text_bytes + data_bytes or zlib.crc32(raw[4:]) != checksum:
+        return None
+    data = raw[_FRAME.size + text_bytes :]
+    fields: dict[str, Any] = {}
+    layout = _HEADS.get(kind)
+    if layout is not None and len(data) >= 4 * layout.length_words:
+        words = struct.unpack_from(f"<{layout.length_words}I", data)
+        fields = dict(layout.decode(words).values)
+        data = data[4 * layout.length_words :]
+    elif layout is None and text_bytes:
+        with contextlib.suppress(ValueError, RecursionError):
+            found = json.loads(raw[_FRAME.size : _FRAME.size + text_bytes])
+            fields = found if isinstance(found, dict) else {}
+    known = Kind(kind) if kind in Kind._value2member_map_ else kind
+    return Record(0, known, process, time_ns, fields, data, at, raw)
+
+
+@functools.cache
+def _layouts(kind: str) -> dict[str, type[Packet]]:
+    return {layout.__name__: layout for layout in KINDS[kind].packets()} if kind in KINDS else {}
 
 
 class _Names:
@@ -82,8 +118,7 @@ class _Names:
 
     def layouts(self, process: int, device: object) -> dict[str, type[Packet]]:
         """The packets of a device by name; none for a kind that this version does not know."""
-        kind = KINDS.get(self.kinds.get((process, device), "") if isinstance(device, int) else "")
-        return {} if kind is None else {layout.__name__: layout for layout in kind.packets()}
+        return _layouts(self.kinds.get((process, device), "") if isinstance(device, int) else "")
 
     def decode(self, process: int, device: int, queue: str, words: Sequence[int]) -> list[Packet]:
         name = self.kinds.get((process, device), "")
@@ -99,13 +134,13 @@ def _record(record: Record, names: _Names) -> Iterator[str]:
     yield _title(record)
     text = _text_bytes(record)
     if text:
-        yield f"  text {text.decode('utf-8', 'surrogateescape')}"
+        yield f"  text {text.decode()}"
     head = _HEADS.get(record.kind)
     if record.kind == Kind.STRING:
         number = int.from_bytes(record.data[:4], "little")
         yield f"  string {number} {json.dumps(record.data[4:].decode('utf-8', 'replace'))}"
         return
-    if head is None:
+    if head is None or not record.fields:
         yield from _bytes(record.data)
         return
     layout = head.decode([])
@@ -214,7 +249,7 @@ def _bytes(data: bytes) -> Iterator[str]:
 def _is_same(lines: list[str], raw: bytes, names: _Names) -> bool:
     try:
         builder = _Builder(names)
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate("\n".join(lines).split("\n"), 1):  # as it will be read
             builder.line(number, line)
         return builder.finish() == raw
     except (HcqError, ValueError, UnicodeError):
@@ -265,7 +300,7 @@ class _Builder:
                     "a record begins at the margin, with its kind, as in: SUBMIT process=1 time_ns=2"
                 )
             elif stripped.startswith("text "):
-                self.text = line.split("text ", 1)[1].encode("utf-8", "surrogateescape")
+                self.text = line.split("text ", 1)[1].encode()
             elif stripped.startswith("string "):
                 self._data(stripped)
             else:
@@ -368,14 +403,12 @@ class _Builder:
         return raw
 
     def _remember(self, text: bytes, data: bytes) -> None:
+        """What later lines refer to. A device that does not say what it is has no packets by name."""
         fields: dict[str, Any] = {}
         if self.kind == Kind.DEVICE:
-            try:
-                fields = json.loads(text)
-            except ValueError as error:
-                raise UsageError(f"a DEVICE's text is JSON: {error}") from None
-            if not isinstance(fields, dict):
-                raise UsageError("a DEVICE's text is a JSON table.")
+            with contextlib.suppress(ValueError, RecursionError):
+                found = json.loads(text)
+                fields = found if isinstance(found, dict) else {}
         self.names.take(Record(0, self.kind or 0, self.frame.get("process", 0), 0, fields, data, 0, b""))
 
 

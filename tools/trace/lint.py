@@ -8,6 +8,7 @@ Next     hcq/validate.py (the rules and who runs them), docs/rules/ (a page for 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,7 +21,12 @@ from hcq.trace_file import Trace
 
 def findings(trace: Trace) -> list[Finding]:
     """Every breach of a rule, in the order of the submissions."""
-    return list(validate.lint(trace))
+    try:
+        return list(validate.lint(trace))
+    except (ValueError, KeyError, struct.error) as error:  # records that were made or changed by hand
+        raise UsageError(
+            f"lint {trace.path or 'trace'}: its records do not fit each other: {error}."
+        ) from None
 
 
 def check_rule_name(rule: str) -> None:

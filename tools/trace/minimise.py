@@ -12,22 +12,33 @@ Source: Zeller, Hildebrandt: Simplifying and Isolating Failure-Inducing Input (2
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import hcq
 from hcq.errors import HcqError, UsageError
 from hcq.trace_file import Record, Trace
 from hcq.trace_records import MAGIC, Kind
 
 Check = Callable[[bytes], bool]
 CHECK_TIMEOUT_S = 120
-_SERVANTS = (Kind.TIMES, Kind.STAMPS, Kind.SIGNAL, Kind.PORT, Kind.DATA, Kind.CODE, Kind.UNLOAD, Kind.PATCH,
-             Kind.BLOCK, Kind.FREE, Kind.ALLOC, Kind.STRING)  # fmt: skip
+# what submissions need: kinds of records, and how finely it is worth trying to leave them out
+_SERVANTS: tuple[tuple[tuple[Kind, ...], int], ...] = (
+    ((Kind.TIMES, Kind.STAMPS, Kind.PORT), 4),
+    ((Kind.CODE, Kind.UNLOAD), 64),
+    ((Kind.DATA,), 64),
+    ((Kind.SIGNAL,), 16),
+    ((Kind.ALLOC, Kind.FREE, Kind.BLOCK, Kind.PATCH), 16),
+    ((Kind.STRING,), 4),
+)
 
 
 @dataclass(frozen=True)
@@ -47,18 +58,32 @@ def minimise(trace: Trace, fails: Check, max_tries: int = 2000) -> Result:
 
     fails      whether a file still shows it
     max_tries  how often `fails` may be asked
-    Raises     UsageError when the whole trace does not fail
+    Raises     UsageError when the whole trace does not fail, or an empty one does
     """
     search = _Search(trace.records, fails, max_tries)
+    try:
+        return _minimise(trace, search)
+    except _CannotRun as error:
+        raise UsageError(str(error)) from None
+
+
+def _minimise(trace: Trace, search: _Search) -> Result:
     if not search.is_failing(set()):
         raise UsageError(
             f"minimise {trace.path or 'trace'}: the whole trace does not show this failure; nothing to keep."
         )
+    if search.is_failing({record.index for record in trace.records}):
+        raise UsageError(
+            f"minimise {trace.path or 'trace'}: an empty trace shows this failure, too, so the check tells nothing. "
+            "See whether it runs at all."
+        )
     submissions = [submission.record for submission in trace.submissions]
     dropped = search.shrink(submissions, set())
     kept = len(submissions) - len(dropped)
-    for kind in _SERVANTS:
-        dropped |= search.shrink([one.index for one in trace.records if one.kind == kind], dropped)
+    for kinds, max_parts in _SERVANTS:
+        dropped |= search.shrink(
+            [one.index for one in trace.records if one.kind in kinds], dropped, max_parts
+        )
     content = search.content(dropped)
     left = len(trace.records) - len(dropped)
     return Result(content, kept, len(submissions), left, len(trace.records), search.tries)
@@ -80,12 +105,14 @@ class _Search:
             return False
         self.tries += 1
         try:
-            return self.fails(self.content(dropped))
+            content = self.content(dropped)
+            Trace.parse(content)
+            return self.fails(content)
         except HcqError:
             return False
 
-    def shrink(self, items: Sequence[int], before: set[int]) -> set[int]:
-        """Which of the items can be dropped, together with `before`."""
+    def shrink(self, items: Sequence[int], before: set[int], max_parts: int = 1 << 30) -> set[int]:
+        """Which of the items can be dropped, together with `before`; tried in `max_parts` parts at the finest."""
         kept = list(items)
         dropped: set[int] = set()
         parts = 1
@@ -99,7 +126,7 @@ class _Search:
                     parts = max(parts - 1, 1)
                     break
             else:
-                if size == 1 or self.tries >= self.max_tries:
+                if size == 1 or parts >= max_parts or self.tries >= self.max_tries:
                     break
                 parts = min(2 * parts, len(kept))
         return dropped
@@ -125,22 +152,55 @@ def check_rule(rule: str) -> Check:
 
 
 def check_mismatch(trace: Trace) -> Check:
-    """The failure is the first thing that goes wrong in a replay: the same bytes of the same read."""
-    from hcq.tools.trace import replay
+    """The failure is the first thing that goes wrong in a replay: the same bytes of the same read.
 
-    whole = replay.replay(trace)
-    if whole.is_same:
+    Replays run in a process of their own, because half a program may well crash.
+    """
+    whole = _replay(MAGIC + b"".join(record.raw for record in trace.records))
+    if whole["same"]:
         raise UsageError(
             f"minimise {trace.path or 'trace'}: replaying it gives the recorded results; no failure to keep."
         )
 
     def fails(content: bytes) -> bool:
-        outcome = replay.replay(Trace.parse(content))
-        if whole.mismatches:
-            return any(one.key == whole.mismatches[0].key for one in outcome.mismatches)
-        return bool(outcome.failure) and _kind(outcome.failure) == _kind(whole.failure)
+        outcome = _replay(content)
+        if whole["mismatches"]:
+            return any(_key(one) == _key(whole["mismatches"][0]) for one in outcome["mismatches"])
+        return bool(outcome["failure"]) and _kind(outcome["failure"]) == _kind(whole["failure"])
 
     return fails
+
+
+def _key(mismatch: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(mismatch[name] for name in ("time_ns", "device", "offset", "hash"))
+
+
+def _replay(content: bytes) -> dict[str, Any]:
+    """What replay says of a file; a crash is a failure, too."""
+    environment = {name: value for name, value in os.environ.items() if name != "HCQ_TRACE"}
+    environment["PYTHONPATH"] = str(Path(hcq.__file__).parent.parent)
+    with tempfile.TemporaryDirectory(prefix="hcq-trace-") as folder:
+        path = Path(folder) / "part.hcqtrace"
+        path.write_bytes(content)
+        run = [
+            sys.executable,
+            "-m",
+            "hcq.tools.hcq_trace",
+            "replay",
+            "--json",
+            "--timeout-ms",
+            "2000",
+            str(path),
+        ]
+        try:
+            done = subprocess.run(run, env=environment, capture_output=True, timeout=CHECK_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return {"same": False, "mismatches": [], "failure": "it does not end"}
+    if done.returncode in (0, 1):
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+    why = "it crashes" if done.returncode < 0 else done.stderr.decode("utf-8", "replace").strip()
+    return {"same": False, "mismatches": [], "failure": why}
 
 
 def _kind(failure: str) -> str:

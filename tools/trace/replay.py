@@ -20,7 +20,7 @@ import hcq
 from hcq import command as commands
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.paint import Paint
-from hcq.tools.trace.views import argument_text, code_of, name_of
+from hcq.tools.trace.views import all_packets, argument_text, code_hash, code_of, name_of, submission_view
 from hcq.trace_file import Contents, MemoryMap, Record, SignalSeen, Submission, Trace, TraceDevice
 from hcq.trace_records import Why
 
@@ -47,7 +47,11 @@ class Mismatch:
     found: bytes
     count: int
     after: int | None
-    key: tuple[int, int, bytes] = field(repr=False, default=(0, 0, b""))
+    hash: str  # of all that was found there
+
+    def as_json(self) -> dict[str, Any]:
+        found = {name: value for name, value in vars(self).items() if not isinstance(value, bytes)}
+        return {**found, "recorded": self.recorded.hex(), "found": self.found.hex()}
 
     def __str__(self) -> str:
         after = "" if self.after is None else f", last given to #{self.after}"
@@ -67,6 +71,9 @@ class Outcome:
     compared: int = 0
     mismatches: list[Mismatch] = field(default_factory=list)
     failure: str = ""
+    differing: list[int] = field(
+        default_factory=list
+    )  # submissions whose words do not say what their commands do
 
     @property
     def is_same(self) -> bool:
@@ -80,7 +87,8 @@ class Outcome:
             "compared": self.compared,
             "compared_bytes": self.compared_bytes,
             "failure": self.failure,
-            "mismatches": [str(one) for one in self.mismatches],
+            "differing": self.differing,
+            "mismatches": [one.as_json() for one in self.mismatches],
         }
 
 
@@ -108,6 +116,11 @@ def replay(trace: Trace, device_name: str = "", timeout_ms: float | None = None)
 def lines(outcome: Outcome, paint: Paint, limit: int) -> Iterator[str]:
     """The outcome as text."""
     ran = f"{outcome.submissions} submissions, {outcome.commands} commands"
+    if outcome.differing:
+        places = ", ".join(f"#{value}" for value in outcome.differing[:limit])
+        yield paint(
+            f"the commands were run; the words of {places} say something else: hcq-trace show", "wrong"
+        )
     checked = f"{outcome.compared} reads, {outcome.compared_bytes} bytes"
     if outcome.is_same:
         yield f"{paint('same results', 'more')}, bit for bit: {ran}; compared {checked}"
@@ -219,6 +232,8 @@ class _Run:
         done = device.submit([device.encode(what) for what in made], made, held)
         for buffer in held:
             buffer.last = done.value
+        if any("differs" in packet for packet in all_packets(submission_view(submission))):
+            self.outcome.differing.append(submission.value)
         self.outcome.submissions += 1
         self.outcome.commands += len(made)
 
@@ -255,6 +270,8 @@ class _Run:
         if _is_pointer(memory, argument):
             return self.translate(submission.device, memory, argument["value"])
         value: int | float = argument["value"]
+        if argument["kind"] == "unknown" and isinstance(value, int) and memory.find(value).state != "unknown":
+            self.place(submission.device, memory, value)  # says that it is no live buffer
         return value
 
     def program(self, submission: Submission, one: dict[str, Any]) -> Program:
@@ -301,7 +318,7 @@ class _Run:
             self.outcome.mismatches.append(
                 Mismatch(
                     record.time_ns, one.device.key, name, at + offset, one.data[first], found[first], len(different),
-                    self.last.get(place), (record.time_ns, one.va, found),
+                    self.last.get(place), code_hash(found),
                 )
             )  # fmt: skip
 

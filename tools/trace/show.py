@@ -83,11 +83,24 @@ def submission_range(text: str) -> tuple[int | None, int | None]:
 
 def select(trace: Trace, wanted: Filter) -> Iterator[View]:
     """The views that pass, in order."""
-    found = (view for view in views(trace) if wanted.wants(view))
+    found = (view for view in _news(views(trace), wanted) if wanted.wants(view))
     if wanted.last is None:
         yield from found
     else:
         yield from deque(found, maxlen=max(wanted.last, 0))
+
+
+def _news(found: Iterator[View], wanted: Filter) -> Iterator[View]:
+    """Leaves out signals that the host saw again with the value that they had before, unless all is asked for."""
+    seen: dict[tuple[object, object], object] = {}
+    for view in found:
+        if view["kind"] == "signal" and not wanted.memory:
+            key = view.get("device"), view["va"]
+            is_news = view["by"] == "host" or seen.get(key, 0) != view["value"]
+            seen[key] = view["value"]
+            if not is_news:
+                continue
+        yield view
 
 
 def as_json(view: View) -> str:
@@ -150,18 +163,19 @@ def _submission(view: View, paint: Paint, with_words: bool) -> Iterator[str]:
     yield head
     if "undecoded" in view:
         yield f"    {paint(view['undecoded'], 'wrong')}"
-    if not all("command" in packet for packet in view["packets"][: len(view["commands"])]):
+    if sum("command" in packet for packet in view["packets"]) < len(view["commands"]):
         for command in view["commands"]:
             yield f"    {paint(command['verb'].capitalize(), 'packet')} {_text(command, paint)}"
     for packet in view["packets"]:
-        yield from _packet(packet, view["commands"], 1, paint, with_words)
+        yield from _packet(packet, 1, paint, with_words)
 
 
-def _packet(packet: View, commands: list[View], depth: int, paint: Paint, with_words: bool) -> Iterator[str]:
+def _packet(packet: View, depth: int, paint: Paint, with_words: bool) -> Iterator[str]:
     indent = "    " * depth
-    command = commands[packet["command"]] if "command" in packet else {}
-    text = _text(command or packet, paint)
-    yield f"{indent}{packet['at']:5d} {paint(format(packet['packet'], '<9'), 'packet')} {text}".rstrip()
+    name = paint(format(packet["packet"], "<9"), "packet")
+    yield f"{indent}{packet['at']:5d} {name} {_text(packet, paint)}".rstrip()
+    if "differs" in packet:
+        yield f"{indent}      {paint('the command was: ' + packet['differs'], 'wrong')}"
     for index, value in packet.get("unclaimed", {}).items():
         yield f"{indent}      {paint(f'unclaimed bits of word {index}: {value:#010x}', 'wrong')}"
     if with_words:
@@ -169,17 +183,16 @@ def _packet(packet: View, commands: list[View], depth: int, paint: Paint, with_w
         for start in range(0, len(words), WORDS_PER_LINE):
             line = " ".join(f"{word:08x}" for word in words[start : start + WORDS_PER_LINE])
             yield f"{indent}      {paint(line, 'note')}"
-    for inner in command.get("packets", []):
-        yield from _packet(inner, command["commands"], depth + 1, paint, with_words)
+    for inner in packet.get("packets", []):
+        yield from _packet(inner, depth + 1, paint, with_words)
 
 
 def _text(view: View, paint: Paint) -> str:
-    """A command's line, its kernel painted."""
-    text = view["text"]
-    kernel = view.get("kernel")
-    if isinstance(kernel, str) and text.startswith(kernel):
-        return paint(kernel, "kernel") + paint(text[len(kernel) :], "buffer")
-    return paint(text, "buffer")
+    """A line, with what stands before its first parenthesis painted as a kernel's name."""
+    name, parenthesis, rest = view["text"].partition("(")
+    if parenthesis and " grid=(" in rest:
+        return paint(name, "kernel") + paint(parenthesis + rest, "buffer")
+    return paint(view["text"], "buffer")
 
 
 def _rest(view: View) -> str:

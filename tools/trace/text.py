@@ -20,10 +20,10 @@ MAX_ZEROS = 1 << 32
 
 
 def line(packet: Packet, leave_out: Container[str] = ()) -> str:
-    """A packet with all its fields; enum values by name, words after the fields as hex."""
+    """A packet with its fields, reserved ones only when set; enum values by name, words after the fields as hex."""
     parts = [type(packet).__name__]
     for name, value in packet.values.items():
-        if name not in leave_out:
+        if name not in leave_out and (value or not name.startswith("reserved")):
             parts.append(f"{name}={packet.fields[name].show(value)}")
     if packet.tail is not None and packet.tail_words:
         parts.append(f"{packet.tail}=[{' '.join(f'{word:08x}' for word in packet.tail_words)}]")

@@ -5,25 +5,26 @@ Out      dictionaries of numbers, texts and lists; docs/trace.md lists their key
 Changes  nothing
 Next     show.py (views as text), export.py (views as files)
 
-A packet is paired with the command it stands for when the two run in step, as they do on the CPU device. Where a device
-needs several packets for one command (AMD, NVIDIA) the view lists the commands first and the packets after them.
+What a packet says comes from its words alone, by the effects that its kind of device declares. The command that it
+stands for is found beside it; where the two say different things, so does the view.
 """
 
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hcq.errors import HcqError
+from hcq import effects, validate
+from hcq.errors import HcqError, UsageError
 from hcq.kinds import KINDS
 from hcq.layout import Packet
-from hcq.trace_file import BlockImage, Code, MemoryMap, Record, Submission, Trace, TraceDevice
+from hcq.trace_file import Code, MemoryMap, Record, Submission, Trace, TraceDevice
 from hcq.trace_records import Kind
 
 View = dict[str, Any]
 POINTER_BITS = 33  # a field of at least this width may hold an address
-_SUBMIT = "submission"
 
 
 def start_ns(trace: Trace) -> int:
@@ -143,11 +144,11 @@ def _short(value: object) -> str:
 
 
 def submission_view(submission: Submission) -> View:
-    """A submission with its packets decoded and paired with its commands."""
+    """A submission with its packets decoded, and what the words do beside what they were meant to do."""
     trace, memory = submission.trace, submission.memory()
     commands = [command_view(submission, memory, command) for command in submission.commands]
     view: View = {
-        "kind": _SUBMIT,
+        "kind": "submission",
         "record": submission.record,
         "number": submission.number,
         "device": submission.device.key,
@@ -160,60 +161,161 @@ def submission_view(submission: Submission) -> View:
         "thread": submission.thread,
         "size_words": len(submission.words),
         "kernels": sorted(set(submission.kernels)),
+        "packets": [],
+        "commands": commands,
     }
     if submission.dropped:
         view["dropped"] = True
     try:
-        packets = list(_packets(submission, memory, submission.words, 0))
+        reader = Reader(submission, memory)
+        view["packets"] = reader.packets(submission.words, submission.commands, commands)
     except HcqError as error:
-        packets, view["undecoded"] = [], str(error)
+        view["undecoded"] = str(error)
+        return view
     blocks = {block.va: block for block in submission.blocks}
-    for command in commands:
-        if command["verb"] == "indirect" and command["address"] in blocks:
-            _fill_block(submission, memory, command, blocks[command["address"]])
-    view["packets"] = packets
-    view["commands"] = commands
-    _pair(packets, commands)
+    for packet in view["packets"]:
+        block = blocks.get(packet.get("runs", 0))
+        if block is not None:
+            inside = [command_view(submission, memory, command) for command in block.commands]
+            packet["packets"] = reader.packets(block.words, block.commands, inside)
+            packet["commands"] = inside
     return view
 
 
-def _fill_block(submission: Submission, memory: MemoryMap, command: View, block: BlockImage) -> None:
-    try:
-        inside = list(_packets(submission, memory, block.words, 0))
-    except HcqError:
-        inside = []
-    commands = [command_view(submission, memory, inner) for inner in block.commands]
-    _pair(inside, commands)
-    command["packets"], command["commands"] = inside, commands
+def all_packets(view: View) -> Iterator[View]:
+    """The packets of a submission's view, those of its blocks included."""
+    for packet in view["packets"]:
+        yield packet
+        if "packets" in packet:
+            yield from all_packets(packet)
 
 
-def _pair(packets: list[View], commands: list[View]) -> None:
-    """Give each packet its command when they run in step; otherwise leave both lists as they are."""
-    found, waiting = [], list(commands)
-    for packet in packets:
-        if waiting and packet["packet"].lower() == waiting[0]["verb"]:
-            found.append((packet, waiting.pop(0)))
-    if not waiting:
-        for packet, command in found:
-            packet["text"] = command["text"]
-            packet["command"] = commands.index(command)
+VERBS: dict[type, str] = {
+    effects.Launch: "dispatch",
+    effects.Copy: "copy",
+    effects.Fill: "fill",
+    effects.Wait: "wait",
+    effects.Signal: "signal",
+    effects.Barrier: "barrier",
+    effects.Run: "indirect",
+}
 
 
-def _packets(submission: Submission, memory: MemoryMap, words: Sequence[int], base: int) -> Iterator[View]:
-    at = base
-    for packet in submission.device.decode(words, submission.queue):
-        size = len(packet.words)
-        yield packet_view(submission.trace, memory, packet, at)
-        at += size
-    if at - base < len(words):
-        yield {
-            "at": at,
-            "packet": "?",
-            "fields": {},
-            "names": {},
-            "words": list(words[at - base :]),
-            "text": "not decoded",
-        }
+class Reader:
+    """Reads the words of one submission by what the device's kind says its packets do (hcq/effects.py)."""
+
+    def __init__(self, submission: Submission, memory: MemoryMap) -> None:
+        device = submission.device
+        self.submission, self.trace, self.memory = submission, submission.trace, memory
+        self.untyped: set[int] = set()  # entries of programs whose arguments nobody declared
+        try:
+            self.model = validate.model_of(device.name, device.arch, device.facts, device.decode)
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{device.key}: its facts make no sense ({error}).") from None
+
+    def packets(self, words: Sequence[int], commands: list[View], views: list[View]) -> list[View]:
+        """Words as packets, each with the command that it stands for where that is clear."""
+        programs = {}
+        for command in commands:
+            if command["verb"] == "dispatch":
+                programs[command["entry"]] = self._facts(command)
+        blob = struct.pack(f"<{len(words)}I", *words)
+        found, steps = [], self.model.steps(blob, self.submission.queue, programs)
+        for step in steps:
+            found.append(self._packet(step))
+        end = steps[-1].at + len(steps[-1].packet.words) if steps else 0
+        if end < len(words):
+            rest = list(words[end:])
+            found.append(
+                {"at": end, "packet": "?", "fields": {}, "names": {}, "words": rest, "text": "not decoded"}
+            )
+        self._pair(steps, found, views)
+        return found
+
+    def _facts(self, command: View) -> effects.ProgramFacts:
+        kinds = [argument["kind"] for argument in command["args"]]
+        if "unknown" in kinds:
+            self.untyped.add(command["entry"])
+        typed = tuple("int" if kind == "unknown" else kind for kind in kinds)
+        return effects.ProgramFacts(command["kernel"], command["entry"], typed)
+
+    def _packet(self, step: effects.Step) -> View:
+        view = packet_view(self.trace, self.memory, step.packet, step.at)
+        texts = [text for text in map(self._effect, step.effects) if text]
+        if texts:
+            is_verb = type(step.packet).__name__.lower() in (*VERBS.values(), "timestamp")
+            view["text"] = "; ".join(texts) + ("" if is_verb or not view["text"] else f"  [{view['text']}]")
+        for effect in step.effects:
+            if isinstance(effect, effects.Run):
+                view["runs"] = effect.address
+        return view
+
+    def _effect(self, effect: effects.Effect) -> str:
+        """What a packet does in one line: the same words as its command's."""
+        if isinstance(effect, effects.Launch):
+            code = self.trace.code_at(self.submission.device, effect.entry, self.submission.record)
+            name = f"code@{effect.entry:#x}" if code is None else code.name
+            is_typed = effect.entry not in self.untyped
+            given = ", ".join(self._argument(argument, is_typed) for argument in effect.arguments)
+            return _launch(name, given, effect.grid, effect.block)
+        if isinstance(effect, effects.Copy):
+            return f"{effect.size_bytes} bytes {self._name(effect.src)} -> {self._name(effect.dst)}"
+        if isinstance(effect, effects.Fill):
+            return f"{effect.size_bytes} bytes at {self._name(effect.dst)}"
+        if isinstance(effect, effects.Wait):
+            return f"{self._name(effect.cell)} >= {effect.value}"
+        if isinstance(effect, effects.Signal):
+            return f"{self._name(effect.cell)} = {effect.value}"
+        if isinstance(effect, effects.Access):
+            if effect.what == "timestamp":
+                return f"to {self._name(effect.va)}"
+            verb = "writes" if effect.is_write else "reads"
+            return f"{verb} {effect.what}, {effect.size_bytes} bytes at {self._name(effect.va)}"
+        if isinstance(effect, effects.Run):
+            labels = [block.label for block in self.submission.blocks if block.va == effect.address]
+            return f"{labels[0] if labels else self._name(effect.address)}: {effect.size_words} words"
+        if isinstance(effect, effects.Flush):
+            return f"flush {effect.domain}"
+        return f"invalidate {effect.domain}" if isinstance(effect, effects.Invalidate) else ""
+
+    def _argument(self, argument: effects.Argument, is_typed: bool) -> str:
+        value: int | float = argument.value
+        if argument.kind == "float":
+            (value,) = struct.unpack("<d", struct.pack("<Q", argument.value))
+        elif argument.kind == "int":
+            value = argument.value - 2**64 if argument.value >= 2**63 else argument.value
+        kind = argument.kind if is_typed or argument.kind == "float" else "unknown"
+        return argument_text(self.trace, self.memory, {"kind": kind, "value": value})
+
+    def _name(self, va: int) -> str:
+        return name_of(self.trace, self.memory, va)
+
+    def _pair(self, steps: Sequence[effects.Step], packets: list[View], commands: list[View]) -> None:
+        """The n-th launch is the n-th dispatch, and so on for each verb of which there are as many.
+
+        The last signal ends the submission and has no command. Where words and command say different things, the packet
+        says both.
+        """
+        done: dict[str, list[tuple[int, effects.Effect]]] = {}
+        for place, step in enumerate(steps):
+            for effect in step.effects:
+                is_stamp = isinstance(effect, effects.Access) and effect.what == "timestamp"
+                verb = "timestamp" if is_stamp else VERBS.get(type(effect), "")
+                done.setdefault(verb, []).append((place, effect))
+        for verb in {command["verb"] for command in commands}:
+            meant = [index for index, command in enumerate(commands) if command["verb"] == verb]
+            found = done.get(verb, [])
+            if len(found) not in (len(meant), len(meant) + (verb == "signal")):
+                continue
+            for index, (place, effect) in zip(meant, found):
+                packet, command = packets[place], commands[index]
+                packet["command"] = index
+                if isinstance(effect, effects.Launch) and not effect.arguments and command["arguments"]:
+                    packet["text"] = packet["text"].replace("()", f"({', '.join(command['arguments'])})", 1)
+                elif not command["text"].startswith(self._effect(effect)):
+                    packet["differs"] = command["text"]
+                elif verb == "fill":
+                    packet["text"] = command["text"]  # the pattern is not part of the effect
 
 
 def packet_view(trace: Trace, memory: MemoryMap, packet: Packet, at: int) -> View:
@@ -234,17 +336,8 @@ def packet_view(trace: Trace, memory: MemoryMap, packet: Packet, at: int) -> Vie
     }
     if packet.unclaimed:
         view["unclaimed"] = {str(index): value for index, value in packet.unclaimed.items()}
-    view["text"] = _verb_text(packet, names) or _fields_text(packet, names)
+    view["text"] = _fields_text(packet, names)
     return view
-
-
-def _verb_text(packet: Packet, names: dict[str, str]) -> str:
-    """The packet that ends a submission has no command; on devices whose packets are verbs it reads like one."""
-    verb, values = type(packet).__name__.lower(), packet.values
-    if verb in ("wait", "signal") and {"signal", "value"} <= set(values):
-        where = names.get("signal", f"unknown@{values['signal']:#x}")
-        return f"{where} {'>=' if verb == 'wait' else '='} {values['value']}"
-    return ""
 
 
 def _fields_text(packet: Packet, names: dict[str, str]) -> str:
@@ -255,7 +348,6 @@ def _fields_text(packet: Packet, names: dict[str, str]) -> str:
         parts.append(f"{name}={names.get(name) or packet.fields[name].show(value)}")
     if packet.tail is not None and packet.tail_words:
         parts.append(f"{packet.tail}=[{' '.join(f'{word:x}' for word in packet.tail_words)}]")
-    parts += [f"unclaimed_word_{index}={value:#010x}" for index, value in packet.unclaimed.items()]
     return " ".join(parts)
 
 
@@ -270,10 +362,7 @@ def command_view(submission: Submission, memory: MemoryMap, command: dict[str, A
     verb = command["verb"]
     if verb == "dispatch":
         view["arguments"] = [argument_text(trace, memory, argument) for argument in command["args"]]
-        grid = ",".join(map(str, command["grid"]))
-        block = ",".join(map(str, command["block"]))
-        text = f"{command['kernel']}({', '.join(view['arguments'])}) grid=({grid})"
-        text += "" if block == "1,1,1" else f" block=({block})"
+        text = _launch(command["kernel"], ", ".join(view["arguments"]), command["grid"], command["block"])
     elif verb == "copy":
         text = f"{command['size_bytes']} bytes {name('src')} -> {name('dst')}"
     elif verb == "fill":
@@ -289,6 +378,11 @@ def command_view(submission: Submission, memory: MemoryMap, command: dict[str, A
     else:
         text = ", ".join(f"{key}={value}" for key, value in command.items() if key != "verb")
     return {**view, "text": text}
+
+
+def _launch(name: str, arguments: str, grid: Sequence[int], block: Sequence[int]) -> str:
+    text = f"{name}({arguments}) grid=({','.join(map(str, grid))})"
+    return text if tuple(block) == (1, 1, 1) else f"{text} block=({','.join(map(str, block))})"
 
 
 def argument_text(trace: Trace, memory: MemoryMap, argument: dict[str, Any]) -> str:
