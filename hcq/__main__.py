@@ -1,70 +1,126 @@
-"""python -m hcq: what can be opened here.
+"""python -m hcq: what can be opened here, and what to do when something cannot.
 
 In       the command line
-Out      text, or JSON
-Changes  nothing; `devices` opens each device and closes it again
-Next     device.py (how a device opens), config.py (the switches listed in the help)
+Out      text, or JSON; the exit status says whether all is well
+Changes  nothing that stays; `devices` and `doctor` open each device and close it again
+Next     doctor/ (what both do), device.py (how a device opens), config.py (the switches listed in the help)
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-from hcq import device as devices
+from hcq import config
 from hcq.config import SWITCHES
 from hcq.errors import HcqError
 
+DEVICES = """examples:
+  python -m hcq devices                    what is here, one line each
+  python -m hcq devices --json             the same for another program
+  HCQ_EMULATE=amd:gfx1100 python -m hcq devices
+
+The exit status is 0 when at least one device can be opened. `python -m hcq doctor` looks deeper.
+"""
+
+DOCTOR = """The rungs, each needing those before it:
+{ladder}
+
+examples:
+  python -m hcq doctor                             every device of this machine
+  python -m hcq doctor --device AMD:1              one alone; also one that seems not to be here, to learn why
+  python -m hcq doctor --emulated amd:gfx1100      an emulated GPU, too; no hardware is needed
+  python -m hcq doctor --device AMD --emulated amd:gfx1100
+  python -m hcq doctor --json > doctor.json        to attach to a bug report: no names of users, no home folders
+
+A rung that fails prints a line `fix` with the command to run. The exit status is 0 when every device passes, 1 when
+one does not, 2 when the question makes no sense.
+"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The program. Returns its exit status: 0, or 1 when no device can be opened."""
-    switches = "\n".join(f"  {name:<15} {what}" for name, what in SWITCHES.items())
-    parser = argparse.ArgumentParser(
-        prog="hcq",
-        description="Hardware command queues from Python. This program says what can be used on this machine.",
-        epilog=f"examples:\n  python -m hcq devices\n  python -m hcq devices --json\n\n"
-        f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    verbs = parser.add_subparsers(dest="verb", metavar="devices")
-    devices_verb = verbs.add_parser(
-        "devices", help="list devices, open each, and say why one cannot be opened"
-    )
-    devices_verb.add_argument(
-        "--json", action="store_true", help="one JSON list, for another program to read"
-    )
+    """The program. Returns its exit status."""
+    parser = _parser()
     options = parser.parse_args(argv)
     if options.verb is None:
         parser.print_help()
         return 0
-    found = [_look(name) for name in devices.known_devices()]
-    if options.json:
-        import json
-
-        print(json.dumps(found, indent=2))
-    else:
-        for facts in found:
-            print(_line(facts))
-    return 0 if any("error" not in facts for facts in found) else 1
-
-
-def _look(name: str) -> dict[str, Any]:
     try:
-        facts: dict[str, Any] = devices.open(name).facts()
+        status: int = options.act(options)
     except HcqError as error:
-        return {"name": name, "error": str(error)}
-    return facts
+        print(f"hcq {options.verb}: {error}", file=sys.stderr)
+        return 2
+    return status
 
 
-def _line(facts: dict[str, Any]) -> str:
-    if "error" in facts:
-        return f"{facts['name']}: cannot be opened. {facts['error']}"
-    details = ", ".join(
-        f"{name} {value}" for name, value in facts.items() if name not in ("name", "model", "timeline")
+def _devices(options: argparse.Namespace) -> int:
+    from hcq.doctor import devices
+
+    found = devices.list_devices(emulated=_emulated(options))
+    print(json.dumps(devices.entries(found), indent=2) if options.json else devices.as_text(found))
+    return 0 if any(walk.is_well for walk in found.walks) else 1
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from hcq.doctor import report
+    from hcq.doctor.examine import examine
+
+    found = examine(device=options.device, emulated=_emulated(options))
+    print(report.as_json(found) if options.json else report.as_text(found, sys.stdout.isatty()))
+    return 0 if found.is_well else 1
+
+
+def _emulated(options: argparse.Namespace) -> tuple[str, ...]:
+    """The words of --emulated, which may be given often and hold commas; else those of HCQ_EMULATE."""
+    given = tuple(word.strip() for text in options.emulated for word in text.split(",") if word.strip())
+    return given or config.current().emulate
+
+
+def _parser() -> argparse.ArgumentParser:
+    switches = "\n".join(f"  {name:<15} {what}" for name, what in SWITCHES.items())
+    parser = argparse.ArgumentParser(
+        prog="hcq",
+        description="Hardware command queues from Python. This program says what can be used on this machine.",
+        epilog=f"examples:\n  python -m hcq devices\n  python -m hcq doctor\n  python -m hcq doctor --help\n\n"
+        f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    return f"{facts['name']}: {facts['model']}; {details}"
+    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor")
+    devices = verbs.add_parser(
+        "devices",
+        help="list devices, open each, and say why one cannot be opened",
+        description="List devices with their architecture, memory, queues and driver.",
+        epilog=DEVICES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    devices.set_defaults(act=_devices)
+    doctor = verbs.add_parser(
+        "doctor",
+        help="examine every device from its driver's file up, and print the fix for what fails",
+        description="Examine devices step by step, measure them, and say what to do about what fails.",
+        epilog=DOCTOR.format(ladder=_ladder()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    doctor.add_argument("--device", metavar="NAME", help="look at CPU, AMD, AMD:1, NV, ... alone")
+    doctor.set_defaults(act=_doctor)
+    for verb in (devices, doctor):
+        verb.add_argument(
+            "--emulated",
+            metavar="WORD",
+            action="append",
+            default=[],
+            help="an emulated device, as amd:gfx1100",
+        )
+        verb.add_argument("--json", action="store_true", help="JSON, for another program or a bug report")
+    return parser
+
+
+def _ladder() -> str:
+    from hcq.doctor.rung import LADDER
+
+    return "\n".join(f"  {name:<12} {question}" for name, question in LADDER.items())
 
 
 if __name__ == "__main__":

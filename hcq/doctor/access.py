@@ -1,0 +1,202 @@
+"""Access: why a kernel driver's file is missing or cannot be opened, and the command that changes that.
+
+In       a KernelDriver (what its files and modules are called), the host and its facts
+Out      what was found, or Trouble with one fix line
+Changes  nothing; a file that can be opened is closed again
+Next     amd.py, nv.py (the drivers), host.py (the facts)
+Source   the kernel's device cgroup and devtmpfs; udev(7); docker-run(1), podman-run(1)
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from hcq.doctor.host import Facts, FileFacts, Host, PciDevice, gpus_on_the_bus, has_module, text_of
+from hcq.doctor.rung import Found, Trouble
+from hcq.errors import DriverError
+
+
+@dataclass(frozen=True)
+class KernelDriver:
+    """What a kernel driver of GPUs is called, and how its files come to be.
+
+    group      whose members use the files by custom
+    udev       path prefix -> the rule that gives the group the files that start so
+    make       the command that makes missing files while the module is loaded
+    containers container -> the flags that pass the files in; "" is for all others
+    """
+
+    name: str
+    vendor: int
+    module: str
+    group: str
+    udev: dict[str, str]
+    install: str
+    make: str
+    containers: dict[str, str]
+    log_words: str
+
+    def gpus(self, host: Host) -> list[PciDevice]:
+        return gpus_on_the_bus(host, self.vendor)
+
+    def pass_in(self, facts: Facts) -> str:
+        """How this kind of container is given the files."""
+        return self.containers.get(facts.container, self.containers[""])
+
+    @property
+    def look(self) -> str:
+        """Where the kernel driver says what is wrong."""
+        return f"sudo dmesg | grep -iE '{self.log_words}'"
+
+
+def check_node(host: Host, facts: Facts, driver: KernelDriver, path: str, module: str = "") -> FileFacts:
+    """The file is there and is a device. Raises Trouble saying why it is not.
+
+    module  the kernel module that makes it, when it is not the driver's first
+    """
+    module = module or driver.module
+    file = host.stat(path)
+    if file is None:
+        raise _missing(host, facts, driver, path, module)
+    if not file.is_device:
+        what = "a folder" if file.permissions.startswith("d") else "a plain file"
+        raise Trouble(
+            f"{path} is {what}, not a device: it was made by mistake, often by a container's volume option.",
+            f"remove it and {driver.pass_in(facts)}"
+            if facts.container
+            else f"sudo rm -r {path}; {driver.make}",
+        )
+    return file
+
+
+def check_open(host: Host, facts: Facts, driver: KernelDriver, path: str) -> None:
+    """The file opens for reading and writing. Raises Trouble saying what is in the way."""
+    try:
+        host.close(host.open(path))
+    except DriverError as error:
+        raise _refused(host, facts, driver, path, error.errno or 0) from None
+
+
+def describe(facts: Facts, path: str, file: FileFacts) -> str:
+    """A file as `ls -l` would show it, without the owner's name."""
+    return f"{path} ({file.permissions}, group {facts.group(file.gid)})"
+
+
+def opened(paths: list[str]) -> Found:
+    return Found(f"{', '.join(paths)} can be opened")
+
+
+def _missing(host: Host, facts: Facts, driver: KernelDriver, path: str, module: str) -> Trouble:
+    gpus = driver.gpus(host)
+    if facts.is_wsl:
+        return Trouble(
+            f"{path} does not exist: WSL shows GPUs as /dev/dxg alone.",
+            "start Linux itself; a GPU behind Windows cannot be driven from here",
+        )
+    if has_module(host, module):
+        if facts.container:
+            text = f"{path} is not in this {facts.container} container, though the kernel has {module}."
+            return Trouble(text, driver.pass_in(facts))
+        return Trouble(f"{path} does not exist, though the kernel has {module}.", driver.make)
+    if facts.container:
+        return Trouble(
+            f"{path} does not exist, and the kernel of the machine has not loaded {module}.",
+            f"outside of the container: sudo modprobe {module}; then {driver.pass_in(facts)}",
+        )
+    load = f"sudo modprobe {module}"
+    if not gpus:
+        return Trouble(
+            f"{path} does not exist, {module} is not loaded, and no {driver.name} GPU is on the PCI bus.",
+            f"lspci -nn | grep -i {driver.vendor:04x}:  # if this shows the GPU: {load}",
+        )
+    gpu = gpus[0]
+    if gpu.driver == "vfio-pci":
+        return Trouble(
+            f"{path} does not exist: GPU {gpu.address} is kept for a virtual machine (driver vfio-pci).",
+            f"echo {gpu.address} | sudo tee /sys/bus/pci/drivers/vfio-pci/unbind && {load}",
+        )
+    if gpu.driver == "nouveau":
+        return Trouble(
+            f"{path} does not exist: GPU {gpu.address} is driven by nouveau, which has another interface.",
+            f"{driver.install}; echo blacklist nouveau | sudo tee /etc/modprobe.d/nouveau.conf; sudo reboot",
+        )
+    words = text_of(host, "/proc/cmdline").split()
+    for word in words:
+        if word == "nomodeset" or (word.startswith("modprobe.blacklist=") and module in word):
+            return Trouble(
+                f"{path} does not exist: the kernel was started with {word}, which keeps {module} from loading.",
+                f"remove {word} from GRUB_CMDLINE_LINUX in /etc/default/grub, then sudo update-grub && sudo reboot",
+            )
+    kernels = host.names("/lib/modules")
+    if kernels and facts.kernel not in kernels:
+        return Trouble(
+            f"{path} does not exist, and the modules of the running kernel {facts.kernel} are not installed.",
+            "sudo reboot  # into the kernel that was installed last",
+        )
+    return Trouble(
+        f"{path} does not exist: {module} is not loaded for GPU {gpu.address}.",
+        f"{load}  # not found? {driver.install}",
+    )
+
+
+def _refused(host: Host, facts: Facts, driver: KernelDriver, path: str, number: int) -> Trouble:
+    name = errno.errorcode.get(number, str(number))
+    said = f"open({path}) -> {name}"
+    file = host.stat(path)
+    if number == errno.ENOENT or file is None:
+        return _missing(host, facts, driver, path, driver.module)
+    if number not in (errno.EACCES, errno.EPERM):
+        return _driver_refused(driver, said, number)
+    if not facts.may_open(file):
+        return _no_right(facts, driver, path, said, file)
+    if facts.container:
+        text = f"{said}: its permissions are right, but the device is not allowed in this {facts.container} container."
+        return Trouble(text, driver.pass_in(facts))
+    if facts.is_selinux_enforcing:
+        text = f"{said}: its permissions are right ({file.permissions}), so SELinux refuses."
+        return Trouble(
+            text, "sudo ausearch -m avc -ts recent | audit2why  # shows the rule and how to change it"
+        )
+    return Trouble(
+        f"{said}: its permissions are right ({file.permissions}), so a device cgroup of this service refuses.",
+        f"systemctl edit UNIT, and under [Service]: DeviceAllow={path} rw",
+    )
+
+
+def _no_right(facts: Facts, driver: KernelDriver, path: str, said: str, file: FileFacts) -> Trouble:
+    group = facts.group(file.gid)
+    text = f"{said}: {describe(facts, path, file)}, and this process is not in that group."
+    if file.gid == 0 or file.mode >> 3 & 6 != 6:
+        rule = next(rule for prefix, rule in driver.udev.items() if path.startswith(prefix))
+        return Trouble(
+            f"{said}: {describe(facts, path, file)} gives no group the right to read and write.",
+            f"echo '{rule}' | sudo tee /etc/udev/rules.d/70-hcq.rules && sudo udevadm control --reload "
+            f"&& sudo udevadm trigger && sudo usermod -aG {driver.group} $USER",
+        )
+    if facts.container == "podman":
+        return Trouble(text, f"podman run --group-add keep-groups  # or, as root: --group-add {file.gid}")
+    if facts.container == "kubernetes":
+        return Trouble(text, f"in the pod: securityContext: {{supplementalGroups: [{file.gid}]}}")
+    if facts.container:
+        return Trouble(text, f"start the container with --group-add {file.gid}")
+    if file.gid in facts.listed:
+        return Trouble(
+            f"{text} /etc/group has the user in {group}, but this session is older than that.",
+            f"log out and in again, or for this shell: newgrp {group}",
+        )
+    if file.gid not in facts.group_names:
+        return Trouble(
+            text, f"sudo groupadd -g {file.gid} {driver.group}-hcq && sudo usermod -aG {file.gid} $USER"
+        )
+    return Trouble(text, f"sudo usermod -aG {group} $USER  # then log out and in again")
+
+
+def _driver_refused(driver: KernelDriver, said: str, number: int) -> Trouble:
+    if number in (errno.EMFILE, errno.ENFILE):
+        return Trouble(f"{said}: too many open files.", "ulimit -n 65536")
+    if number == errno.EBUSY:
+        return Trouble(f"{said}: another program has it for itself.", "sudo fuser -v /dev/kfd /dev/nvidia*")
+    if number in (errno.ENODEV, errno.ENXIO, errno.EIO, errno.EINVAL):
+        return Trouble(f"{said}: the kernel driver has no working GPU behind it.", driver.look)
+    return Trouble(f"{said}.", driver.look)

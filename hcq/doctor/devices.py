@@ -1,0 +1,56 @@
+"""What can be opened here: one entry for each device, with its architecture, memory, queues and driver.
+
+In       a Host; words of emulated devices
+Out      plain facts, or the reason why a device cannot be opened and the fix
+Changes  opens each device and closes it again
+Next     examine.py (looks deeper), hcq/__main__.py (prints the list)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hcq.doctor.examine import Examination, examine
+from hcq.doctor.host import Host
+from hcq.doctor.report import scrub
+from hcq.doctor.rung import Status
+
+
+def list_devices(host: Host | None = None, emulated: Sequence[str] = ()) -> Examination:
+    """Every device that is here, and the emulated ones, opened and closed again."""
+    return examine(host, emulated=emulated, briefly=True)
+
+
+def entries(found: Examination) -> list[dict[str, Any]]:
+    """Facts of each device: name, arch, model, memory_bytes, queues, driver, is_emulated, and what the device adds.
+
+    One that cannot be opened has name, rung, error and fix.
+    """
+    listed: list[dict[str, Any]] = []
+    for walk in found.walks:
+        failed = next((rung for rung in walk.rungs if rung.status == Status.FAILED), None)
+        if failed is not None:
+            why = {"rung": failed.name, "error": scrub(failed.text), "fix": scrub(failed.fix)}
+            listed.append({"name": walk.device, "is_emulated": walk.is_emulated, **why})
+            continue
+        driver = next(rung.text for rung in walk.rungs if rung.name == "driver")
+        listed.append({**walk.facts, "driver": driver, "is_emulated": walk.is_emulated})
+    return listed
+
+
+def as_text(found: Examination) -> str:
+    """One line for each device, and one for each kind that is not here."""
+    lines = []
+    for facts in entries(found):
+        name = f"{facts['name']} (emulated)" if facts["is_emulated"] else facts["name"]
+        if "error" in facts:
+            lines += [f"{name}: cannot be opened. {facts['error']}", f"    fix: {facts['fix']}"]
+            continue
+        memory = f"{facts['memory_bytes'] / 2**30:.1f} GiB"
+        lines.append(
+            f"{name}: {facts['model']}; arch {facts['arch']}, memory {memory}, queues {', '.join(facts['queues'])}, "
+            f"{facts['driver']}"
+        )
+    lines += [f"{kind}: not here ({why})" for kind, why in found.absent.items()]
+    return "\n".join(lines)

@@ -1,0 +1,96 @@
+"""NVIDIA GPUs, as far as they can be examined before our driver opens one.
+
+In       the host
+Out      which GPUs are here; the rungs node, permission and driver
+Changes  nothing; opening a GPU's file makes its kernel driver start the GPU, which can take seconds
+Next     access.py (what is in the way of a file), examine.py (the rungs above)
+Source   NVIDIA's driver README: device nodes, /proc/driver/nvidia; nvidia-modprobe(1)
+"""
+
+from __future__ import annotations
+
+import re
+
+from hcq.doctor.access import KernelDriver, check_node, check_open, describe, opened
+from hcq.doctor.host import Facts, Host, text_of
+from hcq.doctor.rung import Found, Trouble
+
+CONTROL, UVM, PROC = "/dev/nvidiactl", "/dev/nvidia-uvm", "/proc/driver/nvidia"
+OLDEST_BRANCH = 550  # structures of earlier releases differ, and nobody has written them down here
+INSTALL = "sudo apt install nvidia-open-kernel-dkms  # Ubuntu: sudo ubuntu-drivers install"
+
+DRIVER = KernelDriver(
+    name="NVIDIA",
+    vendor=0x10DE,
+    module="nvidia",
+    group="video",
+    udev={"/dev/nvidia": 'KERNEL=="nvidia*", GROUP="video", MODE="0660"'},
+    install=INSTALL,
+    make="sudo nvidia-modprobe -c0 -u",
+    containers={
+        "podman": "podman run --device nvidia.com/gpu=all ...  # after: sudo nvidia-ctk cdi generate "
+        "--output=/etc/cdi/nvidia.yaml",
+        "kubernetes": "ask for the GPU in the pod: resources: {limits: {nvidia.com/gpu: 1}}",
+        "": "docker run --gpus all ...  # without NVIDIA's toolkit: --device /dev/nvidiactl --device /dev/nvidia-uvm "
+        "--device /dev/nvidia0",
+    },
+    log_words="nvrm|nvidia",
+)
+
+
+def minors(host: Host) -> list[int]:
+    """The number in each GPU's file name, in the kernel driver's order."""
+    found = []
+    for address in host.names(f"{PROC}/gpus"):
+        said = re.search(r"Device Minor:\s*(\d+)", text_of(host, f"{PROC}/gpus/{address}/information"))
+        if said:
+            found.append(int(said[1]))
+    if found:
+        return found
+    files = [re.fullmatch(r"nvidia(\d+)", name) for name in host.names("/dev")]
+    return sorted(int(file[1]) for file in files if file)
+
+
+def names(host: Host) -> list[str]:
+    """A name for each GPU. One name, too, when there are signs of a GPU that cannot be counted."""
+    count = len(minors(host)) or len(DRIVER.gpus(host)) or int(host.stat(CONTROL) is not None)
+    return ["NV" if index == 0 else f"NV:{index}" for index in range(count)]
+
+
+def paths(host: Host, index: int) -> list[str]:
+    """The three files that one GPU takes."""
+    known = minors(host)
+    minor = known[index] if index < len(known) else index
+    return [CONTROL, UVM, f"/dev/nvidia{minor}"]
+
+
+def node(host: Host, facts: Facts, index: int) -> Found:
+    said = []
+    for path in paths(host, index):
+        module = "nvidia_uvm" if path == UVM else "nvidia"
+        said.append(describe(facts, path, check_node(host, facts, DRIVER, path, module)))
+    return Found(", ".join(said))
+
+
+def permission(host: Host, facts: Facts, index: int) -> Found:
+    wanted = paths(host, index)
+    for path in wanted:
+        check_open(host, facts, DRIVER, path)
+    return opened(wanted)
+
+
+def driver(host: Host) -> Found:
+    """The release, and whether it is the open kernel module."""
+    text = text_of(host, f"{PROC}/version")
+    line = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
+    release = re.search(r"\b(\d{3,})\.(\d+)(?:\.\d+)?\b", line)
+    if release is None:
+        raise Trouble(
+            f"{PROC}/version names no release: {line or 'it cannot be read'}.",
+            "cat /proc/driver/nvidia/version",
+        )
+    is_open = "Open Kernel Module" in line
+    said = f"release {release[0]}, {'open' if is_open else 'proprietary'} kernel module"
+    if int(release[1]) < OLDEST_BRANCH:
+        raise Trouble(f"{said}; the oldest release whose interface is known is {OLDEST_BRANCH}.", INSTALL)
+    return Found(said, {"release": release[0], "is_open_module": "yes" if is_open else "no"})

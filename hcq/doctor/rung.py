@@ -1,0 +1,114 @@
+"""Rungs: what the doctor asks of a device, one after the other, and what it found.
+
+In       steps that return what they found, or raise
+Out      Rungs: ok, failed (with the fix) or skipped (with the reason)
+Changes  nothing by itself
+Next     examine.py (which steps), report.py (how rungs are printed)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from hcq.errors import HcqError
+
+# name -> what it asks; in this order, because each needs those before it
+LADDER: dict[str, str] = {
+    "node": "is the kernel driver's file there?",
+    "permission": "may this process open it?",
+    "driver": "which driver is it, and do we know its interface?",
+    "open": "do all steps of opening work?",
+    "memory": "does allocated memory keep what is written to it?",
+    "queue": "does a submission reach the device and come back?",
+    "kernel": "does a kernel compute what it should?",
+    "copy": "does a copy arrive whole?",
+    "timestamp": "does the device's clock rise, at the host's rate?",
+    "peers": "can it read the memory of its neighbours?",
+}
+NEEDED = ("node", "permission", "driver", "open", "memory", "queue")  # without these nothing above can work
+
+
+class Status(str, Enum):
+    OK = "ok"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Found(NamedTuple):
+    """What an answered question looks like. Figures have their unit in the name."""
+
+    text: str
+    figures: Mapping[str, int | float | str] = {}
+
+
+class Trouble(Exception):
+    """A rung failed. fix: one line, with the exact command where there is one."""
+
+    def __init__(self, text: str, fix: str) -> None:
+        super().__init__(text)
+        self.text, self.fix = text, fix
+
+
+class Skip(Exception):
+    """A rung cannot be asked of this device; the message says why."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One answered question."""
+
+    name: str
+    status: Status
+    text: str
+    fix: str = ""
+    figures: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+class Walk:
+    """The rungs of one device, from the ground up.
+
+    advise  the fix for an error that a rung raised and did not explain itself
+    """
+
+    def __init__(
+        self, device: str, kind: str, advise: Callable[[str, Exception], str], is_emulated: bool = False
+    ) -> None:
+        self.device, self.kind, self.is_emulated = device, kind, is_emulated
+        self.advise = advise
+        self.rungs: list[Rung] = []
+        self.facts: dict[str, Any] = {}  # of the device, once it is open
+
+    def climb(self, name: str, step: Callable[[], Found]) -> None:
+        """Ask one question, unless one below it that it needs has failed."""
+        if below := self.blocked_by:
+            self.rungs.append(Rung(name, Status.SKIPPED, f"needs {below}"))
+            return
+        self.rungs.append(self._answer(name, step))
+
+    @property
+    def blocked_by(self) -> str:
+        """The failed rung that everything above needs, or ""."""
+        failed = [rung.name for rung in self.rungs if rung.status == Status.FAILED and rung.name in NEEDED]
+        return failed[0] if failed else ""
+
+    @property
+    def is_well(self) -> bool:
+        return not any(rung.status == Status.FAILED for rung in self.rungs)
+
+    def _answer(self, name: str, step: Callable[[], Found]) -> Rung:
+        try:
+            found = step()
+        except Skip as reason:
+            return Rung(name, Status.SKIPPED, str(reason))
+        except Trouble as trouble:
+            return Rung(name, Status.FAILED, trouble.text, trouble.fix)
+        except ImportError as error:
+            package = (error.name or "the package").partition(".")[0]
+            text = f"{error}: this rung needs {package}, which is not installed."
+            return Rung(name, Status.FAILED, text, f"python -m pip install {package}")
+        except (HcqError, OSError) as error:
+            return Rung(name, Status.FAILED, str(error), self.advise(name, error))
+        return Rung(name, Status.OK, found.text, "", found.figures)
