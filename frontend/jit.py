@@ -80,9 +80,9 @@ class Recording:
         for plan, storages, outputs in self.ran_plans:
             for number, size in enumerate(plan.memory_sizes):
                 if number == len(self.memories):
-                    self.memories.append(device.alloc(size))
+                    self.memories.append(device.alloc(size, f"{self.name} (temporary)"))
                 elif self.memories[number].size_bytes < size:
-                    self.memories[number] = device.alloc(size)
+                    self.memories[number] = device.alloc(size, f"{self.name} (temporary)")
             by_value: dict[int, Storage] = dict(enumerate(storages))
             by_value.update({value: s for value, s in zip(plan.results, outputs) if value >= len(storages)})
             for program, values, grid, block in plan.programs():
@@ -126,7 +126,7 @@ class Recording:
         device = devices.get(self.device)
         fresh: dict[Storage, Storage] = dict(zip(self.arguments, arguments))
         for i, storage in enumerate(self.result_storages):
-            buffer = device.alloc(storage.size_bytes)
+            buffer = device.alloc(storage.size_bytes, f"{self.name} result {i}")
             places["result", i] = buffer
             fresh[storage] = Storage(storage.device, storage.dtype, storage.shape, buffer)
         if self.graph.commands:

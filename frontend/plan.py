@@ -76,7 +76,13 @@ class Plan:
             if value.kind == "temporary":
                 memories[value.memory] = max(memories.get(value.memory, 0), value.size_bytes)
         self.memory_sizes = tuple(memories[i] for i in range(len(memories)))
-        self._made = [(n, v) for n, v in enumerate(values) if v.kind != "input"]
+        # traces and errors call memory by the kernel that first writes it
+        names = {value: launch.name for launch in reversed(launches) for value in launch.writes}
+        self._made = [(n, v, names.get(n, "empty")) for n, v in enumerate(values) if v.kind != "input"]
+        shared = {
+            v.memory: f"{name} (temporary)" for _, v, name in reversed(self._made) if v.kind == "temporary"
+        }
+        self._memories = [(size, shared[i]) for i, size in enumerate(self.memory_sizes)]
         self._steps: list[Step] | None = None
         self._device: Any = None
 
@@ -89,10 +95,10 @@ class Plan:
         alloc = device.alloc
         buffers = [storage.buffer or _allocate(storage, alloc) for storage in storages]
         made: dict[int, Storage] = {}
-        memories = [alloc(size) for size in self.memory_sizes]
-        for number, value in self._made:
+        memories = [alloc(size, name) for size, name in self._memories]
+        for number, value, name in self._made:
             if value.kind == "output":
-                buffer = alloc(value.size_bytes)
+                buffer = alloc(value.size_bytes, name)
                 made[number] = Storage(self.device, value.dtype, value.shape, buffer)
                 buffers.append(buffer)
             else:

@@ -85,7 +85,7 @@ _seed = DEFAULT_SEED
 def _scalar(kind: type[Any], device: str, value: int) -> Any:
     """A uint64 in the device's memory."""
     storage = Storage(device, dtypes.uint64, ())
-    storage.buffer = devices.get(device).alloc(8)
+    storage.buffer = devices.get(device).alloc(8, "random state")
     storage.buffer.write(struct.pack("<Q", value))
     return kind._of(storage.node(), device)
 

@@ -149,7 +149,9 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
                 "one device. Move it outside the function."
             )
         there = storage_of(Tensor._of(source, leaf.arg.device))
-        here = Storage(node.arg, node.dtype, node.shape, devices.get(node.arg).alloc(there.size_bytes))
+        here = Storage(
+            node.arg, node.dtype, node.shape, devices.get(node.arg).alloc(there.size_bytes, "moved")
+        )
         assert there.buffer is not None and here.buffer is not None
         here.buffer.write(there.buffer.read(0, there.size_bytes))
         brought[node] = here.node()
