@@ -185,6 +185,7 @@ Programs = Mapping[int, ProgramFacts]
 class Model:
     """What one device promises, for the rules. A subclass for each kind of device, made from its arch and its facts.
 
+    declares_effects  False for a kind that only has packets: then its device's own `validate` is asked, too
     finishes_packets  each packet is finished before the next one starts: no barrier is ever missing
     write_back        caches whose writes others see only after a Flush
     stale             caches that may hold old data until an Invalidate
@@ -192,6 +193,7 @@ class Model:
     checks            rules of this kind alone: kind of effect -> functions, as in rules/
     """
 
+    declares_effects = True
     finishes_packets = False
     write_back: frozenset[str] = frozenset()
     stale: frozenset[str] = frozenset()

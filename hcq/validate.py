@@ -57,6 +57,8 @@ def model_of(name: str, arch: str, facts: Mapping[str, Any], decode: Decode) -> 
 class _Undeclared(Model):
     """A kind that has packets and declares no effects."""
 
+    declares_effects = False
+
     def __init__(self, arch: str, facts: Mapping[str, Any], decode: Decode) -> None:
         super().__init__(arch, facts)
         self._decode = decode

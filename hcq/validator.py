@@ -22,6 +22,7 @@ from hcq.rules import blocks, waits
 from hcq.rules.moment import Moment
 from hcq.rules.rule import Broken, Finding
 from hcq.rules.state import DeviceState, State
+from hcq.signal import CELL_BYTES
 from hcq.validate import examine, examine_packets, model_of
 
 if TYPE_CHECKING:
@@ -57,10 +58,13 @@ class Validator:
 
         Raises  UsageError naming the first rule of level error that is broken; nothing is remembered of it then
         """
+        model = self.state.model
         labels = [what.label for what in commands if type(what) is Indirect]
         with _lock:
             moment = Moment(self.process, self.state, self.device.queue_name, value, recorder.site())
             try:
+                if not model.declares_effects:
+                    self.device.validate(words)
                 self.findings = list(examine(moment, words, native.read, labels[0] if labels else "a block"))
                 for finding in self.findings:
                     self._tell(finding)
@@ -180,11 +184,13 @@ class Validator:
         if finding.level == "error":
             raise UsageError(str(finding))
         key = (finding.rule, finding.buffer or finding.packet)
-        if key not in _told:
-            _told.add(key)
-            if len(self.warnings) < MAX_WARNINGS:
-                self.warnings.append(finding)
-            self.device.say(f"warning {finding}")
+        if key in _told or len(self.warnings) >= MAX_WARNINGS:
+            return
+        _told.add(key)
+        self.warnings.append(finding)
+        self.device.say(f"warning {finding}")
+        if len(self.warnings) == MAX_WARNINGS:
+            self.device.say("further warnings are not shown")
 
 
 _state = State()
@@ -196,7 +202,12 @@ def _elsewhere(va: int, size_bytes: int) -> bool:
     """Memory of open devices that do not validate."""
     from hcq import device
 
-    return any(each.validator is None and each.is_mapped(va, size_bytes) for each in device._all)
+    for each in list(device._all):
+        if each.validator is None:
+            for start, size in [(each.timeline.va, CELL_BYTES), *each.memory.regions.items()]:
+                if start <= va and va + size_bytes <= start + size:
+                    return True
+    return False
 
 
 _state.memory.elsewhere = _elsewhere

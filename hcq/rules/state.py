@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from hcq.effects import Model, ProgramFacts
 from hcq.rules.memory import Block, Memory
 
+MAX_UNLOADED = 4096  # programs that are remembered
 MAX_PROMISES = 2048  # of one signal; from then on the older half is forgotten
 
 Clock = dict["Agent", int]
@@ -152,6 +153,8 @@ class DeviceState:
 
     def load(self, facts: ProgramFacts) -> None:
         self.unloaded.pop(facts.entry, None)
+        if len(self.unloaded) > MAX_UNLOADED:
+            self.unloaded.clear()
         self.generation += 1
         self.scratch_bytes = max(self.scratch_bytes, facts.scratch_bytes or 0)
         self.programs[facts.entry] = facts
