@@ -1,13 +1,27 @@
-"""The shader core of an emulated AMD GPU: real gfx1100 and gfx942 machine code, run by NumPy over all lanes at once.
+"""An emulated AMD GPU: the kernel driver's answers, the packet processors, and a shader core that runs machine code.
 
-    isa.py       what an instruction set is: formats, opcodes, decode, encode
-    rdna3.py     gfx1100: its formats; rdna3_opcodes.py is its opcode table      cdna3*.py: the same for gfx942
-    assembler.py text operands to words, for tests and tools; disassembly.py is the way back
-    memory.py    the address space that kernels see; every stray address is a PageFault
-    waves.py     a batch of waves that share a program counter: their registers
-    operands.py  how an instruction's operands become NumPy views
-    scalar.py, vector_*.py, lanes.py, memory_ops.py, lds.py, atomics.py, matrix.py    what instructions mean
-    engine.py    run_dispatch: batches split at branches, meet again, wait at barriers, and stop
+The driver and the queues
+    kfd.py, kfd_topology.py, kfd_memory.py, kfd_events.py, kfd_queues.py    what /dev/kfd and sysfs answer
+    gpu.py, pm4_processor.py, aql_processor.py, sdma_processor.py           rings, doorbells, packets
+    dispatch.py, shader.py                                                  from a packet to run_dispatch
 
-Nothing here is imported by `import hcq`; NumPy is needed only when an emulated device runs a kernel.
+The shader core: real gfx1100 and gfx942 machine code, run by NumPy over the lanes of many waves at once
+    isa.py           what an instruction set is: formats, opcodes, decode, encode
+    rdna3.py         gfx1100: its formats; rdna3_opcodes.py is its opcode table (cdna3.py, cdna3_opcodes.py: gfx942)
+    disassembly.py   instructions as text; assembler.py is the way back
+    wave_start.py    what a kernel's registers start as
+    engine.py        run_dispatch: batches of waves split at branches, meet again, wait at barriers, and stop
+    program.py       code decoded once, compiled into blocks of steps
+    waves.py         a batch: its registers and lane masks
+    operands.py      how an instruction's operands become NumPy views
+    control.py       branches, calls, barriers, MODE
+    scalar.py, scalar_memory.py
+    vector.py        operands, modifiers, SDWA and dual issue around the meanings in meaning.py's tables:
+                     vector_int.py, vector_float.py, convert.py; numbers.py rounds
+    carry.py, compare.py, lanes.py, packed.py, matrix.py    instructions that do more than one number per lane
+    memory.py        the address space that kernels see; a stray address is a PageFault
+    access.py        what loads, stores and atomics move: memory_ops.py, lds.py, atomics.py
+    errors.py        what can stop a kernel
+
+Nothing here is imported by `import hcq`; NumPy is needed only when an emulated GPU runs a kernel.
 """

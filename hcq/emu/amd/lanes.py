@@ -90,12 +90,11 @@ def with_dpp(ctx: Context, compile_inner: Callable[[Fetch], Step]) -> Step:
         exists, enabled = np.ones_like(lane, np.bool_), np.ones_like(lane, np.bool_)
         fetch_inactive, bound = ctx.inst.fields["src0"] == DPP8_FI, True
     register = word.values["src0"]
-    held: list[Array] = [np.zeros((1, 1), np.bool_)]
 
     def fetch(kind: str, half: int) -> Reader:
         plain = vector_source(kind, register, half)
         zero = np.zeros(1, TYPES[kind])
-        return lambda b: np.where(held[0], plain(b)[:, lane_from], zero)
+        return lambda b: np.where(b.readable, plain(b)[:, lane_from], zero)
 
     inner = compile_inner(fetch)
 
@@ -104,7 +103,7 @@ def with_dpp(ctx: Context, compile_inner: Callable[[Fetch], Step]) -> Step:
         valid = np.broadcast_to(exists, lanes.shape)
         if not fetch_inactive and not all_lanes:
             valid = valid & lanes[:, lane_from]
-        held[0] = valid
+        b.readable = valid
         b.lanes = lanes & enabled if bound else lanes & enabled & valid
         b.all_lanes = False
         written = b.lanes

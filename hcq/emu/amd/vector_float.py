@@ -12,6 +12,7 @@ Transcendentals are computed in float64 and rounded once: at least as good as th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -275,23 +276,23 @@ def dot2_bf16(a: Array, b: Array, c: Array) -> Array:
 
 
 def trig_segment(a: Array, segment: Array) -> Array:
-    """53 bits of 2/pi from a position that the exponent and `segment` give, scaled: for reductions of huge angles."""
-    bits = TWO_OVER_PI
-    shift = (segment & np.uint32(31)).astype(np.int64) * 53
+    """53 bits of 2/pi, at a position that the exponent and `segment` give, scaled: for reductions of huge angles."""
     exponents = exponent_of(a)
-    shift = shift + np.where(exponents > 1077, exponents - 1077, 0)
-    out = np.zeros(np.broadcast(a, segment).shape)
-    for index in np.ndindex(*out.shape):
-        at = int(np.broadcast_to(shift, out.shape)[index])
-        window = (bits >> max(0, 1201 - 53 - at)) & ((1 << 53) - 1)
-        power = -53 - at + (128 if int(np.broadcast_to(exponents, out.shape)[index]) >= 1968 else 0)
-        out[index] = np.ldexp(float(window), power)
-    return out
+    shifts = (segment & np.uint32(31)).astype(np.int64) * 53 + np.maximum(exponents - 1077, 0)
+    out = np.zeros(shifts.shape)
+    for shift in np.unique(shifts).tolist():
+        window = (two_over_pi() >> max(0, TWO_OVER_PI_BITS - 53 - shift)) & ((1 << 53) - 1)
+        out[shifts == shift] = np.ldexp(float(window), -53 - shift)
+    return np.where(exponents >= 1968, np.ldexp(out, 128), out)
 
 
-def two_over_pi(digits: int) -> int:
-    """The first `digits` binary digits of 2/pi, by Machin's formula for pi."""
-    unity = 1 << (digits + 64)
+TWO_OVER_PI_BITS = 1201
+
+
+@cache
+def two_over_pi() -> int:
+    """The first binary digits of 2/pi, by Machin's formula for pi."""
+    unity = 1 << (TWO_OVER_PI_BITS + 64)
 
     def arctan_inverse(x: int) -> int:
         total = term = unity // x
@@ -303,10 +304,8 @@ def two_over_pi(digits: int) -> int:
         return total
 
     pi = 4 * (4 * arctan_inverse(5) - arctan_inverse(239))
-    return (2 * unity << digits) // pi
+    return (2 * unity << TWO_OVER_PI_BITS) // pi
 
-
-TWO_OVER_PI = two_over_pi(1201)
 
 for kind in KINDS:
     one, two, trio = f"{kind} = {kind}", f"{kind} = {kind} {kind}", f"{kind} = {kind} {kind} {kind}"

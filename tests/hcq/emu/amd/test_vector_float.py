@@ -155,7 +155,9 @@ def test_arithmetic_is_rounded_once(arch: str, name: str, kind: str) -> None:
     for seed in range(6):
         sources = [random_floats(kind, 10 * seed + i, size) for i in range(count)]
         if seed % 2:  # sums that cancel
-            sources[-1] = (-sources[0] * (sources[1] if count == 3 else np.float16(1))).astype(DTYPE[kind])
+            with np.errstate(all="ignore"):
+                product = sources[0] * (sources[1] if count == 3 else DTYPE[kind](1))
+            sources[-1] = (-product).astype(DTYPE[kind])
         actual = compute(arch, f"v_{name}_{kind}", kind, sources)
         for lane in range(size):
             values = [float(source[lane]) for source in sources]
@@ -345,6 +347,47 @@ def test_float32_becomes_float16_under_the_mode_and_toward_zero_when_packed(roun
                 else value
             )
             assert same(float(packed.f16[2, 0, lane, half]), toward)
+
+
+@pytest.mark.parametrize("arch", ISAS)
+def test_segments_of_two_over_pi_add_up_to_it(arch: str) -> None:
+    one = registers_of(np.ones(1), 0)
+    total = Fraction(0)
+    for segment in range(3):
+        b = run(arch, "v_trig_preop_f64", "v[30:31]", "v[0:1]", segment, v=one)
+        total += Fraction(float(result_of(b, 30, "f64")[0]))
+    assert abs(float(total) - 2 / math.pi) < 1e-16
+    # the digits of pi, multiplied back
+    pi = Fraction(3141592653589793238462643383279502884197, 10**39)
+    assert abs(total * pi / 2 - 1) < Fraction(1, 10**38)
+
+
+BYTE_FLOATS = {"fp8": (4, 3, 8), "bf8": (5, 2, 16)}  # exponent bits, mantissa bits, bias of gfx942's kind
+
+
+@pytest.mark.parametrize("kind", BYTE_FLOATS)
+def test_byte_floats_decode_and_round(kind: str) -> None:
+    _, digits, bias = BYTE_FLOATS[kind]
+    codes = np.arange(256, dtype=np.uint32).reshape(4, 64)
+    values = {}
+    for row in codes:
+        b = run("gfx942", f"v_cvt_f32_{kind}", "v1", "v0", v={0: row})
+        values |= dict(zip(row.tolist(), b.f32[1, 0].tolist()))
+    for code, value in values.items():
+        exponent, mantissa = (code & 127) >> digits, code & (1 << digits) - 1
+        size = (
+            mantissa * 2.0 ** (1 - bias - digits)
+            if not exponent
+            else (1 + mantissa / (1 << digits)) * 2.0 ** (exponent - bias)
+        )
+        assert math.isnan(value) if code == 0x80 else value == (-size if code & 0x80 else size)
+    rising = sorted((v, c) for c, v in values.items() if not math.isnan(v))
+    x = np.random.default_rng(0).standard_normal(64).astype(np.float32) * np.float32(3)
+    x[:2] = [1e9, -1e9]
+    b = run("gfx942", f"v_cvt_pk_{kind}_f32", "v2", "v0", "v0", v={0: x.view(np.uint32)})
+    for value, word in zip(x.tolist(), b.u32[2, 0].tolist()):
+        nearest = min(abs(v - value) for v, _ in rising)
+        assert word & 255 == word >> 8 and abs(values[word & 255] - value) == nearest
 
 
 def test_source_and_result_modifiers() -> None:
