@@ -10,6 +10,7 @@ Source   nvJitLink.h; its functions also exist without the version in their name
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ PROTOTYPES = {
     "nvJitLinkGetErrorLog": "int(*)(uintptr_t, char *)",
 }
 INPUT_CUBIN, INPUT_PTX = 1, 2
+# checked by us: for an -arch such as sm_3 the library does not return but ends the process (seen with 13.5)
+ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?")
 STATUS = (
     "success", "unrecognized option", "missing -arch", "invalid input", "the PTX does not compile",
     "NVVM does not compile", "internal error", "thread pool", "unrecognized input", "finalizer error", "null input",
@@ -57,6 +60,8 @@ def link_ptx(ptx: str | Sequence[str], arch: str = "sm_90", options: Sequence[st
     options    more options of nvJitLink, such as "-O3"
     Raises     UsageError with the assembler's messages
     """
+    if ARCHITECTURE.fullmatch(arch) is None:
+        raise UsageError(f"nvJitLink: arch={arch!r} is not an architecture. Write sm_90, sm_90a, ...")
     texts = [ptx] if isinstance(ptx, str) else list(ptx)
     linker = library()
     words = [f"-arch={arch}", *options]

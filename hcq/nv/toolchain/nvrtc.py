@@ -147,7 +147,9 @@ def _include_options(source: str) -> list[str]:
     if "#include" not in source:
         return []
     folder = header_folder()
-    return [f"--include-path={folder}"] if folder is not None else []
+    if folder is None:
+        return []
+    return [f"--include-path={path}" for path in (folder, folder / "cccl") if path.is_dir()]
 
 
 @functools.cache

@@ -7,7 +7,7 @@
     decode.py    an instruction to a Python closure over register slots; a rule per opcode, every modifier claimed
     floats.py    rounding that NumPy does not have: directed modes, one-rounding fma, narrow formats
     integer_ops.py, bit_ops.py, float_ops.py, compare_ops.py, convert_ops.py, move_ops.py, memory_ops.py,
-    atomic_ops.py, warp_ops.py, matrix_ops.py, wmma_ops.py      what instructions mean
+    atomic_ops.py, warp_ops.py, matrix_ops.py, wmma_ops.py, mbarrier_ops.py, video_ops.py      what instructions mean
     opcodes.py   all rules together; control.py how a block ends: branches, calls, barriers
     program.py   a kernel with the functions it reaches, its variables placed
     memory.py    the address space that kernels see; spaces.py the windows of shared, local, parameters

@@ -108,7 +108,7 @@ def atomic(code: Code) -> Step:
         x, y = (of_lanes(registers[slot], lanes, machine.count) for slot in (b, c))
         try:
             check_alignment(at, size)
-            work = _Meeting(machine, where, lanes, at, type_)
+            work = Meeting(machine, where, lanes, at, type_)
             if work.is_distinct:
                 old = work.load()
                 work.store(update(old, x, y))
@@ -127,7 +127,7 @@ def atomic(code: Code) -> Step:
     return step
 
 
-class _Meeting:
+class Meeting:
     """Which threads meet at which address. `order` sorts them by address, then by number."""
 
     def __init__(

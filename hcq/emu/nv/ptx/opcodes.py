@@ -21,8 +21,10 @@ from hcq.emu.nv.ptx import (
     flow,
     integer_ops,
     matrix_ops,
+    mbarrier_ops,
     memory_ops,
     move_ops,
+    video_ops,
     warp_ops,
     wmma_ops,
 )
@@ -48,6 +50,8 @@ for part in (
     warp_ops,
     matrix_ops,
     wmma_ops,
+    mbarrier_ops,
+    video_ops,
 ):
     RULES.update(part.RULES)
 
@@ -81,7 +85,7 @@ def _may_spin(instruction: Instruction) -> bool:
     """Whether a loop around this may be waiting for what another thread writes."""
     if instruction.opcode == "ld":
         return any(word in instruction.modifiers for word in ("volatile", "acquire", "relaxed"))
-    return instruction.opcode in ("atom", "nanosleep")
+    return instruction.opcode in ("atom", "nanosleep", "mbarrier")
 
 
 def _members(lowering: Lowering, instruction: Instruction) -> Callable[[Registers, Group], Lanes]:

@@ -1,0 +1,213 @@
+"""mbarrier: barriers that are objects in shared memory, as cuda::barrier uses them.
+
+In       Code with the [address] of a 64-bit object in shared memory
+Out      steps
+Changes  the object
+Next     atomic_ops.py (threads one after the other), machine.py (a group that spins on try_wait gives way)
+Source   PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier"
+
+The object's bits are opaque to programs. Ours: the phase in bit 63, the threads still expected in this phase in bits
+39:20, the threads expected in every phase in bits 19:0, bytes that copies still owe (tx-count) in bits 61:40, as a
+number with a sign. A phase is over when nobody is expected and nothing is owed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hcq.emu.nv.ptx import spaces
+from hcq.emu.nv.ptx.atomic_ops import Meeting, Update
+from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step, Write
+from hcq.emu.nv.ptx.errors import BadAccess
+from hcq.emu.nv.ptx.memory_ops import SCOPES, address_of, check_alignment, of_lanes, to_all
+from hcq.emu.nv.ptx.syntax import Address, Discard, Immediate, Operand
+from hcq.emu.nv.ptx.types import TYPES, Lanes
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.ptx.groups import Group
+
+RULES = Rules()
+U32, U64, PRED = TYPES["u32"], TYPES["u64"], TYPES["pred"]
+COUNT_MASK = (1 << 20) - 1
+PENDING_SHIFT, OWED_SHIFT, PHASE_SHIFT = 20, 40, 63
+OWED_BITS = 22
+
+
+def _fields(state: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
+    """(phase, owed, pending, expected) as int64."""
+    bits = state.view(np.int64)
+    phase = (bits >> PHASE_SHIFT) & 1
+    owed = ((bits >> OWED_SHIFT) << (64 - OWED_BITS)) >> (64 - OWED_BITS)
+    return phase, owed, (bits >> PENDING_SHIFT) & COUNT_MASK, bits & COUNT_MASK
+
+
+def _state(phase: Lanes, owed: Lanes, pending: Lanes, expected: Lanes) -> Lanes:
+    """The opposite; a phase that is over begins the next."""
+    over = (pending == 0) & (owed == 0)
+    phase = np.where(over, phase ^ 1, phase)
+    pending = np.where(over, expected, pending)
+    low = (owed & ((1 << OWED_BITS) - 1)) << OWED_SHIFT | pending << PENDING_SHIFT | expected
+    return (low | phase << PHASE_SHIFT).astype(np.int64).view(np.uint64)
+
+
+@RULES.on("mbarrier")
+def mbarrier(code: Code) -> Step:
+    what = code.take(
+        "init",
+        "inval",
+        "arrive",
+        "arrive_drop",
+        "test_wait",
+        "try_wait",
+        "pending_count",
+        "expect_tx",
+        "complete_tx",
+    )
+    expects = code.flag("expect_tx")
+    parity = code.flag("parity")
+    while code.take(
+        "noComplete", "release", "acquire", "relaxed", *SCOPES, "shared", "shared::cta", "shared::cluster"
+    ):
+        pass
+    code.flag("b64")
+    if what == "init":
+        return _init(code)
+    if what == "inval":
+        return lambda registers, group: None
+    if what in ("arrive", "arrive_drop"):
+        return _arrive(code, drops=what == "arrive_drop", expects=expects)
+    if what in ("expect_tx", "complete_tx"):
+        return _owe(code, 1 if what == "expect_tx" else -1)
+    if what in ("test_wait", "try_wait"):
+        return _wait(code, parity)
+    if what == "pending_count":
+        slot = code.source(1, U64)
+        target = code.destination(code.operands[0], U32)
+        return code.pure(lambda state: _fields(state)[2].astype(np.uint32), target, slot)
+    raise code.refuse(
+        "expected .init, .inval, .arrive, .arrive_drop, .test_wait, .try_wait, .expect_tx or .complete_tx"
+    )
+
+
+def _count(code: Code, index: int) -> int:
+    """The slot of a count operand; 1 when it is left out."""
+    return code.source(index, U32) if len(code.operands) > index else code.lowering.constant(1, np.uint32)
+
+
+class _Object:
+    """The objects that the executing threads name: in shared memory, also by generic address."""
+
+    def __init__(self, code: Code, operand: Operand) -> None:
+        self.at_of = address_of(code, operand)
+        self.select = code.select()
+        self.instruction = code.instruction
+
+    def meet(self, registers: Registers, group: Group) -> Meeting | None:
+        machine, lanes = group.machine, self.select(registers, group)
+        if lanes is not None and not len(lanes):
+            return None
+        at = of_lanes(self.at_of(registers), lanes, machine.count)
+        window = np.uint64(machine.shared_window)
+        at = np.where(at - window < np.uint64(spaces.WINDOW_BYTES), at - window, at)
+        try:
+            check_alignment(at, 8)
+            return Meeting(machine, spaces.SHARED, lanes, at, U64)
+        except BadAccess as bad:
+            raise group.fault(bad, self.instruction, "access to an mbarrier", lanes) from None
+
+
+def _init(code: Code) -> Step:
+    code.expect(2)
+    place, slot = _Object(code, code.operands[0]), code.source(1, U32)
+
+    def step(registers: Registers, group: Group) -> None:
+        work = place.meet(registers, group)
+        if work is None:
+            return
+        count = (
+            np.broadcast_to(registers[slot], (group.machine.count,))[work.lanes].astype(np.int64) & COUNT_MASK
+        )
+        try:
+            work.store((count | count << PENDING_SHIFT).view(np.uint64))
+        except BadAccess as bad:
+            raise group.fault(bad, place.instruction, "access to an mbarrier", work.lanes) from None
+
+    return step
+
+
+def _arrive(code: Code, drops: bool, expects: bool) -> Step:
+    """The token is the state before: its phase bit says which phase to wait for."""
+    has_result = not isinstance(code.operands[0], Address)
+    operands = code.operands if has_result else [Discard(), *code.operands]
+    place = _Object(code, operands[1])
+    slot = (
+        code.slot(operands[2], U32)
+        if len(operands) > 2
+        else code.lowering.constant(0 if expects else 1, np.uint32)
+    )
+    write: Write | None = None
+    if not isinstance(operands[0], Discard):
+        write = code.writer(code.destination(operands[0], U64))
+
+    def update(state: Lanes, amount: Lanes, unused: Lanes) -> Lanes:
+        phase, owed, pending, expected = _fields(state)
+        amount = amount.astype(np.int64)
+        count = np.ones(1, np.int64) if expects else amount
+        owed = owed + amount if expects else owed
+        expected = expected - count if drops else expected
+        return _state(phase, owed, np.maximum(pending - count, 0), expected)
+
+    return _changing(place, slot, update, write)
+
+
+def _owe(code: Code, sign: int) -> Step:
+    code.expect(2)
+    place, slot = _Object(code, code.operands[0]), code.source(1, U32)
+
+    def update(state: Lanes, amount: Lanes, unused: Lanes) -> Lanes:
+        phase, owed, pending, expected = _fields(state)
+        return _state(phase, owed + sign * amount.astype(np.int64), pending, expected)
+
+    return _changing(place, slot, update, None)
+
+
+def _changing(place: _Object, slot: int, update: Update, write: Write | None) -> Step:
+    def step(registers: Registers, group: Group) -> None:
+        work = place.meet(registers, group)
+        if work is None:
+            return
+        amount = np.broadcast_to(registers[slot], (group.machine.count,))[work.lanes]
+        try:
+            old = work.in_rounds(update, amount, amount)
+        except BadAccess as bad:
+            raise group.fault(bad, place.instruction, "access to an mbarrier", work.lanes) from None
+        if write is not None:
+            write(registers, group, to_all(old, work.lanes, group.machine.count))
+
+    return step
+
+
+def _wait(code: Code, parity: bool) -> Step:
+    """Whether the phase of the token, or the one with this parity, is over. A time limit may follow; it is not used."""
+    code.expect(3, 4)
+    place = _Object(code, code.operands[1])
+    slot = code.source(2, U32 if parity else U64)
+    if len(code.operands) == 4 and not isinstance(code.operands[3], Immediate):
+        code.source(3, U32)
+    write = code.writer(code.destination(code.operands[0], PRED))
+
+    def step(registers: Registers, group: Group) -> None:
+        work = place.meet(registers, group)
+        if work is None:
+            return
+        asked = np.broadcast_to(registers[slot], (group.machine.count,))[work.lanes]
+        wanted = asked.astype(np.int64) & 1 if parity else _fields(asked.copy())[0]
+        try:
+            now = _fields(work.load())[0]
+        except BadAccess as bad:
+            raise group.fault(bad, place.instruction, "access to an mbarrier", work.lanes) from None
+        write(registers, group, to_all(now != wanted, work.lanes, group.machine.count))
+
+    return step
