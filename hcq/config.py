@@ -24,7 +24,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
     "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, amd:gfx942, ... (default none)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
-    "HCQ_TRACE": "a file that records every submission; read it with hcq-trace show FILE",
+    "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace",
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
     "HCQ_PROFILE": "1: timestamp every dispatch, print a table when the device closes (default 0)",
     "HCQ_SEARCH": "1: search schedules by measuring candidates (default 0)",
@@ -45,6 +45,7 @@ class Config:
     emulate: tuple[str, ...] = ()
     debug: frozenset[str] = frozenset()
     trace: str | None = None
+    trace_data: bool = False
     validate: bool = False
     profile: bool = False
     search: bool = False
@@ -66,7 +67,8 @@ class Config:
             device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
             emulate=_words(environ, "HCQ_EMULATE"),
             debug=frozenset(_words(environ, "HCQ_DEBUG", DEBUG_WORDS)),
-            trace=environ.get("HCQ_TRACE") or None,
+            trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
+            trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),
             validate=_flag(environ, "HCQ_VALIDATE"),
             profile=_flag(environ, "HCQ_PROFILE"),
             search=_flag(environ, "HCQ_SEARCH"),

@@ -18,21 +18,24 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hcq import config as config_module
-from hcq.command import Command
+from hcq.command import Command, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError
 from hcq.layout import Packet
 from hcq.ledger import Ledger
 from hcq.memory import Buffer, Pool
-from hcq.port import LinuxPort, Port
+from hcq.port import LinuxPort, Port, RecordingPort
 from hcq.profile import Profile
 from hcq.program import Program
 from hcq.queue import ONE, Grid, Queue
 from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal, Timeline
-from hcq.trace import TraceWriter
+from hcq.trace import DeviceTrace, TraceWriter
+
+if TYPE_CHECKING:
+    from hcq.validator import Validator
 
 D = TypeVar("D", bound="Device")
 
@@ -74,13 +77,18 @@ class Device(ABC):
         self.dead = ""  # why nothing may be submitted, or ""
         self.ledger = Ledger()
         self.memory = Pool(self)
-        self.alloc = self.memory.alloc_and_tell if "alloc" in self.config.debug else self.memory.alloc
+        self.trace: DeviceTrace | None = None
+        if self.config.trace is not None:
+            self.trace = DeviceTrace(TraceWriter.of(self.config.trace), self, self.config.trace_data)
+            self.port = RecordingPort(self.port, self.trace.call)
+        tells = self.trace is not None or self.config.validate or "alloc" in self.config.debug
+        self.alloc = self.memory.alloc_and_tell if tells else self.memory.alloc
+        self.validator: Validator | None = None
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
-        self.trace = TraceWriter.of(self.config.trace)
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,
-        # whose load of the signal is an acquire. A trace wants to see every wait, too.
-        self.asks_device = self.trace is not None or platform.machine() != "x86_64"
+        # whose load of the signal is an acquire. A trace and the rules want to see every wait, too.
+        self.asks_device = self.trace is not None or self.config.validate or platform.machine() != "x86_64"
         self.profile = Profile(self) if self.config.profile else None
         self.timeline: Timeline
         try:
@@ -89,10 +97,14 @@ class Device(ABC):
             self.dead = "it did not open"
             self.unwind()
             raise
+        if self.config.validate:
+            from hcq.validator import Validator
+
+            self.validator = Validator(self)
         self.is_open = True
         _all.append(self)
         if self.trace is not None:
-            self.trace.device(self.name, self.arch, self.facts())
+            self.trace.opened()
 
     # ------------------------------------------------------------ what a subclass provides
 
@@ -130,10 +142,6 @@ class Device(ABC):
     ) -> Program: ...
 
     @abstractmethod
-    def validate(self, words: Sequence[bytes]) -> None:
-        """Check packets against the rules before the doorbell (HCQ_VALIDATE=1). Raises UsageError."""
-
-    @abstractmethod
     def signal_set(self, va: int, value: int) -> None: ...
 
     @abstractmethod
@@ -168,6 +176,9 @@ class Device(ABC):
     def stats(self) -> dict[str, int]:
         """Counters since the device opened: submissions, packets, dispatches."""
 
+    def validate(self, words: Sequence[bytes]) -> None:  # noqa: B027
+        """Rules of a kind of device that declares no effects to hcq.validate yet; asked under HCQ_VALIDATE=1."""
+
     # ------------------------------------------------------------ the same for all
 
     # alloc(size_bytes, name=None) -> Buffer is the pool's own method: no call in between
@@ -175,6 +186,12 @@ class Device(ABC):
 
     # finish(value) -> the packet that sets the timeline at the end of a submission
     finish: Callable[[int], bytes]
+
+    queue_name = "main"  # of hcq.kinds: which decoder reads what is submitted
+
+    def stamp(self, va: int) -> bytes:
+        """The packet that stores the device's clock at an address."""
+        return self.encode(Timestamp(va))
 
     def queue(self) -> Queue:
         """A new, empty queue."""
@@ -201,6 +218,7 @@ class Device(ABC):
         args: Sequence[str] | None = None,
         scratch_bytes: int = 0,
         name: str | None = None,
+        access: Sequence[str] | None = None,
     ) -> Program:
         """Load a code object and find its entry.
 
@@ -209,13 +227,19 @@ class Device(ABC):
         args           kinds of its arguments ("buffer", "int", "float"): dispatches are then checked against them
         scratch_bytes  private memory for each worker, handed to the kernel
         name           how messages and traces call it; default the entry
+        access         what it does with each argument's memory ("read", "write", "both", ""): validation then judges
+                       the order of its launches, too
         Raises         UsageError saying what is wrong with the object
         """
         self.check_alive()
         kinds = None if args is None else tuple(args)
         program = self.make_program(bytes(image), entry, kinds, scratch_bytes, name or entry)
+        if access is not None:
+            program.set_access(access)
         if self.trace is not None:
-            self.trace.code(self.name, program.name, entry, program.entry, bytes(image))
+            self.trace.code(program, entry, bytes(image))
+        if self.validator is not None:
+            self.validator.load(program, bytes(image))
         return program
 
     def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
@@ -229,19 +253,21 @@ class Device(ABC):
         commands  what they stand for: for messages and the trace
         held      the buffers they use, in nested lists: for the trace
         """
-        if self.config.validate:
-            self.check_alive()
-            self.validate(words)
         with self.lock:
             if self.dead:
                 self.check_alive()
             timeline = self.timeline
             value = timeline.submitted + 1
-            self.send(words, value)
+            if self.validator is not None:
+                self._send_validated(words, commands, value, held)
+            elif self.trace is None:
+                self.send(words, value)
+            else:
+                self._send_traced(words, commands, value, held)
             timeline.submitted = value
             self.ledger.note((value, commands))
-        if self.trace is not None or "push" in self.config.debug:
-            self._tell(words, commands, value, held)
+        if "push" in self.config.debug:
+            self._tell(words, commands, value)
         return Completion(self, value)
 
     def synchronize(self, timeout_ms: float | None = None) -> None:
@@ -287,8 +313,10 @@ class Device(ABC):
         if "sync" in self.config.debug:
             waited = (time.monotonic_ns() - start) / 1000
             self.say(f"waited {waited:.0f} us for {signal.name}@{signal.va:#x} >= {value}")
+        if self.validator is not None:
+            self.validator.host_saw(signal.va, value)
         if self.trace is not None:
-            self.trace.signal(self.name, signal.va, signal.value, signal.timestamp_ns)
+            self.trace.signal(signal.va, signal.value, signal.timestamp_ns)
 
     def reset(self) -> None:
         """Drop all work in flight (it counts as failed) and make the device usable again."""
@@ -319,6 +347,9 @@ class Device(ABC):
         if self.profile is not None and not self.fault():
             self.say("time on the device\n" + self.profile.table())
         with self.lock:
+            if self.trace is not None:
+                self.trace.closed()
+                self.trace = None
             self.is_open = False
             self.dead = "it was closed"
         if self.stop(min(limit_ms, 5000)):
@@ -358,6 +389,7 @@ class Device(ABC):
         return (
             f"In flight: {submitted - done} submissions; next to finish {self.ledger.describe(done + 1)}. "
             "Give more time with timeout_ms or HCQ_TIMEOUT_MS, or call reset(). See HCQ_DEBUG=push."
+            + "".join(f" {finding}" for finding in (self.validator.unended() if self.validator else ()))
         )
 
     def _note_fault(self) -> None:
@@ -370,6 +402,10 @@ class Device(ABC):
             if last > first:
                 why += f" The {last - first} submissions after it were dropped."
             self.failures.append((first, last, why))
+            if self.trace is not None:
+                self.trace.fault("fault", why, first=first, last=last)
+            if self.validator is not None:
+                self.validator.failed(first, last)
             for buffer in self.memory.owners():
                 if first <= buffer.last <= last:
                     buffer.poison = why
@@ -378,14 +414,38 @@ class Device(ABC):
             self.recover()
             self.signal_set(self.timeline.va, last)
 
-    def _tell(self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any]) -> None:
+    def _send_validated(
+        self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any]
+    ) -> None:
+        """The rules first; what they refuse is neither sent nor traced."""
+        assert self.validator is not None
+        self.validator.submit(words, commands, value)
+        try:
+            if self.trace is None:
+                self.send(words, value)
+            else:
+                self._send_traced(words, commands, value, held)
+        except BaseException:
+            self.validator.dropped()
+            raise
+        self.validator.sent()
+
+    def _send_traced(
+        self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any]
+    ) -> None:
+        """Into the file before the doorbell: what brings the process down should be the last thing in it."""
+        assert self.trace is not None
+        try:
+            self.send(self.trace.submit(words, commands, value, held), value)
+        except HcqError as error:
+            self.trace.dropped(value, str(error))
+            raise
+
+    def _tell(self, words: list[bytes], commands: Sequence[Command], value: int) -> None:
         blob = b"".join(words) + self.finish(value)
-        if self.trace is not None:
-            self.trace.submit(self.name, value, blob, commands, held)
-        if "push" in self.config.debug:
-            lines = [f"  {packet}" for packet in self.decode(memoryview(blob).cast("I"))]
-            lines += [f"  meaning {what}" for what in commands]
-            self.say("\n".join([f"submit #{value}, {len(blob) // 4} words", *lines]))
+        lines = [f"  {packet}" for packet in self.decode(memoryview(blob).cast("I"))]
+        lines += [f"  meaning {what}" for what in commands]
+        self.say("\n".join([f"submit #{value}, {len(blob) // 4} words", *lines]))
 
     def __repr__(self) -> str:
         return f"Device({self.name}, {self.arch})"
@@ -446,6 +506,9 @@ def _after_fork() -> None:
         device.dead = "this process was forked from the one that opened it, and threads do not survive a fork"
         device.lock = threading.RLock()
         device.trace = None
+        device.validator = None
+    if "hcq.validator" in sys.modules:
+        sys.modules["hcq.validator"].after_fork()
     _all.clear()
     _opened.clear()
 

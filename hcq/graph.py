@@ -148,6 +148,8 @@ class Graph(Queue):
             for held in (*self._held, *values.values()):
                 if isinstance(held, Buffer):
                     held.check_poison(f"replay of {self.name!r}")
+        if device.trace is not None:
+            device.trace.patch(self._indirects[turn], written, self.patch_points)
         done = device.submit([self._packets[turn]], [self._indirects[turn]], (self._held, *values.values()))
         block.busy_until = last = done.value
         for value in values.values():
@@ -191,8 +193,8 @@ class Graph(Queue):
             raise UsageError(
                 f"graph {self.name!r}: {len(words)} bytes are more than {4 * MAX_WORDS}. Split it."
             )
-        if self.device.config.validate:
-            self.device.validate([words])
+        if self.device.validator is not None:
+            self.device.validator.look(words)
         blocks = [_Block(self.device.alloc(len(words), f"{self.name} block"), words) for _ in range(COPIES)]
         self._indirects = [
             command.Indirect(block.buffer.address, len(words) // 4, self.name, tuple(self.commands))
@@ -210,6 +212,8 @@ class Graph(Queue):
         if symbol.kind == "buffer":
             if self._stand_in_buffer is None:
                 self._stand_in_buffer = self.device.alloc(64, f"{self.name} stand-in")
+                if self.device.validator is not None:
+                    self.device.validator.stand_in(self._stand_in_buffer, self.name)
             return self._stand_in_buffer
         return 0 if symbol.kind == "int" else 0.0
 

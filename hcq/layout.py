@@ -24,8 +24,11 @@ P = TypeVar("P", bound="Packet")
 class Bits:
     """One field: bits high..low of its packet. On the class it is itself; on a packet it is the field's value."""
 
-    def __init__(self, high: int, low: int, unit: int, enum: type[IntEnum] | None, default: int) -> None:
+    def __init__(
+        self, high: int, low: int, unit: int, enum: type[IntEnum] | None, default: int, doc: str = ""
+    ) -> None:
         self.high, self.low, self.unit, self.enum, self.default = high, low, unit, enum, default
+        self.doc = doc
         self.name = ""
         self.owner = ""
 
@@ -89,13 +92,27 @@ class Bits:
 
 
 def bits(
-    high: int, low: int | None = None, *, unit: int = 1, enum: type[IntEnum] | None = None, default: int = 0
+    high: int,
+    low: int | None = None,
+    *,
+    unit: int = 1,
+    enum: type[IntEnum] | None = None,
+    default: int = 0,
+    doc: str = "",
 ) -> Bits:
-    """Declare a field: bits high..low (one bit when low is left out), in units of `unit`, named by `enum`."""
+    """Declare a field: bits high..low (one bit when low is left out).
+
+    unit     the field counts in these: an address in units of 4 is a multiple of 4, and its last two bits are not kept
+    enum     names for its values
+    default  what it is when the packet is made without it
+    doc      what it means and in which physical unit, for the reference pages
+    """
     low = high if low is None else low
     if low < 0 or high < low:
         raise UsageError(f"bits({high}, {low}): give the high bit first, then the low one.")
-    return Bits(high, low, unit, enum, default)
+    if unit < 1:
+        raise UsageError(f"bits({high}, {low}, unit={unit}): a unit is 1 or more.")
+    return Bits(high, low, unit, enum, default, doc)
 
 
 class Packet:
@@ -196,6 +213,8 @@ class Packet:
                 notes.append(", ".join(f"{member.value} {member.name}" for member in field.enum))
             elif field.default:
                 notes.append(f"{field.default}")
+            if field.doc:
+                notes.append(field.doc)
             rows.append(f"| {field.high}..{field.low} | {name} | {'; '.join(notes)} |")
         if cls.tail is not None:
             rows.append(f"| from {32 * cls.length_words} on | {cls.tail} | any number of words |")
@@ -213,3 +232,52 @@ class Packet:
             parts.append(f"{self.tail}=[{' '.join(f'{word:08x}' for word in self.tail_words)}]")
         parts += [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class Ioctl:
+    """One call of a kernel driver: the driver makes it, the trace prints it, an emulated kernel answers it.
+
+    request  the number that ioctl() takes
+    name     as the kernel's header spells it
+    layout   the argument; None when it takes no structure
+    show     fields that a short line shows; empty means all that are not zero
+    doc      what it is for, and where it is declared
+    """
+
+    def __init__(
+        self,
+        request: int,
+        name: str,
+        layout: type[Packet] | None = None,
+        show: Sequence[str] = (),
+        doc: str = "",
+    ) -> None:
+        for field in show:
+            if layout is None or field not in layout.fields:
+                raise UsageError(f"Ioctl({name}): show names {field!r}, which is no field of its argument.")
+        self.request = request
+        self.name = name
+        self.layout = layout
+        self.show = tuple(show)
+        self.doc = doc
+
+    def decode(self, argument: bytes) -> Packet | None:
+        """The argument as a packet; short ones count as followed by zeros. Never raises."""
+        if self.layout is None:
+            return None
+        whole = argument + bytes(-len(argument) % 4)
+        return self.layout.decode(struct.unpack(f"<{len(whole) // 4}I", whole))
+
+    def line(self, before: bytes, after: bytes, result: object) -> str:
+        """The call in one line: what was given, what came back in fields that changed, and the result."""
+        given, got = self.decode(before), self.decode(after)
+        if given is None or got is None:
+            return f"{self.name}() -> {result}"
+        names = self.show or [name for name, value in given.values.items() if value]
+        inputs = ", ".join(f"{name}={given.fields[name].show(given.values[name])}" for name in names)
+        changed = [name for name, value in got.values.items() if value != given.values[name]]
+        outputs = ", ".join(f"{name}={got.fields[name].show(got.values[name])}" for name in changed)
+        return f"{self.name}({inputs}) -> {result}" + (f": {outputs}" if outputs else "")
+
+    def __repr__(self) -> str:
+        return f"Ioctl({self.name}, {self.request:#x})"

@@ -74,6 +74,10 @@ class Buffer:
     @property
     def host(self) -> memoryview:
         """The memory as the host sees it, writable. It does not wait for the device: call `wait` first."""
+        if self.device.trace is not None:
+            self.device.trace.expose((self.parent or self).address)
+        if self.device.validator is not None:
+            self.device.validator.wrote(self)
         return native.view(self.address, self.size_bytes, self)
 
     def wait(self, timeout_ms: float | None = None) -> None:
@@ -105,6 +109,10 @@ class Buffer:
         self.wait()
         if source.nbytes:
             native.write(self.address + offset, source, source.nbytes)
+            if self.device.validator is not None:
+                self.device.validator.wrote(self)
+            if self.device.trace is not None:
+                self.device.trace.wrote(self.address + offset, source)
 
     def read(self, offset: int = 0, size_bytes: int | None = None) -> bytes:
         """Copy bytes to the host, after all work submitted so far is done (deadline HCQ_TIMEOUT_MS).
@@ -113,7 +121,10 @@ class Buffer:
         """
         size = self.size_bytes - offset if size_bytes is None else size_bytes
         self._settle(offset, size)
-        return native.read(self.address + offset, size)
+        data = native.read(self.address + offset, size)
+        if self.device.trace is not None:
+            self.device.trace.saw(self.address + offset, data)
+        return data
 
     def read_into(self, target: Any, offset: int = 0) -> None:
         """Like `read`, but straight into memory of the host: a bytearray, a NumPy array, anything writable.
@@ -128,6 +139,8 @@ class Buffer:
         self._settle(offset, place.nbytes)
         if place.nbytes:
             native.read_into(self.address + offset, place, place.nbytes)
+            if self.device.trace is not None:
+                self.device.trace.saw(self.address + offset, place)
 
     def _settle(self, offset: int, size_bytes: int) -> None:
         """All submitted work is done, and the bytes there are what it left."""
@@ -216,9 +229,15 @@ class Pool:
         return Buffer(self.device, va, size_bytes, capacity, fence, name)
 
     def alloc_and_tell(self, size_bytes: int, name: str | None = None) -> Buffer:
-        """The same under HCQ_DEBUG=alloc."""
+        """The same under HCQ_TRACE, HCQ_VALIDATE and HCQ_DEBUG=alloc."""
         mapped = self.mapped_bytes
         buffer = self.alloc(size_bytes, name)
+        if self.device.trace is not None:
+            self.device.trace.alloc(buffer)
+        if self.device.validator is not None:
+            self.device.validator.alloc(buffer)
+        if "alloc" not in self.device.config.debug:
+            return buffer
         new = f", {self.mapped_bytes - mapped} bytes newly mapped" if self.mapped_bytes > mapped else ""
         self.device.say(f"alloc {buffer!r} in a block of {buffer.capacity}{new}")
         return buffer
@@ -226,6 +245,10 @@ class Pool:
     def take_back(self, va: int, capacity: int) -> None:
         """Put a block into the pool. Safe from destructors and at exit."""
         device = self.device
+        if device.trace is not None:
+            device.trace.free(va, capacity)
+        if device.validator is not None:
+            device.validator.free(va)
         try:
             self.free[capacity].append((va, device.timeline.submitted))
         except KeyError:
@@ -305,7 +328,7 @@ class Pool:
         self.mapped_bytes += capacity
         self.regions[va] = capacity
         if self.device.trace is not None:
-            self.device.trace.map(self.device.name, va, capacity, name)
+            self.device.trace.map(va, capacity, name)
         return va
 
     def _unmap(self, va: int, capacity: int) -> None:
@@ -313,7 +336,9 @@ class Pool:
         self.mapped_bytes -= capacity
         del self.regions[va]
         if self.device.trace is not None:
-            self.device.trace.unmap(self.device.name, va, capacity)
+            self.device.trace.unmap(va, capacity)
+        if self.device.validator is not None:
+            self.device.validator.unmap(va, capacity)
 
     def owners(self) -> list[Buffer]:
         """Every live buffer. Slow; asked only at a fault, when memory is out, and when the device closes."""

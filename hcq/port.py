@@ -110,7 +110,8 @@ class RecordingPort:
         self._tell("close", (fd,), lambda: self.inner.close(fd))
 
     def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
-        return self._tell("ioctl", (fd, request, argument), lambda: self.inner.ioctl(fd, request, argument))
+        arguments = (fd, request, argument, bytes(argument))  # as it comes back, and as it was given
+        return self._tell("ioctl", arguments, lambda: self.inner.ioctl(fd, request, argument))
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int:
         arguments = (va, size_bytes, prot, flags, fd, offset)

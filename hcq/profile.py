@@ -47,10 +47,12 @@ class Profile:
         self.device.drain(self.device.timeline.submitted)
         hosts = [(buffer.address, buffer.host) for buffer in self._buffers]
         left = []
+        stamps: list[tuple[int, int]] = []
         for at, name, is_recorded in self._in_use:
             start_va, host = next((va, host) for va, host in hosts if va <= at < va + len(host))
             start, end = struct.unpack_from("<2Q", host, at - start_va)
             if end:
+                stamps += [(at, start), (at + 8, end)]
                 calls, total = self.totals.get(name, (0, 0))
                 self.totals[name] = calls + 1, total + self.device.duration_ns(end - start)
                 struct.pack_into("<2Q", host, at - start_va, 0, 0)
@@ -59,6 +61,8 @@ class Profile:
             else:
                 self._free.append(at)
         self._in_use = left
+        if self.device.trace is not None:
+            self.device.trace.stamps(stamps)
 
     def table(self) -> str:
         """Programs by the time they took, the longest first."""

@@ -8,7 +8,7 @@ Next     cpu/link.py (how a host object gets into memory), queue.py (dispatch)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
@@ -23,6 +23,7 @@ class Program:
     """An entry of a loaded object.
 
     args           kinds of the arguments in order ("buffer", "int", "float"), or None when nobody said
+    access         what it does with each buffer, for the rules ("read", "write", "both", ""); None when nobody said
     shapes         device-private: argument types seen -> how to pack them
     """
 
@@ -47,12 +48,27 @@ class Program:
         self.entry = entry
         self.args = args
         self.scratch_bytes = scratch_bytes
+        self.access: tuple[str, ...] | None = None
         self.shapes: dict[tuple[type, ...], Any] = {}
         self._release = release
+
+    def set_access(self, access: Sequence[str]) -> None:
+        """Say what the program does with the memory of each argument."""
+        count = len(access) if self.args is None else len(self.args)
+        if len(access) != count or not set(access) <= {"read", "write", "both", ""}:
+            raise UsageError(
+                f'load({self.name!r}): access={access!r}; takes "read", "write", "both" or "" for each of the '
+                f"{count} arguments."
+            )
+        self.access = tuple(access)
 
     def __del__(self) -> None:
         release = getattr(self, "_release", None)
         if release is not None:
+            if self.device.trace is not None:
+                self.device.trace.unload(self.entry)
+            if self.device.validator is not None:
+                self.device.validator.unload(self.entry)
             release()
 
     def __repr__(self) -> str:

@@ -35,7 +35,10 @@ class Signal:
 
     @property
     def value(self) -> int:
-        return self._cell[0]
+        value = self._cell[0]
+        if self.device.validator is not None:
+            self.device.validator.host_saw(self.va, value)
+        return value
 
     @property
     def timestamp_ns(self) -> int:
@@ -47,6 +50,10 @@ class Signal:
         if not 0 <= value < 2**64:
             raise UsageError(f"{self.name}.set({value}): a signal's value is a number from 0 to 2**64-1.")
         self.device.signal_set(self.va, value)
+        if self.device.validator is not None:
+            self.device.validator.host_set(self.va, value)
+        if self.device.trace is not None:
+            self.device.trace.signal(self.va, value, self.timestamp_ns, is_set=True)
 
     def wait(self, value: int, timeout_ms: float | None = None) -> None:
         """Return once the value is at least `value`. Raises WaitTimeout at the deadline (default HCQ_TIMEOUT_MS)."""

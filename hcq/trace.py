@@ -1,166 +1,448 @@
-"""Trace: a file that records what was submitted, for all devices, framed so that a cut-off file reads up to the cut.
+"""Trace: writes what happens between a program and its devices to a file, while it happens (HCQ_TRACE=FILE[,data]).
 
-In       device facts, mappings, code objects, submissions with their raw words, signals awaited
-Out      a file of records; `read_trace` gives them back
-Changes  the file HCQ_TRACE names: one write per record, straight to the kernel, so a killed process loses nothing
-Next     tools/hcq_trace.py (shows it)
+In       calls from devices, memory, queues and ports, each behind one branch that is not taken when nothing is traced
+Out      a file of records that trace_file.py reads
+Changes  the file; adds two Timestamp packets around every submission, which the recorded words leave out
+Next     trace_records.py (every byte of it), trace_file.py (the reader), docs/trace-format.md
 
-File: the line "HCQTRACE 1", then records. A record: length of text, length of data (two 32-bit numbers), the text
-(JSON, with "kind" and "time_ns"), the data (raw packet words or a code object).
+Submissions go to the kernel in one write before the doorbell, so a process that is killed, or that its own kernel
+brings down, leaves them in the file. What only explains them (allocations, names, completion times) is written with them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import struct
+import sys
+import threading
 import time
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any, NamedTuple
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from hcq import native
-from hcq.command import Command, Dispatch, Indirect
-from hcq.errors import DriverError, UsageError
+from hcq import native, recorder
+from hcq.command import Command, Indirect
+from hcq.errors import DriverError
 from hcq.memory import Buffer
-from hcq.signal import CELL_BYTES, Signal
+from hcq.trace_records import (
+    MAGIC,
+    Alloc,
+    Block,
+    Data,
+    Free,
+    Kind,
+    Patch,
+    PatchEntry,
+    SignalSeen,
+    Stamps,
+    Submit,
+    Times,
+    Why,
+    pack_commands,
+    pack_record,
+)
 
-MAGIC = b"HCQTRACE 1\n"
-_FRAME = struct.Struct("<II")
+if TYPE_CHECKING:
+    from hcq.device import Device
+    from hcq.graph import PatchPoint
+    from hcq.program import Program
 
+CELLS = 1024  # submissions in flight whose times can be taken
+FLUSH_BYTES = 1 << 16  # explaining records wait for the next submission, up to this much
 
-class Record(NamedTuple):
-    """One line of a trace: what it says, and the bytes that go with it."""
-
-    fields: dict[str, Any]
-    data: bytes
+_ALLOC = Alloc.struct()[0].pack
+_FREE = Free.struct()[0].pack
+_SUBMIT = Submit.struct()[0].pack
+_TIMES = Times.struct()[0].pack
+_SIGNAL = SignalSeen.struct()[0].pack
+_BLOCK = Block.struct()[0].pack
+_PATCH = Patch.struct()[0].pack
+_PATCH_ENTRY = PatchEntry.struct()[0].pack
+_DATA = Data.struct()[0].pack
+_STAMPS = Stamps.struct()[0].pack
 
 
 class TraceWriter:
     """Appends records to a file. One file may take records of several devices and processes."""
 
     def __init__(self, path: str) -> None:
-        import json
-
-        self._dumps = json.dumps
         try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            start = os.pread(self._fd, len(MAGIC), 0)
         except OSError as error:
             raise DriverError(
                 f"HCQ_TRACE={path}: cannot be written ({error.strerror}). Name another file."
             ) from None
+        if start not in (b"", MAGIC):
+            os.close(self._fd)
+            raise DriverError(
+                f"HCQ_TRACE={path}: holds something else than a trace of this version. Name another file, or remove it."
+            )
         self.path = path
-        if os.fstat(self._fd).st_size == 0:
-            os.write(self._fd, MAGIC)
+        self.process = os.getpid()
+        self.devices = 0
+        self._lock = threading.RLock()
+        self._pending: list[bytes] = [] if start else [MAGIC]
+        self._pending_bytes = 0
+        self._strings: dict[str, int] = {}
+        self._sites: dict[tuple[int, int], tuple[Any, int]] = {}
+        about = {
+            "pid": self.process,
+            "argv": sys.argv,
+            "python": sys.version.split()[0],
+            "monotonic_ns": time.monotonic_ns(),
+            "unix_ns": time.time_ns(),
+        }
+        self.tell(Kind.PROCESS, about)
+        self.flush()
 
     @staticmethod
-    def of(path: str | None) -> TraceWriter | None:
-        """The writer for a file, shared by all devices of the process; None when there is no file."""
-        if path is None:
-            return None
-        if path not in _writers:
-            _writers[path] = TraceWriter(path)
-        return _writers[path]
+    def of(path: str) -> TraceWriter:
+        """The writer for a file, shared by all devices of the process."""
+        writer = _writers.get(path)
+        if writer is None or writer.process != os.getpid():
+            writer = _writers[path] = TraceWriter(path)
+        return writer
 
-    def device(self, device: str, arch: str, facts: dict[str, Any]) -> None:
-        self._write({"kind": "device", "device": device, "arch": arch, "pid": os.getpid(), "facts": facts})
+    def tell(self, kind: Kind, fields: Mapping[str, Any], data: bytes = b"") -> None:
+        """A record with text."""
+        text = json.dumps(fields, default=str, separators=(",", ":")).encode()
+        self.later(pack_record(kind, self.process, time.monotonic_ns(), text, data))
 
-    def map(self, device: str, va: int, size_bytes: int, name: str | None) -> None:
-        self._write({"kind": "map", "device": device, "va": va, "size_bytes": size_bytes, "name": name})
+    def later(self, record: bytes) -> None:
+        """Keep a whole record until the next flush. Safe in destructors: it takes no lock."""
+        self._pending.append(record)
+        self._pending_bytes += len(record)
+        if self._pending_bytes > FLUSH_BYTES and self._lock.acquire(blocking=False):
+            try:
+                self.flush()
+            finally:
+                self._lock.release()
 
-    def unmap(self, device: str, va: int, size_bytes: int) -> None:
-        self._write({"kind": "unmap", "device": device, "va": va, "size_bytes": size_bytes})
+    def flush(self, last: bytes = b"") -> None:
+        """Hand everything kept, and then `last`, to the kernel in one write.
 
-    def code(self, device: str, name: str, entry: str, va: int, image: bytes) -> None:
-        self._write({"kind": "code", "device": device, "name": name, "entry": entry, "va": va}, image)
+        A full disk ends the trace, not the program.
+        """
+        with self._lock:
+            count = len(self._pending)
+            whole = b"".join((*self._pending[:count], last)) if count else last
+            del self._pending[:count]
+            self._pending_bytes = 0
+            if self._fd < 0:
+                return
+            try:
+                at = os.write(self._fd, whole)
+                while at < len(whole):
+                    at += os.write(self._fd, whole[at:])
+            except OSError as error:
+                print(f"hcq: trace {self.path} ends here: {error.strerror}", file=sys.stderr)
+                os.close(self._fd)
+                self._fd = -1
+
+    def intern(self, text: str) -> int:
+        """The number of a string, introduced to the file when it is new."""
+        number = self._strings.get(text)
+        if number is None:
+            with self._lock:
+                number = self._strings.get(text)
+                if number is None:
+                    number = self._strings[text] = len(self._strings) + 1
+                    data = number.to_bytes(4, "little") + text.encode("utf-8", "replace")
+                    self.later(pack_record(Kind.STRING, self.process, time.monotonic_ns(), b"", data))
+        return number
+
+    def site(self) -> int:
+        """The string number of the line that called into this package."""
+        at = recorder.site()
+        if at is None:
+            return 0
+        key = (
+            id(at[0]),
+            at[1],
+        )  # hashing a code object is slow, so its id is the key, and the code is kept alive
+        known = self._sites.get(key)
+        if known is None:
+            known = self._sites[key] = at[0], self.intern(recorder.where(at))
+        return known[1]
+
+
+class DeviceTrace:
+    """What one device tells the file."""
+
+    def __init__(self, writer: TraceWriter, device: Device, with_data: bool) -> None:
+        self.writer = writer
+        self.device = weakref.proxy(device)
+        self.with_data = with_data
+        self.number = writer.devices
+        writer.devices += 1
+        self._lock = threading.RLock()
+        self._queue = 0
+        self._cells: Any = None  # start and end of submissions in flight, 64 bits each
+        self._cells_va = 0
+        self._free: list[int] = []
+        self._stamps: dict[int, tuple[bytes, bytes]] = {}
+        self._running: deque[tuple[int, int]] = deque()  # timeline value, cell
+        self._blocks: dict[int, dict[Any, int]] = {}  # va -> what was last written into it
+        self._known: dict[int, int] = {}  # buffers whose contents are in the file: va -> checksum
+        self._exposed: set[int] = set()  # buffers whose memory the host may write at any time
+
+    # ------------------------------------------------------------ the device
+
+    def opened(self) -> None:
+        device = self.device
+        facts = {"device": self.number, "name": device.name, "arch": device.arch, "facts": device.facts()}
+        self.writer.tell(Kind.DEVICE, facts)
+        self._allocated(device.timeline.va, 16, 16, "timeline")
+        self.writer.flush()
+
+    def closed(self) -> None:
+        self.harvest()
+        if self.with_data and not self.device.failures:
+            for buffer in self.device.memory.owners():
+                if buffer.va in self._known:
+                    self._contents(Why.AT_CLOSE, buffer.va, native.read(buffer.va, buffer.size_bytes))
+        fields = {"device": self.number, "submitted": self.device.timeline.submitted}
+        self.writer.tell(Kind.CLOSE, fields)
+        self.writer.flush()
+        self._cells = None
+
+    def call(self, call: str, arguments: tuple[object, ...], result: object) -> None:
+        """The sink of a RecordingPort."""
+        fields: dict[str, Any] = {"device": self.number, "call": call}
+        data = b""
+        if call == "ioctl":
+            fd, request, after, before = arguments
+            assert isinstance(before, bytes) and isinstance(after, bytearray)
+            fields.update(arguments=[fd, request], argument_bytes=len(before))
+            data = before + bytes(after)
+        else:
+            fields["arguments"] = arguments
+        if isinstance(result, BaseException):
+            fields["error"] = str(result)
+            fields["errno"] = getattr(result, "errno", None)
+        elif isinstance(result, bytes):
+            fields["result_bytes"] = len(result)
+        else:
+            fields["result"] = result
+        self.writer.tell(Kind.PORT, fields, data)
+
+    def fault(self, what: str, why: str, **facts: Any) -> None:
+        """The device stopped ("fault"), a wait reached its deadline ("timeout"), or work was dropped ("reset")."""
+        self.writer.tell(Kind.FAULT, {"device": self.number, "what": what, "why": why, **facts})
+        self.writer.flush()
+
+    # ------------------------------------------------------------ memory and code
+
+    def map(self, va: int, size_bytes: int, name: str | None) -> None:
+        fields = {"device": self.number, "va": va, "size_bytes": size_bytes, "name": name}
+        self.writer.tell(Kind.MAP, fields)
+
+    def unmap(self, va: int, size_bytes: int) -> None:
+        self.writer.tell(Kind.UNMAP, {"device": self.number, "va": va, "size_bytes": size_bytes})
+
+    def alloc(self, buffer: Buffer) -> None:
+        va = buffer.address
+        self._known.pop(va, None)
+        self._exposed.discard(va)
+        self._blocks.pop(va, None)
+        self._allocated(va, buffer.size_bytes, buffer.capacity, buffer.name)
+
+    def _allocated(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
+        writer = self.writer
+        data = _ALLOC(self.number, writer.intern(name) if name else 0, va, size_bytes, capacity)
+        writer.later(pack_record(Kind.ALLOC, writer.process, time.monotonic_ns(), b"", data))
+
+    def free(self, va: int, capacity: int) -> None:
+        writer = self.writer
+        data = _FREE(self.number, 0, va, capacity)
+        writer.later(pack_record(Kind.FREE, writer.process, time.monotonic_ns(), b"", data))
+
+    def code(self, program: Program, entry: str, image: bytes) -> None:
+        fields = {
+            "device": self.number,
+            "name": program.name,
+            "entry": entry,
+            "va": program.entry,
+            "args": program.args,
+            "scratch_bytes": program.scratch_bytes,
+            "facts": {} if program.access is None else {"access": program.access},
+        }
+        self.writer.tell(Kind.CODE, fields, image)
+
+    def unload(self, va: int) -> None:
+        self.writer.tell(Kind.UNLOAD, {"device": self.number, "va": va})
+
+    # ------------------------------------------------------------ submissions
 
     def submit(
-        self, device: str, value: int, words: bytes, commands: Sequence[Command], held: Iterable[Any]
+        self, words: list[bytes], commands: Sequence[Command], value: int, held: Iterable[Any]
+    ) -> list[bytes]:
+        """Record a submission. Returns the words to send: the same, with a timestamp before and after them."""
+        writer, device = self.writer, self.device
+        site = writer.site()
+        if self.with_data:
+            self._capture(held)
+        for what in commands:
+            if type(what) is Indirect and what.address not in self._blocks:
+                self.block(what.address, what.label, what.commands, what.size_words)
+        blob = b"".join(words) + device.finish(value)
+        if not self._queue:
+            self._queue = writer.intern(device.queue_name)
+        thread = writer.intern(threading.current_thread().name)
+        packed = pack_commands(commands, writer.intern)
+        head = _SUBMIT(self.number, self._queue, value, site, thread, len(blob) >> 2, len(commands), 0)
+        data = b"".join((head, blob, packed))
+        writer.flush(pack_record(Kind.SUBMIT, writer.process, time.monotonic_ns(), b"", data))
+        stamps = self._stamp(value)
+        return words if stamps is None else [stamps[0], *words, stamps[1]]
+
+    def dropped(self, value: int, why: str) -> None:
+        """The submission recorded last did not reach the device."""
+        self.writer.tell(Kind.DROPPED, {"device": self.number, "value": value, "why": why})
+        self.writer.flush()
+
+    def block(self, va: int, label: str, commands: Sequence[Command], size_words: int) -> None:
+        """Memory that submissions run or read indirectly, as it is now."""
+        writer = self.writer
+        packed = pack_commands(commands, writer.intern)
+        head = _BLOCK(self.number, writer.intern(label), va, len(commands), size_words)
+        data = b"".join((head, packed, native.read(va, 4 * size_words)))
+        writer.later(pack_record(Kind.BLOCK, writer.process, time.monotonic_ns(), b"", data))
+        self._blocks[va] = {}
+
+    def patch(
+        self,
+        what: Indirect,
+        written: Mapping[Any, int],
+        points: Mapping[Any, Sequence[PatchPoint]],
     ) -> None:
-        """A submission: its words, then the words of each block it runs indirectly, and the buffers it may touch."""
-        blocks = [what for what in commands if isinstance(what, Indirect)]
-        fields = {
-            "kind": "submit",
-            "device": device,
-            "value": value,
-            "size_words": len(words) // 4,
-            "blocks": [[what.address, what.size_words, what.label] for what in blocks],
-            "argument_kinds": argument_kinds(commands),
-            "commands": [str(what) for what in commands],
-            "buffers": named_ranges(held),
-        }
-        self._write(
-            fields, words + b"".join(native.read(what.address, 4 * what.size_words) for what in blocks)
-        )
+        """A graph is about to replay: note the words that changed since its block was last written down."""
+        va = what.address
+        if va not in self._blocks:
+            self.block(va, what.label, what.commands, what.size_words)
+        known = self._blocks[va]
+        entries = []
+        for key, number in written.items():
+            if known.get(key) != number:
+                known[key] = number
+                entries += [
+                    _PATCH_ENTRY(
+                        point.byte_offset,
+                        point.command_index,
+                        point.argument_index,
+                        ord(point.kind[0]),
+                        number & (1 << 64) - 1,
+                    )
+                    for point in points[key]
+                ]
+        if entries:
+            writer = self.writer
+            data = b"".join((_PATCH(self.number, len(entries), va), *entries))
+            writer.later(pack_record(Kind.PATCH, writer.process, time.monotonic_ns(), b"", data))
 
-    def signal(self, device: str, va: int, value: int, timestamp_ns: int) -> None:
-        self._write(
-            {"kind": "signal", "device": device, "va": va, "value": value, "timestamp_ns": timestamp_ns}
-        )
+    def signal(self, va: int, value: int, timestamp_ns: int, is_set: bool = False) -> None:
+        """The host saw a signal after a wait, or set it."""
+        writer = self.writer
+        data = _SIGNAL(self.number, is_set, va, value, timestamp_ns)
+        writer.later(pack_record(Kind.SIGNAL, writer.process, time.monotonic_ns(), b"", data))
+        self.harvest()
 
-    def _write(self, fields: dict[str, Any], data: bytes = b"") -> None:
-        text = self._dumps({"time_ns": time.monotonic_ns(), **fields}).encode()
-        os.write(self._fd, _FRAME.pack(len(text), len(data)) + text + data)
+    def stamps(self, entries: Sequence[tuple[int, int]]) -> None:
+        """What timestamp packets stored: address and nanoseconds."""
+        if entries:
+            writer = self.writer
+            flat = [number for entry in entries for number in entry]
+            data = _STAMPS(self.number, len(entries)) + struct.pack(f"<{len(flat)}Q", *flat)
+            writer.later(pack_record(Kind.STAMPS, writer.process, time.monotonic_ns(), b"", data))
+
+    # ------------------------------------------------------------ when the device ran what
+
+    def _stamp(self, value: int) -> tuple[bytes, bytes] | None:
+        """Timestamp packets before and after a submission; None while all cells are in flight."""
+        with self._lock:
+            if self._cells is None:
+                buffer = self.device.memory.alloc(16 * CELLS, "trace times")
+                self._cells_va = buffer.address
+                self._cells = native.view(buffer.address, 16 * CELLS, buffer).cast("Q")
+                self._free = list(range(CELLS))
+            if not self._free:
+                self.harvest()
+            if not self._free:
+                return None
+            cell = self._free.pop()
+            self._cells[2 * cell] = self._cells[2 * cell + 1] = 0
+            self._running.append((value, cell))
+            stamps = self._stamps.get(cell)
+            if stamps is None:
+                va = self._cells_va + 16 * cell
+                stamps = self._stamps[cell] = self.device.stamp(va), self.device.stamp(va + 8)
+            return stamps
+
+    def harvest(self) -> None:
+        """Write down the times of all submissions that have ended since the last time."""
+        with self._lock:
+            running = self._running
+            if not running:
+                return
+            done = self.device.timeline.value
+            cells = self._cells
+            found: list[int] = []
+            while running and running[0][0] <= done:
+                value, cell = running.popleft()
+                if cells[2 * cell + 1]:  # 0 when it was dropped
+                    found += (value, cells[2 * cell], cells[2 * cell + 1])
+                self._free.append(cell)
+        if found:
+            writer = self.writer
+            data = _TIMES(self.number, len(found) // 3) + struct.pack(f"<{len(found)}Q", *found)
+            writer.later(pack_record(Kind.TIMES, writer.process, time.monotonic_ns(), b"", data))
+
+    # ------------------------------------------------------------ contents (HCQ_TRACE=file,data)
+
+    def wrote(self, va: int, data: Any) -> None:
+        """The host wrote to a buffer."""
+        if self.with_data:
+            self._contents(Why.HOST_WROTE, va, bytes(data))
+
+    def saw(self, va: int, data: Any) -> None:
+        """The host read from a buffer."""
+        if self.with_data:
+            self._contents(Why.HOST_READ, va, bytes(data))
+
+    def expose(self, va: int) -> None:
+        """The host has a view of a buffer: look at its contents before every submission that uses it."""
+        if self.with_data:
+            self._exposed.add(va)
+
+    def _capture(self, held: Iterable[Any]) -> None:
+        for buffer in _buffers(held):
+            whole = buffer.parent or buffer
+            va = whole.va
+            if va is None or (va in self._known and va not in self._exposed):
+                continue
+            self.device.drain(self.device.timeline.submitted)
+            data = native.read(va, whole.size_bytes)
+            checksum = zlib.crc32(data)
+            if self._known.get(va) != checksum:
+                self._contents(Why.HOST_WROTE if va in self._known else Why.BEFORE_USE, va, data)
+            self._known[va] = checksum
+
+    def _contents(self, why: Why, va: int, data: bytes) -> None:
+        writer = self.writer
+        head = _DATA(self.number, why, va, len(data))
+        writer.later(pack_record(Kind.DATA, writer.process, time.monotonic_ns(), b"", head + data))
 
 
 _writers: dict[str, TraceWriter] = {}
 
 
-def argument_kinds(commands: Iterable[Command]) -> list[str]:
-    """For every dispatch, in the order of its packet, one letter an argument: b buffer, i integer, f float.
-
-    Registers hold 64 bits and do not say what they mean; with this a reader finds the arguments in a packet's slots.
-    """
-    found = []
-    for what in commands:
-        if isinstance(what, Indirect):
-            found += argument_kinds(what.commands)
-        elif isinstance(what, Dispatch):
-            kinds = what.program.args
-            if kinds is None:
-                kinds = tuple("float" if isinstance(arg, float) else "int" for arg in what.args)
-            found.append("".join(kind[0] for kind in kinds))
-    return found
-
-
-def named_ranges(held: Iterable[Any]) -> list[list[Any]]:
-    """[va, size_bytes, name] of every live buffer in nested lists of arguments."""
-    found: dict[int, list[Any]] = {}
+def _buffers(held: Iterable[Any]) -> Iterator[Buffer]:
     for thing in held:
         if isinstance(thing, Buffer):
-            if thing.va is not None:
-                found[thing.va] = [thing.va, thing.size_bytes, thing.name]
-        elif isinstance(thing, Signal):
-            found[thing.va] = [thing.va, CELL_BYTES, f"signal {thing.name}"]
+            yield thing
         elif isinstance(thing, (list, tuple)):
-            found.update((entry[0], entry) for entry in named_ranges(thing))
-    return list(found.values())
-
-
-def read_trace(path: str) -> Generator[Record, None, int]:
-    """The whole records of a file, up to the first that is cut off or damaged.
-
-    Returns (as a generator does) the bytes that are left after the last whole record: 0 unless the file is cut off.
-    Raises UsageError when the file cannot be read or is no trace.
-    """
-    import json
-
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
-    if not content.startswith(MAGIC):
-        raise UsageError(f"{path}: not a trace; it does not start with {MAGIC.decode().strip()!r}.")
-    at = len(MAGIC)
-    while at + _FRAME.size <= len(content):
-        text_bytes, data_bytes = _FRAME.unpack_from(content, at)
-        start = at + _FRAME.size
-        end = start + text_bytes + data_bytes
-        if end > len(content):
-            return len(content) - at
-        try:
-            fields = json.loads(content[start : start + text_bytes])
-        except ValueError:
-            return len(content) - at
-        yield Record(fields, content[start + text_bytes : end])
-        at = end
-    return len(content) - at
+            yield from _buffers(thing)

@@ -25,7 +25,6 @@ from hcq.config import cores
 from hcq.cpu import encode as encoding
 from hcq.cpu import packets, processor, program
 from hcq.cpu.link import Mapping, link
-from hcq.cpu.validate import validate
 from hcq.device import Device, Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.layout import Packet
@@ -90,6 +89,8 @@ class CpuDevice(Device):
         )
         pack, (opcode, length) = encoding.signal_struct()
         self.finish = functools.partial(pack, opcode, length, self.timeline.va)
+        pack_stamp, head = encoding.timestamp_struct()
+        self.stamp = functools.partial(pack_stamp, *head)  # type: ignore[method-assign]
 
     def start_threads(self) -> None:
         spins = cores() > 1  # on a single core looking only keeps the other side from running
@@ -360,9 +361,6 @@ class CpuDevice(Device):
         self._put = put + size
         self.code.doorbell_ring(self._control_pointer, put + size)
 
-    def validate(self, words: Sequence[bytes]) -> None:
-        validate(self, memoryview(b"".join(words)).cast("I"))
-
     def _send_slowly(self, words: list[bytes]) -> None:
         """The same when the ring's end is near or the ring is full: packet by packet, with doorbells on the way."""
         for packet in words:
@@ -380,6 +378,8 @@ class CpuDevice(Device):
                 self._put += gap
                 at = self._put & RING_WORDS - 1
             self._wait_for_room(size)
+            if self.validator is not None:
+                self.validator.room("the ring", self._put, size, self._field("get"), RING_WORDS)
             self._ring[4 * at : 4 * (at + size)] = packet
             self._put += size
         self.code.doorbell_ring(self._control_pointer, self._put)

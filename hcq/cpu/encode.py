@@ -103,6 +103,13 @@ def signal_struct() -> tuple[Callable[..., bytes], tuple[int, int]]:
     return layout.pack, (int(packets.Opcode.SIGNAL), packets.Signal.length_words)
 
 
+def timestamp_struct() -> tuple[Callable[..., bytes], tuple[int, int]]:
+    """The packer of a Timestamp packet, and its first two fields; the address follows."""
+    layout, names = packets.Timestamp.struct()
+    assert names == ("opcode", "length", "address"), names
+    return layout.pack, (int(packets.Opcode.TIMESTAMP), packets.Timestamp.length_words)
+
+
 def decode(words: Sequence[int]) -> list[Packet]:
     """Packets as a trace shows them. Never raises: unknown opcodes and lengths end as the header that said so."""
     found: list[Packet] = []

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
+import random
 import signal
 import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from hcq.cpu import packets
 from hcq.errors import UsageError
-from hcq.trace import MAGIC, read_trace
+from hcq.trace_file import Trace, read_records
+from hcq.trace_records import MAGIC, Frame, Kind, Why, pack_record
 from tests.hcq.conftest import IR, assemble
 
 SCRIPT = """
@@ -24,25 +29,44 @@ image = open(sys.argv[1], "rb").read()
 step = dev.load(image, "step", args=("buffer", "int"), name="one step")
 mixed = dev.load(image, "mixed")
 out, other = dev.alloc(4096, "out"), dev.alloc(64, "other")
-dev.queue().fill(out, 0).dispatch(step, [out, -3]).dispatch(mixed, [other, 1.5, 2, 3.5, 4, 5, 6, 7, 88, 9.25]).submit()
+other.write(bytes(64))
+q = dev.queue()
+q.fill(out, 0).dispatch(step, [out, -3]).dispatch(mixed, [other, 1.5, 2, 3.5, 4, 5, 6, 7, 2**64 - 2, 9.25]).submit()
 graph = dev.graph("twice").dispatch(step, [Symbol("where"), 5]).dispatch(step, [out, Symbol("k", "int")])
 graph.replay({"where": other, "k": 6}).wait()
-dev.queue().copy(out, other, 16, dst_offset=32).submit().wait()
+graph.replay({"where": out, "k": 7}).wait()
+graph.replay({"where": out, "k": -8}).wait()
+cell = dev.signal("gate")
+done = dev.queue().wait(cell, 4).copy(out, other, 16, dst_offset=32).barrier().signal(cell, 5).submit()
+cell.set(4)
+done.wait()
 print(out.read(0, 8)[0])
+other.free()
+dev.queue().timestamp(out).submit().wait()
 """
 
 
-@pytest.fixture
-def traced(tmp_path: Path) -> Path:
-    """A trace of SCRIPT."""
-    kernel = tmp_path / "k.o"
-    kernel.write_bytes(assemble(IR))
-    path = tmp_path / "run.hcqtrace"
-    run_script(SCRIPT, path, str(kernel))
-    return path
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("kernel") / "k.o"
+    path.write_bytes(assemble(IR))
+    return str(path)
 
 
-def run_script(script: str, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def content(kernel: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A trace of SCRIPT, with buffer contents."""
+    path = tmp_path_factory.mktemp("trace") / "run.hcqtrace"
+    run_script(SCRIPT, f"{path},data", kernel)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def trace(content: bytes) -> Trace:
+    return Trace.parse(content)
+
+
+def run_script(script: str, path: object, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", script, *arguments],
         env={**os.environ, "HCQ_TRACE": str(path)},
@@ -53,64 +77,106 @@ def run_script(script: str, path: Path, *arguments: str) -> subprocess.Completed
     )
 
 
-def show(path: Path, *options: str) -> str:
-    import contextlib
-    import io
-
-    from hcq.tools import hcq_trace
-
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        assert hcq_trace.main(["show", str(path), *options]) == 0
-    return text.getvalue()
-
-
-def test_a_trace_holds_device_code_mappings_submissions_and_signals(traced: Path) -> None:
-    records = list(read_trace(str(traced)))
-    kinds = [record.fields["kind"] for record in records]
-    assert kinds[0] == "device"
-    assert {"device", "map", "code", "submit", "signal"} <= set(kinds)
-    assert [record.fields["value"] for record in records if record.fields["kind"] == "submit"] == [1, 2, 3]
-    code = next(record for record in records if record.fields["kind"] == "code")
-    assert code.data == assemble(IR)
-    times = [record.fields["time_ns"] for record in records]
+def test_a_trace_holds_process_device_code_and_every_submission(trace: Trace) -> None:
+    assert trace.cut_bytes == 0
+    assert [record.name for record in trace.records][:1] == ["PROCESS"]
+    assert trace.processes[0].fields["argv"][0] == "-c"
+    (device,) = trace.devices
+    assert (device.name, device.kind, device.arch) == ("CPU", "CPU", os.uname().machine)
+    assert device.closed is not None
+    assert [submission.value for submission in trace.submissions] == [1, 2, 3, 4, 5, 6]
+    assert [code.name for code in trace.code] == ["one step", "mixed"]
+    assert trace.code_named("step")[0].image == assemble(IR)
+    times = [record.time_ns for record in trace.records if record.kind == Kind.SUBMIT]
     assert times == sorted(times)
 
 
-def test_show_names_kernels_buffers_and_arguments(traced: Path) -> None:
-    text = show(traced)
-    assert "device CPU: " in text
-    assert "Fill      4096 bytes at out+0x0 with 0x0000000000000000" in text
-    assert "Dispatch  one step(out+0x0, -3) grid=(1,1,1)" in text
-    assert "Dispatch  mixed(other+0x0, 1.5, 2, 3.5, 4, 5, 6, 7, 88, 9.25) grid=(1,1,1)" in text
-    assert "Signal    timeline = 1" in text
-    assert "Indirect  twice: 48 words" in text
-    assert "Dispatch  one step(other+0x0, 5)" in text
-    assert "Dispatch  one step(out+0x0, 6)" in text
-    assert "Copy      16 bytes other+0x0 -> out+0x20" in text
+def test_words_decode_to_packets_and_commands_are_data(trace: Trace) -> None:
+    first = trace.submissions[0]
+    kinds = [type(packet) for packet in first.packets()]
+    assert kinds == [packets.Fill, packets.Dispatch, packets.Dispatch, packets.Signal]
+    fill, step, mixed = first.commands
+    assert (fill["verb"], fill["size_bytes"], fill["pattern"]) == ("fill", 4096, 0)
+    assert step["kernel"] == "one step"
+    assert step["args"] == [{"kind": "buffer", "value": fill["dst"]}, {"kind": "int", "value": -3}]
+    assert step["grid"] == step["block"] == [1, 1, 1]
+    assert [arg["value"] for arg in mixed["args"]][1:] == [1.5, 2, 3.5, 4, 5, 6, 7, -2, 9.25]
+    assert first.kernels == ["one step", "mixed"]
+    verbs = [command["verb"] for command in trace.submissions[4].commands]
+    assert verbs == ["wait", "copy", "barrier", "signal"]
 
 
-def test_show_filters_by_queue_kernel_and_submission(traced: Path) -> None:
-    assert show(traced, "--queue", "NV") == ""
-    assert show(traced, "--kernel", "nothing") == ""
-    assert next(
-        line for line in show(traced, "--submission", "3").splitlines() if line.startswith("#")
-    ).startswith("#3 ")
-    headers = [
-        line.split()[0] for line in show(traced, "--kernel", "step").splitlines() if line.startswith("#")
-    ]
-    assert headers == ["#1", "#2"]
-    assert [line.split()[0] for line in show(traced, "--last", "1").splitlines() if line[0] == "#"] == ["#3"]
-    assert "00080003" in show(traced, "--words")
+def test_a_submission_names_its_line_its_thread_and_its_buffers(trace: Trace) -> None:
+    first = trace.submissions[0]
+    assert first.site == "<string>:11 in <module>"
+    assert first.thread == "MainThread"
+    assert [str(place) for place in first.buffers()] == ["out", "other"]
+    copy = trace.submissions[4]
+    assert [str(place) for place in copy.buffers()] == ["gate", "out+0x20", "other"]
 
 
-def test_show_gives_json_for_other_programs(traced: Path) -> None:
-    views = [json.loads(line) for line in show(traced, "--json").splitlines()]
-    submissions = [view for view in views if view["kind"] == "submit"]
-    assert [view["submission"] for view in submissions] == [1, 2, 3]
-    assert submissions[0]["packets"][1]["kernel"] == "one step"
-    assert submissions[0]["packets"][1]["arguments"] == ["out+0x0", "-3"]
-    assert submissions[0]["packets"][0]["fields"]["opcode"] == "FILL"
+def test_the_blocks_of_a_graph_are_known_as_each_replay_ran_them(trace: Trace) -> None:
+    arguments = []
+    for submission in trace.submissions[1:4]:
+        (block,) = submission.blocks
+        assert block.label == "twice"
+        memory = submission.memory()
+        one, two = block.commands
+        arguments.append((str(memory.find(one["args"][0]["value"])), two["args"][1]["value"]))
+        decoded = [packet for packet in submission.block_packets(block)]
+        assert all(isinstance(packet, packets.Dispatch) for packet in decoded)
+        slots = struct.pack(f"<{len(decoded[1].tail_words)}I", *decoded[1].tail_words)
+        assert struct.unpack_from("<q", slots, 8)[0] == two["args"][1]["value"]
+    assert arguments == [("other", 6), ("out", 7), ("out", -8)]
+    assert [command["kernel"] for command in trace.submissions[3].all_commands()] == ["one step"] * 2
+
+
+def test_memory_is_known_as_it_was_at_every_submission(trace: Trace) -> None:
+    last = trace.submissions[5]
+    other = next(place for place in trace.submissions[4].buffers() if place.name == "other")
+    assert trace.submissions[4].memory().find(other.start + 8).state == "live"
+    assert str(last.memory().find(other.start + 8)) == "other+0x8 (freed)"
+    assert str(last.memory().find(16)) == "0x10 (unknown)"
+    assert last.memory().find(16).state == "unknown"
+    assert trace.submissions[4].memory().find(other.start).state == "live"  # backwards, too
+    before, after = last.memory().neighbours(other.start)
+    assert before is not None and before.start < other.start
+    assert after is None or after.start > other.start
+
+
+def test_the_device_says_when_each_submission_began_and_ended(trace: Trace) -> None:
+    spans = [(submission.started_ns, submission.finished_ns) for submission in trace.submissions]
+    flat = [moment for span in spans for moment in span if moment is not None]
+    assert len(flat) == 12
+    assert flat == sorted(flat)
+    assert all(submission.time_ns <= (submission.started_ns or 0) for submission in trace.submissions)
+
+
+def test_signals_that_the_host_saw_and_set_are_in_it(trace: Trace) -> None:
+    (gate,) = [seen for seen in trace.signals if seen.is_set]
+    assert gate.value == 4
+    seen = [signal.value for signal in trace.signals if not signal.is_set]
+    assert 5 in seen
+    assert all(signal.timestamp_ns for signal in trace.signals if signal.value)
+
+
+def test_with_data_the_contents_before_use_and_what_the_host_read_are_in_it(trace: Trace) -> None:
+    by_name = {}
+    for contents in trace.contents:
+        place = trace.memory_at(contents.record).find(contents.va)
+        by_name.setdefault((contents.why, place.name), contents.data)
+    assert by_name[Why.HOST_WROTE, "other"] == bytes(64)
+    assert len(by_name[Why.BEFORE_USE, "out"]) == 4096
+    read = [contents.data for contents in trace.contents if contents.why == Why.HOST_READ]
+    assert [len(data) for data in read] == [8]
+    assert len(by_name[Why.AT_CLOSE, "out"]) == 4096
+
+
+def test_calls_to_the_operating_system_are_in_it(trace: Trace) -> None:
+    calls = [record.fields["call"] for record in trace.calls]
+    assert "mmap" in calls
+    ring = next(record for record in trace.calls if record.fields["call"] == "mmap")
+    assert ring.fields["result"] > 0
 
 
 def test_the_trace_of_a_killed_process_reads_up_to_the_cut(tmp_path: Path) -> None:
@@ -126,81 +192,143 @@ os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(subprocess.CalledProcessError) as killed:
         run_script(script, path)
     assert killed.value.returncode == -signal.SIGKILL
-    assert show(path).count("Fill      64 bytes at out+0x0") == 5
-    whole = path.read_bytes()
-    for cut in range(len(MAGIC), len(whole), 37):
-        path.write_bytes(whole[:cut])
-        records = list(read_trace(str(path)))
-        starts = list_of_frames(whole)
-        assert len(records) == sum(start <= cut for start in [*starts, len(whole)]) - 1
-        assert ("cut off" in show(path)) == (cut not in starts)
+    whole = Trace.read(str(path))
+    assert whole.cut_bytes == 0
+    assert len(whole.submissions) == 5
+    assert [str(place) for place in whole.submissions[4].buffers()] == ["out"]
+    content = path.read_bytes()
+    starts = [record.at for record in whole.records] + [len(content)]
+    for cut in range(starts[1], len(content), 41):
+        part = Trace.parse(content[:cut])
+        assert len(part.records) == sum(start <= cut for start in starts) - 1
+        assert bool(part.cut_bytes) == (cut not in starts)
 
 
-def list_of_frames(content: bytes) -> list[int]:
-    """Where each record starts, read independently of read_trace."""
-    starts, at = [], len(MAGIC)
-    while at < len(content):
-        starts.append(at)
-        text, data = struct.unpack_from("<II", content, at)
-        at += 8 + text + data
-    return starts
+def test_a_kernel_that_brings_the_process_down_is_the_last_submission(tmp_path: Path, kernel: str) -> None:
+    path = tmp_path / "crash.hcqtrace"
+    script = """
+import hcq, sys
+dev = hcq.open("CPU")
+step = dev.load(open(sys.argv[1], "rb").read(), "step", args=("int", "int"))
+dev.queue().dispatch(step, [0, 1]).submit().wait()
+"""
+    with pytest.raises(subprocess.CalledProcessError) as crashed:
+        run_script(script, path, kernel)
+    assert crashed.value.returncode == -signal.SIGSEGV
+    assert Trace.read(str(path)).submissions[-1].kernels == ["step"]
 
 
-def test_two_processes_may_append_to_one_trace(traced: Path) -> None:
-    before = len(list(read_trace(str(traced))))
-    run_script("import hcq; dev = hcq.open('CPU'); dev.queue().submit().wait()", traced)
-    records = list(read_trace(str(traced)))
-    assert len(records) > before
-    assert len({record.fields["pid"] for record in records if record.fields["kind"] == "device"}) == 2
+def test_two_processes_may_append_to_one_trace(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "two.hcqtrace"
+    path.write_bytes(content)
+    run_script("import hcq; dev = hcq.open('CPU'); dev.queue().submit().wait()", path)
+    trace = Trace.read(str(path))
+    assert len(trace.processes) == 2
+    first, second = trace.devices
+    assert first.key == "CPU" and second.key == f"CPU@{second.process}"
+    assert trace.submissions[-1].device is second
+    assert trace.submission(first, 1) is trace.submissions[0]
+
+
+def test_a_forked_child_writes_under_its_own_number(tmp_path: Path) -> None:
+    path = tmp_path / "fork.hcqtrace"
+    script = """
+import hcq, os
+dev = hcq.open("CPU")
+dev.queue().submit().wait()
+if not os.fork():
+    hcq.open("CPU").queue().submit().wait()
+    os._exit(0)
+os.wait()
+dev.queue().submit().wait()
+"""
+    run_script(script, path)
+    trace = Trace.read(str(path))
+    assert len({device.process for device in trace.devices}) == 2
+    assert sorted(submission.value for submission in trace.submissions) == [1, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [(b"", "not a trace"), (b"hello world", "not a trace"), (None, "cannot be read")]
+    ("content", "why"),
+    [
+        (b"", "not a trace"),
+        (b"hello world", "not a trace"),
+        (b"HCQTRACE 1\n", "a trace of version 1, and this program reads version 2"),
+        (MAGIC + bytes(100), "its first record is damaged"),
+        (None, "cannot be read"),
+    ],
 )
 def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes | None, why: str) -> None:
     path = tmp_path / "file"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError, match=why):
-        list(read_trace(str(path)))
-    done = subprocess.run(
-        [sys.executable, "-m", "hcq.tools.hcq_trace", "show", str(path)], capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert why in done.stderr
-    assert done.stdout == ""
+        Trace.read(str(path))
 
 
-def test_the_program_runs_as_a_file_of_a_checkout(traced: Path) -> None:
-    program = Path(__file__).parents[2] / "tools" / "hcq_trace.py"
-    done = subprocess.run(
-        [sys.executable, str(program), "show", str(traced), "--last", "1"],
-        capture_output=True,
-        text=True,
-        cwd=traced.parent,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-    )
-    assert done.stdout.startswith("#3 ")
-    assert done.stderr == ""
+@given(noise=st.binary(max_size=300))
+def test_random_bytes_are_one_clear_error_or_an_empty_trace(noise: bytes) -> None:
+    for content in (noise, MAGIC + noise):
+        try:
+            trace = Trace.parse(content)
+        except UsageError as error:
+            assert "\n" not in str(error)
+        else:
+            assert content == MAGIC
+            assert not trace.records
 
 
-def test_record_runs_a_command_and_passes_its_status_on(tmp_path: Path) -> None:
-    path = tmp_path / "r.hcqtrace"
-    script = "import hcq; hcq.open('CPU').queue().submit().wait(); raise SystemExit(7)"
-    command = [
-        sys.executable,
-        "-m",
-        "hcq.tools.hcq_trace",
-        "record",
-        "-o",
-        str(path),
-        "--",
-        sys.executable,
-        "-c",
-        script,
-    ]
-    assert subprocess.run(command, timeout=50).returncode == 7
-    assert [record.fields["kind"] for record in read_trace(str(path))].count("submit") == 1
+def test_a_damaged_record_ends_the_trace_before_it(content: bytes) -> None:
+    """One bit of one record is turned: everything before it reads, it and the rest are counted as cut."""
+    records, _, _ = read_records(content)
+    pick = random.Random(5)
+    for record in pick.sample(records[1:], 40):
+        damaged = bytearray(content)
+        at = record.at + pick.randrange(len(record.raw))
+        damaged[at] ^= 1 << pick.randrange(8)
+        found, cut, why = read_records(bytes(damaged))
+        assert len(found) == record.index
+        assert cut == len(content) - record.at
+        assert "damaged" in why or "cut off" in why
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_records_that_lie_with_a_right_checksum_are_an_error_or_harmless(
+    content: bytes, data: st.DataObject
+) -> None:
+    """A stranger can compute checksums: what a record says is not trusted either."""
+    records, _, _ = read_records(content)
+    victim = data.draw(st.sampled_from(records))
+    raw = bytearray(victim.raw)
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(4, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    raw[:4] = zlib.crc32(bytes(raw[4:])).to_bytes(4, "little")
+    lying = content[: victim.at] + bytes(raw) + content[victim.at + len(victim.raw) :]
+    try:
+        trace = Trace.parse(lying)
+        for submission in trace.submissions:
+            submission.packets()
+            submission.buffers()
+    except UsageError as error:
+        assert str(error)
+
+
+def test_records_of_unknown_kinds_are_kept(content: bytes) -> None:
+    strange = pack_record(999, 1, 2, b'{"hello": 1}', b"data")
+    trace = Trace.parse(content + strange)
+    assert trace.records[-1].name == "KIND_999"
+    assert trace.records[-1].fields == {"hello": 1}
+    assert trace.records[-1].raw == strange
+    assert trace.cut_bytes == 0
+
+
+def test_the_frame_is_what_pack_record_writes() -> None:
+    raw = pack_record(Kind.CLOSE, 7, 99, b"{}", b"xy")
+    frame = Frame.decode(struct.unpack("<7I", raw[:28]))
+    assert (frame.kind, frame.process, frame.time_ns) == (Kind.CLOSE, 7, 99)
+    assert (frame.text_bytes, frame.data_bytes) == (2, 2)
+    assert frame.checksum == zlib.crc32(raw[4:])
 
 
 def test_a_trace_file_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
@@ -208,9 +336,14 @@ def test_a_trace_file_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> No
     done = run_script(script, tmp_path / "missing" / "file")
     assert "HCQ_TRACE=" in done.stdout
     assert "cannot be written (No such file or directory). Name another file." in done.stdout
+    other = tmp_path / "notes.txt"
+    other.write_text("my notes")
+    done = run_script(script, other)
+    assert "holds something else than a trace of this version" in done.stdout
+    assert other.read_text() == "my notes"
 
 
-def test_push_and_alloc_debugging_say_what_happens(tmp_path: Path) -> None:
+def test_push_and_alloc_debugging_say_what_happens() -> None:
     script = """
 import hcq
 dev = hcq.open("CPU")

@@ -1,0 +1,89 @@
+"""Kinds of devices: for each name before the colon, where its driver, its packets and its rules are. One registry.
+
+In       a device name such as "CPU:1"
+Out      the Kind: its Device class, the decoder of each of its queues, its layouts, its ioctls, its rules
+Changes  nothing; a kind's modules are imported when something of it is first asked for
+Next     device.py (opens by kind), trace_file.py (decodes by kind), validate.py (checks by kind)
+
+A new kind of device adds one entry here and gets traces, fault reports, packet pages and rules with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hcq.errors import UsageError
+from hcq.layout import Ioctl, Packet
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of device. Places are "module:attribute" and are imported on first use.
+
+    device   the Device class, opened by name
+    decode   queue name -> decode(words) -> list[Packet]; never raises
+    layouts  modules whose Packet classes are the kind's packets, registers and descriptors
+    ioctls   modules whose Ioctl objects are the calls its kernel driver takes
+    rules    the module with its effects and its rules
+    """
+
+    name: str
+    device: str
+    decode: Mapping[str, str] = field(default_factory=dict)
+    layouts: tuple[str, ...] = ()
+    ioctls: tuple[str, ...] = ()
+    rules: str = ""
+
+    def decoder(self, queue: str = MAIN) -> Callable[[Sequence[int]], list[Packet]]:
+        """What turns a queue's words into packets. Raises UsageError for a queue that this kind has not."""
+        if queue not in self.decode:
+            raise UsageError(f"{self.name} has no queue {queue!r}. Its queues: {', '.join(self.decode)}.")
+        found: Callable[[Sequence[int]], list[Packet]] = load(self.decode[queue])
+        return found
+
+    def packets(self) -> Iterator[type[Packet]]:
+        """Every layout that the kind's modules declare, in the order of the source."""
+        for name in self.layouts:
+            module = importlib.import_module(name)
+            for thing in vars(module).values():
+                if isinstance(thing, type) and issubclass(thing, Packet) and thing.__module__ == name:
+                    yield thing
+
+    def calls(self) -> dict[int, Ioctl]:
+        """Request number -> the ioctl it is."""
+        found = {}
+        for name in self.ioctls:
+            for thing in vars(importlib.import_module(name)).values():
+                if isinstance(thing, Ioctl):
+                    found[thing.request] = thing
+        return found
+
+
+KINDS: dict[str, Kind] = {
+    "CPU": Kind(
+        "CPU",
+        device="hcq.cpu.device:CpuDevice",
+        decode={MAIN: "hcq.cpu.encode:decode"},
+        layouts=("hcq.cpu.packets",),
+        rules="hcq.cpu.validate",
+    )
+}
+
+
+def kind_of(device: str) -> Kind:
+    """The kind of a device name. Raises UsageError listing the known ones."""
+    name = device.partition(":")[0].upper()
+    if name not in KINDS:
+        raise UsageError(f"{device!r}: unknown kind of device. Known: {', '.join(KINDS)}.")
+    return KINDS[name]
+
+
+def load(place: str) -> Any:
+    """The thing at "module:attribute"."""
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)

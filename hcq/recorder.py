@@ -1,0 +1,77 @@
+"""Recorder: which line of the user's program asked for something, found cheaply.
+
+In       the call stack at a submission or a wait
+Out      `site()`: a pair that is cheap to take and to keep; `where(site)`: the same as text
+Changes  nothing; what it keeps are code objects, never frames, so no buffer lives longer for it
+Next     ledger.py (keeps a site for each submission), report.py and trace.py (print them)
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+Site = tuple[CodeType, int] | None  # a function and the offset of the instruction in it
+
+_frame = sys._getframe
+
+
+class _Ours(dict[str, bool]):
+    """Source file -> whether it is part of this package; asked once for each file, then a plain look-up."""
+
+    def __missing__(self, file: str) -> bool:
+        self[file] = found = file.startswith(_folders())
+        return found
+
+
+_ours = _Ours()
+
+
+def site() -> Site:
+    """The innermost line outside this package; None when there is none (a thread of our own)."""
+    frame: FrameType | None = _frame(1)
+    while frame is not None:
+        code = frame.f_code
+        if not _ours[code.co_filename]:
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def where(at: Site) -> str:
+    """A site as "file.py:12 in function"."""
+    if at is None:
+        return ""
+    code, offset = at
+    return f"{code.co_filename}:{line_of(code, offset)} in {code.co_name}"
+
+
+def source_line(at: Site) -> str:
+    """The text of the line, "" when its file cannot be read."""
+    import linecache
+
+    return "" if at is None else linecache.getline(at[0].co_filename, line_of(*at)).strip()
+
+
+def line_of(code: CodeType, offset: int) -> int:
+    """The source line of an instruction."""
+    for start, end, line in code.co_lines():
+        if start <= offset < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+@functools.cache
+def _folders() -> tuple[str, ...]:
+    """Where this package's own source is: installed as one folder, or the folders of a checkout."""
+    here = Path(__file__).resolve().parent
+    folders: list[Any] = [here]
+    if (here.parent / "setup.py").is_file() and (here.parent / "ir" / "node.py").is_file():
+        folders += [here.parent / name for name in ("ir", "compiler", "frontend")]
+    else:
+        folders = [here / name for name in ("ir", "compiler", "frontend", "cpu", "amd", "nv", "metal", "emu")]
+        return tuple(f"{folder}/" for folder in folders) + tuple(str(file) for file in here.glob("*.py"))
+    return tuple(f"{folder}/" for folder in folders)

@@ -1,0 +1,708 @@
+"""Trace file: what a program submitted, read back: records, devices, submissions, code, and what memory was when.
+
+In       a file written with HCQ_TRACE=FILE, whole or cut off
+Out      Trace: `submissions` with decoded packets and commands as data, `code`, `signals`, `faults`, `memory_at`
+Changes  nothing
+Next     trace_records.py (the bytes), kinds.py (whose decoder reads which words), tools/hcq_trace.py (shows it)
+
+Reading is two passes: `read_records` checks frames and checksums and stops at the first that is cut off or damaged;
+Trace goes through the records once and keeps what later records refer to. Packets are decoded when asked for.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hcq.errors import UsageError
+from hcq.kinds import KINDS
+from hcq.layout import Packet
+from hcq.trace_records import (
+    HEADS,
+    MAGIC,
+    VERSION,
+    Frame,
+    Kind,
+    PatchEntry,
+    Why,
+    unpack_commands,
+)
+
+_FRAME = Frame.struct()[0]
+_HEADS = {kind: head.struct() for kind, head in HEADS.items()}
+_PATCH_ENTRY = PatchEntry.struct()[0]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record. `fields` is its text, or the fields of its head; `data` is what follows the head.
+
+    kind    of Kind; a number when it is of a kind that this version does not know
+    at      where it starts in the file, in bytes; `raw` is all of it
+    """
+
+    index: int
+    kind: int
+    process: int
+    time_ns: int
+    fields: dict[str, Any]
+    data: bytes
+    at: int
+    raw: bytes = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.kind.name if isinstance(self.kind, Kind) else f"KIND_{self.kind}"
+
+
+@dataclass(eq=False)
+class TraceDevice:
+    """A device of a process of the trace. `key` names it among all devices of the file."""
+
+    key: str
+    name: str  # "CPU", as the program opened it
+    kind: str  # "CPU", the part before the colon
+    arch: str
+    process: int
+    number: int
+    facts: dict[str, Any]
+    opened: int  # record indices
+    closed: int | None = None
+
+    def decode(self, words: Sequence[int], queue: str = "main") -> list[Packet]:
+        """Words as the packets of this device. Never raises for words; UsageError for a kind that is unknown here."""
+        kind = KINDS.get(self.kind)
+        if kind is None:
+            raise UsageError(
+                f"{self.name}: this version decodes {', '.join(KINDS)}, not {self.kind}. "
+                "Read the trace with a newer one."
+            )
+        return kind.decoder(queue)(words)
+
+    def __repr__(self) -> str:
+        return f"TraceDevice({self.key}, {self.arch})"
+
+
+@dataclass(eq=False)
+class Code:
+    """A loaded program: its object, where its entry was, and from which record to which."""
+
+    device: TraceDevice
+    name: str
+    entry: str
+    va: int
+    args: tuple[str, ...] | None
+    scratch_bytes: int
+    image: bytes = field(repr=False)
+    loaded: int
+    unloaded: int | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What lies at an address: `state` is live, freed, mapped (no buffer there), unmapped, or unknown."""
+
+    state: str
+    name: str
+    start: int
+    size_bytes: int
+    offset: int
+
+    def __str__(self) -> str:
+        text = self.name if not self.offset else f"{self.name}+{self.offset:#x}"
+        return text if self.state in ("live", "mapped") else f"{text} ({self.state})"
+
+
+@dataclass(frozen=True)
+class Range:
+    """A buffer, a mapping or a block: [start, start + size_bytes)."""
+
+    start: int
+    size_bytes: int
+    name: str
+    state: str
+    since: int  # record index
+    device: str  # TraceDevice.key
+
+
+class MemoryMap:
+    """What was where at one moment. `ranges` are buffers and mappings, `find` says what an address is."""
+
+    def __init__(self, live: dict[int, Range], freed: dict[int, Range], mapped: dict[int, Range]) -> None:
+        self.live = live
+        self.freed = freed
+        self.mapped = mapped
+        self._sorted: list[tuple[list[int], dict[int, Range]]] | None = None
+
+    @property
+    def ranges(self) -> list[Range]:
+        """Every live buffer, by address."""
+        return [self.live[start] for start in sorted(self.live)]
+
+    def find(self, va: int) -> Place:
+        """A live buffer first, then a mapping that holds a freed one, then what was unmapped."""
+        if self._sorted is None:
+            self._sorted = [(sorted(table), table) for table in (self.live, self.freed, self.mapped)]
+        for starts, table in self._sorted:
+            at = bisect.bisect_right(starts, va) - 1
+            if at >= 0:
+                found = table[starts[at]]
+                if va < found.start + max(found.size_bytes, 1):
+                    return Place(found.state, found.name, found.start, found.size_bytes, va - found.start)
+        return Place("unknown", f"{va:#x}", va, 0, 0)
+
+    def neighbours(self, va: int) -> tuple[Range | None, Range | None]:
+        """The live buffers that end before and begin after an address."""
+        starts = sorted(self.live)
+        at = bisect.bisect_right(starts, va)
+        before = self.live[starts[at - 1]] if at else None
+        after = self.live[starts[at]] if at < len(starts) else None
+        return before, after
+
+
+@dataclass(frozen=True)
+class BlockImage:
+    """A block as it was when a submission ran it."""
+
+    va: int
+    label: str
+    words: tuple[int, ...] = field(repr=False)
+    commands: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class SignalSeen:
+    """The host saw a signal's value after a wait, or set it."""
+
+    record: int
+    device: TraceDevice
+    time_ns: int
+    va: int
+    value: int
+    timestamp_ns: int
+    is_set: bool
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Bytes of memory, written down before a use, after the host wrote, or as the host read them."""
+
+    record: int
+    device: TraceDevice
+    why: Why
+    va: int
+    data: bytes = field(repr=False)
+
+
+class Submission:
+    """One doorbell. Times are nanoseconds of time.monotonic_ns; None while nobody knows them.
+
+    number      place in the file, from 0
+    value       what the device's timeline is when it is done
+    site        the line of the program that made it, as "file.py:12 in function"
+    started_ns, finished_ns   on the device
+    dropped     it was recorded, and then did not reach the device
+    """
+
+    def __init__(
+        self, trace: Trace, number: int, record: Record, device: TraceDevice, head: dict[str, int]
+    ) -> None:
+        self.trace = trace
+        self.number = number
+        self.record = record.index
+        self.device = device
+        self.queue = trace.string(record.process, head["queue"])
+        self.value = head["value"]
+        self.site = trace.string(record.process, head["site"])
+        self.thread = trace.string(record.process, head["thread"])
+        self.time_ns = record.time_ns
+        self.started_ns: int | None = None
+        self.finished_ns: int | None = None
+        self.dropped = False
+        size = 4 * head["size_words"]
+        if size > len(record.data):
+            raise ValueError("its words reach beyond the record")
+        self._words = record.data[:size]
+        self.commands, _ = unpack_commands(
+            record.data[size:], head["commands"], lambda number: trace.string(record.process, number)
+        )
+        for command in self.commands:
+            trace.name_kernel(command, device)
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        return struct.unpack(f"<{len(self._words) // 4}I", self._words)
+
+    def packets(self) -> list[Packet]:
+        """The words, decoded by the device's own layouts."""
+        return self.device.decode(self.words, self.queue)
+
+    @property
+    def blocks(self) -> list[BlockImage]:
+        """The blocks that its commands run indirectly, as they were then."""
+        return [
+            self.trace.block(self.device, command["address"], self.record)
+            for command in self.commands
+            if command["verb"] == "indirect" and self.trace.has_block(self.device, command["address"])
+        ]
+
+    def block_packets(self, block: BlockImage) -> list[Packet]:
+        return self.device.decode(block.words, self.queue)
+
+    def all_commands(self) -> list[dict[str, Any]]:
+        """Commands in the order in which they run, those of blocks in the place of the replay."""
+        images = {block.va: block for block in self.blocks}
+        found: list[dict[str, Any]] = []
+        for command in self.commands:
+            image = images.get(command["address"]) if command["verb"] == "indirect" else None
+            found.extend([command] if image is None else image.commands)
+        return found
+
+    @property
+    def kernels(self) -> list[str]:
+        """Names of the kernels it launches, in order."""
+        return [command["kernel"] for command in self.all_commands() if command["verb"] == "dispatch"]
+
+    def memory(self) -> MemoryMap:
+        """What was where when it was submitted."""
+        return self.trace.memory_at(self)
+
+    def buffers(self) -> list[Place]:
+        """The buffers its commands name, each once, in order."""
+        memory = self.memory()
+        found: dict[int, Place] = {}
+        for command in self.all_commands():
+            for va in addresses([command]):
+                place = memory.find(va)
+                found.setdefault(place.start, place)
+            for arg in command.get("args", ()):  # nobody said what it is: an address, if a buffer is there
+                if arg["kind"] == "unknown" and memory.find(arg["value"]).state in ("live", "freed"):
+                    place = memory.find(arg["value"])
+                    found.setdefault(place.start, place)
+        return list(found.values())
+
+    def __repr__(self) -> str:
+        return f"Submission({self.device.key} #{self.value}, {len(self._words) // 4} words)"
+
+
+def addresses(commands: Sequence[dict[str, Any]]) -> Iterator[int]:
+    """Every address that commands name: buffer arguments, destinations, sources, signals."""
+    for command in commands:
+        for arg in command.get("args", ()):
+            if arg["kind"] == "buffer":
+                yield arg["value"]
+        for name in ("dst", "src", "signal", "address"):
+            if name in command:
+                yield command[name]
+
+
+class _Block:
+    """One block's words and commands over time: a base, and the patches after it. The cursor mostly moves forward."""
+
+    def __init__(self, record: int, label: str, words: bytes, commands: list[dict[str, Any]]) -> None:
+        self.record = record
+        self.label = label
+        self.base = words
+        self.base_commands = commands
+        self.patches: list[tuple[int, list[tuple[int, ...]]]] = []  # record, entries
+        self._at = 0
+        self._words = bytearray(words)
+        self._args: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def image(self, va: int, record: int) -> BlockImage:
+        wanted = bisect.bisect_left(self.patches, record, key=lambda patch: patch[0])
+        if wanted < self._at:
+            self._at, self._words, self._args = 0, bytearray(self.base), {}
+        for _, entries in self.patches[self._at : wanted]:
+            for byte_offset, command, argument, letter, value in entries:
+                if byte_offset + 8 <= len(self._words):
+                    struct.pack_into("<Q", self._words, byte_offset, value)
+                self._args[command, argument] = (letter, value)
+        self._at = wanted
+        commands = [dict(command) for command in self.base_commands]
+        for (command, argument), (letter, value) in self._args.items():
+            if command < len(commands) and argument < len(commands[command].get("args", ())):
+                args = list(commands[command]["args"])
+                args[argument] = _argument(chr(letter & 0x7F), value)
+                commands[command]["args"] = args
+        words = struct.unpack(f"<{len(self._words) // 4}I", bytes(self._words[: len(self._words) // 4 * 4]))
+        return BlockImage(va, self.label, words, commands)
+
+
+def _argument(letter: str, value: int) -> dict[str, Any]:
+    if letter == "f":
+        return {"kind": "float", "value": struct.unpack("<d", struct.pack("<Q", value))[0]}
+    if letter == "b":
+        return {"kind": "buffer", "value": value}
+    return {"kind": "int", "value": value - 2**64 if value >= 2**63 else value}
+
+
+class Trace:
+    """A trace file in memory.
+
+    records      every whole record, in order
+    processes    what each process said of itself when it began to write
+    devices, submissions, code, signals, faults, contents, calls   in order
+    cut_bytes    what is left after the last whole record: 0 unless the file is cut off or damaged; cut_why says which
+    """
+
+    def __init__(self, records: Sequence[Record], cut_bytes: int = 0, cut_why: str = "") -> None:
+        self.path = ""
+        self.records = records
+        self.cut_bytes = cut_bytes
+        self.cut_why = cut_why
+        self.processes: list[Record] = []
+        self.devices: list[TraceDevice] = []
+        self.submissions: list[Submission] = []
+        self.code: list[Code] = []
+        self.signals: list[SignalSeen] = []
+        self.faults: list[Record] = []
+        self.contents: list[Contents] = []
+        self.calls: list[Record] = []
+        self.stamps: list[tuple[int, TraceDevice, int, int]] = []  # record, device, address, nanoseconds
+        self._strings: dict[int, dict[int, str]] = {}
+        self._device: dict[tuple[int, int], TraceDevice] = {}
+        self._by_value: dict[tuple[str, int], Submission] = {}
+        self._blocks: dict[tuple[str, int], list[_Block]] = {}
+        self._code_at: dict[tuple[str, int], Code] = {}
+        self._events: list[tuple[int, str, Range]] = []  # record, what happened, to which range
+        self._moment = 0  # how many of the events `_live`, `_freed` and `_mapped` have seen
+        self._now: MemoryMap | None = None
+        self._reset_memory()
+        for record in records:
+            try:
+                self._take(record)
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError, struct.error) as error:
+                if isinstance(error, UsageError):
+                    raise
+                raise UsageError(
+                    f"record {record.index} ({record.name}, at byte {record.at}) cannot mean anything: {error!r}. "
+                    "The file was made by another program, or changed."
+                ) from None
+
+    @staticmethod
+    def read(path: str) -> Trace:
+        """Read a file. Raises UsageError, one sentence, when it cannot be read or is no trace."""
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
+        try:
+            trace = Trace.parse(content)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from None
+        trace.path = path
+        return trace
+
+    @staticmethod
+    def parse(content: bytes) -> Trace:
+        """The same from bytes."""
+        records, cut_bytes, why = read_records(content)
+        return Trace(records, cut_bytes, why)
+
+    def string(self, process: int, number: int) -> str:
+        """The text that a process called `number`; "" for 0. Raises ValueError for a number it never introduced."""
+        if number == 0:
+            return ""
+        try:
+            return self._strings[process][number]
+        except KeyError:
+            raise ValueError(f"string {number} was never introduced") from None
+
+    def device(self, key: str) -> TraceDevice:
+        """The device of a key, or of a name when that is unique. Raises UsageError listing the devices."""
+        found = [device for device in self.devices if key in (device.key, device.name)]
+        if len(found) != 1:
+            known = ", ".join(device.key for device in self.devices) or "none"
+            raise UsageError(f"{self.path or 'trace'}: no one device {key!r}. Its devices: {known}.")
+        return found[0]
+
+    def code_at(self, device: TraceDevice, va: int, record: int | None = None) -> Code | None:
+        """The program whose entry was at an address when a record was written; by default, the last one there."""
+        if record is None:
+            return self._code_at.get((device.key, va))
+        for code in reversed(self.code):
+            if code.device is device and code.va == va and code.loaded <= record:
+                return code
+        return None
+
+    def code_named(self, name: str) -> list[Code]:
+        """The programs of a name, or of an entry."""
+        return [code for code in self.code if name in (code.name, code.entry)]
+
+    def submission(self, device: TraceDevice, value: int) -> Submission | None:
+        """The submission that sets a device's timeline to `value`."""
+        return self._by_value.get((device.key, value))
+
+    def has_block(self, device: TraceDevice, va: int) -> bool:
+        return (device.key, va) in self._blocks
+
+    def block(self, device: TraceDevice, va: int, record: int) -> BlockImage:
+        """A block as it was at a record. Raises UsageError when the trace never saw it."""
+        found = [block for block in self._blocks.get((device.key, va), ()) if block.record <= record]
+        if not found:
+            raise UsageError(f"{device.key}: no block at {va:#x} was written down before record {record}.")
+        return found[-1].image(va, record)
+
+    def memory_at(self, when: Submission | Record | int) -> MemoryMap:
+        """What was where when a submission was made or a record was written. Asking in order is cheap."""
+        record = (
+            when if isinstance(when, int) else when.record if isinstance(when, Submission) else when.index
+        )
+        wanted = bisect.bisect_left(self._events, record, key=lambda event: event[0])
+        if wanted < self._moment:
+            self._reset_memory()
+        if wanted > self._moment:
+            for _, what, span in self._events[self._moment : wanted]:
+                self._happen(what, span)
+            self._moment = wanted
+            self._now = None
+        if self._now is None:
+            self._now = MemoryMap(dict(self._live), dict(self._freed), dict(self._mapped))
+        return self._now
+
+    # ------------------------------------------------------------ what records mean
+
+    def _reset_memory(self) -> None:
+        self._moment = 0
+        self._now = None
+        self._live: dict[int, Range] = {}
+        self._freed: dict[int, Range] = {}
+        self._mapped: dict[int, Range] = {}
+
+    def _happen(self, what: str, span: Range) -> None:
+        if what == "alloc":
+            self._live[span.start] = span
+            self._freed.pop(span.start, None)
+        elif what == "free":
+            old = self._live.pop(span.start, None)
+            if old is not None:
+                self._freed[span.start] = Range(
+                    old.start, old.size_bytes, old.name, "freed", span.since, old.device
+                )
+        elif what == "map":
+            self._mapped[span.start] = span
+        else:
+            old = self._mapped.pop(span.start, None)
+            if old is not None:
+                self._mapped[span.start] = Range(
+                    old.start, old.size_bytes, old.name, "unmapped", span.since, old.device
+                )
+
+    def name_kernel(self, command: dict[str, Any], device: TraceDevice) -> None:
+        """Give a dispatch the name of the program at its entry, and its untyped arguments their kinds."""
+        if command["verb"] == "dispatch":
+            code = self._code_at.get((device.key, command["entry"]))
+            command["kernel"] = f"code@{command['entry']:#x}" if code is None else code.name
+
+    def _of(self, record: Record) -> TraceDevice:
+        return self._device[record.process, record.fields["device"]]
+
+    def _take(self, record: Record) -> None:
+        fields, kind = record.fields, record.kind
+        if kind == Kind.STRING:
+            (number,) = struct.unpack_from("<I", record.data)
+            text = record.data[4:].decode("utf-8", "replace")
+            self._strings.setdefault(record.process, {})[number] = text
+        elif kind == Kind.PROCESS:
+            self.processes.append(record)
+            self._strings[record.process] = {}
+        elif kind == Kind.DEVICE:
+            self._take_device(record)
+        elif kind == Kind.CLOSE:
+            self._of(record).closed = record.index
+        elif kind == Kind.PORT:
+            self.calls.append(record)
+        elif kind in (Kind.MAP, Kind.UNMAP, Kind.ALLOC, Kind.FREE):
+            self._take_memory(record)
+        elif kind == Kind.CODE:
+            self._take_code(record)
+        elif kind == Kind.UNLOAD:
+            code = self._code_at.pop((self._of(record).key, int(fields["va"])), None)
+            if code is not None:
+                code.unloaded = record.index
+        elif kind == Kind.SUBMIT:
+            device = self._of(record)
+            made = Submission(self, len(self.submissions), record, device, fields)
+            self.submissions.append(made)
+            self._by_value[device.key, made.value] = made
+        elif kind == Kind.DROPPED:
+            dropped = self._by_value.pop((self._of(record).key, int(fields["value"])), None)
+            if dropped is not None:
+                dropped.dropped = True
+        elif kind == Kind.TIMES:
+            for value, start, end in _entries(record, "<3Q"):
+                timed = self._by_value.get((self._of(record).key, value))
+                if timed is not None:
+                    timed.started_ns, timed.finished_ns = start, end
+        elif kind == Kind.SIGNAL:
+            self.signals.append(
+                SignalSeen(
+                    record.index,
+                    self._of(record),
+                    record.time_ns,
+                    fields["va"],
+                    fields["value"],
+                    fields["timestamp_ns"],
+                    bool(fields["is_set"]),
+                )
+            )
+        elif kind in (Kind.BLOCK, Kind.PATCH):
+            self._take_block(record)
+        elif kind == Kind.DATA:
+            if fields["size_bytes"] != len(record.data):
+                raise ValueError("its bytes are not as many as it says")
+            why = Why(fields["why"])
+            self.contents.append(Contents(record.index, self._of(record), why, fields["va"], record.data))
+        elif kind == Kind.STAMPS:
+            self.stamps += [(record.index, self._of(record), va, ns) for va, ns in _entries(record, "<2Q")]
+        elif kind == Kind.FAULT:
+            self._of(record)
+            self.faults.append(record)
+
+    def _take_device(self, record: Record) -> None:
+        fields = record.fields
+        name, number = str(fields["name"]), int(fields["device"])
+        known = sum(device.name == name for device in self.devices)
+        key = name if not known else f"{name}@{record.process}"
+        while any(device.key == key for device in self.devices):
+            key += "'"
+        facts = fields["facts"]
+        if not isinstance(facts, dict):
+            raise ValueError("its facts are no table")
+        device = TraceDevice(
+            key,
+            name,
+            name.partition(":")[0],
+            str(fields["arch"]),
+            record.process,
+            number,
+            facts,
+            record.index,
+        )
+        self.devices.append(device)
+        self._device[record.process, number] = device
+
+    def _take_memory(self, record: Record) -> None:
+        fields, device = record.fields, self._of(record)
+        start = int(fields["va"])
+        if record.kind == Kind.ALLOC:
+            name = self.string(record.process, fields["name"]) or f"buffer@{start:x}"
+            span = Range(start, fields["size_bytes"], name, "live", record.index, device.key)
+        elif record.kind == Kind.FREE:
+            span = Range(start, 0, "", "freed", record.index, device.key)
+        else:
+            name = str(fields.get("name") or f"mapping@{start:x}")
+            span = Range(start, int(fields["size_bytes"]), name, "mapped", record.index, device.key)
+        self._events.append((record.index, record.name.lower(), span))
+
+    def _take_code(self, record: Record) -> None:
+        fields, device = record.fields, self._of(record)
+        args = fields["args"]
+        code = Code(
+            device,
+            str(fields["name"]),
+            str(fields["entry"]),
+            int(fields["va"]),
+            None if args is None else tuple(str(arg) for arg in args),
+            int(fields["scratch_bytes"]),
+            record.data,
+            record.index,
+            facts=dict(fields.get("facts") or {}),
+        )
+        self.code.append(code)
+        self._code_at[device.key, code.va] = code
+
+    def _take_block(self, record: Record) -> None:
+        fields, device = record.fields, self._of(record)
+        blocks = self._blocks.setdefault((device.key, fields["va"]), [])
+        if record.kind == Kind.PATCH:
+            if not blocks:
+                raise ValueError("it patches a block that was never written down")
+            count = len(record.data) // _PATCH_ENTRY.size
+            entries = [_PATCH_ENTRY.unpack_from(record.data, i * _PATCH_ENTRY.size) for i in range(count)]
+            blocks[-1].patches.append((record.index, entries))
+            return
+        commands, used = unpack_commands(
+            record.data, fields["commands"], lambda number: self.string(record.process, number)
+        )
+        for command in commands:
+            self.name_kernel(command, device)
+        words = record.data[used:]
+        if len(words) != 4 * fields["size_words"]:
+            raise ValueError("its words are not as many as it says")
+        label = self.string(record.process, fields["label"])
+        blocks.append(_Block(record.index, label, words, commands))
+
+    def __repr__(self) -> str:
+        return f"Trace({self.path!r}, {len(self.devices)} devices, {len(self.submissions)} submissions)"
+
+
+def _entries(record: Record, layout: str) -> Iterator[tuple[int, ...]]:
+    size = struct.calcsize(layout)
+    return struct.iter_unpack(layout, record.data[: len(record.data) // size * size])
+
+
+def read_records(content: bytes) -> tuple[list[Record], int, str]:
+    """The whole records of a file, the bytes that are left after the last one, and why they are no record.
+
+    Raises UsageError when the content is no trace, or of another version.
+    """
+    if not content.startswith(MAGIC):
+        raise UsageError(_no_trace(content))
+    found: list[Record] = []
+    at = len(MAGIC)
+    why = ""
+    while at < len(content):
+        if at + _FRAME.size > len(content):
+            why = "cut off in the middle of a record"
+            break
+        checksum, kind, _, text_bytes, data_bytes, process, time_ns = _FRAME.unpack_from(content, at)
+        end = at + _FRAME.size + text_bytes + data_bytes
+        if end > len(content):
+            why = "cut off in the middle of a record, or its length is damaged"
+            break
+        raw = content[at:end]
+        if zlib.crc32(raw[4:]) != checksum:
+            why = "damaged: a record's checksum is wrong"
+            break
+        found.append(_record(len(found), kind, process, time_ns, text_bytes, raw, at))
+        at = end
+    if not found and at < len(content):
+        raise UsageError(f"no trace: it begins like one, but its first record is {why}.")
+    return found, len(content) - at, why
+
+
+def _record(
+    index: int, kind: int, process: int, time_ns: int, text_bytes: int, raw: bytes, at: int
+) -> Record:
+    data = raw[_FRAME.size + text_bytes :]
+    fields: dict[str, Any] = {}
+    try:
+        if text_bytes:
+            fields = json.loads(raw[_FRAME.size : _FRAME.size + text_bytes])
+            if not isinstance(fields, dict):
+                raise ValueError("its text is no table")
+        known: int = Kind(kind) if kind in Kind._value2member_map_ else kind
+        if known in _HEADS:
+            head, names = _HEADS[Kind(known)]
+            fields = dict(zip(names, head.unpack_from(data)))
+            data = data[head.size :]
+    except (ValueError, struct.error, RecursionError) as error:
+        raise UsageError(f"record {index} (at byte {at}) cannot mean anything: {error}.") from None
+    return Record(index, known, process, time_ns, fields, data, at, raw)
+
+
+def _no_trace(content: bytes) -> str:
+    start = MAGIC.split()[0] + b" "
+    if content.startswith(start):
+        version = content[len(start) :].split(b"\n")[0][:20].decode("ascii", "replace")
+        return f"a trace of version {version}, and this program reads version {VERSION}. Record it again."
+    return f"not a trace; it does not start with {MAGIC.decode().strip()!r}."
