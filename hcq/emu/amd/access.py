@@ -139,6 +139,8 @@ def modify(
     addresses: Array,
 ) -> None:
     """An atomic: `data` and `second` are registers; what was found goes to register `returned`."""
+    if not len(addresses):
+        return
     values = numbers(b, data, atomic.dtype)
     seconds = values if second is None else numbers(b, second, atomic.dtype)
     found = run_atomic(store, atomic, addresses, values, seconds)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hcq.emu.amd.errors import OutOfBudget
+from hcq.emu.amd.errors import IllegalOperation, OutOfBudget
 from hcq.emu.amd.isa import Isa
 from hcq.emu.amd.memory import Memory, aligned_words
 from hcq.emu.amd.program import Block, Program
@@ -185,6 +185,7 @@ class Run:
         self.ready: list[Batch] = []
         self.waiting: list[Batch] = []  # at a barrier
         self.now = 0
+        self.pc = 0  # of the step that runs, for reports
 
     def all(self, first: Batch) -> None:
         self.ready = [first]
@@ -218,8 +219,15 @@ class Run:
         b.turn = self.now
         block = self.program.block(b.pc, b.mode)
         self.account(block, b)
-        for run in block.steps:
-            run(b)
+        try:
+            for self.pc, run in zip(block.pcs, block.steps):
+                run(b)
+        except IndexError:
+            raise IllegalOperation(
+                self.pc,
+                f"{self.program.text(self.pc)!r} names a register that is not there: the kernel's descriptor asks for "
+                f"{len(b.u32)} vector registers.",
+            ) from None
         going = block.ending.run(b)
         if block.ending.kind == "go":
             return going

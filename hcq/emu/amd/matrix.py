@@ -210,6 +210,10 @@ def mfma(ctx: Context, sparse: bool, out_kind: str, shape: Shape, kind_a: str, k
     a_lane, a_element = shape.element(shape.m, stored_k)
     b_lane, b_element = shape.element(shape.n, shape.k)
     if fields["cbsz"] and not sparse:
+        if fields["cbsz"] > 4 or fields["abid"] >= 1 << fields["cbsz"] or 1 << fields["cbsz"] > shape.blocks:
+            raise ctx.refuse(
+                f"cbsz {fields['cbsz']} and abid {fields['abid']} name no block of {shape.blocks}"
+            )
         source_block = (np.arange(shape.blocks) & ~((1 << fields["cbsz"]) - 1)) + fields["abid"]
         a_lane, a_element = a_lane[source_block], a_element[source_block]
     lanes = np.arange(64) if double else b_lanes(fields["blgp"])

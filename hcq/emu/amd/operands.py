@@ -353,6 +353,8 @@ def write_lane_mask(ctx: Context, code: int) -> Callable[[Batch, Array], None]:
     """Write (wave, lane) booleans to a mask register; inactive lanes become 0."""
     if code == ctx.null:
         return lambda b, x: None
+    if code + ctx.wave_size // 32 > 128:
+        raise ctx.refuse(f"a mask of {ctx.wave_size} lanes does not fit at scalar register {code}")
 
     def write(b: Batch, x: Array) -> None:
         b.set_mask(code, x & b.lanes)

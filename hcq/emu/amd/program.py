@@ -49,6 +49,7 @@ class Block:
 
     pc: int
     steps: list[Step]
+    pcs: list[int]  # of each step
     ending: Ending
     length: int  # instructions, the ending included
 
@@ -62,36 +63,30 @@ class Program:
         self.instructions: dict[int, Instruction] = {}
         self.leaders: set[int] = set()
         self.blocks: dict[tuple[int, int], Block] = {}
+        self.copies: list[tuple[int, bytes]] = []
+        self.copied = 0  # how many instructions `copies` covers
         self.explore(entry)
 
     def unchanged(self) -> bool:
         """Whether memory still holds the code that was decoded."""
+        if self.copied != len(self.instructions):
+            self.copies, self.copied = self.spans(), len(self.instructions)
         try:
-            for start, end in self.spans():
-                words = [word for pc in self.chain(start, end) for word in self.instructions[pc].words]
-                if self.memory.read(start, end - start) != struct.pack(f"<{len(words)}I", *words):
-                    return False
+            return all(self.memory.read(start, len(code)) == code for start, code in self.copies)
         except PageFault:
             return False
-        return True
 
-    def spans(self) -> list[tuple[int, int]]:
-        """The contiguous ranges of decoded code."""
-        out: list[tuple[int, int]] = []
+    def spans(self) -> list[tuple[int, bytes]]:
+        """The decoded code as contiguous pieces: (address, bytes)."""
+        out: list[tuple[int, bytearray]] = []
         for pc in sorted(self.instructions):
-            end = self.instructions[pc].next_pc
-            if out and out[-1][1] == pc:
-                out[-1] = (out[-1][0], end)
+            words = self.instructions[pc].words
+            code = struct.pack(f"<{len(words)}I", *words)
+            if out and out[-1][0] + len(out[-1][1]) == pc:
+                out[-1][1].extend(code)
             else:
-                out.append((pc, end))
-        return out
-
-    def chain(self, start: int, end: int) -> list[int]:
-        out, pc = [], start
-        while pc < end:
-            out.append(pc)
-            pc = self.instructions[pc].next_pc
-        return out
+                out.append((pc, bytearray(code)))
+        return [(start, bytes(code)) for start, code in out]
 
     def fetch(self, pc: int) -> Instruction:
         """The instruction at `pc`, decoded once."""
@@ -147,23 +142,25 @@ class Program:
 
     def compile(self, start: int, mode: Mode) -> Block:
         steps: list[Step] = []
+        pcs: list[int] = []
         pc, length = start, 0
         relative = 0  # gfx9's VGPR indexing, between s_set_gpr_idx_on and _off
         while True:
             if pc in self.leaders and pc != start:
-                return Block(start, steps, Ending("go", goes_to(pc)), length)
+                return Block(start, steps, pcs, Ending("go", goes_to(pc)), length)
             inst = self.fetch(pc)
             ctx = Context(self.isa, inst, mode, self.wave_size, self.acc_offset)
             length += 1
             ending = compile_ending(ctx)
             if ending is not None:
-                return Block(start, steps, ending, length)
+                return Block(start, steps, pcs, ending, length)
             index = relative_moves(ctx, relative)
             if index is not None:
                 relative, step = index
             else:
                 step = self.compile_step(ctx)
             steps.append(step)
+            pcs.append(pc)
             pc = inst.next_pc
 
     def compile_step(self, ctx: Context) -> Step:

@@ -70,6 +70,9 @@ def run_words(
         lds_words=lds[: len(lds) & ~3].view(np.uint32),
         lds_size=lds_bytes,
         lds_stride=0,
+        scratch_bytes=np.zeros(4, np.uint8),
+        scratch_words=np.zeros(1, np.uint32),
+        scratch_size=0,
         name_of=lambda wave, lane: f"wave {wave} lane {lane}",
     )
     b = Batch(home, CODE, mode, np.arange(waves), registers, scalars, np.full(waves, scc))

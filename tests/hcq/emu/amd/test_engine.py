@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hcq.emu.amd.errors import IllegalOperation, OutOfBudget, PageFault
+from hcq.emu.amd.assembler import assemble
+from hcq.emu.amd.engine import Machine, run_dispatch
+from hcq.emu.amd.errors import IllegalOperation, OutOfBudget, PageFault, ShaderFault
+from hcq.emu.amd.memory import AddressSpace
+from hcq.emu.amd.wave_start import Launch
 from hcq.errors import UsageError
+from tests.hcq.emu.amd.bench import ISAS
 from tests.hcq.emu.amd.kernels import Loaded
 
 ARCHES = ["gfx1100", "gfx942", "gfx1100-wave64"]
@@ -505,6 +511,34 @@ def test_launches_that_no_chip_could_take_are_refused() -> None:
         kernel.run("store", [u32(64), np.uint32(4)], dynamic_lds_bytes=70000)
     with pytest.raises(UsageError, match="at most 1024 work-items"):
         kernel.run("store", [u32(64), np.uint32(4)], block=(2048, 1, 1))
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+def test_a_register_that_the_descriptor_did_not_ask_for_is_refused(arch: str) -> None:
+    isa = ISAS[arch]
+    memory = AddressSpace()
+    words = [*assemble(isa, "v_mov_b32", ("v99", 1)), *isa.encode("s_endpgm")]
+    memory.map(0x1000, np.array(words, np.uint32), name="code")
+    launch = Launch(0x1000, 64 if arch == "gfx942" else 32, vgprs=8)
+    with pytest.raises(IllegalOperation, match=r"'v_mov_b32 v99, 1' names a register .* asks for 8 vector"):
+        run_dispatch(Machine(isa, memory), launch, (1, 1, 1), (32, 1, 1))
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+def test_random_words_run_or_stop_with_a_sentence(arch: str) -> None:
+    rng, isa, ends = random.Random(1), ISAS[arch], 0
+    for _ in range(1500):
+        words = [rng.getrandbits(32) for _ in range(4)]
+        memory = AddressSpace()
+        memory.map(0x1000, np.array([*words, *isa.encode("s_endpgm")], np.uint32), name="code")
+        launch = Launch(0x1000, 64 if arch == "gfx942" else 32, vgprs=256, lds_bytes=64, scratch_bytes=16)
+        try:
+            run_dispatch(Machine(isa, memory), launch, (1, 1, 1), (40, 1, 1), budget=1000)
+        except ShaderFault as fault:
+            assert len(str(fault)) > 20
+        else:
+            ends += 1
+    assert ends > 10
 
 
 def test_code_that_changed_in_memory_is_decoded_again() -> None:
