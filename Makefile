@@ -25,7 +25,7 @@ BENCH_FLAGS  ?=
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format torch bench clean
+.PHONY: help demo test lint format torch browser bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -34,6 +34,7 @@ help:
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make bench    our times beside NumPy's, PyTorch's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
+	@echo "make browser  install selenium, for the tests that drive a browser (apt install chromium chromium-driver)"
 	@echo "make clean    remove $(VENV) and everything built"
 	@echo "PYTHON=python3.12 picks another Python"
 
@@ -59,6 +60,8 @@ bench: $(VENV)/bench.stamp
 	@$(BIN)/python tools/bench.py $(BENCH_FLAGS)
 
 torch: $(VENV)/torch.stamp
+
+browser: $(VENV)/browser.stamp
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -94,6 +97,11 @@ $(VENV)/lint.stamp: $(VENV)/made.stamp $(DECLARED)
 $(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing PyTorch into $(VENV)"
 	@$(PIP) install $(TORCH_FLAGS) --editable '.[torch]'
+	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/browser.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing selenium"
+	@$(PIP) install --editable '.[browser]'
 	@touch $@ $(VENV)/demo.stamp
 
 $(VENV)/bench.stamp: $(VENV)/made.stamp $(DECLARED)

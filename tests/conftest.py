@@ -1,6 +1,6 @@
 """What every test runs under: a cache of its own, a deadline, and the options of this test suite.
 
-In       pytest's command line: --renew-golden, --require-torch
+In       pytest's command line: --renew-golden, --require-torch, --require-browser, --pictures
 Out      fixtures `device` (the embedded CPU device) and `golden` (reviewed text in kernels_golden/)
 Changes  the HCQ_* environment of the test processes: the user's switches and cache do not reach a test
 Next     pyproject.toml, [tool.pytest.ini_options] (markers), kernels_golden/README.md (reviewed kernels)
@@ -37,6 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--require-torch", action="store_true", help="without PyTorch the comparisons fail, not skip"
     )
+    group.addoption(
+        "--require-browser", action="store_true", help="without a browser the tests of pages fail, not skip"
+    )
+    group.addoption("--pictures", metavar="DIR", help="keep the pictures that tests take of pages")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,11 +55,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if importlib.util.find_spec("torch") is not None or config.getoption("--require-torch"):
-        return
+    missing = {}
+    if importlib.util.find_spec("torch") is None and not config.getoption("--require-torch"):
+        missing["torch"] = "compares with PyTorch: make torch"
+    if not _has_browser() and not config.getoption("--require-browser"):
+        missing["browser"] = "needs a browser: apt install chromium chromium-driver; make browser"
     for item in items:
-        if item.get_closest_marker("torch"):
-            item.add_marker(pytest.mark.skip(reason="compares with PyTorch: make torch"))
+        for marker, reason in missing.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _has_browser() -> bool:
+    programs = shutil.which("chromium"), shutil.which("chromedriver")
+    return None not in programs and importlib.util.find_spec("selenium") is not None
 
 
 @pytest.hookimpl(wrapper=True)

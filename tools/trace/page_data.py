@@ -22,7 +22,7 @@ from hcq.kinds import KINDS
 from hcq.tools.trace import disasm, lint
 from hcq.tools.trace.graph import Graph
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of
-from hcq.tools.trace.views import code_hash, code_of, device_of, start_ns, submission_view
+from hcq.tools.trace.views import all_packets, code_hash, code_of, device_of, start_ns, submission_view
 from hcq.trace_file import Code, SignalSeen, Submission, Trace, addresses
 from hcq.trace_records import Kind
 
@@ -223,21 +223,22 @@ class PageData:
     def _time_packets(self, made: Submission, view: Json) -> None:
         """Give each packet how long its command took, where the trace says so."""
         times = command_times(made, made.all_commands(), self._stamps)
+        sizes = {block.va: len(block.commands) for block in made.blocks}
+        outer = _by_command(view["packets"])
         at = 0
         for index, command in enumerate(view["commands"]):
-            inside = command.get("commands")
-            packets = view["packets"] if inside is None else command["packets"]
-            by_command = {packet["command"]: packet for packet in packets if "command" in packet}
-            for place in [index] if inside is None else range(len(inside)):
-                if at in times and place in by_command:
-                    by_command[place]["ns"] = times[at][1] - times[at][0]
+            inside = sizes.get(command["address"]) if command["verb"] == "indirect" else None
+            packets = outer if inside is None else _by_command(outer.get(index, {}).get("packets", ()))
+            for place in [index] if inside is None else range(inside):
+                if at in times and place in packets:
+                    packets[place]["ns"] = times[at][1] - times[at][0]
                 at += 1
 
     def _layouts(self, kind: str, view: Json) -> Json:
         """The declarations of the packets in a view: where each field's bits are, and what they mean."""
         if kind not in KINDS:
             return {}
-        wanted = {packet["packet"] for packet in _all_packets(view)}
+        wanted = {packet["packet"] for packet in all_packets(view)}
         return {
             layout.__name__: {
                 "doc": (layout.__doc__ or "").strip(),
@@ -430,7 +431,7 @@ class PageData:
         while at < len(made) and made[at].record < last and scanned < MAX_SCANNED:
             one = made[at]
             if one.device.process == device.process and any(
-                start <= va < start + max(size, 1) for va in addresses(one.all_commands())
+                start <= va < start + max(size, 1) for va in _addresses(one)
             ):
                 found.append(one.number)
             at, scanned = at + 1, scanned + 1
@@ -512,10 +513,16 @@ def _columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Json:
     return dict(zip(names, columns))
 
 
-def _all_packets(view: Json) -> Iterator[Json]:
-    yield from view.get("packets", ())
-    for command in view.get("commands", ()):
-        yield from _all_packets(command)
+def _addresses(made: Submission) -> Iterator[int]:
+    """Every address that a submission's commands name; an argument of unknown kind may be one."""
+    commands = made.all_commands()
+    yield from addresses(commands)
+    for command in commands:
+        yield from (arg["value"] for arg in command.get("args", ()) if arg["kind"] == "unknown")
+
+
+def _by_command(packets: Sequence[Json]) -> dict[int, Json]:
+    return {packet["command"]: packet for packet in packets if "command" in packet}
 
 
 def _machine_code(code: Code) -> Json:

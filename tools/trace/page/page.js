@@ -13,7 +13,7 @@ import { startList, step } from "./list.js";
 import { startMemory } from "./memory.js";
 import { startSearch } from "./search.js";
 import { startSubmission } from "./submission.js";
-import { bring, lookAt, lookAtAll, pan, startTimeline, zoom } from "./timeline.js";
+import { bring, lookAt, lookAtAll, lookAtWork, pan, startTimeline, zoom } from "./timeline.js";
 
 const MANY = 5000; // submissions; the rules look at more only when asked
 const TABS = ["trace", "packets", "kernel", "memory"];
@@ -22,7 +22,7 @@ const KEYS = [
   ["w  s", "zoom in, out (or the wheel)", () => zoom(0.7), () => zoom(1 / 0.7)],
   ["a  d", "earlier, later (or drag)", () => pan(-0.2), () => pan(0.2)],
   ["f", "zoom to the selected submission (or double-click it)", () => state.selected !== null && lookAt(state.selected)],
-  ["0", "the whole trace", lookAtAll],
+  ["0  9", "the whole trace; from the first submission to the last", lookAtAll, lookAtWork],
   ["1  2  3  4", "trace, packets, kernels, memory", ...TABS.map((tab) => () => set("tab", tab))],
   ["/", "search", () => find("search").focus()],
   ["Esc", "show all submissions again"],
@@ -47,7 +47,7 @@ async function start() {
   find("file").replaceChildren(element("b", { title: file }, name), ` ${plural(count, "submission")} in ${duration(end)}`);
   legend();
   help();
-  lookAtAll();
+  lookAtWork();
   on("tab", showTab);
   on("selected", selected);
   on("tab selected kernel", writeAddress);

@@ -73,14 +73,13 @@ function waitText(wait) {
 function body(view) {
   const found = [];
   if (view.undecoded) found.push(element("p", { class: "wrong" }, view.undecoded));
-  const isPaired = view.packets.some((packet) => packet.command !== undefined);
-  if (!isPaired && view.commands.length) {
+  const paired = new Set(view.packets.map((packet) => packet.command));
+  if (view.commands.some((_, index) => !paired.has(index))) {
     found.push(element("h3", {}, "Commands"), element("ol", { class: "commands" }, view.commands.map((command) =>
       element("li", {}, element("b", {}, command.verb), " ", named(view, command.text, command.kernel)))));
   }
   found.push(element("h3", {}, "Packets", element("small", {}, "click one for its fields and words")));
   found.push(packets(view, view.packets, view.commands));
-  if (!isPaired) for (const command of view.commands) if (command.packets) found.push(block(view, command));
   if (view.buffers.length) found.push(element("h3", {}, "Buffers"), buffers(view));
   return found;
 }
@@ -134,14 +133,16 @@ function packetRow(view, packet, commands) {
     fields.hidden = !fields.hidden;
     row.setAttribute("aria-expanded", String(!fields.hidden));
   };
-  return [row, fields, command?.packets ? block(view, command) : null].filter(Boolean);
+  const differs = packet.differs
+    ? element("p", { class: "differs wrong" }, `the program meant: ${packet.differs}`) : null;
+  return [row, differs, fields, packet.packets ? block(view, packet, command) : null].filter(Boolean);
 }
 
-function block(view, command) {
+function block(view, packet, command) {
   return element("div", { class: "block" },
-    element("p", { class: "note" }, `inside ${command.label}: ${plural(command.packets.length, "packet")}, ` +
+    element("p", { class: "note" }, `inside ${command?.label ?? packet.text}: ${plural(packet.packets.length, "packet")}, ` +
       "with the arguments it had in this submission"),
-    packets(view, command.packets, command.commands));
+    packets(view, packet.packets, packet.commands));
 }
 
 // A command's text, with the kernel in it as a link.
@@ -202,7 +203,7 @@ function layout(view, packet) {
 function lines(at, words) {
   const found = [];
   for (let from = 0; from < words.length; from += WORDS_PER_LINE) {
-    found.push(element("div", {}, element("i", {}, String(at + from)), words.slice(from, from + WORDS_PER_LINE)));
+    found.push(element("div", {}, element("i", {}, String(at + from)), " ", words.slice(from, from + WORDS_PER_LINE).flatMap((word) => [word, " "])));
   }
   return found;
 }

@@ -113,6 +113,19 @@ export function lookAtAll() {
   look(-state.trace.end * EDGE, state.trace.end * (1 + EDGE));
 }
 
+// From the first submission to the end of the last: what came before is the program getting ready.
+export function lookAtWork() {
+  const { submitted } = state.trace.submissions;
+  if (!submitted.length) return lookAtAll();
+  let [from, until] = [Infinity, 0];
+  for (let number = 0; number < submitted.length; number++) {
+    from = Math.min(from, submitted[number]);
+    until = Math.max(until, endOf(number));
+  }
+  const margin = Math.max(until - from, 1000) * 0.02;
+  look(from - margin, until + margin);
+}
+
 export function lookAt(number) {
   const span = Math.max(endOf(number) - state.trace.submissions.submitted[number], 1000);
   look(state.trace.submissions.submitted[number] - span * 0.6, endOf(number) + span * 0.6);
