@@ -44,7 +44,7 @@ class Program:
         self.module = module
         self.symbols = symbols
         self._decoded: dict[str, Decoded] = {}
-        self._places = {function: CODE_START + CODE_STEP * i for i, function in enumerate(module.functions)}
+        self._places = code_addresses(module)
         self.functions = _reachable(module, entry)
         self.shared_places, self.static_shared_bytes = _place_shared(module, self.functions)
         self.uses_warps = any(
@@ -89,6 +89,11 @@ class Program:
         if name in self._places:
             return self._places[name]
         raise PtxError(function.line, f"{name!r} is not declared in function {function.name!r} or its module")
+
+
+def code_addresses(module: Module) -> dict[str, int]:
+    """What the address of each function is, for indirect calls and for tables of function pointers."""
+    return {name: CODE_START + CODE_STEP * i for i, name in enumerate(module.functions)}
 
 
 def param_offsets(function: Function) -> dict[str, int]:

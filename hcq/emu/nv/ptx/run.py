@@ -16,12 +16,13 @@ import numpy as np
 from hcq.emu.nv.ptx.machine import Machine
 from hcq.emu.nv.ptx.memory import Memory
 from hcq.emu.nv.ptx.parser import parse
-from hcq.emu.nv.ptx.program import Program
+from hcq.emu.nv.ptx.program import Program, code_addresses
 from hcq.emu.nv.ptx.syntax import Module
 from hcq.errors import UsageError
 
 # threads that run as one NumPy array: enough to hide the interpreter, few enough for the caches
 BATCH_LANES = 16384
+MAX_BATCH_BYTES = 1 << 28
 STEP_LIMIT = 20_000_000
 SHARED_WINDOW = 0x7294_0000_0000
 LOCAL_WINDOW = 0x7293_0000_0000
@@ -86,7 +87,7 @@ class Kernel:
         padded = np.frombuffer(data[:size] + bytes(-size % 16), np.uint8)
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]
-        at_once = max(batch_lanes // threads, 1)
+        at_once = self._blocks_at_once(batch_lanes, threads, dynamic_shared_bytes)
         steps = batches = 0
         for first in range(0, blocks, at_once):
             numbers = np.arange(first, min(first + at_once, blocks))
@@ -106,6 +107,12 @@ class Kernel:
             steps += machine.steps
             batches += 1
         return Report(steps, blocks, batches)
+
+    def _blocks_at_once(self, batch_lanes: int, threads: int, dynamic_shared_bytes: int) -> int:
+        """As many blocks as fill a batch, as long as their shared and local memory stays within MAX_BATCH_BYTES."""
+        shared = self.static_shared_bytes + dynamic_shared_bytes
+        local = threads * self.program.entry.local_bytes
+        return max(min(batch_lanes // threads, MAX_BATCH_BYTES // max(shared + local, 1)), 1)
 
     def _check(
         self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_shared_bytes: int
@@ -155,13 +162,14 @@ def run_grid(
 def initial_data(module: Module, name: str, symbols: Mapping[str, int]) -> bytes:
     """The first contents of a .global or .const variable, with the addresses it holds filled in."""
     variable = module.variables[name]
+    known = {**code_addresses(module), **symbols}
     data = bytearray(variable.data.ljust(variable.size_bytes, b"\0"))
     for piece in variable.addresses:
-        if piece.symbol not in symbols:
+        if piece.symbol not in known:
             raise UsageError(
                 f"variable {name!r} holds the address of {piece.symbol!r}, which symbols does not give."
             )
-        value = (symbols[piece.symbol] + piece.addend) >> piece.shift
+        value = (known[piece.symbol] + piece.addend) >> piece.shift
         data[piece.at : piece.at + piece.size_bytes] = (value % (1 << 8 * piece.size_bytes)).to_bytes(
             piece.size_bytes, "little"
         )

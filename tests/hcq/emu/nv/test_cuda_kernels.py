@@ -225,6 +225,29 @@ def test_pointers_into_every_space_are_generic():
     assert launch.variables["table"].view(np.int32).tolist() == [74, 162, 30, 40]
 
 
+def test_tables_of_function_pointers_are_initial_data():
+    source = """
+    __device__ __noinline__ int twice(int x) { return 2 * x; }
+    __device__ __noinline__ int square(int x) { return x * x; }
+    __device__ int (*table[2])(int) = {twice, square};
+    extern "C" __global__ void apply(int *x) { x[threadIdx.x] = table[threadIdx.x & 1](x[threadIdx.x]); }"""
+    x = np.arange(40, dtype=np.int32)
+    run_cuda(source, "apply", 1, 40, x)
+    assert x.tolist() == [t * t if t & 1 else 2 * t for t in range(40)]
+
+
+def test_blocks_with_much_shared_memory_run_a_few_at_a_time():
+    source = """
+    extern "C" __global__ void big(int *x) {
+      extern __shared__ int tile[];
+      tile[40000] = blockIdx.x;
+      x[blockIdx.x] = tile[40000];
+    }"""
+    x = np.zeros(5000, np.int32)
+    run_cuda(source, "big", 5000, 1, x, shared=200_000)
+    assert (x == np.arange(5000)).all()
+
+
 def test_dynamic_shared_memory_comes_after_static():
     source = """
     extern __shared__ float dynamic[];
