@@ -243,7 +243,8 @@ def _share_memory(launches: Sequence[Launch], temporaries: set[int], values: Seq
 def _program(device: Any, launch: Launch) -> Any:
     """The launch's code in device memory; equal code is loaded once."""
     # kernels that differ in arguments they never read, or in scratch, can have one and the same image
-    key = (device.name, launch.entry, launch.image, len(launch.arguments), launch.scratch_bytes)
+    writes = tuple(value in launch.writes for value in launch.arguments)
+    key = (device.name, launch.entry, launch.image, writes, launch.scratch_bytes)
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = device.load(
@@ -252,6 +253,7 @@ def _program(device: Any, launch: Launch) -> Any:
             args=("buffer",) * len(launch.arguments),
             scratch_bytes=launch.scratch_bytes,
             name=launch.name,
+            access=["write" if is_written else "read" for is_written in writes],
         )
     return program
 

@@ -219,14 +219,15 @@ class Model:
         """What one packet does, in order."""
         return ()
 
-    def program(
-        self, name: str, entry: int, args: tuple[str, ...] | None, scratch_bytes: int, image: bytes
-    ) -> ProgramFacts:
-        """What is known of a program that was loaded: from its loader, and from its code object `image`."""
-        return ProgramFacts(name, entry, args, scratch_bytes=scratch_bytes)
+    def program(self, told: ProgramFacts, image: bytes) -> ProgramFacts:
+        """What is known of a program: what its loader told, and what a kind reads in its code object `image`."""
+        return told
 
     def split(self, words: bytes, queue: str) -> list[bytes]:
-        """Words in pieces whose meaning does not depend on each other. Equal pieces are taken apart only once."""
+        """Words in pieces whose meaning does not depend on each other. Equal pieces are taken apart only once.
+
+        A piece of a class of its own (with what is uploaded beside the words, say) is taken apart every time.
+        """
         return [words]
 
     def steps(self, words: bytes, queue: str, programs: Programs) -> list[Step]:

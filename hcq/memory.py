@@ -107,10 +107,10 @@ class Buffer:
         if self.poison and source.nbytes == self.size_bytes:
             self.poison = ""
         self.wait()
+        if self.device.validator is not None:
+            self.device.validator.wrote(self)
         if source.nbytes:
             native.write(self.address + offset, source, source.nbytes)
-            if self.device.validator is not None:
-                self.device.validator.wrote(self)
             if self.device.trace is not None:
                 self.device.trace.wrote(self.address + offset, source)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import kinds
-from hcq.effects import Effect, Launch, Model, Run, Step
+from hcq.effects import Effect, Launch, Model, ProgramFacts, Run, Step
 from hcq.layout import Packet
 from hcq.rules import addresses, blocks, launches, order, packets, signals, waits
 from hcq.rules.moment import Moment
@@ -114,11 +114,6 @@ def _effect(moment: Moment, effect: Effect, read_block: ReadBlock, label: str) -
     if kind is Launch:
         assert isinstance(effect, Launch)
         moment.kernel = moment.device.programs.get(effect.entry)
-        for arg in effect.arguments:
-            if arg.kind == "buffer" and arg.access != "read":
-                block = moment.state.memory.find(arg.value)
-                if block is not None:
-                    moment.write_mark(block)
     is_broken = False
     for check in CHECKS.get(kind, ()):
         for broken in check(moment, effect):
@@ -127,6 +122,12 @@ def _effect(moment: Moment, effect: Effect, read_block: ReadBlock, label: str) -
     for check in moment.model.checks.get(kind, ()):
         for broken in check(moment, effect):
             yield moment.finding(broken)
+    if isinstance(effect, Launch):
+        for arg in effect.arguments:
+            if arg.kind == "buffer" and arg.access != "read":
+                block = moment.state.memory.find(arg.value)
+                if block is not None:
+                    moment.write_mark(block)
     if kind is Run and not is_broken:
         assert isinstance(effect, Run)
         words = read_block(effect.address, 4 * effect.size_words)
@@ -153,12 +154,16 @@ def _pieces(moment: Moment, blob: bytes) -> list[tuple[int, Known]]:
     at = 0
     for piece in model.split(blob, queue):
         key = (queue, piece)
-        steps = known.get(key)
+        # a kind's own class of bytes carries more than the words, and equal words need not mean the same
+        is_plain = type(piece) is bytes
+        steps = known.get(key) if is_plain else None
         if steps is None:
-            steps = known[key] = [
+            steps = [
                 (step, tuple(packets.packet(moment, step)))
                 for step in model.steps(piece, queue, device.programs)
             ]
+            if is_plain:
+                known[key] = steps
         found.append((at, steps))
         at += len(piece) // 4
     return found
@@ -212,7 +217,15 @@ class _Replayed:
         elif record.name == "CODE":
             code = self.code[record.index]
             device = self.devices[fields["device"]]
-            device.load(device.model.program(code.name, code.va, code.args, code.scratch_bytes, code.image))
+            access = code.facts.get("access")
+            told = ProgramFacts(
+                code.name,
+                code.va,
+                code.args,
+                None if access is None else tuple(access),
+                scratch_bytes=code.scratch_bytes,
+            )
+            device.load(device.model.program(told, code.image))
         elif record.name == "UNLOAD":
             self.devices[fields["device"]].unload(fields["va"])
         elif record.name == "SIGNAL" and fields["is_set"]:

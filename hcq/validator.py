@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hcq import native, recorder
 from hcq.command import Command, Indirect
+from hcq.effects import ProgramFacts
 from hcq.errors import UsageError
 from hcq.memory import Buffer
 from hcq.rules import blocks, waits
@@ -154,10 +155,14 @@ class Validator:
             block.stand_in = f"an argument of {graph}"
 
     def load(self, program: Program, image: bytes) -> None:
-        model = self.state.model
-        self.state.load(
-            model.program(program.name, program.entry, program.args, program.scratch_bytes, image)
+        told = ProgramFacts(
+            program.name,
+            program.entry,
+            program.args,
+            program.access,
+            scratch_bytes=program.scratch_bytes,
         )
+        self.state.load(self.state.model.program(told, image))
 
     def unload(self, entry: int) -> None:
         """Safe from destructors."""

@@ -14,6 +14,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,6 +90,23 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture(autouse=True)
+def no_rule_fires(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The law of validation: correct work breaks no rule. Errors raise by themselves; warnings fail the test here."""
+    warnings = _warnings()
+    known = len(warnings)
+    yield
+    told = [str(finding) for finding in _warnings()[known:]]
+    if told and request.node.get_closest_marker("fires_rules") is None:
+        pytest.fail("rules fired:\n" + "\n".join(told), pytrace=False)
+
+
+def _warnings() -> list[object]:
+    module = sys.modules.get("hcq.validator")
+    found: list[object] = [] if module is None else module.Validator.warnings
+    return found
 
 
 @pytest.fixture

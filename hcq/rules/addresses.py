@@ -142,13 +142,19 @@ def overlap(moment: Moment, effect: Copy) -> Iterator[Broken]:
         yield Broken(COPY_OVERLAP, f"source and destination share {shared} bytes", effect.dst)
 
 
-@check(Copy)
-def unwritten(moment: Moment, effect: Copy) -> Iterator[Broken]:
-    if not moment.state.knows_host_writes or not effect.size_bytes:
+@check(Copy, Launch)
+def unwritten(moment: Moment, effect: Copy | Launch) -> Iterator[Broken]:
+    if not moment.state.knows_host_writes or moment.agent.open:
         return
-    block = moment.state.memory.find(effect.src)
-    if block is not None and not block.is_written and not moment.agent.open:
-        yield Broken(READ_UNWRITTEN, f"nobody ever wrote to {block}, and it is copied from", effect.src)
+    if isinstance(effect, Copy):
+        sources = [("it is copied from", effect.src)] if effect.size_bytes else []
+    else:
+        reads = [arg for arg in effect.arguments if arg.kind == "buffer" and arg.access in ("read", "both")]
+        sources = [(f"it is read as argument {arg.position}", arg.value) for arg in reads]
+    for what, va in sources:
+        block = moment.state.memory.find(va)
+        if block is not None and block.size_bytes and not block.is_written:
+            yield Broken(READ_UNWRITTEN, f"nobody ever wrote to {block}, and {what}", va)
 
 
 @check(Access, Fill, Copy)

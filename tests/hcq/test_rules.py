@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 import re
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hcq import config
 from hcq.cpu import packets
 from hcq.cpu.device import CpuDevice
 from hcq.effects import Effect
@@ -647,3 +650,73 @@ def test_a_circle_of_three_queues_is_found_in_any_order_of_submission(orders: tu
     assert len(first.findings) == 3
     first.set(cells[0], 1)
     first.end()
+
+
+def test_threads_may_allocate_free_and_submit_while_rules_look(
+    cpu: CpuDevice, four_threads: CpuDevice
+) -> None:
+    errors: list[BaseException] = []
+
+    def work(device: CpuDevice, seed: int) -> None:
+        rng = random.Random(seed)
+        kept = []
+        try:
+            for turn in range(150):
+                buffer = device.alloc(rng.choice((64, 256, 70_000)), f"b{turn}")
+                buffer.write(bytes(8))
+                kept.append(buffer)
+                source = rng.choice(kept)
+                done = (
+                    device.queue()
+                    .copy(buffer.view(0, 32), source.view(8, 32))
+                    .fill(source, turn % 256)
+                    .submit()
+                )
+                if rng.random() < 0.3:
+                    done.wait()
+                    kept.clear()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=((cpu, four_threads)[i % 2], i)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_validation_off_costs_nothing_but_a_branch(cpu: CpuDevice) -> None:
+    device = CpuDevice("CPU:off", config=dataclasses.replace(config.current(), validate=False))
+    assert device.validator is None
+    assert device.alloc == device.memory.alloc, "allocation goes straight to the pool"
+    a = device.alloc(64)
+    device.queue().fill(a, 9).submit().wait()
+    b = cpu.alloc(64)
+    words = words_of(packets.Copy(dst=b.address, src=a.address, size_bytes=64))
+    cpu.submit([words], []).wait()  # memory of a device that does not validate counts as mapped
+    device.close()
+
+
+def test_a_launch_whose_loader_says_what_it_reads_is_judged(cpu: CpuDevice, llvm_object: bytes) -> None:
+    program = cpu.load(
+        llvm_object, "add_one", args=("buffer", "buffer", "int"), access=("write", "read", ""), name="add_one"
+    )
+    out, a = cpu.alloc(64, "out"), cpu.alloc(64, "uninitialised")
+    before = len(Validator.warnings)
+    cpu.run(program, [out, a, 4])
+    (finding,) = Validator.warnings[before:]
+    assert (finding.rule, finding.kernel, finding.buffer) == ("read-unwritten", "add_one", "uninitialised")
+    cpu.run(program, [a, out, 4])
+    cpu.run(program, [out, a, 4])
+    assert len(Validator.warnings) == before + 1
+    other = CpuDevice("CPU:5", config=config.current())
+    b = other.alloc(64)
+    copy = words_of(packets.Copy(dst=b.address, src=out.address, size_bytes=64))
+    cpu.queue().dispatch(program, [out, a, 4]).submit()
+    assert fired(other, lambda: other.submit([copy], [])) == ["unordered-access"]
+    cpu.synchronize()
+    other.submit([copy], []).wait()
+    other.close()
+    with pytest.raises(UsageError, match=r'access=.*takes "read", .* for each of the 3 arguments'):
+        cpu.load(llvm_object, "add_one", args=("buffer", "buffer", "int"), access=("write",))
