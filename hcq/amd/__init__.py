@@ -1,6 +1,7 @@
 """AMD GPUs through the KFD: PM4 or AQL compute rings, SDMA copy rings, code objects loaded by hand, and no ROCm.
 
-    device.py      opening by named steps, submission, recovery     topology.py, chip.py    which GPU, and what its kind is like
+    device.py, queue.py                                             opening by named steps, submission, recovery
+    topology.py, chip.py                                            which GPU, and what its kind is like
     kfd.py, drm.py, memory.py, process.py, sizing.py                what the kernel driver is told
     pm4.py, sdma.py, aql.py, registers.py, descriptor.py            what the GPU is told
     encode.py, launch.py, rings.py, arena.py, graph.py              from commands to packets in a ring

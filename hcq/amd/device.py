@@ -20,7 +20,7 @@ from hcq.amd.chip import Chip, arch_of, chip_of
 from hcq.amd.drm import counter_ticks_per_ms
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring
-from hcq.amd.launch import Launcher, Scratch
+from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
 from hcq.amd.memory import Allocation, KfdMemory, Place
 from hcq.amd.process import KfdProcess, process_of
@@ -251,6 +251,9 @@ class AmdDevice(Device):
         """Dispatch one program and wait for it."""
         self.queue().dispatch(program, args, grid, block).submit().wait()
 
+    def moment_ns(self, ticks: int) -> int:
+        return self.clock.to_ns(ticks)
+
     def duration_ns(self, ticks: int) -> int:
         return ticks * 1_000_000 // self.clock.ticks_per_ms
 
@@ -311,7 +314,7 @@ class AmdDevice(Device):
         code = self.alloc(linked.size_bytes + linked.alignment, f"{name} code")
         va = -(-code.address // linked.alignment) * linked.alignment
         code.write(linked.place(va), va - code.address)
-        scratch = self._scratch_for(kernel.descriptor.private_segment_fixed_size, linked.lanes(kernel))
+        scratch = self._scratch_for(scratch_lane_bytes(kernel.descriptor), linked.lanes(kernel))
         launcher = Launcher(self.chip, self.is_aql, kernel, va, scratch, self._cells.va + QUEUE_AT)
         return AmdProgram(self, name, kernel, va, launcher, args, code)
 
@@ -415,6 +418,9 @@ class AmdDevice(Device):
     def _commit(self) -> None:
         if self._flush is not None:
             self._flush[HDP_MEM_FLUSH] = 1
+            self._flushed = self._flush[
+                HDP_MEM_FLUSH
+            ]  # a read comes back when the write before it has arrived
         for ring in self.rings.values():
             ring.commit()
 

@@ -22,16 +22,19 @@ NEAR_BYTES = 1 << 20  # an address this close after a buffer was probably meant 
 
 def describe_fault(device: AmdDevice, fault: Fault) -> str:
     """What happened, with the address named, and what an emulated GPU knows beyond that."""
-    says = kernel_says(device.port)
+    says = kernel_says(device.port, device.node.gpu_id)
     return _describe(device, fault) + (f"; the emulated GPU says: {says}" if says else "")
 
 
-def kernel_says(port: Any) -> str:
-    """The last line of an emulated kernel's log; a real one's is not ours to read."""
+def kernel_says(port: Any, gpu_id: int) -> str:
+    """The last line of an emulated kernel's log about this GPU; a real kernel's log is not ours to read."""
     while hasattr(port, "inner"):
         port = port.inner
     lines: list[str] = port.kernel_log() if hasattr(port, "kernel_log") else []
-    return lines[-1].rstrip(".") if lines else ""
+    about = f"GPU {gpu_id:#x}: "
+    return next(
+        (line.removeprefix(about).rstrip(".") for line in reversed(lines) if line.startswith(about)), ""
+    )
 
 
 def _describe(device: AmdDevice, fault: Fault) -> str:

@@ -16,12 +16,14 @@ from typing import NamedTuple
 
 from hcq.amd import aql, pm4, registers
 from hcq.amd.chip import Chip
-from hcq.amd.descriptor import USER_SGPRS, user_sgprs
+from hcq.amd.descriptor import USER_SGPRS, KernelDescriptor, user_sgprs
 from hcq.amd.encode import COMPUTE, Piece, flush, join, piece
 from hcq.amd.link import Kernel
 from hcq.amd.registers import Rsrc2, TmpringSize
 from hcq.errors import UsageError
 from hcq.layout import Packet
+
+DYNAMIC_STACK_BYTES = 2048  # for each work-item, when the compiler could not say how deep calls go
 
 Grid = tuple[int, int, int]
 _DIMS = struct.Struct("<3I")
@@ -75,7 +77,7 @@ class Launcher:
             grid_size_x=grid[0] * block[0],
             grid_size_y=grid[1] * block[1],
             grid_size_z=grid[2] * block[2],
-            private_segment_size=self.descriptor.private_segment_fixed_size,
+            private_segment_size=scratch_lane_bytes(self.descriptor),
             group_segment_size=self.descriptor.group_segment_fixed_size,
             kernel_object=self.va + self.kernel.descriptor_offset,
         )
@@ -136,18 +138,22 @@ class Launcher:
             elif item.name == "queue_ptr":
                 values = [self.queue_va & 0xFFFFFFFF, self.queue_va >> 32]
             elif item.name == "private_segment_size":
-                values = [self.descriptor.private_segment_fixed_size]
+                values = [scratch_lane_bytes(self.descriptor)]
             words += values
         return words, tuple(patches)
 
     def _check_scratch(self) -> None:
         """Refuse what we cannot give: scratch memory on parts that want its address in scalar registers."""
-        wants = self.descriptor.private_segment_fixed_size or self.descriptor.uses_dynamic_stack
-        if wants and not self.chip.has_architected_scratch:
+        if scratch_lane_bytes(self.descriptor) and not self.chip.has_architected_scratch:
             raise UsageError(
                 f"load({self.kernel.name!r}): the kernel needs scratch memory, which this driver does not set up on "
                 f"{self.chip.arch}. Compile it so that nothing is spilled."
             )
+
+
+def scratch_lane_bytes(descriptor: KernelDescriptor) -> int:
+    """Scratch memory of each work-item."""
+    return descriptor.private_segment_fixed_size + DYNAMIC_STACK_BYTES * descriptor.uses_dynamic_stack
 
 
 def _set(number: int, *values: int) -> pm4.SetShReg:

@@ -44,8 +44,8 @@ class AmdQueue(Queue):
             return super()._range(verb, buffer, offset, size_bytes)
         if not self.device.can_reach(buffer):
             raise UsageError(
-                f"{verb}: {buffer!r} is on {buffer.device.name}, and {self.device.name} cannot reach its memory. Copy it "
-                "through the host."
+                f"{verb}: {buffer!r} is on {buffer.device.name}, and {self.device.name} cannot reach its memory. "
+                "Copy it through the host."
             )
         buffer._check_range(verb, offset, size_bytes)
         return buffer.address + offset

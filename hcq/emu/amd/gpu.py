@@ -93,7 +93,8 @@ class EmulatedGpu:
     """One GPU and its thread."""
 
     def __init__(self, node: EmulatedNode, events: Events, log: Callable[[str], None]) -> None:
-        self.node, self.events, self.log = node, events, log
+        self.node, self.events = node, events
+        self.log = lambda text: log(f"GPU {node.gpu_id:#x}: {text}")
         self.gpu_id = node.gpu_id
         self.chip = node.spec.chip
         bank = {"heap_type": 1 if node.spec.is_vram_public else 2, "size_in_bytes": VRAM_BYTES}

@@ -19,7 +19,8 @@ from hcq.errors import UsageError
 
 FIRST_RENDER_MINOR = 128
 VRAM_BYTES = 16 << 30  # only what is touched takes memory
-GPU_IDS = (0x5A3C, 0x1F27, 0xC0D1, 0x77E9, 0x2B84, 0x9D16, 0xE3F5, 0x4C6A)
+FIRST_GPU_ID, GPU_ID_STEP = 0x5A3C, 0x3D2B  # ids are hashes: nothing follows from their order
+MAX_GPUS = 64
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,12 @@ class EmulatedNode:
 
 def make_nodes(specs: list[Spec]) -> list[EmulatedNode]:
     """One node for each GPU; node 0 is the CPU."""
+    if len(specs) > MAX_GPUS:
+        raise UsageError(f"HCQ_EMULATE asks for {len(specs)} AMD GPUs; {MAX_GPUS} at most.")
     return [
-        EmulatedNode(spec, index + 1, GPU_IDS[index], FIRST_RENDER_MINOR + index)
+        EmulatedNode(
+            spec, index + 1, (FIRST_GPU_ID + index * GPU_ID_STEP) % 0xFFFF or 1, FIRST_RENDER_MINOR + index
+        )
         for index, spec in enumerate(specs)
     ]
 
