@@ -24,6 +24,7 @@ from hcq import config as config_module
 from hcq.command import Command, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError
+from hcq.kinds import KINDS
 from hcq.layout import Packet
 from hcq.ledger import Ledger
 from hcq.memory import Buffer, Pool
@@ -40,10 +41,7 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound="Device")
 
 # name -> where its Device class lives; a name may be followed by ":number"
-REGISTRY: dict[str, str] = {
-    "CPU": "hcq.cpu.device:CpuDevice",
-    "AMD": "hcq.amd.device:AmdDevice",
-}
+REGISTRY: dict[str, str] = {name: kind.device for name, kind in KINDS.items()}
 
 
 class Steps(Generic[D]):
@@ -196,6 +194,10 @@ class Device(ABC):
     def queue(self) -> Queue:
         """A new, empty queue."""
         return Queue(self)
+
+    def moment_ns(self, ticks: int) -> int:
+        """When a Timestamp command stored this, on the clock of time.monotonic_ns; here they are the same."""
+        return ticks
 
     def duration_ns(self, ticks: int) -> int:
         """How long so many ticks of the clock are that Timestamp commands store; here they are nanoseconds."""

@@ -27,6 +27,7 @@ class Kind:
 
     device   the Device class, opened by name
     decode   queue name -> decode(words) -> list[Packet]; never raises
+    by_arch  the places in `decode` are functions of the architecture that return the decoder
     layouts  modules whose Packet classes are the kind's packets, registers and descriptors
     ioctls   modules whose Ioctl objects are the calls its kernel driver takes
     rules    the module with its effects and its rules
@@ -35,16 +36,20 @@ class Kind:
     name: str
     device: str
     decode: Mapping[str, str] = field(default_factory=dict)
+    by_arch: bool = False
     layouts: tuple[str, ...] = ()
     ioctls: tuple[str, ...] = ()
     rules: str = ""
 
-    def decoder(self, queue: str = MAIN) -> Callable[[Sequence[int]], list[Packet]]:
-        """What turns a queue's words into packets. Raises UsageError for a queue that this kind has not."""
+    def decoder(self, queue: str = MAIN, arch: str = "") -> Callable[[Sequence[int]], list[Packet]]:
+        """What turns a queue's words into packets.
+
+        Raises  UsageError for a queue that this kind has not, or an architecture it does not know
+        """
         if queue not in self.decode:
             raise UsageError(f"{self.name} has no queue {queue!r}. Its queues: {', '.join(self.decode)}.")
         found: Callable[[Sequence[int]], list[Packet]] = load(self.decode[queue])
-        return found
+        return load(self.decode[queue])(arch) if self.by_arch else found  # type: ignore[no-any-return]
 
     def packets(self) -> Iterator[type[Packet]]:
         """Every layout that the kind's modules declare, in the order of the source."""
@@ -59,8 +64,8 @@ class Kind:
         found = {}
         for name in self.ioctls:
             for thing in vars(importlib.import_module(name)).values():
-                if isinstance(thing, Ioctl):
-                    found[thing.request] = thing
+                if not isinstance(thing, type) and hasattr(thing, "request") and hasattr(thing, "layout"):
+                    found[thing.request] = Ioctl(thing.request, thing.name, thing.layout, thing.show)
         return found
 
 
@@ -71,7 +76,22 @@ KINDS: dict[str, Kind] = {
         decode={MAIN: "hcq.cpu.encode:decode"},
         layouts=("hcq.cpu.packets",),
         rules="hcq.cpu.validate",
-    )
+    ),
+    "AMD": Kind(
+        "AMD",
+        device="hcq.amd.device:AmdDevice",
+        decode={MAIN: "hcq.amd.decode:decoder"},
+        by_arch=True,
+        layouts=(
+            "hcq.amd.pm4",
+            "hcq.amd.sdma",
+            "hcq.amd.aql",
+            "hcq.amd.registers",
+            "hcq.amd.descriptor",
+            "hcq.amd.kfd",
+        ),
+        ioctls=("hcq.amd.kfd",),
+    ),
 }
 
 

@@ -6,7 +6,7 @@ Changes  the file; adds two Timestamp packets around every submission, which the
 Next     trace_records.py (every byte of it), trace_file.py (the reader), docs/trace-format.md
 
 Submissions go to the kernel in one write before the doorbell, so a process that is killed, or that its own kernel
-brings down, leaves them in the file. What only explains them (allocations, names, completion times) is written with them.
+brings down, leaves them in the file. What only explains them (allocations, names, completion times) goes with them.
 """
 
 from __future__ import annotations
@@ -355,7 +355,7 @@ class DeviceTrace:
         """What timestamp packets stored: address and nanoseconds."""
         if entries:
             writer = self.writer
-            flat = [number for entry in entries for number in entry]
+            flat = [number for va, ticks in entries for number in (va, self.device.moment_ns(ticks))]
             data = _STAMPS(self.number, len(entries)) + struct.pack(f"<{len(flat)}Q", *flat)
             writer.later(pack_record(Kind.STAMPS, writer.process, time.monotonic_ns(), b"", data))
 
@@ -389,12 +389,12 @@ class DeviceTrace:
             if not running:
                 return
             done = self.device.timeline.value
-            cells = self._cells
+            cells, moment = self._cells, self.device.moment_ns
             found: list[int] = []
             while running and running[0][0] <= done:
                 value, cell = running.popleft()
                 if cells[2 * cell + 1]:  # 0 when it was dropped
-                    found += (value, cells[2 * cell], cells[2 * cell + 1])
+                    found += (value, moment(cells[2 * cell]), moment(cells[2 * cell + 1]))
                 self._free.append(cell)
         if found:
             writer = self.writer

@@ -82,7 +82,7 @@ class TraceDevice:
                 f"{self.name}: this version decodes {', '.join(KINDS)}, not {self.kind}. "
                 "Read the trace with a newer one."
             )
-        return kind.decoder(queue)(words)
+        return kind.decoder(queue, self.arch)(words)
 
     def __repr__(self) -> str:
         return f"TraceDevice({self.key}, {self.arch})"

@@ -123,7 +123,7 @@ def test_the_blocks_of_a_graph_are_known_as_each_replay_ran_them(trace: Trace) -
         memory = submission.memory()
         one, two = block.commands
         arguments.append((str(memory.find(one["args"][0]["value"])), two["args"][1]["value"]))
-        decoded = [packet for packet in submission.block_packets(block)]
+        decoded = submission.block_packets(block)
         assert all(isinstance(packet, packets.Dispatch) for packet in decoded)
         slots = struct.pack(f"<{len(decoded[1].tail_words)}I", *decoded[1].tail_words)
         assert struct.unpack_from("<q", slots, 8)[0] == two["args"][1]["value"]
