@@ -72,3 +72,9 @@ def test_the_installed_package_does_not_look_for_a_checkout(installed: Path) -> 
 
 def test_the_marker_for_type_checkers_is_installed(installed: Path) -> None:
     assert (installed / "hcq" / "py.typed").is_file()
+
+
+def test_the_page_of_hcq_trace_serve_is_installed(installed: Path) -> None:
+    files = sorted(path.name for path in (ROOT / "tools" / "trace" / "page").iterdir())
+    assert "index.html" in files
+    assert sorted(path.name for path in (installed / "hcq" / "tools" / "trace" / "page").iterdir()) == files
