@@ -31,10 +31,10 @@ DRIVER = KernelDriver(
     install="sudo apt install linux-image-amd64 firmware-amd-graphics",
     make="sudo udevadm trigger; grep HSA_AMD /boot/config-$(uname -r)  # without CONFIG_HSA_AMD=y: another kernel",
     containers={
-        "podman": "podman run --device /dev/kfd --device /dev/dri --group-add keep-groups ...",
+        "podman": "podman run --device /dev/kfd --device /dev/dri --group-add keep-groups IMAGE",
         "kubernetes": "ask for the GPU in the pod: resources: {limits: {amd.com/gpu: 1}}",
         "": "docker run --device /dev/kfd --device /dev/dri --group-add "
-        "$(stat -c %g /dev/kfd) ...  # stat is of the machine",
+        "$(stat -c %g /dev/kfd) IMAGE  # stat is of the machine",
     },
     log_words="amdgpu|kfd",
 )

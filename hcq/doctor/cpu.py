@@ -49,7 +49,7 @@ def _fix(facts: Facts, number: int) -> str:
     if facts.is_selinux_enforcing:
         return "sudo setsebool -P selinuxuser_execmod 1; sudo ausearch -m avc -ts recent | audit2why"
     if facts.is_filtered:
-        return "a seccomp filter refuses mprotect: docker run --security-opt seccomp=unconfined ..."
+        return "a seccomp filter refuses mprotect: docker run --security-opt seccomp=unconfined IMAGE"
     if number == errno.ENOMEM:
         return "sudo sysctl vm.max_map_count=1048576"
     return (

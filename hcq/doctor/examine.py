@@ -169,14 +169,18 @@ class _Climber:
             return Found("emulated: no hardware and no file is needed")
         if self.kind == "CPU":
             return cpu.node()
-        return (amd if self.kind == "AMD" else nv).node(self.host, self.facts, self.index)
+        if self.kind == "AMD":
+            return amd.node(self.host, self.facts, self.index)
+        return nv.node(self.host, self.facts, self.index)
 
     def _permission(self) -> Found:
         if self.emulated is not None:
             return Found("emulated: the files open for everyone")
         if self.kind == "CPU":
             return cpu.permission(self.host, self.facts)
-        return (amd if self.kind == "AMD" else nv).permission(self.host, self.facts, self.index)
+        if self.kind == "AMD":
+            return amd.permission(self.host, self.facts, self.index)
+        return nv.permission(self.host, self.facts, self.index)
 
     def _driver(self) -> Found:
         if self.kind == "CPU":
@@ -230,7 +234,7 @@ def advise(facts: Facts, kind: str, rung: str, error: Exception) -> str:
     if number == errno.ENOMEM:
         return "free -h; cat /sys/fs/cgroup/memory.max  # raise the limit, or end what takes the memory"
     if number == errno.EPERM and facts.is_filtered:
-        return "a seccomp filter may refuse the call: docker run --security-opt seccomp=unconfined ..."
+        return "a seccomp filter may refuse the call: docker run --security-opt seccomp=unconfined IMAGE"
     if number in (errno.EACCES, errno.EPERM) and facts.container:
         return "start the container with --cap-add SYS_PTRACE --security-opt seccomp=unconfined"
     if number == errno.EAGAIN:

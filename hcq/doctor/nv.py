@@ -28,10 +28,10 @@ DRIVER = KernelDriver(
     install=INSTALL,
     make="sudo nvidia-modprobe -c0 -u",
     containers={
-        "podman": "podman run --device nvidia.com/gpu=all ...  # after: sudo nvidia-ctk cdi generate "
+        "podman": "podman run --device nvidia.com/gpu=all IMAGE  # after: sudo nvidia-ctk cdi generate "
         "--output=/etc/cdi/nvidia.yaml",
         "kubernetes": "ask for the GPU in the pod: resources: {limits: {nvidia.com/gpu: 1}}",
-        "": "docker run --gpus all ...  # without NVIDIA's toolkit: --device /dev/nvidiactl --device /dev/nvidia-uvm "
+        "": "docker run --gpus all IMAGE  # without NVIDIA's toolkit: --device /dev/nvidiactl --device /dev/nvidia-uvm "
         "--device /dev/nvidia0",
     },
     log_words="nvrm|nvidia",

@@ -36,14 +36,14 @@ def test_the_help_names_every_switch_and_shows_an_example(capsys: pytest.Capture
 def test_a_device_that_cannot_be_opened_says_why(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hcq.__main__ as program
+    from hcq.doctor import examine
     from hcq.errors import DriverError
 
-    def refuse(name: str) -> object:
+    def refuse(*_: object) -> object:
         raise DriverError('open CPU device: step 3/5 "make the ring" failed')
 
-    monkeypatch.setattr(program.devices, "open", refuse)
+    monkeypatch.setattr(examine, "open_device", refuse)
     assert main(["devices"]) == 1
-    assert (
-        'CPU: cannot be opened. open CPU device: step 3/5 "make the ring" failed' in capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert 'CPU: cannot be opened. open CPU device: step 3/5 "make the ring" failed' in said
+    assert "    fix: " in said

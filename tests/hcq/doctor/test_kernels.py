@@ -1,0 +1,72 @@
+"""The doctor's kernels: bytes kept in the package mean what is written beside them."""
+
+from __future__ import annotations
+
+import struct
+
+import capstone
+import pytest
+
+from hcq import elf
+from hcq.amd.chip import CHIPS
+from hcq.amd.link import Linked
+from hcq.cpu.device import CpuDevice
+from hcq.doctor import amd_kernels
+from hcq.doctor.kernels import CPU_CODE, ENTRY, cpu_object, expected, tiny
+
+DISASSEMBLERS = {
+    "x86_64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
+    "aarch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
+}
+
+
+@pytest.mark.parametrize("arch", CPU_CODE)
+def test_the_machine_code_is_the_assembly_beside_it(arch: str) -> None:
+    code = b"".join(bytes.fromhex(words) for words, _ in CPU_CODE[arch])
+    shown = capstone.Cs(*DISASSEMBLERS[arch]).disasm(code, 0)
+    said = [f"{one.mnemonic} {one.op_str}".strip().replace("#0x", "#").replace(" 0x", " ") for one in shown]
+    assert said == [text.replace("b.lt 4", "b.lt #4") for _, text in CPU_CODE[arch]]
+
+
+@pytest.mark.parametrize("arch", CPU_CODE)
+def test_the_object_is_an_elf_file_with_one_function(arch: str) -> None:
+    found = elf.Object(cpu_object(arch))
+    assert (found.type, found.machine_name) == (elf.ET_REL, arch)
+    assert [section.name for section in found.sections] == ["", ".text", ".symtab", ".strtab", ".shstrtab"]
+    size = sum(len(bytes.fromhex(words)) for words, _ in CPU_CODE[arch])
+    (symbol,) = [one for one in found.symbols(found.sections[2]) if one.name]
+    assert (symbol.name, symbol.type, symbol.section, symbol.size_bytes) == (ENTRY, elf.STT_FUNC, 1, size)
+
+
+def test_the_kernel_computes_on_the_cpu(cpu: CpuDevice) -> None:
+    small = tiny("CPU", cpu.arch)
+    assert small is not None
+    values = [0, 1, 2**32 - 1, 7, 1 << 31]
+    out, a = cpu.alloc(20), cpu.alloc(20)
+    a.write(struct.pack("<5I", *values))
+    cpu.run(cpu.load(small.image, ENTRY), **small.launch(out, a, 5))
+    assert list(struct.unpack("<5I", out.read())) == expected(values)
+
+
+@pytest.mark.parametrize("arch", CHIPS)
+def test_every_amd_chip_of_the_driver_has_a_kernel_that_links(arch: str) -> None:
+    linked = Linked(amd_kernels.image(arch), CHIPS[arch], "doctor")
+    assert [kernel.name for kernel in linked.kernels.values()] == [ENTRY]
+
+
+@pytest.mark.parametrize("arch", CHIPS)
+def test_amd_objects_are_what_llvm_makes_of_their_source(arch: str) -> None:
+    llvm = pytest.importorskip("llvmlite.binding")
+    if llvm.llvm_version_info[0] != 22:
+        pytest.skip(f"the objects were made by LLVM 22, and this is {llvm.llvm_version_info[0]}")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("amdgcn-amd-amdhsa").create_target_machine(cpu=arch, opt=2)
+    made = target.emit_object(llvm.parse_assembly(amd_kernels.SOURCE))
+    assert amd_kernels.image(arch) == made
+
+
+def test_there_is_no_kernel_for_an_architecture_that_nobody_wrote_down() -> None:
+    assert tiny("AMD", "gfx803") is None
+    assert tiny("CPU", "riscv64") is None
+    assert amd_kernels.image("gfx803") == b""
