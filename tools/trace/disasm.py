@@ -11,8 +11,8 @@ by the vendor's tool when it is on PATH.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import importlib.util
 import re
 import shutil
 import struct
@@ -271,7 +271,7 @@ def _sources(function: _Function) -> dict[int, str]:
 
 def _amd(image: bytes, arch: str, entry: str, name: str) -> list[Line]:
     family = "cdna3" if arch in CDNA else "rdna3" if arch.startswith("gfx11") else ""
-    if family and importlib.util.find_spec(f"hcq.emu.amd.{family}") is not None:
+    if family:
         return _amd_tables(image, family, entry, name)
     tool = _tool("llvm-objdump", "amdgpu-objdump")
     if tool is None:
@@ -283,29 +283,43 @@ def _amd(image: bytes, arch: str, entry: str, name: str) -> list[Line]:
 
 
 def _amd_tables(image: bytes, family: str, entry: str, name: str) -> list[Line]:
+    from hcq.emu.amd import disassembly
+
     isa = getattr(importlib.import_module(f"hcq.emu.amd.{family}"), family.upper())
     function = _find(image, entry, name)
     words = struct.unpack(f"<{len(function.code) // 4}I", function.code[: len(function.code) // 4 * 4])
-    out, at = [], 0
+    found: list[tuple[int, tuple[int, ...], Any]] = []
+    at = 0
     while at < len(words):
+        one: Any = None
         raw = words[at : at + 1]
-        try:
+        with contextlib.suppress(HcqError):
             one = isa.decode(words[at:], 4 * at)
-            raw, text = one.words, _amd_text(isa, one)
-        except HcqError:
-            text = f".long {words[at]:#010x}"
-        out.append(Line(4 * at, struct.pack(f"<{len(raw)}I", *raw), text, entry if at == 0 else ""))
+            raw = one.words
+        found.append((4 * at, raw, one))
         at += len(raw)
+    jumps = {offset: _amd_jump(one) for offset, _, one in found if one is not None}
+    inside = sorted(
+        {to for to in jumps.values() if to is not None} & {offset for offset, _, _ in found} - {0}
+    )
+    labels = {to: f".L{number}" for number, to in enumerate(inside, 1)}
+    labels[0] = entry
+    out = []
+    for offset, raw, one in found:
+        text = f".long {raw[0]:#010x}" if one is None else disassembly.text(isa, one)
+        to = jumps.get(offset)
+        if to in labels:
+            text = f"{one.name} {labels[to]}"
+        out.append(Line(offset, struct.pack(f"<{len(raw)}I", *raw), text, labels.get(offset, "")))
     return out
 
 
-def _amd_text(isa: Any, one: Any) -> str:
-    try:
-        from hcq.emu.amd import disassembly
-    except ImportError:
-        fields = " ".join(f"{key}={value:#x}" for key, value in one.fields.items() if value and key != "op")
-        return f"{one.name} {fields}"
-    return disassembly.text(isa, one)
+def _amd_jump(one: Any) -> int | None:
+    """Where a branch goes, in bytes from the function's start: a signed count of words after it."""
+    if not one.name.startswith(("s_branch", "s_cbranch")) or "simm16" not in one.fields:
+        return None
+    words = one.fields["simm16"]
+    return int(one.next_pc + 4 * (words - 0x10000 if words >= 0x8000 else words))
 
 
 # ------------------------------------------------------------ NVIDIA and the vendors' tools

@@ -9,14 +9,13 @@ Next     views.py (what is shown), disasm.py (what a kernel does)
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hcq.errors import UsageError
 from hcq.tools.trace.paint import Paint
-from hcq.tools.trace.views import View, views
-from hcq.trace_file import Trace
+from hcq.tools.trace.views import View, record_view, submission_view
+from hcq.trace_file import Submission, Trace
 
 WORDS_PER_LINE = 8
 QUIET = ("alloc", "free", "data", "block", "port")  # kinds that are shown on request only
@@ -37,28 +36,31 @@ class Filter:
     ioctls: bool = False
     memory: bool = False
 
-    def wants(self, view: View) -> bool:
-        """Whether a view passes. A filter on submissions leaves every other record out."""
-        kind = view["kind"]
-        if kind in QUIET and not (self.ioctls if kind == "port" else self.memory):
+    def wants_submission(self, submission: Submission) -> bool:
+        """Whether a submission passes."""
+        if self.device and not _is_device(submission.device.key, self.device):
             return False
+        if self.queue and submission.queue.lower() != self.queue.lower():
+            return False
+        first, last = self.submissions or (None, None)
+        if (first is not None and submission.value < first) or (last is not None and submission.value > last):
+            return False
+        return not self.kernel or any(self.kernel in kernel for kernel in submission.kernels)
+
+    def may_want(self, kind: str) -> bool:
+        """Whether records of a kind that is no submission can pass."""
+        if kind in QUIET:
+            return self.ioctls if kind == "port" else self.memory
+        return not (self.queue or self.submissions is not None or self.last is not None)
+
+    def wants_other(self, view: View) -> bool:
+        """Whether a view of such a record passes. A filter that only submissions can pass leaves it out."""
+        kind = view["kind"]
         if self.device and not _is_device(view.get("device"), self.device):
             return False
-        if kind == "submission":
-            return self._wants_submission(view)
         if self.queue or self.submissions is not None or self.last is not None:
             return self.ioctls and kind == "port"
         return not self.kernel or (kind == "code" and self.kernel in view["kernel"])
-
-    def _wants_submission(self, view: View) -> bool:
-        if self.queue and view["queue"].lower() != self.queue.lower():
-            return False
-        if self.kernel and not any(self.kernel in kernel for kernel in view["kernels"]):
-            return False
-        if self.submissions is None:
-            return True
-        first, last = self.submissions
-        return (first is None or view["submission"] >= first) and (last is None or view["submission"] <= last)
 
 
 def _is_device(key: object, wanted: str) -> bool:
@@ -82,25 +84,29 @@ def submission_range(text: str) -> tuple[int | None, int | None]:
 
 
 def select(trace: Trace, wanted: Filter) -> Iterator[View]:
-    """The views that pass, in order."""
-    found = (view for view in _news(views(trace), wanted) if wanted.wants(view))
-    if wanted.last is None:
-        yield from found
-    else:
-        yield from deque(found, maxlen=max(wanted.last, 0))
-
-
-def _news(found: Iterator[View], wanted: Filter) -> Iterator[View]:
-    """Leaves out signals that the host saw again with the value that they had before, unless all is asked for."""
+    """The views that pass, in order. Only what passes is decoded."""
+    chosen = [submission for submission in trace.submissions if wanted.wants_submission(submission)]
+    if wanted.last is not None:
+        chosen = chosen[max(len(chosen) - wanted.last, 0) :]
+    passing = {submission.record: submission for submission in chosen}
+    every = {submission.record for submission in trace.submissions}
     seen: dict[tuple[object, object], object] = {}
-    for view in found:
-        if view["kind"] == "signal" and not wanted.memory:
-            key = view.get("device"), view["va"]
-            is_news = view["by"] == "host" or seen.get(key, 0) != view["value"]
-            seen[key] = view["value"]
-            if not is_news:
-                continue
-        yield view
+    for record in trace.records:
+        if record.index in passing:
+            yield submission_view(passing[record.index])
+        elif record.index not in every and wanted.may_want(record.name.lower()):
+            view = record_view(trace, record)
+            if view and wanted.wants_other(view) and (wanted.memory or _is_news(view, seen)):
+                yield view
+
+
+def _is_news(view: View, seen: dict[tuple[object, object], object]) -> bool:
+    """Not for a signal that the host saw again with the value that it had before."""
+    if view["kind"] != "signal":
+        return True
+    key = view.get("device"), view["va"]
+    before, seen[key] = seen.get(key, 0), view["value"]
+    return view["by"] == "host" or before != view["value"]
 
 
 def as_json(view: View) -> str:

@@ -78,7 +78,9 @@ def _occupy(found: dict[str, Any], timed: list[tuple[int, int, Submission]]) -> 
     span = until - timed[0][0]
     found["span_s"], found["busy_s"] = span / 1e9, busy / 1e9
     found["occupancy"] = busy / span if span else 1.0
-    found["start_latency_s"] = statistics.median(start - s.time_ns for start, _, s in timed) / 1e9
+    latency = statistics.median(start - s.time_ns for start, _, s in timed)
+    if latency >= 0:  # otherwise the device's clock is not the host's
+        found["start_latency_s"] = latency / 1e9
     found["gaps"] = [
         {"seconds": gap / 1e9, "after": a.value, "before": b.value}
         for gap, a, b in sorted(gaps, key=lambda entry: -entry[0])[:GAPS_SHOWN]
@@ -189,9 +191,10 @@ def lines(found: dict[str, Any], paint: Paint) -> Iterator[str]:
         if queue["busy_s"] is None:
             yield "  device times: none in this trace"
             continue
+        latency = duration(queue["start_latency_s"])
         yield (
-            f"  busy {duration(queue['busy_s'])} of {duration(queue['span_s'])} ({queue['occupancy']:.0%}); "
-            f"a submission starts {duration(queue['start_latency_s'])} after its record (median)"
+            f"  busy {duration(queue['busy_s'])} of {duration(queue['span_s'])} ({queue['occupancy']:.0%})"
+            + ("" if latency == "-" else f"; a submission starts {latency} after its record (median)")
         )
         if queue["gap_count"]:
             yield (

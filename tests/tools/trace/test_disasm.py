@@ -86,14 +86,24 @@ def test_amd_code_is_read_by_our_own_tables(arch):
     llvm.initialize_all_asmprinters()
     ir = """
 target triple = "amdgcn-amd-amdhsa"
+declare i32 @llvm.amdgcn.workitem.id.x()
 define amdgpu_kernel void @add(ptr addrspace(1) %out) {
+  %id = call i32 @llvm.amdgcn.workitem.id.x()
+  %first = icmp eq i32 %id, 0
+  br i1 %first, label %write, label %end
+write:
   store float 1.5, ptr addrspace(1) %out
+  br label %end
+end:
   ret void
 }
 """
     machine = llvm.Target.from_triple("amdgcn-amd-amdhsa").create_target_machine(cpu=arch, opt=2, reloc="pic")
     image = bytes(machine.emit_object(llvm.parse_assembly(ir)))
-    texts = [line.text for line in disassemble(image, arch, "add", "add")]
+    found = disassemble(image, arch, "add", "add")
+    texts = [line.text for line in found]
+    assert any(line.text.startswith("s_cbranch_execz .L1") for line in found)
+    assert [line.label for line in found if line.label] == ["add", ".L1"]
     assert any("global_store" in text for text in texts)
     assert any("s_endpgm" in text for text in texts)
     assert not any(
