@@ -97,7 +97,7 @@ class Tensor(RandomMixin, Loss):
             "Tensor(data)", "new host data is not part of a recording. Make the tensor outside"
         )
         storage = Storage(self.device, dtype, shape)
-        storage.buffer = devices.get(self.device).alloc(max(1, storage.size_bytes), f"data {shape}")
+        storage.buffer = devices.get(self.device).alloc(storage.size_bytes, f"data {shape}")
         if storage.size_bytes:
             storage.buffer.write(raw)
         return storage.node()
