@@ -221,6 +221,7 @@ class Device(ABC):
         scratch_bytes: int = 0,
         name: str | None = None,
         access: Sequence[str] | None = None,
+        texts: Mapping[str, str] | None = None,
     ) -> Program:
         """Load a code object and find its entry.
 
@@ -231,6 +232,7 @@ class Device(ABC):
         name           how messages and traces call it; default the entry
         access         what it does with each argument's memory ("read", "write", "both", ""): validation then judges
                        the order of its launches, too
+        texts          what it was made from, "source" or "ir", for whoever reads a trace
         Raises         UsageError saying what is wrong with the object
         """
         self.check_alive()
@@ -239,7 +241,7 @@ class Device(ABC):
         if access is not None:
             program.set_access(access)
         if self.trace is not None:
-            self.trace.code(program, entry, bytes(image))
+            self.trace.code(program, entry, bytes(image), texts)
         if self.validator is not None:
             self.validator.load(program, bytes(image))
         return program

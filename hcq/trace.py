@@ -17,7 +17,6 @@ import struct
 import sys
 import threading
 import time
-import weakref
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,6 +62,8 @@ _PATCH = Patch.struct()[0].pack
 _PATCH_ENTRY = PatchEntry.struct()[0].pack
 _DATA = Data.struct()[0].pack
 _STAMPS = Stamps.struct()[0].pack
+_clock = time.monotonic_ns
+_ident = threading.get_ident
 
 
 class TraceWriter:
@@ -93,7 +94,7 @@ class TraceWriter:
             "pid": self.process,
             "argv": sys.argv,
             "python": sys.version.split()[0],
-            "monotonic_ns": time.monotonic_ns(),
+            "monotonic_ns": _clock(),
             "unix_ns": time.time_ns(),
         }
         self.tell(Kind.PROCESS, about)
@@ -110,7 +111,7 @@ class TraceWriter:
     def tell(self, kind: Kind, fields: Mapping[str, Any], data: bytes = b"") -> None:
         """A record with text."""
         text = json.dumps(fields, default=str, separators=(",", ":")).encode()
-        self.later(pack_record(kind, self.process, time.monotonic_ns(), text, data))
+        self.later(pack_record(kind, self.process, _clock(), text, data))
 
     def later(self, record: bytes) -> None:
         """Keep a whole record until the next flush. Safe in destructors: it takes no lock."""
@@ -128,17 +129,19 @@ class TraceWriter:
         A full disk ends the trace, not the program.
         """
         with self._lock:
-            count = len(self._pending)
-            whole = b"".join((*self._pending[:count], last)) if count else last
-            del self._pending[:count]
-            self._pending_bytes = 0
-            if self._fd < 0:
-                return
+            pending = self._pending
+            if pending:
+                count = len(pending)
+                last = b"".join((*pending[:count], last))
+                del pending[:count]
+                self._pending_bytes = 0
             try:
-                at = os.write(self._fd, whole)
-                while at < len(whole):
-                    at += os.write(self._fd, whole[at:])
+                at = os.write(self._fd, last)
+                while at < len(last):
+                    at += os.write(self._fd, last[at:])
             except OSError as error:
+                if self._fd < 0:
+                    return
                 print(f"hcq: trace {self.path} ends here: {error.strerror}", file=sys.stderr)
                 os.close(self._fd)
                 self._fd = -1
@@ -152,7 +155,7 @@ class TraceWriter:
                 if number is None:
                     number = self._strings[text] = len(self._strings) + 1
                     data = number.to_bytes(4, "little") + text.encode("utf-8", "replace")
-                    self.later(pack_record(Kind.STRING, self.process, time.monotonic_ns(), b"", data))
+                    self.later(pack_record(Kind.STRING, self.process, _clock(), b"", data))
         return number
 
     def site(self) -> int:
@@ -175,11 +178,13 @@ class DeviceTrace:
 
     def __init__(self, writer: TraceWriter, device: Device, with_data: bool) -> None:
         self.writer = writer
-        self.device = weakref.proxy(device)
+        self.device = device
         self.with_data = with_data
         self.number = writer.devices
         writer.devices += 1
         self._lock = threading.RLock()
+        self._thread = 0  # who submitted last, and the strings for it
+        self._thread_name = 0
         self._queue = 0
         self._cells: Any = None  # start and end of submissions in flight, 64 bits each
         self._cells_va = 0
@@ -254,14 +259,17 @@ class DeviceTrace:
     def _allocated(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
         writer = self.writer
         data = _ALLOC(self.number, writer.intern(name) if name else 0, va, size_bytes, capacity)
-        writer.later(pack_record(Kind.ALLOC, writer.process, time.monotonic_ns(), b"", data))
+        writer.later(pack_record(Kind.ALLOC, writer.process, _clock(), b"", data))
 
     def free(self, va: int, capacity: int) -> None:
         writer = self.writer
         data = _FREE(self.number, 0, va, capacity)
-        writer.later(pack_record(Kind.FREE, writer.process, time.monotonic_ns(), b"", data))
+        writer.later(pack_record(Kind.FREE, writer.process, _clock(), b"", data))
 
-    def code(self, program: Program, entry: str, image: bytes) -> None:
+    def code(
+        self, program: Program, entry: str, image: bytes, texts: Mapping[str, str] | None = None
+    ) -> None:
+        access = {} if program.access is None else {"access": program.access}
         fields = {
             "device": self.number,
             "name": program.name,
@@ -269,7 +277,7 @@ class DeviceTrace:
             "va": program.entry,
             "args": program.args,
             "scratch_bytes": program.scratch_bytes,
-            "facts": {} if program.access is None else {"access": program.access},
+            "facts": {**(texts or {}), **access},
         }
         self.writer.tell(Kind.CODE, fields, image)
 
@@ -282,23 +290,42 @@ class DeviceTrace:
         self, words: list[bytes], commands: Sequence[Command], value: int, held: Iterable[Any]
     ) -> list[bytes]:
         """Record a submission. Returns the words to send: the same, with a timestamp before and after them."""
-        writer, device = self.writer, self.device
-        site = writer.site()
+        writer = self.writer
+        at = recorder.site()
+        try:
+            _, site = writer._sites[id(at[0]), at[1]]  # type: ignore[index]
+        except (KeyError, TypeError):
+            site = writer.site(at)
         if self.with_data:
             self._capture(held)
         for what in commands:
             if type(what) is Indirect and what.address not in self._blocks:
                 self.block(what.address, what.label, what.commands, what.size_words)
-        blob = b"".join(words) + device.finish(value)
-        if not self._queue:
-            self._queue = writer.intern(device.queue_name)
-        thread = writer.intern(threading.current_thread().name)
+        blob = b"".join(words) + self.device.finish(value)
+        thread = _ident()
+        if thread != self._thread:
+            self._thread = thread
+            self._thread_name = writer.intern(threading.current_thread().name)
+            self._queue = writer.intern(self.device.queue_name)
         packed = pack_commands(commands, writer.intern)
-        head = _SUBMIT(self.number, self._queue, value, site, thread, len(blob) >> 2, len(commands), 0)
-        data = b"".join((head, blob, packed))
-        writer.flush(pack_record(Kind.SUBMIT, writer.process, time.monotonic_ns(), b"", data))
-        stamps = self._stamp(value)
-        return words if stamps is None else [stamps[0], *words, stamps[1]]
+        head = _SUBMIT(
+            self.number, self._queue, value, site, self._thread_name, len(blob) >> 2, len(commands), 0
+        )
+        writer.flush(pack_record(Kind.SUBMIT, writer.process, _clock(), b"", head + blob + packed))
+        # timestamps before and after it, unless all cells are in flight
+        free = self._free
+        if not free:
+            self._more_cells()
+            if not free:
+                return words
+        cell = free.pop()
+        self._running.append((value, cell))
+        try:
+            before, after = self._stamps[cell]
+        except KeyError:
+            va = self._cells_va + 16 * cell
+            before, after = self._stamps[cell] = self.device.stamp(va), self.device.stamp(va + 8)
+        return [before, *words, after]
 
     def dropped(self, value: int, why: str) -> None:
         """The submission recorded last did not reach the device."""
@@ -311,7 +338,7 @@ class DeviceTrace:
         packed = pack_commands(commands, writer.intern)
         head = _BLOCK(self.number, writer.intern(label), va, len(commands), size_words)
         data = b"".join((head, packed, native.read(va, 4 * size_words)))
-        writer.later(pack_record(Kind.BLOCK, writer.process, time.monotonic_ns(), b"", data))
+        writer.later(pack_record(Kind.BLOCK, writer.process, _clock(), b"", data))
         self._blocks[va] = {}
 
     def patch(
@@ -342,13 +369,13 @@ class DeviceTrace:
         if entries:
             writer = self.writer
             data = b"".join((_PATCH(self.number, len(entries), va), *entries))
-            writer.later(pack_record(Kind.PATCH, writer.process, time.monotonic_ns(), b"", data))
+            writer.later(pack_record(Kind.PATCH, writer.process, _clock(), b"", data))
 
     def signal(self, va: int, value: int, timestamp_ns: int, is_set: bool = False) -> None:
         """The host saw a signal after a wait, or set it."""
         writer = self.writer
         data = _SIGNAL(self.number, is_set, va, value, timestamp_ns)
-        writer.later(pack_record(Kind.SIGNAL, writer.process, time.monotonic_ns(), b"", data))
+        writer.later(pack_record(Kind.SIGNAL, writer.process, _clock(), b"", data))
         self.harvest()
 
     def stamps(self, entries: Sequence[tuple[int, int]]) -> None:
@@ -357,30 +384,19 @@ class DeviceTrace:
             writer = self.writer
             flat = [number for va, ticks in entries for number in (va, self.device.moment_ns(ticks))]
             data = _STAMPS(self.number, len(entries)) + struct.pack(f"<{len(flat)}Q", *flat)
-            writer.later(pack_record(Kind.STAMPS, writer.process, time.monotonic_ns(), b"", data))
+            writer.later(pack_record(Kind.STAMPS, writer.process, _clock(), b"", data))
 
     # ------------------------------------------------------------ when the device ran what
 
-    def _stamp(self, value: int) -> tuple[bytes, bytes] | None:
-        """Timestamp packets before and after a submission; None while all cells are in flight."""
-        with self._lock:
-            if self._cells is None:
-                buffer = self.device.memory.alloc(16 * CELLS, "trace times")
-                self._cells_va = buffer.address
-                self._cells = native.view(buffer.address, 16 * CELLS, buffer).cast("Q")
-                self._free = list(range(CELLS))
-            if not self._free:
-                self.harvest()
-            if not self._free:
-                return None
-            cell = self._free.pop()
-            self._cells[2 * cell] = self._cells[2 * cell + 1] = 0
-            self._running.append((value, cell))
-            stamps = self._stamps.get(cell)
-            if stamps is None:
-                va = self._cells_va + 16 * cell
-                stamps = self._stamps[cell] = self.device.stamp(va), self.device.stamp(va + 8)
-            return stamps
+    def _more_cells(self) -> None:
+        """Make the cells at the first submission; later, take back those of submissions that have ended."""
+        if self._cells is not None:
+            self.harvest()
+            return
+        buffer = self.device.memory.alloc(16 * CELLS, "trace times")
+        self._cells_va = buffer.address
+        self._cells = native.view(buffer.address, 16 * CELLS, buffer).cast("Q")
+        self._free.extend(range(CELLS))
 
     def harvest(self) -> None:
         """Write down the times of all submissions that have ended since the last time."""
@@ -389,17 +405,17 @@ class DeviceTrace:
             if not running:
                 return
             done = self.device.timeline.value
-            cells, moment = self._cells, self.device.moment_ns
+            cells, moment, failures = self._cells, self.device.moment_ns, self.device.failures
             found: list[int] = []
             while running and running[0][0] <= done:
                 value, cell = running.popleft()
-                if cells[2 * cell + 1]:  # 0 when it was dropped
+                if not any(first <= value <= last for first, last, _ in failures):
                     found += (value, moment(cells[2 * cell]), moment(cells[2 * cell + 1]))
                 self._free.append(cell)
         if found:
             writer = self.writer
             data = _TIMES(self.number, len(found) // 3) + struct.pack(f"<{len(found)}Q", *found)
-            writer.later(pack_record(Kind.TIMES, writer.process, time.monotonic_ns(), b"", data))
+            writer.later(pack_record(Kind.TIMES, writer.process, _clock(), b"", data))
 
     # ------------------------------------------------------------ contents (HCQ_TRACE=file,data)
 
@@ -434,7 +450,7 @@ class DeviceTrace:
     def _contents(self, why: Why, va: int, data: bytes) -> None:
         writer = self.writer
         head = _DATA(self.number, why, va, len(data))
-        writer.later(pack_record(Kind.DATA, writer.process, time.monotonic_ns(), b"", head + data))
+        writer.later(pack_record(Kind.DATA, writer.process, _clock(), b"", head + data))
 
 
 _writers: dict[str, TraceWriter] = {}

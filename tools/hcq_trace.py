@@ -150,10 +150,9 @@ def parser() -> argparse.ArgumentParser:
         "--tries", metavar="N", type=int, default=2000, help="ask at most N times; default 2000"
     )
 
-    from hcq.tools.trace import serve
-
-    verb = _verb(verbs, "serve", serve.run, "the trace as a page in the browser", has_file=False)
-    serve.add_arguments(verb)
+    verb = _verb(verbs, "serve", _serve, "the trace as a page in the browser; it may still be growing")
+    verb.add_argument("--port", metavar="N", type=int, default=0, help="default 0: any free one")
+    verb.add_argument("--open", action="store_true", help="open the page in your browser")
 
     verb = _verb(verbs, "edit", _edit, "the trace as text that can be changed")
     verb.add_argument("-o", "--output", metavar="FILE", help="where to; default standard output")
@@ -231,6 +230,12 @@ def _show(options: argparse.Namespace) -> int:
     if trace.cut_bytes:
         print(f"The file ends here: {trace.cut_bytes} bytes follow, {trace.cut_why}.", file=sys.stderr)
     return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import serve
+
+    return serve.run(options.file, options.port, options.open)
 
 
 def _disasm(options: argparse.Namespace) -> int:

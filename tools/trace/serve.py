@@ -11,7 +11,6 @@ The files that can be had are a fixed table: no path of a request ever reaches t
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import secrets
@@ -169,24 +168,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: the terminal shows the address and stays quiet."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's arguments, for hcq_trace.py."""
-    parser.add_argument(
-        "file", help="a file recorded with HCQ_TRACE; it may still be growing: reload the page"
-    )
-    parser.add_argument("--port", metavar="N", type=int, default=0, help="default 0: any free one")
-    parser.add_argument("--open", action="store_true", help="open the page in your browser")
-
-
-def run(options: argparse.Namespace) -> int:
-    """The verb: print the address, answer until Ctrl-C."""
-    with PageServer(options.file, options.port) as server:
-        print(f"{options.file} is at {server.url}", flush=True)
+def run(path: str, port: int = 0, is_opened: bool = False) -> int:
+    """The verb: print the address, answer until Ctrl-C. Returns the exit status."""
+    with PageServer(path, port) as server:
+        print(f"{path} is at {server.url}", flush=True)
         print(
             "Ctrl-C ends. From another machine: ssh -L PORT:127.0.0.1:PORT, with the port above.",
             file=sys.stderr,
         )
-        if options.open and not webbrowser.open(server.url):
+        if is_opened and not webbrowser.open(server.url):
             print("hcq-trace serve: no browser could be started; open the address above.", file=sys.stderr)
         try:
             server.serve_forever()

@@ -119,6 +119,19 @@ def test_a_kernel_knows_its_launches_inside_graphs_too(recorded: PageData) -> No
     assert any(line[2].startswith("ret") for line in detail["lines"])
 
 
+def test_a_kernel_shows_the_text_that_its_loader_gave(kernels: Path, tmp_path: Path) -> None:
+    program = """
+import sys, hcq
+image = open(sys.argv[1], "rb").read()
+hcq.open("CPU").load(image, "step", texts={"source": "a[0] = 3 * a[0] + b", "ir": "ret void"})
+hcq.open("CPU").load(image, "mixed")
+"""
+    found = PageData(Trace.read(str(record(program, tmp_path / "t", str(kernels), options=""))))
+    assert found.kernel(0)["texts"] == {"source": "a[0] = 3 * a[0] + b", "ir": "ret void"}
+    assert found.kernel(0)["facts"] == {}
+    assert found.kernel(1)["texts"] == {}
+
+
 def test_kernels_between_timestamps_have_times_of_their_own(kernels: Path, tmp_path: Path) -> None:
     path = record(PROGRAM, tmp_path / "t", str(kernels), options="", environment=["HCQ_PROFILE=1"])
     found = PageData(Trace.read(str(path)))
