@@ -214,9 +214,12 @@ class _Run:
         device = self.device(recorded)
         memory = submission.memory()
         made: list[commands.Command] = []
+        words: list[bytes] = []
         held: list[Buffer] = []
         for one in submission.all_commands():
-            made.append(self.command(submission, memory, one))
+            what, packets = self.encode(device, submission, memory, one)
+            made.append(what)
+            words.append(packets)
             for va in _addresses(memory, one):
                 if any(other.facts.get("timeline") == va for other in self.trace.devices):
                     continue
@@ -229,7 +232,7 @@ class _Run:
                     self.stamped.setdefault(place, set()).update(
                         range(offset + STAMP_BYTES, offset + CELL_BYTES)
                     )
-        done = device.submit([device.encode(what) for what in made], made, held)
+        done = device.submit(words, made, held)
         for buffer in held:
             buffer.last = done.value
         if any("differs" in packet for packet in all_packets(submission_view(submission))):
@@ -237,19 +240,26 @@ class _Run:
         self.outcome.submissions += 1
         self.outcome.commands += len(made)
 
+    def encode(
+        self, device: Device, submission: Submission, memory: MemoryMap, one: dict[str, Any]
+    ) -> tuple[commands.Command, bytes]:
+        """A recorded command with addresses and code of here, and its packets."""
+        if one["verb"] != "dispatch":
+            what = self.command(submission, memory, one)
+            return what, device.encode(what)
+        program = self.program(submission, one)
+        given = [self.argument(submission, memory, argument) for argument in one["args"]]
+        grid, block, claim = tuple(one["grid"]), tuple(one["block"]), one["groups_per_claim"]
+        words, values = device.encode_dispatch(program, given, grid, block, claim)
+        return commands.Dispatch(program, values, grid, block, claim), words
+
     def command(self, submission: Submission, memory: MemoryMap, one: dict[str, Any]) -> commands.Command:
-        """A recorded command with addresses and code of here."""
+        """A recorded command that is no dispatch, with addresses of here."""
 
         def at(key: str) -> int:
             return self.translate(submission.device, memory, one[key])
 
         verb = one["verb"]
-        if verb == "dispatch":
-            arguments = tuple(self.argument(submission, memory, argument) for argument in one["args"])
-            program = self.program(submission, one)
-            return commands.Dispatch(
-                program, arguments, tuple(one["grid"]), tuple(one["block"]), one["groups_per_claim"]
-            )
         if verb == "copy":
             return commands.Copy(at("dst"), at("src"), one["size_bytes"])
         if verb == "fill":
@@ -266,9 +276,12 @@ class _Run:
             f"replay: #{submission.value} holds {verb!r}, whose contents the trace does not have."
         )
 
-    def argument(self, submission: Submission, memory: MemoryMap, argument: dict[str, Any]) -> int | float:
+    def argument(self, submission: Submission, memory: MemoryMap, argument: dict[str, Any]) -> Any:
+        """A number, or the part of a buffer from the recorded address on."""
         if _is_pointer(memory, argument):
-            return self.translate(submission.device, memory, argument["value"])
+            place, offset = self.place(submission.device, memory, argument["value"])
+            whole = self.buffers[place]
+            return whole.view(offset, whole.size_bytes - offset) if offset else whole
         value: int | float = argument["value"]
         if argument["kind"] == "unknown" and isinstance(value, int) and memory.find(value).state != "unknown":
             self.place(submission.device, memory, value)  # says that it is no live buffer
