@@ -52,5 +52,5 @@ def as_text(found: Examination) -> str:
             f"{name}: {facts['model']}; arch {facts['arch']}, memory {memory}, queues {', '.join(facts['queues'])}, "
             f"{facts['driver']}"
         )
-    lines += [f"{kind}: not here ({why})" for kind, why in found.absent.items()]
+    lines += [f"{kind} hardware: none here ({why})" for kind, why in found.absent.items()]
     return "\n".join(lines)

@@ -8,11 +8,12 @@ Next     amd.py, nv.py, cpu.py (rungs before a device is open), rungs.py (after)
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import functools
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from hcq.device import REGISTRY
 from hcq.doctor import amd, cpu, nv, rungs
 from hcq.doctor.access import KernelDriver
 from hcq.doctor.host import Facts, Host, LinuxHost, facts_of
-from hcq.doctor.rung import Found, Trouble, Walk
+from hcq.doctor.rung import Found, Status, Trouble, Walk
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
 from hcq.port import Port
 
@@ -139,11 +140,11 @@ class _Climber:
         walk.climb("open", self._open)
         if briefly:
             return
-        walk.climb("memory", lambda: rungs.memory(self._opened, sizes))
-        walk.climb("queue", lambda: rungs.queue(self._opened, sizes))
-        walk.climb("kernel", lambda: rungs.kernel(self._opened, self.kind, sizes))
-        walk.climb("copy", lambda: rungs.copy(self._opened, sizes))
-        walk.climb("timestamp", lambda: rungs.timestamp(self._opened))
+        self._work("memory", lambda: rungs.memory(self._opened, sizes))
+        self._work("queue", lambda: rungs.queue(self._opened, sizes))
+        self._work("kernel", lambda: rungs.kernel(self._opened, self.kind, sizes))
+        self._work("copy", lambda: rungs.copy(self._opened, sizes))
+        self._work("timestamp", lambda: rungs.timestamp(self._opened))
 
     def meet(self, all_: Sequence[_Climber]) -> None:
         """The last rung, for which the neighbours have to be open."""
@@ -152,7 +153,19 @@ class _Climber:
             for one in all_
             if one is not self and one.kind == self.kind and one.emulated is self.emulated and one.device
         ]
-        self.walk.climb("peers", lambda: rungs.peers(self._opened, self.kind, others))
+        self._work("peers", lambda: rungs.peers(self._opened, self.kind, others))
+
+    def _work(self, name: str, step: Callable[[], Found]) -> None:
+        """One rung of the open device. What it leaves hanging must not fail the next one."""
+        self.walk.climb(name, step)
+        device = self.device
+        if device is None or device.timeline.value >= device.timeline.submitted:
+            return
+        if self.walk.rungs[-1].status == Status.FAILED:
+            with contextlib.suppress(
+                HcqError
+            ):  # a device that cannot be reset fails the next rung, too, and says why
+                device.reset()
 
     def close(self) -> None:
         if self.device is not None:

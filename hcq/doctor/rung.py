@@ -111,4 +111,9 @@ class Walk:
             return Rung(name, Status.FAILED, text, f"python -m pip install {package}")
         except (HcqError, OSError) as error:
             return Rung(name, Status.FAILED, str(error), self.advise(name, error))
+        except Exception as error:  # whatever it is, the other rungs and devices are still worth looking at
+            text = f"{type(error).__name__}: {error}. This is a defect of hcq."
+            return Rung(
+                name, Status.FAILED, text, "report it, with the output of: python -m hcq doctor --json"
+            )
         return Rung(name, Status.OK, found.text, "", found.figures)

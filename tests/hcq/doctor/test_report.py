@@ -106,7 +106,7 @@ def test_a_device_that_cannot_be_opened_says_why(host: FakeHost) -> None:
     text = devices.as_text(found)
     assert "AMD: cannot be opened. open(/dev/kfd) -> EACCES" in text
     assert "    fix: sudo usermod -aG render $USER" in text
-    assert "NV: not here (no /dev/nvidiactl" in text
+    assert "NV hardware: none here (no /dev/nvidiactl" in text
 
 
 def test_the_exit_status_says_whether_all_is_well(

@@ -166,6 +166,29 @@ def test_a_name_that_means_nothing_is_refused(host: FakeHost, name: str) -> None
         examine(host, name)
 
 
+def test_a_rung_that_hangs_does_not_fail_those_after_it(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(device: CpuDevice, kind: str, sizes: rungs.Sizes) -> Any:
+        device.queue().wait(device.signal("never"), 1).submit().wait(timeout_ms=50)
+
+    monkeypatch.setattr(rungs, "kernel", hang)
+    (walk,) = examine(host, "CPU").walks
+    failed = {rung.name: rung.text for rung in walk.rungs if rung.status == Status.FAILED}
+    assert list(failed) == ["kernel"]
+    assert "waited 50 ms" in failed["kernel"]
+    assert walk.rungs[7].status == Status.OK
+
+
+def test_a_defect_of_ours_is_called_one_and_the_walk_goes_on(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rungs, "copy", lambda device, sizes: {}["gone"])
+    (walk,) = examine(host, "CPU").walks
+    assert walk.rungs[7].text == "KeyError: 'gone'. This is a defect of hcq."
+    assert walk.rungs[8].status == Status.OK
+
+
 def test_a_missing_package_is_named(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_llvm(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'llvmlite'", name="llvmlite.binding")
