@@ -144,7 +144,7 @@ def _allocate(storage: Storage, alloc: Any) -> Any:
 
 
 _plans: dict[tuple[Any, ...], Plan] = {}
-_programs: dict[tuple[str, str, bytes, int, int], Any] = {}
+_programs: dict[tuple[str, str, bytes, tuple[bool, ...], int], Any] = {}
 MAX_PLANS = 4096  # plans kept in memory; beyond, the oldest go (they are still on disk)
 
 
