@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hcq.emu.amd import vector, vector_float
-from hcq.emu.amd.operands import Context, Step, lane_mask, vector_write, write_lane_mask
+from hcq.emu.amd.numbers import flushed
+from hcq.emu.amd.operands import Context, Reader, Step, lane_mask, vector_write, write_lane_mask
 from hcq.emu.amd.waves import VCC, Batch
 
 if TYPE_CHECKING:
@@ -106,8 +107,14 @@ def wide_product(ctx: Context, name: str, operands: Sources) -> Step:
     return run
 
 
-def scale(ctx: Context, kind: str, operands: Sources) -> Step:
+def division_sources(ctx: Context, kind: str, operands: Sources) -> list[Reader]:
+    """The three operands, with denormals flushed when the mode says so."""
     readers = [operands.read(i, kind) for i in range(3)]
+    return [vector.flushing(read) for read in readers] if ctx.mode.flush(kind) & 1 else readers
+
+
+def scale(ctx: Context, kind: str, operands: Sources) -> Step:
+    readers = division_sources(ctx, kind, operands)
     write = vector_write(kind, ctx.inst.fields["vdst"])
     write_mask = write_lane_mask(ctx, mask_register(ctx))
 
@@ -120,11 +127,13 @@ def scale(ctx: Context, kind: str, operands: Sources) -> Step:
 
 
 def fmas(ctx: Context, kind: str, operands: Sources) -> Step:
-    readers = [operands.read(i, kind) for i in range(3)]
+    readers = division_sources(ctx, kind, operands)
     write = vector.destination(ctx, ctx.inst.name, kind)
+    flushes = bool(ctx.mode.flush(kind) & 2)
 
     def run(b: Batch) -> None:
         x, y, z = (read(b) for read in readers)
-        write(b, vector_float.divide_fmas(x, y, z, b.mask(VCC)))
+        result = vector_float.divide_fmas(x, y, z, b.mask(VCC))
+        write(b, flushed(result) if flushes else result)
 
     return run

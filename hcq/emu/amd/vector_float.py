@@ -341,7 +341,7 @@ for kind in KINDS:
     define(FLOAT, f"v_log_{kind}", one, make=through64(np.log2, flushes=True), arithmetic=True)
     define(FLOAT, f"v_sin_{kind}", one, make=through64(turns(np.sin)), arithmetic=True)
     define(FLOAT, f"v_cos_{kind}", one, make=through64(turns(np.cos)), arithmetic=True)
-    define(FLOAT, f"v_div_fixup_{kind}", trio, divide_fixup)
+    define(FLOAT, f"v_div_fixup_{kind}", trio, divide_fixup, arithmetic=True)
 
 # unfused 16-bit forms of gfx942: the product is rounded before the sum
 define(

@@ -36,7 +36,7 @@ def pack(registers: dict[int, Matrix], first: int, lane: int, element: int, valu
     for part in range(max(1, width // 32)):
         at = element * width + 32 * part
         register = registers.setdefault(first + at // 32, np.zeros(64, np.uint64))
-        register[lane] |= ((bits >> 32 * part) & 0xFFFFFFFF) << at % 32
+        register[lane] |= np.uint64(((bits >> 32 * part) & 0xFFFFFFFF) << at % 32)
 
 
 def random_matrix(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> Matrix:
