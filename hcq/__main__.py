@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -49,9 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         status: int = options.act(options)
+        sys.stdout.flush()
     except HcqError as error:
         print(f"hcq {options.verb}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return status
 
 

@@ -101,7 +101,8 @@ def _missing(host: Host, facts: Facts, driver: KernelDriver, path: str, module: 
         return Trouble(f"{path} does not exist, though the kernel has {module}.", driver.make)
     if facts.container:
         return Trouble(
-            f"{path} does not exist, and the kernel of the machine has not loaded {module}.",
+            f"{path} does not exist, and the kernel of the machine has not loaded {module}"
+            + ("." if gpus else f"; no {driver.name} GPU shows on its PCI bus either."),
             f"outside of the container: sudo modprobe {module}; then {driver.pass_in(facts)}",
         )
     load = f"sudo modprobe {module}"

@@ -264,6 +264,12 @@ def test_a_broken_machine_gets_the_command_that_mends_it(
     assert "\n" not in failed.fix
 
 
+def test_a_container_on_a_machine_without_a_gpu_is_told_so(host: FakeHost) -> None:
+    assert "no AMD GPU shows on its PCI bus either" in failure(host.inside("docker"), "AMD").text
+    host.pci(AMD_GPU)
+    assert "PCI bus" not in failure(host, "AMD").text
+
+
 def test_the_uvm_module_alone_may_be_missing(host: FakeHost) -> None:
     host.nv().without("/dev/nvidia-uvm").modules("nvidia")
     assert "sudo modprobe nvidia_uvm" in failure(host, "NV").fix

@@ -152,3 +152,13 @@ def test_the_doctor_needs_neither_numpy_nor_llvm(device: object) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["status"] == "ok"
+
+
+def test_a_reader_that_stops_early_is_no_error(device: object) -> None:
+    program = [sys.executable, "-m", "hcq", "doctor", "--device", "CPU", "--json"]
+    read, write = os.pipe()
+    os.close(read)
+    run = subprocess.run(program, stdout=write, stderr=subprocess.PIPE, text=True, timeout=50, check=False)
+    os.close(write)
+    assert run.stderr == ""
+    assert run.returncode == 1
