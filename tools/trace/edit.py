@@ -95,7 +95,12 @@ def _frame(content: bytes, at: int) -> Record | None:
 
 @functools.cache
 def _layouts(kind: str) -> dict[str, type[Packet]]:
-    return {layout.__name__: layout for layout in KINDS[kind].packets()} if kind in KINDS else {}
+    """The packets of a kind by name; a name that two modules have is `module.Name` for the second."""
+    found: dict[str, type[Packet]] = {}
+    for layout in KINDS[kind].packets() if kind in KINDS else ():
+        module = layout.__module__.rpartition(".")[2]
+        found[f"{module}.{layout.__name__}" if layout.__name__ in found else layout.__name__] = layout
+    return found
 
 
 class _Names:
@@ -104,6 +109,7 @@ class _Names:
     def __init__(self) -> None:
         self.strings: dict[tuple[int, int], str] = {}
         self.kinds: dict[tuple[int, int], str] = {}
+        self.archs: dict[tuple[int, int], str] = {}
 
     def take(self, record: Record) -> None:
         if record.kind == Kind.STRING and len(record.data) >= 4:
@@ -112,6 +118,7 @@ class _Names:
         elif record.kind == Kind.DEVICE and isinstance(record.fields.get("device"), int):
             kind = str(record.fields.get("name")).partition(":")[0].upper()
             self.kinds[record.process, record.fields["device"]] = kind
+            self.archs[record.process, record.fields["device"]] = str(record.fields.get("arch"))
 
     def string(self, process: int, number: int) -> str:
         return self.strings.get((process, number), "")
@@ -125,7 +132,8 @@ class _Names:
         if name not in KINDS:
             return []
         try:
-            return TraceDevice(name, name, name, "", process, device, {}, 0).decode(words, queue)
+            arch = self.archs[process, device]
+            return TraceDevice(name, name, name, arch, process, device, {}, 0).decode(words, queue)
         except HcqError:
             return []
 
@@ -189,11 +197,13 @@ def _notes(record: Record, names: _Names) -> str:
 def _words(record: Record, names: _Names, queue: str, data: bytes) -> Iterator[str]:
     words = struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
     known = names.layouts(record.process, record.fields["device"])
+    names_of = {layout: name for name, layout in known.items()}
     at = 0
     for packet in names.decode(record.process, record.fields["device"], queue, words):
         own = words[at : at + len(packet.words)]
-        shown = spelling.line(packet)
-        if known.get(type(packet).__name__) is type(packet) and spelling.parse(shown, known).words == own:
+        name = names_of.get(type(packet), "")
+        shown = f"{name} {spelling.line(packet).partition(' ')[2]}"
+        if name and spelling.parse(shown, known).words == own:
             yield f"  {shown}"
         else:
             yield from _bytes(struct.pack(f"<{len(own)}I", *own))
