@@ -478,13 +478,15 @@ class PageData:
         called = {number for number, name in enumerate(names) if name and wanted in name.lower()}
         found: dict[tuple[Any, ...], Json] = {}
         for span, (va, size, name) in enumerate(zip(spans["va"], spans["size"], spans["name"])):
+            if spans["mapping"][span]:
+                continue  # it is named after the first buffer in it
             if name not in called and not va <= address < va + size and wanted not in f"buffer@{va:x}":
                 continue
             key = (va, size, name, spans["device"][span])
             if key not in found and len(found) < MAX_FOUND:
-                sort = "mapping" if spans["mapping"][span] else "buffer"
-                label = names[name] or f"{sort}@{va:x}"
-                found[key] = {"sort": sort, "number": span, "text": label, "note": f"{size} bytes at {va:#x}"}
+                label = names[name] or f"buffer@{va:x}"
+                note = f"{size} bytes at {va:#x}"
+                found[key] = {"sort": "buffer", "number": span, "text": label, "note": note}
         return list(found.values())
 
     @cached_property

@@ -189,6 +189,16 @@ def test_search_finds_the_buffer_that_holds_an_address(recorded: PageData) -> No
     assert "out" in [one["text"] for one in rows]
 
 
+def test_a_mapping_is_not_found_in_the_place_of_its_buffer() -> None:
+    made = Maker()
+    made.device()
+    made.text(Kind.MAP, {"device": 0, "va": 0x100000, "size_bytes": 4096, "name": "weights"})
+    made.alloc(0x100000, 4096, "weights")
+    assert [(one["sort"], one["text"]) for one in data_of(made).search("weights")["found"]] == [
+        ("buffer", "weights")
+    ]
+
+
 @pytest.mark.parametrize("ask", ["submission", "kernel", "users"])
 def test_a_number_that_does_not_exist_is_a_sentence(recorded: PageData, ask: str) -> None:
     with pytest.raises(UsageError, match="the trace holds"):

@@ -59,7 +59,7 @@ export function startList() {
   list = new LongList(find("submissions-list"), submissionRow);
   const last = state.trace.lanes.map((_, lane) => state.trace.submissions.lane.lastIndexOf(lane)).filter((at) => at >= 0);
   const longest = Math.max(3, ...last.map((number) => nameOf(number).length));
-  find("submissions-list").style.setProperty("--name", `${Math.min(longest, 18)}ch`);
+  find("submissions-list").style.setProperty("--name", `${Math.min(longest, 18) + 1.5}ch`);
   on("selected", () => {
     const at = indexOf(state.selected);
     if (at >= 0) list.reveal(at);

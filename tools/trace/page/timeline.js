@@ -353,7 +353,7 @@ function drawUntimed(ink, x, top, tall, isDropped) {
   ink.stroke();
 }
 
-// From the end of what raises a signal to the begin of what waited for it.
+// From the end of what raises a signal to what waited for it: to its begin, or to where it was waiting by then.
 function drawArrows(ink, inSight) {
   const { arrows } = state.trace;
   const chosen = new Set();
@@ -368,23 +368,43 @@ function drawArrows(ink, inSight) {
 function drawArrow(ink, line, isChosen) {
   const { arrows, submissions } = state.trace;
   const [from, to] = [arrows.from[line], arrows.to[line]];
-  const [x0, x1] = [xOf(endOf(from)), xOf(beginOf(to))];
+  const x0 = xOf(endOf(from));
+  const x1 = Math.min(Math.max(x0, xOf(beginOf(to))), Math.max(xOf(endOf(to)), xOf(beginOf(to))));
   if ((x0 < GUTTER && x1 < GUTTER) || (x0 > width && x1 > width)) return;
-  const [y0, y1] = [lanes[submissions.lane[from]].top + LANE / 2 - 2, lanes[submissions.lane[to]].top + LANE / 2 - 2];
   if (!isChosen && Math.abs(x1 - x0) < 3 && xOf(endOf(to)) - x1 < 6) return; // a knot, until one zooms in
-  const bend = Math.max(10, Math.min(80, Math.abs(x1 - x0) / 2));
+  const [y0, y1] = [from, to].map((number) => lanes[submissions.lane[number]].top + LANE / 2 - 2);
   ink.strokeStyle = ink.fillStyle = colour("signal");
   ink.lineWidth = isChosen ? 2.5 : 1.25;
   ink.beginPath();
-  ink.moveTo(x0, y0);
-  ink.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - 5, y1);
-  ink.stroke();
-  ink.beginPath();
-  ink.moveTo(x1, y1);
-  ink.lineTo(x1 - 7, y1 - 4);
-  ink.lineTo(x1 - 7, y1 + 4);
-  ink.fill();
+  if (x1 - x0 > 14) {
+    const bend = Math.max(10, Math.min(80, (x1 - x0) / 2));
+    ink.moveTo(x0, y0);
+    ink.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - 5, y1);
+    ink.stroke();
+    drawHead(ink, x1, y1, 0);
+  } else {
+    const turn = Math.sign(y1 - y0) || 1; // the wait was going on already: straight into its bar
+    const edge = y1 - turn * 11;
+    ink.moveTo(x0, y0 + turn * 11);
+    ink.lineTo(x1, edge);
+    ink.stroke();
+    drawHead(ink, x1, edge + turn * 2, turn);
+  }
   ink.lineWidth = 1;
+}
+
+// The tip of an arrow: to the right (0), down (1) or up (-1).
+function drawHead(ink, x, y, turn) {
+  ink.beginPath();
+  ink.moveTo(x, y);
+  if (turn === 0) {
+    ink.lineTo(x - 7, y - 4);
+    ink.lineTo(x - 7, y + 4);
+  } else {
+    ink.lineTo(x - 4, y - turn * 7);
+    ink.lineTo(x + 4, y - turn * 7);
+  }
+  ink.fill();
 }
 
 function drawFaults(ink) {
