@@ -258,6 +258,8 @@ def advise(facts: Facts, kind: str, rung: str, error: Exception) -> str:
         return f"{look}  # the device does not answer, or stopped"
     if isinstance(error, UsageError) and rung == "open":
         return "HCQ_DEVICE=CPU, or another of: python -m hcq devices"
+    if isinstance(error, UsageError):  # the doctor's own calls are right, or this is a defect
+        return "report it, with the output of: python -m hcq doctor --json"
     if isinstance(error, HcqError) and kind != "CPU":
         return look
     return "HCQ_DEBUG=push,sync python -m hcq doctor  # and report what it prints"

@@ -212,6 +212,10 @@ def test_the_fix_for_an_errno_depends_on_where_we_are(host: FakeHost) -> None:
     assert "memory.max" in said(errno.ENOMEM, "CPU")
     assert "ulimit -u" in said(errno.EAGAIN)
     assert "dmesg" in advise(facts_of(host), "AMD", "queue", DeviceFault("stopped"))
+    assert "report it" in advise(facts_of(host), "AMD", "copy", UsageError("copy: refused"))
+    assert "HCQ_DEVICE=CPU" in advise(
+        facts_of(host), "AMD", "open", UsageError("gfx803 is not a GPU we know")
+    )
     host.inside("docker")
     assert "--ulimit memlock=-1" in said(errno.ENOMEM)
     assert "--cap-add SYS_PTRACE" in said(errno.EPERM)
