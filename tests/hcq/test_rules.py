@@ -720,3 +720,31 @@ def test_a_launch_whose_loader_says_what_it_reads_is_judged(cpu: CpuDevice, llvm
     other.close()
     with pytest.raises(UsageError, match=r'access=.*takes "read", .* for each of the 3 arguments'):
         cpu.load(llvm_object, "add_one", args=("buffer", "buffer", "int"), access=("write",))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_words_are_findings_and_never_another_exception(
+    cpu: CpuDevice, llvm_object: bytes, seed: int
+) -> None:
+    rng = random.Random(seed)
+    program = cpu.load(llvm_object, "mixed", args=("buffer", "float", "int", "float", *["int"] * 5, "float"))
+    a, b, gate = cpu.alloc(64), cpu.alloc(64), cpu.signal("gate")
+    a.write(bytes(64))
+    queue = cpu.queue().dispatch(program, [a, 1.5, 2, 3.5, 4, 5, 6, 7, 88, 9.25]).copy(b, a).fill(b, 1)
+    whole = queue.wait(gate, 0).signal(gate, 1).timestamp(b).barrier().words
+    validator = cpu.validator
+    assert validator is not None
+    refused = 0
+    for turn in range(250):
+        words = bytearray(whole if turn % 2 else rng.randbytes(len(whole)))
+        for _ in range(rng.randrange(4)):
+            words[rng.randrange(len(words))] ^= 1 << rng.randrange(8)
+        del words[4 * rng.randrange(1, len(words) // 4) :]
+        try:
+            validator.submit([bytes(words)], [], cpu.timeline.submitted + 1)
+        except UsageError as refusal:
+            refused += 1
+            assert re.match(r"\[[\w-]+\] submission #\d+ of CPU, from ", str(refusal))
+        validator.dropped()
+    assert refused > 150
+    queue.submit().wait()
