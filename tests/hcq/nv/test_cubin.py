@@ -191,7 +191,7 @@ def test_something_else_is_not_a_cubin():
     with pytest.raises(UsageError, match="fewer than an ELF header"):
         Cubin(b"\x7fELF")
     elf = bytearray(cubin_of("sm_90"))
-    elf[18:20] = (62).to_bytes(2, "little")
+    elf[18:24] = struct.pack("<HI", 62, 1)
     with pytest.raises(UsageError, match="an object for x86_64, not a cubin"):
         Cubin(bytes(elf))
     elf = bytearray(cubin_of("sm_90"))

@@ -75,7 +75,6 @@ class Machine:
         self.shared_start = self.block_of_lane * stride
         self.local_bytes = 0
         self.local = np.zeros(0, np.uint8)
-        self.specials = self._special_registers()
         self.runnable: list[Group] = []
         self.waiting: list[Group] = []
         self.barriers: dict[int, Barrier] = {}
@@ -100,45 +99,48 @@ class Machine:
             self.warp_start = self.every_lane - self.lane_in_warp
             self.full_warps = np.full(count, 0xFFFFFFFF, np.uint32)
 
-    def _special_registers(self) -> dict[str, Lanes]:
-        """Their values, one for all threads where that is so."""
+    def special_register(self, name: str) -> Lanes:
+        """The value of %name, one for all threads where that is so; 0 for what this machine does not have."""
+        table = self.program.specials
+        key = (name, self.block, self.grid, self.count, self.shared_bytes, self.dynamic_shared_bytes)
+        if name.startswith(("ctaid", "clusterid")):  # these differ from batch to batch
+            return self._compute_special(name)
+        if key not in table:
+            table[key] = self._compute_special(name)
+        return table[key]
 
-        def u32(values: Any) -> Lanes:
-            array = np.atleast_1d(np.asarray(values)).astype(np.uint32)
-            return array[:1] if (array == array[0]).all() else array
-
-        bx, by, _ = self.block
-        thread = np.minimum(self.thread_of_lane, self.threads_per_block - 1)
-        number = self.blocks[self.block_of_lane]
-        gx, gy, _ = self.grid
+    def _compute_special(self, name: str) -> Lanes:
+        register, _, axis = name.partition(".")
+        which = "xyz".find(axis) if axis else 0
         lane = self.thread_of_lane % WARP
-        found = {
-            "tid.x": u32(thread % bx),
-            "tid.y": u32(thread // bx % by),
-            "tid.z": u32(thread // (bx * by)),
-            "ctaid.x": u32(number % gx),
-            "ctaid.y": u32(number // gx % gy),
-            "ctaid.z": u32(number // (gx * gy)),
-            "laneid": u32(lane),
-            "warpid": u32(self.thread_of_lane // WARP),
-            "lanemask_eq": u32(1 << lane),
-            "lanemask_lt": u32((1 << lane) - 1),
-            "lanemask_le": u32((2 << lane) - 1),
-            "lanemask_gt": u32(0xFFFFFFFF & ~((2 << lane) - 1)),
-            "lanemask_ge": u32(0xFFFFFFFF & ~((1 << lane) - 1)),
-            "nwarpid": u32(-(-self.threads_per_block // WARP)),
-            "nsmid": u32(1),
-            "total_smem_size": u32(self.shared_bytes),
-            "aggr_smem_size": u32(self.shared_bytes),
-            "dynamic_smem_size": u32(self.dynamic_shared_bytes),
-            "cluster_nctarank": u32(1),
+        if register in ("ctaid", "clusterid"):
+            gx, gy, _ = self.grid
+            coordinates = (self.blocks % gx, self.blocks // gx % gy, self.blocks // (gx * gy))
+            return _shared(coordinates[which][self.block_of_lane])
+        if register == "tid":
+            bx, by, _ = self.block
+            thread = np.minimum(self.thread_of_lane, self.threads_per_block - 1)
+            return _shared((thread % bx, thread // bx % by, thread // (bx * by))[which])
+        table: dict[str, Any] = {
+            "ntid": self.block[which],
+            "nctaid": self.grid[which],
+            "nclusterid": self.grid[which],
+            "cluster_nctaid": 1,
+            "cluster_nctarank": 1,
+            "nwarpid": -(-self.threads_per_block // WARP),
+            "nsmid": 1,
+            "total_smem_size": self.shared_bytes,
+            "aggr_smem_size": self.shared_bytes,
+            "dynamic_smem_size": self.dynamic_shared_bytes,
+            "laneid": lane,
+            "warpid": self.thread_of_lane // WARP,
+            "lanemask_eq": 1 << lane,
+            "lanemask_lt": (1 << lane) - 1,
+            "lanemask_le": (2 << lane) - 1,
+            "lanemask_gt": 0xFFFFFFFF & ~((2 << lane) - 1),
+            "lanemask_ge": 0xFFFFFFFF & ~((1 << lane) - 1),
         }
-        for axis, threads, blocks in zip("xyz", self.block, self.grid):
-            found[f"ntid.{axis}"] = u32(threads)
-            found[f"nctaid.{axis}"] = found[f"nclusterid.{axis}"] = u32(blocks)
-            found[f"clusterid.{axis}"] = found[f"ctaid.{axis}"]
-            found[f"cluster_nctaid.{axis}"] = u32(1)
-        return found
+        return _shared(table.get(register, 0))
 
     def place(self, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(block, thread) of a lane, in three coordinates each."""
@@ -171,8 +173,8 @@ class Machine:
 
     def _value_of(self, decoded: Decoded, name: str, offset: int, local_base: int, scalar: Any) -> Lanes:
         if name.startswith("%"):
-            value = self.specials.get(name[1:])
-            return np.zeros(1, scalar) if value is None else value.astype(scalar)
+            value: Lanes = self.special_register(name[1:])
+            return value.astype(scalar)
         if name in decoded.offsets:
             at = local_base + decoded.offsets[name]
         else:
@@ -532,6 +534,12 @@ class Machine:
             group.line,
             [(block, thread)],
         )
+
+
+def _shared(values: Any) -> Lanes:
+    """As uint32, and a single value when all are equal."""
+    array = np.atleast_1d(np.asarray(values)).astype(np.uint32)
+    return array[:1] if (array == array[0]).all() else array
 
 
 _WAITS = {

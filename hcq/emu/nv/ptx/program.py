@@ -9,6 +9,7 @@ Next     opcodes.py (decoding), machine.py (running), run.py
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from hcq.emu.nv.ptx.decode import Decoded
 from hcq.emu.nv.ptx.errors import PtxError
@@ -26,6 +27,7 @@ from hcq.emu.nv.ptx.syntax import (
     Variable,
     Vector,
 )
+from hcq.emu.nv.ptx.types import Lanes
 from hcq.errors import UsageError
 
 CODE_START = 0x7F7E_0000_0000  # addresses of functions, for indirect calls; no memory is there
@@ -44,6 +46,9 @@ class Program:
         self.module = module
         self.symbols = symbols
         self._decoded: dict[str, Decoded] = {}
+        self.specials: dict[
+            tuple[Any, ...], Lanes
+        ] = {}  # special registers that all batches of a launch share
         self._places = code_addresses(module)
         self.functions = _reachable(module, entry)
         self.shared_places, self.static_shared_bytes = _place_shared(module, self.functions)

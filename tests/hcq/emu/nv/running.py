@@ -37,6 +37,22 @@ needs_nvjitlink = pytest.mark.skipif(
 )
 
 
+def needs_header(name: str) -> pytest.MarkDecorator:
+    """For tests of CUDA C that includes a header: nvrtc carries them from 13.5 on, else a wheel may have them."""
+
+    def is_there() -> bool:
+        if not _library_is_there("nvrtc"):
+            return False
+        from hcq.nv.toolchain import nvrtc
+
+        folder = nvrtc.header_folder()
+        return folder is not None and (folder / name).is_file()
+
+    return pytest.mark.skipif(
+        not is_there(), reason=f"needs {name}: an nvrtc that carries the CUDA headers (13.5 on)"
+    )
+
+
 class Launch:
     """Buffers at addresses, and kernels over them. Buffers are NumPy arrays, changed in place."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.hcq.emu.nv.running import compile_cuda, needs_nvrtc, run_cuda, run_ptx
+from tests.hcq.emu.nv.running import compile_cuda, needs_header, needs_nvrtc, run_cuda, run_ptx
 
 pytestmark = needs_nvrtc
 rng = np.random.default_rng(7)
@@ -137,6 +137,7 @@ extern "C" __global__ void half_mma(const __half *a, const __half *b, float *c) 
 """
 
 
+@needs_header("cuda_fp16.h")
 def test_a_warp_matrix_product_of_halves():
     a, b, c = (
         rng.integers(-8, 8, (16, 16)).astype(np.float16),
@@ -327,6 +328,7 @@ def test_math_functions_of_the_device_library():
     np.testing.assert_allclose(v, np.stack(expected, axis=1), rtol=3e-15, atol=3e-15)
 
 
+@needs_header("cuda_fp16.h")
 def test_half_precision_kernels():
     source = """
     #include <cuda_fp16.h>

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from hcq.errors import UsageError
-from tests.hcq.emu.nv.running import needs_nvrtc, run_cuda
+from tests.hcq.emu.nv.running import needs_header, run_cuda
 
 rng = np.random.default_rng(11)
 
 
-def _headers_are_there() -> bool:
-    from hcq.nv.toolchain import nvrtc
-
-    try:
-        folder = nvrtc.header_folder()
-    except UsageError:
-        return False
-    return folder is not None and (folder / "cccl" / "cub" / "cub.cuh").is_file()
-
-
-pytestmark = [
-    needs_nvrtc,
-    pytest.mark.skipif(
-        not _headers_are_there(), reason="needs an nvrtc that carries the CUDA headers (13.5 on)"
-    ),
-]
+pytestmark = needs_header("cccl/cub/cub.cuh")
 
 
 def test_cub_sorts_scans_and_reduces_in_a_block():

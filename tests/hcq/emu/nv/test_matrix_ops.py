@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.hcq.emu.nv.running import HEADER, needs_nvrtc, run_cuda, run_ptx
+from tests.hcq.emu.nv.running import HEADER, needs_header, run_cuda, run_ptx
 
 Place = Callable[[int, int], tuple[int, int]]  # (thread, element) -> (row, column)
 
@@ -136,7 +136,7 @@ extern "C" __global__ void product(const TYPE *a, const TYPE *b, float *c, float
 }"""
 
 
-@needs_nvrtc
+@needs_header("crt/mma.h")
 @pytest.mark.parametrize("m, n, k", [(16, 16, 16), (32, 8, 16), (8, 32, 16)])
 @pytest.mark.parametrize("layouts", ["row col", "col row"])
 @pytest.mark.parametrize("kind", ["half", "__nv_bfloat16"])
