@@ -91,6 +91,7 @@ KINDS: dict[str, Kind] = {
             "hcq.amd.kfd",
         ),
         ioctls=("hcq.amd.kfd",),
+        rules="hcq.amd.validate",
     ),
 }
 

@@ -29,7 +29,6 @@ from hcq.amd.queue import AmdQueue
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
 from hcq.amd.signals import AmdSignal, AmdTimeline, Clock
 from hcq.amd.topology import Node, read_nodes
-from hcq.amd.validate import validate
 from hcq.command import Command
 from hcq.device import Device, Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
@@ -276,7 +275,12 @@ class AmdDevice(Device):
                 raise UsageError(
                     f"signal({name!r}) on {self.name}: all {most} signals are in use. Drop some of them."
                 )
-        return AmdSignal(self, Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name), name)
+        cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name)
+        if self.trace is not None:
+            self.trace.alloc(cell)
+        if self.validator is not None:
+            self.validator.alloc(cell)
+        return AmdSignal(self, cell, name)
 
     def signal_set(self, va: int, value: int) -> None:
         cell = native.view(va, CELL_BYTES).cast("Q")
@@ -444,9 +448,6 @@ class AmdDevice(Device):
                     f"{self._pending()}"
                 )
             self.process.wait(self.port, self.event_id, 1)
-
-    def validate(self, words: Sequence[bytes]) -> None:
-        validate(self, words)
 
     # ------------------------------------------------------------ faults
 

@@ -87,7 +87,9 @@ class AmdProgram(Program):
                     "only buffers and values can be passed."
                 )
         self._hidden_for = functools.lru_cache(64)(self._hidden)
-        super().__init__(device, name, va + kernel.entry_offset, args or self._known_kinds(), 0, lambda: None)
+        # what a launch names: the code on a PM4 ring, the descriptor on an AQL ring
+        entry = kernel.descriptor_offset if device.is_aql else kernel.entry_offset
+        super().__init__(device, name, va + entry, args or self._known_kinds(), 0, lambda: None)
 
     def _known_kinds(self) -> tuple[str, ...] | None:
         """Kinds of all arguments, when the metadata tells them."""

@@ -1,115 +1,178 @@
-"""Validation: rules that a submission's packets must keep, checked before the doorbell when HCQ_VALIDATE=1.
+"""AMD GPUs for the rules: what their packets do, and what they promise.
 
-In       the pieces about to go into the rings, and what the device has mapped
-Out      nothing, or a UsageError whose first word is the broken rule's id
+In       pieces as encode.py makes them, or the words of a trace; the device's arch and facts
+Out      MODEL
 Changes  nothing
-Next     device.py (who calls it), encode.py (who makes the packets)
+Next     hcq/effects.py (what a model declares), hcq/rules/ (the rules), hcq/validate.py (who runs them)
 
-The queue's verbs check their arguments anyway. These rules look at the packets themselves, as the GPU will, so they
-also catch a wrong encoder, a patched graph gone wrong, and packets that someone wrote by hand.
+A dispatch's meaning is spread over the registers that packets before it set, so a piece is read from its start. The
+block of PM4 that an AQL packet runs lies beside the packet until it is submitted: it counts as part of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from hcq.amd import aql, pm4, registers, sdma
-from hcq.amd.descriptor import ENTRY_ALIGNMENT
+from hcq.amd.chip import CHIPS
+from hcq.amd.decode import decoder
 from hcq.amd.encode import Piece
-from hcq.errors import UsageError
+from hcq.amd.registers import NumThread, Rsrc2
+from hcq.effects import (
+    Access,
+    Barrier,
+    Copy,
+    Effect,
+    Fill,
+    Launch,
+    Limits,
+    Model,
+    Programs,
+    Run,
+    Signal,
+    Step,
+    Wait,
+)
 from hcq.layout import Packet
 from hcq.signal import CELL_BYTES
 
-if TYPE_CHECKING:
-    from hcq.amd.device import AmdDevice
-
 HEADERS = (pm4.Header, sdma.Header, aql.Header)
+COPIES = (sdma.CopyLinear, sdma.CopyLinearV4, sdma.CopyLinearV7)
+FILLS = (sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)
+WRITES = (sdma.WriteLinear, sdma.WriteLinearV4, sdma.WriteLinearV7)
+CLOCKS = (pm4.DataSel.SEND_GPU_CLOCK_COUNTER, pm4.DataSel.SEND_SYSTEM_CLOCK_COUNTER)
+CLOCK_BYTES = 8
+
+Registers = dict[int, int]
 
 
-class Rule(NamedTuple):
-    """An id, what it says, and a check that returns what is wrong, or ""."""
+class AmdModel(Model):
+    """Commands are finished one after the other, whichever ring they go to; all see the same memory."""
 
-    id: str
-    says: str
-    check: Callable[[AmdDevice, Packet], str]
+    finishes_packets = True
+    signal_bytes = CELL_BYTES
+    signal_alignment = CELL_BYTES
 
+    def __init__(self, arch: str, facts: Mapping[str, Any] | None = None) -> None:
+        super().__init__(arch, facts)
+        chip = CHIPS[arch]
+        most = int(self.facts.get("max_grid", 2**31 - 1))
+        side = chip.max_block
+        self.limits = Limits(
+            grid=(most, most, most),
+            block=(side, side, side),
+            threads=chip.max_block,
+            shared_bytes=chip.lds_bytes,
+        )
+        self._decode = decoder(arch)
 
-def _parses(device: AmdDevice, packet: Packet) -> str:
-    return "it is no packet that this GPU knows, or is cut off" if isinstance(packet, HEADERS) else ""
+    def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
+        return self._decode(words)
 
+    def malformed(self, packet: Packet) -> tuple[str, str] | None:
+        if isinstance(packet, HEADERS):
+            return "packet-unknown", f"{packet!r} starts no packet of {self.arch}, or one that is cut off"
+        return None
 
-def _unclaimed(device: AmdDevice, packet: Packet) -> str:
-    return "it sets bits that no field claims" if packet.unclaimed else ""
+    def effects(self, packet: Packet, programs: Programs) -> Sequence[Effect]:
+        return list(_effects(packet, {}))
 
-
-def _mapped(device: AmdDevice, packet: Packet) -> str:
-    for va, size in _ranges(packet):
-        if size and not device.is_mapped(va, size) and not _is_event_slot(device, va):
-            return f"{size} bytes at {va:#x} are not mapped on an open device"
-    return ""
-
-
-def _is_event_slot(device: AmdDevice, va: int) -> bool:
-    return va == device.process.slot(device.event_id)
-
-
-def _ranges(packet: Any) -> list[tuple[int, int]]:
-    """The memory a packet itself touches; a dispatch's kernel may touch more."""
-    if isinstance(packet, (sdma.CopyLinear, sdma.CopyLinearV4, sdma.CopyLinearV7)):
-        return [(packet.dst_addr, packet.count + 1), (packet.src_addr, packet.count + 1)]
-    if isinstance(packet, (sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)):
-        return [(packet.dst_addr, packet.count + 1)]
-    if isinstance(packet, (sdma.WriteLinear, sdma.WriteLinearV4, sdma.WriteLinearV7)):
-        return [(packet.dst_addr, 4 * len(packet.tail_words))]
-    if isinstance(packet, (pm4.ReleaseMem, pm4.ReleaseMemGfx9)) and packet.data_sel != pm4.DataSel.NONE:
-        return [(packet.address, 4 if packet.data_sel == pm4.DataSel.SEND_32_BIT_LOW else 8)]
-    if isinstance(packet, (pm4.WaitRegMem, pm4.WaitRegMem64)):
-        return [(packet.address, 4 if isinstance(packet, pm4.WaitRegMem) else 8)]
-    if isinstance(packet, pm4.IndirectBuffer):
-        return [(packet.ib_base, 4 * packet.ib_size)]
-    return []
-
-
-def _launch(device: AmdDevice, packet: Packet) -> str:
-    if isinstance(packet, pm4.SetShReg) and packet.reg_offset == registers.PGM_LO:
-        entry = packet.tail_words[0] << 8 | packet.tail_words[1] << 40
-        if not device.is_mapped(entry, ENTRY_ALIGNMENT):
-            return f"no loaded program can start at {entry:#x}"
-    if isinstance(packet, aql.KernelDispatch):
-        if not device.is_mapped(packet.kernel_object, 64):
-            return f"no kernel descriptor can be at {packet.kernel_object:#x}"
-        if packet.group_segment_size > device.chip.lds_bytes:
-            return f"it wants {packet.group_segment_size} bytes of LDS, and a workgroup has {device.chip.lds_bytes}"
-    if isinstance(packet, pm4.DispatchDirect) and not (packet.dim_x and packet.dim_y and packet.dim_z):
-        return "its grid is empty"
-    return ""
+    def steps(self, words: bytes, queue: str, programs: Programs) -> list[Step]:
+        found: list[Step] = []
+        state: Registers = {}
+        at = 0
+        for packet in self.decode(memoryview(bytes(words)).cast("I"), queue):
+            does = list(_effects(packet, state))
+            if isinstance(packet, aql.Pm4Ib) and isinstance(words, Piece) and words.upload:
+                inside = self.decode(memoryview(words.upload).cast("I"), queue)
+                does = [effect for each in inside for effect in _effects(each, state)]
+            found.append(Step(at, packet, does))
+            at += len(packet.words)
+        return _signals_at_their_interrupts(_without_stamps(found))
 
 
-def _aligned(device: AmdDevice, packet: Packet) -> str:
-    if isinstance(packet, (pm4.WaitRegMem64,)) and packet.address % CELL_BYTES:
-        return f"signal {packet.address:#x} is not a multiple of {CELL_BYTES}"
-    return ""
+def _without_stamps(steps: list[Step]) -> list[Step]:
+    """The time in a signal's second half is part of the signal, not a write to somebody's cell."""
+    cells = {effect.cell for step in steps for effect in step.effects if isinstance(effect, Signal)}
+    found = []
+    for step in steps:
+        kept = [
+            effect
+            for effect in step.effects
+            if not (isinstance(effect, Access) and effect.va - CLOCK_BYTES in cells)
+        ]
+        found.append(step._replace(effects=kept))
+    return found
 
 
-RULES = (
-    Rule("packet-parses", "every packet is one the GPU knows, and whole", _parses),
-    Rule("no-stray-bits", "no packet sets bits that its layout does not name", _unclaimed),
-    Rule("address-mapped", "copies, fills, signals and blocks lie in mapped memory", _mapped),
-    Rule("launch-agrees", "a launch names loaded code and stays within the chip's limits", _launch),
-    Rule("signal-aligned", "signals are 16-byte cells", _aligned),
-)
+def _signals_at_their_interrupts(steps: list[Step]) -> list[Step]:
+    """A signal is three packets: time, value, interrupt. It counts as set by the last of them."""
+    found = list(steps)
+    for index in range(1, len(found)):
+        packet: Any = found[index].packet
+        before = found[index - 1]
+        is_interrupt = isinstance(packet, (pm4.ReleaseMem, pm4.ReleaseMemGfx9)) and packet.int_sel
+        if is_interrupt and any(isinstance(effect, Signal) for effect in before.effects):
+            found[index] = found[index]._replace(effects=[*before.effects, *found[index].effects])
+            found[index - 1] = before._replace(effects=[])
+    return found
 
 
-def validate(device: AmdDevice, words: Sequence[bytes]) -> None:
-    """Check every packet of a submission. Raises UsageError naming the rule, the packet and what is wrong."""
-    for piece in words:
-        blocks = [bytes(piece)]
-        is_block = device.is_aql and piece[0] == aql.PacketType.VENDOR_SPECIFIC  # PM4's first byte is 0, too
-        if is_block and isinstance(piece, Piece) and piece.upload:
-            blocks.append(piece.upload)  # the PM4 that an AQL packet runs
-        for block in blocks:
-            for packet in device.decode(memoryview(block).cast("I")):
-                for rule in RULES:
-                    if wrong := rule.check(device, packet):
-                        raise UsageError(f"[{rule.id}] {packet}: {wrong}. The rule: {rule.says}.")
+def _effects(packet: Any, state: Registers) -> Iterator[Effect]:
+    """What one packet does. `state` holds the compute registers that were set before it."""
+    if isinstance(packet, COPIES):
+        yield Copy(packet.dst_addr, packet.src_addr, packet.count + 1)
+    elif isinstance(packet, FILLS):
+        size = packet.count + 1 if packet.fillsize != sdma.FillSize.WORD else (packet.count & ~3) + 4
+        yield Fill(packet.dst_addr, size)
+    elif isinstance(packet, WRITES):
+        yield Fill(packet.dst_addr, 4 * len(packet.tail_words), alignment=4)
+    elif isinstance(packet, (pm4.ReleaseMem, pm4.ReleaseMemGfx9)):
+        if packet.data_sel == pm4.DataSel.SEND_64_BIT_DATA:
+            yield Signal(packet.address, packet.data)
+        elif packet.data_sel in CLOCKS:
+            yield Access(packet.address, CLOCK_BYTES, True, "timestamp", alignment=CLOCK_BYTES)
+    elif isinstance(packet, (pm4.WaitRegMem, pm4.WaitRegMem64)):
+        yield Wait(packet.address, packet.reference)
+    elif isinstance(packet, pm4.SetShReg):
+        state.update((packet.reg_offset + index, word) for index, word in enumerate(packet.tail_words))
+    elif isinstance(packet, pm4.DispatchDirect):
+        yield _launch(packet, state)
+    elif isinstance(packet, pm4.EventWrite):
+        yield Barrier()
+    elif isinstance(packet, aql.KernelDispatch):
+        yield _launch_aql(packet)
+    elif isinstance(packet, (pm4.IndirectBuffer, aql.Pm4Ib)) and packet.ib_base:
+        yield Run(packet.ib_base, packet.ib_size)
+
+
+def _launch(packet: pm4.DispatchDirect, state: Registers) -> Launch:
+    block = [
+        NumThread.decode([state.get(registers.NUM_THREAD_X + axis, 0)]).num_thread_full for axis in range(3)
+    ]
+    return Launch(
+        entry=(state.get(registers.PGM_LO, 0) | state.get(registers.PGM_LO + 1, 0) << 32) << 8,
+        grid=(packet.dim_x, packet.dim_y, packet.dim_z),
+        block=(block[0], block[1], block[2]),
+        shared_bytes=Rsrc2.decode([state.get(registers.PGM_RSRC1 + 1, 0)]).lds_size,
+    )
+
+
+def _launch_aql(packet: aql.KernelDispatch) -> Launch:
+    block = (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z)
+    items = (packet.grid_size_x, packet.grid_size_y, packet.grid_size_z)
+    return Launch(
+        entry=packet.kernel_object,
+        grid=(
+            items[0] // max(block[0], 1),
+            items[1] // max(block[1], 1),
+            items[2] // max(block[2], 1),
+        ),
+        block=block,
+        shared_bytes=packet.group_segment_size,
+        scratch_bytes=packet.private_segment_size,
+    )
+
+
+MODEL = AmdModel

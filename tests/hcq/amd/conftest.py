@@ -31,7 +31,7 @@ def fresh_port(*words: str) -> Any:
 
 def settings_with(**fields: Any) -> Config:
     """The process's switches, with some of them changed."""
-    return dataclasses.replace(config.current(), **{"validate": False, **fields})
+    return dataclasses.replace(config.current(), **fields)
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ def test_a_graph_holds_kernels_copies_fills_and_signals_in_order(amd: AmdDevice)
         graph.replay().wait()
         assert struct.unpack("<64I", b.read()) == (8,) * 64
         assert signal.value == 3
+        signal.set(0)
         b.write(bytes(256))
 
 

@@ -48,7 +48,7 @@ def test_other_files_are_the_real_systems():
 
 def test_open_finds_an_emulated_gpu_and_leaves_the_cpu_alone():
     before = config.current()
-    config.use(dataclasses.replace(before, emulate=("amd:gfx1100", "amd:gfx942"), validate=False))
+    config.use(dataclasses.replace(before, emulate=("amd:gfx1100", "amd:gfx942")))
     try:
         one, two = hcq.open("AMD"), hcq.open("AMD:1")
         assert (one.arch, two.arch) == ("gfx1100", "gfx942")
