@@ -177,6 +177,7 @@ class State:
         self.host = Agent("the host")
         self.knows_host_writes = knows_host_writes
         self.waiting: set[Agent] = set()  # agents with open waits
+        self.circles: list[OpenWait] = []  # waits that only come to an end behind themselves
         # (agent, cell, value, is_wait, where), in order, when kept: see waits.py
         self.log: list[tuple[Agent, int, int, bool, Any]] | None = [] if keeps_log else None
 
@@ -215,6 +216,7 @@ class State:
             del cell.promises[: MAX_PROMISES // 2]
         cell.promises.append(made)
         cell.level = made.value
+        self.circles += [still for still in made.open if still.cell == va and still.value <= made.value]
         if self.waiting:
             self._resolve(va, made)
 
@@ -231,6 +233,7 @@ class State:
     def host_set(self, va: int, value: int) -> None:
         """The program stored a value itself."""
         cell = self.cell(va)
+        self.circles = [still for still in self.circles if still.cell != va or still.value > value]
         if value < cell.level:
             cell.promises.clear()
         self.host.at += 1
@@ -260,6 +263,11 @@ class State:
         for agent in agents:
             agent.open = ()
             self.waiting.discard(agent)
+        self.circles = [
+            still
+            for still in self.circles
+            if still.where.device != device.name or not first <= still.where.submission <= last
+        ]
         if self.log is not None:
             self.log = [
                 event

@@ -23,7 +23,7 @@ Event = tuple[Agent, int, int, bool, Any]
 
 
 def unended(state: State) -> list[Finding]:
-    """Waits that were submitted and that nobody has promised to end. More may still be submitted."""
+    """Waits that were submitted and that nobody else has promised to end. More may still be submitted."""
     found = {}
     for agent in list(state.waiting):
         for still in agent.open:
@@ -32,6 +32,11 @@ def unended(state: State) -> list[Finding]:
             name = state.name(still.cell)
             what = f"nobody has submitted or set signal {name} to {still.value}; its last value is {level}"
             found[still.cell, still.value] = _finding(WAIT_NEVER_SIGNALLED, what, still.where)
+    for still in state.circles:
+        what = (
+            f"signal {state.name(still.cell)} is only set to {still.value} by work that comes after this wait"
+        )
+        found[still.cell, still.value] = _finding(WAIT_CYCLE, what, still.where)
     return list(found.values())
 
 

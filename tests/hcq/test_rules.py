@@ -331,6 +331,27 @@ def test_a_deadline_names_the_wait_that_nothing_will_end(four_threads: CpuDevice
     done.wait()
 
 
+def test_a_deadline_names_a_circle_of_waits(cpu: CpuDevice, four_threads: CpuDevice) -> None:
+    from hcq.errors import WaitTimeout
+
+    ping, pong = cpu.signal("ping"), four_threads.signal("pong")
+    first = cpu.queue().wait(pong, 1).signal(ping, 1).submit()
+    second = four_threads.queue().wait(ping, 1).signal(pong, 1).submit()
+    text = r"\[wait-cycle\] submission #\d+ of CPU, from .*test_a_deadline.*: signal pong@0x\w+ is only set to 1 by "
+    with pytest.raises(WaitTimeout, match=text):
+        second.wait(timeout_ms=20)
+    pong.set(1)
+    first.wait()
+    second.wait()
+    gate = cpu.signal("gate")
+    done = cpu.queue().wait(gate, 1).submit()
+    with pytest.raises(WaitTimeout) as caught:
+        done.wait(timeout_ms=20)
+    assert "wait-cycle" not in str(caught.value)
+    gate.set(1)
+    done.wait()
+
+
 # ---------------------------------------------------------------- the made-up device: what fires
 
 
