@@ -25,6 +25,7 @@ class Program:
     args           kinds of the arguments in order ("buffer", "int", "float"), or None when nobody said
     access         what it does with each buffer, for the rules ("read", "write", "both", ""); None when nobody said
     shapes         device-private: argument types seen -> how to pack them
+    packed         the same for the trace, once it has seen a dispatch
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Program:
         self.scratch_bytes = scratch_bytes
         self.access: tuple[str, ...] | None = None
         self.shapes: dict[tuple[type, ...], Any] = {}
+        self.packed: tuple[Callable[..., bytes], int, str] | None = None
         self._release = release
 
     def set_access(self, access: Sequence[str]) -> None:

@@ -31,6 +31,7 @@ from hcq.trace_records import (
     Alloc,
     Block,
     Data,
+    Frame,
     Free,
     Kind,
     Patch,
@@ -50,11 +51,17 @@ if TYPE_CHECKING:
     from hcq.program import Program
 
 CELLS = 1024  # submissions in flight whose times can be taken
+HARVEST = 64  # submissions that have ended are written down so many at a time
 FLUSH_BYTES = 1 << 16  # explaining records wait for the next submission, up to this much
 
 _ALLOC = Alloc.struct()[0].pack
 _FREE = Free.struct()[0].pack
-_SUBMIT = Submit.struct()[0].pack
+_SUBMIT_BYTES = 4 * Submit.length_words
+_SUBMIT_RECORD = struct.Struct(
+    Frame.struct()[0].format.replace("I", "", 1) + Submit.struct()[0].format[1:]
+).pack
+_pack_checksum = struct.Struct("<I").pack
+_crc32 = zlib.crc32
 _TIMES = Times.struct()[0].pack
 _SIGNAL = SignalSeen.struct()[0].pack
 _BLOCK = Block.struct()[0].pack
@@ -128,23 +135,23 @@ class TraceWriter:
 
         A full disk ends the trace, not the program.
         """
-        with self._lock:
-            pending = self._pending
-            if pending:
+        pending = self._pending
+        if pending:
+            with self._lock:
                 count = len(pending)
                 last = b"".join((*pending[:count], last))
                 del pending[:count]
                 self._pending_bytes = 0
-            try:
-                at = os.write(self._fd, last)
-                while at < len(last):
-                    at += os.write(self._fd, last[at:])
-            except OSError as error:
-                if self._fd < 0:
-                    return
-                print(f"hcq: trace {self.path} ends here: {error.strerror}", file=sys.stderr)
-                os.close(self._fd)
-                self._fd = -1
+        try:
+            at = os.write(self._fd, last)
+            while at < len(last):
+                at += os.write(self._fd, last[at:])
+        except OSError as error:
+            with self._lock:
+                if self._fd >= 0:
+                    print(f"hcq: trace {self.path} ends here: {error.strerror}", file=sys.stderr)
+                    os.close(self._fd)
+                    self._fd = -1
 
     def intern(self, text: str) -> int:
         """The number of a string, introduced to the file when it is new."""
@@ -158,9 +165,8 @@ class TraceWriter:
                     self.later(pack_record(Kind.STRING, self.process, _clock(), b"", data))
         return number
 
-    def site(self) -> int:
-        """The string number of the line that called into this package."""
-        at = recorder.site()
+    def site(self, at: recorder.Site) -> int:
+        """The string number of a line of the program; 0 for none."""
         if at is None:
             return 0
         key = (
@@ -308,10 +314,15 @@ class DeviceTrace:
             self._thread_name = writer.intern(threading.current_thread().name)
             self._queue = writer.intern(self.device.queue_name)
         packed = pack_commands(commands, writer.intern)
-        head = _SUBMIT(
-            self.number, self._queue, value, site, self._thread_name, len(blob) >> 2, len(commands), 0
-        )
-        writer.flush(pack_record(Kind.SUBMIT, writer.process, _clock(), b"", head + blob + packed))
+        body = (
+            _SUBMIT_RECORD(
+                12, 0, 0, _SUBMIT_BYTES + len(blob) + len(packed), writer.process, _clock(),
+                self.number, self._queue, value, site, self._thread_name, len(blob) >> 2, len(commands), 0,
+            )
+            + blob
+            + packed
+        )  # fmt: skip
+        writer.flush(_pack_checksum(_crc32(body)) + body)
         # timestamps before and after it, unless all cells are in flight
         free = self._free
         if not free:
@@ -376,7 +387,8 @@ class DeviceTrace:
         writer = self.writer
         data = _SIGNAL(self.number, is_set, va, value, timestamp_ns)
         writer.later(pack_record(Kind.SIGNAL, writer.process, _clock(), b"", data))
-        self.harvest()
+        if len(self._running) >= HARVEST:
+            self.harvest()
 
     def stamps(self, entries: Sequence[tuple[int, int]]) -> None:
         """What timestamp packets stored: address and nanoseconds."""

@@ -236,16 +236,19 @@ HEADS: dict[Kind, type[Packet]] = {
 
 _FRAME = Frame.struct()[0]
 _REST = struct.Struct(_FRAME.format.replace("I", "", 1))  # what the checksum covers of the frame
+_pack_rest = _REST.pack
+_pack_checksum = struct.Struct("<I").pack
+_crc32 = zlib.crc32
 _OTHER = PackedOther.struct()[0]
+_pack_8 = _OTHER.pack
 _DISPATCH = PackedDispatch.struct()[0]
 _COMMAND = PackedCommand.struct()[0]
 
 
 def pack_record(kind: int, process: int, time_ns: int, text: bytes = b"", data: bytes = b"") -> bytes:
     """A whole record, with its checksum."""
-    rest = _REST.pack(kind, 0, len(text), len(data), process, time_ns)
-    checksum = zlib.crc32(data, zlib.crc32(text, zlib.crc32(rest)))
-    return b"".join((checksum.to_bytes(4, "little"), rest, text, data))
+    body = _pack_rest(kind, 0, len(text), len(data), process, time_ns) + text + data
+    return _pack_checksum(_crc32(body)) + body
 
 
 def pack_commands(commands: Sequence[Command], intern: Callable[[str], int]) -> bytes:
@@ -253,27 +256,23 @@ def pack_commands(commands: Sequence[Command], intern: Callable[[str], int]) -> 
     found = []
     for what in commands:
         if type(what) is Dispatch:
-            args = what.args
-            key = what.program.args
-            shape = _shapes.get(key) if key is not None and len(key) == len(args) else None
-            if shape is None:
-                shape = _shape(what)
-            pack, size_words, letters = shape
+            program = what.program
+            pack, size_words, letters = program.packed or _shape(what)
             found.append(
-                pack(1, 0, size_words, intern(letters), what.program.entry, what.groups_per_claim,
-                     *what.grid, *what.block, 0, *args)
+                pack(
+                    1, 0, size_words, intern(letters), program.entry, what.groups_per_claim,
+                    *what.grid, *what.block, 0, *what.args,
+                )
             )  # fmt: skip
+        elif type(what) is Indirect:
+            found.append(_pack_8(8, 0, 8, intern(what.label), what.address, what.size_words, 0))
         else:
-            found.append(_pack_other(what, intern))
-    return b"".join(found)
+            found.append(_pack_other(what))
+    return found[0] if len(found) == 1 else b"".join(found)
 
 
-_Shape = tuple[Callable[..., bytes], int, str]
-_shapes: dict[tuple[str, ...], _Shape] = {}  # argument kinds of programs -> how their dispatches are packed
-
-
-def _shape(what: Dispatch) -> _Shape:
-    """How a dispatch is packed; kept when the program says the kinds of its arguments."""
+def _shape(what: Dispatch) -> tuple[Callable[..., bytes], int, str]:
+    """How a dispatch is packed; the program keeps it when it says the kinds of its arguments."""
     kinds = what.program.args
     if kinds is None or len(kinds) != len(what.args):
         letters = "".join("f" if isinstance(arg, float) else "?" for arg in what.args)
@@ -286,25 +285,23 @@ def _shape(what: Dispatch) -> _Shape:
     made = struct.Struct(_DISPATCH.format + text)
     shape = (made.pack, made.size // 4, letters)
     if kinds is not None and len(kinds) == len(what.args):
-        _shapes[kinds] = shape
+        what.program.packed = shape
     return shape
 
 
-def _pack_other(what: Command, intern: Callable[[str], int]) -> bytes:
+def _pack_other(what: Command) -> bytes:
     if isinstance(what, Copy):
-        return _OTHER.pack(Verb.COPY, 0, 8, 0, what.dst, what.src, what.size_bytes)
+        return _pack_8(Verb.COPY, 0, 8, 0, what.dst, what.src, what.size_bytes)
     if isinstance(what, Fill):
-        return _OTHER.pack(Verb.FILL, 0, 8, 0, what.dst, what.pattern, what.size_bytes)
+        return _pack_8(Verb.FILL, 0, 8, 0, what.dst, what.pattern, what.size_bytes)
     if isinstance(what, Wait):
-        return _OTHER.pack(Verb.WAIT, 0, 8, 0, what.signal, what.value, 0)
+        return _pack_8(Verb.WAIT, 0, 8, 0, what.signal, what.value, 0)
     if isinstance(what, Signal):
-        return _OTHER.pack(Verb.SIGNAL, 0, 8, 0, what.signal, what.value, 0)
+        return _pack_8(Verb.SIGNAL, 0, 8, 0, what.signal, what.value, 0)
     if isinstance(what, Timestamp):
-        return _OTHER.pack(Verb.TIMESTAMP, 0, 8, 0, what.address, 0, 0)
+        return _pack_8(Verb.TIMESTAMP, 0, 8, 0, what.address, 0, 0)
     if isinstance(what, Barrier):
-        return _OTHER.pack(Verb.BARRIER, 0, 8, 0, 0, 0, 0)
-    if isinstance(what, Indirect):
-        return _OTHER.pack(Verb.INDIRECT, 0, 8, intern(what.label), what.address, what.size_words, 0)
+        return _pack_8(Verb.BARRIER, 0, 8, 0, 0, 0, 0)
     raise UsageError(f"trace: no record for the command {what!r}. Add it to hcq/trace_records.py.")
 
 

@@ -292,14 +292,14 @@ def test_a_damaged_record_ends_the_trace_before_it(content: bytes) -> None:
         assert "damaged" in why or "cut off" in why
 
 
-@settings(max_examples=300)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_records_that_lie_with_a_right_checksum_are_an_error_or_harmless(
     content: bytes, data: st.DataObject
 ) -> None:
     """A stranger can compute checksums: what a record says is not trusted either."""
     records, _, _ = read_records(content)
-    victim = data.draw(st.sampled_from(records))
+    victim = records[data.draw(st.integers(0, len(records) - 1))]
     raw = bytearray(victim.raw)
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(4, len(raw) - 1))] = data.draw(st.integers(0, 255))
