@@ -27,7 +27,7 @@ from hcq.emu.amd.waves import Array, Batch, pack_lanes
 from hcq.errors import UsageError
 
 LDS_LIMIT = 65536
-LANES_AT_ONCE = 8192  # how many lanes are resident together: enough to hide Python, few enough for the caches
+LANES_AT_ONCE = 16384  # lanes that are resident together: enough to hide Python, few enough for the caches
 PATIENCE = 256  # blocks that others may run while a batch that could run waits
 DEFAULT_BUDGET = 1 << 34  # instructions times waves
 
