@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -79,13 +80,10 @@ def test_a_cut_file_and_unknown_records_come_back(capsule):
 
 
 def test_every_command_comes_back():
-    class Program:
-        args = ("buffer", "int", "float")
-        entry = 0x5000
-
+    program = SimpleNamespace(args=("buffer", "int", "float"), entry=0x5000, packed=None)
     made = Maker()
     made.device()
-    dispatch = Dispatch(Program(), (CELL, -5, 2.5), (1, 2, 3), (4, 5, 6), 7)  # type: ignore[arg-type]
+    dispatch = Dispatch(program, (CELL, -5, 2.5), (1, 2, 3), (4, 5, 6), 7)  # type: ignore[arg-type]
     made.submit(
         dispatch,
         Copy(1, 2, 3),
