@@ -505,6 +505,30 @@ def test_a_trap_ends_the_dispatch_with_a_sentence(arch: str) -> None:
         load(arch, TRAP).run("trap", [u32(1)], budget=10_000)
 
 
+PRELOADED = """
+define amdgpu_kernel void @preloaded(ptr addrspace(1) inreg %out, i32 inreg %v) {
+IDS
+  %q = getelementptr i32, ptr addrspace(1) %out, i64 %i
+  store i32 %v, ptr addrspace(1) %q
+  ret void
+}
+"""
+
+
+def test_arguments_may_come_in_registers_on_gfx942() -> None:
+    out = u32(128)
+    load("gfx942", PRELOADED).run("preloaded", [out, np.uint32(42)], grid=(2, 1, 1))
+    assert (out == 42).all()
+
+
+def test_a_jump_to_nowhere_is_a_page_fault_of_the_fetch() -> None:
+    isa, memory = ISAS["gfx1100"], AddressSpace()
+    words = [*assemble(isa, "s_mov_b64", ("s[4:5]", 0)), *assemble(isa, "s_setpc_b64", ("s[4:5]",))]
+    memory.map(0x1000, np.array(words, np.uint32), name="code")
+    with pytest.raises(PageFault, match=r"read of 4 bytes at 0x0 \(instruction fetch\): not mapped"):
+        run_dispatch(Machine(isa, memory), Launch(0x1000, 32, vgprs=8), (1, 1, 1), (32, 1, 1))
+
+
 def test_launches_that_no_chip_could_take_are_refused() -> None:
     kernel = load("gfx1100", STORE)
     with pytest.raises(UsageError, match="70000 bytes of LDS; gfx1100 has 65536"):
