@@ -36,6 +36,7 @@ FILES = {
     "page.css": ("page.css", STYLE),
     "page.js": ("page.js", SCRIPT),
     "kit.js": ("kit.js", SCRIPT),
+    "view.js": ("view.js", SCRIPT),
     "timeline.js": ("timeline.js", SCRIPT),
     "memory.js": ("memory.js", SCRIPT),
     "submission.js": ("submission.js", SCRIPT),

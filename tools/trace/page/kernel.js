@@ -5,7 +5,21 @@
 // Changes  state.kernel, state.focus (its submissions)
 // Next     submission.js (one launch)
 
-import { ask, bytes, duration, element, empty, find, hex, on, plural, set, state, table, tell } from "./kit.js";
+import {
+  ask,
+  bytes,
+  duration,
+  element,
+  empty,
+  find,
+  hex,
+  on,
+  plural,
+  set,
+  state,
+  table,
+  tell,
+} from "./kit.js";
 
 const AT_ONCE = 1500; // lines; more come with a button
 const COLUMNS = [
@@ -30,7 +44,8 @@ async function show() {
   const pane = find("pane-kernel");
   const mine = ++asked;
   try {
-    const made = state.kernel === null ? all(await ask("kernels")) : one(await ask("kernel", { number: state.kernel }));
+    const made =
+      state.kernel === null ? all(await ask("kernels")) : one(await ask("kernel", { number: state.kernel }));
     if (mine !== asked) return;
     pane.replaceChildren(...made);
     pane.scrollTop = 0;
@@ -41,24 +56,45 @@ async function show() {
 
 function all({ kernels }) {
   if (!kernels.length) {
-    return [empty("This trace holds no kernels.", "Copies, fills and signals need none; a program that is loaded shows up here.")];
+    return [
+      empty(
+        "This trace holds no kernels.",
+        "Copies, fills and signals need none; a program that is loaded shows up here.",
+      ),
+    ];
   }
   const isTimed = kernels.some((kernel) => kernel.timed);
   order ??= COLUMNS[isTimed ? 2 : 1][1];
   const sorted = [...kernels].sort(order);
   const columns = COLUMNS.filter(([name]) => isTimed || (name !== "time" && name !== "shortest"));
-  const head = columns.map(([name, by]) => element("a", {
-    href: "#", "aria-sort": order === by ? "descending" : null, onclick: (event) => {
-      event.preventDefault();
-      order = by;
-      show();
-    },
-  }, name));
+  const head = columns.map(([name, by]) =>
+    element(
+      "a",
+      {
+        href: "#",
+        "aria-sort": order === by ? "descending" : null,
+        onclick: (event) => {
+          event.preventDefault();
+          order = by;
+          show();
+        },
+      },
+      name,
+    ),
+  );
   const rows = sorted.map((kernel) => [
-    element("a", { href: "#", class: "kernel-name", onclick: (event) => {
-      event.preventDefault();
-      set("kernel", kernel.number);
-    } }, kernel.name),
+    element(
+      "a",
+      {
+        href: "#",
+        class: "kernel-name",
+        onclick: (event) => {
+          event.preventDefault();
+          set("kernel", kernel.number);
+        },
+      },
+      kernel.name,
+    ),
     kernel.submissions.toLocaleString("en"),
     ...(!isTimed ? [] : kernel.timed ? [duration(kernel.total_ns), duration(kernel.shortest_ns)] : ["", ""]),
     bytes(kernel.size_bytes),
@@ -67,9 +103,13 @@ function all({ kernels }) {
   return [
     element("h2", {}, plural(kernels.length, "kernel")),
     table(head, rows, { class: "kernels" }),
-    element("p", { class: "note" }, isTimed
-      ? "Times are of launches that had a submission to themselves, or stood between timestamps (HCQ_PROFILE=1)."
-      : "No kernel had a submission to itself, so none has a time. Record with HCQ_PROFILE=1 to time every launch."),
+    element(
+      "p",
+      { class: "note" },
+      isTimed
+        ? "Times are of launches that had a submission to themselves, or stood between timestamps (HCQ_PROFILE=1)."
+        : "No kernel had a submission to itself, so none has a time. Record with HCQ_PROFILE=1 to time every launch.",
+    ),
   ];
 }
 
@@ -82,21 +122,37 @@ function one(kernel) {
   ];
   if (kernel.scratch_bytes) facts.push(["scratch", bytes(kernel.scratch_bytes)]);
   if (kernel.timed) {
-    facts.push(["time", `${duration(kernel.total_ns)} in ${plural(kernel.timed, "timed launch")}, shortest ${duration(kernel.shortest_ns)}`]);
+    facts.push([
+      "time",
+      `${duration(kernel.total_ns)} in ${plural(kernel.timed, "timed launch")}, shortest ${duration(kernel.shortest_ns)}`,
+    ]);
   }
-  for (const [name, value] of Object.entries(kernel.facts)) facts.push([name, typeof value === "object" ? JSON.stringify(value) : String(value)]);
+  for (const [name, value] of Object.entries(kernel.facts))
+    facts.push([name, typeof value === "object" ? JSON.stringify(value) : String(value)]);
   const back = () => set("kernel", null);
   const pick = () => {
     state.focus = { numbers: new Set(kernel.submissions), text: `launches ${kernel.name}` };
     tell("focus");
   };
   return [
-    element("div", { class: "title" },
+    element(
+      "div",
+      { class: "title" },
       element("button", { type: "button", onclick: back }, "‹ all"),
       element("h2", {}, kernel.name),
       kernel.submissions.length
-        ? element("button", { type: "button", onclick: pick }, `show its ${plural(kernel.submissions.length, "submission")}`) : ""),
-    element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
+        ? element(
+            "button",
+            { type: "button", onclick: pick },
+            `show its ${plural(kernel.submissions.length, "submission")}`,
+          )
+        : "",
+    ),
+    element(
+      "dl",
+      { class: "facts" },
+      facts.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
+    ),
     texts(kernel),
   ];
 }
@@ -105,17 +161,42 @@ function one(kernel) {
 function texts(kernel) {
   const box = element("div", { class: "texts" });
   const views = [["Machine code", () => machineCode(kernel)]];
-  for (const [name, title] of [["source", "Source"], ["ir", "IR"]]) {
-    views.push([title, () => kernel.texts[name] ? element("pre", {}, kernel.texts[name]) : empty(
-      `The trace holds no ${title === "IR" ? "IR" : "source"} of this kernel.`,
-      "A trace has what the device was given: the object code. Where a loader adds its text, it stands here.",
-      "HCQ_DEBUG=ir,code prints both while the program runs.")]);
+  for (const [name, title] of [
+    ["source", "Source"],
+    ["ir", "IR"],
+  ]) {
+    views.push([
+      title,
+      () =>
+        kernel.texts[name]
+          ? element("pre", {}, kernel.texts[name])
+          : empty(
+              `The trace holds no ${title === "IR" ? "IR" : "source"} of this kernel.`,
+              "A trace has what the device was given: the object code. Where a loader adds its text, it stands here.",
+              "HCQ_DEBUG=ir,code prints both while the program runs.",
+            ),
+    ]);
   }
   const choose = (chosen) => {
     box.replaceChildren(
-      element("nav", { role: "tablist" }, views.map(([title], index) => element("button", {
-        role: "tab", type: "button", "aria-selected": String(index === chosen), onclick: () => choose(index) }, title))),
-      views[chosen][1]());
+      element(
+        "nav",
+        { role: "tablist" },
+        views.map(([title], index) =>
+          element(
+            "button",
+            {
+              role: "tab",
+              type: "button",
+              "aria-selected": String(index === chosen),
+              onclick: () => choose(index),
+            },
+            title,
+          ),
+        ),
+      ),
+      views[chosen][1](),
+    );
   };
   choose(0);
   return box;
@@ -136,16 +217,29 @@ function machineCode(kernel) {
       if (line && line !== source) body.append(element("div", { class: "note" }, `; ${line}`));
       source = line || source;
       const space = text.indexOf(" ");
-      body.append(element("div", { class: "line" },
-        element("i", {}, offset.toString(16)),
-        element("span", { class: "raw" }, raw),
-        element("span", {}, element("b", {}, space < 0 ? text : text.slice(0, space)),
-          space < 0 ? "" : operands(text.slice(space), labels),
-          target ? element("em", {}, `  ; ${target}`) : "")));
+      body.append(
+        element(
+          "div",
+          { class: "line" },
+          element("i", {}, offset.toString(16)),
+          element("span", { class: "raw" }, raw),
+          element(
+            "span",
+            {},
+            element("b", {}, space < 0 ? text : text.slice(0, space)),
+            space < 0 ? "" : operands(text.slice(space), labels),
+            target ? element("em", {}, `  ; ${target}`) : "",
+          ),
+        ),
+      );
     }
     const left = kernel.lines.length - from - AT_ONCE;
     if (left <= 0) return;
-    const button = element("button", { type: "button", class: "more" }, `show ${Math.min(left, AT_ONCE)} of ${left} more lines`);
+    const button = element(
+      "button",
+      { type: "button", class: "more" },
+      `show ${Math.min(left, AT_ONCE)} of ${left} more lines`,
+    );
     button.addEventListener("click", () => {
       button.remove();
       more(from + AT_ONCE);
@@ -157,13 +251,22 @@ function machineCode(kernel) {
 }
 
 function operands(text, labels) {
-  return text.split(/(\.L\d+)/).map((part, index) => index % 2 === 0 ? part : element("a", {
-    href: "#", onclick: (event) => {
-      event.preventDefault();
-      const row = labels.get(part);
-      row?.scrollIntoView({ block: "center" });
-      row?.classList.add("lit");
-      setTimeout(() => row?.classList.remove("lit"), 1200);
-    },
-  }, part));
+  return text.split(/(\.L\d+)/).map((part, index) =>
+    index % 2 === 0
+      ? part
+      : element(
+          "a",
+          {
+            href: "#",
+            onclick: (event) => {
+              event.preventDefault();
+              const row = labels.get(part);
+              row?.scrollIntoView({ block: "center" });
+              row?.classList.add("lit");
+              setTimeout(() => row?.classList.remove("lit"), 1200);
+            },
+          },
+          part,
+        ),
+  );
 }

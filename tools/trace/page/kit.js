@@ -47,7 +47,9 @@ export function element(tag, properties = {}, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
+  made.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""),
+  );
   return made;
 }
 
@@ -57,13 +59,31 @@ export function find(id) {
 
 // A sentence where data would be: what is missing, and how to get it.
 export function empty(title, ...text) {
-  return element("div", { class: "empty" }, element("h3", {}, title), ...text.map((line) => element("p", {}, line)));
+  return element(
+    "div",
+    { class: "empty" },
+    element("h3", {}, title),
+    ...text.map((line) => element("p", {}, line)),
+  );
 }
 
 export function table(head, rows, properties = {}) {
-  const row = (cells, tag) => element("tr", {}, cells.map((cell) => element(tag, {}, cell)));
-  return element("table", properties, head.length ? element("thead", {}, row(head, "th")) : "",
-    element("tbody", {}, rows.map((cells) => row(cells, "td"))));
+  const row = (cells, tag) =>
+    element(
+      "tr",
+      {},
+      cells.map((cell) => element(tag, {}, cell)),
+    );
+  return element(
+    "table",
+    properties,
+    head.length ? element("thead", {}, row(head, "th")) : "",
+    element(
+      "tbody",
+      {},
+      rows.map((cells) => row(cells, "td")),
+    ),
+  );
 }
 
 // ---------------------------------------------------------------- data
@@ -76,7 +96,9 @@ export async function ask(name, query = {}) {
   try {
     answer = await fetch(`data/${name}?${new URLSearchParams(query)}`);
   } catch {
-    throw new Refusal("hcq-trace serve does not answer any more. Start it again, and open the address it prints.");
+    throw new Refusal(
+      "hcq-trace serve does not answer any more. Start it again, and open the address it prints.",
+    );
   }
   const found = await answer.json();
   if (!answer.ok) throw new Refusal(found.error);
@@ -100,7 +122,11 @@ export function bisect(column, value, key = (x) => x) {
 export function duration(ns) {
   if (ns === null || ns === undefined) return "unknown";
   const size = Math.abs(ns);
-  for (const [limit, scale, unit] of [[1e3, 1, "ns"], [1e6, 1e3, "µs"], [1e9, 1e6, "ms"]]) {
+  for (const [limit, scale, unit] of [
+    [1e3, 1, "ns"],
+    [1e6, 1e3, "µs"],
+    [1e9, 1e6, "ms"],
+  ]) {
     if (size < limit) return `${significant(ns / scale)} ${unit}`;
   }
   return `${significant(ns / 1e9)} s`;
@@ -117,14 +143,19 @@ export function moment(ns, step = 0) {
   const grain = step || Math.max(1, 10 ** (Math.floor(Math.log10(Math.max(1, Math.abs(ns)))) - 5));
   const by = step || Math.abs(ns);
   const limits = step ? [1e8, 1e5, 100] : [1e9, 1e6, 1e3];
-  const [scale, unit] = by >= limits[0] ? [1e9, "s"] : by >= limits[1] ? [1e6, "ms"] : by >= limits[2] ? [1e3, "µs"] : [1, "ns"];
+  const [scale, unit] =
+    by >= limits[0] ? [1e9, "s"] : by >= limits[1] ? [1e6, "ms"] : by >= limits[2] ? [1e3, "µs"] : [1, "ns"];
   const digits = Math.max(0, Math.ceil(Math.log10(scale / grain) - 1e-9));
   return `${(ns / scale).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
 }
 
 export function bytes(size) {
   const number = Number(size);
-  for (const [limit, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
+  for (const [limit, unit] of [
+    [2 ** 30, "GiB"],
+    [2 ** 20, "MiB"],
+    [2 ** 10, "KiB"],
+  ]) {
     if (number >= limit) return `${significant(number / limit)} ${unit}`;
   }
   return `${number} B`;
@@ -201,7 +232,10 @@ export function perFrame(act) {
 
 export function showTip(event, title, ...lines) {
   const tip = find("tip");
-  tip.replaceChildren(element("b", {}, title), ...lines.filter(Boolean).map((line) => element("div", {}, line)));
+  tip.replaceChildren(
+    element("b", {}, title),
+    ...lines.filter(Boolean).map((line) => element("div", {}, line)),
+  );
   tip.hidden = false;
   const { width, height } = tip.getBoundingClientRect();
   const left = event.clientX + 14 + width > innerWidth ? event.clientX - width - 10 : event.clientX + 14;
@@ -220,7 +254,9 @@ export function hideTip() {
 export function nameOf(number) {
   const { lanes, submissions } = state.trace;
   const lane = lanes[submissions.lane[number]];
-  return lanes.length > 1 ? `${laneName(lane)} #${submissions.value[number]}` : `#${submissions.value[number]}`;
+  return lanes.length > 1
+    ? `${laneName(lane)} #${submissions.value[number]}`
+    : `#${submissions.value[number]}`;
 }
 
 export function laneName(lane) {

@@ -5,7 +5,21 @@
 // Changes  state.selected
 // Next     timeline.js (the same submissions, by time)
 
-import { beginOf, duration, element, endOf, find, labelOf, moment, nameOf, on, perFrame, set, state, workOf } from "./kit.js";
+import {
+  beginOf,
+  duration,
+  element,
+  endOf,
+  find,
+  labelOf,
+  moment,
+  nameOf,
+  on,
+  perFrame,
+  set,
+  state,
+  workOf,
+} from "./kit.js";
 
 const ROW = 22;
 
@@ -57,7 +71,9 @@ let shown = [];
 
 export function startList() {
   list = new LongList(find("submissions-list"), submissionRow);
-  const last = state.trace.lanes.map((_, lane) => state.trace.submissions.lane.lastIndexOf(lane)).filter((at) => at >= 0);
+  const last = state.trace.lanes
+    .map((_, lane) => state.trace.submissions.lane.lastIndexOf(lane))
+    .filter((at) => at >= 0);
   const longest = Math.max(3, ...last.map((number) => nameOf(number).length));
   find("submissions-list").style.setProperty("--name", `${Math.min(longest, 18) + 1.5}ch`);
   on("selected", () => {
@@ -72,7 +88,9 @@ export function startList() {
 
 function showSubmissions() {
   const count = state.trace.submissions.value.length;
-  shown = state.focus ? [...state.focus.numbers].sort((a, b) => a - b) : Array.from({ length: count }, (_, i) => i);
+  shown = state.focus
+    ? [...state.focus.numbers].sort((a, b) => a - b)
+    : Array.from({ length: count }, (_, i) => i);
   find("submissions-title").textContent = state.focus
     ? `${shown.length.toLocaleString("en")} of ${count.toLocaleString("en")} submissions`
     : `${count.toLocaleString("en")} submission${count === 1 ? "" : "s"}`;
@@ -109,7 +127,11 @@ function submissionRow(index) {
     element("i", { class: `swatch ${workOf(number)}` }),
     element("span", { class: "name" }, nameOf(number)),
     element("span", { class: "what" }, labelOf(number)),
-    element("span", { class: "number" }, dropped[number] ? "dropped" : took === null ? "not timed" : duration(took)),
+    element(
+      "span",
+      { class: "number" },
+      dropped[number] ? "dropped" : took === null ? "not timed" : duration(took),
+    ),
   );
 }
 

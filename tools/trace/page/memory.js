@@ -3,22 +3,44 @@
 // In       the trace's spans, state.view (the timeline's), state.time
 // Out      the pane "Memory": live bytes, a map, a list; at first of the moment when most is live
 // Changes  state.time (click), state.span (click), state.focus (the submissions that use a buffer)
-// Next     timeline.js (the same time axis)
+// Next     view.js (the time shown), timeline.js (the same time axis)
 //
 // Addresses are sparse, so the map leaves out what was never allocated, and gives large ranges more room than small ones,
 // but not in proportion: 4 MiB are about a hundred times as high as 64 bytes.
 
 import {
-  ask, bisect, bytes, colour, context, duration, element, empty, find, fitted, hex, hideTip, moment, on, perFrame,
-  plural, set, showTip, state, tell,
+  ask,
+  bisect,
+  bytes,
+  colour,
+  context,
+  duration,
+  element,
+  empty,
+  find,
+  fitted,
+  hex,
+  hideTip,
+  moment,
+  on,
+  perFrame,
+  plural,
+  set,
+  showTip,
+  state,
+  tell,
 } from "./kit.js";
 import { LongList } from "./list.js";
-import { drawAxis, dragsTime, GUTTER, RIGHT, timeOf, xOf, zoomByWheel } from "./timeline.js";
+import { AXIS, drawAxis, dragsTime, GUTTER, RIGHT, timeIn, xIn, zoomByWheel } from "./view.js";
 
-const AXIS = 24;
 const CHART = 44;
 const TOP = AXIS + CHART + 8;
-const COLOURS = [["live", "live"], ["used", "of the selected submission"], ["freed", "freed"], ["ahead", "not yet allocated"]];
+const COLOURS = [
+  ["live", "live"],
+  ["used", "of the selected submission"],
+  ["freed", "freed"],
+  ["ahead", "not yet allocated"],
+];
 const POWER = 0.4; // height of a range: its bytes to this power
 
 let memory = null;
@@ -55,7 +77,12 @@ async function begin() {
   }
   const { spans } = memory;
   if (!spans.va.length) {
-    return pane.replaceChildren(empty("This trace holds no allocations.", "Buffers show up here from the moment a device hands them out."));
+    return pane.replaceChildren(
+      empty(
+        "This trace holds no allocations.",
+        "Buffers show up here from the moment a device hands them out.",
+      ),
+    );
   }
   names = memory.names;
   measure(spans);
@@ -63,11 +90,19 @@ async function begin() {
   const box = element("div", { class: "long-box", id: "memory-list" });
   pane.replaceChildren(
     element("div", { class: "map" }, canvas),
-    element("div", { class: "beside" },
+    element(
+      "div",
+      { class: "beside" },
       element("h3", { id: "live-title" }),
-      element("p", { class: "swatches" }, COLOURS.map(([name, text]) =>
-        element("span", {}, element("i", { class: `swatch ${name}` }), text))),
-      element("p", { id: "span-note", class: "note" }), box));
+      element(
+        "p",
+        { class: "swatches" },
+        COLOURS.map(([name, text]) => element("span", {}, element("i", { class: `swatch ${name}` }), text)),
+      ),
+      element("p", { id: "span-note", class: "note" }),
+      box,
+    ),
+  );
   list = new LongList(box, liveRow);
   draw = perFrame(drawMap);
   new ResizeObserver(draw).observe(canvas.parentElement);
@@ -125,8 +160,8 @@ function yOf(place, tall) {
 function boxOf(index, wide, tall) {
   const { spans } = memory;
   const [top, bottom] = [yOf(places.tops[index], tall), yOf(places.bottoms[index], tall)];
-  const left = xOf(spans.from[index], wide);
-  const right = spans.until[index] === null ? xOf(state.trace.end, wide) : xOf(spans.until[index], wide);
+  const left = xIn(spans.from[index], wide);
+  const right = spans.until[index] === null ? xIn(state.trace.end, wide) : xIn(spans.until[index], wide);
   return { left, right, top, bottom };
 }
 
@@ -145,13 +180,16 @@ function drawMap() {
   drawSpans(ink, wide, tall);
   if (state.time !== null) {
     ink.fillStyle = colour("time");
-    ink.fillRect(Math.round(xOf(state.time, wide)), AXIS - 6, 1, tall);
+    ink.fillRect(Math.round(xIn(state.time, wide)), AXIS - 6, 1, tall);
   }
   ink.restore();
   ink.fillStyle = colour("dim");
   ink.fillText("live bytes", 12, AXIS + 10);
   ink.fillText(`peak ${bytes(curve.most)}`, 12, AXIS + 26);
-  for (const [address, y] of [[places.low, TOP + 8], [places.high, tall - 12]]) {
+  for (const [address, y] of [
+    [places.low, TOP + 8],
+    [places.high, tall - 12],
+  ]) {
     if (zoomY.from === 0 && zoomY.until === 1) ink.fillText(fitted(ink, hex(address), GUTTER - 14), 12, y);
   }
 }
@@ -163,19 +201,19 @@ function drawCurve(ink, wide) {
   const last = Math.min(curve.times.length, bisect(curve.times, state.view.until) + 1);
   ink.fillStyle = colour("live-soft");
   ink.beginPath();
-  ink.moveTo(xOf(curve.times[first], wide), base);
+  ink.moveTo(xIn(curve.times[first], wide), base);
   let y = base;
   let lastX = -1;
   for (let index = first; index < last; index++) {
-    const x = xOf(curve.times[index], wide);
+    const x = xIn(curve.times[index], wide);
     const next = yOfBytes(curve.live[index]);
     if (x - lastX < 0.3 && next > y && index + 1 < last) continue; // within a pixel only peaks count
     ink.lineTo(x, y);
     ink.lineTo(x, next);
     [y, lastX] = [next, x];
   }
-  ink.lineTo(Math.min(wide, xOf(state.trace.end, wide)), y);
-  ink.lineTo(Math.min(wide, xOf(state.trace.end, wide)), base);
+  ink.lineTo(Math.min(wide, xIn(state.trace.end, wide)), y);
+  ink.lineTo(Math.min(wide, xIn(state.trace.end, wide)), base);
   ink.fill();
 }
 
@@ -190,13 +228,27 @@ function drawSpans(ink, wide, tall) {
       const { left, right, top, bottom } = boxOf(index, wide, tall);
       if (right < GUTTER || left > wide || bottom < TOP || top > tall) continue;
       const isAhead = state.time !== null && spans.from[index] > state.time;
-      ink.fillStyle = colour(index === state.span ? "accent" : wasFreed ? "freed" : isAhead ? "ahead" : used.has(spans.va[index]) ? "used" : "live");
+      ink.fillStyle = colour(
+        index === state.span
+          ? "accent"
+          : wasFreed
+            ? "freed"
+            : isAhead
+              ? "ahead"
+              : used.has(spans.va[index])
+                ? "used"
+                : "live",
+      );
       const high = Math.max(bottom - top - (bottom - top > 3 ? 1 : 0), 0.75);
       const length = Math.max(Math.min(right, wide) - Math.max(left, GUTTER - 2), 1);
       ink.fillRect(Math.max(left, GUTTER - 2), Math.max(top, TOP), length, high - Math.max(0, TOP - top));
       if (length > 60 && bottom - top > 13 && top > TOP - 6) {
         ink.fillStyle = colour(wasFreed || isAhead ? "dim" : "on-work");
-        ink.fillText(fitted(ink, nameOfSpan(index), length - 10), Math.max(left, GUTTER) + 5, (top + bottom) / 2);
+        ink.fillText(
+          fitted(ink, nameOfSpan(index), length - 10),
+          Math.max(left, GUTTER) + 5,
+          (top + bottom) / 2,
+        );
       }
     }
   }
@@ -204,7 +256,10 @@ function drawSpans(ink, wide, tall) {
 
 function nameOfSpan(index) {
   const { spans } = memory;
-  return names[spans.name[index]] || `${spans.mapping[index] ? "mapping" : "buffer"}@${hex(spans.va[index]).slice(2)}`;
+  return (
+    names[spans.name[index]] ||
+    `${spans.mapping[index] ? "mapping" : "buffer"}@${hex(spans.va[index]).slice(2)}`
+  );
 }
 
 // ---------------------------------------------------------------- the list
@@ -229,9 +284,11 @@ function showList() {
   const count = listed.filter((index) => isLive(index, time)).length;
   find("live-title").textContent = `${plural(count, "buffer")}, ${bytes(total)} live at ${moment(time)}`;
   const note = left_out ? `The ${left_out} smallest of the trace are left out. ` : "";
-  find("span-note").textContent = note + (state.span === null
-    ? "Click the map to choose a moment or a buffer; wheel zooms time, Shift+wheel zooms addresses."
-    : spanText(state.span));
+  find("span-note").textContent =
+    note +
+    (state.span === null
+      ? "Click the map to choose a moment or a buffer; wheel zooms time, Shift+wheel zooms addresses."
+      : spanText(state.span));
   list.show(listed.length);
   const at = listed.indexOf(state.span);
   if (at >= 0) list.reveal(at);
@@ -240,7 +297,10 @@ function showList() {
 function spanText(index) {
   const { spans } = memory;
   const until = spans.until[index];
-  const lived = until === null ? "never freed" : `freed at ${moment(until)}, after ${duration(until - spans.from[index])}`;
+  const lived =
+    until === null
+      ? "never freed"
+      : `freed at ${moment(until)}, after ${duration(until - spans.from[index])}`;
   return `${nameOfSpan(index)}: ${bytes(spans.size[index])} at ${hex(spans.va[index])}, allocated at ${moment(spans.from[index])}, ${lived}`;
 }
 
@@ -248,13 +308,18 @@ function liveRow(at) {
   const index = listed[at];
   const { spans } = memory;
   const live = isLive(index, state.time ?? state.trace.end);
-  return element("div", {
-    class: live ? "row span" : "row span freed", role: "option", "aria-selected": String(index === state.span),
-    onclick: () => chooseSpan(index),
-  },
-  element("code", {}, hex(spans.va[index])),
-  element("span", { class: "what" }, nameOfSpan(index)),
-  element("span", { class: "number" }, bytes(spans.size[index])));
+  return element(
+    "div",
+    {
+      class: live ? "row span" : "row span freed",
+      role: "option",
+      "aria-selected": String(index === state.span),
+      onclick: () => chooseSpan(index),
+    },
+    element("code", {}, hex(spans.va[index])),
+    element("span", { class: "what" }, nameOfSpan(index)),
+    element("span", { class: "number" }, bytes(spans.size[index])),
+  );
 }
 
 // Light up a buffer, and the submissions that name it.
@@ -274,20 +339,27 @@ export async function chooseSpan(index) {
 // ---------------------------------------------------------------- the mouse
 
 function listen() {
-  canvas.addEventListener("wheel", (event) => {
-    if (!event.shiftKey) return zoomByWheel(event, canvas.clientWidth);
-    event.preventDefault();
-    const tall = canvas.clientHeight;
-    const at = zoomY.from + ((event.offsetY - TOP) / (tall - TOP - 6)) * (zoomY.until - zoomY.from);
-    const factor = Math.exp((event.deltaY || event.deltaX) * 0.002);
-    const span = Math.min(1, (zoomY.until - zoomY.from) * factor);
-    const from = Math.min(Math.max(0, at - (at - zoomY.from) * (span / (zoomY.until - zoomY.from))), 1 - span);
-    zoomY = { from, until: from + span };
-    draw();
-  }, { passive: false });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.shiftKey) return zoomByWheel(event, canvas.clientWidth);
+      event.preventDefault();
+      const tall = canvas.clientHeight;
+      const at = zoomY.from + ((event.offsetY - TOP) / (tall - TOP - 6)) * (zoomY.until - zoomY.from);
+      const factor = Math.exp((event.deltaY || event.deltaX) * 0.002);
+      const span = Math.min(1, (zoomY.until - zoomY.from) * factor);
+      const from = Math.min(
+        Math.max(0, at - (at - zoomY.from) * (span / (zoomY.until - zoomY.from))),
+        1 - span,
+      );
+      zoomY = { from, until: from + span };
+      draw();
+    },
+    { passive: false },
+  );
   dragsTime(canvas, (event) => {
     const index = spanAt(event);
-    set("time", timeOf(event.offsetX, canvas.clientWidth));
+    set("time", timeIn(event.offsetX, canvas.clientWidth));
     if (index !== null) chooseSpan(index);
   });
   canvas.addEventListener("pointermove", (event) => {

@@ -5,15 +5,14 @@
 // Changes  the address after # (a submission, a kernel and a tab: it can be kept and opened again)
 // Next     kit.js (what views share), timeline.js, list.js, submission.js, kernel.js, memory.js, search.js
 
-import {
-  ask, duration, element, empty, find, hex, moment, on, plural, set, state, table,
-} from "./kit.js";
+import { ask, duration, element, empty, find, hex, moment, on, plural, set, state, table } from "./kit.js";
 import { startKernel } from "./kernel.js";
 import { startList, step } from "./list.js";
 import { startMemory } from "./memory.js";
 import { startSearch } from "./search.js";
 import { startSubmission } from "./submission.js";
-import { bring, lookAt, lookAtAll, lookAtWork, pan, startTimeline, zoom } from "./timeline.js";
+import { startTimeline } from "./timeline.js";
+import { bring, lookAt, lookAtAll, lookAtWork, pan, zoom } from "./view.js";
 
 const MANY = 5000; // submissions; the rules look at more only when asked
 const TABS = ["trace", "packets", "kernel", "memory"];
@@ -21,7 +20,11 @@ const KEYS = [
   ["j  k", "next, previous submission of the list", () => step(1), () => step(-1)],
   ["w  s", "zoom in, out (or the wheel)", () => zoom(0.7), () => zoom(1 / 0.7)],
   ["a  d", "earlier, later (or drag)", () => pan(-0.2), () => pan(0.2)],
-  ["f", "zoom to the selected submission (or double-click it)", () => state.selected !== null && lookAt(state.selected)],
+  [
+    "f",
+    "zoom to the selected submission (or double-click it)",
+    () => state.selected !== null && lookAt(state.selected),
+  ],
   ["0  9", "the whole trace; from the first submission to the last", lookAtAll, lookAtWork],
   ["1  2  3  4", "trace, packets, kernels, memory", ...TABS.map((tab) => () => set("tab", tab))],
   ["/", "search", () => find("search").focus()],
@@ -29,7 +32,11 @@ const KEYS = [
   ["?", "this help", () => find("help").showModal()],
 ];
 const COLOURS = [
-  ["graph", "recorded queue, replayed"], ["kernel", "kernel"], ["copy", "copy"], ["fill", "fill"], ["wait", "wait alone"],
+  ["graph", "recorded queue, replayed"],
+  ["kernel", "kernel"],
+  ["copy", "copy"],
+  ["fill", "fill"],
+  ["wait", "wait alone"],
   ["other", "other"],
 ];
 
@@ -38,13 +45,18 @@ async function start() {
     state.trace = await ask("timeline");
   } catch (error) {
     document.title = "hcq-trace: cannot be read";
-    return document.querySelector("main").replaceChildren(empty("This trace cannot be shown.", error.message));
+    return document
+      .querySelector("main")
+      .replaceChildren(empty("This trace cannot be shown.", error.message));
   }
   const { file, end } = state.trace;
   const count = state.trace.submissions.value.length;
   const name = file.split("/").pop();
   document.title = `${name} · hcq-trace`;
-  find("file").replaceChildren(element("b", { title: file }, name), ` ${plural(count, "submission")} in ${duration(end)}`);
+  find("file").replaceChildren(
+    element("b", { title: file }, name),
+    ` ${plural(count, "submission")} in ${duration(end)}`,
+  );
   legend();
   help();
   lookAtWork();
@@ -133,13 +145,24 @@ function help() {
   const dialog = find("help");
   dialog.replaceChildren(
     element("h2", {}, "Keys"),
-    table([], KEYS.map(([keys, what]) => [keys.split("  ").map((one) => element("kbd", {}, one)), what])),
+    table(
+      [],
+      KEYS.map(([keys, what]) => [keys.split("  ").map((one) => element("kbd", {}, one)), what]),
+    ),
     element("h2", {}, "Colours"),
     element("p", { class: "swatches" }, swatches(COLOURS)),
-    element("p", {}, "A bar is one submission, from when the device began it until it was done, by the device's own clock. ",
-      "A diamond was submitted, but the trace does not say when it ran."),
-    element("p", {}, "Ticks on the host's line are submissions; a thin line leads to where the device began. Triangles are ",
-      "moments when the host saw a signal; a dotted line comes from the work that it waited for."),
+    element(
+      "p",
+      {},
+      "A bar is one submission, from when the device began it until it was done, by the device's own clock. ",
+      "A diamond was submitted, but the trace does not say when it ran.",
+    ),
+    element(
+      "p",
+      {},
+      "Ticks on the host's line are submissions; a thin line leads to where the device began. Triangles are ",
+      "moments when the host saw a signal; a dotted line comes from the work that it waited for.",
+    ),
     element("p", {}, "Drag on the time axis to move the moment that the memory map shows."),
     element("form", { method: "dialog" }, element("button", {}, "close")),
   );
@@ -151,35 +174,69 @@ function help() {
 function showTrace() {
   const { processes, devices, faults, cut, submissions, lanes, stuck } = state.trace;
   const parts = [];
-  if (cut) parts.push(element("p", { class: "warning" }, `The file ends early. ${cut}. Everything before it is shown.`));
+  if (cut)
+    parts.push(
+      element("p", { class: "warning" }, `The file ends early. ${cut}. Everything before it is shown.`),
+    );
   for (const fault of faults) {
-    parts.push(element("div", { class: "warning wrong" },
-      element("b", {}, `${fault.device} ${fault.what} at ${moment(fault.time)}`), element("pre", {}, fault.why)));
+    parts.push(
+      element(
+        "div",
+        { class: "warning wrong" },
+        element("b", {}, `${fault.device} ${fault.what} at ${moment(fault.time)}`),
+        element("pre", {}, fault.why),
+      ),
+    );
   }
   for (const { number, text } of stuck) parts.push(problem("deadlock", text, number));
   const findings = element("div", { id: "findings" });
   parts.push(findings);
   for (const { pid, argv, python } of processes) {
     const command = Array.isArray(argv) ? argv.map(String).join(" ") : "";
-    parts.push(element("h2", {}, command || "a program"),
-      element("p", { class: "note" }, `process ${pid}, Python ${python ?? "unknown"}`));
+    parts.push(
+      element("h2", {}, command || "a program"),
+      element("p", { class: "note" }, `process ${pid}, Python ${python ?? "unknown"}`),
+    );
   }
   if (!submissions.value.length) {
-    parts.push(empty("This trace holds no submissions.",
-      "The program opened a device and gave it nothing to do, or was stopped before it did.",
-      "hcq-trace record -o run.hcqtrace -- python train.py records a whole run."));
+    parts.push(
+      empty(
+        "This trace holds no submissions.",
+        "The program opened a device and gave it nothing to do, or was stopped before it did.",
+        "hcq-trace record -o run.hcqtrace -- python train.py records a whole run.",
+      ),
+    );
   } else {
-    parts.push(element("p", {}, "Each bar above is one submission: a doorbell, and what the device did for it. ",
-      "Click one to read its packets; press ? for the keys."));
+    parts.push(
+      element(
+        "p",
+        {},
+        "Each bar above is one submission: a doorbell, and what the device did for it. ",
+        "Click one to read its packets; press ? for the keys.",
+      ),
+    );
   }
-  parts.push(table(["queue", "arch", "submissions", "busy", "of the trace"], lanes.map((lane, index) => {
-    const busy = busyOf(index);
-    return [`${lane.device} ${lane.queue}`, lane.arch, busy.count.toLocaleString("en"), duration(busy.ns),
-      `${((100 * busy.ns) / Math.max(1, state.trace.end)).toFixed(1)} %`];
-  })));
+  parts.push(
+    table(
+      ["queue", "arch", "submissions", "busy", "of the trace"],
+      lanes.map((lane, index) => {
+        const busy = busyOf(index);
+        return [
+          `${lane.device} ${lane.queue}`,
+          lane.arch,
+          busy.count.toLocaleString("en"),
+          duration(busy.ns),
+          `${((100 * busy.ns) / Math.max(1, state.trace.end)).toFixed(1)} %`,
+        ];
+      }),
+    ),
+  );
   for (const device of devices) {
     const rows = Object.entries(device.facts).map(([name, value]) => [name, factText(value)]);
-    parts.push(element("h3", {}, `${device.key}, ${device.arch}`), table([], rows, { class: "device-facts" }));
+    parts.push(
+      element("h3", {}, `${device.key}, ${device.arch}`),
+      table([], rows, { class: "device-facts" }),
+    );
   }
   find("pane-trace").replaceChildren(...parts);
   showFindings(findings);
@@ -191,9 +248,16 @@ function problem(title, text, number, fix = "") {
     event.preventDefault();
     set("selected", number);
   };
-  return element("div", { class: "warning" },
-    element("b", { class: "wrong" }, title), " ", text, " ", fix ? element("span", { class: "note" }, fix) : "",
-    number === null ? "" : element("a", { href: "#", onclick: go }, " show it"));
+  return element(
+    "div",
+    { class: "warning" },
+    element("b", { class: "wrong" }, title),
+    " ",
+    text,
+    " ",
+    fix ? element("span", { class: "note" }, fix) : "",
+    number === null ? "" : element("a", { href: "#", onclick: go }, " show it"),
+  );
 }
 
 // What the validation rules say of this trace, once they have looked at all of it.
@@ -210,11 +274,21 @@ async function showFindings(box) {
   try {
     const { findings, count } = await ask("findings");
     box.replaceChildren(
-      ...findings.map((one) => problem(one.rule, `${one.device} #${one.submission}: ${one.what}`, one.number, one.fix)),
-      ...(count > findings.length ? [element("p", {}, `and ${count - findings.length} more: hcq-trace lint`)] : []));
-    if (!count) (box.dataset.asked ? box : find("pane-trace")).append(element("p", { class: "note" }, "No validation rule has anything to say about this trace."));
+      ...findings.map((one) =>
+        problem(one.rule, `${one.device} #${one.submission}: ${one.what}`, one.number, one.fix),
+      ),
+      ...(count > findings.length
+        ? [element("p", {}, `and ${count - findings.length} more: hcq-trace lint`)]
+        : []),
+    );
+    if (!count)
+      (box.dataset.asked ? box : find("pane-trace")).append(
+        element("p", { class: "note" }, "No validation rule has anything to say about this trace."),
+      );
   } catch (error) {
-    box.replaceChildren(element("p", { class: "note" }, `The validation rules could not look at it: ${error.message}`));
+    box.replaceChildren(
+      element("p", { class: "note" }, `The validation rules could not look at it: ${error.message}`),
+    );
   }
 }
 

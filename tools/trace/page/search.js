@@ -6,7 +6,7 @@
 // Next     page_data.py, search (what is looked through)
 
 import { ask, element, find, set, state, tell } from "./kit.js";
-import { bring } from "./timeline.js";
+import { bring } from "./view.js";
 import { chooseSpan } from "./memory.js";
 
 const PAUSE_MS = 120;
@@ -47,12 +47,29 @@ function show(text) {
   const box = find("found");
   box.hidden = false;
   if (!found.length) {
-    return box.replaceChildren(element("li", { class: "none" },
-      `Nothing is called “${text}”. Kernels, buffers, source lines, 0x addresses and #numbers can be found.`));
+    return box.replaceChildren(
+      element(
+        "li",
+        { class: "none" },
+        `Nothing is called “${text}”. Kernels, buffers, source lines, 0x addresses and #numbers can be found.`,
+      ),
+    );
   }
-  box.replaceChildren(...found.map((one, index) => element("li", {
-    role: "option", "aria-selected": String(index === chosen), onpointerdown: () => take(one),
-  }, element("i", {}, one.sort), element("span", {}, one.text), element("small", {}, one.note ?? ""))));
+  box.replaceChildren(
+    ...found.map((one, index) =>
+      element(
+        "li",
+        {
+          role: "option",
+          "aria-selected": String(index === chosen),
+          onpointerdown: () => take(one),
+        },
+        element("i", {}, one.sort),
+        element("span", {}, one.text),
+        element("small", {}, one.note ?? ""),
+      ),
+    ),
+  );
   box.children[chosen].scrollIntoView({ block: "nearest" });
 }
 

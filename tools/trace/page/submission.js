@@ -6,9 +6,23 @@
 // Next     kernel.js (what a dispatch runs), timeline.js (when)
 
 import {
-  ask, bytes, duration, element, empty, find, hex, laneName, moment, nameOf, on, plural, set, state, table,
+  ask,
+  bytes,
+  duration,
+  element,
+  empty,
+  find,
+  hex,
+  laneName,
+  moment,
+  nameOf,
+  on,
+  plural,
+  set,
+  state,
+  table,
 } from "./kit.js";
-import { lookAt } from "./timeline.js";
+import { lookAt } from "./view.js";
 
 const AT_ONCE = 200; // packets; more come with a button
 const WORDS_PER_LINE = 4;
@@ -24,10 +38,17 @@ async function show() {
   const pane = find("pane-packets");
   const number = state.selected;
   if (number === null) {
-    return pane.replaceChildren(state.trace.submissions.value.length
-      ? empty("No submission is selected.", "Click a bar in the timeline or a row of the list, or press j and k.")
-      : empty("This trace holds no submissions.",
-        "The program opened a device and gave it nothing to do, or was stopped before it did."));
+    return pane.replaceChildren(
+      state.trace.submissions.value.length
+        ? empty(
+            "No submission is selected.",
+            "Click a bar in the timeline or a row of the list, or press j and k.",
+          )
+        : empty(
+            "This trace holds no submissions.",
+            "The program opened a device and gave it nothing to do, or was stopped before it did.",
+          ),
+    );
   }
   const mine = ++asked;
   let view;
@@ -44,8 +65,13 @@ async function show() {
 
 function head(view) {
   const wait = view.started_ns === null ? null : view.started_ns - view.submitted;
-  const ran = view.started_ns === null || view.finished_ns === null ? null : view.finished_ns - view.started_ns;
-  const ran_text = view.dropped ? "did not reach the device" : ran === null ? "not timed: the trace ends before it did" : duration(ran);
+  const ran =
+    view.started_ns === null || view.finished_ns === null ? null : view.finished_ns - view.started_ns;
+  const ran_text = view.dropped
+    ? "did not reach the device"
+    : ran === null
+      ? "not timed: the trace ends before it did"
+      : duration(ran);
   const facts = [
     ["submitted", `${moment(view.submitted)}, by ${view.thread || "an unnamed thread"}`],
     ["from", view.site || "unknown line"],
@@ -55,19 +81,33 @@ function head(view) {
   if (view.waits_for.length) facts.push(["waits for", view.waits_for.map((wait) => waitText(wait))]);
   const lane = state.trace.lanes[state.trace.submissions.lane[view.number]];
   return [
-    element("div", { class: "title" },
+    element(
+      "div",
+      { class: "title" },
       element("h2", {}, `${laneName(lane)} #${view.submission}`),
-      element("button", { type: "button", title: "Zoom to it (f)", onclick: () => lookAt(view.number) }, "zoom to it"),
+      element(
+        "button",
+        { type: "button", title: "Zoom to it (f)", onclick: () => lookAt(view.number) },
+        "zoom to it",
+      ),
     ),
-    element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
+    element(
+      "dl",
+      { class: "facts" },
+      facts.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]),
+    ),
   ];
 }
 
 function waitText(wait) {
   if (wait.by) return element("div", {}, `${wait.text}, set by ${wait.by}`);
   if (wait.number === null) return element("div", { class: "wrong" }, `${wait.text}: nobody signals it`);
-  return element("div", {}, `${wait.text}, from `,
-    element("a", { href: "#", onclick: follow(() => set("selected", wait.number)) }, nameOf(wait.number)));
+  return element(
+    "div",
+    {},
+    `${wait.text}, from `,
+    element("a", { href: "#", onclick: follow(() => set("selected", wait.number)) }, nameOf(wait.number)),
+  );
 }
 
 function body(view) {
@@ -75,8 +115,16 @@ function body(view) {
   if (view.undecoded) found.push(element("p", { class: "wrong" }, view.undecoded));
   const paired = new Set(view.packets.map((packet) => packet.command));
   if (view.commands.some((_, index) => !paired.has(index))) {
-    found.push(element("h3", {}, "Commands"), element("ol", { class: "commands" }, view.commands.map((command) =>
-      element("li", {}, element("b", {}, command.verb), " ", named(view, command.text, command.kernel)))));
+    found.push(
+      element("h3", {}, "Commands"),
+      element(
+        "ol",
+        { class: "commands" },
+        view.commands.map((command) =>
+          element("li", {}, element("b", {}, command.verb), " ", named(view, command.text, command.kernel)),
+        ),
+      ),
+    );
   }
   found.push(element("h3", {}, "Packets", element("small", {}, "click one for its fields and words")));
   found.push(packets(view, view.packets, view.commands));
@@ -85,11 +133,18 @@ function body(view) {
 }
 
 function buffers(view) {
-  const state_of = (buffer) => buffer.state === "live" ? "" : element("b", { class: "wrong" }, buffer.state);
-  return table(["address", "size", "name", ""], view.buffers.map((buffer) => [
-    element("code", {}, hex(buffer.start)), buffer.state === "unknown" ? "" : bytes(buffer.size_bytes), buffer.name,
-    state_of(buffer),
-  ]), { class: "buffers" });
+  const state_of = (buffer) =>
+    buffer.state === "live" ? "" : element("b", { class: "wrong" }, buffer.state);
+  return table(
+    ["address", "size", "name", ""],
+    view.buffers.map((buffer) => [
+      element("code", {}, hex(buffer.start)),
+      buffer.state === "unknown" ? "" : bytes(buffer.size_bytes),
+      buffer.name,
+      state_of(buffer),
+    ]),
+    { class: "buffers" },
+  );
 }
 
 // ---------------------------------------------------------------- packets
@@ -100,7 +155,11 @@ function packets(view, list, commands) {
     for (const packet of list.slice(from, from + AT_ONCE)) box.append(...packetRow(view, packet, commands));
     const left = list.length - from - AT_ONCE;
     if (left <= 0) return;
-    const button = element("button", { type: "button", class: "more" }, `show ${Math.min(left, AT_ONCE)} of ${left} more`);
+    const button = element(
+      "button",
+      { type: "button", class: "more" },
+      `show ${Math.min(left, AT_ONCE)} of ${left} more`,
+    );
     button.addEventListener("click", () => {
       button.remove();
       more(from + AT_ONCE);
@@ -115,34 +174,48 @@ function packetRow(view, packet, commands) {
   const command = packet.command === undefined ? null : commands[packet.command];
   const kind = packet.packet.toLowerCase();
   const fields = element("div", { class: "fields", hidden: true });
-  const row = element("div", {
-    class: "packet", role: "button", tabindex: 0, "aria-expanded": "false",
-    onclick: () => toggle(),
-    onkeydown: (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      toggle();
+  const row = element(
+    "div",
+    {
+      class: "packet",
+      role: "button",
+      tabindex: 0,
+      "aria-expanded": "false",
+      onclick: () => toggle(),
+      onkeydown: (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        toggle();
+      },
     },
-  },
-  element("span", { class: "at" }, String(packet.at)),
-  element("b", { class: `verb ${kind}` }, packet.packet),
-  element("span", { class: "text" }, named(view, packet.text, command?.kernel)),
-  packet.ns === undefined ? "" : element("span", { class: "took" }, duration(packet.ns)));
+    element("span", { class: "at" }, String(packet.at)),
+    element("b", { class: `verb ${kind}` }, packet.packet),
+    element("span", { class: "text" }, named(view, packet.text, command?.kernel)),
+    packet.ns === undefined ? "" : element("span", { class: "took" }, duration(packet.ns)),
+  );
   const toggle = () => {
     if (!fields.firstChild) fields.append(layout(view, packet));
     fields.hidden = !fields.hidden;
     row.setAttribute("aria-expanded", String(!fields.hidden));
   };
   const differs = packet.differs
-    ? element("p", { class: "differs wrong" }, `the program meant: ${packet.differs}`) : null;
+    ? element("p", { class: "differs wrong" }, `the program meant: ${packet.differs}`)
+    : null;
   return [row, differs, fields, packet.packets ? block(view, packet, command) : null].filter(Boolean);
 }
 
 function block(view, packet, command) {
-  return element("div", { class: "block" },
-    element("p", { class: "note" }, `inside ${command?.label ?? packet.text}: ${plural(packet.packets.length, "packet")}, ` +
-      "with the arguments it had in this submission"),
-    packets(view, packet.packets, packet.commands));
+  return element(
+    "div",
+    { class: "block" },
+    element(
+      "p",
+      { class: "note" },
+      `inside ${command?.label ?? packet.text}: ${plural(packet.packets.length, "packet")}, ` +
+        "with the arguments it had in this submission",
+    ),
+    packets(view, packet.packets, packet.commands),
+  );
 }
 
 // A command's text, with the kernel in it as a link.
@@ -152,7 +225,10 @@ function named(view, text, kernel) {
     set("kernel", view.code[kernel]);
     set("tab", "kernel");
   };
-  return [element("a", { href: "#", class: "kernel-name", onclick: follow(open) }, kernel), text.slice(kernel.length)];
+  return [
+    element("a", { href: "#", class: "kernel-name", onclick: follow(open) }, kernel),
+    text.slice(kernel.length),
+  ];
 }
 
 function follow(act) {
@@ -166,44 +242,87 @@ function follow(act) {
 // Words on the left, fields on the right; pointing at a field lights up the words that hold it, and the other way round.
 function layout(view, packet) {
   const known = Object.hasOwn(view.layouts, packet.packet) ? view.layouts[packet.packet] : null;
-  const words = packet.words.map((word, index) => element("span", { "data-word": index }, hex(word, 8).slice(2)));
+  const words = packet.words.map((word, index) =>
+    element("span", { "data-word": index }, hex(word, 8).slice(2)),
+  );
   const rows = [];
   for (const [name, value] of Object.entries(packet.fields)) {
     const [high, low, doc] = known?.fields[name] ?? [null, null, ""];
     const where = high === null ? "" : place(high, low);
-    const shown = typeof value === "number" && Math.abs(value) > 9 ? `${value} = ${hex(value)}` : String(value);
-    const row = element("tr", { title: doc || null },
+    const shown =
+      typeof value === "number" && Math.abs(value) > 9 ? `${value} = ${hex(value)}` : String(value);
+    const row = element(
+      "tr",
+      { title: doc || null },
       element("td", { class: "bits" }, where),
       element("th", {}, name),
-      element("td", {}, element("code", {}, packet.names[name] ? hex(value) : shown),
-        packet.names[name] ? element("span", { class: "named" }, packet.names[name]) : ""));
+      element(
+        "td",
+        {},
+        element("code", {}, packet.names[name] ? hex(value) : shown),
+        packet.names[name] ? element("span", { class: "named" }, packet.names[name]) : "",
+      ),
+    );
     if (high !== null) lights(row, words.slice(low >> 5, (high >> 5) + 1));
     rows.push([low ?? 0, row]);
   }
   if (known?.tail && packet.words.length > known.length_words) {
     const rest = packet.words.length - known.length_words;
-    const row = element("tr", {}, element("td", { class: "bits" }, `word ${known.length_words} on`),
-      element("th", {}, known.tail), element("td", {}, plural(rest, "word")));
+    const row = element(
+      "tr",
+      {},
+      element("td", { class: "bits" }, `word ${known.length_words} on`),
+      element("th", {}, known.tail),
+      element("td", {}, plural(rest, "word")),
+    );
     lights(row, words.slice(known.length_words));
     rows.push([Infinity, row]);
   }
   for (const [index, value] of Object.entries(packet.unclaimed ?? {})) {
-    const row = element("tr", { class: "wrong" }, element("td", { class: "bits" }, `word ${index}`),
-      element("th", {}, "unclaimed"), element("td", {}, `bits that no field declares: ${hex(value, 8)}`));
+    const row = element(
+      "tr",
+      { class: "wrong" },
+      element("td", { class: "bits" }, `word ${index}`),
+      element("th", {}, "unclaimed"),
+      element("td", {}, `bits that no field declares: ${hex(value, 8)}`),
+    );
     lights(row, words.slice(Number(index), Number(index) + 1));
     rows.push([Infinity, row]);
   }
   rows.sort(([a], [b]) => a - b);
-  return element("div", { class: "layout" },
+  return element(
+    "div",
+    { class: "layout" },
     element("div", { class: "words" }, lines(packet.at, words)),
-    element("div", {}, known?.doc ? element("p", { class: "note" }, known.doc) : "",
-      element("table", {}, element("tbody", {}, rows.map(([, row]) => row)))));
+    element(
+      "div",
+      {},
+      known?.doc ? element("p", { class: "note" }, known.doc) : "",
+      element(
+        "table",
+        {},
+        element(
+          "tbody",
+          {},
+          rows.map(([, row]) => row),
+        ),
+      ),
+    ),
+  );
 }
 
 function lines(at, words) {
   const found = [];
   for (let from = 0; from < words.length; from += WORDS_PER_LINE) {
-    found.push(element("div", {}, element("i", {}, String(at + from)), " ", words.slice(from, from + WORDS_PER_LINE).flatMap((word) => [word, " "])));
+    found.push(
+      element(
+        "div",
+        {},
+        element("i", {}, String(at + from)),
+        " ",
+        words.slice(from, from + WORDS_PER_LINE).flatMap((word) => [word, " "]),
+      ),
+    );
   }
   return found;
 }

@@ -2,25 +2,52 @@
 //
 // In       the trace's columns, state.view, state.selected, state.focus
 // Out      a canvas of lanes, and a small one of the whole trace below it
-// Changes  state.view (wheel, drag), state.selected (click), state.hovered, state.time (drag on the axis)
-// Next     memory.js (shares the time axis), list.js (the same submissions as rows)
+// Changes  state.view (see view.js), state.selected (click), state.hovered, state.time (drag on the axis)
+// Next     view.js (the time shown), memory.js (shares it), list.js (the same submissions as rows)
 
 import {
-  beginOf, bisect, colour, context, duration, endOf, find, fitted, hideTip, labelOf, laneName, moment, nameOf, on,
-  perFrame, plural, set, showTip, state, tell, workOf,
+  beginOf,
+  bisect,
+  colour,
+  context,
+  duration,
+  endOf,
+  find,
+  fitted,
+  hideTip,
+  labelOf,
+  laneName,
+  moment,
+  nameOf,
+  on,
+  perFrame,
+  plural,
+  set,
+  showTip,
+  state,
+  tell,
+  workOf,
 } from "./kit.js";
+import {
+  AXIS,
+  dragsTime,
+  drawAxis,
+  EDGE,
+  GUTTER,
+  look,
+  lookAt,
+  RIGHT,
+  timeIn,
+  xIn,
+  zoomByWheel,
+} from "./view.js";
 
-export const GUTTER = 112; // names of the lanes stand here
-export const RIGHT = 12;
-const AXIS = 24;
 const HOST = 26;
 const LANE = 36;
 const STEPS = 18; // a row of kernels with times of their own, below the bars of a lane that has some
 const GAP = 6;
 const WHOLE = 30;
 const FEW = 300; // with more in sight, thin lines would only be a grey surface
-const EDGE = 0.01; // of the trace, left empty on both sides of the whole
-const SHORTEST_VIEW = 50; // ns
 
 let lanes = []; // {top, order: submission numbers by begin, begins, longest, steps, host}
 let hosts = []; // {top, process, submitted, seen}
@@ -44,15 +71,20 @@ export function startTimeline() {
   new ResizeObserver(resized).observe(find("lanes"));
   on("view selected focus hovered time scheme", drawLanes);
   on("view selected focus scheme", drawWhole);
+  find("lanes").addEventListener("scroll", drawLanes, { passive: true });
   listen(find("lanes-canvas"));
   listenWhole(find("whole-canvas"));
   resized();
 }
 
+const xOf = (ns) => xIn(ns, width);
+const timeOf = (x) => timeIn(x, width);
+
 function arrange(trace) {
   const { submissions, seen } = trace;
   const stepsOf = [];
-  for (let step = 0; step < trace.steps.of.length; step++) (stepsOf[submissions.lane[trace.steps.of[step]]] ??= []).push(step);
+  for (let step = 0; step < trace.steps.of.length; step++)
+    (stepsOf[submissions.lane[trace.steps.of[step]]] ??= []).push(step);
   for (const steps of stepsOf) steps?.sort((a, b) => trace.steps.from[a] - trace.steps.from[b]);
   const processes = [...new Set(trace.lanes.map((lane) => lane.process))];
   let top = AXIS;
@@ -86,83 +118,15 @@ function arrange(trace) {
   }
 }
 
-// ---------------------------------------------------------------- time and place
-
-export function xOf(ns, whole = width) {
-  const { from, until } = state.view;
-  return GUTTER + ((ns - from) / (until - from)) * (whole - GUTTER - RIGHT);
-}
-
-export function timeOf(x, whole = width) {
-  const { from, until } = state.view;
-  return from + ((x - GUTTER) / (whole - GUTTER - RIGHT)) * (until - from);
-}
-
-// Show [from, until], kept inside the trace and not shorter than a clock can tell.
-export function look(from, until) {
-  const end = Math.max(state.trace.end, 1);
-  const margin = end * 0.04;
-  let span = Math.min(Math.max(until - from, SHORTEST_VIEW), end + 2 * margin);
-  let start = from + (until - from - span) / 2;
-  start = Math.min(Math.max(start, -margin), end + margin - span);
-  state.view = { from: start, until: start + span };
-  tell("view");
-}
-
-export function lookAtAll() {
-  look(-state.trace.end * EDGE, state.trace.end * (1 + EDGE));
-}
-
-// From the first submission to the end of the last: what came before is the program getting ready.
-export function lookAtWork() {
-  const { submitted } = state.trace.submissions;
-  if (!submitted.length) return lookAtAll();
-  let [from, until] = [Infinity, 0];
-  for (let number = 0; number < submitted.length; number++) {
-    from = Math.min(from, submitted[number]);
-    until = Math.max(until, endOf(number));
-  }
-  const margin = Math.max(until - from, 1000) * 0.02;
-  look(from - margin, until + margin);
-}
-
-export function lookAt(number) {
-  const span = Math.max(endOf(number) - state.trace.submissions.submitted[number], 1000);
-  look(state.trace.submissions.submitted[number] - span * 0.6, endOf(number) + span * 0.6);
-}
-
-// Keep the view's length, and move it so that a submission is inside.
-export function bring(number) {
-  const { from, until } = state.view;
-  const begin = beginOf(number);
-  if (begin >= from && begin <= until) return;
-  look(begin - (until - from) / 2, begin + (until - from) / 2);
-}
-
-export function zoom(factor, at = (state.view.from + state.view.until) / 2) {
-  const { from, until } = state.view;
-  look(at - (at - from) * factor, at + (until - at) * factor);
-}
-
-export function pan(part) {
-  const by = (state.view.until - state.view.from) * part;
-  look(state.view.from + by, state.view.until + by);
-}
-
-export function zoomByWheel(event, canvasWidth) {
-  event.preventDefault();
-  const sideways = event.shiftKey ? event.deltaY : event.deltaX;
-  if (Math.abs(sideways) > Math.abs(event.shiftKey ? 0 : event.deltaY)) return pan(sideways / canvasWidth);
-  const step = event.deltaMode === 1 ? event.deltaY * 16 : event.deltaY;
-  zoom(Math.exp(Math.max(-200, Math.min(200, step)) * 0.002), timeOf(event.offsetX, canvasWidth));
-}
-
 // ---------------------------------------------------------------- drawing
 
 function draw() {
   const canvas = find("lanes-canvas");
   const ink = context(canvas, width, height);
-  canvas.setAttribute("aria-label", `Timeline of ${plural(state.trace.submissions.value.length, "submission")}`);
+  canvas.setAttribute(
+    "aria-label",
+    `Timeline of ${plural(state.trace.submissions.value.length, "submission")}`,
+  );
   drawAxis(ink, width, height);
   const inSight = lanes.reduce((sum, lane) => sum + between(lane).length, 0);
   ink.save();
@@ -179,27 +143,15 @@ function draw() {
   drawTime(ink);
   ink.restore();
   drawNames(ink);
-}
-
-// Steps of 1, 2 or 5 that leave room for their texts.
-export function drawAxis(ink, wide, tall) {
-  const { from, until } = state.view;
-  const rough = ((until - from) / Math.max(1, wide - GUTTER - RIGHT)) * 96;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find((by) => by * power >= rough) * power;
-  ink.strokeStyle = colour("line");
-  ink.fillStyle = colour("dim");
-  ink.lineWidth = 1;
-  ink.textAlign = "center";
-  ink.beginPath();
-  for (let at = Math.ceil(from / step) * step; at <= until; at += step) {
-    const x = Math.round(xOf(at, wide)) + 0.5;
-    ink.moveTo(x, AXIS - 6);
-    ink.lineTo(x, tall);
-    if (x > GUTTER + 20 && x < wide - RIGHT - 20) ink.fillText(moment(Math.round(at / step) * step, step), x, 9);
+  const scrolled = find("lanes").scrollTop;
+  if (scrolled > 0) {
+    // many lanes: the axis stays in sight
+    ink.fillStyle = colour("page");
+    ink.fillRect(0, scrolled, width, AXIS);
+    ink.translate(0, scrolled);
+    drawAxis(ink, width, AXIS);
+    drawTime(ink);
   }
-  ink.stroke();
-  ink.textAlign = "left";
 }
 
 function between(lane) {
@@ -296,7 +248,11 @@ function drawLane(ink, lane) {
       else ink.fillRect(left, top, wide, tall);
       if (wide > 26) {
         ink.fillStyle = colour("on-work");
-        ink.fillText(fitted(ink, `${labelOf(number)}`, wide - 10), Math.max(left + 5, GUTTER + 5), top + tall / 2 + 0.5);
+        ink.fillText(
+          fitted(ink, `${labelOf(number)}`, wide - 10),
+          Math.max(left + 5, GUTTER + 5),
+          top + tall / 2 + 0.5,
+        );
       }
     }
     ink.globalAlpha = 1;
@@ -314,8 +270,15 @@ function drawSteps(ink, lane) {
   const { steps, work, labels } = state.trace;
   const top = lane.top + LANE - 7;
   let lastX = -1;
-  const first = Math.max(0, bisect(lane.steps, state.view.from, (step) => steps.until[step]));
-  for (let place = first; place < lane.steps.length && steps.from[lane.steps[place]] < state.view.until; place++) {
+  const first = Math.max(
+    0,
+    bisect(lane.steps, state.view.from, (step) => steps.until[step]),
+  );
+  for (
+    let place = first;
+    place < lane.steps.length && steps.from[lane.steps[place]] < state.view.until;
+    place++
+  ) {
     const step = lane.steps[place];
     const [x, right] = [xOf(steps.from[step]), xOf(steps.until[step])];
     if (right - x < 1 && Math.floor(x) === lastX) continue;
@@ -329,7 +292,11 @@ function drawSteps(ink, lane) {
     ink.globalAlpha = 1;
     if (wide > 30 && !isOut) {
       ink.fillStyle = colour("on-work");
-      ink.fillText(fitted(ink, labels[steps.label[step]], wide - 8), Math.max(left, GUTTER) + 4, top + (STEPS - 3) / 2 + 0.5);
+      ink.fillText(
+        fitted(ink, labels[steps.label[step]], wide - 8),
+        Math.max(left, GUTTER) + 4,
+        top + (STEPS - 3) / 2 + 0.5,
+      );
     }
   }
 }
@@ -358,7 +325,8 @@ function drawArrows(ink, inSight) {
   const { arrows } = state.trace;
   const chosen = new Set();
   for (const number of [state.selected, state.hovered]) {
-    if (number !== null) for (const line of [...(linesFrom[number] ?? []), ...(linesTo[number] ?? [])]) chosen.add(line);
+    if (number !== null)
+      for (const line of [...(linesFrom[number] ?? []), ...(linesTo[number] ?? [])]) chosen.add(line);
   }
   if (inSight <= FEW) {
     for (let line = 0; line < arrows.from.length; line++) drawArrow(ink, line, chosen.has(line));
@@ -470,7 +438,7 @@ function drawOverview() {
       const isOut = state.focus && !state.focus.numbers.has(number);
       if (isOut) continue;
       ink.fillStyle = colour(work[submissions.work[number]]);
-      ink.fillRect(x, 3 + ((index * (WHOLE - 6)) / lanes.length), Math.max(right - x, 1), tall);
+      ink.fillRect(x, 3 + (index * (WHOLE - 6)) / lanes.length, Math.max(right - x, 1), tall);
       lastX = Math.max(x, Math.floor(right));
     }
   }
@@ -479,14 +447,20 @@ function drawOverview() {
   ink.fillRect(GUTTER, 0, Math.max(0, from - GUTTER), WHOLE);
   ink.fillRect(until, 0, Math.max(0, width - RIGHT - until), WHOLE);
   ink.strokeStyle = colour("accent");
-  ink.strokeRect(Math.max(from, GUTTER) + 0.5, 0.5, Math.max(3, Math.min(until, width - RIGHT) - Math.max(from, GUTTER)) - 1, WHOLE - 1);
+  ink.strokeRect(
+    Math.max(from, GUTTER) + 0.5,
+    0.5,
+    Math.max(3, Math.min(until, width - RIGHT) - Math.max(from, GUTTER)) - 1,
+    WHOLE - 1,
+  );
   ink.fillStyle = colour("dim");
   ink.fillText("whole trace", 12, WHOLE / 2);
 }
 
 function listenWhole(canvas) {
   const move = (event) => {
-    const at = (((event.offsetX - GUTTER) / (width - GUTTER - RIGHT)) * (1 + 2 * EDGE) - EDGE) * state.trace.end;
+    const at =
+      (((event.offsetX - GUTTER) / (width - GUTTER - RIGHT)) * (1 + 2 * EDGE) - EDGE) * state.trace.end;
     const half = (state.view.until - state.view.from) / 2;
     look(at - half, at + half);
   };
@@ -499,39 +473,13 @@ function listenWhole(canvas) {
 
 // ---------------------------------------------------------------- the mouse
 
-// Drag moves the time shown; a press that did not move is a click. For the timeline and the memory map.
-export function dragsTime(canvas, click) {
-  let before = null;
-  let moved = 0;
-  canvas.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    canvas.setPointerCapture(event.pointerId);
-    before = event;
-    moved = 0;
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    if (before === null) return;
-    const by = event.clientX - before.clientX;
-    moved += Math.abs(by) + Math.abs(event.clientY - before.clientY);
-    if (moved > 4) {
-      const span = state.view.until - state.view.from;
-      const wide = canvas.clientWidth - GUTTER - RIGHT;
-      look(state.view.from - (by * span) / wide, state.view.until - (by * span) / wide);
-    }
-    before = event;
-  });
-  canvas.addEventListener("pointerup", (event) => {
-    if (before !== null && moved <= 4) click(event);
-    before = null;
-  });
-  canvas.addEventListener("pointercancel", () => (before = null));
-}
-
 function listen(canvas) {
   let isScrubbing = false;
-  canvas.addEventListener("wheel", (event) => event.offsetX > GUTTER && zoomByWheel(event, width), { passive: false });
+  canvas.addEventListener("wheel", (event) => event.offsetX > GUTTER && zoomByWheel(event, width), {
+    passive: false,
+  });
   canvas.addEventListener("pointerdown", (event) => {
-    if (event.offsetY >= AXIS || event.offsetX < GUTTER || event.button !== 0) return;
+    if (!isOnAxis(event) || event.offsetX < GUTTER || event.button !== 0) return;
     event.stopImmediatePropagation(); // on the axis a drag moves the moment, not the view
     isScrubbing = true;
     canvas.setPointerCapture(event.pointerId);
@@ -557,6 +505,10 @@ function listen(canvas) {
   });
 }
 
+function isOnAxis(event) {
+  return event.offsetY - find("lanes").scrollTop < AXIS;
+}
+
 // The submission drawn nearest to a point, at most 5 pixels away.
 function at(x, y) {
   if (x < GUTTER) return null;
@@ -570,7 +522,8 @@ function at(x, y) {
     const { first, last } = between(lane);
     const until = Math.min(last, bisect(lane.begins, timeOf(x + 6)));
     return nearest(lane.order.slice(Math.max(first, until - 2000), until), (number) =>
-      Math.max(0, xOf(beginOf(number)) - x, x - Math.max(xOf(endOf(number)), xOf(beginOf(number)) + 2)));
+      Math.max(0, xOf(beginOf(number)) - x, x - Math.max(xOf(endOf(number)), xOf(beginOf(number)) + 2)),
+    );
   }
   return null;
 }
@@ -579,7 +532,8 @@ function at(x, y) {
 function stepAt(x, y) {
   const { steps } = state.trace;
   for (const lane of lanes) {
-    if (x < GUTTER || y < lane.top + LANE - 7 || y >= lane.top + LANE - 7 + STEPS || !lane.steps.length) continue;
+    if (x < GUTTER || y < lane.top + LANE - 7 || y >= lane.top + LANE - 7 + STEPS || !lane.steps.length)
+      continue;
     const at = bisect(lane.steps, timeOf(x - 1), (step) => steps.until[step]);
     if (at < lane.steps.length && steps.from[lane.steps[at]] <= timeOf(x + 1)) return lane.steps[at];
   }
@@ -600,29 +554,42 @@ function hover(event) {
   const { submissions, seen, lanes: known } = state.trace;
   const number = at(event.offsetX, event.offsetY);
   set("hovered", number);
-  event.target.style.cursor = number === null ? (event.offsetY < AXIS ? "col-resize" : "grab") : "pointer";
+  event.target.style.cursor = number === null ? (isOnAxis(event) ? "col-resize" : "grab") : "pointer";
   if (number !== null) {
     const isTimed = submissions.started[number] !== null && submissions.finished[number] !== null;
-    return showTip(event, `${nameOf(number)}  ${labelOf(number)}`,
-      isTimed ? `${duration(endOf(number) - beginOf(number))} on ${known[submissions.lane[number]].device}` :
-        submissions.dropped[number] ? "did not reach the device" : "the trace does not say when it ran",
+    return showTip(
+      event,
+      `${nameOf(number)}  ${labelOf(number)}`,
+      isTimed
+        ? `${duration(endOf(number) - beginOf(number))} on ${known[submissions.lane[number]].device}`
+        : submissions.dropped[number]
+          ? "did not reach the device"
+          : "the trace does not say when it ran",
       `${workOf(number)}, ${plural(submissions.commands[number], "command")}`,
       `submitted at ${moment(submissions.submitted[number])}` +
-        (isTimed ? `, began ${duration(beginOf(number) - submissions.submitted[number])} later` : ""));
+        (isTimed ? `, began ${duration(beginOf(number) - submissions.submitted[number])} later` : ""),
+    );
   }
   const step = stepAt(event.offsetX, event.offsetY);
   if (step !== null) {
     const { steps, labels } = state.trace;
-    return showTip(event, labels[steps.label[step]], `${duration(steps.until[step] - steps.from[step])} between its timestamps`,
-      `in ${nameOf(steps.of[step])}, at ${moment(steps.from[step])}`);
+    return showTip(
+      event,
+      labels[steps.label[step]],
+      `${duration(steps.until[step] - steps.from[step])} between its timestamps`,
+      `in ${nameOf(steps.of[step])}, at ${moment(steps.from[step])}`,
+    );
   }
   const host = hosts.find(({ top }) => event.offsetY >= top && event.offsetY < top + HOST);
   const mark = host && nearest(host.seen, (index) => Math.abs(xOf(seen.time[index]) - event.offsetX));
   if (mark !== null && mark !== undefined) {
     const by = seen.by[mark];
-    return showTip(event, seen.is_set[mark] ? `the host set a signal to ${seen.value[mark]}` : `the host saw ${seen.value[mark]}`,
+    return showTip(
+      event,
+      seen.is_set[mark] ? `the host set a signal to ${seen.value[mark]}` : `the host saw ${seen.value[mark]}`,
       by === null ? "" : `${nameOf(by)} had finished ${duration(seen.time[mark] - endOf(by))} before`,
-      `at ${moment(seen.time[mark])}`);
+      `at ${moment(seen.time[mark])}`,
+    );
   }
   hideTip();
 }
