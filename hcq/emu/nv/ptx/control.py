@@ -298,11 +298,7 @@ def _barrier(code: Code, block: Block) -> End:
         if what == "arrive":
             machine.arrive_at_barrier(group, which, count)
             return after
-        if (
-            group.count == machine.live_count
-            and which not in machine.barriers
-            and count in (0, machine.threads_per_block)
-        ):
+        if machine.is_complete(group, which, count):
             return after  # everybody is here: nobody has to wait
         machine.wait_at_barrier(group, after, which, count, None, line)
         return SPLIT

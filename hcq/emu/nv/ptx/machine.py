@@ -392,6 +392,17 @@ class Machine:
         missing = members & ballots(self.live, self) & ~active_bits(group)
         return not bool((missing[group.full_mask] if len(missing) > 1 else missing).any())
 
+    def is_complete(self, group: Group, number: int, expected: int) -> bool:
+        """Whether this group alone makes a barrier complete in every block that it has threads of."""
+        barrier = self.barriers.get(number)
+        if barrier is not None and barrier.arrived.any():
+            return False
+        if group.count == self.live_count and not expected:
+            return True
+        arrivals = self.per_block(group)
+        needed = expected or self.live_per_block
+        return bool(((arrivals == needed) | (arrivals == 0)).all())
+
     def wait_at_barrier(
         self, group: Group, pc: int, number: int, expected: int, truth: Lanes | None, line: int
     ) -> None:
