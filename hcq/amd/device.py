@@ -53,6 +53,7 @@ class AmdDevice(Device):
     node: Node
     chip: Chip
     process: KfdProcess
+    why_staging = "the host does not see all of the GPU's memory"
 
     # ------------------------------------------------------------ opening
 
@@ -124,12 +125,21 @@ class AmdDevice(Device):
         self.doorbells = native.view(self._doorbells_va, size)
 
     def map_flush_register(self) -> None:
-        """What the host writes to the GPU's memory waits in the host data path until this register is written."""
-        self.place = Place.PUBLIC if self.node.is_vram_public else Place.STAGING
+        """What the host writes to the GPU's memory waits in the host data path until this register is written.
+
+        Without a large BAR there is nothing to flush, and without the register (in virtual machines) nothing to flush
+        with: buffers then are host memory, and facts() says so.
+        """
+        self.place = Place.STAGING
         self._flush: memoryview | None = None
-        if self.place == Place.PUBLIC:
-            page = self._own(PAGE_BYTES, Place.MMIO)
+        if self.node.is_vram_public:
+            try:
+                page = self._own(PAGE_BYTES, Place.MMIO)
+            except DriverError as error:
+                self.why_staging = str(error)
+                return
             self._flush = native.view(page.va, PAGE_BYTES).cast("I")
+            self.place = Place.PUBLIC
 
     def make_signals(self) -> None:
         self._cells = self.kfd_memory.alloc(CELLS_BYTES, Place.SHARED)
@@ -506,6 +516,7 @@ class AmdDevice(Device):
             "model": f"AMD {self.arch}, {self.node.compute_units} compute units",
             "queue": "aql" if self.is_aql else "pm4",
             "memory": self.place.name.lower(),
+            **({"why_host_memory": self.why_staging} if self.place == Place.STAGING else {}),
             "vram_bytes": self.node.vram_bytes,
             "timeline": self.timeline.va,
             "kfd_version": ".".join(map(str, self.kfd_version)),

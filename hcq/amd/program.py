@@ -16,6 +16,7 @@ import functools
 import math
 import struct
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.amd.encode import Piece
@@ -108,7 +109,7 @@ class AmdProgram(Program):
         shape = self.shape(args)
         try:
             packed = shape.pack(
-                *[value & mask if mask else value for value, mask in zip(values, shape.masks)]
+                *[index(value) & mask if mask else value for value, mask in zip(values, shape.masks)]
             )
         except (struct.error, OverflowError, TypeError) as error:
             raise UsageError(f"dispatch {self.name}: {args!r} cannot be packed: {error}.") from None
@@ -137,15 +138,15 @@ class AmdProgram(Program):
 
     def shape(self, args: Sequence[Any]) -> Shape:
         """Check arguments against the metadata, once for each combination of types, and place them."""
-        types = tuple(map(type, args))
+        types: Any = tuple(len(arg) if isinstance(arg, bytes) else type(arg) for arg in args)
         known: Shape | None = self.shapes.get(types)
         if known is not None:
             return known
         places = self._places(args)
         letters, slots = "<", []
         at = 0
-        for index, (arg, (offset, size)) in enumerate(zip(args, places)):
-            letter = self._letter(index, arg, size)
+        for number, (arg, (offset, size)) in enumerate(zip(args, places)):
+            letter = self._letter(number, arg, size)
             letters += f"{offset - at}x{size}s" if letter == "s" else f"{offset - at}x{letter}"
             at = offset + size
             slots.append(Slot(offset, size, letter))
@@ -225,8 +226,8 @@ class AmdProgram(Program):
         kind = arg.value_kind.removeprefix("hidden_")
         name, _, axis = kind.rpartition("_")
         if axis in ("x", "y", "z"):
-            index = "xyz".index(axis)
-            return {"block_count": grid[index], "group_size": block[index]}.get(name, 0)
+            number = "xyz".index(axis)
+            return {"block_count": grid[number], "group_size": block[number]}.get(name, 0)
         if kind == "grid_dims":
             return 3 if grid[2] * block[2] > 1 else 2 if grid[1] * block[1] > 1 else 1
         apertures = self.device.apertures

@@ -317,3 +317,25 @@ def test_a_profile_is_in_nanoseconds(open_amd: Open):
     calls, total = amd.profile.totals["increment"]
     assert calls == 3
     assert 0 < total < time.monotonic_ns() - start
+
+
+def test_numbers_of_other_libraries_and_bytes_are_arguments(amd: AmdDevice):
+    import numpy as np
+
+    program = amd.load(image(amd.arch), "scale")
+    out, a = amd.alloc(256), amd.alloc(256)
+    a.write(struct.pack("<64f", *[2.0] * 64))
+    amd.run(program, [out, a, np.int64(64), np.float32(3), np.float64(1)], block=(64, 1, 1))
+    assert floats(out.read()) == (7.0,) * 64
+    amd.run(program, [out, a, struct.pack("<i", 64), struct.pack("<f", 4), 0.5], block=(64, 1, 1))
+    assert floats(out.read()) == (8.5,) * 64
+    with pytest.raises(UsageError, match="argument 2 is b'123'"):
+        amd.queue().dispatch(program, [out, a, b"123", 1.0, 1.0], block=(64, 1, 1))
+
+
+def test_negative_numbers_keep_their_bits(amd: AmdDevice):
+    out = amd.alloc(64)
+    out.write(b"\xff" * 64)
+    program = amd.load(image(amd.arch), "store_at")
+    amd.run(program, [out.view(32, 32), -16])
+    assert words(out.read(16, 4)) == (7,)

@@ -215,3 +215,43 @@ def test_freeing_memory_that_a_kernel_still_uses_is_a_page_fault_and_not_a_crash
     with pytest.raises(DeviceFault, match="page fault"):
         q.submit().wait(timeout_ms=5000)
     works(amd)
+
+
+def test_closing_while_a_kernel_runs_on_ends_it(open_amd: Open, capsys: pytest.CaptureFixture[str]):
+    amd = open_amd()
+    port = amd.port
+    amd.queue().dispatch(amd.load(image(amd.arch), "forever"), [amd.alloc(64)]).submit()
+    start = time.monotonic()
+    amd.close(timeout_ms=100)
+    assert time.monotonic() - start < 5
+    assert "dispatch forever" in capsys.readouterr().err
+    works(open_amd(port=port))
+
+
+def test_without_the_flush_register_buffers_are_host_memory_and_the_facts_say_why(open_amd: Open):
+    inner = fresh_port("amd:gfx1100")
+
+    class NoRegister(FaultyPort):
+        def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+            from hcq.amd import kfd
+            from hcq.port import refused
+
+            if request == kfd.ALLOC_MEMORY_OF_GPU.request and argument[36] & kfd.AllocFlags.MMIO_REMAP:
+                raise refused("ioctl", errno.ENOMEM)
+            return super().ioctl(fd, request, argument)
+
+    amd = open_amd(port=NoRegister(inner, {}))
+    assert amd.facts()["memory"] == "staging"
+    assert "ENOMEM" in amd.facts()["why_host_memory"]
+    works(amd)
+
+
+def test_running_out_of_memory_names_the_owners(open_amd: Open):
+    amd = open_amd()
+    held = [amd.alloc(3 << 30, f"weights {i}") for i in range(5)]
+    with pytest.raises(
+        DriverError, match=r"alloc\(3221225472\) on AMD: out of memory. .*weights 0 3221225472 bytes"
+    ):
+        amd.alloc(3 << 30)
+    del held
+    works(amd)
