@@ -41,6 +41,8 @@ def blocks(program: Program) -> int:
 
 
 class _KernelText(Text):
+    pointer = "ptr addrspace(1)"  # global memory
+
     def __init__(self, program: Program, dialect: Dialect):
         super().__init__(program)
         self.dialect = dialect
@@ -54,13 +56,11 @@ class _KernelText(Text):
         params = []
         for param, _ in program.params:
             facts = "noalias" if param.writable else "noalias readonly"
-            params.append(f"ptr addrspace(1) {facts} %g{param.index}")
+            params.append(f"{self.pointer} {facts} %p{param.index}")
         head = [f"; {program.name}: {program.groups} threads, {BLOCK} in a block"]
         head += [f"; p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
         head.append(f"define {dialect.convention} void @{program.name}({', '.join(params)}) #0 {{")
         head.append("entry:")
-        for param, _ in program.params:
-            head.append(f"  %p{param.index} = addrspacecast ptr addrspace(1) %g{param.index} to ptr")
         head += [
             f"  %block = call i32 @{dialect.block_id}()",
             f"  %thread = call i32 @{dialect.thread_id}()",

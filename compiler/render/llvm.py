@@ -27,6 +27,8 @@ def render(program: Program) -> str:
 
 
 class Text:
+    pointer = "ptr"  # how the address of a buffer's element is written
+
     def __init__(self, program: Program):
         self.program = program
         self.lines: list[str] = []
@@ -188,9 +190,11 @@ class Text:
         pointer = self.name(address)
         inbounds = "inbounds " if checked else ""
         if base is not None:
-            pointer = self.let(f"getelementptr {inbounds}{element}, ptr {pointer}, i64 {self.name(base)}")
+            pointer = self.let(
+                f"getelementptr {inbounds}{element}, {self.pointer} {pointer}, i64 {self.name(base)}"
+            )
         if it.arg:
-            pointer = self.let(f"getelementptr {inbounds}{element}, ptr {pointer}, i64 {it.arg}")
+            pointer = self.let(f"getelementptr {inbounds}{element}, {self.pointer} {pointer}, i64 {it.arg}")
         return pointer
 
     def load(self, it: Instruction) -> str:
@@ -200,12 +204,14 @@ class Text:
         pointer = self.place(it, memory_type(dtype.scalar), mask is None)
         align = dtype.itemsize
         if mask is None:
-            value = self.let(f"load {kind}, ptr {pointer}, align {align}")
+            value = self.let(f"load {kind}, {self.pointer} {pointer}, align {align}")
         elif dtype.lanes == 1:
             address = it.src[0]
             assert address is not None
-            safe = self.let(f"select i1 {self.name(mask)}, ptr {pointer}, ptr {self.name(address)}")
-            read = self.let(f"load {kind}, ptr {safe}, align {align}")
+            safe = self.let(
+                f"select i1 {self.name(mask)}, {self.pointer} {pointer}, {self.pointer} {self.name(address)}"
+            )
+            read = self.let(f"load {kind}, {self.pointer} {safe}, align {align}")
             value = self.let(f"select i1 {self.name(mask)}, {kind} {read}, {kind} zeroinitializer")
         else:
             lanes = dtype.lanes
@@ -230,7 +236,7 @@ class Text:
         if dtype.is_bool:
             name = self.let(f"zext {register_type(dtype)} {name} to {kind}")
         if mask is None:
-            self.line(f"store {kind} {name}, ptr {pointer}, align {dtype.itemsize}")
+            self.line(f"store {kind} {name}, {self.pointer} {pointer}, align {dtype.itemsize}")
             return
         lanes, masks = dtype.lanes, self.name(mask)
         if lanes == 1:  # a masked store of one lane
