@@ -172,6 +172,8 @@ class PageData:
             commands = made.all_commands()
             for index, (start, end) in command_times(made, commands, self._stamps).items():
                 verb = commands[index]["verb"]
+                if verb not in SPEAKING:
+                    continue
                 yield [
                     made.number,
                     self._ns(start) or 0,

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from hcq.command import Signal, Wait
+from hcq.command import Barrier, Signal, Timestamp, Wait
+from hcq.cpu import packets
 from hcq.errors import UsageError
 from hcq.tools.trace.page_data import PageData, plain
 from hcq.trace_file import Trace
-from hcq.trace_records import Kind
+from hcq.trace_records import Kind, Stamps
 from tests.tools.trace.making import CELL, PROGRAM, TIMELINE, Maker, record
 
 
@@ -145,6 +146,16 @@ def test_kernels_between_timestamps_have_times_of_their_own(kernels: Path, tmp_p
     assert timed == {"one step": 5, "mixed": 1}
     dispatches = [packet for packet in found.submission(0)["packets"] if packet["packet"] == "Dispatch"]
     assert all(packet["ns"] > 0 for packet in dispatches)
+
+
+def test_a_barrier_between_timestamps_is_no_work() -> None:
+    made = Maker()
+    made.device()
+    words = b"".join(packets.Timestamp(address=CELL + at).to_bytes() for at in (0, 8))
+    made.submit(Timestamp(CELL), Barrier(), Timestamp(CELL + 8), words=words)
+    stamps = b"".join(number.to_bytes(8, "little") for number in (CELL, 5000, CELL + 8, 6000))
+    made.raw(Kind.STAMPS, b"", Stamps(device=0, entries_count=2).to_bytes() + stamps)
+    assert data_of(made).timeline["steps"]["of"] == ()
 
 
 def test_memory_spans_end_where_they_are_freed() -> None:
