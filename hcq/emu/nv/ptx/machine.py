@@ -13,6 +13,7 @@ one: threads that jump into the middle of each other's paths also meet early.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ class Machine:
         shared_window: int,
         local_window: int,
         step_limit: int,
+        given: Mapping[str, int],
     ) -> None:
         self.program = program
         self.memory = memory
@@ -67,6 +69,7 @@ class Machine:
         self.local_window = local_window
         self.dynamic_shared_bytes = dynamic_shared_bytes
         self.step_limit = step_limit
+        self.given = given
         self.steps = 0
         self._number_lanes(blocks)
         self.shared_bytes = program.static_shared_bytes + dynamic_shared_bytes
@@ -103,6 +106,8 @@ class Machine:
         """The value of %name, one for all threads where that is so; 0 for what this machine does not have."""
         table = self.program.specials
         key = (name, self.block, self.grid, self.count, self.shared_bytes, self.dynamic_shared_bytes)
+        if name in self.given:
+            return np.array([self.given[name] % 2**64], np.uint64)
         if name.startswith(("ctaid", "clusterid")):  # these differ from batch to batch
             return self._compute_special(name)
         if key not in table:

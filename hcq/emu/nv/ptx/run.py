@@ -9,7 +9,7 @@ Next     machine.py (one batch of blocks), parser.py (text to Module)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,9 +71,11 @@ class Kernel:
         local_window: int = LOCAL_WINDOW,
         step_limit: int = STEP_LIMIT,
         batch_lanes: int = BATCH_LANES,
+        specials: Mapping[str, int] | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
+        specials   values of special registers that the launch decides: smid, gridid, envreg1, ...
         params     the bytes of the parameters, or read(offset, size_bytes) that gets them where the launch put them
         Raises     UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
@@ -102,6 +104,7 @@ class Kernel:
                 shared_window,
                 local_window,
                 step_limit,
+                specials or {},
             )
             machine.run()
             steps += machine.steps
@@ -147,12 +150,12 @@ def run_grid(
     memory: Memory,
     params: bytes | ReadParams,
     symbols: Mapping[str, int] | None = None,
-    **options: int,
+    **options: Any,
 ) -> Report:
     """Parse if need be, decode and run: `Kernel` keeps what is decoded for the next launch.
 
     symbols    addresses of the module's .global and .const variables
-    options    shared_window, local_window, step_limit, batch_lanes
+    options    shared_window, local_window, step_limit, batch_lanes, specials
     """
     parsed = parse(module) if isinstance(module, str) else module
     kernel = Kernel(parsed, entry, symbols)

@@ -366,6 +366,14 @@ def test_parameters_are_read_where_the_launch_says():
     assert (asked, out[0], report.blocks) == ([(0, 12)], 77, 1)
 
 
+def test_the_launch_decides_some_special_registers():
+    body = MY_OUT + "mov.u32 %r1, %envreg1; mov.u32 %r2, %smid; mov.u64 %d2, %gridid; cvt.u32.u64 %r3, %d2;"
+    body += "mad.lo.u32 %r1, %r1, 100, %r2; mad.lo.u32 %r1, %r1, 100, %r3; st.global.u32 [%d1], %r1; ret;"
+    out = np.zeros(4, np.uint32)
+    run_ptx(kernel(body), "k", 1, 4, out, specials={"envreg1": 7, "smid": 5, "gridid": 3})
+    assert out.tolist() == [70503] * 4
+
+
 def test_mappings_do_not_overlap_and_say_what_they_want():
     memory = AddressSpace()
     memory.map(0x1000, bytearray(4096))
