@@ -42,6 +42,7 @@ def blocks(program: Program) -> int:
 
 class _KernelText(Text):
     pointer = "ptr addrspace(1)"  # global memory
+    space = "p1"
 
     def __init__(self, program: Program, dialect: Dialect):
         super().__init__(program)

@@ -28,6 +28,7 @@ def render(program: Program) -> str:
 
 class Text:
     pointer = "ptr"  # how the address of a buffer's element is written
+    space = "p0"  # and how intrinsics call its address space
 
     def __init__(self, program: Program):
         self.program = program
@@ -215,10 +216,10 @@ class Text:
             value = self.let(f"select i1 {self.name(mask)}, {kind} {read}, {kind} zeroinitializer")
         else:
             lanes = dtype.lanes
-            function = f"llvm.masked.load.v{lanes}{_suffix(dtype)}.p0"
-            self.declare(f"declare {kind} @{function}(ptr, <{lanes} x i1>, {kind})")
+            function = f"llvm.masked.load.v{lanes}{_suffix(dtype)}.{self.space}"
+            self.declare(f"declare {kind} @{function}({self.pointer}, <{lanes} x i1>, {kind})")
             value = self.let(
-                f"call {kind} @{function}(ptr align {align} {pointer}, <{lanes} x i1> {self.name(mask)}, "
+                f"call {kind} @{function}({self.pointer} align {align} {pointer}, <{lanes} x i1> {self.name(mask)}, "
                 f"{kind} zeroinitializer)"
             )
         if dtype.is_bool:
@@ -243,10 +244,10 @@ class Text:
             kind = f"<1 x {kind}>"
             name = self.let(f"insertelement {kind} poison, {memory_type(dtype)} {name}, i64 0")
             masks = self.let(f"insertelement <1 x i1> poison, i1 {masks}, i64 0")
-        function = f"llvm.masked.store.v{lanes}{_suffix(dtype)}.p0"
-        self.declare(f"declare void @{function}({kind}, ptr, <{lanes} x i1>)")
+        function = f"llvm.masked.store.v{lanes}{_suffix(dtype)}.{self.space}"
+        self.declare(f"declare void @{function}({kind}, {self.pointer}, <{lanes} x i1>)")
         self.line(
-            f"call void @{function}({kind} {name}, ptr align {dtype.itemsize} {pointer}, <{lanes} x i1> {masks})"
+            f"call void @{function}({kind} {name}, {self.pointer} align {dtype.itemsize} {pointer}, <{lanes} x i1> {masks})"
         )
 
     # -- lanes ------------------------------------------------------------------------------------------------------
