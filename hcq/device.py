@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hcq import config as config_module
+from hcq import native
 from hcq.command import Command, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError
@@ -190,6 +191,10 @@ class Device(ABC):
     def stamp(self, va: int) -> bytes:
         """The packet that stores the device's clock at an address."""
         return self.encode(Timestamp(va))
+
+    # where the host reads device memory; a device whose memory is slow to read has it copied out first
+    read_memory = staticmethod(native.read)
+    read_memory_into = staticmethod(native.read_into)
 
     def queue(self) -> Queue:
         """A new, empty queue."""

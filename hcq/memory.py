@@ -121,7 +121,7 @@ class Buffer:
         """
         size = self.size_bytes - offset if size_bytes is None else size_bytes
         self._settle(offset, size)
-        data = native.read(self.address + offset, size)
+        data = self.device.read_memory(self.address + offset, size)
         if self.device.trace is not None:
             self.device.trace.saw(self.address + offset, data)
         return data
@@ -138,7 +138,7 @@ class Buffer:
             )
         self._settle(offset, place.nbytes)
         if place.nbytes:
-            native.read_into(self.address + offset, place, place.nbytes)
+            self.device.read_memory_into(self.address + offset, place, place.nbytes)
             if self.device.trace is not None:
                 self.device.trace.saw(self.address + offset, place)
 

@@ -28,6 +28,7 @@ from hcq.amd.program import MAX_GRID, AmdProgram
 from hcq.amd.queue import AmdQueue
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
 from hcq.amd.signals import AmdSignal, AmdTimeline, Clock
+from hcq.amd.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.amd.topology import Node, read_nodes
 from hcq.command import Command
 from hcq.device import Device, Steps
@@ -171,6 +172,7 @@ class AmdDevice(Device):
             event_id=self.event_id,
         )
         self.scratch: Scratch | None = None
+        self._stage: Stage | None = None
         self._fault = ""
         self._abandoned = False
 
@@ -265,6 +267,27 @@ class AmdDevice(Device):
 
     def duration_ns(self, ticks: int) -> int:
         return ticks * 1_000_000 // self.clock.ticks_per_ms
+
+    def read_memory(self, va: int, size_bytes: int) -> bytes:
+        """What device memory holds; a long read goes through the copy engine."""
+        if not self._is_staged(size_bytes):
+            return native.read(va, size_bytes)
+        found = bytearray(size_bytes)
+        self.read_memory_into(va, found, size_bytes)
+        return bytes(found)
+
+    def read_memory_into(self, va: int, target: Any, size_bytes: int) -> None:
+        """The same, into memory of the host."""
+        if not self._is_staged(size_bytes):
+            native.read_into(va, target, size_bytes)
+            return
+        with self.lock:
+            if self._stage is None:
+                self._stage = Stage(self, self._own(STAGE_BYTES, Place.STAGING).va)
+            self._stage.fetch(va, target, size_bytes)
+
+    def _is_staged(self, size_bytes: int) -> bool:
+        return size_bytes >= WORTH_BYTES and self.place == Place.PUBLIC
 
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into."""

@@ -339,3 +339,16 @@ def test_negative_numbers_keep_their_bits(amd: AmdDevice):
     program = amd.load(image(amd.arch), "store_at")
     amd.run(program, [out.view(32, 32), -16])
     assert words(out.read(16, 4)) == (7,)
+
+
+def test_long_reads_come_through_the_copy_engine(amd: AmdDevice):
+    data = bytes(i * 31 % 256 for i in range(5 << 20))
+    buffer = amd.alloc(len(data))
+    buffer.write(data)
+    before = amd.stats()["copy_read"]
+    assert buffer.read() == data
+    assert buffer.read(100, 20_000) == data[100:20_100]
+    target = bytearray(1 << 20)
+    buffer.read_into(target, offset=4096)
+    assert target == data[4096 : 4096 + (1 << 20)]
+    assert amd.stats()["copy_read"] > before
