@@ -378,7 +378,15 @@ class Trace:
         for record in records:
             try:
                 self._take(record)
-            except (ValueError, KeyError, TypeError, IndexError, AttributeError, struct.error) as error:
+            except (
+                ValueError,
+                KeyError,
+                TypeError,
+                IndexError,
+                AttributeError,
+                OverflowError,
+                struct.error,
+            ) as error:
                 if isinstance(error, UsageError):
                     raise
                 raise UsageError(
