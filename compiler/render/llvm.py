@@ -246,9 +246,8 @@ class Text:
             masks = self.let(f"insertelement <1 x i1> poison, i1 {masks}, i64 0")
         function = f"llvm.masked.store.v{lanes}{_suffix(dtype)}.{self.space}"
         self.declare(f"declare void @{function}({kind}, {self.pointer}, <{lanes} x i1>)")
-        self.line(
-            f"call void @{function}({kind} {name}, {self.pointer} align {dtype.itemsize} {pointer}, <{lanes} x i1> {masks})"
-        )
+        place = f"{self.pointer} align {dtype.itemsize} {pointer}"
+        self.line(f"call void @{function}({kind} {name}, {place}, <{lanes} x i1> {masks})")
 
     # -- lanes ------------------------------------------------------------------------------------------------------
 
