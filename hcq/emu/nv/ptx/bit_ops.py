@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.nv.ptx.decode import Code, Rules, Step
-from hcq.emu.nv.ptx.types import BITS, TYPES, Lanes, Type
+from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
 
 RULES = Rules()
 Compute = Callable[..., Lanes]
@@ -350,6 +350,3 @@ def _nth_set(mask: int, base: int, offset: int) -> int:
     places = range(base, 32) if offset > 0 else range(base, -1, -1)
     found = [place for place in places if mask >> place & 1]
     return found[abs(offset) - 1] if len(found) >= abs(offset) else 0xFFFFFFFF
-
-
-__all__ = ["BITS", "RULES", "count_ones", "highest_bit"]

@@ -18,7 +18,7 @@ from hcq.emu.nv.ptx.decode import Code, Decoded, Lowering, Registers
 from hcq.emu.nv.ptx.errors import KernelFault
 from hcq.emu.nv.ptx.flow import Block
 from hcq.emu.nv.ptx.groups import Group, Region
-from hcq.emu.nv.ptx.syntax import Function, Immediate, Instruction, Operand, Register, Symbol
+from hcq.emu.nv.ptx.syntax import Function, Instruction, Operand, Register, Symbol
 from hcq.emu.nv.ptx.syntax import Group as Parentheses
 from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
 
@@ -359,6 +359,3 @@ def _warp_barrier(members: int, after: int, line: int) -> End:
         return SPLIT
 
     return end
-
-
-__all__ = ["End", "Immediate", "end_of"]

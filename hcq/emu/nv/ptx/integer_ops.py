@@ -18,7 +18,7 @@ import numpy as np
 
 from hcq.emu.nv.ptx import float_ops, flow
 from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
-from hcq.emu.nv.ptx.types import BITS, TYPES, Lanes, Type
+from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
 
 if TYPE_CHECKING:
     from hcq.emu.nv.ptx.groups import Group
@@ -317,6 +317,3 @@ def dot(code: Code) -> Step:
 
     sources = code.source(1, a_type), code.source(2, b_type), code.source(3, result)
     return code.pure(compute, code.destination(code.operands[0], result), *sources)
-
-
-__all__ = ["BITS", "RULES", "high_half", "integer_step", "quotient", "remainder"]

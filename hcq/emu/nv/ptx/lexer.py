@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from hcq.emu.nv.ptx.errors import PtxError
 from hcq.emu.nv.ptx.syntax import Immediate
+from hcq.emu.nv.ptx.types import Type
 
 _WORDS = re.compile(
     r"""
@@ -74,3 +75,33 @@ def number(text: str) -> Immediate | None:
     if len(digits) > 1 and digits[0] == "0":
         return Immediate(int(digits, 8))
     return Immediate(int(digits))
+
+
+def low_zeros(value: int) -> int:
+    """How many of the lowest bits are 0."""
+    return (value & -value).bit_length() - 1
+
+
+def pack(value: Immediate, type_: Type) -> bytes:
+    """The bytes of one initial value in a variable of this type."""
+    if value.float_bytes and type_.name in ("f32", "f64"):
+        number: float
+        if value.float_bytes == 4:
+            number = struct.unpack("<f", value.value.to_bytes(4, "little"))[0]
+        else:
+            number = struct.unpack("<d", value.value.to_bytes(8, "little"))[0]
+        return struct.pack("<f" if type_.size_bytes == 4 else "<d", number)
+    return (value.value % (1 << type_.width)).to_bytes(type_.size_bytes, "little")
+
+
+def spell(words: list[str]) -> str:
+    """An instruction as one line of text, for messages."""
+    text = ""
+    for word in words[:60]:
+        glued = (
+            word in (",", ";", ")", "]", "}", "|", "+")
+            or word.startswith(".")
+            or text.endswith(tuple("([{@!|+"))
+        )
+        text += word if not text or glued else " " + word
+    return text.rstrip(";")

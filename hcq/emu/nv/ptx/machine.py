@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.nv.ptx import spaces
 from hcq.emu.nv.ptx.decode import Decoded, Registers
 from hcq.emu.nv.ptx.errors import Deadlock, KernelFault, StepLimit
 from hcq.emu.nv.ptx.groups import Activation, Group, Region
 from hcq.emu.nv.ptx.memory import Memory
-from hcq.emu.nv.ptx.program import CODE_START, Program
+from hcq.emu.nv.ptx.program import Program
 from hcq.emu.nv.ptx.types import Lanes
 
 WARP = 32
@@ -563,5 +562,3 @@ _WAITS = {
     "warp barrier": "a barrier of their warp",
     "warp": "threads that the instruction's mask names",
 }
-
-__all__ = ["CODE_START", "Machine", "spaces"]

@@ -23,7 +23,7 @@ from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.ptx.errors import BadAccess
 from hcq.emu.nv.ptx.memory_ops import address_of, check_alignment
 from hcq.emu.nv.ptx.syntax import Operand, Vector
-from hcq.emu.nv.ptx.types import BITS, TYPES, Lanes, Type
+from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
 
 if TYPE_CHECKING:
     from hcq.emu.nv.ptx.groups import Group
@@ -300,6 +300,3 @@ def movmatrix(code: Code) -> Step:
         write(registers, group, np.ascontiguousarray(matrices).view(np.uint32).reshape(-1))
 
     return step
-
-
-__all__ = ["BITS", "RULES", "a_fragment", "b_fragment", "c_fragment"]

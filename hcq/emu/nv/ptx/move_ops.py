@@ -17,7 +17,7 @@ from hcq.emu.nv.ptx import spaces
 from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.ptx.memory_ops import SPACE_NAMES
 from hcq.emu.nv.ptx.syntax import Symbol, Vector
-from hcq.emu.nv.ptx.types import BITS, TYPES, Lanes, Type
+from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
 
 if TYPE_CHECKING:
     from hcq.emu.nv.ptx.groups import Group
@@ -139,6 +139,3 @@ def isspacep(code: Code) -> Step:
         write(registers, group, found)
 
     return step
-
-
-__all__ = ["BITS", "RULES"]

@@ -9,12 +9,13 @@ Source   PTX ISA, "PTX Directives", "State Spaces, Types, and Variables"
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 from hcq.emu.nv.ptx import lexer
 from hcq.emu.nv.ptx.errors import PtxError
 from hcq.emu.nv.ptx.syntax import (
+    SPECIAL_SCALARS,
+    SPECIAL_VECTORS,
     Address,
     Discard,
     Function,
@@ -42,25 +43,6 @@ IGNORED_FUNCTION_DIRECTIVES = (
     ".abi_preserve_control", ".language", ".pragma",
 )  # fmt: skip
 CLUSTER_DIRECTIVES = (".explicitcluster", ".reqnctapercluster", ".blocksareclusters")
-
-# Named registers are exactly these; everything else that starts with % is a declared register.
-SPECIAL_VECTORS = (
-    "tid",
-    "ntid",
-    "ctaid",
-    "nctaid",
-    "clusterid",
-    "nclusterid",
-    "cluster_ctaid",
-    "cluster_nctaid",
-)
-SPECIAL_SCALARS = (
-    "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "clock", "clock_hi", "clock64", "globaltimer",
-    "globaltimer_lo", "globaltimer_hi", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt",
-    "total_smem_size", "dynamic_smem_size", "aggr_smem_size", "reserved_smem_offset_begin",
-    "reserved_smem_offset_end", "reserved_smem_offset_cap", "is_explicit_cluster", "cluster_ctarank",
-    "cluster_nctarank", "current_graph_exec",
-)  # fmt: skip
 
 
 def parse(text: str) -> Module:
@@ -296,9 +278,9 @@ class _Parser:
             if (mask := lexer.number(self.peek())) is not None and self.peek(1) == "(":
                 # 0xFF00(symbol): one byte of an address
                 self.next()
-                if mask.value == 0 or (mask.value >> _low_zeros(mask.value)) != 0xFF:
+                if mask.value == 0 or (mask.value >> lexer.low_zeros(mask.value)) != 0xFF:
                     raise self.error(f"the mask {mask.value:#x} of an initial address does not pick one byte")
-                shift = _low_zeros(mask.value)
+                shift = lexer.low_zeros(mask.value)
             value = self._initial_value()
             if isinstance(value, Symbol):
                 generic = value.name.startswith("generic:")
@@ -306,7 +288,7 @@ class _Parser:
                 variable.addresses.append(Initial(len(data), size, name, value.offset, shift, generic))
                 data.extend(bytes(size))
                 return
-            data.extend(_pack(value, variable.type))
+            data.extend(lexer.pack(value, variable.type))
 
         element()
         if variable.size_bytes and len(data) > variable.size_bytes:
@@ -522,7 +504,7 @@ class _Parser:
             while self.accept(","):
                 operands.append(self._operand(function))
             self.expect(";")
-        text = _spell([word.text for word in self.words[start : self.at]])
+        text = lexer.spell([word.text for word in self.words[start : self.at]])
         made = Instruction(line, text, opcode, tuple(modifiers), tuple(operands), guard)
         function.body.append(made)
 
@@ -606,32 +588,3 @@ class _Parser:
         if name in SPECIAL_SCALARS or (name.startswith("envreg") and name[6:].isdigit()):
             return Symbol(f"%{name}")
         raise self.error(f"%{name} is neither a declared register nor a special register")
-
-
-def _low_zeros(value: int) -> int:
-    return (value & -value).bit_length() - 1
-
-
-def _pack(value: Immediate, type_: Type) -> bytes:
-    """The bytes of one initial value in a variable of this type."""
-    if value.float_bytes and type_.name in ("f32", "f64"):
-        number: float
-        if value.float_bytes == 4:
-            number = struct.unpack("<f", value.value.to_bytes(4, "little"))[0]
-        else:
-            number = struct.unpack("<d", value.value.to_bytes(8, "little"))[0]
-        return struct.pack("<f" if type_.size_bytes == 4 else "<d", number)
-    return (value.value % (1 << type_.width)).to_bytes(type_.size_bytes, "little")
-
-
-def _spell(words: list[str]) -> str:
-    """An instruction as one line of text, for messages."""
-    text = ""
-    for word in words[:60]:
-        glued = (
-            word in (",", ";", ")", "]", "}", "|", "+")
-            or word.startswith(".")
-            or text.endswith(tuple("([{@!|+"))
-        )
-        text += word if not text or glued else " " + word
-    return text.rstrip(";")

@@ -14,6 +14,25 @@ from typing import NamedTuple
 
 from hcq.emu.nv.ptx.types import Type
 
+# Named registers are exactly these; everything else that starts with % is a declared register.
+SPECIAL_VECTORS = (
+    "tid",
+    "ntid",
+    "ctaid",
+    "nctaid",
+    "clusterid",
+    "nclusterid",
+    "cluster_ctaid",
+    "cluster_nctaid",
+)
+SPECIAL_SCALARS = (
+    "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "clock", "clock_hi", "clock64", "globaltimer",
+    "globaltimer_lo", "globaltimer_hi", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt",
+    "total_smem_size", "dynamic_smem_size", "aggr_smem_size", "reserved_smem_offset_begin",
+    "reserved_smem_offset_end", "reserved_smem_offset_cap", "is_explicit_cluster", "cluster_ctarank",
+    "cluster_nctarank", "current_graph_exec",
+)  # fmt: skip
+
 
 class Register(NamedTuple):
     """A register, with the scope's number in its name where an inner scope hides an outer one."""
