@@ -183,6 +183,8 @@ class AmdDevice(Device):
             self.rings[name] = kind(
                 self.port, self.kfd_memory, self.node, self.chip, self.doorbells, self.apertures
             )
+            if "push" in self.config.debug:
+                self.rings[name].seen = []
         self._active = COMPUTE
         self._relay = 0
         self._has_copied = False  # the last packets of the copy ring are a copy that nothing has waited for
@@ -216,6 +218,8 @@ class AmdDevice(Device):
             for what in self._owned:
                 self.memory.regions.pop(what.va, None)
                 self.kfd_memory.free(what)
+                if self.validator is not None:
+                    self.validator.unmap(what.va, what.size_bytes)
         except DriverError as error:
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
             return False  # the GPU may still use its memory: it goes with the process
@@ -524,6 +528,17 @@ class AmdDevice(Device):
                 for name in list(self.rings):
                     self.rings.pop(name).destroy()
                 self._abandoned = True
+
+    def _tell(self, words: list[bytes], commands: Sequence[Command], value: int) -> None:
+        """HCQ_DEBUG=push: every word that went into the rings, what orders them included."""
+        lines = [f"submit #{value}"]
+        for ring in self.rings.values():
+            packets = b"".join(ring.seen or ())
+            ring.seen = []
+            if packets:
+                lines.append(f" {ring.kind} ring, {len(packets) // 4} words")
+                lines += [f"  {packet}" for packet in self.decode(memoryview(packets).cast("I"))]
+        self.say("\n".join([*lines, *(f" meaning {what}" for what in commands)]))
 
     def _pending(self) -> str:
         rings = ". ".join(describe_ring(ring) for ring in self.rings.values())

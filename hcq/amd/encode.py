@@ -36,6 +36,7 @@ class Piece(bytes):
     ring: str = COMPUTE
     upload: bytes = b""
     patches: tuple[tuple[int, int], ...] = ()  # (byte in the packets, offset in the upload)
+    buffers: tuple[tuple[int, int], ...] = ()  # of a dispatch: (argument, address), for the rules
 
 
 def piece(packets: bytes, ring: str, upload: bytes = b"", patches: tuple[tuple[int, int], ...] = ()) -> Piece:

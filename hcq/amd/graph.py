@@ -110,6 +110,10 @@ class AmdGraph(Graph):
             for held in (*self._held, *values.values()):
                 if isinstance(held, Buffer):
                     held.check_poison(f"replay of {self.name!r}")
+        if device.validator is not None:
+            for held in (*self._held, *values.values()):
+                if isinstance(held, Buffer):
+                    device.validator.wrote(held)  # a kernel may have: a block's packets do not say which
         done = device.submit(list(block.pieces), [self._indirects[turn]], (self._held, *values.values()))
         block.busy_until = done.value
         for value in values.values():

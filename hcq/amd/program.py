@@ -116,9 +116,14 @@ class AmdProgram(Program):
         if self.hidden:
             packed = packed.ljust(self.kernarg_bytes, b"\0")
             packed = packed[: self.hidden[0].offset] + self._hidden_for(grid, block)
-        return self.launcher.dispatch(
-            packed.ljust(self.kernarg_bytes, b"\0") or bytes(64), grid, block
-        ), tuple(value for value in values if not isinstance(value, bytes))
+        made = self.launcher.dispatch(packed.ljust(self.kernarg_bytes, b"\0") or bytes(64), grid, block)
+        if self.device.validator is not None:
+            made.buffers = tuple(
+                (number, value)
+                for number, (arg, value) in enumerate(zip(args, values))
+                if isinstance(arg, Buffer)
+            )
+        return made, tuple(value for value in values if not isinstance(value, bytes))
 
     def values(self, args: Sequence[Any]) -> list[Any]:
         """Arguments as numbers and bytes. Raises UsageError for buffers that are freed, elsewhere or poisoned."""

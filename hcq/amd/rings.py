@@ -66,6 +66,7 @@ class Ring(ABC):
         self.put = 0
         self.rung = 0
         self.queue_id = -1
+        self.seen: list[bytes] | None = None  # what was written, for HCQ_DEBUG=push
         self.allocations: list[Allocation] = []
         self._doorbells = doorbells
         try:
@@ -163,6 +164,10 @@ class Ring(ABC):
         self._doorbell[0] = self._doorbell_value()
         self.rung = self.put
 
+    def _note(self, packets: bytes) -> None:
+        if self.seen is not None:
+            self.seen.append(packets)
+
     def _doorbell_value(self) -> int:
         return self.put
 
@@ -187,6 +192,7 @@ class Pm4Ring(Ring):
     capacity = RING_BYTES // 4
 
     def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
+        self._note(packets)
         units = len(packets) // 4
         if units > self.capacity:
             raise self.too_long(len(packets))
@@ -206,6 +212,7 @@ class SdmaRing(Ring):
     capacity = RING_BYTES
 
     def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
+        self._note(packets)
         size = len(packets)
         at = self.put % RING_BYTES
         gap = RING_BYTES - at if at + size > RING_BYTES else 0
@@ -268,6 +275,7 @@ class AqlRing(Ring):
         return self._page[at : at + 8].cast("Q")[0]
 
     def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
+        self._note(packets)
         for start in range(0, len(packets), aql.PACKET_BYTES):
             packet = packets[start : start + aql.PACKET_BYTES]
             if not self.has_room(1):

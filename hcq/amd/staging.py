@@ -5,8 +5,8 @@ Out      its bytes
 Changes  a buffer of host memory, made when the first large read comes
 Next     device.py (who asks), hcq/memory.py (Buffer.read)
 
-Loads through the PCIe window are not cached and wait for each other: tens of megabytes a second. Stores are combined and
-fast, so writing needs no detour.
+Loads through the PCIe window are not cached and wait for each other: tens of megabytes a second. Stores are combined
+and fast, so writing needs no detour.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from hcq.amd.encode import Piece
 from hcq.amd.registers import NumThread, Rsrc2
 from hcq.effects import (
     Access,
+    Argument,
     Barrier,
     Copy,
     Effect,
@@ -87,9 +88,18 @@ class AmdModel(Model):
             if isinstance(packet, aql.Pm4Ib) and isinstance(words, Piece) and words.upload:
                 inside = self.decode(memoryview(words.upload).cast("I"), queue)
                 does = [effect for each in inside for effect in _effects(each, state)]
+            if isinstance(words, Piece) and words.buffers:
+                does = [_with_buffers(effect, words.buffers) for effect in does]
             found.append(Step(at, packet, does))
             at += len(packet.words)
         return _signals_at_their_interrupts(_without_stamps(found))
+
+
+def _with_buffers(effect: Effect, buffers: tuple[tuple[int, int], ...]) -> Effect:
+    """A launch with the buffers that its arguments, uploaded beside the packets, name."""
+    if not isinstance(effect, Launch):
+        return effect
+    return effect._replace(arguments=tuple(Argument(number, "buffer", va) for number, va in buffers))
 
 
 def _without_stamps(steps: list[Step]) -> list[Step]:

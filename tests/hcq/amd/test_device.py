@@ -352,3 +352,24 @@ def test_long_reads_come_through_the_copy_engine(amd: AmdDevice):
     buffer.read_into(target, offset=4096)
     assert target == data[4096 : 4096 + (1 << 20)]
     assert amd.stats()["copy_read"] > before
+
+
+def test_push_shows_every_word_of_both_rings(open_amd: Open, capsys: pytest.CaptureFixture[str]):
+    for queue in ("pm4", "aql"):
+        amd = open_amd(queue=queue, debug=frozenset({"push"}))
+        a, b = amd.alloc(256), amd.alloc(256)
+        increment = amd.load(image(amd.arch), "increment")
+        capsys.readouterr()
+        amd.queue().dispatch(increment, [a], block=(64, 1, 1)).copy(b, a).submit().wait()
+        said = capsys.readouterr().err
+        for part in (
+            f"{queue.upper()} ring",
+            "SDMA ring",
+            "PollRegmem(func=GREATER_THAN_OR_EQUAL",
+            "CopyLinear",
+            "Trap",
+        ):
+            assert part in said
+        assert "DispatchDirect" in said or "KernelDispatch" in said
+        assert "unclaimed" not in said
+        assert "Header(" not in said

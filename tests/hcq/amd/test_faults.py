@@ -203,7 +203,7 @@ def test_words_that_are_no_packet_stop_the_queue_and_a_reset_starts_it_again(ope
 
 
 def test_freeing_memory_that_a_kernel_still_uses_is_a_page_fault_and_not_a_crash(open_amd: Open):
-    amd = open_amd()
+    amd = open_amd(validate=False)
     out = amd.alloc(1 << 20, "gone")
     va = out.address
     program = amd.load(image(amd.arch), "store_at")
@@ -254,4 +254,14 @@ def test_running_out_of_memory_names_the_owners(open_amd: Open):
     ):
         amd.alloc(3 << 30)
     del held
+    works(amd)
+
+
+def test_a_launch_with_a_freed_buffer_is_refused_before_the_doorbell(amd: AmdDevice):
+    program = amd.load(image(amd.arch), "increment")
+    a = amd.alloc(1 << 20, "gone")
+    q = amd.queue().dispatch(program, [a], block=(64, 1, 1))
+    a.free()
+    with pytest.raises(UsageError, match="gone.*freed"):
+        q.submit()
     works(amd)
