@@ -25,7 +25,7 @@ BENCH_FLAGS  ?=
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format torch browser bench clean
+.PHONY: help demo test lint format torch browser nv bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -34,6 +34,7 @@ help:
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make bench    our times beside NumPy's, PyTorch's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
+	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
 	@echo "make browser  install selenium, for the tests that drive a browser (apt install chromium chromium-driver)"
 	@echo "make clean    remove $(VENV) and everything built"
 	@echo "PYTHON=python3.12 picks another Python"
@@ -62,6 +63,8 @@ bench: $(VENV)/bench.stamp
 torch: $(VENV)/torch.stamp
 
 browser: $(VENV)/browser.stamp
+
+nv: $(VENV)/nv.stamp
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -102,6 +105,11 @@ $(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)
 $(VENV)/browser.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing selenium"
 	@$(PIP) install --editable '.[browser]'
+	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/nv.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing NVIDIA's compilers and disassemblers into $(VENV)"
+	@$(PIP) install --editable '.[nv,nv-tools]'
 	@touch $@ $(VENV)/demo.stamp
 
 $(VENV)/bench.stamp: $(VENV)/made.stamp $(DECLARED)
