@@ -262,6 +262,6 @@ def test_a_launch_with_a_freed_buffer_is_refused_before_the_doorbell(amd: AmdDev
     a = amd.alloc(1 << 20, "gone")
     q = amd.queue().dispatch(program, [a], block=(64, 1, 1))
     a.free()
-    with pytest.raises(UsageError, match="gone.*freed"):
+    with pytest.raises(UsageError, match=r"gone.*freed"):
         q.submit()
     works(amd)
