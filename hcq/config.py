@@ -19,6 +19,8 @@ DEBUG_WORDS = ("schedule", "ir", "code", "push", "sync", "alloc")
 
 AMD_QUEUES = ("pm4", "aql")
 
+REPORT_WORDS = ("signal", "off")
+
 # name -> what it takes, one line each; `python -m hcq --help` prints this table
 SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
@@ -27,8 +29,10 @@ SWITCHES: dict[str, str] = {
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace",
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
     "HCQ_PROFILE": "1: timestamp every dispatch, print a table when the device closes (default 0)",
-    "HCQ_SEARCH": "1: search schedules by measuring candidates (default 0)",
+    "HCQ_SEARCH": "not available in this version: schedules come from the heuristic",
     "HCQ_JIT_CHECK": "1: compare the first replays of a jit with eager results (default 0)",
+    "HCQ_REPORT": "words of signal (report on SIGUSR1) and off (no reports at all); default: on timeouts and faults",
+    "HCQ_REPORT_DIR": "folder for reports, the newest 32 of which are kept (default reports/ in HCQ_CACHE_DIR)",
     "HCQ_CACHE_DIR": "folder for compiled objects (default $XDG_CACHE_HOME/hcq or ~/.cache/hcq)",
     "HCQ_TIMEOUT_MS": "how long a wait may take before it is a WaitTimeout, in milliseconds (default 30000)",
     "HCQ_THREADS": "threads of the CPU device, its command processor included (default: the cores we may use)",
@@ -48,8 +52,9 @@ class Config:
     trace_data: bool = False
     validate: bool = False
     profile: bool = False
-    search: bool = False
     jit_check: bool = False
+    report: frozenset[str] = frozenset()
+    report_dir: Path = Path()
     cache_dir: Path = Path()
     timeout_ms: int = 30_000
     threads: int = 1
@@ -62,6 +67,8 @@ class Config:
         for name in environ:
             if name.startswith("HCQ_") and name not in SWITCHES:
                 raise UsageError(f"{name} is not a switch. The switches are {', '.join(SWITCHES)}.")
+        if _flag(environ, "HCQ_SEARCH"):
+            raise UsageError("HCQ_SEARCH is not available in this version. Unset it.")
         visible = _words(environ, "HCQ_VISIBLE")
         return Config(
             device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
@@ -71,8 +78,9 @@ class Config:
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),
             validate=_flag(environ, "HCQ_VALIDATE"),
             profile=_flag(environ, "HCQ_PROFILE"),
-            search=_flag(environ, "HCQ_SEARCH"),
             jit_check=_flag(environ, "HCQ_JIT_CHECK"),
+            report=frozenset(_words(environ, "HCQ_REPORT", REPORT_WORDS)),
+            report_dir=Path(environ.get("HCQ_REPORT_DIR") or _cache_dir(environ) / "reports"),
             cache_dir=_cache_dir(environ),
             timeout_ms=_number(environ, "HCQ_TIMEOUT_MS", 30_000, 1, 2**40),
             threads=_number(environ, "HCQ_THREADS", cores(), 1, 1024),

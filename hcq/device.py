@@ -24,7 +24,7 @@ from hcq import config as config_module
 from hcq import native
 from hcq.command import Command, Timestamp
 from hcq.config import Config
-from hcq.errors import DeviceFault, HcqError, UsageError
+from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
 from hcq.kinds import KINDS
 from hcq.layout import Packet
 from hcq.ledger import Ledger
@@ -33,13 +33,17 @@ from hcq.port import LinuxPort, Port, RecordingPort
 from hcq.profile import Profile
 from hcq.program import Program
 from hcq.queue import ONE, Grid, Queue
+from hcq.recorder import Site, site
 from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal, Timeline
 from hcq.trace import DeviceTrace, TraceWriter
 
 if TYPE_CHECKING:
+    from hcq.report import RingState
     from hcq.validator import Validator
 
 D = TypeVar("D", bound="Device")
+
+GRACE_MS = 1000  # reset() waits so long for work to stop by itself
 
 # name -> where its Device class lives; a name may be followed by ":number"
 REGISTRY: dict[str, str] = {name: kind.device for name, kind in KINDS.items()}
@@ -84,6 +88,7 @@ class Device(ABC):
         self.alloc = self.memory.alloc_and_tell if tells else self.memory.alloc
         self.validator: Validator | None = None
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
+        self.waits: dict[int, tuple[str, int, int]] = {}  # thread -> signal, value and since when it waits
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,
         # whose load of the signal is an acquire. A trace and the rules want to see every wait, too.
@@ -102,6 +107,8 @@ class Device(ABC):
             self.validator = Validator(self)
         self.is_open = True
         _all.append(self)
+        if "signal" in self.config.report:
+            _report_on_signal()
         if self.trace is not None:
             self.trace.opened()
 
@@ -177,6 +184,18 @@ class Device(ABC):
 
     def validate(self, words: Sequence[bytes]) -> None:  # noqa: B027
         """Rules of a kind of device that declares no effects to hcq.validate yet; asked under HCQ_VALIDATE=1."""
+
+    def ring_states(self) -> list[RingState]:
+        """Put, get and the packet at get of every ring: for reports."""
+        return []
+
+    def command_in_hand(self) -> int | None:
+        """Which command of the submission that is next to finish the device is at, blocks counted through."""
+        return None
+
+    def replace(self) -> str:
+        """Leave work that cannot be stopped to itself, and start anew; says what that costs. "" when it cannot."""
+        return ""
 
     # ------------------------------------------------------------ the same for all
 
@@ -262,19 +281,20 @@ class Device(ABC):
         commands  what they stand for: for messages and the trace
         held      the buffers they use, in nested lists: for the trace
         """
+        at = site()
         with self.lock:
             if self.dead:
                 self.check_alive()
             timeline = self.timeline
             value = timeline.submitted + 1
             if self.validator is not None:
-                self._send_validated(words, commands, value, held)
+                self._send_validated(words, commands, value, held, at)
             elif self.trace is None:
                 self.send(words, value)
             else:
-                self._send_traced(words, commands, value, held)
+                self._send_traced(words, commands, value, held, at)
             timeline.submitted = value
-            self.ledger.note((value, commands))
+            self.ledger.note((value, commands, at))
         if "push" in self.config.debug:
             self._tell(words, commands, value)
         return Completion(self, value)
@@ -309,16 +329,20 @@ class Device(ABC):
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
         start = time.monotonic_ns()
         end = start + int(limit_ms * 1e6)
-        while True:
-            left = end - time.monotonic_ns()
-            if self.signal_wait(signal.va, value, min(max(left, 0), SLICE_NS)) >= value:
-                break
-            if self.fault():
-                self._note_fault()
-            elif left <= 0:
-                raise signal.timeout(value, limit_ms, self._pending())
-            elif self.dead:
-                self.check_alive()
+        self.waits[threading.get_ident()] = signal.name, value, start
+        try:
+            while True:
+                left = end - time.monotonic_ns()
+                if self.signal_wait(signal.va, value, min(max(left, 0), SLICE_NS)) >= value:
+                    break
+                if self.fault():
+                    self._note_fault()
+                elif left <= 0:
+                    raise self.late(signal, value, limit_ms)
+                elif self.dead:
+                    self.check_alive()
+        finally:
+            self.waits.pop(threading.get_ident(), None)
         if "sync" in self.config.debug:
             waited = (time.monotonic_ns() - start) / 1000
             self.say(f"waited {waited:.0f} us for {signal.name}@{signal.va:#x} >= {value}")
@@ -327,18 +351,40 @@ class Device(ABC):
         if self.trace is not None:
             self.trace.signal(signal.va, signal.value, signal.timestamp_ns)
 
+    def late(self, signal: Signal, value: int, limit_ms: float) -> WaitTimeout:
+        """The error for a deadline that passed; tells trace and report."""
+        error = signal.timeout(value, limit_ms, self._pending())
+        from hcq import report
+
+        if limit_ms >= report.POLL_MS:
+            if self.trace is not None:
+                self.trace.fault("timeout", str(error), va=signal.va, value=value)
+            key = ("timeout", self.timeline.value, signal.va, value)
+            report.tell(self, f"{self.name}: a wait of {limit_ms:g} ms timed out", key, signal.va)
+        return error
+
     def reset(self) -> None:
-        """Drop all work in flight (it counts as failed) and make the device usable again."""
+        """Drop all work in flight (it counts as failed) and make the device usable again.
+
+        Work that does not stop within GRACE_MS, such as a kernel that never returns, is left to itself where the
+        device can start anew beside it: see `replace`.
+        """
         self.check_alive()
         if self.timeline.value >= self.timeline.submitted:
             return
         self.abandon()
-        end = time.monotonic() + self.config.timeout_ms / 1000
+        limit_ms = min(self.config.timeout_ms, GRACE_MS)
+        end = time.monotonic() + limit_ms / 1000
         while not self.fault() and self.timeline.value < self.timeline.submitted:
             if time.monotonic() > end:
-                raise self.timeline.timeout(self.timeline.submitted, self.config.timeout_ms, self._pending())
+                with self.lock:
+                    cost = self.replace()
+                if not cost:
+                    raise self.timeline.timeout(self.timeline.submitted, limit_ms, self._pending())
+                print(f"hcq: {cost}", file=sys.stderr)
+                break
             time.sleep(0.001)
-        self._note_fault()
+        self._note_fault(is_asked_for=True)
         self.abandon(False)
 
     def close(self, timeout_ms: float | None = None) -> None:
@@ -401,7 +447,7 @@ class Device(ABC):
             + "".join(f" {finding}" for finding in (self.validator.unended() if self.validator else ()))
         )
 
-    def _note_fault(self) -> None:
+    def _note_fault(self, is_asked_for: bool = False) -> None:
         with self.lock:
             what = self.fault()
             if not what:
@@ -415,6 +461,10 @@ class Device(ABC):
                 self.trace.fault("fault", why, first=first, last=last)
             if self.validator is not None:
                 self.validator.failed(first, last)
+            if not is_asked_for:
+                from hcq import report
+
+                report.tell(self, why, ("fault", first, last))
             for buffer in self.memory.owners():
                 if first <= buffer.last <= last:
                     buffer.poison = why
@@ -424,7 +474,7 @@ class Device(ABC):
             self.signal_set(self.timeline.va, last)
 
     def _send_validated(
-        self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any]
+        self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any], at: Site
     ) -> None:
         """The rules first; what they refuse is neither sent nor traced."""
         assert self.validator is not None
@@ -433,19 +483,19 @@ class Device(ABC):
             if self.trace is None:
                 self.send(words, value)
             else:
-                self._send_traced(words, commands, value, held)
+                self._send_traced(words, commands, value, held, at)
         except BaseException:
             self.validator.dropped()
             raise
         self.validator.sent()
 
     def _send_traced(
-        self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any]
+        self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any], at: Site
     ) -> None:
         """Into the file before the doorbell: what brings the process down should be the last thing in it."""
         assert self.trace is not None
         try:
-            self.send(self.trace.submit(words, commands, value, held), value)
+            self.send(self.trace.submit(words, commands, value, held, at), value)
         except HcqError as error:
             self.trace.dropped(value, str(error))
             raise
@@ -502,8 +552,34 @@ _all: list[Device] = []
 _opening = threading.RLock()
 
 
+def open_devices() -> list[Device]:
+    """Every device of this process that is open."""
+    return list(_all)
+
+
+def _report_on_signal() -> None:
+    """HCQ_REPORT=signal: a report at SIGUSR1, from the first device on."""
+    global _reports_on_signal
+    if not _reports_on_signal:
+        from hcq import report
+
+        report.install(chain=True)
+        _reports_on_signal = True
+
+
+_reports_on_signal = False
+
+
 def _close_all() -> None:
+    error = getattr(sys, "last_value", None)  # set when the program ends with an exception
     for device in list(_all):
+        if error is not None and (device.failures or device.timeline.value < device.timeline.submitted):
+            from hcq import report
+
+            title = (
+                f"the program ended with {type(error).__name__} while {device.name} had work or had failed"
+            )
+            report.tell(device, title, ("exit",))
         device.close()
 
 
@@ -516,6 +592,7 @@ def _after_fork() -> None:
         device.lock = threading.RLock()
         device.trace = None
         device.validator = None
+        device.waits = {}
     if "hcq.validator" in sys.modules:
         sys.modules["hcq.validator"].after_fork()
     _all.clear()

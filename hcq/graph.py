@@ -79,6 +79,7 @@ class Graph(Queue):
         self._packets: list[bytes] = []
         self._indirects: list[command.Indirect] = []
         self._stand_in_buffer: Buffer | None = None
+        self.broken = ""  # why it cannot be replayed any more
 
     def dispatch(
         self,
@@ -122,6 +123,8 @@ class Graph(Queue):
         if not self._blocks:
             self._seal()
         device = self.device
+        if self.broken and device.validator is None:  # rules say it better, with the packet and the page
+            self._refuse_broken()
         turn = self._next
         block = self._blocks[turn]
         self._next = 0 if turn else COPIES - 1
@@ -158,6 +161,29 @@ class Graph(Queue):
         if device.profile is not None:
             device.profile.collect()
         return done
+
+    def bound(self, va: int) -> list[tuple[int, int, int | float]]:
+        """What the last replay of the block at an address put where: (command, argument, value)."""
+        found: list[tuple[int, int, int | float]] = []
+        for block in self._blocks:
+            if block.buffer.va == va:
+                for key, number in block.written.items():
+                    for point in self.patch_points[key]:
+                        value = (
+                            struct.unpack("<d", struct.pack("<q", number))[0]
+                            if point.kind == "float"
+                            else number
+                        )
+                        found.append((point.command_index, point.argument_index, value))
+        return found
+
+    def _refuse_broken(self) -> None:
+        from hcq import report
+
+        what = "; ".join(str(each) for each in self.commands[:4])
+        why = f"replay of {self.name!r} on {self.device.name}: {self.broken}. It runs: {what}."
+        report.tell(self.device, why, ("broken", id(self)))
+        raise UsageError(f"{why} Keep the buffers of a graph as long as the graph, or record it again.")
 
     def poison(self, first: int, last: int, why: str) -> None:
         """Mark the buffers recorded here if one of the submissions that failed was a replay of this graph."""

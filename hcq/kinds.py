@@ -49,7 +49,7 @@ class Kind:
         if queue not in self.decode:
             raise UsageError(f"{self.name} has no queue {queue!r}. Its queues: {', '.join(self.decode)}.")
         found: Callable[[Sequence[int]], list[Packet]] = load(self.decode[queue])
-        return load(self.decode[queue])(arch) if self.by_arch else found  # type: ignore[no-any-return]
+        return load(self.decode[queue])(arch) if self.by_arch else found
 
     def packets(self) -> Iterator[type[Packet]]:
         """Every layout that the kind's modules declare, in the order of the source."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from hcq import native
@@ -164,12 +165,22 @@ class Buffer:
         va = self.address
         self.va = None
         if self.parent is None:
-            self.device.memory.take_back(va, self.capacity)
+            if self.is_recorded:
+                self._tell_graphs()
+            self.device.memory.take_back(va, self.capacity, self.name)
         self.parent = None
+
+    def _tell_graphs(self) -> None:
+        """A graph whose recorded buffer is freed must not be replayed any more."""
+        for graph in list(self.device.graphs):
+            if any(isinstance(held, Buffer) and (held.parent or held) is self for held in graph._held):
+                graph.broken = (
+                    f"buffer {self.name or 'unnamed'} of {self.size_bytes} bytes, which it uses, was freed"
+                )
 
     def __del__(self) -> None:
         if self.va is not None and self.parent is None:
-            self.device.memory.take_back(self.va, self.capacity)
+            self.device.memory.take_back(self.va, self.capacity, self.name)
 
     def check_poison(self, verb: str, is_overwritten: bool = False) -> None:
         """Refuse contents that a failed submission should have made, unless they are about to be replaced."""
@@ -207,6 +218,12 @@ class Pool:
         self._slab_at = self._slab_end = 0
         self._slabs: list[int] = []
         self.regions: dict[int, int] = {}  # mapped for the pool: va -> bytes
+        self.freed: deque[tuple[int, int, str]] = deque(
+            maxlen=256
+        )  # named buffers that are gone, for reports
+        self.forsaken: set[int] = (
+            set()
+        )  # blocks that work left to itself may still write: never handed out again
         self._lock = threading.RLock()  # a destructor may run inside an allocation
 
     def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
@@ -242,9 +259,13 @@ class Pool:
         self.device.say(f"alloc {buffer!r} in a block of {buffer.capacity}{new}")
         return buffer
 
-    def take_back(self, va: int, capacity: int) -> None:
+    def take_back(self, va: int, capacity: int, name: str | None = None) -> None:
         """Put a block into the pool. Safe from destructors and at exit."""
         device = self.device
+        if name is not None:
+            self.freed.append((va, capacity, name))
+        if self.forsaken and va in self.forsaken:
+            return
         if device.trace is not None:
             device.trace.free(va, capacity)
         if device.validator is not None:
@@ -288,10 +309,27 @@ class Pool:
                     unmapped += capacity
         return unmapped
 
+    def forsake(self, first: int) -> int:
+        """Never hand out again what submissions from `first` on may use; returns how many bytes that is."""
+        lost = 0
+        with self._lock:
+            for buffer in self.owners():
+                if buffer.is_recorded or max(buffer.last, buffer.fence) >= first:
+                    self.forsaken.add(buffer.address)
+                    lost += buffer.capacity
+            for capacity, blocks in self.free.items():
+                kept = [block for block in blocks if block[1] < first]
+                gone = capacity * (len(blocks) - len(kept))
+                blocks[:] = kept
+                lost += gone
+                if capacity >= LARGE_BYTES:
+                    self.free_large_bytes -= gone
+        return lost
+
     def close(self) -> None:
         """Unmap what is free; slabs go when no buffer of the device is alive. The device has stopped."""
         self.trim(0)
-        if not self.owners():
+        if not self.owners() and not self.forsaken:
             for slab in self._slabs:
                 self._unmap(slab, SLAB_BYTES)
             self._slabs.clear()

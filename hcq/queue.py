@@ -123,12 +123,24 @@ class Queue:
         words, commands = self._words, self.commands
         self._words, self.commands = [], []
         held, self._held = self._held, []
+        for thing in held:
+            if type(thing) is Buffer and thing.va is None:
+                self._refuse_freed(thing, commands)
         done = self.device.submit(words, commands, held)
         value = done.value
         for thing in held:
             if type(thing) is Buffer:
                 (thing.parent or thing).last = value
         return done
+
+    def _refuse_freed(self, buffer: Buffer, commands: Sequence[command.Command]) -> None:
+        """A buffer was freed between being recorded and being submitted: its memory may be someone else's by now."""
+        from hcq import report
+
+        what = "; ".join(str(each) for each in commands[:4])
+        why = f"submit on {self.device.name}: {buffer!r} was freed after it was recorded in: {what}."
+        report.tell(self.device, why, ("freed", id(buffer)))
+        raise UsageError(f"{why} Keep it until its last use is submitted.")
 
     @property
     def words(self) -> bytes:

@@ -32,11 +32,20 @@ _ours = _Ours()
 
 def site() -> Site:
     """The innermost line outside this package; None when there is none (a thread of our own)."""
-    frame: FrameType | None = _frame(1)
+    frame: FrameType | None = _frame(2)  # not our caller, which is part of this package
     while frame is not None:
         code = frame.f_code
         if not _ours[code.co_filename]:
             return code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def site_of(frame: FrameType | None) -> Site:
+    """The same for a frame of another thread."""
+    while frame is not None:
+        if not _ours[frame.f_code.co_filename]:
+            return frame.f_code, frame.f_lasti
         frame = frame.f_back
     return None
 

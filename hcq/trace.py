@@ -293,11 +293,15 @@ class DeviceTrace:
     # ------------------------------------------------------------ submissions
 
     def submit(
-        self, words: list[bytes], commands: Sequence[Command], value: int, held: Iterable[Any]
+        self,
+        words: list[bytes],
+        commands: Sequence[Command],
+        value: int,
+        held: Iterable[Any],
+        at: recorder.Site,
     ) -> list[bytes]:
         """Record a submission. Returns the words to send: the same, with a timestamp before and after them."""
         writer = self.writer
-        at = recorder.site()
         try:
             _, site = writer._sites[id(at[0]), at[1]]  # type: ignore[index]
         except (KeyError, TypeError):

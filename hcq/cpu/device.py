@@ -8,6 +8,7 @@ Next     processor.py (what the threads run), packets.py (the words), hcq/device
 
 from __future__ import annotations
 
+import errno
 import functools
 import math
 import platform
@@ -16,11 +17,11 @@ import struct
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hcq import native
 from hcq.cache import DiskCache
-from hcq.command import Command
+from hcq.command import Command, Indirect
 from hcq.config import cores
 from hcq.cpu import encode as encoding
 from hcq.cpu import packets, processor, program
@@ -28,7 +29,7 @@ from hcq.cpu.link import Mapping, link
 from hcq.device import Device, Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.layout import Packet
-from hcq.memory import Buffer
+from hcq.memory import MAX_BUFFER_BYTES, Buffer
 from hcq.port import (
     MADV_HUGEPAGE,
     MAP_ANONYMOUS,
@@ -37,10 +38,14 @@ from hcq.port import (
     PROT_READ,
     PROT_WRITE,
     LinuxPort,
+    refused,
 )
 from hcq.program import Program
 from hcq.queue import ONE, Grid
 from hcq.signal import Timeline
+
+if TYPE_CHECKING:
+    from hcq.report import RingState
 
 RING_WORDS = 1 << 18  # 1 MiB: about ten thousand small dispatches
 CONTROL_BYTES = 1 << 16
@@ -71,6 +76,9 @@ class CpuDevice(Device):
         self._retired: deque[tuple[int, Mapping]] = deque()
         self.entries: dict[int, str] = {}  # where loaded programs start, and their names
         self._scratch_va = self._scratch_bytes = self._scratch_stride = 0
+        self._memory_bytes = memory_bytes(self.port)
+        self._replaced = ""  # why the threads, the ring and the control block are new ones
+        self._forsaken: list[Any] = []  # what threads left behind may still use
 
     def load_processor(self) -> None:
         self.code = _processor(self.machine)
@@ -159,6 +167,13 @@ class CpuDevice(Device):
 
     def map_memory(self, size_bytes: int) -> int:
         flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+        if self.memory.mapped_bytes + size_bytes > self._memory_bytes:
+            # the system would grant it, and end the process when the memory is touched
+            mapped = self.memory.mapped_bytes
+            what = (
+                f"mmap(size_bytes={size_bytes}) with {mapped} mapped and {self._memory_bytes} in the machine"
+            )
+            raise refused(what, errno.ENOMEM)
         if size_bytes < 2 * HUGE_BYTES:
             return self.port.mmap(0, size_bytes, PROT_READ | PROT_WRITE, flags)
         # aligned to huge pages, so that the first touch costs a fault every 2 MiB and not every 4 KiB
@@ -207,13 +222,17 @@ class CpuDevice(Device):
         """Give every thread more scratch memory. The queue must be idle, since kernels hold the old addresses."""
         with self.lock:
             self.wait_value(self.timeline.submitted)
-            stride = -(-scratch_bytes // 4096) * 4096
-            va = self.map_memory(stride * self.threads)
-            if self._scratch_va:
-                self.unmap_memory(self._scratch_va, self._scratch_bytes)
-            self._scratch_va, self._scratch_bytes, self._scratch_stride = va, stride * self.threads, stride
-            self._set_field("scratch", va)
-            self._set_field("scratch_stride", stride)
+            before = self._scratch_va
+            size_bytes = self._scratch_bytes
+            self._map_scratch(-(-scratch_bytes // 4096) * 4096)
+            if before:
+                self.unmap_memory(before, size_bytes)
+
+    def _map_scratch(self, stride: int) -> None:
+        va = self.map_memory(stride * self.threads)
+        self._scratch_va, self._scratch_bytes, self._scratch_stride = va, stride * self.threads, stride
+        self._set_field("scratch", va)
+        self._set_field("scratch_stride", stride)
 
     # ------------------------------------------------------------ encoding
 
@@ -415,6 +434,8 @@ class CpuDevice(Device):
         )
 
     def fault(self) -> str:
+        if self._replaced:
+            return self._replaced
         code = self._field("fault")
         if not code:
             return ""
@@ -426,6 +447,7 @@ class CpuDevice(Device):
         return f"the command processor stopped with {packets.Fault(code).name} at {shown}"
 
     def recover(self) -> None:
+        self._replaced = ""
         self._set_field("get", self._put)
         self._get = self._put
         self._set_field("put", self._put)
@@ -433,6 +455,70 @@ class CpuDevice(Device):
 
     def abandon(self, is_on: bool = True) -> None:
         self._set_field("abandon", int(is_on))
+
+    def replace(self) -> str:
+        """A native thread cannot be stopped from outside while it is in a kernel. Leave it behind and start others.
+
+        What it may still touch is never used again: its ring, its scratch memory, its code, the buffers of the work
+        in flight. It ends as soon as its kernel returns; until then it keeps a core busy.
+        """
+        self.code.stop_all(self._control_pointer)
+        first = self.timeline.value + 1
+        late = self.ledger.describe(first)
+        lost = self.memory.forsake(first)
+        programs = [entry for entry in self.ledger.entries.copy() if entry[0] >= first]
+        kept = [entry for entry in self._retired if entry[0] >= first]
+        self._forsaken.append((self._ring, self._control, programs, kept))
+        self._retired = deque(entry for entry in self._retired if entry[0] < first)
+        stride, self._scratch_va = self._scratch_stride, 0
+        self.make_ring()
+        self.start_threads()
+        if stride:
+            self._map_scratch(stride)
+        self._replaced = "work that did not stop was left to itself"
+        return (
+            f"{self.name} goes on with new threads. Submission {late} did not stop: its {self.threads} threads stay "
+            f"until it does, and {lost} bytes of memory until the process ends."
+        )
+
+    def ring_states(self) -> list[RingState]:
+        from hcq.report import RingState
+
+        get, put = self._field("get"), self._field("put")
+        shown = "nothing: all packets are done"
+        if get != put:
+            packet = self.decode(self._ring_words(get, put))[0]
+            shown = repr(packet)
+        asleep = ", asleep" if self._field("asleep") else ""
+        return [RingState(f"main (words{asleep})", put, get, RING_WORDS, shown)]
+
+    def command_in_hand(self) -> int | None:
+        done = self.timeline.value
+        entry = self.ledger.entry(done + 1)
+        get, put = self._field("get"), self._field("put")
+        if entry is None or get == put:
+            return None
+        left = 0  # packets from the one in hand up to the signal that ends the submission
+        for packet in self.decode(self._ring_words(get, put)):
+            if isinstance(packet, packets.Signal) and packet.signal == self.timeline.va:
+                break
+            left += not isinstance(packet, packets.Nop)
+        commands = entry[1]
+        index = len(commands) - left + (self.trace is not None)
+        if not 0 <= index < len(commands):
+            return None
+        before = sum(len(what.commands) if isinstance(what, Indirect) else 1 for what in commands[:index])
+        what = commands[index]
+        offset = self._field("packet") - what.address if isinstance(what, Indirect) else 0
+        if not isinstance(what, Indirect) or not 0 <= offset < 4 * what.size_words:
+            return before
+        return before + len(self.decode(native.view(what.address, offset).cast("I")))
+
+    def _ring_words(self, get: int, put: int) -> Sequence[int]:
+        """What the command processor has still to read, as words."""
+        ring = self._ring.cast("I")
+        start, size = get & RING_WORDS - 1, put - get
+        return [*ring[start : start + size], *ring[: max(0, start + size - RING_WORDS)]]
 
     # ------------------------------------------------------------ what there is to know
 
@@ -516,6 +602,23 @@ def _kind(arg: object) -> str:
     if hasattr(arg, "__len__"):
         return ""
     return "int" if hasattr(arg, "__index__") else "float" if hasattr(arg, "__float__") else ""
+
+
+def memory_bytes(port: Any) -> int:
+    """Memory and swap of the machine, or what a container grants of it."""
+    try:
+        text = port.read_file("/proc/meminfo").decode("utf-8", "replace")
+    except DriverError:
+        return int(MAX_BUFFER_BYTES)
+    sizes = {
+        line.split(":")[0]: int(line.split()[1]) << 10 for line in text.splitlines() if line.endswith("kB")
+    }
+    found = sizes.get("MemTotal", MAX_BUFFER_BYTES) + sizes.get("SwapTotal", 0)
+    try:
+        limit = port.read_file("/sys/fs/cgroup/memory.max").decode().strip()
+    except DriverError:
+        limit = "max"
+    return min(found, int(limit)) if limit.isdecimal() else found
 
 
 def _cpu_model(port: Any) -> str:

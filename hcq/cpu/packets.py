@@ -178,6 +178,7 @@ class Control(Packet, words=144):
     packets = bits(703, 640)  # packets ever executed
     fault_address = bits(767, 704)
     dispatches = bits(831, 768)  # dispatches ever executed
+    packet = bits(895, 832)  # address of the packet in hand, in the ring or in a block
     # set before the threads start
     ring = bits(1087, 1024)
     ring_words = bits(1151, 1088)  # a power of two

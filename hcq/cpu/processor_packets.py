@@ -199,7 +199,10 @@ read:
   br i1 %bad, label %fail, label %done
 done:
   %after = add i64 %at, %l
-  br label %next
+  %sp = getelementptr i8, ptr %q, i64 $Control.stop
+  %stop = load atomic i32, ptr %sp monotonic, align 4  ; whoever left us behind must not see the rest happen
+  %stopped = icmp ne i32 %stop, 0
+  br i1 %stopped, label %out, label %next
 fail:
   ret i32 %status
 out:
@@ -208,6 +211,8 @@ out:
 
 define internal i32 @do_packet(ptr %q, ptr %p, i64 %left) noinline {
 entry:
+  %hand = getelementptr i8, ptr %q, i64 $Control.packet
+  store ptr %p, ptr %hand
   %op8 = load i8, ptr %p
   %lp = getelementptr i8, ptr %p, i64 2
   %l16 = load i16, ptr %lp

@@ -69,10 +69,10 @@ def backwards(two: Two, image: bytes) -> None:
 def freed(two: Two, image: bytes) -> None:
     device = two[0]
     out = device.alloc(64, "out")
-    graph = device.graph("fills").fill(out, 1)
-    graph.replay().wait()
+    words = device.queue().fill(out, 1).words
+    device.submit([words], []).wait()
     out.free()
-    graph.replay().wait()
+    device.submit([words], []).wait()
 
 
 def beyond(two: Two, image: bytes) -> None:

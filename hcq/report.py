@@ -1,0 +1,340 @@
+"""Reports: when a wait times out or a device stops, everything that is known about it, on stderr and in a file.
+
+In       a device and what happened to it; its ledger, rings, buffers and the program's own stack
+Out      one page of text: what is waited for and by whom, where the rings are, whose work is late, its arguments as
+         buffers, the lines that submitted it
+Changes  prints; keeps the newest KEPT reports in HCQ_REPORT_DIR (default: reports/ in the cache folder)
+Next     ledger.py and recorder.py (what is remembered at every submission), device.py (who calls this)
+
+Nothing here takes a lock or waits: a report may be made in a signal handler, or while another thread hangs in the
+device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal as os_signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hcq import config, native, recorder
+from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
+from hcq.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hcq.device import Device
+    from hcq.memory import Buffer
+
+KEPT = 32
+POLL_MS = 10  # a wait with a shorter deadline is a question, not a failure
+SHOWN = 8  # submissions of each list
+NEAR_BYTES = 1 << 16  # an address this close to a buffer was probably meant for it
+
+
+class RingState(NamedTuple):
+    """A ring as both sides see it; `packet` is what stands where the device reads next."""
+
+    name: str
+    put: int
+    get: int
+    size: int
+    packet: str
+
+
+def tell(device: Device, title: str, key: tuple[Any, ...], signal: int | None = None) -> None:
+    """Report once for each `key`. Never raises: a report that fails must not hide what it is about."""
+    settings = device.config
+    if "off" in settings.report or (device.name, key) in _told:
+        return
+    _told[device.name, key] = None
+    while len(_told) > 1024:
+        del _told[next(iter(_told))]
+    try:
+        text = describe(device, title, signal)
+        path = save(text)
+    except (
+        Exception
+    ) as error:  # the device is in trouble already: say so and let the caller's own error go on
+        print(f"hcq: no report on {device.name}: {type(error).__name__}: {error}", file=sys.stderr)
+        return
+    print(f"{text}\nsaved as {path}" if path else text, file=sys.stderr)
+
+
+_told: dict[tuple[str, tuple[Any, ...]], None] = {}
+
+
+def describe(device: Device, title: str, signal: int | None = None) -> str:
+    """One page about a device. signal: the address of the one whose deadline passed."""
+    names = _Names(device)
+    done, submitted = device.timeline.value, device.timeline.submitted
+    lines = [f"---- hcq report: {title}"]
+    lines.append(
+        f"device    {device.name} ({device.arch}), process {os.getpid()}, {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    )
+    lines.append(f"timeline  {done} done, {submitted} submitted")
+    for ring in device.ring_states():
+        lines.append(f"ring      {ring.name}: get {ring.get}, put {ring.put}, size {ring.size}")
+        lines.append(f"          at get: {ring.packet}")
+    lines += _waited(device, names, device.timeline.va if signal is None else signal)
+    lines += _waiters(device)
+    entries = device.ledger.entries.copy()
+    late = [entry for entry in entries if entry[0] > done]
+    if late:
+        lines.append("next to finish")
+        lines += _submission(late[0], names, device.command_in_hand())
+        if len(late) > 1:
+            lines.append(f"behind it ({len(late) - 1})")
+            for entry in late[1:SHOWN]:
+                lines += _submission(entry, names, None, short=True)
+    finished = [entry for entry in entries if entry[0] <= done]
+    if finished:
+        lines.append("finished last")
+        for entry in finished[: -SHOWN - 1 : -1]:
+            lines += _submission(entry, names, None, short=True)
+    if device.failures:
+        lines.append("failed before")
+        lines += [f"  {why}" for _, _, why in device.failures[-SHOWN:]]
+    lines.append("live buffers, the largest")
+    for buffer in sorted(names.live, key=lambda buffer: -buffer.size_bytes)[:SHOWN]:
+        lines.append(f"  {buffer.va:#x} {buffer.size_bytes:>12} bytes  {buffer.name or 'unnamed'}")
+    lines.append("----")
+    return "\n".join(lines)
+
+
+def save(text: str) -> Path | None:
+    """Write a report beside the earlier ones, the oldest of which go. None when there is nowhere to write."""
+    folder = config.current().report_dir
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = (
+            folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns() % 10**9:09d}.txt"
+        )
+        path.write_text(text + "\n", encoding="utf-8")
+        for old in sorted(folder.glob("*-*-*.txt"))[:-KEPT]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        print(f"hcq: the report could not be saved in {folder} ({error.strerror})", file=sys.stderr)
+        return None
+    return path
+
+
+def install(number: int = os_signal.SIGUSR1, chain: bool = False) -> Callable[[], None]:
+    """Report on every open device when this process gets a signal: kill -USR1 PID.
+
+    chain    call the handler that is there now afterwards; without it, a handler that somebody else set is refused
+    Returns  a function that puts the former handler back
+    Raises   UsageError when another handler is in place, or outside the main thread
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError(
+            "hcq.report.install: Python sets signal handlers in the main thread only. Call it there."
+        )
+    before = os_signal.getsignal(number)
+    if before not in (os_signal.SIG_DFL, os_signal.SIG_IGN, None) and not chain:
+        raise UsageError(
+            f"hcq.report.install({os_signal.Signals(number).name}): {before!r} handles this signal already. "
+            "Pass chain=True to call it after the report, or another signal."
+        )
+
+    def handle(got: int, frame: FrameType | None) -> None:
+        everything(f"signal {os_signal.Signals(got).name}")
+        if callable(before):
+            before(got, frame)
+
+    os_signal.signal(number, handle)
+
+    def uninstall() -> None:
+        if os_signal.getsignal(number) is handle:
+            os_signal.signal(number, before)
+
+    return uninstall
+
+
+def everything(title: str) -> None:
+    """Report on every open device."""
+    from hcq.device import open_devices
+
+    devices = open_devices()
+    if not devices:
+        print(f"---- hcq report: {title}: no device is open", file=sys.stderr)
+    for device in devices:
+        tell(device, title, (title, time.monotonic_ns()))
+
+
+# ------------------------------------------------------------ the parts of a report
+
+
+class _Names:
+    """What lies at an address of a device, and what its graphs were last replayed with."""
+
+    def __init__(self, device: Device) -> None:
+        self.graphs = list(device.graphs)
+        self.live: list[Buffer] = device.memory.owners()
+        self.freed = list(device.memory.freed.copy())
+        self.regions = dict(device.memory.regions)
+        self.timeline = device.timeline.va
+
+    def name(self, va: int) -> str:
+        """A live buffer and the offset in it; else a freed one; else the neighbours, and whether it is mapped."""
+        if self.timeline <= va < self.timeline + 16:
+            return "timeline"
+        for buffer in self.live:
+            start = buffer.va
+            if start is not None and start <= va < start + max(buffer.size_bytes, 1):
+                return _offset(buffer.name or f"unnamed buffer@{start:x}", va - start)
+        freed = next((entry for entry in reversed(self.freed) if entry[0] <= va < entry[0] + entry[1]), None)
+        mapped = any(start <= va < start + size for start, size in self.regions.items())
+        text = f"{va:#x}"
+        if freed is not None:
+            text += f" (freed: {_offset(freed[2], va - freed[0])}"
+        else:
+            text += " (freed or never handed out" if mapped else " (not mapped"
+        before = max((b for b in self.live if b.va is not None and b.va <= va), key=_start, default=None)
+        after = min((b for b in self.live if b.va is not None and b.va > va), key=_start, default=None)
+        if before is not None and va - _end(before) in range(NEAR_BYTES):
+            text += f"; {va - _end(before)} bytes after the end of {_called(before)}"
+        if after is not None and _start(after) - va < NEAR_BYTES:
+            text += f"; {_start(after) - va} bytes before {_called(after)}"
+        return text + ")"
+
+    def unfold(self, what: Command) -> Sequence[Command]:
+        """The commands of a replay with the arguments it was given; any other command is just itself."""
+        if not isinstance(what, Indirect):
+            return (what,)
+        commands = list(what.commands)
+        for graph in self.graphs:
+            for place, argument, value in graph.bound(what.address):
+                old = commands[place]
+                if isinstance(old, Dispatch):
+                    args = (*old.args[:argument], value, *old.args[argument + 1 :])
+                    commands[place] = dataclasses.replace(old, args=args)
+        return commands
+
+
+def _start(buffer: Buffer) -> int:
+    return buffer.va or 0
+
+
+def _called(buffer: Buffer) -> str:
+    return buffer.name or f"buffer@{_start(buffer):x}"
+
+
+def _end(buffer: Buffer) -> int:
+    return (buffer.va or 0) + buffer.size_bytes
+
+
+def _offset(name: str, offset: int) -> str:
+    return f"{name}+{offset:#x}" if offset else name
+
+
+def _submission(
+    entry: tuple[int, Sequence[Command], recorder.Site],
+    names: _Names,
+    in_hand: int | None,
+    short: bool = False,
+) -> Iterator[str]:
+    value, commands, site = entry
+    if short:
+        first = _command(commands[0], names) if commands else "nothing but its signal"
+        more = f"; and {len(commands) - 1} more" if len(commands) > 1 else ""
+        yield f"  #{value} {first}{more}  [{recorder.where(site) or 'no line known'}]"
+        return
+    source = recorder.source_line(site)
+    yield f"  #{value}, submitted at {recorder.where(site) or 'a line unknown'}" + (
+        f": {source}" if source else ""
+    )
+    inside = [inner for what in commands for inner in names.unfold(what)]
+    at = in_hand if in_hand is not None and in_hand < len(inside) else None
+    for index, what in enumerate(inside):
+        begin = 0 if at is None else max(0, at - 2)
+        if not begin <= index < begin + SHOWN:
+            continue
+        yield f"    {'->' if index == at else '  '} {_command(what, names)}"
+    if len(inside) > SHOWN:
+        yield f"       {len(inside)} commands in all"
+
+
+def _command(what: Command, names: _Names) -> str:
+    if isinstance(what, Dispatch):
+        kinds = what.program.args or ("",) * len(what.args)
+        args = []
+        for kind, arg in zip(kinds, what.args):
+            is_address = kind == "buffer" or (not kind and isinstance(arg, int) and arg > 1 << 20)
+            args.append(names.name(int(arg)) if is_address else str(arg))
+        return f"kernel {what.program.name}({', '.join(args)}) grid={what.grid} block={what.block}"
+    if isinstance(what, Copy):
+        return f"copy {what.size_bytes} bytes {names.name(what.src)} -> {names.name(what.dst)}"
+    if isinstance(what, Fill):
+        return f"fill {what.size_bytes} bytes at {names.name(what.dst)}"
+    if isinstance(what, Wait):
+        return f"wait for {names.name(what.signal)} >= {what.value}"
+    if isinstance(what, Signal):
+        return f"signal {names.name(what.signal)} = {what.value}"
+    if isinstance(what, Timestamp):
+        return f"timestamp to {names.name(what.address)}"
+    return str(what)
+
+
+def _waited(device: Device, names: _Names, va: int) -> Iterator[str]:
+    """What would set the signal that did not come; what the device itself waits for, and what would set that."""
+    if va != device.timeline.va:
+        yield from _setters(names, va)
+    done = device.timeline.value
+    late = next((entry for entry in device.ledger.entries.copy() if entry[0] > done), None)
+    for signal in dict.fromkeys(
+        what.signal for what in _flat(late[1] if late else ()) if isinstance(what, Wait)
+    ):
+        if signal != va:
+            yield from _setters(names, signal)
+
+
+def _setters(names: _Names, va: int) -> Iterator[str]:
+    """Every remembered write to a signal, by devices and by the host, with those marked that go backwards."""
+    from hcq.device import open_devices
+
+    found: list[tuple[int, str, int, recorder.Site]] = []
+    value = None
+    for device in open_devices():
+        for number, commands, site in device.ledger.entries.copy():
+            found += [
+                (number, f"{device.name} #{number}", what.value, site)
+                for what in _flat(commands)
+                if isinstance(what, Signal) and what.signal == va
+            ]
+        if any(start <= va < start + size for start, size in list(device.memory.regions.items())):
+            value = native.view(va, 8).cast("Q")[0]
+    seen = "" if value is None else f" is {value}"
+    if not found:
+        yield f"signal    {names.name(va)}{seen}, and no submission that is remembered sets it"
+    last = 0
+    for _, who, to, site in found[-SHOWN:]:
+        back = f" BACKWARDS from {last}" if to < last else ""
+        yield f"signal    {names.name(va)}{seen}: {who} sets it to {to}{back}  [{recorder.where(site)}]"
+        last = to
+
+
+def _flat(commands: Sequence[Command]) -> Iterator[Command]:
+    for what in commands:
+        if isinstance(what, Indirect):
+            yield from what.commands
+        else:
+            yield what
+
+
+def _waiters(device: Device) -> Iterator[str]:
+    """Every thread that waits in this device, and its line."""
+    frames = sys._current_frames()
+    threads = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, (name, value, since_ns) in list(device.waits.items()):
+        waited = (time.monotonic_ns() - since_ns) / 1e9
+        at = recorder.site_of(frames.get(ident))
+        where = recorder.where(at)
+        source = recorder.source_line(at)
+        yield f"waiting   {threads.get(ident, ident)} for {name} >= {value} since {waited:.3f} s, at {where}: {source}"
