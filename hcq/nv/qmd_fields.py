@@ -1,0 +1,130 @@
+"""What every version of the QMD shares: the base class, the names of values, the shared memory carve-out.
+
+In       nothing
+Out      Qmd (base of qmd_v3.py, qmd_v4.py, qmd_v5.py), enums, sm_config
+Changes  nothing
+Next     qmd.py (which version a GPU takes)
+Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, ClassVar, TypeVar
+
+from hcq.amd.packet import Terse
+
+Q = TypeVar("Q", bound="Qmd")
+
+ALIGNMENT_BYTES = 256  # SEND_PCAS_A and dependent QMDs carry the address in units of these, in 32 bits
+
+
+class QmdType(IntEnum):
+    QUEUE = 0
+    GRID_NULL = 1
+    GRID_CTA = 2
+    GRID_GPC_CGA = 3
+    GRID_GPU_CGA = 4
+    GRID_GPU_GPC_CGA = 5
+
+
+class StructureSize(IntEnum):
+    SEMAPHORE_FOUR_WORDS = 0
+    SEMAPHORE_ONE_WORD = 1
+    SEMAPHORE_TWO_WORDS = 2
+
+
+class MembarType(IntEnum):
+    FE_NONE = 0
+    FE_SYSMEMBAR = 1
+
+
+class ReductionOp(IntEnum):
+    RED_ADD = 0
+    RED_MIN = 1
+    RED_MAX = 2
+    RED_INC = 3
+    RED_DEC = 4
+    RED_AND = 5
+    RED_OR = 6
+    RED_XOR = 7
+
+
+class ReductionFormat(IntEnum):
+    UNSIGNED = 0
+    SIGNED = 1
+
+
+class TrapType(IntEnum):
+    TRAP_NONE = 0
+    TRAP_UNCONDITIONAL = 1
+    TRAP_CONDITIONAL = 2
+    TRAP_CONDITIONAL_EXT = 3
+
+
+class DependentAction(IntEnum):
+    QMD_INCREMENT_PUT = 0
+    QMD_SCHEDULE = 1
+    QMD_INVALIDATE_COPY_SCHEDULE = 3
+    QMD_DECREMENT_DEPENDENCE = 4
+
+
+class ConstantBufferPrefetch(IntEnum):
+    PREFETCH_NONE = 0
+    PREFETCH_PRE = 1
+    PREFETCH_POST = 2
+
+
+class ApiVisibleCallLimit(IntEnum):
+    LIMIT_32 = 0
+    NO_CHECK = 1
+
+
+class SamplerIndex(IntEnum):
+    INDEPENDENTLY = 0
+    VIA_HEADER_INDEX = 1
+
+
+class CwdMembarType(IntEnum):
+    L1_NONE = 0
+    L1_SYSMEMBAR = 1
+    L1_MEMBAR = 3
+
+
+class ProgramPrefetchType(IntEnum):
+    PREFETCH_LAUNCH = 0
+    PREFTECH_POST = 1
+
+
+class CgaCtaDistributionMode(IntEnum):
+    LOAD_BALANCING = 0
+    MULTI_CAST = 1
+
+
+class ReductionFormat32(IntEnum):
+    UNSIGNED_32 = 0
+    SIGNED_32 = 1
+
+
+class Qmd(Terse, words=0):
+    """The launch description of one grid. Names are the vendor's; `renamed` maps shared names to a version's own."""
+
+    version: ClassVar[int] = 0
+    renamed: ClassVar[dict[str, str]] = {}
+
+    @classmethod
+    def launch(cls: type[Q], **values: Any) -> Q:
+        """A QMD from names that all versions understand: grid_width, register_count, release0_address, ...
+
+        Raises  UsageError for a name that this version has not, or a value that does not fit
+        """
+        return cls(**{cls.renamed.get(name, name): value for name, value in values.items()})
+
+    def value(self, name: str) -> int:
+        """The value of a field by its shared or its own name."""
+        return self.values[self.renamed.get(name, name)]
+
+
+def sm_config(kibibytes: int) -> int:
+    """The *_SM_CONFIG_SHARED_MEM_SIZE value of a carve-out of the L1 cache for shared memory."""
+    return kibibytes // 4 + 1

@@ -1,0 +1,201 @@
+"""QMD 3.0: the launch description that Ampere and Ada read, 256 bytes.
+
+In       fields by name; addresses and sizes in bytes, the shifts are the fields' units
+Out      QmdV3
+Changes  nothing
+Next     qmd.py (which version a GPU takes, names that all versions share)
+Source   clc6c0qmd.h, clc7c0qmd.h, clc9c0qmd.h: V03_00; fields that only GA100 has are left out
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from hcq.layout import bits
+from hcq.nv.qmd_fields import (
+    ApiVisibleCallLimit,
+    CwdMembarType,
+    DependentAction,
+    MembarType,
+    ProgramPrefetchType,
+    Qmd,
+    ReductionFormat32,
+    ReductionOp,
+    SamplerIndex,
+    StructureSize,
+    TrapType,
+)
+
+
+class QmdV3(Qmd, words=64):
+    """V03_00"""
+
+    version: ClassVar[int] = 3
+    renamed: ClassVar[dict[str, str]] = {
+        "grid_width": "cta_raster_width",
+        "grid_height": "cta_raster_height",
+        "grid_depth": "cta_raster_depth",
+        "register_count": "register_count_v",
+        "qmd_minor_version": "qmd_version",
+    }
+
+    outer_put = bits(30, 0)
+    outer_overflow = bits(31)
+    outer_get = bits(62, 32)
+    outer_sticky_overflow = bits(63)
+    inner_get = bits(94, 64)
+    inner_overflow = bits(95)
+    inner_put = bits(126, 96)
+    inner_sticky_overflow = bits(127)
+    qmd_group_id = bits(133, 128)
+    sm_global_caching_enable = bits(134, default=1)
+    run_cta_in_one_sm_partition = bits(135)
+    is_queue = bits(136)
+    add_to_head_of_qmd_group_linked_list = bits(137)
+    require_scheduling_pcas = bits(140)
+    dependence_counter = bits(157, 142)
+    self_copy_on_completion = bits(158)
+    circular_queue_size = bits(184, 160)
+    demote_l2_evict_last = bits(185)
+    invalidate_texture_header_cache = bits(186)
+    invalidate_texture_sampler_cache = bits(187)
+    invalidate_texture_data_cache = bits(188)
+    invalidate_shader_data_cache = bits(189)
+    invalidate_instruction_cache = bits(190)
+    invalidate_shader_constant_cache = bits(191)
+    cta_raster_width_resume = bits(223, 192)
+    cta_raster_height_resume = bits(239, 224)
+    cta_raster_depth_resume = bits(255, 240)
+    program_prefetch_addr_lower_shifted = bits(287, 256)
+    circular_queue_addr = bits(327, 288)
+    circular_queue_entry_size = bits(351, 336)
+    cwd_reference_count_id = bits(357, 352)
+    cwd_reference_count_delta_minus_one = bits(365, 358)
+    cwd_reference_count_incr_enable = bits(367)
+    cwd_membar_type = bits(369, 368, enum=CwdMembarType)
+    sequentially_run_ctas = bits(370)
+    cwd_reference_count_decr_enable = bits(371)
+    sm_disable_mask_ext_lower = bits(377, 372)
+    api_visible_call_limit = bits(378, enum=ApiVisibleCallLimit, default=ApiVisibleCallLimit.NO_CHECK)
+    sm_disable_mask_ext_upper = bits(380, 379)
+    sampler_index = bits(382, enum=SamplerIndex)
+    disable_auto_invalidate = bits(383)
+    cta_raster_width = bits(415, 384)
+    cta_raster_height = bits(431, 416)
+    cta_raster_depth = bits(463, 448)
+    dependent_qmd0_pointer = bits(511, 480, unit=256)
+    dependent_qmd0_enable = bits(512)
+    dependent_qmd0_action = bits(515, 513, enum=DependentAction)
+    dependent_qmd0_prefetch = bits(516)
+    dependent_qmd1_enable = bits(517)
+    dependent_qmd1_action = bits(520, 518, enum=DependentAction)
+    dependent_qmd1_prefetch = bits(521)
+    coalesce_waiting_period = bits(529, 522)
+    queue_entries_per_cta_log2 = bits(534, 530)
+    occupancy_threshold_shared_mem = bits(542, 535)
+    cta_launch_queue = bits(543)
+    shared_memory_size = bits(561, 544)
+    min_sm_config_shared_mem_size = bits(567, 562)
+    max_sm_config_shared_mem_size = bits(574, 569)
+    qmd_version = bits(579, 576)
+    qmd_major_version = bits(583, 580, default=3)
+    occupancy_max_shared_mem = bits(591, 584)
+    cta_thread_dimension0 = bits(607, 592)
+    cta_thread_dimension1 = bits(623, 608)
+    cta_thread_dimension2 = bits(639, 624)
+    constant_buffer_valid_0 = bits(640)
+    constant_buffer_valid_1 = bits(641)
+    constant_buffer_valid_2 = bits(642)
+    constant_buffer_valid_3 = bits(643)
+    constant_buffer_valid_4 = bits(644)
+    constant_buffer_valid_5 = bits(645)
+    constant_buffer_valid_6 = bits(646)
+    constant_buffer_valid_7 = bits(647)
+    register_count_v = bits(656, 648)
+    target_sm_config_shared_mem_size = bits(662, 657)
+    shared_allocation_enable = bits(663)
+    free_cta_slots_empty_sm = bits(671, 664)
+    sm_disable_mask = bits(735, 672)
+    shader_local_memory_low_size = bits(759, 736)
+    barrier_count = bits(767, 763)
+    release0_address = bits(807, 768)
+    release0_membar_type = bits(819, enum=MembarType)
+    release0_reduction_op = bits(822, 820, enum=ReductionOp)
+    release0_enable = bits(823)
+    release0_reduction_format = bits(825, 824, enum=ReductionFormat32)
+    release0_reduction_enable = bits(826)
+    release0_trap_type = bits(828, 827, enum=TrapType)
+    release0_payload64b = bits(829)
+    release0_structure_size = bits(831, 830, enum=StructureSize)
+    release0_payload = bits(895, 832)
+    release1_address = bits(935, 896)
+    release1_membar_type = bits(947, enum=MembarType)
+    release1_reduction_op = bits(950, 948, enum=ReductionOp)
+    release1_enable = bits(951)
+    release1_reduction_format = bits(953, 952, enum=ReductionFormat32)
+    release1_reduction_enable = bits(954)
+    release1_trap_type = bits(956, 955, enum=TrapType)
+    release1_payload64b = bits(957)
+    release1_structure_size = bits(959, 958, enum=StructureSize)
+    release1_payload = bits(1023, 960)
+    constant_buffer_addr_0 = bits(1072, 1024)
+    constant_buffer_prefetch_post_0 = bits(1073)
+    constant_buffer_invalidate_0 = bits(1074)
+    constant_buffer_size_0 = bits(1087, 1075, unit=16)
+    constant_buffer_addr_1 = bits(1136, 1088)
+    constant_buffer_prefetch_post_1 = bits(1137)
+    constant_buffer_invalidate_1 = bits(1138)
+    constant_buffer_size_1 = bits(1151, 1139, unit=16)
+    constant_buffer_addr_2 = bits(1200, 1152)
+    constant_buffer_prefetch_post_2 = bits(1201)
+    constant_buffer_invalidate_2 = bits(1202)
+    constant_buffer_size_2 = bits(1215, 1203, unit=16)
+    constant_buffer_addr_3 = bits(1264, 1216)
+    constant_buffer_prefetch_post_3 = bits(1265)
+    constant_buffer_invalidate_3 = bits(1266)
+    constant_buffer_size_3 = bits(1279, 1267, unit=16)
+    constant_buffer_addr_4 = bits(1328, 1280)
+    constant_buffer_prefetch_post_4 = bits(1329)
+    constant_buffer_invalidate_4 = bits(1330)
+    constant_buffer_size_4 = bits(1343, 1331, unit=16)
+    constant_buffer_addr_5 = bits(1392, 1344)
+    constant_buffer_prefetch_post_5 = bits(1393)
+    constant_buffer_invalidate_5 = bits(1394)
+    constant_buffer_size_5 = bits(1407, 1395, unit=16)
+    constant_buffer_addr_6 = bits(1456, 1408)
+    constant_buffer_prefetch_post_6 = bits(1457)
+    constant_buffer_invalidate_6 = bits(1458)
+    constant_buffer_size_6 = bits(1471, 1459, unit=16)
+    constant_buffer_addr_7 = bits(1520, 1472)
+    constant_buffer_prefetch_post_7 = bits(1521)
+    constant_buffer_invalidate_7 = bits(1522)
+    constant_buffer_size_7 = bits(1535, 1523, unit=16)
+    program_address = bits(1584, 1536)
+    shader_local_memory_high_size = bits(1623, 1600)
+    program_prefetch_addr_upper_shifted = bits(1640, 1632)
+    program_prefetch_size = bits(1649, 1641)
+    program_prefetch_type = bits(1651, 1650, enum=ProgramPrefetchType)
+    sass_version = bits(1663, 1656)
+    release2_address = bits(1703, 1664)
+    release2_membar_type = bits(1715, enum=MembarType)
+    release2_reduction_op = bits(1718, 1716, enum=ReductionOp)
+    release2_enable = bits(1719)
+    release2_reduction_format = bits(1721, 1720, enum=ReductionFormat32)
+    release2_reduction_enable = bits(1722)
+    release2_trap_type = bits(1724, 1723, enum=TrapType)
+    release2_payload64b = bits(1725)
+    release2_structure_size = bits(1727, 1726, enum=StructureSize)
+    release2_payload = bits(1791, 1728)
+    occupancy_threshold_warp = bits(1799, 1792)
+    occupancy_max_warp = bits(1807, 1800)
+    occupancy_threshold_register = bits(1815, 1808)
+    occupancy_max_register = bits(1823, 1816)
+    hw_only_inner_get = bits(1854, 1824)
+    hw_only_require_scheduling_pcas = bits(1855)
+    hw_only_inner_put = bits(1886, 1856)
+    hw_only_span_list_head_index = bits(1917, 1888)
+    hw_only_span_list_head_index_valid = bits(1919)
+    hw_only_sked_next_qmd_pointer = bits(1951, 1920)
+    hw_only_dependence_counter = bits(1967, 1952)
+    debug_id_upper = bits(2015, 1984)
+    debug_id_lower = bits(2047, 2016)
