@@ -62,6 +62,7 @@ class EmulatedQueue(ABC):
         self.rptr = gpu.vm.load64(self.rptr_va)
         self.is_suspended = not args.queue_percentage & 0xFF
         self.is_evicted = False
+        self.is_ending = False  # it is being destroyed: the kernel it runs shall end
         self.stopped = ""
         gpu.doorbell_slots[doorbell_index] = UNRUNG
 
@@ -94,7 +95,7 @@ class EmulatedGpu:
 
     def __init__(self, node: EmulatedNode, events: Events, log: Callable[[str], None]) -> None:
         self.node, self.events = node, events
-        self.log = lambda text: log(f"GPU {node.gpu_id:#x}: {text}")
+        self._write = log
         self.gpu_id = node.gpu_id
         self.chip = node.spec.chip
         bank = {"heap_type": 1 if node.spec.is_vram_public else 2, "size_in_bytes": VRAM_BYTES}
@@ -120,9 +121,10 @@ class EmulatedGpu:
         self.lock = threading.RLock()
         self.wake = threading.Event()
         self.visitors = 0  # threads that want the lock: the GPU's own lets them in between packets
+        self.door = threading.Lock()  # of that count
         self.thread: threading.Thread | None = None
         self.packets = 0
-        self.is_ending = False  # a queue is being destroyed: whatever runs shall end
+        self.running: EmulatedQueue | None = None
         self.machine: Machine | None = None  # made by the first kernel
         self.run_kernel: Callable[[EmulatedGpu, Dispatch], None] | None = None  # None: the shader core
 
@@ -142,13 +144,14 @@ class EmulatedGpu:
                 self.thread.start()
 
     def remove(self, number: int) -> None:
-        self.is_ending = True
-        try:
-            with self._visit():
-                del self.queues[number]
-        finally:
-            self.is_ending = False
+        self.queues[number].is_ending = True
+        with self._visit():
+            del self.queues[number]
         self.kick()
+
+    def log(self, text: str) -> None:
+        """One line of the kernel's log."""
+        self._write(f"GPU {self.gpu_id:#x}: {text}")
 
     def kick(self) -> None:
         """Look at the doorbells now."""
@@ -198,6 +201,7 @@ class EmulatedGpu:
         return worked
 
     def _step(self, queue: EmulatedQueue) -> bool:
+        self.running = queue
         try:
             return queue.step()
         except QueueStopped:
@@ -207,7 +211,7 @@ class EmulatedGpu:
             self._evict()
             self.events.memory_exception(self.gpu_id, fault.address, "read-only" in fault.why)
         except ShaderFault as fault:
-            if self.is_ending:
+            if queue.is_ending:
                 queue.is_evicted = True
                 return False
             self.log(f"{queue.kind} queue {queue.number}: {fault}")
@@ -235,9 +239,11 @@ class _Visit:
         self.gpu = gpu
 
     def __enter__(self) -> None:
-        self.gpu.visitors += 1
+        with self.gpu.door:
+            self.gpu.visitors += 1
         self.gpu.lock.acquire()
 
     def __exit__(self, *_: object) -> None:
         self.gpu.lock.release()
-        self.gpu.visitors -= 1
+        with self.gpu.door:
+            self.gpu.visitors -= 1

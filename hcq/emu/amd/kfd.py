@@ -286,7 +286,7 @@ class EmulatedKfd:
             number = self.next_queue
             queue = create_queue(gpu, number, args)
             self.next_queue += 1
-        gpu.add(queue)
+            gpu.add(queue)  # still under the lock: its doorbell is taken only now
         offset = (
             MmapType.DOORBELL << kfd.MMAP_TYPE_SHIFT
             | gpu.gpu_id << kfd.MMAP_GPU_SHIFT

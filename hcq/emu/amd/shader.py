@@ -8,6 +8,8 @@ Next     dispatch.py (who calls), engine.py (run_dispatch), wave_start.py (the f
 
 from __future__ import annotations
 
+import time
+
 from hcq.emu.amd.cdna3 import CDNA3
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.engine import Machine, run_dispatch
@@ -21,7 +23,7 @@ ISAS: dict[str, Isa] = {"gfx1100": RDNA3, "gfx942": CDNA3}
 
 
 def run_on_shader_core(gpu: EmulatedGpu, work: Dispatch) -> None:
-    """Run it. It ends early when one of the GPU's queues is destroyed meanwhile."""
+    """Run it. It ends early when its queue is destroyed meanwhile."""
     isa = ISAS.get(gpu.chip.arch)
     if isa is None:
         raise IllegalOperation(
@@ -42,4 +44,10 @@ def run_on_shader_core(gpu: EmulatedGpu, work: Dispatch) -> None:
         lds_bytes=work.lds_bytes,
         scratch_bytes=work.wave_scratch_bytes // work.wave_size if work.rsrc2.scratch_en else 0,
     )
-    run_dispatch(gpu.machine, launch, work.grid, work.block, interrupted=lambda: gpu.is_ending)
+    queue = gpu.running
+
+    def interrupted() -> bool:
+        time.sleep(0)  # the process that waits for this kernel shares one interpreter with it: let it in
+        return queue is not None and queue.is_ending
+
+    run_dispatch(gpu.machine, launch, work.grid, work.block, interrupted=interrupted)

@@ -140,7 +140,7 @@ def test_a_kernel_that_never_ends_is_a_timeout_and_a_reset_ends_it(amd: AmdDevic
     ):
         amd.queue().dispatch(program, [out]).submit().wait(timeout_ms=200)
     amd.reset()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20  # a moment, on a machine that has nothing else to do
     works(amd)
 
 
@@ -223,7 +223,7 @@ def test_closing_while_a_kernel_runs_on_ends_it(open_amd: Open, capsys: pytest.C
     amd.queue().dispatch(amd.load(image(amd.arch), "forever"), [amd.alloc(64)]).submit()
     start = time.monotonic()
     amd.close(timeout_ms=100)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert "dispatch forever" in capsys.readouterr().err
     works(open_amd(port=port))
 
@@ -265,3 +265,35 @@ def test_a_launch_with_a_freed_buffer_is_refused_before_the_doorbell(amd: AmdDev
     with pytest.raises(UsageError, match=r"gone.*freed"):
         q.submit()
     works(amd)
+
+
+def test_closing_one_device_does_not_disturb_another_on_the_same_gpu(open_amd: Open):
+    one = open_amd()
+    two = open_amd(port=one.port)
+    out = one.alloc(256)
+    out.write(bytes(256))
+    go = one.signal("go")
+    program = one.load(image(one.arch), "increment")
+    done = one.queue().wait(go, 1).dispatch(program, [out], block=(64, 1, 1)).submit()
+    works(two)
+    two.close()
+    go.set(1)
+    done.wait(timeout_ms=5000)
+    assert struct.unpack("<64I", out.read()) == (1,) * 64
+
+
+def test_many_threads_open_use_and_close_devices(open_amd: Open):
+    from concurrent.futures import ThreadPoolExecutor
+
+    port = fresh_port("amd:gfx1100")
+
+    def session(number: int) -> None:
+        device = AmdDevice("AMD", port, settings_with())
+        try:
+            works(device)
+        finally:
+            device.close()
+
+    image("gfx1100")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(session, range(12)))
