@@ -33,7 +33,7 @@ from hcq.port import LinuxPort, Port, RecordingPort
 from hcq.profile import Profile
 from hcq.program import Program
 from hcq.queue import ONE, Grid, Queue
-from hcq.recorder import Site, site
+from hcq.recorder import EVERY, Site, site
 from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal, Timeline
 from hcq.trace import DeviceTrace, TraceWriter
 
@@ -84,6 +84,7 @@ class Device(ABC):
         if self.config.trace is not None:
             self.trace = DeviceTrace(TraceWriter.of(self.config.trace), self, self.config.trace_data)
             self.port = RecordingPort(self.port, self.trace.call)
+        self._sites = 0 if self.trace is not None or self.config.validate or self.config.debug else EVERY - 1
         tells = self.trace is not None or self.config.validate or "alloc" in self.config.debug
         self.alloc = self.memory.alloc_and_tell if tells else self.memory.alloc
         self.validator: Validator | None = None
@@ -274,19 +275,23 @@ class Device(ABC):
         """Dispatch one program and wait for it."""
         Queue(self).dispatch(program, args, grid, block).submit().wait()
 
-    def submit(self, words: list[bytes], commands: Sequence[Command], held: Sequence[Any] = ()) -> Completion:
+    def submit(
+        self, words: list[bytes], commands: Sequence[Command], held: Sequence[Any] = (), at: Site = None
+    ) -> Completion:
         """Send encoded commands. Threads may submit at the same time; the order is that of the lock.
 
         words     whole packets; the words of one entry stay together in the ring
         commands  what they stand for: for messages and the trace
         held      the buffers they use, in nested lists: for the trace
+        at        the line of the program that asked for it, where the caller knows it
         """
-        at = site()
         with self.lock:
             if self.dead:
                 self.check_alive()
             timeline = self.timeline
             value = timeline.submitted + 1
+            if value < EVERY or not value & self._sites:
+                at = site()
             if self.validator is not None:
                 self._send_validated(words, commands, value, held, at)
             elif self.trace is None:

@@ -36,12 +36,27 @@ class Ledger:
                 return entry
         return None
 
+    def line(self, value: int) -> str:
+        """The line that made a submission; when only its neighbours' are known, those. "" when nothing is."""
+        before = after = ""
+        for number, _, site in self.entries.copy():
+            if site is not None and number <= value:
+                before = where(site)
+                if number == value:
+                    return before
+            elif site is not None:
+                after = where(site)
+                break
+        if before and after and before != after:
+            return f"a line between {before} and {after}"
+        return f"a line at or after {before}" if before else f"a line before {after}" if after else ""
+
     def describe(self, value: int) -> str:
         """One submission in words."""
         entry = self.entry(value)
         if entry is None:
             return f"#{value} (no longer in the ledger)"
-        commands, line = entry[1], where(entry[2])
+        commands, line = entry[1], self.line(value)
         if not commands:
             return f"#{value}: nothing but its signal"
         text = "; ".join(str(command) for command in commands[:4])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
+from hcq.recorder import Site
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -26,6 +27,7 @@ class Program:
     access         what it does with each buffer, for the rules ("read", "write", "both", ""); None when nobody said
     shapes         device-private: argument types seen -> how to pack them
     packed         the same for the trace, once it has seen a dispatch
+    first_site     the line that first dispatched it
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Program:
         self.scratch_bytes = scratch_bytes
         self.access: tuple[str, ...] | None = None
         self.shapes: dict[tuple[type, ...], Any] = {}
+        self.first_site: Site = None
         self.packed: tuple[Callable[..., bytes], int, str] | None = None
         self._release = release
 

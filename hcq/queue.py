@@ -17,6 +17,7 @@ from hcq import command
 from hcq.errors import UsageError
 from hcq.memory import Buffer
 from hcq.program import Program
+from hcq.recorder import Site, site
 from hcq.signal import Completion, Signal
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Queue:
         self.device = device
         self.commands: list[command.Command] = []
         self._words: list[bytes] = []
+        self._site: Site = None  # the line of the last command that is no dispatch
         self._held: list[
             Any
         ] = []  # buffers must outlive the submit call; after it the device's order protects them
@@ -126,7 +128,7 @@ class Queue:
         for thing in held:
             if type(thing) is Buffer and thing.va is None:
                 self._refuse_freed(thing, commands)
-        done = self.device.submit(words, commands, held)
+        done = self.device.submit(words, commands, held, self._site)
         value = done.value
         for thing in held:
             if type(thing) is Buffer:
@@ -159,6 +161,7 @@ class Queue:
 
     def _add(self: Q, what: command.Command, *held: object) -> Q:
         self._words.append(self.device.encode(what))
+        self._site = site()
         self.commands.append(what)
         self._held.extend(held)
         return self

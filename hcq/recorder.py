@@ -1,9 +1,14 @@
-"""Recorder: which line of the user's program asked for something, found cheaply.
+"""Recorder: which line of the user's program asked for something.
 
 In       the call stack at a submission or a wait
 Out      `site()`: a pair that is cheap to take and to keep; `where(site)`: the same as text
 Changes  nothing; what it keeps are code objects, never frames, so no buffer lives longer for it
-Next     ledger.py (keeps a site for each submission), report.py and trace.py (print them)
+Next     ledger.py (keeps sites beside submissions), report.py and trace.py (print them)
+
+Looking at the stack costs a quarter of a microsecond and more, which is too dear for every launch of three. So every
+submission has its line while a program is young, is traced or is validated, and whenever it does more than launch
+kernels; beyond that one launch in EVERY has, which shows the loop it is in, and every program knows the line that first
+dispatched it.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from typing import Any
 
 Site = tuple[CodeType, int] | None  # a function and the offset of the instruction in it
 
+EVERY = 32  # a power of two
 _frame = sys._getframe
 
 

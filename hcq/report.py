@@ -175,6 +175,7 @@ class _Names:
     """What lies at an address of a device, and what its graphs were last replayed with."""
 
     def __init__(self, device: Device) -> None:
+        self.ledger = device.ledger
         self.graphs = list(device.graphs)
         self.live: list[Buffer] = device.memory.owners()
         self.freed = list(device.memory.freed.copy())
@@ -241,15 +242,14 @@ def _submission(
     short: bool = False,
 ) -> Iterator[str]:
     value, commands, site = entry
+    line = names.ledger.line(value)
     if short:
         first = _command(commands[0], names) if commands else "nothing but its signal"
         more = f"; and {len(commands) - 1} more" if len(commands) > 1 else ""
-        yield f"  #{value} {first}{more}  [{recorder.where(site) or 'no line known'}]"
+        yield f"  #{value} {first}{more}  [{line or 'no line known'}]"
         return
     source = recorder.source_line(site)
-    yield f"  #{value}, submitted at {recorder.where(site) or 'a line unknown'}" + (
-        f": {source}" if source else ""
-    )
+    yield f"  #{value}, submitted at {line or 'a line unknown'}" + (f": {source}" if source else "")
     inside = [inner for what in commands for inner in names.unfold(what)]
     at = in_hand if in_hand is not None and in_hand < len(inside) else None
     for index, what in enumerate(inside):
@@ -257,6 +257,10 @@ def _submission(
         if not begin <= index < begin + SHOWN:
             continue
         yield f"    {'->' if index == at else '  '} {_command(what, names)}"
+        if isinstance(what, Dispatch) and index == (at or 0) and what.program.first_site is not None:
+            first = what.program.first_site
+            quoted = recorder.source_line(first)
+            yield f"       first dispatched at {recorder.where(first)}" + (f": {quoted}" if quoted else "")
     if len(inside) > SHOWN:
         yield f"       {len(inside)} commands in all"
 

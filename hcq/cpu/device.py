@@ -42,6 +42,7 @@ from hcq.port import (
 )
 from hcq.program import Program
 from hcq.queue import ONE, Grid
+from hcq.recorder import site
 from hcq.signal import Timeline
 
 if TYPE_CHECKING:
@@ -315,6 +316,8 @@ class CpuDevice(Device):
             letters.append("f" if wanted == "float" else "i")
         shape = encoding.argument_shape(self.machine, "".join(letters))
         program.shapes[types] = shape
+        if program.first_site is None:
+            program.first_site = site()
         return shape
 
     def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
