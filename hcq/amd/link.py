@@ -187,6 +187,7 @@ class Linked:
         for index, section in enumerate(self.object.sections):
             if section.flags & elf.SHF_ALLOC:
                 self._bases[index] = section.va
+        for section in self.object.sections:
             if section.type == elf.SHT_DYNSYM:
                 self._symbols = [self._relative(symbol) for symbol in self.object.symbols(section)]
         for table in self.object.sections:
