@@ -9,7 +9,7 @@ Next     compile.py (the only caller), target.py (what the names mean)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from hcq.compiler.loop_nest import LoopNest
@@ -43,15 +43,46 @@ def backend(name: str) -> Backend:
         )
     if name in ("amdgpu", "nvptx"):
         from hcq.compiler import heuristic_gpu
-        from hcq.compiler.assemble import llvm_gpu
         from hcq.compiler.render import amdgpu, gpu, nvptx
 
         dialect = amdgpu.DIALECT if name == "amdgpu" else nvptx.DIALECT
         return Backend(
             heuristic_gpu.choose,
             partial(gpu.render, dialect=dialect),
-            llvm_gpu.assemble,
+            _assemble_gpu,
             lambda program: (gpu.blocks(program), 1, 1),
             (gpu.BLOCK, 1, 1),
         )
     raise ValueError(f"no backend for target {name!r}; known: cpu, amdgpu, nvptx")
+
+
+def assemble_with(target: Target, assembler: str) -> Target:
+    """The same target, its kernels assembled by "llvmlite" (the default) or by "comgr" (AMD's own, where installed).
+
+    Kernels of the two do not mix in the caches. Raises ValueError for a target or assembler that do not go together,
+    ComgrError where comgr is missing or does not know the architecture.
+    """
+    if assembler == target.assembler:
+        return target
+    plain = replace(target, assembler="llvmlite", key=target.key.partition("/")[0])
+    if assembler == "llvmlite":
+        return plain
+    if assembler != "comgr" or target.name != "amdgpu":
+        can = "llvmlite, comgr" if target.name == "amdgpu" else "llvmlite"
+        raise ValueError(
+            f"assemble_with({target.name} {target.arch}, {assembler!r}): this target has the assemblers {can}"
+        )
+    from hcq.compiler.assemble import comgr
+
+    major, minor = comgr.check(target.arch)
+    return replace(plain, assembler="comgr", key=f"{plain.key}/comgr-{major}.{minor}")
+
+
+def _assemble_gpu(text: str, target: Target, name: str) -> bytes:
+    if target.assembler == "comgr":
+        from hcq.compiler.assemble import comgr
+
+        return comgr.assemble(text, target, name)
+    from hcq.compiler.assemble import llvm_gpu
+
+    return llvm_gpu.assemble(text, target, name)

@@ -56,6 +56,7 @@ class Target:
     features: str = ""  # LLVM's list, beside a named cpu
     native: frozenset[Op] = CPU_NATIVE
     casts: frozenset[DType] = NARROW_CASTS  # narrow formats it converts to and from float32 by itself
+    assembler: str = "llvmlite"  # or "comgr", for AMD: see assemble_with in backend.py
 
     @property
     def lanes(self) -> int:
