@@ -1,0 +1,212 @@
+"""The kernel interface by driver release: which layout each structure has, and calls that check errno and status.
+
+In       the running driver's version, as /proc/driver/nvidia/version or a control call gives it
+Out      Abi: layout(name), make(name, fields), call(port, fd, ioctl, fields); the ioctls, CONTROLS and ALLOCATIONS
+Changes  whatever the call does
+Next     rm_structs.py and uvm_structs.py (the layouts), status.py (what an answer means)
+Source   nv-ioctl-numbers.h, nv_escape.h, uvm_ioctl.h; layouts of 550.163, 570.211, 580.142, 590.48 and 595.45 compared
+
+RM and UVM answer twice: errno when the call is malformed (size, file, state), a status in the structure otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hcq.errors import DriverError, UsageError
+from hcq.layout import Ioctl
+from hcq.nv import rm_structs as rm
+from hcq.nv import uvm_structs as uvm
+from hcq.nv.args import Args
+from hcq.nv.classes import ClassId
+from hcq.nv.status import BENIGN, tell_status
+from hcq.port import Port, refused
+
+RELEASES = (550, 570, 580, 590, 595)  # major releases whose headers were compared; each holds until the next
+
+# structures that have changed: name -> (first release, layout), oldest first. All others are the same in every release
+HISTORY: dict[str, tuple[tuple[int, type[Args]], ...]] = {
+    "VaspaceAlloc": ((550, rm.VaspaceAlloc550), (580, rm.VaspaceAlloc)),
+    "ChannelAlloc": ((550, rm.ChannelAlloc550), (570, rm.ChannelAlloc)),
+    "GpuGetClasslistV2": (
+        (550, rm.GpuGetClasslistV2550),
+        (570, rm.GpuGetClasslistV2570),
+        (580, rm.GpuGetClasslistV2),
+    ),
+    "FbGetInfoV2": ((550, rm.FbGetInfoV2550), (570, rm.FbGetInfoV2570), (580, rm.FbGetInfoV2)),
+    "GpfifoSchedule": ((550, rm.GpfifoSchedule550), (580, rm.GpfifoSchedule)),
+    "UvmFree": ((550, uvm.UvmFree550), (590, uvm.UvmFree)),
+    "UvmUnregisterChannel": ((550, uvm.UvmUnregisterChannel550), (590, uvm.UvmUnregisterChannel)),
+}
+
+
+def _escape(number: int, name: str, layout: type[Args], show: tuple[str, ...] = (), count: int = 1) -> Ioctl:
+    """An escape of /dev/nvidiactl or /dev/nvidiaN: _IOWR('F', number, layout[count])."""
+    request = 3 << 30 | layout.size_bytes * count << 16 | ord("F") << 8 | number
+    return Ioctl(request, name, layout, show)
+
+
+CARD_COUNT = 32
+RM_ALLOC_MEMORY = _escape(
+    0x27, "NV_ESC_RM_ALLOC_MEMORY", rm.RmAllocMemoryArgs, ("hclass", "limit")
+)  # nvidiaN
+RM_FREE = _escape(0x29, "NV_ESC_RM_FREE", rm.RmFreeArgs, ("hobjectold",))
+RM_CONTROL = _escape(0x2A, "NV_ESC_RM_CONTROL", rm.RmControlArgs, ("hobject", "cmd", "paramssize"))
+RM_ALLOC = _escape(0x2B, "NV_ESC_RM_ALLOC", rm.RmAllocArgs, ("hclass", "hobjectparent", "paramssize"))
+RM_MAP_MEMORY = _escape(0x4E, "NV_ESC_RM_MAP_MEMORY", rm.RmMapMemoryArgs, ("hmemory", "length", "fd"))
+RM_UNMAP_MEMORY = _escape(0x4F, "NV_ESC_RM_UNMAP_MEMORY", rm.RmUnmapMemoryArgs, ("hmemory",))
+CARD_INFO = _escape(
+    0xC8, "NV_ESC_CARD_INFO", rm.CardInfoArgs, count=CARD_COUNT
+)  # an array: the first entry is shown
+REGISTER_FD = _escape(
+    0xC9, "NV_ESC_REGISTER_FD", rm.RegisterFdArgs, ("ctl_fd",)
+)  # nvidiaN, once for each file
+CHECK_VERSION_STR = _escape(0xD2, "NV_ESC_CHECK_VERSION_STR", rm.CheckVersionStrArgs)
+SYS_PARAMS = _escape(0xD6, "NV_ESC_SYS_PARAMS", rm.SysParamsArgs)
+
+UVM_INITIALIZE = Ioctl(0x30000001, "UVM_INITIALIZE", uvm.UvmInitialize, ("flags",))
+UVM_REGISTER_GPU_VASPACE = Ioctl(25, "UVM_REGISTER_GPU_VASPACE", uvm.UvmRegisterGpuVaspace, ("hvaspace",))
+UVM_UNREGISTER_GPU_VASPACE = Ioctl(26, "UVM_UNREGISTER_GPU_VASPACE", uvm.UvmUnregisterGpuVaspace)
+UVM_REGISTER_CHANNEL = Ioctl(
+    27, "UVM_REGISTER_CHANNEL", uvm.UvmRegisterChannel, ("hchannel", "base", "length")
+)
+UVM_UNREGISTER_CHANNEL = Ioctl(28, "UVM_UNREGISTER_CHANNEL", uvm.UvmUnregisterChannel550, ("hchannel",))
+UVM_ENABLE_PEER_ACCESS = Ioctl(29, "UVM_ENABLE_PEER_ACCESS", uvm.UvmEnablePeerAccess)
+UVM_DISABLE_PEER_ACCESS = Ioctl(30, "UVM_DISABLE_PEER_ACCESS", uvm.UvmDisablePeerAccess)
+UVM_MAP_EXTERNAL_ALLOCATION = Ioctl(
+    33, "UVM_MAP_EXTERNAL_ALLOCATION", uvm.UvmMapExternalAllocation, ("base", "length", "hmemory")
+)
+UVM_FREE = Ioctl(34, "UVM_FREE", uvm.UvmFree550, ("base",))
+UVM_REGISTER_GPU = Ioctl(37, "UVM_REGISTER_GPU", uvm.UvmRegisterGpu)
+UVM_UNREGISTER_GPU = Ioctl(38, "UVM_UNREGISTER_GPU", uvm.UvmUnregisterGpu)
+UVM_UNMAP_EXTERNAL = Ioctl(66, "UVM_UNMAP_EXTERNAL", uvm.UvmUnmapExternal, ("base", "length"))
+UVM_CREATE_EXTERNAL_RANGE = Ioctl(
+    73, "UVM_CREATE_EXTERNAL_RANGE", uvm.UvmCreateExternalRange, ("base", "length")
+)
+UVM_MM_INITIALIZE = Ioctl(
+    75, "UVM_MM_INITIALIZE", uvm.UvmMmInitialize, ("uvmfd",)
+)  # on a second file, kept open
+
+# control calls: number -> structure
+CONTROLS: dict[int, str] = {
+    0x00000205: "GpuGetIdInfoV2",
+    0x00800292: "GpuGetClasslistV2",
+    0x2080014A: "GpuGetGidInfo",
+    0x20801201: "GrGetInfo",
+    0x20801303: "FbGetInfoV2",
+    0x20801701: "McGetArchInfo",
+    0x2080200A: "PerfBoost",
+    0xA06C0101: "GpfifoSchedule",
+    0xC36F0108: "GetWorkSubmitToken",
+}
+# what objects of a class are allocated with; compute classes take nothing
+ALLOCATIONS: dict[int, str] = {
+    ClassId.NV01_DEVICE_0: "DeviceAlloc",
+    ClassId.NV20_SUBDEVICE_0: "SubdeviceAlloc",
+    ClassId.NV01_MEMORY_SYSTEM: "MemoryAlloc",
+    ClassId.NV01_MEMORY_LOCAL_USER: "MemoryAlloc",
+    ClassId.FERMI_VASPACE_A: "VaspaceAlloc",
+    ClassId.KEPLER_CHANNEL_GROUP_A: "ChannelGroupAlloc",
+    ClassId.FERMI_CONTEXT_SHARE_A: "ContextShareAlloc",
+    ClassId.HOPPER_USERMODE_A: "UsermodeAlloc",
+    ClassId.BLACKWELL_USERMODE_A: "UsermodeAlloc",
+    **{class_id: "ChannelAlloc" for class_id in ClassId if class_id.name.endswith(("GPFIFO_A", "GPFIFO_B"))},
+    **{class_id: "CopyAlloc" for class_id in ClassId if "DMA_COPY" in class_id.name},
+}
+
+
+@dataclass(frozen=True)
+class Abi:
+    """The interface of one driver: every structure in the layout that it takes.
+
+    version  as the driver gives it
+    release  the table taken
+    note     empty, or why this table stands in for one that there is not
+    """
+
+    version: str
+    release: int
+    note: str
+    layouts: Mapping[str, type[Args]]
+
+    def layout(self, name: str) -> type[Args]:
+        """A structure by its name here. Raises UsageError for one that is not declared."""
+        if name not in self.layouts:
+            raise UsageError(f"{name!r}: no such structure. Declared: {', '.join(sorted(self.layouts))}.")
+        return self.layouts[name]
+
+    def make(self, name: str, **fields: Any) -> Args:
+        """A structure with its fields. Raises UsageError for a field that it has not in this release."""
+        return self.layout(name)(**fields)
+
+    def call(self, port: Port, fd: int, ioctl: Ioctl, **fields: Any) -> Args:
+        """Make a call and return the structure as the driver left it.
+
+        Raises  UsageError for a field that this release has not
+                DriverError with the call, its arguments, and the errno or the status with its usual cause
+        """
+        what = self.of(ioctl)(**fields)
+        said = f"{ioctl.name}({', '.join(_show(what, name) for name in ioctl.show if name in what.fields)})"
+        argument = bytearray(what.to_bytes())
+        if ioctl is CARD_INFO:
+            argument = argument.ljust(CARD_COUNT * what.size_bytes, b"\0")
+        try:
+            port.ioctl(fd, ioctl.request, argument)
+        except DriverError as error:
+            raise refused(said, error.errno or 0) from None
+        got = type(what).from_bytes(bytes(argument))
+        status = got.values.get("rmstatus", got.values.get("status", 0))
+        if status not in BENIGN:
+            told = tell_status(status, self.release)
+            raise DriverError(f"{said} -> {told}. Driver {self.version}. {self.note}".rstrip())
+        return got
+
+    def of(self, ioctl: Ioctl) -> type[Args]:
+        """The layout of a call's argument in this release."""
+        if ioctl.layout is None:
+            raise UsageError(f"{ioctl.name} takes no structure.")
+        return self.layout(_plain(ioctl.layout.__name__))
+
+
+def _show(what: Args, name: str) -> str:
+    value = what.values[name]
+    if name == "hclass" and value in ClassId._value2member_map_:
+        return f"{name}={value:#x} {ClassId(value).name}"
+    return f"{name}={value:#x}"
+
+
+def _plain(name: str) -> str:
+    """A structure's name without the release it stands for."""
+    return name[:-3] if name[:-3] in HISTORY else name
+
+
+def abi_for(version: str) -> Abi:
+    """The interface of a driver by its version, such as "580.142".
+
+    A release between two tables takes the older one, a newer one than all takes the newest; both say so in `note`.
+    Raises  UsageError for text that is no version, DriverError for a driver older than every table
+    """
+    found = re.match(r"(\d+)\.\d+", version)
+    if found is None:
+        raise UsageError(f"abi_for({version!r}): not a driver version. Give it as the driver does: 580.142.")
+    major = int(found[1])
+    if major < RELEASES[0]:
+        raise DriverError(
+            f"NVIDIA driver {version} is older than {RELEASES[0]}, the oldest known. Install a newer driver."
+        )
+    release = max(known for known in RELEASES if known <= major)
+    note = ""
+    if major != release:
+        note = f"Driver {version} has no table of its own: the one of {release} is taken, and may not fit."
+    layouts = {
+        name: thing
+        for module in (rm, uvm)
+        for name, thing in vars(module).items()
+        if isinstance(thing, type) and issubclass(thing, Args) and thing is not Args and _plain(name) == name
+    }
+    for name, history in HISTORY.items():
+        layouts[name] = [layout for first, layout in history if first <= release][-1]
+    return Abi(version, release, note, layouts)

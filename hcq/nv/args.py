@@ -1,0 +1,39 @@
+"""Args: the structure that one call of NVIDIA's kernel drivers takes. Its size is exact to the byte.
+
+In       class X(Args, size_bytes=n) with `field = bits(hi, lo)` lines
+Out      packets whose bytes are exactly size_bytes long
+Changes  nothing
+Next     rm_structs.py, uvm_structs.py (all of them), abi.py (who calls with them)
+Source   the open kernel module: a wrong size is NV_ERR_INVALID_PARAM_STRUCT or EINVAL
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, ClassVar, TypeVar
+
+from hcq.amd.packet import Terse
+
+S = TypeVar("S", bound="Args")
+
+
+class Args(Terse):
+    """A structure in memory. Signed fields take their two's complement: a file descriptor of none is NO_FD."""
+
+    size_bytes: ClassVar[int] = 0
+
+    def __init_subclass__(cls, size_bytes: int, **kwargs: Any) -> None:
+        super().__init_subclass__(words=-(-size_bytes // 4), **kwargs)
+        cls.size_bytes = size_bytes
+
+    def to_bytes(self) -> bytes:
+        return super().to_bytes()[: self.size_bytes]
+
+    @classmethod
+    def from_bytes(cls: type[S], data: bytes) -> S:
+        """Read memory; missing bytes count as zero. Never raises."""
+        whole = bytes(data[: cls.size_bytes]).ljust(4 * cls.length_words, b"\0")
+        return cls.decode(struct.unpack(f"<{cls.length_words}I", whole))
+
+
+NO_FD = 0xFFFFFFFF

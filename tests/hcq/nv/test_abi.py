@@ -1,0 +1,194 @@
+"""The kernel interface: sizes are exact, releases differ where the headers do, answers are told in words."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hcq.errors import DriverError, UsageError
+from hcq.layout import Ioctl
+from hcq.nv import abi, rm_structs, uvm_structs
+from hcq.nv.abi import abi_for
+from hcq.nv.args import NO_FD, Args
+from hcq.nv.classes import ClassId
+from hcq.nv.status import BENIGN, CAUSES, NvStatus, name_of, tell_status, tell_xid
+
+STRUCTURES = [
+    thing
+    for module in (rm_structs, uvm_structs)
+    for thing in vars(module).values()
+    if isinstance(thing, type) and issubclass(thing, Args) and thing is not Args
+]
+
+
+class Kernel:
+    """A port whose kernel writes a status into the structure, or refuses the call."""
+
+    def __init__(self, status: int = 0, at: int = 0, number: int = 0) -> None:
+        self.status, self.at, self.number = status, at, number
+        self.calls: list[tuple[int, int, int]] = []
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        self.calls.append((fd, request, len(argument)))
+        if self.number:
+            error = DriverError("refused")
+            error.errno = self.number
+            raise error
+        argument[self.at : self.at + 4] = self.status.to_bytes(4, "little")
+        return 0
+
+
+@pytest.mark.parametrize("layout", STRUCTURES, ids=lambda layout: layout.__name__)
+@given(data=st.data())
+def test_every_structure_decodes_to_what_was_encoded(layout: type[Args], data: st.DataObject) -> None:
+    seed = data.draw(st.randoms(use_true_random=False))
+    values = {name: seed.getrandbits(field.width) for name, field in layout.fields.items()}
+    made = layout(**values)
+    assert len(made.to_bytes()) == layout.size_bytes
+    assert layout.from_bytes(made.to_bytes()).values == values
+    assert max(field.high for field in layout.fields.values()) < 8 * layout.size_bytes
+
+
+@pytest.mark.parametrize(
+    ("call", "request_number"),
+    [
+        (abi.RM_ALLOC, 0xC030462B),
+        (abi.RM_CONTROL, 0xC020462A),
+        (abi.RM_FREE, 0xC0104629),
+        (abi.RM_MAP_MEMORY, 0xC038464E),
+        (abi.RM_UNMAP_MEMORY, 0xC020464F),
+        (abi.RM_ALLOC_MEMORY, 0xC0384627),
+        (abi.REGISTER_FD, 0xC00446C9),
+        (abi.CARD_INFO, 0xC90046C8),
+        (abi.CHECK_VERSION_STR, 0xC04846D2),
+        (abi.SYS_PARAMS, 0xC00846D6),
+    ],
+)
+def test_a_request_is_the_number_that_the_kernel_knows(call: Ioctl, request_number: int) -> None:
+    assert call.request == request_number
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),  # bytes at 550, 570, 580, 590, 595
+    [
+        ("VaspaceAlloc", (48, 48, 56, 56, 56)),
+        ("ChannelAlloc", (360, 368, 368, 368, 368)),
+        ("GpuGetClasslistV2", (700, 404, 804, 804, 804)),
+        ("FbGetInfoV2", (444, 460, 1028, 1028, 1028)),
+        ("GpfifoSchedule", (2, 2, 3, 3, 3)),
+        ("UvmFree", (24, 24, 24, 16, 16)),
+        ("UvmUnregisterChannel", (28, 28, 28, 12, 12)),
+        ("UvmMapExternalAllocation", (9264,) * 5),
+        ("MemoryAlloc", (128,) * 5),
+        ("RmAllocArgs", (48,) * 5),
+    ],
+)
+def test_a_structure_has_its_size_in_every_release(name: str, sizes: tuple[int, ...]) -> None:
+    found = tuple(abi_for(f"{release}.10").layout(name).size_bytes for release in abi.RELEASES)
+    assert found == sizes
+
+
+def test_a_release_without_a_table_takes_the_nearest_older_one_and_says_so() -> None:
+    assert (abi_for("580.142").release, abi_for("580.142").note) == (580, "")
+    assert abi_for("575.51.03").release == 570
+    newer = abi_for("610.43.02")
+    assert newer.release == 595
+    assert newer.note == "Driver 610.43.02 has no table of its own: the one of 595 is taken, and may not fit."
+
+
+def test_a_driver_older_than_all_tables_and_text_that_is_no_version_are_refused() -> None:
+    with pytest.raises(DriverError, match=r"535\.54 is older than 550"):
+        abi_for("535.54")
+    with pytest.raises(UsageError, match="not a driver version"):
+        abi_for("newest")
+
+
+def test_a_field_that_a_release_has_not_is_refused() -> None:
+    assert abi_for("580.1").make("GpfifoSchedule", benable=1, bskipenable=1).to_bytes() == b"\1\0\1"
+    with pytest.raises(UsageError, match="has no field 'bskipenable'"):
+        abi_for("570.1").make("GpfifoSchedule", benable=1, bskipenable=1)
+    with pytest.raises(UsageError, match="has no field 'length'"):
+        abi_for("590.1").make("UvmFree", base=0, length=4096)
+    with pytest.raises(UsageError, match="no such structure"):
+        abi_for("590.1").make("UvmNothing")
+
+
+@pytest.mark.parametrize("release", abi.RELEASES)
+def test_every_control_and_every_class_names_a_structure_that_there_is(release: int) -> None:
+    here = abi_for(f"{release}.1")
+    for name in (*abi.CONTROLS.values(), *abi.ALLOCATIONS.values()):
+        assert here.layout(name).size_bytes > 0
+    for call in vars(abi).values():
+        if isinstance(call, Ioctl):
+            assert here.of(call).size_bytes > 0
+
+
+def test_a_call_returns_what_the_kernel_left() -> None:
+    kernel = Kernel(status=0xC1D00001, at=8)
+    got = abi_for("580.142").call(kernel, 5, abi.RM_ALLOC, hclass=ClassId.NV01_ROOT_CLIENT)  # type: ignore[arg-type]
+    assert got.values["hobjectnew"] == 0xC1D00001
+    assert kernel.calls == [(5, 0xC030462B, 48)]
+
+
+def test_a_status_is_told_with_the_call_its_arguments_and_the_usual_cause() -> None:
+    kernel = Kernel(status=NvStatus.NV_ERR_INVALID_CLASS, at=40)
+    with pytest.raises(DriverError) as caught:
+        abi_for("580.142").call(kernel, 5, abi.RM_ALLOC, hclass=0xC7C0, hobjectparent=0x5C000002)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "NV_ESC_RM_ALLOC(hclass=0xc7c0 AMPERE_COMPUTE_B, hobjectparent=0x5c000002, paramssize=0x0) -> "
+        "NV_ERR_INVALID_CLASS (0x22: class id not supported on this GPU: read the class list (0x800292) first). "
+        "Driver 580.142."
+    )
+
+
+def test_a_call_that_the_kernel_refuses_is_told_with_its_errno() -> None:
+    with pytest.raises(DriverError, match=r"NV_ESC_REGISTER_FD\(ctl_fd=0x3\) -> EINVAL") as caught:
+        abi_for("580.1").call(Kernel(number=errno.EINVAL), 5, abi.REGISTER_FD, ctl_fd=3)  # type: ignore[arg-type]
+    assert caught.value.errno == errno.EINVAL
+
+
+def test_the_status_is_found_where_the_release_keeps_it() -> None:
+    failed = NvStatus.NV_ERR_INVALID_ADDRESS
+    with pytest.raises(DriverError, match="NV_ERR_INVALID_ADDRESS"):
+        abi_for("590.1").call(Kernel(failed, at=8), 5, abi.UVM_FREE, base=0)  # type: ignore[arg-type]
+    with pytest.raises(DriverError, match="NV_ERR_INVALID_ADDRESS"):
+        abi_for("580.1").call(Kernel(failed, at=16), 5, abi.UVM_FREE, base=0, length=1)  # type: ignore[arg-type]
+
+
+def test_nothing_to_do_is_success() -> None:
+    kernel = Kernel(NvStatus.NV_WARN_NOTHING_TO_DO, at=4)
+    assert abi_for("580.1").call(kernel, 5, abi.UVM_MM_INITIALIZE, uvmfd=4).values["uvmfd"] == 4  # type: ignore[arg-type]
+    assert BENIGN == {0, 0x10006}
+
+
+def test_cards_are_asked_for_as_an_array() -> None:
+    kernel = Kernel()
+    abi_for("580.1").call(kernel, 5, abi.CARD_INFO)  # type: ignore[arg-type]
+    assert kernel.calls == [(5, 0xC90046C8, 0x900)]
+
+
+def test_a_file_descriptor_of_none_is_minus_one_in_memory() -> None:
+    made = rm_structs.RmAllocMemoryArgs(fd=NO_FD)
+    assert made.to_bytes()[48:52] == (-1).to_bytes(4, "little", signed=True)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_any_status_and_any_channel_error_can_be_told(number: int) -> None:
+    assert f"{number:#x}" in tell_status(number)
+    assert str(number) in tell_xid(number)
+
+
+def test_a_status_that_a_release_renumbered_has_that_releases_name() -> None:
+    assert name_of(0x8B, 580) == "NV_ERR_DMA_XFER_FAILED"
+    assert name_of(0x8B, 595) == "NV_ERR_OPERATION_ABORTED"
+    assert name_of(0x8C, 595) == "NV_ERR_DMA_XFER_FAILED"
+    assert name_of(0x7777) == "status 0x7777"
+
+
+def test_a_fault_is_told_with_its_usual_cause() -> None:
+    assert tell_xid(31).startswith("Xid 31 (ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT: MMU fault: bad VA")
+    assert tell_xid(2) == "Xid 2 (no name in the headers)"
+    assert all(cause and not cause.endswith(" ") for cause in CAUSES.values())
