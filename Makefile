@@ -1,5 +1,5 @@
 # Two commands:   make demo    train the digits classifier        make test    run the tests
-# Others:         make lint    make bench    make clean            make help
+# Others:         make lint    make docs    make bench    make clean            make help
 #
 # Everything lives in .venv. A stamp in it remembers that the packages of setup.py and pyproject.toml are installed, so a
 # second run installs nothing and needs no network. The package itself is installed editable: a changed source file is
@@ -32,6 +32,7 @@ help:
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
 	@echo "make lint     formatting, lint rules, types, the law of the floors"
 	@echo "make format   let the formatter rewrite the sources"
+	@echo "make docs     write docs/packets/ from the declarations of packets, registers and ioctls"
 	@echo "make bench    our times beside NumPy's, PyTorch's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
@@ -56,6 +57,9 @@ lint: $(VENV)/lint.stamp
 format: $(VENV)/lint.stamp
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: $(VENV)/demo.stamp
+	@$(BIN)/python tools/packet_pages.py
 
 bench: $(VENV)/bench.stamp
 	@$(BIN)/python tools/bench.py $(BENCH_FLAGS)

@@ -57,7 +57,7 @@ class Kind(IntEnum):
 class Frame(Packet, words=7):
     """Before every record."""
 
-    checksum = bits(31, 0)  # CRC-32 of everything after it in this record
+    checksum = bits(31, 0, doc="CRC-32 of everything after it in this record")
     kind = bits(47, 32, enum=Kind)
     reserved = bits(63, 48)
     text_bytes = bits(95, 64, doc="bytes")

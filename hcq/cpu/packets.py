@@ -43,7 +43,7 @@ class Header(Packet, words=1):
 
     opcode = bits(7, 0, enum=Opcode)
     flags = bits(15, 8)
-    length = bits(31, 16)  # words, this one included; even
+    length = bits(31, 16, doc="words, this one included; even")
 
 
 class Nop(Packet, words=2, tail="ignored"):
@@ -64,13 +64,13 @@ class Dispatch(Packet, words=12, tail="arguments"):
     has_floats = bits(15, 8)
     length = bits(31, 16)
     stack_slots = bits(47, 32)
-    group_slot = bits(63, 48)  # the slot that takes the address of this call's Group
+    group_slot = bits(63, 48, doc="the slot that takes the address of this call's Group")
     entry = bits(127, 64)
-    groups = bits(191, 128)  # grid_x * grid_y * grid_z
+    groups = bits(191, 128, doc="grid_x * grid_y * grid_z")
     grid_x = bits(223, 192)
     grid_y = bits(255, 224)
     grid_z = bits(287, 256)
-    groups_per_claim = bits(319, 288)  # 0: the command processor chooses
+    groups_per_claim = bits(319, 288, doc="0: the command processor chooses")
     scratch_bytes = bits(383, 320)
 
 
@@ -162,40 +162,40 @@ class Group(Packet, words=18):
     grid_z = bits(319, 256)
     scratch = bits(383, 320)
     scratch_bytes = bits(447, 384)
-    worker = bits(511, 448)  # 0 is the command processor itself
+    worker = bits(511, 448, doc="0 is the command processor itself")
 
 
 class Control(Packet, words=144):
     """The queue's registers, one cache line (16 words) for each of those who write them."""
 
     # written by the host
-    put = bits(63, 0)  # words ever written; the ring index is put modulo the ring's size
-    doorbell = bits(95, 64)  # futex word; changes whenever put has
+    put = bits(63, 0, doc="words ever written; the ring index is put modulo the ring's size")
+    doorbell = bits(95, 64, doc="futex word; changes whenever put has")
     # written by the command processor
-    get = bits(575, 512)  # words ever executed
-    asleep = bits(607, 576)  # 1: it sleeps on the doorbell
-    fault = bits(639, 608, enum=Fault)  # futex word; the host clears it to go on
-    packets = bits(703, 640)  # packets ever executed
+    get = bits(575, 512, doc="words ever executed")
+    asleep = bits(607, 576, doc="1: it sleeps on the doorbell")
+    fault = bits(639, 608, enum=Fault, doc="futex word; the host clears it to go on")
+    packets = bits(703, 640, doc="packets ever executed")
     fault_address = bits(767, 704)
-    dispatches = bits(831, 768)  # dispatches ever executed
-    packet = bits(895, 832)  # address of the packet in hand, in the ring or in a block
+    dispatches = bits(831, 768, doc="dispatches ever executed")
+    packet = bits(895, 832, doc="address of the packet in hand, in the ring or in a block")
     # set before the threads start
     ring = bits(1087, 1024)
-    ring_words = bits(1151, 1088)  # a power of two
+    ring_words = bits(1151, 1088, doc="a power of two")
     processor_spin_ns = bits(1215, 1152)
     worker_spin_ns = bits(1279, 1216)
-    threads = bits(1343, 1280)  # the command processor included
-    timeline = bits(1407, 1344)  # woken at a fault
+    threads = bits(1343, 1280, doc="the command processor included")
+    timeline = bits(1407, 1344, doc="woken at a fault")
     # everybody
     stop = bits(1567, 1536)
-    running = bits(1599, 1568)  # threads that have not ended
-    abandon = bits(1631, 1600)  # 1: the WAIT packet in hand gives up, as a fault
+    running = bits(1599, 1568, doc="threads that have not ended")
+    abandon = bits(1631, 1600, doc="1: the WAIT packet in hand gives up, as a fault")
     # the job in hand: workers take claims from ticket, which counts down, so an old ticket can never be a claim
     ticket = bits(2111, 2048)
-    posted = bits(2591, 2560)  # futex word; changes whenever there is a new job
+    posted = bits(2591, 2560, doc="futex word; changes whenever there is a new job")
     sleepers = bits(2623, 2592)
-    done = bits(3103, 3072)  # claims finished; futex word
-    done_awaited = bits(3135, 3104)  # 1: the command processor sleeps on done
+    done = bits(3103, 3072, doc="claims finished; futex word")
+    done_awaited = bits(3135, 3104, doc="1: the command processor sleeps on done")
     job_packet = bits(3647, 3584)
     job_claims = bits(3711, 3648)
     job_claim_groups = bits(3775, 3712)

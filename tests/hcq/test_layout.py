@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import importlib
+import struct
 from enum import IntEnum
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hcq
 from hcq.cpu import packets
 from hcq.errors import UsageError
-from hcq.layout import Packet, bits
+from hcq.kinds import KINDS
+from hcq.layout import Ioctl, Packet, bits
 
-ALL_LAYOUTS = [*packets.PACKETS.values(), packets.Header, packets.Group, packets.Control, packets.WorkerStart]
+FOLDER = Path(hcq.__file__).parent
+
+
+def all_layouts() -> list[type[Packet]]:
+    """Every layout that the drivers declare, found by walking their modules."""
+    for path in sorted([*FOLDER.glob("*.py"), *(p for d in DRIVERS for p in (FOLDER / d).glob("*.py"))]):
+        if path.stem not in ("__init__", "__main__"):
+            importlib.import_module(".".join(("hcq", *path.relative_to(FOLDER).with_suffix("").parts)))
+    found: list[type[Packet]] = []
+    todo: list[type[Packet]] = [Packet]
+    while todo:
+        for layout in todo.pop().__subclasses__():
+            todo.append(layout)
+            if layout.fields and layout.__module__.startswith("hcq."):
+                found.append(layout)
+    return sorted(found, key=lambda layout: (layout.__module__, layout.__qualname__))
+
+
+DRIVERS = ("cpu", "amd", "nv", "metal")
+ALL_LAYOUTS = all_layouts()
 
 
 class Color(IntEnum):
@@ -38,7 +62,14 @@ def packet_of(draw: st.DrawFn, layout: type[Packet]) -> Packet:
     return layout(**values)
 
 
+def test_the_walk_finds_what_the_kinds_declare() -> None:
+    declared = {layout for kind in KINDS.values() for layout in kind.packets() if layout.fields}
+    assert declared <= set(ALL_LAYOUTS)
+    assert {packets.Dispatch, packets.Control} <= set(ALL_LAYOUTS)
+
+
 @pytest.mark.parametrize("layout", [Sample, *ALL_LAYOUTS], ids=lambda layout: layout.__name__)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_every_packet_decodes_to_what_was_encoded(layout: type[Packet], data: st.DataObject) -> None:
     packet = data.draw(packet_of(layout))
@@ -49,6 +80,7 @@ def test_every_packet_decodes_to_what_was_encoded(layout: type[Packet], data: st
 
 
 @pytest.mark.parametrize("layout", [Sample, *ALL_LAYOUTS], ids=lambda layout: layout.__name__)
+@settings(max_examples=30)
 @given(words=st.lists(st.integers(0, 2**32 - 1), max_size=160))
 def test_decoding_never_raises_and_loses_no_bit(layout: type[Packet], words: list[int]) -> None:
     packet = layout.decode(words)
@@ -112,3 +144,43 @@ def test_a_packet_prints_names_and_shows_bits_nobody_claims() -> None:
 def test_a_packet_does_not_change() -> None:
     with pytest.raises(AttributeError, match="packets do not change"):
         Sample().flag = 1
+
+
+class Ask(Packet, words=2):
+    size = bits(31, 0, doc="bytes")
+    handle = bits(63, 32)
+
+
+ASK = Ioctl(0xC0084801, "ASK", Ask, show=("size",))
+
+
+def test_an_ioctl_prints_what_was_given_and_what_came_back() -> None:
+    before, after = Ask(size=64).to_bytes(), Ask(size=64, handle=7).to_bytes()
+    assert ASK.line(before, after, 0) == "ASK(size=64) -> 0: handle=7"
+    assert ASK.line(before, before, "EINVAL") == "ASK(size=64) -> EINVAL"
+    assert Ioctl(1, "RESET").line(b"", b"", 0) == "RESET() -> 0"
+    assert (
+        Ioctl(2, "ASK_ALL", Ask).line(Ask(handle=3).to_bytes(), Ask(handle=3).to_bytes(), 0)
+        == "ASK_ALL(handle=3) -> 0"
+    )
+    with pytest.raises(UsageError, match="show names 'sise', which is no field of its argument"):
+        Ioctl(1, "ASK", Ask, show=("sise",))
+
+
+@given(argument=st.binary(max_size=20))
+def test_an_ioctls_argument_decodes_from_any_bytes(argument: bytes) -> None:
+    packet = ASK.decode(argument)
+    assert packet is not None
+    whole = (argument + bytes(8))[:8]
+    assert tuple(packet.values.values()) == struct.unpack("<2I", whole)
+
+
+def test_tables_print_units_enums_and_notes() -> None:
+    class Noted(Packet, words=1):
+        address = bits(7, 0, unit=4, doc="bytes")
+        color = bits(11, 8, enum=Color, doc="of the flag")
+
+    assert "| 7..0 | address | in units of 4; bytes |" in Noted.table()
+    assert "| 11..8 | color | 1 RED, 2 BLUE; of the flag |" in Noted.table()
+    with pytest.raises(UsageError, match="a unit is 1 or more"):
+        bits(3, 0, unit=0)
