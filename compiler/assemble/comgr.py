@@ -86,9 +86,10 @@ class Numbers(NamedTuple):
     source_to_bitcode: int
     bitcode_to_relocatable: int
     relocatable_to_executable: int
+    relocatable_to_source: int
 
 
-NUMBERS = {2: Numbers(4, 2, 6, 9), 3: Numbers(3, 2, 4, 7)}
+NUMBERS = {2: Numbers(4, 2, 6, 9, 11), 3: Numbers(3, 2, 4, 7, 9)}
 
 
 class Library(NamedTuple):
@@ -168,6 +169,12 @@ def link(objects: Sequence[bytes], arch: str, name: str = "kernel") -> bytes:
         raise ComgrError(f"comgr: link({name!r}) was given no objects; pass at least one relocatable object.")
     given = [(RELOCATABLE, f"{name}.{index}.o", image) for index, image in enumerate(objects)]
     return _do("link", library().numbers.relocatable_to_executable, given, EXECUTABLE, arch, name, ())
+
+
+def disassemble(image: bytes, arch: str, name: str = "kernel") -> str:
+    """The assembly of an object's code, as LLVM's objdump lists it."""
+    given = [(RELOCATABLE, f"{name}.o", image)]
+    return _do("disassemble", library().numbers.relocatable_to_source, given, SOURCE, arch, name, ()).decode()
 
 
 def assemble(text: str, target: Target, name: str) -> bytes:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hcq.amd.chip import CHIPS
+from hcq.amd.link import Linked
 from hcq.compiler.assemble import comgr
 from hcq.compiler.backend import assemble_with
 from hcq.compiler.target import amd_target, cpu_target
@@ -80,6 +82,35 @@ def test_the_whole_isa_name_and_its_features_are_taken():
     assert image[:4] == b"\x7fELF"
     assert image[49] & 3 == 2  # EF_AMDGPU_FEATURE_XNACK_V4: off
     assert comgr.compile_ir(text, "gfx90a")[49] & 3 == 1  # any
+
+
+STORE_ONE = """define amdgpu_kernel void @store_one(ptr addrspace(1) %out) {
+  store i32 1, ptr addrspace(1) %out
+  ret void
+}
+"""
+
+
+@needs_comgr
+def test_our_layout_of_its_object_agrees_with_its_linkers():
+    arch = "gfx90a"
+    relocatable = comgr.compile_ir(STORE_ONE, arch)
+    ours = Linked(relocatable, CHIPS[arch], "ours")
+    theirs = Linked(comgr.link([relocatable], arch), CHIPS[arch], "theirs")
+    first, second = ours.kernels["store_one"], theirs.kernels["store_one"]
+    assert first.descriptor.kernarg_size == second.descriptor.kernarg_size == 8
+    assert first.descriptor.compute_pgm_rsrc1 == second.descriptor.compute_pgm_rsrc1
+    code = [
+        linked.place(0)[kernel.entry_offset :][:32] for linked, kernel in ((ours, first), (theirs, second))
+    ]
+    assert code[0] == code[1] != bytes(32)
+
+
+@needs_comgr
+def test_it_disassembles_what_it_made():
+    text = comgr.disassemble(comgr.compile_ir(STORE_ONE, "gfx1030"), "gfx1030")
+    assert "store_one" in text
+    assert "global_store_dword" in text
 
 
 @needs_comgr
