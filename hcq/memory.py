@@ -12,9 +12,9 @@ writes to the block's next owner.
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -224,6 +224,7 @@ class Pool:
         self.forsaken: set[int] = (
             set()
         )  # blocks that work left to itself may still write: never handed out again
+        self._live: dict[int, weakref.ref[Buffer]] = {}  # block -> who had it last
         self._lock = threading.RLock()  # a destructor may run inside an allocation
 
     def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
@@ -243,7 +244,9 @@ class Pool:
             ) from None
         if capacity >= LARGE_BYTES:
             self.free_large_bytes -= capacity
-        return Buffer(self.device, va, size_bytes, capacity, fence, name)
+        buffer = Buffer(self.device, va, size_bytes, capacity, fence, name)
+        self._live[va] = weakref.ref(buffer)
+        return buffer
 
     def alloc_and_tell(self, size_bytes: int, name: str | None = None) -> Buffer:
         """The same under HCQ_TRACE, HCQ_VALIDATE and HCQ_DEBUG=alloc."""
@@ -352,7 +355,9 @@ class Pool:
                     self._slab_at, self._slab_end = slab, slab + SLAB_BYTES
                 va = self._slab_at
                 self._slab_at += capacity
-        return Buffer(self.device, va, size_bytes, capacity, 0, name)
+        buffer = Buffer(self.device, va, size_bytes, capacity, 0, name)
+        self._live[va] = weakref.ref(buffer)
+        return buffer
 
     def _map(self, capacity: int, size_bytes: int, name: str | None) -> int:
         try:
@@ -373,21 +378,16 @@ class Pool:
         self.device.unmap_memory(va, capacity)
         self.mapped_bytes -= capacity
         del self.regions[va]
+        self._live.pop(va, None)
         if self.device.trace is not None:
             self.device.trace.unmap(va, capacity)
         if self.device.validator is not None:
             self.device.validator.unmap(va, capacity)
 
     def owners(self) -> list[Buffer]:
-        """Every live buffer. Slow; asked only at a fault, when memory is out, and when the device closes."""
-        return [
-            thing
-            for thing in gc.get_objects()
-            if type(thing) is Buffer
-            and thing.device is self.device
-            and thing.va is not None
-            and thing.parent is None
-        ]
+        """Every live buffer of the pool; asked at a fault, when memory is out, and when the device closes."""
+        buffers = [known() for known in list(self._live.values())]
+        return [buffer for buffer in buffers if buffer is not None and buffer.va is not None]
 
     def _out_of_memory(self, size_bytes: int, refusal: DriverError) -> DriverError:
         owners = sorted(self.owners(), key=lambda buffer: buffer.capacity, reverse=True)
