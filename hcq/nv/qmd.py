@@ -42,6 +42,8 @@ def decode(words: Sequence[int]) -> Qmd | None:
     """The QMD in these words, by the version they state themselves; None when they state none that is known.
 
     Versions 3 and 4 keep the number in bits 583:580, version 5 in bits 471:468.
+    A version 5 with a 64-bit release payload may look like an older one: where the compute class is known, use
+    qmd_for(compute_class).decode.
     """
     for version in (QmdV3, QmdV4, QmdV5):
         shown = version.decode(words)
