@@ -73,6 +73,7 @@ amd_comgr_status_t amd_comgr_do_action(
 # data kinds, the same in every version
 SOURCE, LOG, BITCODE, RELOCATABLE, EXECUTABLE = 1, 5, 6, 7, 8
 NO_LANGUAGE = 0
+EM_AMDGPU = 224
 
 
 class ComgrError(AssembleError):
@@ -86,10 +87,10 @@ class Numbers(NamedTuple):
     source_to_bitcode: int
     bitcode_to_relocatable: int
     relocatable_to_executable: int
-    relocatable_to_source: int
+    relocatable_to_source: int | None
 
 
-NUMBERS = {2: Numbers(4, 2, 6, 9, 11), 3: Numbers(3, 2, 4, 7, 9)}
+NUMBERS = {2: Numbers(4, 2, 6, 9, 11), 3: Numbers(3, 2, 4, 7, None)}
 
 
 class Library(NamedTuple):
@@ -172,9 +173,19 @@ def link(objects: Sequence[bytes], arch: str, name: str = "kernel") -> bytes:
 
 
 def disassemble(image: bytes, arch: str, name: str = "kernel") -> str:
-    """The assembly of an object's code, as LLVM's objdump lists it."""
+    """The assembly of an object's code, as LLVM's objdump lists it. Version 2 only; 3 leaves it to objdump itself.
+
+    For objects of a compiler: one that is damaged can end the process, and one of another machine is refused here.
+    """
+    action = library().numbers.relocatable_to_source
+    if action is None:
+        raise ComgrError(
+            f"{library()} no longer disassembles objects: use the llvm-objdump that ROCm has beside it."
+        )
+    if image[:4] != b"\x7fELF" or int.from_bytes(image[18:20], "little") != EM_AMDGPU:
+        raise ComgrError(f"comgr: {name} is no ELF object of an AMD GPU; disassemble what compile_ir made.")
     given = [(RELOCATABLE, f"{name}.o", image)]
-    return _do("disassemble", library().numbers.relocatable_to_source, given, SOURCE, arch, name, ()).decode()
+    return _do("disassemble", action, given, SOURCE, arch, name, ()).decode()
 
 
 def assemble(text: str, target: Target, name: str) -> bytes:
