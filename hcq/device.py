@@ -89,6 +89,9 @@ class Device(ABC):
         self.alloc = self.memory.alloc_and_tell if tells else self.memory.alloc
         self.validator: Validator | None = None
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
+        self.signals: weakref.WeakValueDictionary[int, Signal] = (
+            weakref.WeakValueDictionary()
+        )  # address -> signal
         self.waits: dict[int, tuple[str, int, int]] = {}  # thread -> signal, value and since when it waits
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,

@@ -177,15 +177,22 @@ class _Names:
     def __init__(self, device: Device) -> None:
         self.ledger = device.ledger
         self.graphs = list(device.graphs)
+        from hcq.device import open_devices
+
         self.live: list[Buffer] = device.memory.owners()
         self.freed = list(device.memory.freed.copy())
         self.regions = dict(device.memory.regions)
         self.timeline = device.timeline.va
+        self.signals = {
+            va: signal.name for other in open_devices() for va, signal in list(other.signals.items())
+        }
 
     def name(self, va: int) -> str:
         """A live buffer and the offset in it; else a freed one; else the neighbours, and whether it is mapped."""
         if self.timeline <= va < self.timeline + 16:
             return "timeline"
+        if va in self.signals:
+            return self.signals[va]
         for buffer in self.live:
             start = buffer.va
             if start is not None and start <= va < start + max(buffer.size_bytes, 1):

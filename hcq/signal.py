@@ -32,6 +32,9 @@ class Signal:
         self.va = buffer.address
         self._cell = native.view(self.va, CELL_BYTES, buffer).cast("Q")
         self._cell[0] = self._cell[1] = 0
+        device.signals[self.va] = self
+        if device.trace is not None and device.is_open:
+            device.trace.cell(self.va, name)
 
     @property
     def value(self) -> int:

@@ -262,6 +262,11 @@ class DeviceTrace:
         self._blocks.pop(va, None)
         self._allocated(va, buffer.size_bytes, buffer.capacity, buffer.name)
 
+    def cell(self, va: int, name: str) -> None:
+        """A signal was made; where signals have memory of their own, nothing else says so."""
+        if not any(start <= va < start + size for start, size in self.device.memory.regions.items()):
+            self._allocated(va, 16, 16, name)
+
     def _allocated(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
         writer = self.writer
         data = _ALLOC(self.number, writer.intern(name) if name else 0, va, size_bytes, capacity)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hcq import native
 from hcq.amd import aql, kfd
@@ -40,12 +40,16 @@ from hcq.program import Program
 from hcq.queue import ONE, Grid
 from hcq.signal import CELL_BYTES, Signal
 
+if TYPE_CHECKING:
+    from hcq.report import RingState
+
 CELLS_BYTES = 64 << 10  # of signals
 RELAY_AT, ORDER_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = 0, 64, 128, 256, 512  # in the memory of signals
 RELAY_LAST = 2**32 - 2  # before it wraps, the device drains and starts again
 SPIN_NS = 20_000  # how long the host looks at a signal before it sleeps
 SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
 HDP_MEM_FLUSH = 0  # word of the MMIO page
+SHOWN_BYTES = 256  # of a ring, for reports: more than any one packet of ours
 
 
 class AmdDevice(Device):
@@ -265,6 +269,20 @@ class AmdDevice(Device):
     def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
         """Dispatch one program and wait for it."""
         self.queue().dispatch(program, args, grid, block).submit().wait()
+
+    def ring_states(self) -> list[RingState]:
+        from hcq.report import RingState
+
+        found = []
+        for name, ring in self.rings.items():
+            get, put = ring.get, ring.put
+            at = get * (len(ring.bytes) // ring.capacity) % len(ring.bytes)
+            shown = "nothing: all packets are read"
+            if get != put:
+                ahead = bytes(ring.bytes[at : at + SHOWN_BYTES]) + bytes(ring.bytes[:SHOWN_BYTES])
+                shown = repr(self.decode(memoryview(ahead).cast("I"))[0])
+            found.append(RingState(f"{name} ({ring.kind})", put, get, ring.capacity, shown))
+        return found
 
     def moment_ns(self, ticks: int) -> int:
         return self.clock.to_ns(ticks)
