@@ -265,9 +265,9 @@ def _submission(
             continue
         yield f"    {'->' if index == at else '  '} {_command(what, names)}"
         if isinstance(what, Dispatch) and index == (at or 0) and what.program.first_site is not None:
-            first = what.program.first_site
-            quoted = recorder.source_line(first)
-            yield f"       first dispatched at {recorder.where(first)}" + (f": {quoted}" if quoted else "")
+            origin = what.program.first_site
+            quoted = recorder.source_line(origin)
+            yield f"       first dispatched at {recorder.where(origin)}" + (f": {quoted}" if quoted else "")
     if len(inside) > SHOWN:
         yield f"       {len(inside)} commands in all"
 

@@ -61,6 +61,9 @@ WORKER_SPIN_NS = 10_000
 HOST_SPIN_NS = 20_000
 
 
+_left_behind: list[Any] = []  # what threads that cannot be stopped may still use: kept as long as the process
+
+
 class CpuDevice(Device):
     """The embedded default."""
 
@@ -79,7 +82,6 @@ class CpuDevice(Device):
         self._scratch_va = self._scratch_bytes = self._scratch_stride = 0
         self._memory_bytes = memory_bytes(self.port)
         self._replaced = ""  # why the threads, the ring and the control block are new ones
-        self._forsaken: list[Any] = []  # what threads left behind may still use
 
     def load_processor(self) -> None:
         self.code = _processor(self.machine)
@@ -471,7 +473,7 @@ class CpuDevice(Device):
         lost = self.memory.forsake(first)
         programs = [entry for entry in self.ledger.entries.copy() if entry[0] >= first]
         kept = [entry for entry in self._retired if entry[0] >= first]
-        self._forsaken.append((self._ring, self._control, programs, kept))
+        _left_behind.append((programs, kept, self.memory))
         self._retired = deque(entry for entry in self._retired if entry[0] < first)
         stride, self._scratch_va = self._scratch_stride, 0
         self.make_ring()
