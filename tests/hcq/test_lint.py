@@ -32,9 +32,11 @@ def two(trace: Path) -> Iterator[Two]:
     settings = dataclasses.replace(config.current(), trace=str(trace), validate=False, threads=1)
     first, second = CpuDevice("CPU:8", config=settings), CpuDevice("CPU:9", config=settings)
     yield first, second
+    # each may wait for a signal in the other's memory: nothing is unmapped before both have stopped
     for device in (first, second):
         if device.timeline.value < device.timeline.submitted:
             device.reset()
+    for device in (first, second):
         device.close()
 
 
