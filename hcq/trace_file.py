@@ -3,7 +3,8 @@
 In       a file written with HCQ_TRACE=FILE, whole or cut off
 Out      Trace: `submissions` with decoded packets and commands as data, `code`, `signals`, `faults`, `memory_at`
 Changes  nothing
-Next     trace_records.py (the bytes), kinds.py (whose decoder reads which words), tools/hcq_trace.py (shows it)
+Next     trace_memory.py (addresses and blocks over time), trace_records.py (the bytes), kinds.py (whose decoder reads
+         which words), tools/hcq_trace.py (shows it)
 
 Reading is two passes: `read_records` checks frames and checksums and stops at the first that is cut off or damaged;
 Trace goes through the records once and keeps what later records refer to. Packets are decoded when asked for.
@@ -22,6 +23,11 @@ from typing import Any
 from hcq.errors import UsageError
 from hcq.kinds import KINDS
 from hcq.layout import Packet
+from hcq.trace_memory import BlockHistory
+from hcq.trace_memory import BlockImage as BlockImage
+from hcq.trace_memory import MemoryMap as MemoryMap
+from hcq.trace_memory import Place as Place
+from hcq.trace_memory import Range as Range
 from hcq.trace_records import (
     HEADS,
     MAGIC,
@@ -102,78 +108,6 @@ class Code:
     loaded: int
     unloaded: int | None = None
     facts: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Place:
-    """What lies at an address: `state` is live, freed, mapped (no buffer there), unmapped, or unknown."""
-
-    state: str
-    name: str
-    start: int
-    size_bytes: int
-    offset: int
-
-    def __str__(self) -> str:
-        text = self.name if not self.offset else f"{self.name}+{self.offset:#x}"
-        return text if self.state in ("live", "mapped") else f"{text} ({self.state})"
-
-
-@dataclass(frozen=True)
-class Range:
-    """A buffer, a mapping or a block: [start, start + size_bytes)."""
-
-    start: int
-    size_bytes: int
-    name: str
-    state: str
-    since: int  # record index
-    device: str  # TraceDevice.key
-
-
-class MemoryMap:
-    """What was where at one moment. `ranges` are buffers and mappings, `find` says what an address is."""
-
-    def __init__(self, live: dict[int, Range], freed: dict[int, Range], mapped: dict[int, Range]) -> None:
-        self.live = live
-        self.freed = freed
-        self.mapped = mapped
-        self._sorted: list[tuple[list[int], dict[int, Range]]] | None = None
-
-    @property
-    def ranges(self) -> list[Range]:
-        """Every live buffer, by address."""
-        return [self.live[start] for start in sorted(self.live)]
-
-    def find(self, va: int) -> Place:
-        """A live buffer first, then a mapping that holds a freed one, then what was unmapped."""
-        if self._sorted is None:
-            self._sorted = [(sorted(table), table) for table in (self.live, self.freed, self.mapped)]
-        for starts, table in self._sorted:
-            at = bisect.bisect_right(starts, va) - 1
-            if at >= 0:
-                found = table[starts[at]]
-                if va < found.start + max(found.size_bytes, 1):
-                    return Place(found.state, found.name, found.start, found.size_bytes, va - found.start)
-        return Place("unknown", f"{va:#x}", va, 0, 0)
-
-    def neighbours(self, va: int) -> tuple[Range | None, Range | None]:
-        """The live buffers that end before and begin after an address."""
-        starts = sorted(self.live)
-        at = bisect.bisect_right(starts, va)
-        before = self.live[starts[at - 1]] if at else None
-        after = self.live[starts[at]] if at < len(starts) else None
-        return before, after
-
-
-@dataclass(frozen=True)
-class BlockImage:
-    """A block as it was when a submission ran it."""
-
-    va: int
-    label: str
-    words: tuple[int, ...] = field(repr=False)
-    commands: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -302,47 +236,6 @@ def addresses(commands: Sequence[dict[str, Any]]) -> Iterator[int]:
                 yield command[name]
 
 
-class _Block:
-    """One block's words and commands over time: a base, and the patches after it. The cursor mostly moves forward."""
-
-    def __init__(self, record: int, label: str, words: bytes, commands: list[dict[str, Any]]) -> None:
-        self.record = record
-        self.label = label
-        self.base = words
-        self.base_commands = commands
-        self.patches: list[tuple[int, list[tuple[int, ...]]]] = []  # record, entries
-        self._at = 0
-        self._words = bytearray(words)
-        self._args: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def image(self, va: int, record: int) -> BlockImage:
-        wanted = bisect.bisect_left(self.patches, record, key=lambda patch: patch[0])
-        if wanted < self._at:
-            self._at, self._words, self._args = 0, bytearray(self.base), {}
-        for _, entries in self.patches[self._at : wanted]:
-            for byte_offset, command, argument, letter, value in entries:
-                if byte_offset + 8 <= len(self._words):
-                    struct.pack_into("<Q", self._words, byte_offset, value)
-                self._args[command, argument] = (letter, value)
-        self._at = wanted
-        commands = [dict(command) for command in self.base_commands]
-        for (command, argument), (letter, value) in self._args.items():
-            if command < len(commands) and argument < len(commands[command].get("args", ())):
-                args = list(commands[command]["args"])
-                args[argument] = _argument(chr(letter & 0x7F), value)
-                commands[command]["args"] = args
-        words = struct.unpack(f"<{len(self._words) // 4}I", bytes(self._words[: len(self._words) // 4 * 4]))
-        return BlockImage(va, self.label, words, commands)
-
-
-def _argument(letter: str, value: int) -> dict[str, Any]:
-    if letter == "f":
-        return {"kind": "float", "value": struct.unpack("<d", struct.pack("<Q", value))[0]}
-    if letter == "b":
-        return {"kind": "buffer", "value": value}
-    return {"kind": "int", "value": value - 2**64 if value >= 2**63 else value}
-
-
 class Trace:
     """A trace file in memory.
 
@@ -369,7 +262,7 @@ class Trace:
         self._strings: dict[int, dict[int, str]] = {}
         self._device: dict[tuple[int, int], TraceDevice] = {}
         self._by_value: dict[tuple[str, int], Submission] = {}
-        self._blocks: dict[tuple[str, int], list[_Block]] = {}
+        self._blocks: dict[tuple[str, int], list[BlockHistory]] = {}
         self._code_at: dict[tuple[str, int], Code] = {}
         self._events: list[tuple[int, str, Range]] = []  # record, what happened, to which range
         self._moment = 0  # how many of the events `_live`, `_freed` and `_mapped` have seen
@@ -647,7 +540,7 @@ class Trace:
         if len(words) != 4 * fields["size_words"]:
             raise ValueError("its words are not as many as it says")
         label = self.string(record.process, fields["label"])
-        blocks.append(_Block(record.index, label, words, commands))
+        blocks.append(BlockHistory(record.index, label, words, commands))
 
     def __repr__(self) -> str:
         return f"Trace({self.path!r}, {len(self.devices)} devices, {len(self.submissions)} submissions)"
