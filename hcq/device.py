@@ -415,10 +415,11 @@ class Device(ABC):
                 self.trace = None
             self.is_open = False
             self.dead = "it was closed"
-        if self.stop(min(limit_ms, 5000)):
-            self.memory.close()
         if self in _all:
             _all.remove(self)
+        if self.stop(min(limit_ms, 5000)):
+            _closed.append(self)
+        _unmap_closed()
         for name, device in list(_opened.items()):
             if device is self:
                 del _opened[name]
@@ -557,7 +558,16 @@ def known_devices() -> Mapping[str, str]:
 
 _opened: dict[str, Device] = {}
 _all: list[Device] = []
+_closed: list[Device] = []  # stopped, their memory still mapped
 _opening = threading.RLock()
+
+
+def _unmap_closed() -> None:
+    """Unmap the memory of closed devices, unless another device has work in flight: it may wait for a signal in there."""
+    with _opening:
+        if all(device.timeline._cell[0] >= device.timeline.submitted for device in _all):
+            while _closed:
+                _closed.pop().memory.close()
 
 
 def open_devices() -> list[Device]:
@@ -604,6 +614,7 @@ def _after_fork() -> None:
     if "hcq.validator" in sys.modules:
         sys.modules["hcq.validator"].after_fork()
     _all.clear()
+    _closed.clear()
     _opened.clear()
 
 

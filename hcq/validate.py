@@ -213,7 +213,7 @@ class _Replayed:
         elif record.name == "FREE":
             state.memory.free(fields["va"])
         elif record.name == "UNMAP":
-            state.memory.unmap(fields["va"], fields["size_bytes"])
+            state.unmap(fields["va"], fields["size_bytes"])
         elif record.name == "CODE":
             code = self.code[record.index]
             device = self.devices[fields["device"]]

@@ -139,7 +139,7 @@ class Validator:
         self.process.memory.free(va)
 
     def unmap(self, va: int, size_bytes: int) -> None:
-        self.process.memory.unmap(va, size_bytes)
+        self.process.unmap(va, size_bytes)
 
     def wrote(self, buffer: Buffer) -> None:
         """The host wrote into a buffer, or has its memory in hand."""

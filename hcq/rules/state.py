@@ -205,6 +205,12 @@ class State:
         self.memory.alloc(va, size_bytes, name, device, access)
         self.cells.pop(va, None)
 
+    def unmap(self, va: int, size_bytes: int) -> None:
+        """Memory goes back to the system: whatever comes to lie there next has no signals of old in it."""
+        self.memory.unmap(va, size_bytes)
+        for cell in [cell for cell in list(self.cells) if va <= cell < va + size_bytes]:
+            self.cells.pop(cell, None)
+
     # ------------------------------------------------------------ signals
 
     def promise(self, va: int, made: Promise) -> None:

@@ -562,6 +562,20 @@ def test_a_closed_device_says_so(llvm_object: bytes) -> None:
             action()
 
 
+def test_memory_of_a_closed_device_stays_while_another_waits_for_a_signal_in_it() -> None:
+    first, second = CpuDevice("CPU:closing"), CpuDevice("CPU:waiting")
+    gate = first.signal("gate")
+    done = second.queue().wait(gate, 1).submit()
+    va = gate.va
+    del gate
+    first.close()
+    assert any(start <= va < start + size for start, size in first.memory.regions.items())
+    first.signal_set(va, 1)  # as whoever shares the memory may
+    done.wait(1000)
+    second.close()
+    assert first.memory.regions == {}
+
+
 def test_an_unknown_device_is_refused_and_the_known_are_listed() -> None:
     for name in ("GPU", "CPU:x", "", "CPU:-1"):
         with pytest.raises(UsageError, match=r"unknown device. Known: CPU"):

@@ -545,6 +545,16 @@ def test_a_block_may_change_once_its_last_submission_is_done() -> None:
     assert gpu.findings == []
 
 
+def test_memory_that_was_unmapped_and_mapped_again_has_no_signals_of_old_in_it() -> None:
+    gpu = Gpu()
+    slab = gpu.buffer("signals", 4096)
+    gpu.submit(Signal(slab + 64, 1))
+    gpu.state.unmap(slab, 4096)
+    gpu.state.alloc(slab, 4096, "data", gpu.device.name)
+    gpu.submit(Fill(slab, 4096))
+    assert gpu.findings == []
+
+
 def test_a_kernel_of_unknown_habits_is_not_judged() -> None:
     gpu = Gpu()
     kernel, a = gpu.program(), gpu.buffer("a")
