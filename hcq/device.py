@@ -563,7 +563,7 @@ _opening = threading.RLock()
 
 
 def _unmap_closed() -> None:
-    """Unmap the memory of closed devices, unless another device has work in flight: it may wait for a signal in there."""
+    """Unmap the memory of closed devices, unless another device has work in flight: it may wait on a signal there."""
     with _opening:
         if all(device.timeline._cell[0] >= device.timeline.submitted for device in _all):
             while _closed:
