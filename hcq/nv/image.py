@@ -1,4 +1,4 @@
-"""Image: what a loader places before a kernel's code, so that an emulated GPU finds the PTX that the code was made from.
+"""Image: what a loader places before a kernel's code, so that an emulated GPU finds the PTX it came from.
 
 In       addresses of the PTX text, the entry's name and the module's variables in GPU memory
 Out      KernelDescriptor, 64 bytes that end where the code starts; SymbolEntry, one variable of the module
@@ -38,7 +38,7 @@ class ImagePart(Terse):
 
 
 class KernelDescriptor(ImagePart, words=DESCRIPTOR_BYTES // 4):
-    """Which PTX a kernel's code was made from. All addresses are the GPU's; kernels of one module share text and symbols."""
+    """Which PTX a kernel's code was made from. Addresses are the GPU's; kernels of a module share text and symbols."""
 
     magic = bits(63, 0, default=MAGIC)
     ptx_address = bits(127, 64, doc="the text, without a NUL")
