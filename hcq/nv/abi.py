@@ -3,7 +3,7 @@
 In       the running driver's version, as /proc/driver/nvidia/version or a control call gives it
 Out      Abi: layout(name), make(name, fields), call(port, fd, ioctl, fields); the ioctls, CONTROLS and ALLOCATIONS
 Changes  whatever the call does
-Next     rm_structs.py and uvm_structs.py (the layouts), status.py (what an answer means)
+Next     rm_structs.py, control_structs.py and uvm_structs.py (the layouts), status.py (what an answer means)
 Source   nv-ioctl-numbers.h, nv_escape.h, uvm_ioctl.h; layouts of 550.163, 570.211, 580.142, 590.48 and 595.45 compared
 
 RM and UVM answer twice: errno when the call is malformed (size, file, state), a status in the structure otherwise.
@@ -18,6 +18,7 @@ from typing import Any
 
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Ioctl
+from hcq.nv import control_structs as controls
 from hcq.nv import rm_structs as rm
 from hcq.nv import uvm_structs as uvm
 from hcq.nv.args import Args
@@ -37,6 +38,7 @@ HISTORY: dict[str, tuple[tuple[int, type[Args]], ...]] = {
         (580, rm.GpuGetClasslistV2),
     ),
     "FbGetInfoV2": ((550, rm.FbGetInfoV2550), (570, rm.FbGetInfoV2570), (580, rm.FbGetInfoV2)),
+    "GpuGetNameString": ((550, controls.GpuGetNameString550), (595, controls.GpuGetNameString)),
     "GpfifoSchedule": ((550, rm.GpfifoSchedule550), (580, rm.GpfifoSchedule)),
     "UvmFree": ((550, uvm.UvmFree550), (590, uvm.UvmFree)),
     "UvmUnregisterChannel": ((550, uvm.UvmUnregisterChannel550), (590, uvm.UvmUnregisterChannel)),
@@ -65,6 +67,9 @@ REGISTER_FD = _escape(
     0xC9, "NV_ESC_REGISTER_FD", rm.RegisterFdArgs, ("ctl_fd",)
 )  # nvidiaN, once for each file
 CHECK_VERSION_STR = _escape(0xD2, "NV_ESC_CHECK_VERSION_STR", rm.CheckVersionStrArgs)
+RM_UPDATE_DEVICE_MAPPING_INFO = _escape(
+    0x5E, "NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO", controls.RmUpdateDeviceMappingInfoArgs, ("hmemory",)
+)
 SYS_PARAMS = _escape(0xD6, "NV_ESC_SYS_PARAMS", rm.SysParamsArgs)
 
 UVM_INITIALIZE = Ioctl(0x30000001, "UVM_INITIALIZE", uvm.UvmInitialize, ("flags",))
@@ -93,16 +98,33 @@ UVM_MM_INITIALIZE = Ioctl(
 # control calls: number -> structure
 CONTROLS: dict[int, str] = {
     0x00000205: "GpuGetIdInfoV2",
+    0x0000012B: "SystemGetP2pCapsV2",
+    0x0000013A: "SystemGetP2pCapsMatrix",
+    0x00000201: "GpuGetAttachedIds",
+    0x00000215: "GpuAttachIds",
     0x00800292: "GpuGetClasslistV2",
+    0x20800110: "GpuGetNameString",
     0x2080014A: "GpuGetGidInfo",
     0x20801201: "GrGetInfo",
     0x20801303: "FbGetInfoV2",
     0x20801701: "McGetArchInfo",
+    0x20800403: "TimerGetTime",
+    0x20800406: "TimerGetGpuCpuTimeCorrelationInfo",
+    0x20801218: "GrGetCtxBufferSize",
+    0x2080122A: "GrGetGpcMask",
+    0x2080122B: "GrGetTpcMask",
+    0x20802A03: "CeGetCapsV2",
+    0x20802A0A: "CeGetAllCaps",
     0x2080200A: "PerfBoost",
+    0x83DE0309: "DebugSetExceptionMask",
+    0x83DE030C: "DebugReadAllSmErrorStates",
+    0x83DE0328: "DebugReadMmuFaultInfo",
+    0x906F0106: "GetMmuFaultInfo",
+    0xA06C0103: "Timeslice",
     0xA06C0101: "GpfifoSchedule",
     0xC36F0108: "GetWorkSubmitToken",
 }
-# what objects of a class are allocated with; compute classes take nothing
+# what objects of a class are allocated with; compute classes take GrAlloc or nothing
 ALLOCATIONS: dict[int, str] = {
     ClassId.NV01_DEVICE_0: "DeviceAlloc",
     ClassId.NV20_SUBDEVICE_0: "SubdeviceAlloc",
@@ -111,6 +133,7 @@ ALLOCATIONS: dict[int, str] = {
     ClassId.FERMI_VASPACE_A: "VaspaceAlloc",
     ClassId.KEPLER_CHANNEL_GROUP_A: "ChannelGroupAlloc",
     ClassId.FERMI_CONTEXT_SHARE_A: "ContextShareAlloc",
+    ClassId.GT200_DEBUGGER: "DebuggerAlloc",
     ClassId.HOPPER_USERMODE_A: "UsermodeAlloc",
     ClassId.BLACKWELL_USERMODE_A: "UsermodeAlloc",
     **{class_id: "ChannelAlloc" for class_id in ClassId if class_id.name.endswith(("GPFIFO_A", "GPFIFO_B"))},
@@ -203,7 +226,7 @@ def abi_for(version: str) -> Abi:
         note = f"Driver {version} has no table of its own: the one of {release} is taken, and may not fit."
     layouts = {
         name: thing
-        for module in (rm, uvm)
+        for module in (rm, uvm, controls)
         for name, thing in vars(module).items()
         if isinstance(thing, type) and issubclass(thing, Args) and thing is not Args and _plain(name) == name
     }
