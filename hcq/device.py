@@ -146,6 +146,10 @@ class Device(ABC):
     def send(self, words: list[bytes], value: int) -> None:
         """Put packets into the ring, then the signal that sets the timeline to `value`, and ring the doorbell."""
 
+    def ring_words(self, words: list[bytes], value: int) -> bytes:
+        """Every word that a submission of these words puts into the ring, for the trace. `send` comes next."""
+        return b"".join(words) + self.finish(value)
+
     @abstractmethod
     def make_program(
         self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
@@ -510,7 +514,7 @@ class Device(ABC):
             raise
 
     def _tell(self, words: list[bytes], commands: Sequence[Command], value: int) -> None:
-        blob = b"".join(words) + self.finish(value)
+        blob = self.ring_words(words, value)
         lines = [f"  {packet}" for packet in self.decode(memoryview(blob).cast("I"))]
         lines += [f"  meaning {what}" for what in commands]
         self.say("\n".join([f"submit #{value}, {len(blob) // 4} words", *lines]))

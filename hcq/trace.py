@@ -316,7 +316,7 @@ class DeviceTrace:
         for what in commands:
             if type(what) is Indirect and what.address not in self._blocks:
                 self.block(what.address, what.label, what.commands, what.size_words)
-        blob = b"".join(words) + self.device.finish(value)
+        blob = self.device.ring_words(words, value)
         thread = _ident()
         if thread != self._thread:
             self._thread = thread

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from hcq import native
@@ -23,6 +25,7 @@ from hcq.amd.fault import describe_fault, describe_inactive, describe_ring
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
 from hcq.amd.memory import Allocation, KfdMemory, Place
+from hcq.amd.order import Order, Start
 from hcq.amd.process import KfdProcess, process_of
 from hcq.amd.program import MAX_GRID, AmdProgram
 from hcq.amd.queue import AmdQueue
@@ -50,6 +53,7 @@ SPIN_NS = 20_000  # how long the host looks at a signal before it sleeps
 SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
 HDP_MEM_FLUSH = 0  # word of the MMIO page
 SHOWN_BYTES = 256  # of a ring, for reports: more than any one packet of ours
+IN_FLIGHT_KEPT = 256  # submissions whose places in the rings are remembered, for reports
 
 
 class AmdDevice(Device):
@@ -189,9 +193,8 @@ class AmdDevice(Device):
             )
             if "push" in self.config.debug:
                 self.rings[name].seen = []
-        self._active = COMPUTE
-        self._relay = 0
-        self._has_copied = False  # the last packets of the copy ring are a copy that nothing has waited for
+        self._order = Order()
+        self._starts: deque[Start] = deque(maxlen=IN_FLIGHT_KEPT)
         self._cells_view[RELAY_AT : ORDER_AT + 4] = bytes(ORDER_AT + 4 - RELAY_AT)
 
     def read_clocks(self) -> None:
@@ -423,44 +426,34 @@ class AmdDevice(Device):
 
     def finish(self, value: int) -> Piece:
         """What ends a submission, on the ring that it ends on."""
-        return self.encoder.finish(self.timeline.va, value, self._active)
+        return self.encoder.finish(self.timeline.va, value, self._order.active)
 
     # ------------------------------------------------------------ submitting
 
     def send(self, words: list[bytes], value: int) -> None:
-        if self._active == COMPUTE:
-            self._put(self.encoder.acquire, value)
-        for what in words:
-            self._put(what if isinstance(what, Piece) else Piece(what), value)
-        self._put(self.finish(value), value)
-        self._commit()
-
-    def _put(self, what: Piece, value: int) -> None:
-        """One piece into its ring, ordered after everything before it."""
-        ring = self.rings[what.ring]
-        if what.ring != self._active:
-            self._hand_over(what.ring, value)
-        elif what.ring == COPY and self._has_copied:
-            ring.write(self.encoder.order, self._wait_for_room)
-        ring.write(self._uploaded(what, value), self._wait_for_room)
-        self._has_copied = what.ring == COPY
-
-    def _hand_over(self, to: str, value: int) -> None:
-        """The other ring goes on where this one stops."""
-        if self._relay >= RELAY_LAST:
+        if self._order.relay >= RELAY_LAST - 2 * len(words) - 2:
             self._commit()
             self.drain(self.timeline.submitted)
-            self._relay = 0
+            self._order.relay = 0
             self._cells_view[RELAY_AT : RELAY_AT + 4] = bytes(4)
-        self._relay += 1
-        signal = self.encoder.relay_signal(self._active, self._relay)
-        wait = self.encoder.relay_wait(to, self._relay)
-        self.rings[self._active].write(self._uploaded(signal, value), self._wait_for_room)
-        self.rings[to].write(self._uploaded(wait, value), self._wait_for_room)
-        if to == COMPUTE:
-            self.rings[to].write(self._uploaded(self.encoder.acquire, value), self._wait_for_room)
-        self._active = to
-        self._has_copied = False
+        rings, wait = self.rings, self._wait_for_room
+        pieces = list(self._order.pieces(self.encoder, words, self.timeline.va, value))
+        self._starts.append(Start(value, {name: ring.put for name, ring in rings.items()}, pieces))
+        for _, what in pieces:
+            rings[what.ring].write(self._uploaded(what, value), wait)
+        self._commit()
+
+    def ring_words(self, words: list[bytes], value: int) -> bytes:
+        """Every word that this submission puts into the rings: what orders it and ends it, and blocks it runs."""
+        found = copy(self._order).pieces(self.encoder, words, self.timeline.va, value)
+        return b"".join([what.all_words for _, what in found])
+
+    def command_in_hand(self) -> int | None:
+        """Which command of the submission that is next to finish the GPU has read up to."""
+        value = self.timeline.value + 1
+        entry = self.ledger.entry(value)
+        start = next((one for one in self._starts if one.value == value), None)
+        return None if entry is None or start is None else start.command_at(self.rings, entry[1])
 
     def _uploaded(self, what: Piece, value: int) -> bytes:
         """The packets with the addresses of what was uploaded beside them."""
@@ -575,6 +568,7 @@ class AmdDevice(Device):
             **({"why_host_memory": self.why_staging} if self.place == Place.STAGING else {}),
             "vram_bytes": self.node.vram_bytes,
             "timeline": self.timeline.va,
+            "relay": self._cells.va + RELAY_AT,
             "kfd_version": ".".join(map(str, self.kfd_version)),
             "max_grid": MAX_GRID,
             "max_block": self.chip.max_block,

@@ -37,6 +37,12 @@ class Piece(bytes):
     upload: bytes = b""
     patches: tuple[tuple[int, int], ...] = ()  # (byte in the packets, offset in the upload)
     buffers: tuple[tuple[int, int], ...] = ()  # of a dispatch: (argument, address), for the rules
+    runs_upload: bool = False  # the upload is a block of PM4 that the packet runs
+
+    @property
+    def all_words(self) -> bytes:
+        """The packets, and behind the packet that runs it the block of PM4 beside it."""
+        return self + self.upload if self.runs_upload else self
 
 
 def piece(packets: bytes, ring: str, upload: bytes = b"", patches: tuple[tuple[int, int], ...] = ()) -> Piece:
@@ -102,7 +108,9 @@ class Encoder:
         if not self.is_aql:
             return piece(packets, COMPUTE)
         run = aql.Pm4Ib(ib_base=0, ib_size=len(packets) // 4).to_bytes()
-        return piece(run, COMPUTE, packets, ((aql.Pm4Ib.ib_base.low // 32 * 4, 0),))
+        made = piece(run, COMPUTE, packets, ((aql.Pm4Ib.ib_base.low // 32 * 4, 0),))
+        made.runs_upload = True
+        return made
 
     def finish(self, timeline_va: int, value: int, ring: str) -> Piece:
         """The end of a submission: time, value and interrupt, once all before it is done and visible."""

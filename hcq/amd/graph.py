@@ -5,8 +5,9 @@ Out      replay({key: buffer or number}) -> Completion
 Changes  only the bytes of changed arguments, in one of two copies of the block
 Next     hcq/graph.py (what a graph is), encode.py (pieces), device.py (rings)
 
-A block holds the packets of all pieces, in order, and after them what they point at: kernel arguments above all. On a
-PM4 ring each run of compute packets is one INDIRECT_BUFFER; AQL packets and copies go into their rings as they are.
+A block holds the packets of all pieces, in order (behind an AQL packet the PM4 that it runs), and after them what they
+point at: kernel arguments above all. On a PM4 ring each run of compute packets is one INDIRECT_BUFFER; AQL packets and
+copies go into their rings as they are.
 """
 
 from __future__ import annotations
@@ -143,11 +144,16 @@ class AmdGraph(Graph):
         recorded = [what if isinstance(what, Piece) else Piece(what) for what in self._words]
         if not recorded:
             raise UsageError(f"graph {self.name!r}: nothing was recorded. Dispatch something first.")
-        words = sum(len(what) for what in recorded) // 4
+        words = sum(len(what.all_words) for what in recorded) // 4
         places, at = [], -(-4 * words // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT
+        end = 0  # of the packets so far
         for what in recorded:
-            places.append(at)
-            at += -(-len(what.upload) // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT
+            end += len(what.all_words)
+            if what.runs_upload:
+                places.append(end - len(what.upload))
+            else:
+                places.append(at)
+                at += -(-len(what.upload) // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT
         for _ in range(COPIES):
             buffer = self.device.alloc(at + UPLOAD_ALIGNMENT, f"{self.name} block")
             self._copies.append(self._lay_out(buffer, recorded, places))
@@ -161,7 +167,7 @@ class AmdGraph(Graph):
         """Write the block, and say what a replay puts into the rings."""
         base = -(-buffer.address // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT - buffer.address
         va = buffer.address + base
-        image = bytearray(places[-1] + len(recorded[-1].upload))
+        image = bytearray(max(place + len(what.upload) for what, place in zip(recorded, places)))
         ring_pieces: list[Piece] = []
         at = 0
         run_start = run_end = 0  # of compute packets that one INDIRECT_BUFFER will run
@@ -183,7 +189,7 @@ class AmdGraph(Graph):
                     run_start = at
                 else:
                     ring_pieces.append(piece(bytes(packets), what.ring))
-            at += len(packets)
+            at += len(what.all_words)
         self._close_run(ring_pieces, va, run_start, run_end)
         buffer.write(image, base)
         return Block(buffer, ring_pieces, [base + place for place in places])

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Any
 
 from hcq.amd.packet import Terse
+from hcq.amd.registers import Register
 from hcq.layout import Bits, Packet, bits
 
 
@@ -180,7 +181,7 @@ class IndirectBuffer(Pm4, opcode=Opcode.INDIRECT_BUFFER, words=4):
 class SetShReg(Pm4, opcode=Opcode.SET_SH_REG, words=2, tail="registers"):
     """Write consecutive compute registers; reg_offset counts words from 0x2c00."""
 
-    reg_offset = bits(47, 32)
+    reg_offset = bits(47, 32, enum=Register)
     vmid_shift = bits(59, 55)
     index = bits(63, 60)
 

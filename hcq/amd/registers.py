@@ -1,13 +1,16 @@
 """Compute registers: what SET_SH_REG writes before a dispatch, and the fields inside them.
 
 In       nothing
-Out      register numbers (relative to 0x2c00), layouts of those with fields, `name_of(number)`
+Out      register numbers (relative to 0x2c00) and their names, layouts of those with fields
 Changes  nothing
-Next     pm4.py (SetShReg), encode.py (who writes them), hcq/emu/amd/launch.py (who reads them)
+Next     pm4.py (SetShReg), launch.py (who writes them), hcq/emu/amd/dispatch.py (who reads them)
 Source   gc_11_0_0_offset.h, gc_9_4_3_offset.h and their sh_mask files; RSRC layouts as in LLVM's AMDGPUUsage
 """
 
 from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from hcq.amd.packet import Terse
 from hcq.layout import bits
@@ -28,7 +31,7 @@ PGM_RSRC3_GFX9 = 0x22D
 USER_DATA_0 = 0x240  # sixteen of them: the first scalar registers of every wave
 USER_DATA_WORDS = 16
 
-_NAMES = {
+_NAMED = {
     0x200: "COMPUTE_DISPATCH_INITIATOR",
     0x204: "COMPUTE_START_X",
     0x205: "COMPUTE_START_Y",
@@ -48,15 +51,21 @@ _NAMES = {
     0x21C: "COMPUTE_RESTART_Y",
     0x21D: "COMPUTE_RESTART_Z",
     0x228: "COMPUTE_PGM_RSRC3",
-    0x22D: "COMPUTE_PGM_RSRC3",
+    0x22D: "COMPUTE_PGM_RSRC3_GFX9",
+    **{USER_DATA_0 + index: f"COMPUTE_USER_DATA_{index}" for index in range(USER_DATA_WORDS)},
 }
+if TYPE_CHECKING:
+
+    class Register(IntEnum):
+        """Compute registers by the vendor's names."""
+
+else:
+    Register = IntEnum("Register", {name: number for number, name in _NAMED.items()})
 
 
 def name_of(number: int) -> str:
     """The vendor's name of a register."""
-    if USER_DATA_0 <= number < USER_DATA_0 + USER_DATA_WORDS:
-        return f"COMPUTE_USER_DATA_{number - USER_DATA_0}"
-    return _NAMES.get(number, f"register {number:#x}")
+    return _NAMED.get(number, f"register {number:#x}")
 
 
 class Rsrc1(Terse, words=1):

@@ -151,6 +151,10 @@ class Ring(ABC):
         return self._rptr[0]
 
     @abstractmethod
+    def after(self, put: int, packets: bytes) -> int:
+        """What `put` becomes when these packets are written there."""
+
+    @abstractmethod
     def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
         """Put whole packets into the ring. wait(ring, units) returns once there is room for so many more."""
 
@@ -191,6 +195,9 @@ class Pm4Ring(Ring):
     queue_type = QueueType.COMPUTE
     capacity = RING_BYTES // 4
 
+    def after(self, put: int, packets: bytes) -> int:
+        return put + len(packets) // 4
+
     def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
         self._note(packets)
         units = len(packets) // 4
@@ -211,11 +218,19 @@ class SdmaRing(Ring):
     queue_type = QueueType.SDMA
     capacity = RING_BYTES
 
+    def after(self, put: int, packets: bytes) -> int:
+        return put + self._gap(put, len(packets)) + len(packets)
+
+    def _gap(self, put: int, size: int) -> int:
+        """What is left of the ring when packets of this size do not fit behind `put`."""
+        at = put % RING_BYTES
+        return RING_BYTES - at if at + size > RING_BYTES else 0
+
     def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
         self._note(packets)
         size = len(packets)
         at = self.put % RING_BYTES
-        gap = RING_BYTES - at if at + size > RING_BYTES else 0
+        gap = self._gap(self.put, size)
         if size + gap > RING_BYTES:
             raise self.too_long(size)
         if not self.has_room(gap + size):
@@ -232,6 +247,9 @@ class AqlRing(Ring):
     kind = "AQL"
     queue_type = QueueType.COMPUTE_AQL
     capacity = RING_BYTES // aql.PACKET_BYTES
+
+    def after(self, put: int, packets: bytes) -> int:
+        return put + len(packets) // aql.PACKET_BYTES
 
     def _prepare_pointers(self, page: memoryview) -> tuple[int, int]:
         queue = aql.AmdQueue

@@ -42,6 +42,7 @@ HEADERS = (pm4.Header, sdma.Header, aql.Header)
 COPIES = (sdma.CopyLinear, sdma.CopyLinearV4, sdma.CopyLinearV7)
 FILLS = (sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)
 WRITES = (sdma.WriteLinear, sdma.WriteLinearV4, sdma.WriteLinearV7)
+FENCES = (sdma.Fence, sdma.FenceV4, sdma.FenceV7)
 CLOCKS = (pm4.DataSel.SEND_GPU_CLOCK_COUNTER, pm4.DataSel.SEND_SYSTEM_CLOCK_COUNTER)
 CLOCK_BYTES = 8
 
@@ -67,6 +68,8 @@ class AmdModel(Model):
             shared_bytes=chip.lds_bytes,
         )
         self._decode = decoder(arch)
+        relay = self.facts.get("relay")
+        self._own_cells = frozenset(() if relay is None else (relay,))  # cells between the device's own rings
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
         return self._decode(words)
@@ -88,6 +91,7 @@ class AmdModel(Model):
             if isinstance(packet, aql.Pm4Ib) and isinstance(words, Piece) and words.upload:
                 inside = self.decode(memoryview(words.upload).cast("I"), queue)
                 does = [effect for each in inside for effect in _effects(each, state)]
+            does = [one for one in does if not (isinstance(one, Wait) and one.cell in self._own_cells)]
             if isinstance(words, Piece) and words.buffers:
                 does = [_with_buffers(effect, words.buffers) for effect in does]
             found.append(Step(at, packet, does))
@@ -122,11 +126,21 @@ def _signals_at_their_interrupts(steps: list[Step]) -> list[Step]:
     for index in range(1, len(found)):
         packet: Any = found[index].packet
         before = found[index - 1]
+        if isinstance(packet, sdma.Trap):
+            found[index] = found[index]._replace(effects=_set_by_fences(found[max(index - 3, 0) : index]))
         is_interrupt = isinstance(packet, (pm4.ReleaseMem, pm4.ReleaseMemGfx9)) and packet.int_sel
         if is_interrupt and any(isinstance(effect, Signal) for effect in before.effects):
             found[index] = found[index]._replace(effects=[*before.effects, *found[index].effects])
             found[index - 1] = before._replace(effects=[])
     return found
+
+
+def _set_by_fences(before: Sequence[Step]) -> list[Effect]:
+    """On the copy ring a signal is two fences, the low half first, before the fence and the trap of the interrupt."""
+    fences: list[Any] = [step.packet for step in before if isinstance(step.packet, FENCES)]
+    if len(fences) != 3 or fences[1].address != fences[0].address + 4:
+        return []
+    return [Signal(fences[0].address, fences[1].data << 32 | fences[0].data)]
 
 
 def _effects(packet: Any, state: Registers) -> Iterator[Effect]:

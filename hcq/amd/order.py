@@ -1,0 +1,86 @@
+"""Order: the pieces of a submission, with what makes two rings run them one after the other.
+
+In       pieces as the encoder made them; where the order stands after the submission before
+Out      all that goes into the rings, in order; for reports, which command the GPU has read up to
+Changes  where the order stands
+Next     encode.py (the packets between), device.py (who writes them into rings)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
+from hcq.amd.rings import Ring
+from hcq.command import Command, Indirect
+
+Numbered = tuple[int, Piece]  # a piece, and the number of the entry of the submission that it belongs to
+
+
+@dataclass
+class Order:
+    """Where the order of the work stands.
+
+    active      the ring that the last piece went to
+    relay       how often one ring has handed over to the other
+    has_copied  the last packets of the copy ring are a copy that nothing has waited for
+    """
+
+    active: str = COMPUTE
+    relay: int = 0
+    has_copied: bool = False
+
+    def pieces(
+        self, encoder: Encoder, words: Sequence[bytes], timeline_va: int, value: int
+    ) -> Iterator[Numbered]:
+        """What a submission puts into the rings. What ends it has the number after its last entry's."""
+        if self.active == COMPUTE:
+            yield 0, encoder.acquire
+        for number, what in enumerate(words):
+            here = what if isinstance(what, Piece) else Piece(what)
+            if here.ring != self.active:
+                self.relay += 1
+                yield number, encoder.relay_signal(self.active, self.relay)
+                yield number, encoder.relay_wait(here.ring, self.relay)
+                if here.ring == COMPUTE:
+                    yield number, encoder.acquire
+                self.active = here.ring
+            elif self.has_copied:
+                yield number, encoder.order
+            self.has_copied = here.ring == COPY
+            yield number, here
+        if self.has_copied:
+            yield len(words), encoder.order
+        self.has_copied = self.active == COPY
+        yield len(words), encoder.finish(timeline_va, value, self.active)
+
+
+class Start(NamedTuple):
+    """A submission in the rings: where it starts in each of them, and all its pieces."""
+
+    value: int
+    puts: Mapping[str, int]
+    pieces: Sequence[Numbered]
+
+    def command_at(self, rings: Mapping[str, Ring], commands: Sequence[Command]) -> int | None:
+        """The command that the GPU has read up to, blocks counted as the commands in them.
+
+        None when all of it is read, and inside the block of a graph: no ring says how far a block has been read.
+        """
+        puts = dict(self.puts)
+        number = None
+        for piece_number, what in self.pieces:
+            ring = rings[what.ring]
+            puts[what.ring] = ring.after(puts[what.ring], what)
+            if what and puts[what.ring] > ring.get:
+                number = piece_number
+                break
+        if number is None:
+            return None
+        around = self.pieces[-1][0] - len(commands)  # a traced submission has timestamps around it
+        at = number - around // 2
+        if not 0 <= at < len(commands) or isinstance(commands[at], Indirect):
+            return None
+        return sum(len(one.commands) if isinstance(one, Indirect) else 1 for one in commands[:at])
