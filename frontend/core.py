@@ -3,7 +3,7 @@
 In       a graph node and the name of the device that will compute it
 Out      `Core`, the bottom layer of `Tensor`; `live`, every tensor that somebody still holds
 Changes  `live`
-Next     movement.py, elementwise.py, reduction.py, ... (each layer uses those below it), tensor.py (the top)
+Next     methods/ (the layers, each using those below it), tensor.py (the top)
 
 Tensor's methods are layers of one idea each, stacked by inheritance in the order they need each other. Every method
 that computes builds a node and wraps it with `_like`; nothing runs before `realize`.

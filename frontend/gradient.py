@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ContextDecorator
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from hcq.errors import UsageError
-from hcq.frontend.core import live, without_grad
+from hcq.frontend.core import Core, live, without_grad
 from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, filled, sum_to
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import ARITHMETIC, Op
 
-if TYPE_CHECKING:
-    from hcq.frontend.tensor import Tensor
+T = TypeVar("T", bound=Core)
 
 
 def gradient(root: Node, seed: Node, targets: Sequence[Node]) -> list[Node | None]:
@@ -187,7 +186,7 @@ class no_grad(ContextDecorator):
 # -- tensors --------------------------------------------------------------------------------------------------------
 
 
-def backward(tensor: Tensor, gradient: Tensor | None = None) -> None:
+def backward(tensor: Core, gradient: Core | None = None) -> None:
     """Add the gradient of `tensor` to the `.grad` of every live leaf that requires one and that it was computed from.
 
     gradient  weighs the elements of `tensor`: of its shape; may be left out when it has one element
@@ -217,13 +216,13 @@ def backward(tensor: Tensor, gradient: Tensor | None = None) -> None:
 
 
 def grad(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Tensor | Sequence[Tensor],
-    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    outputs: Core | Sequence[Core],
+    inputs: T | Sequence[T],
+    grad_outputs: Core | Sequence[Core | None] | None = None,
     *,
     create_graph: bool = False,
     allow_unused: bool = False,
-) -> tuple[Tensor | None, ...]:
+) -> tuple[T | None, ...]:
     """The gradients of the summed `outputs` with respect to each of `inputs`; no `.grad` changes.
 
     inputs        leaves or tensors on the way; none needs requires_grad
@@ -240,7 +239,7 @@ def grad(
         )
     seeds = [_seed("grad", out, weight) for out, weight in zip(outs, weights)]
     parts = gradients([out.node for out in outs], seeds, [_identity(x.node) for x in ins])
-    found: list[Tensor | None] = []
+    found: list[T | None] = []
     for place, (x, part) in enumerate(zip(ins, parts)):
         if part is None and not allow_unused:
             raise UsageError(
@@ -265,7 +264,7 @@ def _identity(node: Node) -> Node:
     return node
 
 
-def _seed(call: str, tensor: Tensor, gradient: Tensor | None) -> Node:
+def _seed(call: str, tensor: Core, gradient: Core | None) -> Node:
     """The gradient to start with, of the tensor's shape."""
     if not tensor.dtype.is_float:
         raise UsageError(
@@ -290,5 +289,5 @@ def _seed(call: str, tensor: Tensor, gradient: Tensor | None) -> Node:
     return gradient.node
 
 
-def _describe(tensor: Tensor) -> str:
+def _describe(tensor: Core) -> str:
     return f"{tensor.dtype.name} tensor of shape {tensor.shape}"

@@ -3,7 +3,7 @@
 In       a structure (what to compute), storages (on which memory)
 Out      the storages of the results; the work is submitted, not waited for
 Changes  device memory; the cache of plans in memory and on disk
-Next     schedule.py (what is in a plan), compiler/compile.py (its kernels), hcq/queue.py (where they go)
+Next     scheduler/schedule.py (what is in a plan), compiler/compile.py (its kernels), hcq/queue.py (where they go)
 
 The first time a structure is met it is scheduled and compiled; its plan, code objects included, is kept under the
 structure's key. A process that meets the same structure later needs neither the scheduler nor the compiler.
@@ -23,8 +23,8 @@ from typing import Any
 from hcq import config
 from hcq.cache import DiskCache
 from hcq.frontend import device as devices
+from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.storage import Storage
-from hcq.frontend.structure import Structure
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape
 
@@ -171,7 +171,7 @@ def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
 
 def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCache) -> Plan:
     from hcq.compiler.compile import compile_kernel
-    from hcq.frontend.schedule import schedule
+    from hcq.frontend.scheduler.schedule import schedule
 
     debug = config.current().debug
     target = devices.target(device)

@@ -3,7 +3,7 @@
 In       tensors
 Out      the same tensors, their nodes now leaves that read memory
 Changes  device memory; the nodes of live tensors; the in-place writes of ASSIGN nodes are done
-Next     structure.py, plan.py (what runs), jit.py (who records what runs here)
+Next     scheduler/structure.py, plan.py (what runs), jit.py (who records what runs here)
 
 A write in place must not be seen by a tensor that was made before it and is not computed yet: `loss`, made from `w`,
 means the old `w` for ever. So before a buffer is overwritten, every live tensor that still reads it is computed too.
@@ -13,29 +13,38 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import plan as plans
-from hcq.frontend.core import live
+from hcq.frontend.core import Core, live
+from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage, next_write, written_so_far
-from hcq.frontend.structure import Structure, structure_of
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import MOVEMENT, Op
 
 if TYPE_CHECKING:
-    from hcq.frontend.jit import Recording
     from hcq.frontend.plan import Plan
 
 # one thread schedules at a time: it reads the nodes of all live tensors, and changes them
 _lock = threading.RLock()
 
 
-class _Recording(threading.local):
-    """The recording that a jit is making in this thread; realize tells it everything that runs."""
+class Recorder(Protocol):
+    """Somebody who wants to know everything that runs: a jit while it records."""
 
-    now: Recording | None = None
+    name: str
+
+    def ran(self, plan: Plan, storages: Sequence[Storage], outputs: Sequence[Storage]) -> None:
+        """A plan was submitted: what it read, in the structure's order, and what it wrote."""
+        ...
+
+
+class _Recording(threading.local):
+    """The recording that this thread is making."""
+
+    now: Recorder | None = None
 
 
 recording = _Recording()
@@ -132,8 +141,6 @@ def _realize_on(device: str, roots: list[Node]) -> None:
 
 def _bring_copies(roots: list[Node]) -> list[Node]:
     """Values of other devices, moved here through the host; the graph then reads them from this device's memory."""
-    from hcq.frontend.tensor import Tensor
-
     brought: dict[Node, Node] = {}
     for node in toposort(roots):
         if node.op is not Op.COPY:
@@ -148,7 +155,7 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
                 f"[jit] {recording.now.name} moves a tensor from {leaf.arg.device} to {node.arg}: a recording is of "
                 "one device. Move it outside the function."
             )
-        there = storage_of(Tensor._of(source, leaf.arg.device))
+        there = storage_of(Core._of(source, leaf.arg.device))
         here = Storage(
             node.arg, node.dtype, node.shape, devices.get(node.arg).alloc(there.size_bytes, "moved")
         )

@@ -3,7 +3,7 @@
 In       Python numbers, lists, bytes, arrays; a device name; a dtype
 Out      `Tensor`, the layers of methods joined into one class, with the ways into memory and back out
 Changes  device memory for data given here; realize() and everything that reads values runs what they need
-Next     core.py, movement.py, elementwise.py, ... (the layers), realize.py (what realize does), gradient.py (backward)
+Next     core.py, methods/ (the layers), realize.py (what realize does), gradient.py (backward)
 
     core        node, device                  indexing       x[...], gather, scatter
     movement    reshape, permute, pad         product        matmul, einsum
@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.frontend import data as formats
 from hcq.frontend.core import Core, constant, live
-from hcq.frontend.elementwise import scalar_dtype
 from hcq.frontend.errors import UsageError
-from hcq.frontend.loss import Loss
-from hcq.frontend.movement import expanded
-from hcq.frontend.random import RandomMixin
+from hcq.frontend.methods.elementwise import scalar_dtype
+from hcq.frontend.methods.loss import Loss
+from hcq.frontend.methods.movement import expanded
+from hcq.frontend.methods.random import Random
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Tensor(RandomMixin, Loss):
+class Tensor(Random, Loss):
     """`Tensor(data)`; see the module for the layers its methods come from."""
 
     __slots__ = ()

@@ -3,8 +3,7 @@
 In       a tensor and the rule for its numbers
 Out      the same tensor, filled; `constant`, a parameter of its own memory
 Changes  the tensor's memory, at once
-Next     layers.py (which rule each layer uses), random.py (the numbers)
-Source   He et al. 2015 (kaiming), Glorot and Bengio 2010 (xavier)
+Next     layers.py (which rule each layer uses), ../methods/random.py (the numbers), ../fans.py (how wide they spread)
 """
 
 from __future__ import annotations
@@ -12,20 +11,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from hcq.errors import UsageError
+from hcq.frontend.fans import calculate_gain as calculate_gain
+from hcq.frontend.fans import kaiming_std, xavier_std
 from hcq.ir.dtype import DType, dtypes, to_bits
 from hcq.ir.node import Shape
 
 if TYPE_CHECKING:
     from hcq.frontend.tensor import Tensor
-
-_GAINS = {
-    "linear": 1.0,
-    "sigmoid": 1.0,
-    "tanh": 5.0 / 3.0,
-    "relu": math.sqrt(2.0),
-    "selu": 0.75,
-}
 
 
 def constant(shape: Shape, value: float, dtype: DType | None = None, device: str | None = None) -> Tensor:
@@ -40,39 +32,6 @@ def constant(shape: Shape, value: float, dtype: DType | None = None, device: str
     element = to_bits(value, kind).to_bytes(kind.itemsize, "little")
     storage.buffer.write(element * (storage.size_bytes // kind.itemsize))
     return Tensor._of(storage.node(), where)
-
-
-def kaiming_std(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> float:
-    """The deviation that keeps the size of the signal (fan_in) or of the gradient (fan_out)."""
-    if mode not in ("fan_in", "fan_out"):
-        raise UsageError(f"[kaiming] mode {mode!r}: give 'fan_in' or 'fan_out'.")
-    fan_in, fan_out = fans(shape)
-    return calculate_gain(nonlinearity, a) / math.sqrt(max(1, fan_in if mode == "fan_in" else fan_out))
-
-
-def xavier_std(shape: Shape, gain: float) -> float:
-    """The deviation that keeps the size of signal and gradient alike, as far as both can be."""
-    return gain * math.sqrt(2.0 / sum(fans(shape)))
-
-
-def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
-    """How much a nonlinearity shrinks a signal, to be made up for."""
-    if nonlinearity == "leaky_relu":
-        return math.sqrt(2.0 / (1.0 + param * param))
-    if nonlinearity not in _GAINS:
-        known = ", ".join(sorted([*_GAINS, "leaky_relu"]))
-        raise UsageError(f"[calculate_gain] {nonlinearity!r} is not known. Known: {known}.")
-    return _GAINS[nonlinearity]
-
-
-def fans(shape: Shape) -> tuple[int, int]:
-    """How many inputs each output of a weight (out, in, ...) has, and how many outputs each input."""
-    if len(shape) < 2:
-        raise UsageError(
-            f"[init] shape {shape}: fan in and fan out need two axes or more. Use uniform_ or zeros_."
-        )
-    receptive = math.prod(shape[2:])
-    return shape[1] * receptive, shape[0] * receptive
 
 
 def _fill(tensor: Tensor, values: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ import pytest
 from hcq import Tensor, nn
 from hcq.compiler.compile import PASSES
 from hcq.compiler.target import Target
-from hcq.frontend.schedule import Schedule, schedule
-from hcq.frontend.structure import structure_of
+from hcq.frontend.scheduler.schedule import Schedule, schedule
+from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.verify import verify
 
 TARGET = Target("cpu", "x86_64", "passes", 2, 512, 32, l1_bytes=48 << 10, l2_bytes=1 << 20, cpu="x86-64-v4")

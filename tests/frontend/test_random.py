@@ -7,7 +7,7 @@ import pytest
 
 from hcq import Tensor, dtypes
 from hcq.errors import UsageError
-from hcq.frontend.random import MAX_RANKED, threefry2x32
+from hcq.frontend.methods.random import MAX_RANKED, threefry2x32
 from hcq.ir.evaluate import evaluate
 from hcq.ir.node import const
 

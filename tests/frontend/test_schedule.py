@@ -8,9 +8,9 @@ from math import prod
 import numpy as np
 import pytest
 
-from hcq.frontend.schedule import Schedule, schedule
+from hcq.frontend.scheduler.schedule import Schedule, schedule
+from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.storage import Storage
-from hcq.frontend.structure import structure_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.evaluate import evaluate, evaluate_kernel
 from hcq.ir.node import Node, const

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import Movement
+from hcq.frontend.methods.movement import Movement
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op

@@ -3,7 +3,7 @@
 In       tensors and Python numbers
 Out      lazy tensors, elementwise
 Changes  nothing
-Next     power.py (how ** is computed), activation.py (functions built from these), docs/semantics.md (division, powers)
+Next     power.py (the ** operator), activation.py (functions built from these), docs/semantics.md (division, powers)
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.elementwise import Elementwise, broadcast
 from hcq.frontend.errors import DivisionByZero, UsageError
-from hcq.frontend.movement import expanded
+from hcq.frontend.methods.elementwise import Elementwise, broadcast
+from hcq.frontend.methods.movement import expanded
 from hcq.ir.dtype import Scalar, dtypes, promote
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -93,19 +93,6 @@ class Functions(Elementwise):
         x, y = self._pair("fmod", other, reverse=False)
         rest = x._modulo(y, reverse=False)
         return ((rest != 0) & ((rest < 0) != (x < 0))).where(rest - y, rest)
-
-    def __pow__(self, exponent: Any) -> Self:
-        from hcq.frontend.power import power
-
-        return power(self, exponent)
-
-    def __rpow__(self, base: Any) -> Self:
-        from hcq.frontend.power import power
-
-        return power(self._operand("**", base), self)
-
-    def pow(self, exponent: Any) -> Self:
-        return self**exponent
 
     def remainder(self, other: Any) -> Self:
         return self % other

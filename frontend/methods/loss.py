@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hcq.frontend.activation import in_float
 from hcq.frontend.core import Core
-from hcq.frontend.creation import Creation
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import iota
+from hcq.frontend.methods.activation import in_float
+from hcq.frontend.methods.creation import Creation
+from hcq.frontend.methods.movement import iota
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:

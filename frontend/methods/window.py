@@ -13,8 +13,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import expanded, padded, permuted, reshaped
-from hcq.frontend.product import Product, sum_of_products
+from hcq.frontend.methods.movement import expanded, padded, permuted, reshaped
+from hcq.frontend.methods.product import Product, sum_of_products
 from hcq.ir.dtype import promote
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op

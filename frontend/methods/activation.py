@@ -22,7 +22,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hcq.frontend.errors import UsageError
-from hcq.frontend.functions import Functions
+from hcq.frontend.methods.power import Power
 from hcq.ir.dtype import dtypes
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def in_float(method: Method) -> Method:
     return wrapped  # type: ignore[return-value]
 
 
-class Activation(Functions):
+class Activation(Power):
     """relu and its kin, sigmoid, tanh, erf, and logarithms near one."""
 
     __slots__ = ()

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.conversion import Conversion
 from hcq.frontend.core import Core, constant
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import expanded
+from hcq.frontend.methods.conversion import Conversion
+from hcq.frontend.methods.movement import expanded
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op

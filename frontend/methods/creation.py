@@ -3,7 +3,7 @@
 In       shapes, numbers
 Out      lazy tensors of constants and counts: they take no memory until something needs them in it
 Changes  nothing
-Next     tensor.py (tensors from data), random.py (random numbers)
+Next     ../tensor.py (tensors from data), random.py (random numbers)
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import constant, shape_args
-from hcq.frontend.elementwise import scalar_dtype
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import expanded, iota, ordinal
-from hcq.frontend.normalisation import Normalisation
+from hcq.frontend.methods.elementwise import scalar_dtype
+from hcq.frontend.methods.movement import expanded, iota, ordinal
+from hcq.frontend.methods.normalisation import Normalisation
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op

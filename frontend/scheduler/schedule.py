@@ -3,7 +3,7 @@
 In       the nodes somebody wants in memory
 Out      a `Schedule`: values (inputs, outputs, temporaries) and kernels (one tensor-stage SINK each) in order
 Changes  nothing; the same structure always gives the same schedule
-Next     fuse.py (which nodes get memory of their own), plan.py (a schedule with programs and memory), realize.py
+Next     fuse.py (which nodes get memory of their own), ../plan.py (a schedule with programs and memory), ../realize.py
 
 Order: a kernel runs after those whose values it reads, and a kernel that writes a buffer in place runs after every
 kernel that reads what was there before. Where both cannot hold, the reader reads a copy taken first.
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from hcq.frontend.fuse import Fusion, fuse, target_base, written_version
-from hcq.frontend.simplify import simplify_graph
+from hcq.frontend.scheduler.fuse import Fusion, fuse, target_base, written_version
+from hcq.frontend.scheduler.simplify import simplify_graph
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape
 from hcq.ir.op import MOVEMENT, Op

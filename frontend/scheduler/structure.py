@@ -3,7 +3,7 @@
 In       roots
 Out      a `Structure`: a hashable key, the storages in the order the key numbers them, which roots carry gradients
 Changes  nothing
-Next     plan.py (plans are kept by this key, in memory and on disk)
+Next     ../plan.py (plans are kept by this key, in memory and on disk)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Random numbers: a block cipher of (seed, counter), so that a draw is arithmetic and the same on every device.
 
 In       shapes, ranges, `manual_seed`
-Out      `RandomMixin`, the random constructors of Tensor; `threefry2x32`, the generator on graphs
+Out      `Random`, the random constructors of Tensor; `threefry2x32`, the generator on graphs
 Changes  each draw adds its size to the device's counter, in device memory: a recorded draw replays as new numbers
-Next     tensor.py (who composes the mixin), nn/init.py (initial weights), docs/semantics.md (what is promised)
+Next     ../tensor.py (who composes the mixin), ../nn/init.py (initial weights), docs/semantics.md (what is promised)
 Source   Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011: Threefry-2x32, 20 rounds
 
 Element i of a draw is the cipher of the counter's value plus i: a shorter draw is the start of a longer one, and no
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.core import Core, shape_args
+from hcq.frontend.fans import kaiming_std, xavier_std
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Kind, dtypes
 from hcq.ir.node import Node, Shape, binary, const
@@ -146,7 +147,7 @@ def _below(words: tuple[Node, Node], span: int) -> Node:
     return binary(Op.SHR, high * span + binary(Op.SHR, low * span, 32), 32)
 
 
-class RandomMixin(Core):
+class Random(Core):
     """The random constructors of Tensor. Every draw is reproducible: `manual_seed(n)`, the same calls, any device."""
 
     __slots__ = ()
@@ -310,31 +311,23 @@ class RandomMixin(Core):
         a        the rectifier's slope below zero
         options  dtype, device, requires_grad
         """
-        from hcq.frontend.nn.init import kaiming_std
-
         bound = sqrt(3.0) * kaiming_std(_sizes("kaiming_uniform", shape), a)
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.0, **options: Any) -> Self:
         """Normal numbers that keep a signal's size through a weight (out, in, ...) and a rectifier; see above."""
-        from hcq.frontend.nn.init import kaiming_std
-
         return cls.normal(*shape, std=kaiming_std(_sizes("kaiming_normal", shape), a), **options)
 
     @classmethod
     def xavier_uniform(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
         """Uniform numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
-        from hcq.frontend.nn.init import xavier_std
-
         bound = sqrt(3.0) * xavier_std(_sizes("xavier_uniform", shape), gain)
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
     def xavier_normal(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
         """Normal numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
-        from hcq.frontend.nn.init import xavier_std
-
         return cls.normal(*shape, std=xavier_std(_sizes("xavier_normal", shape), gain), **options)
 
     def rand_like(self, *, dtype: DType | None = None) -> Self:

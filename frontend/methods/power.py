@@ -3,7 +3,7 @@
 In       a base and an exponent: tensors or Python numbers
 Out      lazy tensors; whole Python exponents become multiplications, halves a square root, the rest exp2(y * log2(x))
 Changes  nothing
-Next     functions.py (the ** operator comes here)
+Next     functions.py (what powers are built from), activation.py (the layer above)
 
 The general road has a relative error that grows with the logarithm of the result: about |y * log2(x)| times the
 spacing of the format.
@@ -16,15 +16,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.functions import Functions
 from hcq.ir.dtype import dtypes, promote
 from hcq.ir.node import const
 
 if TYPE_CHECKING:
-    from hcq.frontend.functions import Functions
+    from typing_extensions import Self
 
-    T = TypeVar("T", bound=Functions)
+T = TypeVar("T", bound=Functions)
 
 MULTIPLIED_UP_TO = 32  # larger whole exponents of floats take the general road
+
+
+class Power(Functions):
+    """The ** operator."""
+
+    __slots__ = ()
+
+    def __pow__(self, exponent: Any) -> Self:
+        return power(self, exponent)
+
+    def __rpow__(self, base: Any) -> Self:
+        return power(self._operand("**", base), self)
+
+    def pow(self, exponent: Any) -> Self:
+        return self**exponent
 
 
 def power(x: T, exponent: Any) -> T:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import Core
-from hcq.frontend.elementwise import broadcast_shape
 from hcq.frontend.errors import UsageError
-from hcq.frontend.indexing import Indexing
-from hcq.frontend.movement import expanded, permuted, reshaped
+from hcq.frontend.methods.elementwise import broadcast_shape
+from hcq.frontend.methods.indexing import Indexing
+from hcq.frontend.methods.movement import expanded, permuted, reshaped
 from hcq.ir.dtype import dtypes, promote
 from hcq.ir.node import Node
 from hcq.ir.op import Op

@@ -14,11 +14,11 @@ import math
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq.frontend.activation import Activation
 from hcq.frontend.core import Core
-from hcq.frontend.elementwise import refuse_storage_only
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import iota, ordinal, reshaped
+from hcq.frontend.methods.activation import Activation
+from hcq.frontend.methods.elementwise import refuse_storage_only
+from hcq.frontend.methods.movement import iota, ordinal, reshaped
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from hcq.frontend.rows import Frame, are_innermost, below, is_covered, row_axes, runs_along, whole
+from hcq.frontend.scheduler.rows import Frame, are_innermost, below, is_covered, row_axes, runs_along, whole
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
 

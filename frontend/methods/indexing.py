@@ -3,7 +3,7 @@
 In       ints, slices, None, Ellipsis, lists, arrays, integer and bool tensors
 Out      lazy tensors: views where the index is known, GATHER where it is computed; writes through `assign`
 Changes  x[...] = y writes into x's memory at once, if it has some
-Next     movement.py (the views), tensor.py (assign), docs/semantics.md (what an index out of range means)
+Next     movement.py (the views), ../tensor.py (assign), docs/semantics.md (what an index out of range means)
 
 The rules are PyTorch's. Ints and slices are views. Integer lists and tensors pick elements: several of them broadcast
 together, and their axes take the place of the first one when they stand side by side, else come first. Indices known on
@@ -18,10 +18,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import Core
-from hcq.frontend.elementwise import broadcast_shape
 from hcq.frontend.errors import OutOfRange, UsageError
-from hcq.frontend.joining import Joining
-from hcq.frontend.movement import expanded, flipped, iota, ordinal, padded, permuted, reshaped, shrunk
+from hcq.frontend.methods.elementwise import broadcast_shape
+from hcq.frontend.methods.joining import Joining
+from hcq.frontend.methods.movement import expanded, flipped, iota, ordinal, padded, permuted, reshaped, shrunk
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op

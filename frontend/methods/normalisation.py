@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from hcq.frontend.activation import in_float
 from hcq.frontend.errors import UsageError
-from hcq.frontend.movement import iota, ordinal
-from hcq.frontend.window import Window
+from hcq.frontend.methods.activation import in_float
+from hcq.frontend.methods.movement import iota, ordinal
+from hcq.frontend.methods.window import Window
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Shape
 from hcq.ir.op import Op

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
-from hcq.frontend.reduction import Reduction
+from hcq.frontend.methods.reduction import Reduction
 from hcq.ir.dtype import promote
 
 if TYPE_CHECKING:

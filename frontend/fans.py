@@ -1,0 +1,56 @@
+"""Fans: how wide the numbers of a new weight should spread, so that a signal keeps its size on the way through.
+
+In       a weight's shape (out, in, ...), and the nonlinearity behind it
+Out      a standard deviation
+Changes  nothing
+Next     methods/random.py (Tensor.kaiming_uniform, ...), nn/init.py (kaiming_uniform_, ... in place)
+Source   He et al. 2015 (kaiming), Glorot and Bengio 2010 (xavier)
+"""
+
+from __future__ import annotations
+
+import math
+
+from hcq.errors import UsageError
+from hcq.ir.node import Shape
+
+_GAINS = {
+    "linear": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5.0 / 3.0,
+    "relu": math.sqrt(2.0),
+    "selu": 0.75,
+}
+
+
+def kaiming_std(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> float:
+    """The deviation that keeps the size of the signal (fan_in) or of the gradient (fan_out)."""
+    if mode not in ("fan_in", "fan_out"):
+        raise UsageError(f"[kaiming] mode {mode!r}: give 'fan_in' or 'fan_out'.")
+    fan_in, fan_out = fans(shape)
+    return calculate_gain(nonlinearity, a) / math.sqrt(max(1, fan_in if mode == "fan_in" else fan_out))
+
+
+def xavier_std(shape: Shape, gain: float) -> float:
+    """The deviation that keeps the size of signal and gradient alike, as far as both can be."""
+    return gain * math.sqrt(2.0 / sum(fans(shape)))
+
+
+def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
+    """How much a nonlinearity shrinks a signal, to be made up for."""
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2.0 / (1.0 + param * param))
+    if nonlinearity not in _GAINS:
+        known = ", ".join(sorted([*_GAINS, "leaky_relu"]))
+        raise UsageError(f"[calculate_gain] {nonlinearity!r} is not known. Known: {known}.")
+    return _GAINS[nonlinearity]
+
+
+def fans(shape: Shape) -> tuple[int, int]:
+    """How many inputs each output of a weight (out, in, ...) has, and how many outputs each input."""
+    if len(shape) < 2:
+        raise UsageError(
+            f"[init] shape {shape}: fan in and fan out need two axes or more. Use uniform_ or zeros_."
+        )
+    receptive = math.prod(shape[2:])
+    return shape[1] * receptive, shape[0] * receptive

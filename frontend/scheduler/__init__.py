@@ -1,0 +1,8 @@
+"""The scheduler: from a lazy graph to kernels in order. Pure functions: nothing here touches a device.
+
+In       the nodes somebody wants in memory
+Out      a Schedule: numbered values and kernels
+Changes  nothing
+Next     structure.py (what a graph says, apart from its memory), simplify.py (the same in fewer words), rows.py and
+         fuse.py (which nodes share a kernel), schedule.py (kernels in order)
+"""
