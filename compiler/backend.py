@@ -14,7 +14,7 @@ from functools import cache, partial
 
 from hcq.compiler.loop_nest import LoopNest
 from hcq.compiler.program import Program
-from hcq.compiler.target import Target
+from hcq.compiler.target import Target, Toolchain
 
 Grid = tuple[int, int, int]
 
@@ -53,7 +53,18 @@ def backend(name: str) -> Backend:
             lambda program: (gpu.blocks(program), 1, 1),
             (gpu.BLOCK, 1, 1),
         )
-    raise ValueError(f"no backend for target {name!r}; known: cpu, amdgpu, nvptx")
+    if name == "cuda":
+        from hcq.compiler import heuristic_gpu
+        from hcq.compiler.render import cuda, gpu
+
+        return Backend(
+            heuristic_gpu.choose,
+            cuda.render,
+            _make,
+            lambda program: (gpu.blocks(program), 1, 1),
+            (gpu.BLOCK, 1, 1),
+        )
+    raise ValueError(f"no backend for target {name!r}; known: cpu, amdgpu, nvptx, cuda")
 
 
 def assemble_with(target: Target, assembler: str) -> Target:
@@ -78,6 +89,28 @@ def assemble_with(target: Target, assembler: str) -> Target:
     return replace(plain, assembler="comgr", key=f"{plain.key}/comgr-{major}.{minor}")
 
 
+def compile_with(target: Target, toolchain: Toolchain) -> Target:
+    """The same NVIDIA GPU, its kernels made by a vendor's compiler: of CUDA C, or of the PTX that LLVM writes.
+
+    Kernels of the several roads do not mix in the caches. Raises ValueError for another kind of target, and for a
+    toolchain that takes neither.
+    """
+    names = {"cuda": "cuda", "ptx": "nvptx"}
+    if target.name not in names.values() or toolchain.takes not in names:
+        raise ValueError(
+            f"compile_with({target.name} {target.arch}, {toolchain.name} of {toolchain.takes!r}): "
+            "takes an NVIDIA target and a toolchain of cuda or ptx"
+        )
+    key = f"{target.arch}/{toolchain.takes}-{toolchain.name}"
+    return replace(target, name=names[toolchain.takes], key=key, toolchain=toolchain)
+
+
+def _make(text: str, target: Target, name: str) -> bytes:
+    if target.toolchain is None:
+        raise ValueError(f"{name}: {target.name} has no compiler of its own; choose one with compile_with.")
+    return target.toolchain.make(text, target.arch, name)
+
+
 def _assemble_gpu(text: str, target: Target, name: str) -> bytes:
     if target.assembler == "comgr":
         from hcq.compiler.assemble import comgr
@@ -85,4 +118,5 @@ def _assemble_gpu(text: str, target: Target, name: str) -> bytes:
         return comgr.assemble(text, target, name)
     from hcq.compiler.assemble import llvm_gpu
 
-    return llvm_gpu.assemble(text, target, name)
+    image = llvm_gpu.assemble(text, target, name)
+    return image if target.toolchain is None else _make(image.decode(), target, name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -41,6 +42,20 @@ NARROW_CASTS = frozenset({dtypes.float16, dtypes.bfloat16})
 
 
 @dataclass(frozen=True)
+class Toolchain:
+    """A vendor's compiler, handed in by who knows where it is: this floor binds no library of a driver's.
+
+    name    with its version, such as "nvrtc-13.3": it is part of the key of every kernel it makes
+    takes   "cuda" (source in CUDA C) or "ptx"
+    make    (text, arch, name) -> image; raises with the compiler's own messages
+    """
+
+    name: str
+    takes: str
+    make: Callable[[str, str, str], bytes]
+
+
+@dataclass(frozen=True)
 class Target:
     """One kind of machine."""
 
@@ -57,6 +72,7 @@ class Target:
     native: frozenset[Op] = CPU_NATIVE
     casts: frozenset[DType] = NARROW_CASTS  # narrow formats it converts to and from float32 by itself
     assembler: str = "llvmlite"  # or "comgr", for AMD: see assemble_with in backend.py
+    toolchain: Toolchain | None = None  # or a vendor's, for NVIDIA: see compile_with there
 
     @property
     def lanes(self) -> int:

@@ -48,17 +48,39 @@ def target(name: str) -> Target:
     """What the compiler generates code for on that device."""
     found = _targets.get(name)
     if found is None:
-        from hcq.compiler.target import amd_target, cpu_target, nv_target
+        from hcq.compiler.target import amd_target, cpu_target
 
         device = get(name)
         if device.arch.startswith("gfx"):
             found = amd_target(device.arch)
         elif device.arch.startswith("sm_"):
-            found = nv_target(device.arch)
+            found = _nv_target(device)
         else:
             found = cpu_target(device.config.threads)
         _targets[name] = found
     return found
+
+
+def _nv_target(device: Any) -> Target:
+    """NVIDIA's compilers are the drivers' affair, so the compiler is handed them here.
+
+    An emulated GPU runs PTX, so nothing more is made for it; a real one needs machine code, made once and cached.
+    """
+    from hcq.compiler.backend import compile_with
+    from hcq.compiler.target import Toolchain, nv_target
+    from hcq.port import is_emulated
+
+    plain, emulated = nv_target(device.arch), is_emulated(device.port)
+    if device.config.nv_renderer == "cuda":
+        from hcq.nv.toolchain import images
+
+        make = images.ptx_of_cuda if emulated else images.of_cuda
+        return compile_with(plain, Toolchain(images.cuda_name() + ("-ptx" if emulated else ""), "cuda", make))
+    if emulated:
+        return plain
+    from hcq.nv.toolchain import images
+
+    return compile_with(plain, Toolchain(images.ptx_name(), "ptx", images.of_ptx))
 
 
 class Devices:

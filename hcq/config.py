@@ -19,6 +19,8 @@ DEBUG_WORDS = ("schedule", "ir", "code", "push", "sync", "alloc")
 
 AMD_QUEUES = ("pm4", "aql")
 
+NV_RENDERERS = ("ptx", "cuda")
+
 REPORT_WORDS = ("signal", "off")
 
 # name -> what it takes, one line each; `python -m hcq --help` prints this table
@@ -37,6 +39,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_TIMEOUT_MS": "how long a wait may take before it is a WaitTimeout, in milliseconds (default 30000)",
     "HCQ_THREADS": "threads of the CPU device, its command processor included (default: the cores we may use)",
     "HCQ_AMD_QUEUE": "pm4 or aql: the packets of AMD compute queues (default: what suits the GPU)",
+    "HCQ_NV_RENDERER": "ptx (LLVM writes PTX) or cuda (CUDA C through nvrtc): how NVIDIA kernels are made (default ptx)",
     "HCQ_VISIBLE": "device numbers to use, comma separated: the first is then number 0 (default all)",
 }
 
@@ -60,6 +63,7 @@ class Config:
     threads: int = 1
     visible: tuple[int, ...] | None = None
     amd_queue: str = ""
+    nv_renderer: str = "ptx"
 
     @staticmethod
     def read(environ: Mapping[str, str]) -> Config:
@@ -85,6 +89,7 @@ class Config:
             timeout_ms=_number(environ, "HCQ_TIMEOUT_MS", 30_000, 1, 2**40),
             threads=_number(environ, "HCQ_THREADS", cores(), 1, 1024),
             amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
+            nv_renderer=_word(environ, "HCQ_NV_RENDERER", NV_RENDERERS) or "ptx",
             visible=tuple(_visible(word) for word in visible) if visible else None,
         )
 

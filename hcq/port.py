@@ -192,6 +192,13 @@ class FaultyPort:
             raise refused(f"{call}{arguments}", number)
 
 
+def is_emulated(port: Port) -> bool:
+    """Whether an emulated kernel driver answers at the end of it, behind ports that record or fail."""
+    while (inner := getattr(port, "inner", None)) is not None:
+        port = inner
+    return bool(getattr(port, "is_emulated", False))
+
+
 def refused(call: str, number: int) -> DriverError:
     """The DriverError for a call that came back with an errno, with the fix where there is a usual one."""
     name = errno_names.errorcode.get(number, str(number))

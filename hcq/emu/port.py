@@ -61,6 +61,8 @@ class Kernel(Protocol):
 class EmulatedPort:
     """A Port. `kernels` are asked in order; the real operating system gets what none of them knows."""
 
+    is_emulated = True
+
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         self.kernels = list(kernels)
         self.real = LinuxPort()

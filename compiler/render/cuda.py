@@ -1,0 +1,199 @@
+"""CUDA C renderer: a linear program as the source of one kernel, for nvrtc.
+
+In       a Program
+Out      CUDA C: extern "C" __global__ void NAME(pointers), one group of the program per thread, no header included
+Next     cuda_arithmetic.py (one expression per operation), gpu.py (the same kernel in LLVM's words)
+
+A second opinion on the road through LLVM: the same program, another vendor's compiler. An instruction is a statement, a
+vector's lanes are variables of their own, and an accumulator is a variable that is assigned. Products and sums may
+become FMAs (nvrtc's default, as `contract` allows it to LLVM); division and square root round to nearest.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hcq.compiler.program import NOT_NEGATIVE, Instruction, Program
+from hcq.compiler.render import cuda_arithmetic as spell
+from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
+from hcq.compiler.render.gpu import BLOCK
+from hcq.compiler.render.llvm_arithmetic import RenderError
+from hcq.ir.op import ARITHMETIC, Op
+
+
+def render(program: Program) -> str:
+    """The kernel's source. Raises RenderError for what these kernels have no spelling for."""
+    return _Source(program).module()
+
+
+class _Source:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.lines: list[str] = []
+        self.values: dict[Instruction, list[str]] = {}  # an expression for each lane: a variable or a number
+        self.helpers: dict[str, str] = {}
+        self.count = 0
+        self.depth = 1
+        self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
+
+    def module(self) -> str:
+        program = self.program
+        for it in program.instructions:
+            self.instruction(it)
+        head = [f"// {program.name}: {program.groups} threads, {BLOCK} in a block"]
+        head += [f"// p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
+        params = [
+            f"{'' if param.writable else 'const '}{memory_type(dtype)} *__restrict__ p{param.index}"
+            for param, dtype in program.params
+        ]
+        head += [PRELUDE, "", *self.helpers.values()]
+        if self.helpers:
+            head.append("")
+        head += [
+            f'extern "C" __global__ void __launch_bounds__({BLOCK}) {program.name}({", ".join(params)}) {{',
+            f"  const u32 number = blockIdx.x * {BLOCK} + threadIdx.x;",
+            f"  if (number >= {program.groups}u) return;",
+        ]
+        if any(re.search(r"\bgroup\b", line) for line in self.lines):
+            head.append("  const i64 group = number;")
+        return "\n".join([*head, *self.lines, "}"]) + "\n"
+
+    # -- lines ------------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def helper(self, name: str, text: str) -> str:
+        """A function that the kernel calls, written once above it."""
+        self.helpers[name] = text
+        return name
+
+    def let(self, it: Instruction, lanes: list[str]) -> None:
+        """New variables for the lanes of an instruction's value."""
+        kind = register_type(it.dtype)
+        names = []
+        for lane in lanes:
+            self.count += 1
+            names.append(f"v{self.count}")
+            self.line(f"const {kind} {names[-1]} = {lane};")
+        self.values[it] = names
+
+    def same(self, it: Instruction, lanes: list[str]) -> None:
+        """The lanes are other values; those of an accumulator as it is now, since it will be assigned again."""
+        if any(source is not None and source.op is Op.ACCUMULATOR for source in it.src):
+            self.let(it, lanes)
+        else:
+            self.values[it] = lanes
+
+    # -- instructions -----------------------------------------------------------------------------------------------
+
+    def instruction(self, it: Instruction) -> None:
+        op = it.op
+        if op is Op.CONST:
+            self.values[it] = [literal(it.arg, it.dtype.scalar)] * it.dtype.lanes
+        elif op is Op.PARAM:
+            self.values[it] = [f"p{it.arg.index}"]
+        elif op is Op.SPECIAL:
+            self.values[it] = ["group"]
+        elif op is Op.ACCUMULATOR:
+            self.accumulator(it)
+        elif op is Op.UPDATE:
+            for variable, value in zip(self.of(it, 0), self.of(it, 1)):
+                self.line(f"{variable} = {value};")
+        elif op is Op.LOOP:
+            self.begin_loop(it)
+        elif op is Op.ENDLOOP:
+            self.end_loop(it)
+        elif op is Op.LOAD:
+            self.let(it, self.load(it))
+        elif op is Op.STORE:
+            self.store(it)
+        elif op is Op.BROADCAST:
+            self.same(it, self.of(it, 0) * it.dtype.lanes)
+        elif op is Op.VECTOR:
+            self.same(it, [self.of(it, lane)[0] for lane in range(len(it.src))])
+        elif op is Op.LANE:
+            lanes = [lane for source in range(len(it.src)) for lane in self.of(it, source)]
+            self.let(it, [lanes[lane] for lane in it.arg])
+        elif op in ARITHMETIC:
+            self.let(it, self.arithmetic(it))
+        elif op is Op.SCRATCH:
+            raise RenderError("a kernel for a GPU was given packed operands: stage and box are for CPUs")
+        else:
+            raise RenderError(f"{op.name}: not an instruction of a linear program")
+
+    def of(self, it: Instruction, number: int) -> list[str]:
+        """The lanes of a source."""
+        source = it.src[number]
+        assert source is not None
+        return self.values[source]
+
+    def arithmetic(self, it: Instruction) -> list[str]:
+        sources = [(self.values[s], s.dtype) for s in it.src if s is not None]
+        unsigned = it.arg == NOT_NEGATIVE
+        lanes = []
+        for lane in range(it.dtype.lanes):
+            operands = [(values[lane], dtype) for values, dtype in sources]
+            lanes.append(spell.arithmetic(self, it.op, it.dtype, operands, unsigned))
+        return lanes
+
+    # -- loops ------------------------------------------------------------------------------------------------------
+
+    def accumulator(self, it: Instruction) -> None:
+        names = []
+        for value in self.of(it, 0):
+            self.count += 1
+            names.append(f"a{self.count}")
+            self.line(f"{register_type(it.dtype)} {names[-1]} = {value};")
+        self.values[it] = names
+
+    def begin_loop(self, it: Instruction) -> None:
+        if it.src[0] is not None and it.src[0].op is Op.SPECIAL:
+            self.own_group = it
+            self.values[it] = ["group"]
+            return
+        low, high = self.of(it, 0)[0], self.of(it, 1)[0]
+        self.count += 1
+        name = f"{it.arg.name.replace('.', '_')}_{self.count}"
+        self.values[it] = [name]
+        self.line(f"for (i64 {name} = {low}; {name} < {high}; ++{name}) {{")
+        self.depth += 1
+
+    def end_loop(self, it: Instruction) -> None:
+        if it.src[0] is self.own_group is not None:
+            self.own_group = None
+            return
+        self.depth -= 1
+        self.line("}")
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+
+    def places(self, it: Instruction, lanes: int) -> list[str]:
+        """The elements of an access, one for each lane."""
+        address = self.of(it, 0)[0]
+        base = self.of(it, 1)[0] if it.src[1] is not None else ""
+        found = []
+        for lane in range(lanes):
+            offset = (it.arg or 0) + lane
+            if base and offset:
+                index = f"{base} {'+' if offset > 0 else '-'} {abs(offset)}"
+            else:
+                index = base or str(offset)
+            found.append(f"{address}[{index}]")
+        return found
+
+    def load(self, it: Instruction) -> list[str]:
+        lanes = self.places(it, it.dtype.lanes)
+        if it.dtype.is_bool:
+            lanes = [f"{lane} != 0" for lane in lanes]
+        if len(it.src) > 2 and it.src[2] is not None:
+            zero = literal(0, it.dtype.scalar)
+            lanes = [f"{mask} ? {lane} : {zero}" for mask, lane in zip(self.of(it, 2), lanes)]
+        return lanes
+
+    def store(self, it: Instruction) -> None:
+        values = self.of(it, 2)
+        masks = self.of(it, 3) if len(it.src) > 3 and it.src[3] is not None else []
+        for lane, (place, value) in enumerate(zip(self.places(it, len(values)), values)):
+            guard = f"if ({masks[lane]}) " if masks else ""
+            self.line(f"{guard}{place} = {value};")
