@@ -3,7 +3,8 @@
 In       calls from devices, memory, queues and ports, each behind one branch that is not taken when nothing is traced
 Out      a file of records that trace_file.py reads
 Changes  the file; adds two Timestamp packets around every submission, which the recorded words leave out
-Next     trace_records.py (every byte of it), trace_file.py (the reader), docs/trace-format.md
+Next     trace_contents.py (what was in memory), trace_records.py (every byte of it), trace_file.py (the reader),
+         docs/trace-format.md
 
 Submissions go to the kernel in one write before the doorbell, so a process that is killed, or that its own kernel
 brings down, leaves them in the file. What only explains them (allocations, names, completion times) goes with them.
@@ -19,18 +20,18 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import native, recorder
 from hcq.command import Command, Indirect
 from hcq.errors import DriverError
 from hcq.memory import Buffer
+from hcq.trace_contents import TraceContents
 from hcq.trace_records import (
     MAGIC,
     Alloc,
     Block,
-    Data,
     Frame,
     Free,
     Kind,
@@ -40,7 +41,6 @@ from hcq.trace_records import (
     Stamps,
     Submit,
     Times,
-    Why,
     pack_commands,
     pack_record,
 )
@@ -67,7 +67,6 @@ _SIGNAL = SignalSeen.struct()[0].pack
 _BLOCK = Block.struct()[0].pack
 _PATCH = Patch.struct()[0].pack
 _PATCH_ENTRY = PatchEntry.struct()[0].pack
-_DATA = Data.struct()[0].pack
 _STAMPS = Stamps.struct()[0].pack
 _clock = time.monotonic_ns
 _ident = threading.get_ident
@@ -185,7 +184,6 @@ class DeviceTrace:
     def __init__(self, writer: TraceWriter, device: Device, with_data: bool) -> None:
         self.writer = writer
         self.device = device
-        self.with_data = with_data
         self.number = writer.devices
         writer.devices += 1
         self._lock = threading.RLock()
@@ -198,8 +196,7 @@ class DeviceTrace:
         self._stamps: dict[int, tuple[bytes, bytes]] = {}
         self._running: deque[tuple[int, int]] = deque()  # timeline value, cell
         self._blocks: dict[int, dict[Any, int]] = {}  # va -> what was last written into it
-        self._known: dict[int, int] = {}  # buffers whose contents are in the file: va -> checksum
-        self._exposed: set[int] = set()  # buffers whose memory the host may write at any time
+        self.contents = TraceContents(writer, device, self.number) if with_data else None
 
     # ------------------------------------------------------------ the device
 
@@ -212,10 +209,8 @@ class DeviceTrace:
 
     def closed(self) -> None:
         self.harvest()
-        if self.with_data and not self.device.failures:
-            for buffer in self.device.memory.owners():
-                if buffer.va in self._known:
-                    self._contents(Why.AT_CLOSE, buffer.va, native.read(buffer.va, buffer.size_bytes))
+        if self.contents is not None:
+            self.contents.closed()
         fields = {"device": self.number, "submitted": self.device.timeline.submitted}
         self.writer.tell(Kind.CLOSE, fields)
         self.writer.flush()
@@ -257,8 +252,8 @@ class DeviceTrace:
 
     def alloc(self, buffer: Buffer) -> None:
         va = buffer.address
-        self._known.pop(va, None)
-        self._exposed.discard(va)
+        if self.contents is not None:
+            self.contents.alloc(va)
         self._blocks.pop(va, None)
         self._allocated(va, buffer.size_bytes, buffer.capacity, buffer.name)
 
@@ -274,6 +269,8 @@ class DeviceTrace:
 
     def free(self, va: int, capacity: int) -> None:
         writer = self.writer
+        if self.contents is not None:
+            self.contents.free(va)
         data = _FREE(self.number, 0, va, capacity)
         writer.later(pack_record(Kind.FREE, writer.process, _clock(), b"", data))
 
@@ -311,8 +308,8 @@ class DeviceTrace:
             _, site = writer._sites[id(at[0]), at[1]]  # type: ignore[index]
         except (KeyError, TypeError):
             site = writer.site(at)
-        if self.with_data:
-            self._capture(held)
+        if self.contents is not None:
+            self.contents.submit(held, commands, value)
         for what in commands:
             if type(what) is Indirect and what.address not in self._blocks:
                 self.block(what.address, what.label, what.commands, what.size_words)
@@ -442,44 +439,18 @@ class DeviceTrace:
 
     def wrote(self, va: int, data: Any) -> None:
         """The host wrote to a buffer."""
-        if self.with_data:
-            self._contents(Why.HOST_WROTE, va, bytes(data))
+        if self.contents is not None:
+            self.contents.wrote(va, data)
 
     def saw(self, va: int, data: Any) -> None:
         """The host read from a buffer."""
-        if self.with_data:
-            self._contents(Why.HOST_READ, va, bytes(data))
+        if self.contents is not None:
+            self.contents.saw(va, data)
 
     def expose(self, va: int) -> None:
-        """The host has a view of a buffer: look at its contents before every submission that uses it."""
-        if self.with_data:
-            self._exposed.add(va)
-
-    def _capture(self, held: Iterable[Any]) -> None:
-        for buffer in _buffers(held):
-            whole = buffer.parent or buffer
-            va = whole.va
-            if va is None or (va in self._known and va not in self._exposed):
-                continue
-            self.device.drain(self.device.timeline.submitted)
-            data = native.read(va, whole.size_bytes)
-            checksum = zlib.crc32(data)
-            if self._known.get(va) != checksum:
-                self._contents(Why.HOST_WROTE if va in self._known else Why.BEFORE_USE, va, data)
-            self._known[va] = checksum
-
-    def _contents(self, why: Why, va: int, data: bytes) -> None:
-        writer = self.writer
-        head = _DATA(self.number, why, va, len(data))
-        writer.later(pack_record(Kind.DATA, writer.process, _clock(), b"", head + data))
+        """The host has a view of a buffer."""
+        if self.contents is not None:
+            self.contents.expose(va)
 
 
 _writers: dict[str, TraceWriter] = {}
-
-
-def _buffers(held: Iterable[Any]) -> Iterator[Buffer]:
-    for thing in held:
-        if isinstance(thing, Buffer):
-            yield thing
-        elif isinstance(thing, (list, tuple)):
-            yield from _buffers(thing)

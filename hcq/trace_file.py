@@ -3,8 +3,8 @@
 In       a file written with HCQ_TRACE=FILE, whole or cut off
 Out      Trace: `submissions` with decoded packets and commands as data, `code`, `signals`, `faults`, `memory_at`
 Changes  nothing
-Next     trace_memory.py (addresses and blocks over time), trace_records.py (the bytes), kinds.py (whose decoder reads
-         which words), tools/hcq_trace.py (shows it)
+Next     trace_frames.py (bytes to records), trace_memory.py (addresses and blocks over time), kinds.py (whose decoder
+         reads which words), tools/hcq_trace.py (shows it)
 
 Reading is two passes: `read_records` checks frames and checksums and stops at the first that is cut off or damaged;
 Trace goes through the records once and keeps what later records refer to. Packets are decoded when asked for.
@@ -13,9 +13,7 @@ Trace goes through the records once and keeps what later records refer to. Packe
 from __future__ import annotations
 
 import bisect
-import json
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,47 +21,16 @@ from typing import Any
 from hcq.errors import UsageError
 from hcq.kinds import KINDS
 from hcq.layout import Packet
+from hcq.trace_frames import Record as Record
+from hcq.trace_frames import read_records as read_records
 from hcq.trace_memory import BlockHistory
 from hcq.trace_memory import BlockImage as BlockImage
 from hcq.trace_memory import MemoryMap as MemoryMap
 from hcq.trace_memory import Place as Place
 from hcq.trace_memory import Range as Range
-from hcq.trace_records import (
-    HEADS,
-    MAGIC,
-    VERSION,
-    Frame,
-    Kind,
-    PatchEntry,
-    Why,
-    unpack_commands,
-)
+from hcq.trace_records import Kind, PatchEntry, Why, unpack_commands
 
-_FRAME = Frame.struct()[0]
-_HEADS = {kind: head.struct() for kind, head in HEADS.items()}
 _PATCH_ENTRY = PatchEntry.struct()[0]
-
-
-@dataclass(frozen=True)
-class Record:
-    """One record. `fields` is its text, or the fields of its head; `data` is what follows the head.
-
-    kind    of Kind; a number when it is of a kind that this version does not know
-    at      where it starts in the file, in bytes; `raw` is all of it
-    """
-
-    index: int
-    kind: int
-    process: int
-    time_ns: int
-    fields: dict[str, Any]
-    data: bytes
-    at: int
-    raw: bytes = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        return self.kind.name if isinstance(self.kind, Kind) else f"KIND_{self.kind}"
 
 
 @dataclass(eq=False)
@@ -132,6 +99,18 @@ class Contents:
     why: Why
     va: int
     data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ResultSeen:
+    """A digest of what submission `value` left in a buffer."""
+
+    record: int
+    device: TraceDevice
+    va: int
+    size_bytes: int
+    value: int
+    digest: bytes
 
 
 class Submission:
@@ -241,7 +220,7 @@ class Trace:
 
     records      every whole record, in order
     processes    what each process said of itself when it began to write
-    devices, submissions, code, signals, faults, contents, calls   in order
+    devices, submissions, code, signals, faults, contents, results, calls   in order
     cut_bytes    what is left after the last whole record: 0 unless the file is cut off or damaged; cut_why says which
     """
 
@@ -257,6 +236,7 @@ class Trace:
         self.signals: list[SignalSeen] = []
         self.faults: list[Record] = []
         self.contents: list[Contents] = []
+        self.results: list[ResultSeen] = []
         self.calls: list[Record] = []
         self.stamps: list[tuple[int, TraceDevice, int, int]] = []  # record, device, address, nanoseconds
         self._strings: dict[int, dict[int, str]] = {}
@@ -462,6 +442,10 @@ class Trace:
                 raise ValueError("its bytes are not as many as it says")
             why = Why(fields["why"])
             self.contents.append(Contents(record.index, self._of(record), why, fields["va"], record.data))
+        elif kind == Kind.RESULT:
+            found = struct.pack("<QQ", fields["digest_low"], fields["digest_high"])
+            place = fields["va"], fields["size_bytes"], fields["value"]
+            self.results.append(ResultSeen(record.index, self._of(record), *place, found))
         elif kind == Kind.STAMPS:
             self.stamps += [(record.index, self._of(record), va, ns) for va, ns in _entries(record, "<2Q")]
         elif kind == Kind.FAULT:
@@ -549,61 +533,3 @@ class Trace:
 def _entries(record: Record, layout: str) -> Iterator[tuple[int, ...]]:
     size = struct.calcsize(layout)
     return struct.iter_unpack(layout, record.data[: len(record.data) // size * size])
-
-
-def read_records(content: bytes) -> tuple[list[Record], int, str]:
-    """The whole records of a file, the bytes that are left after the last one, and why they are no record.
-
-    Raises UsageError when the content is no trace, or of another version.
-    """
-    if not content.startswith(MAGIC):
-        raise UsageError(_no_trace(content))
-    found: list[Record] = []
-    at = len(MAGIC)
-    why = ""
-    while at < len(content):
-        if at + _FRAME.size > len(content):
-            why = "cut off in the middle of a record"
-            break
-        checksum, kind, _, text_bytes, data_bytes, process, time_ns = _FRAME.unpack_from(content, at)
-        end = at + _FRAME.size + text_bytes + data_bytes
-        if end > len(content):
-            why = "cut off in the middle of a record, or its length is damaged"
-            break
-        raw = content[at:end]
-        if zlib.crc32(raw[4:]) != checksum:
-            why = "damaged: a record's checksum is wrong"
-            break
-        found.append(_record(len(found), kind, process, time_ns, text_bytes, raw, at))
-        at = end
-    if not found and at < len(content):
-        raise UsageError(f"no trace: it begins like one, but its first record is {why}.")
-    return found, len(content) - at, why
-
-
-def _record(
-    index: int, kind: int, process: int, time_ns: int, text_bytes: int, raw: bytes, at: int
-) -> Record:
-    data = raw[_FRAME.size + text_bytes :]
-    fields: dict[str, Any] = {}
-    try:
-        if text_bytes:
-            fields = json.loads(raw[_FRAME.size : _FRAME.size + text_bytes])
-            if not isinstance(fields, dict):
-                raise ValueError("its text is no table")
-        known: int = Kind(kind) if kind in Kind._value2member_map_ else kind
-        if known in _HEADS:
-            head, names = _HEADS[Kind(known)]
-            fields = dict(zip(names, head.unpack_from(data)))
-            data = data[head.size :]
-    except (ValueError, struct.error, RecursionError) as error:
-        raise UsageError(f"record {index} (at byte {at}) cannot mean anything: {error}.") from None
-    return Record(index, known, process, time_ns, fields, data, at, raw)
-
-
-def _no_trace(content: bytes) -> str:
-    start = MAGIC.split()[0] + b" "
-    if content.startswith(start):
-        version = content[len(start) :].split(b"\n")[0][:20].decode("ascii", "replace")
-        return f"a trace of version {version}, and this program reads version {VERSION}. Record it again."
-    return f"not a trace; it does not start with {MAGIC.decode().strip()!r}."

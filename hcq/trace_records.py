@@ -25,6 +25,7 @@ from hcq.layout import Packet, bits
 VERSION = 2
 MAGIC = b"HCQTRACE 2\n"
 MAX_RECORD_BYTES = 1 << 32
+DIGEST_BYTES = 16
 
 
 class Kind(IntEnum):
@@ -52,6 +53,7 @@ class Kind(IntEnum):
     STAMPS = 18  # what timestamp packets stored: Stamps
     FAULT = 19  # the device stopped, or a wait timed out: text
     DROPPED = 20  # the submission recorded last did not reach the device: text
+    RESULT = 21  # what submissions left in a buffer (only with HCQ_TRACE=file,data): Result
 
 
 class Frame(Packet, words=7):
@@ -163,6 +165,18 @@ class Data(Packet, words=6):
     size_bytes = bits(191, 128)
 
 
+class Result(Packet, words=12):
+    """A digest of a whole buffer after the last submission that was handed it, and before the next."""
+
+    device = bits(31, 0)
+    reserved = bits(63, 32)
+    va = bits(127, 64)
+    size_bytes = bits(191, 128)
+    value = bits(255, 192, doc="the timeline value of that submission")
+    digest_low = bits(319, 256, doc="BLAKE2b of the bytes, 16 bytes long, little-endian")
+    digest_high = bits(383, 320)
+
+
 class Stamps(Packet, words=2, tail="entries"):
     """Any number of entries: address, nanoseconds, 64 bits each."""
 
@@ -232,6 +246,7 @@ HEADS: dict[Kind, type[Packet]] = {
     Kind.PATCH: Patch,
     Kind.DATA: Data,
     Kind.STAMPS: Stamps,
+    Kind.RESULT: Result,
 }
 
 _FRAME = Frame.struct()[0]
@@ -243,6 +258,13 @@ _OTHER = PackedOther.struct()[0]
 _pack_8 = _OTHER.pack
 _DISPATCH = PackedDispatch.struct()[0]
 _COMMAND = PackedCommand.struct()[0]
+
+
+def digest(data: Any) -> bytes:
+    """What a Result says of bytes."""
+    from hashlib import blake2b
+
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def pack_record(kind: int, process: int, time_ns: int, text: bytes = b"", data: bytes = b"") -> bytes:

@@ -34,7 +34,7 @@ CHECK_TIMEOUT_S = 120
 _SERVANTS: tuple[tuple[tuple[Kind, ...], int], ...] = (
     ((Kind.TIMES, Kind.STAMPS, Kind.PORT), 4),
     ((Kind.CODE, Kind.UNLOAD), 64),
-    ((Kind.DATA,), 64),
+    ((Kind.DATA, Kind.RESULT), 64),
     ((Kind.SIGNAL,), 16),
     ((Kind.ALLOC, Kind.FREE, Kind.BLOCK, Kind.PATCH), 16),
     ((Kind.STRING,), 4),

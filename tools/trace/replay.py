@@ -1,4 +1,4 @@
-"""Replay: run a recorded program's work again, and compare every byte it read back then with what comes out now.
+"""Replay: run a recorded program's work again, and compare what every submission left in its buffers with what it left.
 
 In       a Trace with contents (recorded with HCQ_TRACE=FILE,data)
 Out      Outcome: what was run, what was compared, and each Mismatch with its first differing byte
@@ -21,8 +21,8 @@ from hcq import command as commands
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.paint import Paint
 from hcq.tools.trace.views import all_packets, argument_text, code_hash, code_of, name_of, submission_view
-from hcq.trace_file import Contents, MemoryMap, Record, SignalSeen, Submission, Trace, TraceDevice
-from hcq.trace_records import Why
+from hcq.trace_file import Contents, MemoryMap, Record, ResultSeen, SignalSeen, Submission, Trace, TraceDevice
+from hcq.trace_records import Why, digest
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -37,12 +37,16 @@ CELL_BYTES = 16
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Memory that came out otherwise. `after` is the last submission that was given the buffer."""
+    """Memory that came out otherwise. `after` is the last submission that was given the buffer.
+
+    offset  of the first byte that differs; None when the trace has only a digest of what was there
+    count   of the bytes that differ, or whose digest does
+    """
 
     time_ns: int
     device: str
     buffer: str
-    offset: int
+    offset: int | None
     recorded: bytes
     found: bytes
     count: int
@@ -55,6 +59,11 @@ class Mismatch:
 
     def __str__(self) -> str:
         after = "" if self.after is None else f", last given to #{self.after}"
+        if self.offset is None:
+            return (
+                f"{self.device} {self.buffer}: its {self.count} bytes are not those that were recorded "
+                f"(digest {self.found.hex()}, was {self.recorded.hex()}){after}"
+            )
         return (
             f"{self.device} {self.buffer}: byte {self.offset} is {self.found.hex()}, and was {self.recorded.hex()} "
             f"when it was recorded; {self.count} bytes differ{after}"
@@ -63,12 +72,20 @@ class Mismatch:
 
 @dataclass
 class Outcome:
-    """What a replay did and found. `failure` is what stopped it, or ""."""
+    """What a replay did and found. `failure` is what stopped it, or "".
+
+    given      buffers that submissions were handed and may have changed; `given_bytes` of them
+    unchecked  those that nothing was compared with after the last submission that had them; `unchecked_bytes`
+    """
 
     submissions: int = 0
     commands: int = 0
     compared_bytes: int = 0
     compared: int = 0
+    given: int = 0
+    given_bytes: int = 0
+    unchecked: int = 0
+    unchecked_bytes: int = 0
     mismatches: list[Mismatch] = field(default_factory=list)
     failure: str = ""
     differing: list[int] = field(
@@ -86,6 +103,10 @@ class Outcome:
             "commands": self.commands,
             "compared": self.compared,
             "compared_bytes": self.compared_bytes,
+            "given": self.given,
+            "given_bytes": self.given_bytes,
+            "unchecked": self.unchecked,
+            "unchecked_bytes": self.unchecked_bytes,
             "failure": self.failure,
             "differing": self.differing,
             "mismatches": [one.as_json() for one in self.mismatches],
@@ -99,7 +120,7 @@ def replay(trace: Trace, device_name: str = "", timeout_ms: float | None = None)
     timeout_ms   how long a comparison may wait for the device; default HCQ_TIMEOUT_MS
     Raises       UsageError when the trace holds no contents, or nothing to compare with
     """
-    if not any(one.why in COMPARED for one in trace.contents):
+    if not trace.results and not any(one.why in COMPARED for one in trace.contents):
         raise UsageError(
             f"replay {trace.path or 'trace'}: it has no memory contents to start from and compare with. Record it with "
             "HCQ_TRACE=FILE,data (hcq-trace record --data)."
@@ -121,7 +142,14 @@ def lines(outcome: Outcome, paint: Paint, limit: int) -> Iterator[str]:
         yield paint(
             f"the commands were run; the words of {places} say something else: hcq-trace show", "wrong"
         )
-    checked = f"{outcome.compared} reads, {outcome.compared_bytes} bytes"
+    checked = f"{outcome.compared} results, {outcome.compared_bytes} bytes"
+    if 2 * outcome.unchecked_bytes > outcome.given_bytes:
+        yield paint(
+            f"MOST RESULTS WERE NOT COMPARED: of {outcome.given} buffers ({outcome.given_bytes} bytes) that work was "
+            f"handed, {outcome.unchecked} ({outcome.unchecked_bytes} bytes) hold times, are open to the host, or were "
+            "not done when the trace ended.",
+            "wrong",
+        )
     if outcome.is_same:
         yield f"{paint('same results', 'more')}, bit for bit: {ran}; compared {checked}"
         return
@@ -147,11 +175,13 @@ class _Run:
         self.programs: dict[int, Program] = {}
         self.last: dict[Place, int] = {}
         self.stamped: dict[Place, set[int]] = {}
+        self.checked: dict[Place, int] = {}  # up to which submission's results
 
     def run(self) -> None:
-        moments: dict[int, Submission | Contents | SignalSeen] = {}
+        moments: dict[int, Submission | Contents | ResultSeen | SignalSeen] = {}
         moments.update((one.record, one) for one in self.trace.submissions if not one.dropped)
         moments.update((one.record, one) for one in self.trace.contents)
+        moments.update((one.record, one) for one in self.trace.results)
         moments.update((one.record, one) for one in self.trace.signals if one.is_set)
         for record in self.trace.records:
             moment = moments.get(record.index)
@@ -159,12 +189,25 @@ class _Run:
                 self.submit(moment)
             elif isinstance(moment, Contents):
                 self.contents(moment, record)
+            elif isinstance(moment, ResultSeen):
+                self.result(moment, record)
             elif isinstance(moment, SignalSeen):
                 device = self.device(moment.device)
                 cell = self.translate(moment.device, self.trace.memory_at(record.index), moment.va)
                 device.signal_set(cell, moment.value)
         for device in self.devices.values():
             device.synchronize(self.timeout_ms)
+        self.count()
+
+    def count(self) -> None:
+        """How much of what the work may have changed was compared."""
+        for place, last in self.last.items():
+            size = self.buffers[place].size_bytes
+            self.outcome.given += 1
+            self.outcome.given_bytes += size
+            if self.checked.get(place, 0) < last:
+                self.outcome.unchecked += 1
+                self.outcome.unchecked_bytes += size
 
     def drop(self) -> None:
         """After a failure: leave the devices usable."""
@@ -313,6 +356,8 @@ class _Run:
             buffer.write(one.data, offset)
             return
         buffer.wait(self.timeout_ms)
+        if offset == 0 and len(one.data) >= buffer.size_bytes:
+            self.checked[place] = self.last.get(place, 0)
         found = buffer.read(offset, len(one.data))
         self.outcome.compared += 1
         self.outcome.compared_bytes += len(found)
@@ -332,6 +377,26 @@ class _Run:
                 Mismatch(
                     record.time_ns, one.device.key, name, at + offset, one.data[first], found[first], len(different),
                     self.last.get(place), code_hash(found),
+                )
+            )  # fmt: skip
+
+    def result(self, one: ResultSeen, record: Record) -> None:
+        """Compare the digest of a whole buffer."""
+        memory = self.trace.memory_at(record.index)
+        place, _ = self.place(one.device, memory, one.va)
+        buffer = self.buffers[place]
+        buffer.wait(self.timeout_ms)
+        data = buffer.read(0, one.size_bytes)
+        self.outcome.compared += 1
+        self.outcome.compared_bytes += one.size_bytes
+        self.checked[place] = one.value
+        found = digest(data)
+        if found != one.digest:
+            name = memory.find(one.va).name
+            self.outcome.mismatches.append(
+                Mismatch(
+                    record.time_ns, one.device.key, name, None, one.digest, found, one.size_bytes, one.value,
+                    code_hash(data),
                 )
             )  # fmt: skip
 

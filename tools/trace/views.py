@@ -96,6 +96,15 @@ def record_view(trace: Trace, record: Record) -> View:
             "va": fields["va"],
             "size_bytes": fields["size_bytes"],
         }
+    if record.kind == Kind.RESULT:
+        return {
+            **head,
+            "submission": fields["value"],
+            "buffer": name_of(trace, trace.memory_at(record.index), fields["va"]),
+            "va": fields["va"],
+            "size_bytes": fields["size_bytes"],
+            "digest": f"{fields['digest_low']:016x}{fields['digest_high']:016x}",
+        }
     if record.kind == Kind.PORT:
         return {**head, **{k: v for k, v in fields.items() if k not in head}, "text": call_text(record)}
     if record.kind == Kind.FAULT:
