@@ -161,7 +161,7 @@ class Functions(Elementwise):
         """-1, 0 or 1; 0 for NaN."""
         if self.node.dtype.is_bool:
             return self
-        return (self > 0).cast(self.node.dtype) - (self < 0).cast(self.node.dtype)
+        return self._flat((self > 0).cast(self.node.dtype) - (self < 0).cast(self.node.dtype))
 
     def trunc(self) -> Self:
         """Rounded towards zero."""
@@ -214,6 +214,13 @@ class Functions(Elementwise):
 
     def _all(self, value: Scalar) -> Self:
         return self._like(expanded(const(value, dtypes.bool), self.node.shape))
+
+    def _flat(self, values: Self) -> Self:
+        """These values, which do not change with this tensor: their gradient is zero, where else it would be missing."""
+        if not self.node.dtype.is_float:
+            return values
+        never = const(False, dtypes.bool)
+        return values._like(Node(Op.WHERE, values.node.dtype, (never, self.trunc().node, values.node)))
 
     def _ones(self) -> Self:
         return self._like(expanded(const(1, self.node.dtype), self.node.shape))

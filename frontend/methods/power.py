@@ -83,7 +83,7 @@ def _scalar_power(x: T, exponent: Any) -> T:
 
 def _by_squaring(x: T, exponent: int) -> T:
     if exponent == 0:
-        return x._ones()
+        return x._flat(x._ones())
     result, square = None, x
     while True:
         if exponent & 1:

@@ -53,6 +53,15 @@ def test_powers_slope_as_pytorchs(exponent):
     gradients(lambda x, y: x**y, lambda x, y: x**y, x, np.float32([2.0, 0.5, -1.5]))
 
 
+@pytest.mark.parametrize("name", ["sign", "floor", "ceil", "round", "trunc"])
+def test_steps_slope_nowhere_as_pytorchs(name):
+    gradients(lambda x: getattr(x, name)(), getattr(torch, name), EDGES)
+
+
+def test_a_power_of_zero_slopes_nowhere_as_pytorchs():
+    gradients(lambda x: x**0, lambda x: x**0, EDGES)
+
+
 def test_zero_to_a_power_has_no_nan_slope():
     x = Tensor([0.0, 0.0], requires_grad=True)
     (x**1.5).sum().backward()
