@@ -216,7 +216,7 @@ class Functions(Elementwise):
         return self._like(expanded(const(value, dtypes.bool), self.node.shape))
 
     def _flat(self, values: Self) -> Self:
-        """These values, which do not change with this tensor: their gradient is zero, where else it would be missing."""
+        """These values, which do not change with this tensor: their gradient is zero, and not missing."""
         if not self.node.dtype.is_float:
             return values
         never = const(False, dtypes.bool)
