@@ -39,7 +39,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_TIMEOUT_MS": "how long a wait may take before it is a WaitTimeout, in milliseconds (default 30000)",
     "HCQ_THREADS": "threads of the CPU device, its command processor included (default: the cores we may use)",
     "HCQ_AMD_QUEUE": "pm4 or aql: the packets of AMD compute queues (default: what suits the GPU)",
-    "HCQ_NV_RENDERER": "ptx (LLVM writes PTX) or cuda (CUDA C through nvrtc): how NVIDIA kernels are made (default ptx)",
+    "HCQ_NV_RENDERER": "ptx (LLVM writes PTX) or cuda (CUDA C through nvrtc): how NV kernels are made (default ptx)",
     "HCQ_VISIBLE": "device numbers to use, comma separated: the first is then number 0 (default all)",
 }
 

@@ -81,7 +81,9 @@ def literal(value: Scalar, dtype: DType) -> str:
     kind = register_type(dtype)
     suffix = {"u32": "u", "i64": "LL", "u64": "ULL"}.get(kind, "")
     if kind in ("i32", "i64") and number == -(1 << (dtype.bits - 1)):
-        return f"({number + 1}{suffix} - 1)"  # C reads -2147483648 as the negative of a number that does not fit
+        return (
+            f"({number + 1}{suffix} - 1)"  # C reads -2147483648 as the negative of a number that does not fit
+        )
     return f"{number}{suffix}"
 
 

@@ -219,7 +219,8 @@ def _shift(text: Text, op: Op, dtype: DType, names: list[str], by: Scalar | None
         bounded = text.call(kind, f"llvm.umin.{_suffix(dtype)}", [(kind, count), (kind, limit)])
         return text.let(f"ashr {kind} {value}, {bounded}")
     fits = text.let(f"icmp ule {kind} {count}, {limit}")
-    bounded = text.let(f"select {mask} {fits}, {kind} {count}, {kind} zeroinitializer")
+    # not a select: LLVM 22's NVPTX takes that for a shift that saturates, and drops the upper half of a 64-bit count
+    bounded = text.let(f"and {kind} {count}, {limit}")
     shifted = text.let(f"{word} {kind} {value}, {bounded}")
     return text.let(f"select {mask} {fits}, {kind} {shifted}, {kind} zeroinitializer")
 

@@ -45,10 +45,8 @@ class Bundle(NamedTuple):
         if not self.cubin or not self.ptx:
             return self.cubin or self.ptx
         body = self.ptx + self.cubin
-        header = BundleHeader(
-            ptx_bytes=len(self.ptx), cubin_bytes=len(self.cubin), crc32=zlib.crc32(body)
-        ).encode()
-        return struct.pack(f"<{len(header)}I", *header) + body
+        header = BundleHeader(ptx_bytes=len(self.ptx), cubin_bytes=len(self.cubin), crc32=zlib.crc32(body))
+        return header.to_bytes() + body
 
     @classmethod
     def of(cls, image: bytes | bytearray | memoryview) -> Bundle:
@@ -73,7 +71,9 @@ class Bundle(NamedTuple):
     @classmethod
     def _unpack(cls, data: bytes) -> Bundle:
         if len(data) < HEADER_BYTES:
-            raise UsageError(f"this bundle ends after {len(data)} bytes, inside its header. Compile it again.")
+            raise UsageError(
+                f"this bundle ends after {len(data)} bytes, inside its header. Compile it again."
+            )
         header = BundleHeader.decode(struct.unpack(f"<{HEADER_BYTES // 4}I", data[:HEADER_BYTES]))
         body = data[HEADER_BYTES:]
         if header.ptx_bytes + header.cubin_bytes != len(body) or zlib.crc32(body) != header.crc32:
@@ -81,4 +81,4 @@ class Bundle(NamedTuple):
                 f"this bundle is damaged: its header says {header.ptx_bytes} bytes of PTX and {header.cubin_bytes}"
                 f" of machine code, and {len(body)} bytes follow with another checksum. Compile it again."
             )
-        return cls(body[header.ptx_bytes :], body[: header.ptx_bytes])
+        return cls(cubin=body[header.ptx_bytes :], ptx=body[: header.ptx_bytes])
