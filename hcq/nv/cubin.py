@@ -36,6 +36,8 @@ STT_FUNC, STT_SECTION = 2, 3
 CODE_ALIGNMENT, CONSTANT_ALIGNMENT = 128, 256
 PREFETCH_BYTES = 4096  # mapped after the last instruction
 MAX_REGISTERS, MAX_BARRIERS, MAX_PARAM_BYTES = 255, 16, 32764
+UNKNOWN_STACK = 0xFFFF_FFFF  # MIN_STACK_SIZE of a kernel that recurses; cuobjdump prints UNKNOWN
+RECURSIVE_STACK_BYTES = 1024  # what cudaDeviceGetLimit(cudaLimitStackSize) says before anybody sets it
 MAX_SHARED_BYTES = 1 << 20
 
 # .nv.info attributes that say what a launch needs
@@ -87,7 +89,8 @@ class CubinKernel:
     registers          per thread
     barriers           highest named barrier + 1
     shared_bytes       of the section .nv.shared.NAME: from sm_90 on with the 1 KiB that is reserved at its start
-    stack_bytes        deepest stack that is known; without recursion, alloca and calls into the device runtime
+    stack_bytes        deepest stack; RECURSIVE_STACK_BYTES, as CUDA gives by default, where recursion leaves it open
+    is_recursive       it calls itself, however deep: its stack can overflow
     param_base         where parameters start in constant bank 0; 0 when there are none
     max_threads        from __launch_bounds__; () when it does not say
     required_block     from reqntid; () when it does not say
@@ -102,6 +105,7 @@ class CubinKernel:
     barriers: int = 0
     shared_bytes: int = 0
     stack_bytes: int = 0
+    is_recursive: bool = False
     frame_bytes: int = 0
     param_base: int = 0
     param_bytes: int = 0
@@ -348,6 +352,8 @@ class Cubin:
                 kernel.registers = value
             elif attribute.number == EIATTR_FRAME_SIZE:
                 kernel.frame_bytes = value
+            elif value == UNKNOWN_STACK:
+                kernel.is_recursive, kernel.stack_bytes = True, RECURSIVE_STACK_BYTES
             else:
                 kernel.stack_bytes = value
         for kernel in kernels.values():
