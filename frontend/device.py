@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq import config
-from hcq import device as drivers
+from hcq import opening as drivers
 
 if TYPE_CHECKING:
     from hcq.compiler.target import Target

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hcq.device import Device as Device
-    from hcq.device import open as open
+    from hcq.opening import open as open
 
 __version__ = "0.1.0"
 
@@ -25,7 +25,7 @@ if (_checkout / "setup.py").is_file() and (_checkout / "ir" / "node.py").is_file
     __path__.append(str(_checkout))
 
 _LAZY = {
-    "open": "hcq.device",
+    "open": "hcq.opening",
     "UsageError": "hcq.errors",
     "DriverError": "hcq.errors",
     "DeviceFault": "hcq.errors",

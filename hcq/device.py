@@ -1,16 +1,14 @@
 """Devices: opening by named steps, and what every device has: memory, a timeline, a ledger, queues, programs.
 
-In       a name ("CPU", "CPU:1") and a port to the operating system
-Out      a Device, shared by everyone in the process who asks for the same name
+In       a name and a port to the operating system
+Out      a Device
 Changes  opening starts the device's threads or channels; closing (at exit, too) drains and ends them
-Next     cpu/device.py (the first device), queue.py (how work is recorded), signal.py (how it is awaited)
+Next     opening.py (hcq.open), cpu/device.py (the first device), queue.py (how work is recorded), signal.py (how it is
+         awaited), fleet.py (all that are open)
 """
 
 from __future__ import annotations
 
-import atexit
-import importlib
-import os
 import platform
 import sys
 import threading
@@ -21,11 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hcq import config as config_module
-from hcq import native
+from hcq import fleet, native
 from hcq.command import Command, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
-from hcq.kinds import KINDS
 from hcq.layout import Packet
 from hcq.ledger import Ledger
 from hcq.memory import Buffer, Pool
@@ -44,9 +41,6 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound="Device")
 
 GRACE_MS = 1000  # reset() waits so long for work to stop by itself
-
-# name -> where its Device class lives; a name may be followed by ":number"
-REGISTRY: dict[str, str] = {name: kind.device for name, kind in KINDS.items()}
 
 
 class Steps(Generic[D]):
@@ -96,7 +90,8 @@ class Device(ABC):
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,
         # whose load of the signal is an acquire. A trace and the rules want to see every wait, too.
-        self.asks_device = self.trace is not None or self.config.validate or platform.machine() != "x86_64"
+        self.is_ordered = platform.machine() == "x86_64"
+        self.asks_device = self.trace is not None or self.config.validate or not self.is_ordered
         self.profile = Profile(self) if self.config.profile else None
         self.timeline: Timeline
         try:
@@ -110,7 +105,7 @@ class Device(ABC):
 
             self.validator = Validator(self)
         self.is_open = True
-        _all.append(self)
+        fleet.join(self)
         if "signal" in self.config.report:
             _report_on_signal()
         if self.trace is not None:
@@ -335,7 +330,9 @@ class Device(ABC):
 
     def wait_cell(self, signal: Signal, value: int, timeout_ms: float | None = None) -> None:
         """Return once a signal has reached `value`; sees faults of this device meanwhile."""
-        if not self.asks_device and signal.value >= value:
+        if self.is_ordered and signal.value >= value:
+            if self.asks_device:
+                self._saw(signal, value)
             return
         self.check_alive()
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
@@ -358,6 +355,10 @@ class Device(ABC):
         if "sync" in self.config.debug:
             waited = (time.monotonic_ns() - start) / 1000
             self.say(f"waited {waited:.0f} us for {signal.name}@{signal.va:#x} >= {value}")
+        self._saw(signal, value)
+
+    def _saw(self, signal: Signal, value: int) -> None:
+        """The host knows that a signal has reached a value: rules and trace want to know, too."""
         if self.validator is not None:
             self.validator.host_saw(signal.va, value)
         if self.trace is not None:
@@ -419,25 +420,7 @@ class Device(ABC):
                 self.trace = None
             self.is_open = False
             self.dead = "it was closed"
-        if self in _all:
-            _all.remove(self)
-        if self.stop(min(limit_ms, 5000)):
-            _closed.append(self)
-        _unmap_closed()
-        for name, device in list(_opened.items()):
-            if device is self:
-                del _opened[name]
-
-    def is_mapped(self, va: int, size_bytes: int) -> bool:
-        """Whether a range lies in memory of an open device of this process."""
-        for device in _all:
-            timeline = device.timeline.va
-            if timeline <= va and va + size_bytes <= timeline + CELL_BYTES:
-                return True
-            for start, size in list(device.memory.regions.items()):
-                if start <= va and va + size_bytes <= start + size:
-                    return True
-        return False
+        fleet.leave(self, is_stopped=self.stop(min(limit_ms, 5000)))
 
     def check_alive(self) -> None:
         """Raises UsageError when this device cannot be used any more."""
@@ -523,62 +506,6 @@ class Device(ABC):
         return f"Device({self.name}, {self.arch})"
 
 
-def open(name: str = "CPU") -> Any:
-    """The device of this name, opened on first use: "CPU", "CPU:1", ... Raises UsageError listing the known ones."""
-    kind, _, number = name.upper().partition(":")
-    if kind not in REGISTRY or not (number == "" or number.isdecimal()):
-        known = ", ".join(REGISTRY)
-        raise UsageError(
-            f"open({name!r}): unknown device. Known: {known}; a number may follow, as in {known}:0."
-        )
-    settings = config_module.current()
-    port = _emulated(kind, settings.emulate) if settings.emulate else None
-    index = int(number or 0)
-    if settings.visible is not None:
-        if index >= len(settings.visible):
-            raise UsageError(
-                f"open({name!r}): HCQ_VISIBLE shows {len(settings.visible)} devices, 0 is the first."
-            )
-        index = settings.visible[index]
-    key = kind if index == 0 else f"{kind}:{index}"
-    with _opening:
-        if key not in _opened:
-            module, _, attribute = REGISTRY[kind].partition(":")
-            _opened[key] = getattr(importlib.import_module(module), attribute)(key, port)
-        return _opened[key]
-
-
-def _emulated(kind: str, words: tuple[str, ...]) -> Port | None:
-    """The port of an emulated device of this kind; None when HCQ_EMULATE names none."""
-    from hcq.emu.port import port_for, vendors  # only those who emulate pay for it
-
-    return port_for(words) if kind in vendors(words) else None
-
-
-def known_devices() -> Mapping[str, str]:
-    """The device kinds `open` accepts, with the module that drives each."""
-    return {name: where.partition(":")[0] for name, where in REGISTRY.items()}
-
-
-_opened: dict[str, Device] = {}
-_all: list[Device] = []
-_closed: list[Device] = []  # stopped, their memory still mapped
-_opening = threading.RLock()
-
-
-def _unmap_closed() -> None:
-    """Unmap the memory of closed devices, unless another device has work in flight: it may wait on a signal there."""
-    with _opening:
-        if all(device.timeline._cell[0] >= device.timeline.submitted for device in _all):
-            while _closed:
-                _closed.pop().memory.close()
-
-
-def open_devices() -> list[Device]:
-    """Every device of this process that is open."""
-    return list(_all)
-
-
 def _report_on_signal() -> None:
     """HCQ_REPORT=signal: a report at SIGUSR1, from the first device on."""
     global _reports_on_signal
@@ -590,37 +517,3 @@ def _report_on_signal() -> None:
 
 
 _reports_on_signal = False
-
-
-def _close_all() -> None:
-    error = getattr(sys, "last_value", None)  # set when the program ends with an exception
-    for device in list(_all):
-        if error is not None and (device.failures or device.timeline.value < device.timeline.submitted):
-            from hcq import report
-
-            title = (
-                f"the program ended with {type(error).__name__} while {device.name} had work or had failed"
-            )
-            report.tell(device, title, ("exit",))
-        device.close()
-
-
-def _after_fork() -> None:
-    """The child has our memory but not our threads: its copies of devices are dead, and it may open new ones."""
-    global _opening
-    _opening = threading.RLock()
-    for device in _all:
-        device.dead = "this process was forked from the one that opened it, and threads do not survive a fork"
-        device.lock = threading.RLock()
-        device.trace = None
-        device.validator = None
-        device.waits = {}
-    if "hcq.validator" in sys.modules:
-        sys.modules["hcq.validator"].after_fork()
-    _all.clear()
-    _closed.clear()
-    _opened.clear()
-
-
-atexit.register(_close_all)
-os.register_at_fork(after_in_child=_after_fork)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq import config, native, recorder
+from hcq import config, fleet, native, recorder
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
 from hcq.errors import UsageError
 
@@ -159,9 +159,7 @@ def install(number: int = os_signal.SIGUSR1, chain: bool = False) -> Callable[[]
 
 def everything(title: str) -> None:
     """Report on every open device."""
-    from hcq.device import open_devices
-
-    devices = open_devices()
+    devices = fleet.devices()
     if not devices:
         print(f"---- hcq report: {title}: no device is open", file=sys.stderr)
     for device in devices:
@@ -177,14 +175,12 @@ class _Names:
     def __init__(self, device: Device) -> None:
         self.ledger = device.ledger
         self.graphs = list(device.graphs)
-        from hcq.device import open_devices
-
         self.live: list[Buffer] = device.memory.owners()
         self.freed = list(device.memory.freed.copy())
         self.regions = dict(device.memory.regions)
         self.timeline = device.timeline.va
         self.signals = {
-            va: signal.name for other in open_devices() for va, signal in list(other.signals.items())
+            va: signal.name for other in fleet.devices() for va, signal in list(other.signals.items())
         }
 
     def name(self, va: int) -> str:
@@ -308,11 +304,9 @@ def _waited(device: Device, names: _Names, va: int) -> Iterator[str]:
 
 def _setters(names: _Names, va: int) -> Iterator[str]:
     """Every remembered write to a signal, by devices and by the host, with those marked that go backwards."""
-    from hcq.device import open_devices
-
     found: list[tuple[int, str, int, recorder.Site]] = []
     value = None
-    for device in open_devices():
+    for device in fleet.devices():
         for number, commands, site in device.ledger.entries.copy():
             found += [
                 (number, f"{device.name} #{number}", what.value, site)

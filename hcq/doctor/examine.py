@@ -12,13 +12,12 @@ import contextlib
 import dataclasses
 import errno
 import functools
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hcq import config as config_module
-from hcq.device import REGISTRY
+from hcq import kinds
 from hcq.doctor import amd, cpu, nv, rungs
 from hcq.doctor.access import KernelDriver
 from hcq.doctor.host import Facts, Host, LinuxHost, facts_of
@@ -219,15 +218,14 @@ class _Climber:
 
 def open_device(name: str, kind: str, port: Port) -> Device:
     """A device of our own, not the one that hcq.open shares: it can be closed without disturbing anybody."""
-    if kind not in REGISTRY:
+    if kind not in kinds.KINDS:
         raise Trouble(
             f"this version of hcq has no driver for {DRIVERS[kind].name} GPUs.",
             "python -m pip install --upgrade hcq  # or use another device: HCQ_DEVICE=CPU",
         )
-    module, _, attribute = REGISTRY[kind].partition(":")
     settings = config_module.current()
     settings = dataclasses.replace(settings, timeout_ms=min(settings.timeout_ms, TIMEOUT_MS), profile=False)
-    made: Device = getattr(importlib.import_module(module), attribute)(name, port, settings)
+    made: Device = kinds.load(kinds.KINDS[kind].device)(name, port, settings)
     return made
 
 

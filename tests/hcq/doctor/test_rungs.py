@@ -10,12 +10,12 @@ import pytest
 
 from hcq import config
 from hcq.cpu.device import CpuDevice
-from hcq.device import REGISTRY
 from hcq.doctor import rungs
 from hcq.doctor.examine import advise, examine
 from hcq.doctor.host import facts_of
 from hcq.doctor.rung import LADDER, Skip, Status, Trouble
 from hcq.errors import DeviceFault, UsageError
+from hcq.kinds import KINDS
 
 from .conftest import FakeHost
 
@@ -145,7 +145,7 @@ def test_a_security_policy_against_new_code_is_named(host: FakeHost) -> None:
 
 
 def test_a_kind_without_a_driver_says_so(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(REGISTRY, "NV", raising=False)
+    monkeypatch.delitem(KINDS, "NV", raising=False)
     (walk,) = examine(host.nv(), "NV").walks
     assert walk.rungs[3].text == "this version of hcq has no driver for NVIDIA GPUs."
     assert "--upgrade hcq" in walk.rungs[3].fix

@@ -1,0 +1,53 @@
+"""Opening devices by name.
+
+In       a name ("CPU", "CPU:1"), HCQ_EMULATE and HCQ_VISIBLE
+Out      a Device, shared by everyone in the process who asks for the same name
+Changes  opening starts the device's threads or channels
+Next     kinds.py (where each driver lives), device.py (what every device has), fleet.py (what is open)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hcq import config, fleet
+from hcq.errors import UsageError
+from hcq.kinds import KINDS, load
+from hcq.port import Port
+
+
+def open(name: str = "CPU") -> Any:
+    """The device of this name, opened on first use: "CPU", "CPU:1", ... Raises UsageError listing the known ones."""
+    kind, _, number = name.upper().partition(":")
+    if kind not in KINDS or not (number == "" or number.isdecimal()):
+        known = ", ".join(KINDS)
+        raise UsageError(
+            f"open({name!r}): unknown device. Known: {known}; a number may follow, as in {known}:0."
+        )
+    settings = config.current()
+    port = _emulated(kind, settings.emulate) if settings.emulate else None
+    index = int(number or 0)
+    if settings.visible is not None:
+        if index >= len(settings.visible):
+            raise UsageError(
+                f"open({name!r}): HCQ_VISIBLE shows {len(settings.visible)} devices, 0 is the first."
+            )
+        index = settings.visible[index]
+    key = kind if index == 0 else f"{kind}:{index}"
+    with fleet.lock:
+        if key not in fleet.by_name:
+            fleet.by_name[key] = load(KINDS[kind].device)(key, port)
+        return fleet.by_name[key]
+
+
+def known_devices() -> Mapping[str, str]:
+    """The device kinds `open` accepts, with the module that drives each."""
+    return {name: kind.device.partition(":")[0] for name, kind in KINDS.items()}
+
+
+def _emulated(kind: str, words: tuple[str, ...]) -> Port | None:
+    """The port of an emulated device of this kind; None when HCQ_EMULATE names none."""
+    from hcq.emu.port import port_for, vendors  # only those who emulate pay for it
+
+    return port_for(words) if kind in vendors(words) else None
