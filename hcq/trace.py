@@ -20,12 +20,13 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import native, recorder
 from hcq.command import Command, Indirect
 from hcq.errors import DriverError
+from hcq.layout import Packet
 from hcq.memory import Buffer
 from hcq.trace_contents import TraceContents
 from hcq.trace_records import (
@@ -54,16 +55,19 @@ CELLS = 1024  # submissions in flight whose times can be taken
 HARVEST = 64  # submissions that have ended are written down so many at a time
 FLUSH_BYTES = 1 << 16  # explaining records wait for the next submission, up to this much
 
-_ALLOC = Alloc.struct()[0].pack
-_FREE = Free.struct()[0].pack
-_SUBMIT_BYTES = 4 * Submit.length_words
-_SUBMIT_RECORD = struct.Struct(
-    Frame.struct()[0].format.replace("I", "", 1) + Submit.struct()[0].format[1:]
-).pack
+
+def _packer(head: type[Packet]) -> Callable[..., bytes]:
+    """Packs a record without text, its frame (but for the checksum) and its head, in one go."""
+    return struct.Struct(Frame.struct()[0].format.replace("I", "", 1) + head.struct()[0].format[1:]).pack
+
+
+_ALLOC, _ALLOC_BYTES = _packer(Alloc), 4 * Alloc.length_words
+_FREE, _FREE_BYTES = _packer(Free), 4 * Free.length_words
+_SIGNAL, _SIGNAL_BYTES = _packer(SignalSeen), 4 * SignalSeen.length_words
+_SUBMIT, _SUBMIT_BYTES = _packer(Submit), 4 * Submit.length_words
 _pack_checksum = struct.Struct("<I").pack
 _crc32 = zlib.crc32
 _TIMES = Times.struct()[0].pack
-_SIGNAL = SignalSeen.struct()[0].pack
 _BLOCK = Block.struct()[0].pack
 _PATCH = Patch.struct()[0].pack
 _PATCH_ENTRY = PatchEntry.struct()[0].pack
@@ -264,15 +268,18 @@ class DeviceTrace:
 
     def _allocated(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
         writer = self.writer
-        data = _ALLOC(self.number, writer.intern(name) if name else 0, va, size_bytes, capacity)
-        writer.later(pack_record(Kind.ALLOC, writer.process, _clock(), b"", data))
+        text = writer.intern(name) if name else 0
+        body = _ALLOC(
+            10, 0, 0, _ALLOC_BYTES, writer.process, _clock(), self.number, text, va, size_bytes, capacity
+        )
+        writer.later(_pack_checksum(_crc32(body)) + body)
 
     def free(self, va: int, capacity: int) -> None:
         writer = self.writer
         if self.contents is not None:
             self.contents.free(va)
-        data = _FREE(self.number, 0, va, capacity)
-        writer.later(pack_record(Kind.FREE, writer.process, _clock(), b"", data))
+        body = _FREE(11, 0, 0, _FREE_BYTES, writer.process, _clock(), self.number, 0, va, capacity)
+        writer.later(_pack_checksum(_crc32(body)) + body)
 
     def code(
         self, program: Program, entry: str, image: bytes, texts: Mapping[str, str] | None = None
@@ -321,7 +328,7 @@ class DeviceTrace:
             self._queue = writer.intern(self.device.queue_name)
         packed = pack_commands(commands, writer.intern)
         body = (
-            _SUBMIT_RECORD(
+            _SUBMIT(
                 12, 0, 0, _SUBMIT_BYTES + len(blob) + len(packed), writer.process, _clock(),
                 self.number, self._queue, value, site, self._thread_name, len(blob) >> 2, len(commands), 0,
             )
@@ -368,6 +375,8 @@ class DeviceTrace:
         va = what.address
         if va not in self._blocks:
             self.block(va, what.label, what.commands, what.size_words)
+        if not written:
+            return
         known = self._blocks[va]
         entries = []
         for key, number in written.items():
@@ -391,8 +400,9 @@ class DeviceTrace:
     def signal(self, va: int, value: int, timestamp_ns: int, is_set: bool = False) -> None:
         """The host saw a signal after a wait, or set it."""
         writer = self.writer
-        data = _SIGNAL(self.number, is_set, va, value, timestamp_ns)
-        writer.later(pack_record(Kind.SIGNAL, writer.process, _clock(), b"", data))
+        now, number = _clock(), self.number
+        body = _SIGNAL(14, 0, 0, _SIGNAL_BYTES, writer.process, now, number, is_set, va, value, timestamp_ns)
+        writer.later(_pack_checksum(_crc32(body)) + body)
         if len(self._running) >= HARVEST:
             self.harvest()
 
@@ -427,7 +437,7 @@ class DeviceTrace:
             found: list[int] = []
             while running and running[0][0] <= done:
                 value, cell = running.popleft()
-                if not any(first <= value <= last for first, last, _ in failures):
+                if not failures or not any(first <= value <= last for first, last, _ in failures):
                     found += (value, moment(cells[2 * cell]), moment(cells[2 * cell + 1]))
                 self._free.append(cell)
         if found:

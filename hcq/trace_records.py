@@ -275,22 +275,22 @@ def pack_record(kind: int, process: int, time_ns: int, text: bytes = b"", data: 
 
 def pack_commands(commands: Sequence[Command], intern: Callable[[str], int]) -> bytes:
     """Commands as the bytes of a Submit or Block record. `intern` gives a string its number."""
-    found = []
-    for what in commands:
-        if type(what) is Dispatch:
-            program = what.program
-            pack, size_words, letters = program.packed or _shape(what)
-            found.append(
-                pack(
-                    1, 0, size_words, intern(letters), program.entry, what.groups_per_claim,
-                    *what.grid, *what.block, 0, *what.args,
-                )
-            )  # fmt: skip
-        elif type(what) is Indirect:
-            found.append(_pack_8(8, 0, 8, intern(what.label), what.address, what.size_words, 0))
-        else:
-            found.append(_pack_other(what))
-    return found[0] if len(found) == 1 else b"".join(found)
+    if len(commands) == 1:
+        return _pack(commands[0], intern)
+    return b"".join([_pack(what, intern) for what in commands])
+
+
+def _pack(what: Command, intern: Callable[[str], int]) -> bytes:
+    if type(what) is Dispatch:
+        program = what.program
+        pack, size_words, letters = program.packed or _shape(what)
+        return pack(
+            1, 0, size_words, intern(letters), program.entry, what.groups_per_claim,
+            *what.grid, *what.block, 0, *what.args,
+        )  # fmt: skip
+    if type(what) is Indirect:
+        return _pack_8(8, 0, 8, intern(what.label), what.address, what.size_words, 0)
+    return _pack_other(what)
 
 
 def _shape(what: Dispatch) -> tuple[Callable[..., bytes], int, str]:
