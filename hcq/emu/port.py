@@ -3,10 +3,10 @@
 In       words of HCQ_EMULATE such as "amd:gfx1100"; then the calls of a Port
 Out      what the real driver would answer, refusals with the same errno included
 Changes  the emulated drivers and their GPUs; everything that is not theirs goes to the real operating system
-Next     amd/kfd.py (the emulated KFD), hcq/port.py (what a Port is)
+Next     amd/kfd.py (the emulated KFD), nv/rm.py (the emulated resource manager), hcq/port.py (what a Port is)
 
     amd:gfx1100             one GPU of that architecture; the same word twice makes two
-    amd:gfx1100:seed=7      the GPU works asynchronously: random delays, and queues and unordered work in random order
+    nv:sm_90:seed=7         the GPU works asynchronously: random delays, and queues and unordered work in random order
     amd:gfx1100:private     the host sees none of the GPU's memory (no large BAR)
 
 A driver runs on this port with the very code that runs on hardware: doorbells are stores to mapped memory.
@@ -164,8 +164,15 @@ def _amd(words: Sequence[str]) -> Kernel:
     return EmulatedKfd([parse(word) for word in words])
 
 
+def _nv(words: Sequence[str]) -> Kernel:
+    from hcq.emu.nv.rm import EmulatedRm  # NumPy comes with it
+    from hcq.emu.nv.words import parse_all
+
+    return EmulatedRm(parse_all(list(words)))
+
+
 # vendor -> what makes its kernel driver from its words
-EMULATORS = {"amd": _amd}
+EMULATORS = {"amd": _amd, "nv": _nv}
 
 
 @functools.cache

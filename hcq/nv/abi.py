@@ -4,7 +4,8 @@ In       the running driver's version, as /proc/driver/nvidia/version or a contr
 Out      Abi: layout(name), make(name, fields), call(port, fd, ioctl, fields); the ioctls, CONTROLS and ALLOCATIONS
 Changes  whatever the call does
 Next     rm_structs.py, control_structs.py and uvm_structs.py (the layouts), status.py (what an answer means)
-Source   nv-ioctl-numbers.h, nv_escape.h, uvm_ioctl.h; layouts of 550.163, 570.211, 580.142, 590.48 and 595.45 compared
+Source   nv-ioctl-numbers.h, nv_escape.h, uvm_ioctl.h; every structure here was compiled from the headers of each public
+         release from 550.40.53 to 595.45.04 (100 of them; sizes and offsets in tests/data/nv/abi_layouts.json)
 
 RM and UVM answer twice: errno when the call is malformed (size, file, state), a status in the structure otherwise.
 """
@@ -26,20 +27,24 @@ from hcq.nv.classes import ClassId
 from hcq.nv.status import BENIGN, tell_status
 from hcq.port import Port, refused
 
-RELEASES = (550, 570, 580, 590, 595)  # major releases whose headers were compared; each holds until the next
+RELEASES = (550, 555, 560, 565, 570, 575, 580, 590, 595, 610)  # each holds until the next
+# releases of whose headers we have seen a part: what is said of a driver that takes their table
+PARTLY_READ = {
+    610: "of 610 only the channel's structure was read from its headers, the others are those of 595, and may not fit",
+}
 
 # structures that have changed: name -> (first release, layout), oldest first. All others are the same in every release
 HISTORY: dict[str, tuple[tuple[int, type[Args]], ...]] = {
     "VaspaceAlloc": ((550, rm.VaspaceAlloc550), (580, rm.VaspaceAlloc)),
-    "ChannelAlloc": ((550, rm.ChannelAlloc550), (570, rm.ChannelAlloc)),
+    "ChannelAlloc": ((550, rm.ChannelAlloc550), (570, rm.ChannelAlloc), (610, rm.ChannelAlloc610)),
     "GpuGetClasslistV2": (
         (550, rm.GpuGetClasslistV2550),
-        (570, rm.GpuGetClasslistV2570),
+        (555, rm.GpuGetClasslistV2555),
         (580, rm.GpuGetClasslistV2),
     ),
-    "FbGetInfoV2": ((550, rm.FbGetInfoV2550), (570, rm.FbGetInfoV2570), (580, rm.FbGetInfoV2)),
+    "FbGetInfoV2": ((550, rm.FbGetInfoV2550), (560, rm.FbGetInfoV2560), (580, rm.FbGetInfoV2)),
     "GpuGetNameString": ((550, controls.GpuGetNameString550), (595, controls.GpuGetNameString)),
-    "GpfifoSchedule": ((550, rm.GpfifoSchedule550), (580, rm.GpfifoSchedule)),
+    "GpfifoSchedule": ((550, rm.GpfifoSchedule550), (575, rm.GpfifoSchedule)),
     "UvmFree": ((550, uvm.UvmFree550), (590, uvm.UvmFree)),
     "UvmUnregisterChannel": ((550, uvm.UvmUnregisterChannel550), (590, uvm.UvmUnregisterChannel)),
 }
@@ -122,6 +127,7 @@ CONTROLS: dict[int, str] = {
     0x906F0106: "GetMmuFaultInfo",
     0xA06C0103: "Timeslice",
     0xA06C0101: "GpfifoSchedule",
+    0xA06F0103: "GpfifoSchedule",  # of a channel without a group
     0xC36F0108: "GetWorkSubmitToken",
 }
 # what objects of a class are allocated with; compute classes take GrAlloc or nothing
@@ -222,7 +228,9 @@ def abi_for(version: str) -> Abi:
         )
     release = max(known for known in RELEASES if known <= major)
     note = ""
-    if major != release:
+    if major == release and release in PARTLY_READ:
+        note = f"Driver {version}: {PARTLY_READ[release]}."
+    elif major != release:
         note = f"Driver {version} has no table of its own: the one of {release} is taken, and may not fit."
     layouts = {
         name: thing

@@ -1,0 +1,80 @@
+"""What stops an emulated channel, with the number that the real driver puts into its error notifier.
+
+    ChannelError           a channel that has to be torn down
+    ├── HostError          32: a malformed pushbuffer, an unbound subchannel, a ring entry that makes no sense
+    ├── ClassError         69: a method that the class has not, or a value that the method does not take
+    ├── CopyError          39: the copy engine refuses what it was told
+    ├── ExceptionInKernel  13: an instruction did something illegal
+    ├── HungKernel        109: a kernel did not end in its budget of instructions
+    └── MmuFault           31: nothing is mapped there, or it may not be written; has .address
+
+In       what happened, where
+Out      exceptions with .xid
+Changes  nothing
+Next     channel.py (who catches them)
+Source   nverror.h: ROBUST_CHANNEL_*; the fault types of dev_fault.h
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class FaultType(IntEnum):
+    """Why the MMU refused."""
+
+    PDE = 0
+    PTE = 2
+    RO_VIOLATION = 6
+    ATOMIC_VIOLATION = 15
+
+
+class Access(IntEnum):
+    READ = 0
+    WRITE = 1
+    ATOMIC = 2
+
+
+class ChannelError(Exception):
+    """Something that stops a channel."""
+
+    xid = 0
+
+
+class HostError(ChannelError):
+    xid = 32
+
+
+class ClassError(ChannelError):
+    xid = 69
+
+
+class CopyError(ChannelError):
+    xid = 39
+
+
+class ExceptionInKernel(ChannelError):
+    xid = 13
+
+    def __init__(self, message: str, address: int = 0) -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class HungKernel(ChannelError):
+    xid = 109
+
+
+class MmuFault(ChannelError):
+    """An access that the page tables do not allow. `unit` is who made it, as the kernel's log names it."""
+
+    xid = 31
+
+    def __init__(
+        self, address: int, access: Access, unit: str, why: str, kind: FaultType = FaultType.PDE
+    ) -> None:
+        super().__init__(
+            f"MMU Fault: ENGINE {unit} faulted @ {address >> 32:#x}_{address & 0xFFFFFFFF:08x}. "
+            f"Fault is of type FAULT_{kind.name} ACCESS_TYPE_VIRT_{access.name} ({why})"
+        )
+        self.address, self.access, self.kind = address, access, kind

@@ -1,0 +1,153 @@
+"""Host methods: what the front end of a channel does itself, on any subchannel.
+
+In       methods below 0x100
+Out      semaphores released, reduced or waited for; waiting for engines; memory operations
+Changes  memory that semaphores are in
+Next     channel.py (who calls), hcq/nv/host_methods.py (the declarations), numbers.py (what a release stores)
+Source   clc56f.h, clc86f.h
+
+There are no caches and no TLB to speak of here: memory operations are checked, and have nothing to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.emu.nv import numbers
+from hcq.emu.nv.engine import Engine, on
+from hcq.emu.nv.errors import HostError
+from hcq.nv import host_methods as host
+from hcq.nv.host_methods import SemaphoredOperation, SemExecuteOperation
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.channel import Channel
+
+UNIT = "HOST5 HUBCLIENT_HOST"
+USERD_REFERENCE = 0x48
+OPERATIONS = {
+    host.MemOpDOperation.MEMBAR,
+    host.MemOpDOperation.MMU_TLB_INVALIDATE,
+    host.MemOpDOperation.MMU_TLB_INVALIDATE_TARGETED,
+    host.MemOpDOperation.L2_PEERMEM_INVALIDATE,
+    host.MemOpDOperation.L2_SYSMEM_INVALIDATE,
+}
+
+
+class Acquire:
+    """A semaphore that the channel waits for."""
+
+    def __init__(self, va: int, how: SemExecuteOperation, payload: int, size_bytes: int) -> None:
+        self.va, self.how, self.payload, self.size_bytes = va, how, payload, size_bytes
+
+    def holds(self, value: int) -> bool:
+        bits = 8 * self.size_bytes
+        if self.how == SemExecuteOperation.ACQUIRE:
+            return value == self.payload
+        if self.how == SemExecuteOperation.ACQ_STRICT_GEQ:
+            return value >= self.payload
+        if self.how == SemExecuteOperation.ACQ_CIRC_GEQ:
+            return numbers.signed(value - self.payload & (1 << bits) - 1, bits) >= 0
+        if self.how == SemExecuteOperation.ACQ_AND:
+            return bool(value & self.payload)
+        return bool(~(value | self.payload) & (1 << bits) - 1)  # ACQ_NOR: our reading of the name
+
+
+class HostProcessor(Engine):
+    """The front end of one channel."""
+
+    error = HostError
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel, channel.class_id)
+        self.acquire: Acquire | None = None
+
+    def is_satisfied(self) -> bool:
+        """Whether the channel may go on."""
+        if self.acquire is not None:
+            value = self.channel.view.load_number(self.acquire.va, self.acquire.size_bytes, UNIT)
+            if not self.acquire.holds(value):
+                return False
+            self.acquire = None
+        return True
+
+    def at(self, va: int, size_bytes: int, has_timestamp: bool = False) -> int:
+        if not numbers.is_aligned(va, size_bytes, has_timestamp):
+            raise HostError(
+                f"semaphore at {va:#x}: {16 if has_timestamp else size_bytes} bytes are not aligned there"
+            )
+        return va
+
+    @on(host.Illegal)
+    def illegal(self, method: host.Illegal) -> None:
+        raise HostError("method ILLEGAL")
+
+    @on(host.ClearFaulted)
+    def clear_faulted(self, method: host.ClearFaulted) -> None:
+        raise HostError("method CLEAR_FAULTED is the kernel driver's")
+
+    # ------------------------------------------------------------ semaphores
+
+    @on(host.SemExecute)
+    def sem_execute(self, method: host.SemExecute) -> None:
+        va = self.address(host.SemAddrHi, host.SemAddrLo)
+        size = 8 if method.payload_size else 4
+        payload = self.word(host.SemPayloadLo) | (self.word(host.SemPayloadHi) << 32 if size == 8 else 0)
+        view = self.channel.view
+        if method.operation == SemExecuteOperation.RELEASE:
+            if method.release_wfi:
+                self.channel.finish()
+            has_timestamp = bool(method.release_timestamp)
+            self.at(va, size, has_timestamp)
+            now = self.channel.gpu.time_ns() if has_timestamp else None
+            numbers.release(view, va, payload, size, now, UNIT)
+        elif method.operation == SemExecuteOperation.REDUCTION:
+            if method.release_wfi:
+                self.channel.finish()
+            how = host.Reduction(method.reduction).name  # the numbers of the older semaphore: IMIN is MIN
+            is_signed = method.reduction_format == host.Format.SIGNED
+            numbers.reduce(view, self.at(va, size), how, payload, size, is_signed, UNIT)
+        else:
+            how_to_wait = SemExecuteOperation(method.operation)
+            self.acquire = Acquire(self.at(va, size), how_to_wait, payload, size)
+
+    @on(host.Semaphored)
+    def semaphored(self, method: host.Semaphored) -> None:
+        """The older semaphore, of 40-bit addresses."""
+        va = self.address(host.Semaphorea, host.Semaphoreb)
+        payload = self.word(host.Semaphorec)
+        view = self.channel.view
+        if method.operation == SemaphoredOperation.RELEASE:
+            if method.release_wfi == host.ReleaseWfi.EN:
+                self.channel.finish()
+            has_timestamp = method.release_size == host.ReleaseSize.SIZE_16BYTE
+            now = self.channel.gpu.time_ns() if has_timestamp else None
+            numbers.release(view, self.at(va, 4, has_timestamp), payload, 4, now, UNIT)
+        elif method.operation == SemaphoredOperation.REDUCTION:
+            how = host.Reduction(method.reduction).name
+            is_signed = method.format == host.Format.SIGNED
+            numbers.reduce(view, self.at(va, 4), how, payload, 4, is_signed, UNIT)
+        else:
+            how_to_wait = {
+                SemaphoredOperation.ACQUIRE: SemExecuteOperation.ACQUIRE,
+                SemaphoredOperation.ACQ_GEQ: SemExecuteOperation.ACQ_CIRC_GEQ,
+                SemaphoredOperation.ACQ_AND: SemExecuteOperation.ACQ_AND,
+            }.get(SemaphoredOperation(method.operation))
+            if how_to_wait is None:
+                raise HostError(f"SEMAPHORED.operation={method.operation} has no meaning")
+            self.acquire = Acquire(self.at(va, 4), how_to_wait, payload, 4)
+
+    # ------------------------------------------------------------ waiting and memory
+
+    @on(host.Wfi)
+    def wfi(self, method: host.Wfi) -> None:
+        self.channel.finish()
+
+    @on(host.SetReference)
+    def set_reference(self, method: host.SetReference) -> None:
+        self.channel.finish()
+        self.channel.userd[USERD_REFERENCE // 4] = method.count
+
+    @on(host.MemOpD)
+    def mem_op(self, method: host.MemOpD) -> None:
+        if method.operation not in OPERATIONS:
+            raise HostError(f"MEM_OP_D.operation={method.operation} is not for a channel of a process")

@@ -1,0 +1,153 @@
+"""Memory of the emulated driver: what stands behind an allocation, and the page tables through which a GPU sees it.
+
+In       allocations of the resource manager, mappings of UVM
+Out      Backing, mapped wherever the host asks; PageTable, which channels, engines and kernels read and write
+Changes  host memory: every allocation is an anonymous file
+Next     rm_objects.py (allocations), uvm.py (mappings), channel.py and the processors (accesses)
+
+A GPU's view never depends on the host's mappings: what an engine touches is found in the page table, or is a fault.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcq import native
+from hcq.emu.nv.errors import Access, FaultType, MmuFault
+from hcq.emu.nv.ptx.memory import AddressSpace, Mapping
+from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE, LinuxPort
+
+PAGE = 4096
+Bytes = NDArray[np.uint8]
+
+
+class Backing:
+    """Anonymous shared memory: an array here, and a mapping wherever the host wants one."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.fd = os.memfd_create("emulated GPU memory", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, size_bytes)
+        self.data: Bytes = np.frombuffer(mmap.mmap(self.fd, size_bytes), np.uint8)
+
+    def map_host(self, va: int, size_bytes: int, prot: int, flags: int, offset: int = 0) -> int:
+        """Map a part of it, page-aligned, into the process; MAP_FIXED is honoured."""
+        return LinuxPort().mmap(
+            va, size_bytes, prot & (PROT_READ | PROT_WRITE), flags | MAP_SHARED, self.fd, offset
+        )
+
+    def __del__(self) -> None:
+        fd = getattr(self, "fd", -1)
+        if fd >= 0:
+            os.close(fd)
+
+
+class HostPages(Backing):
+    """Pages of the process that were registered: they must stay mapped for as long as the GPU may touch them."""
+
+    def __init__(self, va: int, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.data = np.frombuffer(native.view(va, size_bytes), np.uint8)
+
+
+class PageTable:
+    """What one GPU sees in one address space. Mappings change under a lock; an engine works with a snapshot.
+
+    A snapshot is what the GPU's TLB is: a mapping that is taken away while a kernel runs is gone after the kernel.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.mappings: dict[int, Mapping] = {}
+        self._view: View | None = None
+
+    def map(self, va: int, host: Bytes, is_writable: bool, name: str) -> None:
+        """Back [va, va + len(host)). The caller has made sure that nothing is there."""
+        with self.lock:
+            self.mappings[va] = Mapping(va, host, is_writable, name)
+            self._view = None
+
+    def unmap(self, va: int, size_bytes: int) -> None:
+        """Take away what lies in [va, va + size_bytes); a mapping that reaches beyond keeps the rest."""
+        with self.lock:
+            for one in list(self.mappings.values()):
+                if one.va < va + size_bytes and va < one.end:
+                    del self.mappings[one.va]
+                    for start, end in ((one.va, va), (va + size_bytes, one.end)):
+                        if start < end:
+                            host = one.host[start - one.va : end - one.va]
+                            self.mappings[start] = Mapping(start, host, one.is_writable, one.name)
+            self._view = None
+
+    def overlaps(self, va: int, size_bytes: int) -> bool:
+        with self.lock:
+            return any(one.va < va + size_bytes and va < one.end for one in self.mappings.values())
+
+    @property
+    def view(self) -> View:
+        """The page table as it is now."""
+        with self.lock:
+            if self._view is None:
+                self._view = View(sorted(self.mappings.values(), key=lambda one: one.va))
+            return self._view
+
+
+class View(AddressSpace):
+    """A snapshot of a page table: kernels use it as a Memory, engines through the methods below.
+
+    Raises MmuFault, which names the unit that made the access.
+    """
+
+    def __init__(self, mappings: list[Mapping]) -> None:
+        super().__init__()
+        self.mappings = mappings
+        self._starts = [one.va for one in mappings]
+
+    def spans(self, va: int, size_bytes: int, access: Access, unit: str) -> Iterator[Bytes]:
+        """The host memory of a range, piece by piece: neighbouring mappings are one range to the GPU."""
+        while size_bytes:
+            one = self.find(va)
+            if one is None:
+                raise MmuFault(va, access, unit, f"nothing is mapped there; {self.near(va)}")
+            if access is not Access.READ and not one.is_writable:
+                raise MmuFault(va, access, unit, f"{one.name} is read-only", FaultType.RO_VIOLATION)
+            count = min(size_bytes, one.end - va)
+            yield one.host[va - one.va : va - one.va + count]
+            va += count
+            size_bytes -= count
+
+    def near(self, va: int) -> str:
+        below = [one for one in self.mappings if one.va <= va]
+        if not below:
+            return "nothing is mapped below it"
+        return f"the nearest mapping below is {below[-1].name} [{below[-1].va:#x}, {below[-1].end:#x})"
+
+    def read(self, va: int, size_bytes: int, unit: str) -> bytes:
+        return b"".join(piece.tobytes() for piece in self.spans(va, size_bytes, Access.READ, unit))
+
+    def write(self, va: int, data: bytes, unit: str) -> None:
+        """Write all of it, or none of it when a part cannot be written."""
+        at = 0
+        for piece in list(self.spans(va, len(data), Access.WRITE, unit)):
+            piece[:] = np.frombuffer(data, np.uint8, len(piece), at)
+            at += len(piece)
+
+    def words(self, va: int, count: int, unit: str) -> list[int]:
+        found: Any = np.frombuffer(self.read(va, 4 * count, unit), "<u4").tolist()
+        return list(found)
+
+    def store_number(self, va: int, value: int, size_bytes: int, unit: str) -> None:
+        """One store of 4 or 8 bytes that no reader sees half of; the address is a multiple of its size."""
+        (piece,) = self.spans(va, size_bytes, Access.WRITE, unit)
+        piece.view(f"<u{size_bytes}")[0] = value
+
+    def load_number(self, va: int, size_bytes: int, unit: str) -> int:
+        (piece,) = self.spans(va, size_bytes, Access.READ, unit)
+        return int(piece.view(f"<u{size_bytes}")[0])

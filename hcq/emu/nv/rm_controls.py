@@ -1,0 +1,360 @@
+"""Control calls of the emulated resource manager: what an object answers when it is asked.
+
+In       an object, a command, the caller's memory
+Out      the structure filled in; RmError for a command that the object has not, or a size that is not the release's
+Changes  channels are scheduled
+Next     rm.py (RM_CONTROL), hcq/nv/abi.py (which structure a command takes)
+Source   ctrl0000.h, ctrl0080.h, ctrl2080.h, ctrl83de.h, ctrl906f.h, ctrla06c.h, ctrlc36f.h
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hcq import native
+from hcq.emu.nv.errors import MmuFault
+from hcq.emu.nv.rm_objects import (
+    VASPACE_EXTERNALLY_OWNED,
+    ChannelGroup,
+    ChannelObject,
+    Client,
+    Debugger,
+    Device,
+    RmError,
+    RmObject,
+    Subdevice,
+    check,
+)
+from hcq.emu.nv.words import ENGINE_GR0, GPCS, SMS_PER_TPC, TPCS_PER_GPC, VIDEO_MEMORY_BYTES
+from hcq.nv.abi import CONTROLS
+from hcq.nv.control_structs import MmuFaultEntry, SmErrorState
+from hcq.nv.status import NvStatus
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.gpu import EmulatedGpu
+    from hcq.emu.nv.rm import EmulatedRm
+
+CONTEXT_BUFFER_BYTES = 4 << 20  # what UVM maps into a channel's window
+GPU_INVALID_ID = 0xFFFFFFFF
+P2P_CAPS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6  # writes, reads, proprietary, over PCI
+GRCE = 1
+CE_CAPS = 4 | 8 | 32 | 64  # system memory read and written, peers
+COPY_GRAPHICS_ENGINES = 2  # copy engines 0 and 1 share the graphics runlist
+OBJECT_OF: dict[int, tuple[type[RmObject], ...]] = {
+    0x0000: (Client,),
+    0x0080: (Device,),
+    0x2080: (Subdevice,),
+    0x83DE: (Debugger,),
+    0x906F: (ChannelObject,),
+    0xA06C: (ChannelGroup,),
+    0xA06F: (ChannelObject,),
+    0xC36F: (ChannelObject,),
+}
+Reply = Callable[["Call"], "dict[str, int]"]
+REPLIES: dict[str, Reply] = {}
+
+
+class Call:
+    """One control on its way."""
+
+    def __init__(self, rm: EmulatedRm, client: Client, one: RmObject, params: Any) -> None:
+        self.rm, self.client, self.object, self.params = rm, client, one, params
+
+    @property
+    def gpu(self) -> EmulatedGpu:
+        return self.object.above(Device).gpu
+
+    def gpu_by_id(self, gpu_id: int) -> EmulatedGpu:
+        found = next((gpu for gpu in self.rm.gpus if gpu.gpu_id == gpu_id and gpu.is_attached), None)
+        if found is None:
+            raise RmError(NvStatus.NV_ERR_OBJECT_NOT_FOUND)
+        return found
+
+
+def control(rm: EmulatedRm, client: Client, one: RmObject, command: int, at: int, size: int) -> None:
+    """Answer a command. Its parameters are `size` bytes of the process's memory at `at`."""
+    name = CONTROLS.get(command)
+    kinds = OBJECT_OF.get(command >> 16, ())
+    if name is None or name not in REPLIES or not isinstance(one, kinds):
+        raise RmError(NvStatus.NV_ERR_NOT_SUPPORTED)
+    layout = rm.abi.layout(name)
+    check(size == layout.size_bytes, NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
+    check(at, NvStatus.NV_ERR_INVALID_POINTER)
+    params = layout.from_bytes(native.read(at, size))
+    changes = REPLIES[name](Call(rm, client, one, params))
+    if changes:
+        native.write(at, layout(**{**params.values, **changes}).to_bytes(), size)
+
+
+def replies(name: str) -> Callable[[Reply], Reply]:
+    """Make a function the reply to the command whose structure has this name. It returns the fields that change."""
+
+    def note(reply: Reply) -> Reply:
+        REPLIES[name] = reply
+        return reply
+
+    return note
+
+
+def as_number(data: bytes) -> int:
+    return int.from_bytes(data, "little")
+
+
+def as_list(value: int, count: int) -> tuple[int, ...]:
+    """An array field as 32-bit words."""
+    return struct.unpack(f"<{count}I", (value & (1 << 32 * count) - 1).to_bytes(4 * count, "little"))
+
+
+# ------------------------------------------------------------ the client
+
+
+@replies("GpuGetAttachedIds")
+def attached_ids(call: Call) -> dict[str, int]:
+    ids = [gpu.gpu_id for gpu in call.rm.gpus if gpu.is_attached]
+    return {"gpuids": as_number(struct.pack("<32I", *ids, *[GPU_INVALID_ID] * (32 - len(ids))))}
+
+
+@replies("GpuAttachIds")
+def attach_ids(call: Call) -> dict[str, int]:
+    known = {gpu.gpu_id: gpu for gpu in call.rm.gpus}
+    asked = as_list(call.params.gpuids, 32)
+    wanted = (
+        list(known) if asked[0] == GPU_INVALID_ID else asked[: [*asked, GPU_INVALID_ID].index(GPU_INVALID_ID)]
+    )
+    for gpu_id in wanted:
+        if gpu_id not in known:
+            raise RmError(NvStatus.NV_ERR_INVALID_ARGUMENT)
+        known[gpu_id].is_attached = True
+    return {}
+
+
+@replies("GpuGetIdInfoV2")
+def id_info(call: Call) -> dict[str, int]:
+    gpu = call.gpu_by_id(call.params.gpuid)
+    return {
+        "deviceinstance": gpu.index,
+        "subdeviceinstance": 0,
+        "boardid": gpu.gpu_id,
+        "gpuinstance": gpu.index,
+        "numaid": 0xFFFFFFFF,
+    }
+
+
+@replies("SystemGetP2pCapsV2")
+def p2p_caps(call: Call) -> dict[str, int]:
+    count = call.params.gpucount
+    check(0 < count <= 32, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    for gpu_id in as_list(call.params.gpuids, 32)[:count]:
+        call.gpu_by_id(gpu_id)
+    return {"p2pcaps": P2P_CAPS}
+
+
+@replies("SystemGetP2pCapsMatrix")
+def p2p_matrix(call: Call) -> dict[str, int]:
+    rows, columns = call.params.grpacount, call.params.grpbcount
+    check(0 < rows <= 8 and columns <= 8, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    caps = [0] * 64
+    for row in range(rows):
+        for column in range(columns or rows):
+            caps[8 * row + column] = P2P_CAPS
+    return {"p2pcaps": as_number(struct.pack("<64I", *caps))}
+
+
+# ------------------------------------------------------------ the device and the subdevice
+
+
+@replies("GpuGetClasslistV2")
+def class_list(call: Call) -> dict[str, int]:
+    classes = sorted(call.gpu.classes)
+    return {"numclasses": len(classes), "classlist": as_number(struct.pack(f"<{len(classes)}I", *classes))}
+
+
+@replies("GpuGetGidInfo")
+def gid_info(call: Call) -> dict[str, int]:
+    is_binary = call.params.flags & 3 == 2
+    data = call.gpu.uuid if is_binary else call.gpu.uuid_text.encode() + b"\0"
+    return {"length": len(data), "data": as_number(data)}
+
+
+@replies("GpuGetNameString")
+def name_string(call: Call) -> dict[str, int]:
+    return {"gpunamestring": as_number(call.gpu.chip.name.encode())}
+
+
+@replies("McGetArchInfo")
+def arch_info(call: Call) -> dict[str, int]:
+    chip = call.gpu.chip
+    return {"architecture": chip.architecture, "implementation": chip.implementation, "revision": 0xA1}
+
+
+def _fill_list(at: int, count: int, values: dict[int, int]) -> None:
+    """An array of (index, data) in the caller's memory; an index that is not known stays 0."""
+    for number in range(count):
+        (index,) = struct.unpack("<I", native.read(at + 8 * number, 4))
+        native.write(at + 8 * number + 4, struct.pack("<I", values.get(index, 0)), 4)
+
+
+@replies("GrGetInfo")
+def gr_info(call: Call) -> dict[str, int]:
+    check(call.params.grinfolist, NvStatus.NV_ERR_INVALID_POINTER)
+    chip = call.gpu.chip
+    values = {
+        12: chip.sm_version,
+        13: chip.warps_per_sm,
+        14: 32,  # threads per warp
+        20: GPCS,
+        23: TPCS_PER_GPC,
+        32: SMS_PER_TPC,
+        42: TPCS_PER_GPC,
+    }
+    _fill_list(call.params.grinfolist, call.params.grinfolistsize, values)
+    return {}
+
+
+@replies("FbGetInfoV2")
+def fb_info(call: Call) -> dict[str, int]:
+    gpu = call.gpu
+    total = VIDEO_MEMORY_BYTES >> 10
+    bar1 = total if gpu.spec.is_video_memory_mappable else 0
+    free = (VIDEO_MEMORY_BYTES - gpu.video_memory_used) >> 10
+    values = {5: bar1, 29: bar1, 7: total, 8: total, 32: total, 9: total, 22: free, 11: 4096, 27: 32 << 20}
+    count = call.params.fbinfolistsize
+    check(count <= call.params.fields["fbinfolist"].width // 64, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    words = list(as_list(call.params.fbinfolist, 2 * count))
+    for at in range(0, 2 * count, 2):
+        words[at + 1] = values.get(words[at], 0)
+    return {"fbinfolist": as_number(struct.pack(f"<{2 * count}I", *words))}
+
+
+@replies("GrGetGpcMask")
+def gpc_mask(call: Call) -> dict[str, int]:
+    return {"gpcmask": (1 << GPCS) - 1}
+
+
+@replies("GrGetTpcMask")
+def tpc_mask(call: Call) -> dict[str, int]:
+    check(call.params.gpcid < GPCS, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    return {"tpcmask": (1 << TPCS_PER_GPC) - 1}
+
+
+@replies("GrGetCtxBufferSize")
+def context_buffer_size(call: Call) -> dict[str, int]:
+    call.client.find(call.params.hchannel, ChannelObject, NvStatus.NV_ERR_INVALID_CHANNEL)
+    return {"totalbuffersize": CONTEXT_BUFFER_BYTES}
+
+
+@replies("CeGetCapsV2")
+def copy_caps(call: Call) -> dict[str, int]:
+    gpu, engine = call.gpu, call.params.ceenginetype
+    check(engine in gpu.copy_engine_types, NvStatus.NV_ERR_NOT_SUPPORTED)
+    return {"capstbl": _caps_of(gpu.copy_engine_types.index(engine))}
+
+
+@replies("CeGetAllCaps")
+def all_copy_caps(call: Call) -> dict[str, int]:
+    count = len(call.gpu.copy_engine_types)
+    table = b"".join(_caps_of(number).to_bytes(2, "little") for number in range(count))
+    return {"capstbl": as_number(table), "present": (1 << count) - 1}
+
+
+def _caps_of(number: int) -> int:
+    return CE_CAPS | (GRCE if number < COPY_GRAPHICS_ENGINES else 0)
+
+
+@replies("TimerGetTime")
+def timer(call: Call) -> dict[str, int]:
+    return {"time_nsec": call.gpu.time_ns()}
+
+
+@replies("TimerGetGpuCpuTimeCorrelationInfo")
+def time_correlation(call: Call) -> dict[str, int]:
+    count = call.params.samplecount
+    check(0 < count <= 16, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    samples = b"".join(struct.pack("<QQ", time.time_ns(), call.gpu.time_ns()) for _ in range(count))
+    return {"samples": as_number(samples)}
+
+
+@replies("PerfBoost")
+def perf_boost(call: Call) -> dict[str, int]:
+    return {}
+
+
+# ------------------------------------------------------------ channels
+
+
+@replies("GpfifoSchedule")
+def schedule(call: Call) -> dict[str, int]:
+    """A group, or a channel without one, runs from now on: its channels must be UVM's to page before that."""
+    one = call.object
+    channels = (
+        [one] if isinstance(one, ChannelObject) else [c for c in one.children if isinstance(c, ChannelObject)]
+    )
+    group = one.channel.group if isinstance(one, ChannelObject) else one.above(ChannelGroup).group
+    check(
+        not (isinstance(one, ChannelObject) and isinstance(one.parent, ChannelGroup)),
+        NvStatus.NV_ERR_NOT_SUPPORTED,
+    )
+    check(not group.error, NvStatus.NV_ERR_RC_ERROR)
+    for each in channels:
+        space = each.va_space
+        is_foreign = space is not None and space.flags & VASPACE_EXTERNALLY_OWNED
+        needs_uvm = is_foreign and group.engine_type == ENGINE_GR0
+        check(not needs_uvm or each.is_uvm_registered, NvStatus.NV_ERR_INVALID_STATE)
+    group.is_scheduled = bool(call.params.benable)
+    call.gpu.kick()
+    return {}
+
+
+@replies("Timeslice")
+def timeslice(call: Call) -> dict[str, int]:
+    return {}
+
+
+@replies("GetWorkSubmitToken")
+def token(call: Call) -> dict[str, int]:
+    return {"worksubmittoken": call.object.above(ChannelObject).channel.token}
+
+
+# ------------------------------------------------------------ after a fault
+
+
+@replies("GetMmuFaultInfo")
+def mmu_fault_info(call: Call) -> dict[str, int]:
+    fault = call.object.above(ChannelObject).channel.group.error
+    if not isinstance(fault, MmuFault):
+        return {}
+    return {
+        "addrhi": fault.address >> 32,
+        "addrlo": fault.address & 0xFFFFFFFF,
+        "faulttype": fault.kind,
+        "faultstring": as_number(f"FAULT_{fault.kind.name}".encode()),
+    }
+
+
+@replies("DebugReadMmuFaultInfo")
+def debugger_fault_info(call: Call) -> dict[str, int]:
+    faults = [group.error for group in call.gpu.groups if isinstance(group.error, MmuFault)][:4]
+    entries = b"".join(
+        MmuFaultEntry(faultaddress=each.address, faulttype=each.kind, accesstype=each.access).to_bytes()
+        for each in faults
+    )
+    return {"mmufaultinfolist": as_number(entries), "count": len(faults)}
+
+
+@replies("DebugReadAllSmErrorStates")
+def sm_error_states(call: Call) -> dict[str, int]:
+    target = call.client.find(call.params.htargetchannel, ChannelObject, NvStatus.NV_ERR_INVALID_CHANNEL)
+    check(call.params.numsmstoread <= 100, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    error = target.channel.group.error
+    states = b""
+    if error is not None and hasattr(error, "program"):
+        states = SmErrorState(hwwesraddr=error.address, hwwwarpesrpc64=error.program).to_bytes()
+    return {"smerrorstatearray": as_number(states), "mmufault_valid": int(isinstance(error, MmuFault))}
+
+
+@replies("DebugSetExceptionMask")
+def exception_mask(call: Call) -> dict[str, int]:
+    return {}

@@ -1,0 +1,165 @@
+"""Words: what HCQ_EMULATE says of an emulated NVIDIA GPU, and the figures of each architecture.
+
+In       a word such as "nv:sm_90:seed=7"
+Out      Spec: a chip with its classes and sizes, and how it is emulated
+Changes  nothing
+Next     rm.py (who answers with these figures), gpu.py (who works as they say), hcq/nv/classes.py (the class numbers)
+Source   figures of small parts of each generation: they decide sizes of what a driver allocates, and nothing else here
+
+    nv:sm_90                 one GPU of that architecture; the same word twice makes two
+    nv:sm_90:seed=7          it works asynchronously: launches and copies that nothing orders run late, in random order
+    nv:sm_90:private         the host cannot map video memory (no BAR1)
+    nv:sm_90:driver=570.86   the kernel driver has that version; one driver serves all GPUs
+    nv:sm_90:steps=100000    a kernel that executes more instructions than this hangs
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hcq.errors import UsageError
+from hcq.nv.classes import ARCHITECTURES, ClassId, Engines
+
+DEFAULT_VERSION = "580.142"
+STEP_LIMIT = 20_000_000
+MAX_GPUS = 32
+ENGINE_GR0, ENGINE_COPY0, ENGINE_COPY10 = (
+    1,
+    9,
+    52,
+)  # NV2080_ENGINE_TYPE: compute; the first copy engines; the others
+VIDEO_MEMORY_BYTES = 16 << 30  # only what is touched takes memory
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What one architecture is. `architecture` and `implementation` are MC_GET_ARCH_INFO's."""
+
+    arch: str
+    name: str
+    architecture: int
+    implementation: int
+    warps_per_sm: int
+    carveouts_kib: tuple[int, ...]
+    max_shared_bytes: int  # of a block, with the part that the system reserves
+    param_offset: int  # of a kernel's parameters in constant bank 0
+    large_param_offset: int  # the same when they exceed LARGE_PARAM_BYTES
+    copy_engines: int
+
+    @property
+    def engines(self) -> Engines:
+        return ARCHITECTURES[self.arch]
+
+    @property
+    def sm_version(self) -> int:
+        """GR_INFO's: major and minor as 0x900."""
+        number = int(self.arch.removeprefix("sm_"))
+        return number // 10 << 8 | number % 10
+
+    @property
+    def host_address_bits(self) -> int:
+        """How wide the addresses of host semaphores are."""
+        return 40 if self.engines.gpfifo == ClassId.AMPERE_CHANNEL_GPFIFO_A else 57
+
+    @property
+    def has_shared_window_of_4_gib(self) -> bool:
+        """Hopper and later take only the upper half of the shared window's address."""
+        return self.host_address_bits == 57
+
+    def classes(self) -> list[int]:
+        """What the class list says: every class that objects can be allocated with."""
+        engines = self.engines
+        channels = [
+            each
+            for each in sorted({e.gpfifo for e in ARCHITECTURES.values()})
+            if each <= engines.gpfifo
+            and (each != ClassId.BLACKWELL_CHANNEL_GPFIFO_B or self.arch == "sm_120")
+        ]
+        windows = [ClassId.TURING_USERMODE_A, ClassId.AMPERE_USERMODE_A]
+        if engines.usermode not in windows:
+            windows.append(engines.usermode)
+        always = [
+            ClassId.NV01_MEMORY_SYSTEM,
+            ClassId.NV01_MEMORY_LOCAL_USER,
+            ClassId.NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+            ClassId.NV01_EVENT_OS_EVENT,
+            ClassId.NV01_DEVICE_0,
+            ClassId.NV20_SUBDEVICE_0,
+            ClassId.GT200_DEBUGGER,
+            ClassId.FERMI_CONTEXT_SHARE_A,
+            ClassId.FERMI_VASPACE_A,
+            ClassId.KEPLER_CHANNEL_GROUP_A,
+        ]
+        return sorted({*always, *channels, *windows, engines.compute, engines.copy})
+
+
+LARGE_PARAM_BYTES = 0x1100
+GPCS, TPCS_PER_GPC, SMS_PER_TPC = 2, 2, 2
+_LARGE = (0, 8, 16, 32, 64, 100, 132, 164)
+_SMALL = (0, 8, 16, 32, 64, 100)
+_LARGEST = (*_LARGE, 196, 228)
+CHIPS = {
+    chip.arch: chip
+    for chip in (
+        Chip("sm_80", "emulated GA100", 0x170, 0, 64, _LARGE, 167936, 0x160, 0x1A80, 10),
+        Chip("sm_86", "emulated GA102", 0x170, 2, 48, _SMALL, 102400, 0x160, 0x1A80, 5),
+        Chip("sm_89", "emulated AD102", 0x190, 2, 48, _SMALL, 102400, 0x160, 0x1A80, 5),
+        Chip("sm_90", "emulated GH100", 0x180, 0, 64, _LARGEST, 233472, 0x210, 0x210, 10),
+        Chip("sm_100", "emulated GB100", 0x1A0, 0, 64, _LARGEST, 233472, 0x380, 0x380, 20),
+        Chip("sm_120", "emulated GB202", 0x1B0, 2, 48, _SMALL, 102400, 0x380, 0x380, 8),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One emulated GPU. seed: work asynchronously, in an order drawn from it."""
+
+    chip: Chip
+    seed: int | None = None
+    is_video_memory_mappable: bool = True
+    version: str | None = None
+    step_limit: int = STEP_LIMIT
+
+
+def parse(word: str) -> Spec:
+    """A word such as "nv:sm_90:seed=7". Raises UsageError naming what is wrong with it."""
+    _, *parts = word.split(":")
+    if not parts or parts[0] not in CHIPS:
+        raise UsageError(
+            f"HCQ_EMULATE={word}: unknown architecture {parts[0] if parts else ''!r}. Known: {', '.join(CHIPS)}."
+        )
+    seed: int | None = None
+    is_mappable = True
+    version: str | None = None
+    steps = STEP_LIMIT
+    for part in parts[1:]:
+        name, _, value = part.partition("=")
+        if part == "private":
+            is_mappable = False
+        elif name == "seed" and value.isdecimal():
+            seed = int(value)
+        elif name == "steps" and value.isdecimal() and int(value):
+            steps = int(value)
+        elif name == "driver" and re.fullmatch(r"\d{3}(\.\d+){1,2}", value):
+            version = value
+        else:
+            raise UsageError(
+                f"HCQ_EMULATE={word}: unknown option {part!r}. Options: seed=NUMBER (asynchronous), private "
+                "(the host cannot map video memory), driver=580.142 (another release), steps=NUMBER (of a hung kernel)."
+            )
+    return Spec(CHIPS[parts[0]], seed, is_mappable, version, steps)
+
+
+def parse_all(words: list[str]) -> list[Spec]:
+    """All GPUs. Raises UsageError when there are too many, or when they ask for different drivers."""
+    specs = [parse(word) for word in words]
+    if len(specs) > MAX_GPUS:
+        raise UsageError(f"HCQ_EMULATE asks for {len(specs)} NVIDIA GPUs; {MAX_GPUS} at most.")
+    versions = {spec.version for spec in specs if spec.version}
+    if len(versions) > 1:
+        raise UsageError(
+            f"HCQ_EMULATE asks for the drivers {' and '.join(sorted(versions))}; there is only one."
+        )
+    return specs

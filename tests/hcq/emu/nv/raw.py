@@ -1,0 +1,376 @@
+"""A process that speaks to the emulated resource manager and UVM in ioctls alone, without the driver of this package.
+
+In       a word of HCQ_EMULATE
+Out      Raw: each call is one method, and bring-up is the order that real hardware demands
+Changes  the emulated driver
+Next     test_rm.py, test_uvm.py, test_host.py, test_copy.py, test_compute.py
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import Any
+
+import numpy as np
+
+from hcq import native
+from hcq.emu.nv.rm import EmulatedRm
+from hcq.emu.nv.words import parse_all
+from hcq.emu.port import EmulatedPort
+from hcq.errors import DriverError
+from hcq.nv import abi
+from hcq.nv.abi import abi_for
+from hcq.nv.args import NO_FD
+from hcq.nv.classes import ARCHITECTURES, ClassId
+from hcq.nv.gpfifo import GpEntry
+from hcq.nv.status import NvStatus
+from hcq.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE
+
+ATTR_VIDEO, ATTR_SYSTEM = 0x1800_0000, 0x3A00_0000
+EXTERNALLY_OWNED = 0x48
+ENTRIES = 64
+USERD_AT = ENTRIES * 8  # behind the ring
+WINDOW = 0x10_0000_0000
+WINDOW_BYTES = 64 << 20
+POOL = 0x2_0000_0000
+DEADLINE_SECONDS = 20
+
+
+class Refused(Exception):
+    """A status that is not NV_OK."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(NvStatus(status).name)
+        self.status = NvStatus(status)
+
+
+class Memory:
+    """An allocation, its addresses, and its bytes where the process sees them."""
+
+    def __init__(self, handle: int, va: int, size_bytes: int, is_video: bool) -> None:
+        self.handle, self.va, self.size_bytes, self.is_video = handle, va, size_bytes, is_video
+        self.host: Any = None
+        self.cookie = 0
+
+    def array(self, dtype: str = "u4") -> Any:
+        return self.host.view(dtype)
+
+
+class Raw:
+    """One process with one GPU opened as far as `open` goes; the rest is done call by call."""
+
+    def __init__(self, *words: str, gpu: int = 0, port: EmulatedPort | None = None) -> None:
+        self.words = words or ("nv:sm_90",)
+        if port is None:
+            port = EmulatedPort([EmulatedRm(parse_all(list(self.words)))])
+        self.port = port
+        self.rm: EmulatedRm = port.kernels[0]  # type: ignore[assignment]
+        self.abi = abi_for(self.rm.version)
+        self.arch = self.words[gpu].split(":")[1]
+        self.engines = ARCHITECTURES[self.arch]
+        self.emulated = self.rm.gpus[gpu]
+        self.next_va = POOL
+        self.put = 0
+
+    # ------------------------------------------------------------ calls
+
+    def call(self, file: int, ioctl: Any, /, **fields: Any) -> Any:
+        """Any call; Refused carries a status that is not NV_OK."""
+        layout = self.abi.of(ioctl)
+        argument = bytearray(layout(**fields).to_bytes())
+        self.port.ioctl(file, ioctl.request, argument)
+        got = layout.from_bytes(bytes(argument))
+        status = got.values.get("rmstatus", got.values.get("status", 0))
+        if status:
+            raise Refused(status)
+        return got
+
+    def alloc(
+        self, class_id: int, parent: int, structure: str | None = None, handle: int = 0, **fields: Any
+    ) -> int:
+        got = self.alloc_raw(
+            class_id, parent, self.abi.make(structure, **fields).to_bytes() if structure else b"", handle
+        )
+        return int(got.hobjectnew)
+
+    def alloc_raw(
+        self, class_id: int, parent: int, params: bytes, handle: int = 0, size: int | None = None
+    ) -> Any:
+        memory = bytearray(params)
+        where = native.address_of(memory) if params else 0
+        got = self.call(
+            self.ctl,
+            abi.RM_ALLOC,
+            hroot=self.client,
+            hobjectparent=parent,
+            hobjectnew=handle,
+            hclass=class_id,
+            pallocparms=where,
+            paramssize=len(params) if size is None else size,
+        )
+        self.params = bytes(memory)
+        return got
+
+    def control(self, handle: int, command: int, size: int | None = None, **fields: Any) -> Any:
+        layout = self.abi.layout(abi.CONTROLS[command])
+        memory = bytearray(layout(**fields).to_bytes())
+        self.call(
+            self.ctl,
+            abi.RM_CONTROL,
+            hclient=self.client,
+            hobject=handle,
+            cmd=command,
+            params=native.address_of(memory),
+            paramssize=len(memory) if size is None else size,
+        )
+        return layout.from_bytes(bytes(memory))
+
+    def free(self, handle: int) -> None:
+        self.call(self.ctl, abi.RM_FREE, hroot=self.client, hobjectold=handle)
+
+    def map(
+        self, handle: int, size_bytes: int, fd: int | None = None, device: int = 0, offset: int = 0
+    ) -> Any:
+        """RM_MAP_MEMORY on a fresh file of a node, or on a given one. Returns the file and the answer."""
+        got = self.call(
+            self.ctl,
+            abi.RM_MAP_MEMORY,
+            hclient=self.client,
+            hdevice=device or self.device,
+            hmemory=handle,
+            offset=offset,
+            length=size_bytes,
+            fd=fd if fd is not None else NO_FD,
+        )
+        return got
+
+    # ------------------------------------------------------------ bring-up
+
+    def open_client(self) -> Raw:
+        self.ctl = self.port.open("/dev/nvidiactl")
+        self.client = 0
+        self.client = self.alloc(ClassId.NV01_ROOT_CLIENT, 0)
+        self.node = f"/dev/nvidia{self.emulated.minor}"
+        self.fd = self.port.open(self.node)
+        self.call(self.fd, abi.REGISTER_FD, ctl_fd=self.ctl)
+        return self
+
+    def open_device(self) -> Raw:
+        self.open_client()
+        found = self.control(self.client, 0x205, gpuid=self.emulated.gpu_id)
+        self.device = self.alloc(
+            ClassId.NV01_DEVICE_0,
+            self.client,
+            "DeviceAlloc",
+            deviceid=found.deviceinstance,
+            hclientshare=self.client,
+        )
+        self.subdevice = self.alloc(ClassId.NV20_SUBDEVICE_0, self.device, "SubdeviceAlloc")
+        uuid = self.control(self.subdevice, 0x2080014A, flags=2)
+        self.uuid = uuid.data & (1 << 128) - 1
+        self.usermode = self.alloc(self.engines.usermode, self.subdevice)
+        fd = self.port.open(self.node)
+        self.map(self.usermode, 0x10000, fd)
+        at = self.port.mmap(0, 0x10000, PROT_READ | PROT_WRITE, MAP_SHARED, fd)
+        self.registers = np.frombuffer(native.view(at, 0x10000), "<u4")
+        return self
+
+    def open_uvm(self, register: bool = True) -> Raw:
+        self.open_device()
+        self.uvm = self.port.open("/dev/nvidia-uvm")
+        self.call(self.uvm, abi.UVM_INITIALIZE)
+        self.uvm2 = self.port.open("/dev/nvidia-uvm")
+        self.call(self.uvm2, abi.UVM_MM_INITIALIZE, uvmfd=self.uvm)
+        self.call(self.uvm, abi.UVM_REGISTER_GPU, gpu_uuid=self.uuid, rmctrlfd=NO_FD)
+        self.space = self.alloc(
+            ClassId.FERMI_VASPACE_A, self.device, "VaspaceAlloc", flags=EXTERNALLY_OWNED, vabase=0x1000
+        )
+        if register:
+            self.register_space()
+        return self
+
+    def register_space(self) -> None:
+        self.call(
+            self.uvm,
+            abi.UVM_REGISTER_GPU_VASPACE,
+            gpuuuid=self.uuid,
+            rmctrlfd=self.ctl,
+            hclient=self.client,
+            hvaspace=self.space,
+        )
+
+    def open_channel(self, schedule: bool = True, **fields: Any) -> Raw:
+        self.open_uvm()
+        self.ring = self.memory(1 << 16, is_video=self.emulated.spec.is_video_memory_mappable)
+        self.ring.host[:] = 0
+        self.notifier = self.memory(4096)
+        self.add_group()
+        self.add_channel(**fields)
+        self.add_objects()
+        self.register_channel()
+        if schedule:
+            self.schedule()
+        return self
+
+    def add_group(self, engine_type: int = 1) -> None:
+        self.group = self.alloc(
+            ClassId.KEPLER_CHANNEL_GROUP_A, self.device, "ChannelGroupAlloc", enginetype=engine_type
+        )
+        self.share = 0
+        if engine_type == 1:
+            self.share = self.alloc(
+                ClassId.FERMI_CONTEXT_SHARE_A, self.group, "ContextShareAlloc", hvaspace=self.space, flags=1
+            )
+
+    def channel_fields(self, **fields: Any) -> dict[str, Any]:
+        return {
+            "hobjecterror": self.notifier.handle,
+            "hobjectbuffer": self.ring.handle,
+            "gpfifooffset": self.ring.va,
+            "gpfifoentries": ENTRIES,
+            "hcontextshare": self.share,
+            "huserdmemory_0": self.ring.handle,
+            "userdoffset_0": USERD_AT,
+            **fields,
+        }
+
+    def add_channel(self, **fields: Any) -> None:
+        self.channel = self.alloc(
+            self.engines.gpfifo, self.group, "ChannelAlloc", **self.channel_fields(**fields)
+        )
+        self.userd = self.ring.host[USERD_AT : USERD_AT + 512].view("<u4")
+        self.put = 0
+
+    def add_objects(self) -> None:
+        self.compute = self.alloc(self.engines.compute, self.channel)
+        self.copy = self.alloc(self.engines.copy, self.channel)
+
+    def register_channel(self, base: int = WINDOW, length: int = WINDOW_BYTES) -> None:
+        self.call(
+            self.uvm,
+            abi.UVM_REGISTER_CHANNEL,
+            gpuuuid=self.uuid,
+            rmctrlfd=self.ctl,
+            hclient=self.client,
+            hchannel=self.channel,
+            base=base,
+            length=length,
+        )
+
+    def schedule(self) -> None:
+        self.control(self.group, 0xA06C0101, benable=1)
+        self.token = self.control(self.channel, 0xC36F0108).worksubmittoken
+
+    # ------------------------------------------------------------ memory
+
+    def allocate(self, size_bytes: int, is_video: bool = False) -> int:
+        return self.alloc(
+            ClassId.NV01_MEMORY_LOCAL_USER if is_video else ClassId.NV01_MEMORY_SYSTEM,
+            self.device,
+            "MemoryAlloc",
+            owner=self.client,
+            size=size_bytes,
+            attr=ATTR_VIDEO if is_video else ATTR_SYSTEM,
+        )
+
+    def memory(self, size_bytes: int, is_video: bool = False, host: bool = True) -> Memory:
+        """Memory that the process sees, unless `host` is false, and the GPU, at one address."""
+        size_bytes = -(-size_bytes // 4096) * 4096
+        made = Memory(self.allocate(size_bytes, is_video), self.take(size_bytes), size_bytes, is_video)
+        if host:
+            fd = self.port.open(self.node if is_video else "/dev/nvidiactl")
+            made.cookie = self.map(made.handle, size_bytes, fd).plinearaddress
+            at = self.port.mmap(made.va, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd)
+            assert at == made.va
+            made.host = np.frombuffer(native.view(at, size_bytes), np.uint8)
+            self.port.close(fd)
+        self.create_range(made.va, size_bytes)
+        self.map_gpu(made)
+        return made
+
+    def take(self, size_bytes: int) -> int:
+        """Addresses that nobody uses, with a gap behind them."""
+        global _next_va
+        va = _next_va
+        _next_va += size_bytes + (1 << 21) - 1 & ~((1 << 21) - 1)
+        _next_va += 1 << 21
+        return va
+
+    def create_range(self, va: int, size_bytes: int) -> None:
+        self.call(self.uvm, abi.UVM_CREATE_EXTERNAL_RANGE, base=va, length=size_bytes)
+
+    def map_gpu(self, memory: Memory, **fields: Any) -> None:
+        self.call(
+            self.uvm,
+            abi.UVM_MAP_EXTERNAL_ALLOCATION,
+            **{
+                "base": memory.va,
+                "length": memory.size_bytes,
+                "pergpuattributes_0_gpuuuid": self.uuid,
+                "pergpuattributes_0_gpumappingtype": 1,
+                "gpuattributescount": 1,
+                "rmctrlfd": self.ctl,
+                "hclient": self.client,
+                "hmemory": memory.handle,
+                **fields,
+            },
+        )
+
+    # ------------------------------------------------------------ work
+
+    def push(self, words: list[int], ring: bool = True) -> None:
+        """Put words into a fresh segment, an entry into the ring, and ring the doorbell."""
+        segment = self.memory(4 * len(words))
+        segment.array()[: len(words)] = words
+        self.enter(segment.va, len(words), ring)
+
+    def enter(self, va: int, length: int, ring: bool = True) -> None:
+        self.enter_raw(GpEntry(get=va, length=length).words, ring)
+
+    def enter_raw(self, words: Any, ring: bool = True) -> None:
+        self.ring.array()[2 * self.put : 2 * self.put + 2] = words
+        self.put = (self.put + 1) % ENTRIES
+        self.userd[0x8C // 4] = self.put
+        if ring:
+            self.registers[0x90 // 4] = self.token
+
+    def until(self, holds: Any, what: str = "it") -> None:
+        """Wait for something to be true."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"waited for {what}; the log says {self.port.kernel_log()}"
+            time.sleep(0.0002)
+
+    def fault(self) -> tuple[int, str]:
+        """Wait for the error notifier; the Xid, and the kernel's last line."""
+        self.until(lambda: self.notifier.array("u2")[7] == 0xFFFF, "a fault")
+        return int(self.notifier.array()[2]), self.port.kernel_log()[-1]
+
+
+_next_va = POOL
+
+
+def refusal(act: Any, *arguments: Any, **fields: Any) -> NvStatus | int:
+    """The status, or the errno, with which a call is refused; NV_OK when it is not."""
+    try:
+        act(*arguments, **fields)
+    except Refused as refused:
+        return refused.status
+    except DriverError as error:
+        return int(error.errno or 0)
+    return NvStatus.NV_OK
+
+
+def methods(subchannel: int, address: int, *data: int) -> list[int]:
+    """An incrementing header and its words."""
+    return [1 << 29 | len(data) << 16 | subchannel << 13 | address >> 2, *data]
+
+
+def release(va: int, value: int, control: int = 1 | 1 << 20) -> list[int]:
+    """A host semaphore's release, after waiting for the engines."""
+    return methods(0, 0x5C, va & 0xFFFFFFFF, va >> 32, value & 0xFFFFFFFF, value >> 32, control)
+
+
+def floats(*values: float) -> bytes:
+    return struct.pack(f"<{len(values)}f", *values)
