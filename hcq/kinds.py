@@ -93,6 +93,29 @@ KINDS: dict[str, Kind] = {
         ioctls=("hcq.amd.kfd",),
         rules="hcq.amd.validate",
     ),
+    "NV": Kind(
+        "NV",
+        device="hcq.nv.device:NvDevice",
+        decode={MAIN: "hcq.nv.decode:decoder"},
+        by_arch=True,
+        layouts=(
+            "hcq.nv.host_methods",
+            "hcq.nv.compute_methods",
+            "hcq.nv.compute_classes",
+            "hcq.nv.copy_methods",
+            "hcq.nv.gpfifo",
+            "hcq.nv.qmd_v3",
+            "hcq.nv.qmd_v4",
+            "hcq.nv.qmd_v5",
+            "hcq.nv.bank0",
+            "hcq.nv.image",
+            "hcq.nv.bundle",
+            "hcq.nv.rm_structs",
+            "hcq.nv.control_structs",
+            "hcq.nv.uvm_structs",
+        ),
+        ioctls=("hcq.nv.abi",),
+    ),
 }
 
 

@@ -13,9 +13,9 @@ RM and UVM answer twice: errno when the call is malformed (size, file, state), a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Ioctl
@@ -24,8 +24,10 @@ from hcq.nv import rm_structs as rm
 from hcq.nv import uvm_structs as uvm
 from hcq.nv.args import Args
 from hcq.nv.classes import ClassId
-from hcq.nv.status import BENIGN, tell_status
+from hcq.nv.status import BENIGN, NvStatus, tell_status
 from hcq.port import Port, refused
+
+T = TypeVar("T")
 
 RELEASES = (550, 555, 560, 565, 570, 575, 580, 590, 595, 610)  # each holds until the next
 # releases of whose headers we have seen a part: what is said of a driver that takes their table
@@ -147,6 +149,12 @@ ALLOCATIONS: dict[int, str] = {
 }
 
 
+class CallRefused(DriverError):
+    """The driver understood a call and said no: `status` is its answer."""
+
+    status: int = 0
+
+
 @dataclass(frozen=True)
 class Abi:
     """The interface of one driver: every structure in the layout that it takes.
@@ -154,12 +162,13 @@ class Abi:
     version  as the driver gives it
     release  the table taken
     note     empty, or why this table stands in for one that there is not
+    layouts  by name; `sending` replaces one that a driver without a table of its own turned out not to take
     """
 
     version: str
     release: int
     note: str
-    layouts: Mapping[str, type[Args]]
+    layouts: dict[str, type[Args]]
 
     def layout(self, name: str) -> type[Args]:
         """A structure by its name here. Raises UsageError for one that is not declared."""
@@ -171,7 +180,7 @@ class Abi:
         """A structure with its fields. Raises UsageError for a field that it has not in this release."""
         return self.layout(name)(**fields)
 
-    def call(self, port: Port, fd: int, ioctl: Ioctl, **fields: Any) -> Args:
+    def call(self, port: Port, fd: int, ioctl: Ioctl, /, **fields: Any) -> Args:
         """Make a call and return the structure as the driver left it.
 
         Raises  UsageError for a field that this release has not
@@ -190,8 +199,37 @@ class Abi:
         status = got.values.get("rmstatus", got.values.get("status", 0))
         if status not in BENIGN:
             told = tell_status(status, self.release)
-            raise DriverError(f"{said} -> {told}. Driver {self.version}. {self.note}".rstrip())
+            refusal = CallRefused(f"{said} -> {told}. Driver {self.version}. {self.note}".rstrip())
+            refusal.status = status
+            raise refusal
         return got
+
+    def sending(self, name: str, fields: Mapping[str, Any], attempt: Callable[[Args], T]) -> T:
+        """Make a call with a structure of parameters: attempt(structure) -> its result.
+
+        Where the table only stands in for the driver's own, and the driver says that the structure is wrong, the other
+        layouts that it has had are tried, newest first; the one that is taken stays. Resource manager calls alone tell:
+        they are given the size. Raises what attempt raises, of the first try.
+        """
+        own = self.layout(name)
+        others = [form for _, form in reversed(HISTORY.get(name, ())) if form is not own] if self.note else []
+        try:
+            return attempt(own(**fields))
+        except CallRefused as refusal:
+            if refusal.status != NvStatus.NV_ERR_INVALID_PARAM_STRUCT:
+                raise
+            for form in others:
+                if not fields.keys() <= form.fields.keys():
+                    continue
+                try:
+                    result = attempt(form(**fields))
+                except CallRefused as again:
+                    if again.status == NvStatus.NV_ERR_INVALID_PARAM_STRUCT:
+                        continue
+                    raise
+                self.layouts[name] = form
+                return result
+            raise
 
     def of(self, ioctl: Ioctl) -> type[Args]:
         """The layout of a call's argument in this release."""

@@ -4,7 +4,7 @@ In       fields by name, the kernel's names in lower case; a nested structure's 
 Out      Args classes, one for each structure and each layout it has had
 Changes  nothing
 Next     abi.py (which driver release takes which)
-Source   nvos.h, nv-ioctl.h, ctrl0080.h, ctrl2080.h, ctrla06c.h, ctrlc36f.h: 580.142; 550 to 595 compared
+Source   nvos.h, nv-ioctl.h, ctrl0080.h, ctrl2080.h, ctrla06c.h, ctrlc36f.h of 580.142; abi.py says what was compared
 """
 
 from __future__ import annotations
@@ -294,6 +294,82 @@ class ChannelAlloc(ChannelAlloc550, size_bytes=368):
     tpcconfigid = bits(2911, 2880)
 
 
+class ChannelAlloc610(Args, size_bytes=376):
+    """NV_CHANNEL_ALLOC_PARAMS, from 610: an address space by handle before the USERD handles"""
+
+    hobjecterror = bits(31, 0)
+    hobjectbuffer = bits(63, 32)
+    gpfifooffset = bits(127, 64)
+    gpfifoentries = bits(159, 128)
+    flags = bits(191, 160)
+    hcontextshare = bits(223, 192)
+    hvaspace = bits(255, 224)
+    hhandlevaspace = bits(287, 256)
+    huserdmemory_0 = bits(319, 288)
+    huserdmemory_1 = bits(351, 320)
+    huserdmemory_2 = bits(383, 352)
+    huserdmemory_3 = bits(415, 384)
+    huserdmemory_4 = bits(447, 416)
+    huserdmemory_5 = bits(479, 448)
+    huserdmemory_6 = bits(511, 480)
+    huserdmemory_7 = bits(543, 512)
+    userdoffset_0 = bits(639, 576)
+    userdoffset_1 = bits(703, 640)
+    userdoffset_2 = bits(767, 704)
+    userdoffset_3 = bits(831, 768)
+    userdoffset_4 = bits(895, 832)
+    userdoffset_5 = bits(959, 896)
+    userdoffset_6 = bits(1023, 960)
+    userdoffset_7 = bits(1087, 1024)
+    enginetype = bits(1119, 1088)
+    cid = bits(1151, 1120)
+    subdeviceid = bits(1183, 1152)
+    hobjecteccerror = bits(1215, 1184)
+    instancemem_base = bits(1279, 1216)
+    instancemem_size = bits(1343, 1280)
+    instancemem_addressspace = bits(1375, 1344)
+    instancemem_cacheattrib = bits(1407, 1376)
+    userdmem_base = bits(1471, 1408)
+    userdmem_size = bits(1535, 1472)
+    userdmem_addressspace = bits(1567, 1536)
+    userdmem_cacheattrib = bits(1599, 1568)
+    ramfcmem_base = bits(1663, 1600)
+    ramfcmem_size = bits(1727, 1664)
+    ramfcmem_addressspace = bits(1759, 1728)
+    ramfcmem_cacheattrib = bits(1791, 1760)
+    mthdbufmem_base = bits(1855, 1792)
+    mthdbufmem_size = bits(1919, 1856)
+    mthdbufmem_addressspace = bits(1951, 1920)
+    mthdbufmem_cacheattrib = bits(1983, 1952)
+    hphyschannelgroup = bits(2015, 1984)
+    internalflags = bits(2047, 2016)
+    errornotifiermem_base = bits(2111, 2048)
+    errornotifiermem_size = bits(2175, 2112)
+    errornotifiermem_addressspace = bits(2207, 2176)
+    errornotifiermem_cacheattrib = bits(2239, 2208)
+    eccerrornotifiermem_base = bits(2303, 2240)
+    eccerrornotifiermem_size = bits(2367, 2304)
+    eccerrornotifiermem_addressspace = bits(2399, 2368)
+    eccerrornotifiermem_cacheattrib = bits(2431, 2400)
+    processid = bits(2463, 2432)
+    subprocessid = bits(2495, 2464)
+    encryptiv_0 = bits(2527, 2496)
+    encryptiv_1 = bits(2559, 2528)
+    encryptiv_2 = bits(2591, 2560)
+    decryptiv_0 = bits(2623, 2592)
+    decryptiv_1 = bits(2655, 2624)
+    decryptiv_2 = bits(2687, 2656)
+    hmacnonce_0 = bits(2719, 2688)
+    hmacnonce_1 = bits(2751, 2720)
+    hmacnonce_2 = bits(2783, 2752)
+    hmacnonce_3 = bits(2815, 2784)
+    hmacnonce_4 = bits(2847, 2816)
+    hmacnonce_5 = bits(2879, 2848)
+    hmacnonce_6 = bits(2911, 2880)
+    hmacnonce_7 = bits(2943, 2912)
+    tpcconfigid = bits(2975, 2944)
+
+
 class UsermodeAlloc(Args, size_bytes=2):
     """NV_HOPPER_USERMODE_A_PARAMS"""
 
@@ -325,13 +401,13 @@ class GpuGetIdInfoV2(Args, size_bytes=32):
 
 
 class GpuGetClasslistV2550(Args, size_bytes=700):
-    """NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS, before 570"""
+    """NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS, before 555"""
 
     numclasses = bits(31, 0)
     classlist = bits(5599, 32)
 
 
-class GpuGetClasslistV2570(Args, size_bytes=404):
+class GpuGetClasslistV2555(Args, size_bytes=404):
     """NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS, before 580"""
 
     numclasses = bits(31, 0)
@@ -373,13 +449,13 @@ class GrGetInfo(Args, size_bytes=32):
 
 
 class FbGetInfoV2550(Args, size_bytes=444):
-    """NV2080_CTRL_FB_GET_INFO_V2_PARAMS, before 570"""
+    """NV2080_CTRL_FB_GET_INFO_V2_PARAMS, before 560"""
 
     fbinfolistsize = bits(31, 0)
     fbinfolist = bits(3551, 32)
 
 
-class FbGetInfoV2570(Args, size_bytes=460):
+class FbGetInfoV2560(Args, size_bytes=460):
     """NV2080_CTRL_FB_GET_INFO_V2_PARAMS, before 580"""
 
     fbinfolistsize = bits(31, 0)
@@ -407,7 +483,7 @@ class GetWorkSubmitToken(Args, size_bytes=4):
 
 
 class GpfifoSchedule550(Args, size_bytes=2):
-    """NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS, before 580"""
+    """NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS, before 575"""
 
     benable = bits(7, 0)
     bskipsubmit = bits(15, 8)

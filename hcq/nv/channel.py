@@ -1,0 +1,139 @@
+"""A channel: what feeds a GPU its pushbuffers, with the engine objects on it, made in the one order that RM accepts.
+
+In       memory for ring and error notifier, the chip's classes
+Out      Channel: its GPFIFO, its token, what its error notifier says
+Changes  RM objects below the device: a channel group, a context share, a channel, a compute and a copy object
+Next     rings.py (the ring), device.py (who makes one, and a new one after a fault), fault.py (what the notifier means)
+Source   kernel_channel.c, uvm_user_channel.c: the engine object before UVM hears of the channel, UVM before scheduling
+
+One channel carries everything: host methods, compute on one subchannel, copies on another. Commands of one device run
+in the order of their submission anyway, so a second channel would only add semaphores between the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcq import native
+from hcq.errors import HcqError
+from hcq.nv import abi as calls
+from hcq.nv.chip import Chip
+from hcq.nv.classes import ClassId
+from hcq.nv.control_structs import Notification
+from hcq.nv.memory import Allocation, NvMemory
+from hcq.nv.rings import ENTRIES, GpFifo
+
+GR0 = 1  # NV2080_ENGINE_TYPE_GRAPHICS: compute, and copies through the engine beside it
+ASYNC = 1  # NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC
+GPFIFO_SCHEDULE = 0xA06C0101
+GET_WORK_SUBMIT_TOKEN = 0xC36F0108
+GET_MMU_FAULT_INFO = 0x906F0106
+NOTIFIED = 0xFFFF
+WINDOW_BYTES = 64 << 20  # of addresses, where UVM maps the context buffers of the channel
+
+
+@dataclass(frozen=True)
+class ChannelError:
+    """What the error notifier says: the number that the kernel's log calls Xid, and when."""
+
+    xid: int
+    engine: int
+    time_ns: int
+
+
+class Channel:
+    """One channel, alone in its group. `destroy` ends it and whatever it was doing.
+
+    ring, notifier  memory of the device, used by one channel after the other
+    """
+
+    def __init__(
+        self,
+        memory: NvMemory,
+        vaspace: int,
+        chip: Chip,
+        doorbell: memoryview,
+        ring: Allocation,
+        notifier: Allocation,
+    ) -> None:
+        self.memory, self.rm, self.chip = memory, memory.rm, chip
+        self.port = memory.port
+        self.group = self.handle = self.compute = 0
+        self.is_registered = False
+        self.window = 0
+        self.notifier = native.view(notifier.va, Notification.size_bytes)
+        self.notifier[:] = bytes(Notification.size_bytes)
+        self.fifo = GpFifo(ring.va, doorbell)
+        try:
+            self._create(vaspace, ring, notifier)
+        except BaseException:
+            self._unwind()
+            raise
+
+    def _create(self, vaspace: int, ring: Allocation, notifier: Allocation) -> None:
+        rm = self.rm
+        self.group = rm.alloc(self.memory.device, ClassId.KEPLER_CHANNEL_GROUP_A, enginetype=GR0)
+        share = rm.alloc(self.group, ClassId.FERMI_CONTEXT_SHARE_A, hvaspace=vaspace, flags=ASYNC)
+        self.handle = rm.alloc(
+            self.group,
+            self.chip.engines.gpfifo,
+            hobjecterror=notifier.handle,
+            hobjectbuffer=ring.handle,
+            gpfifooffset=ring.va,
+            gpfifoentries=ENTRIES,
+            hcontextshare=share,
+            huserdmemory_0=ring.handle,
+            userdoffset_0=self.fifo.userd_va - ring.va,
+        )
+        self.compute = rm.alloc(self.handle, self.chip.engines.compute)
+        rm.alloc(self.handle, self.chip.engines.copy, version=0, enginetype=GR0)
+        self.fifo.token = rm.control(self.handle, GET_WORK_SUBMIT_TOKEN).values["worksubmittoken"]
+        self.window = self.memory.process.addresses.take(self.port, WINDOW_BYTES)
+        rm.abi.call(
+            self.port,
+            self.memory.uvm_fd,
+            calls.UVM_REGISTER_CHANNEL,
+            gpuuuid=int.from_bytes(self.memory.uuid, "little"),
+            rmctrlfd=rm.ctl_fd,
+            hclient=rm.client,
+            hchannel=self.handle,
+            base=self.window,
+            length=WINDOW_BYTES,
+        )
+        self.is_registered = True
+        rm.control(self.group, GPFIFO_SCHEDULE, benable=1)
+
+    def error(self) -> ChannelError | None:
+        """What the notifier says, once the channel was stopped for an error."""
+        found = Notification.from_bytes(self.notifier.tobytes())
+        if found.values["status"] != NOTIFIED:
+            return None
+        return ChannelError(found.values["info32"], found.values["info16"], found.values["timestamp"])
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the notifier says anything: its last two bytes."""
+        return bool(self.notifier[14] or self.notifier[15])
+
+    def destroy(self) -> None:
+        """End the channel. Work in it is dropped. Its ring and its notifier stay as they were."""
+        if self.is_registered:
+            layout = self.rm.abi.layout("UvmUnregisterChannel")
+            fields = {"hclient": self.rm.client, "hchannel": self.handle}
+            if "gpuuuid" in layout.fields:
+                fields["gpuuuid"] = int.from_bytes(self.memory.uuid, "little")
+            self.rm.abi.call(self.port, self.memory.uvm_fd, calls.UVM_UNREGISTER_CHANNEL, **fields)
+            self.is_registered = False
+        if self.group:
+            self.rm.free(self.group, self.memory.device)
+            self.group = 0
+        if self.window:
+            self.memory.process.addresses.give_back(self.port, self.window, WINDOW_BYTES)
+            self.window = 0
+
+    def _unwind(self) -> None:
+        """End half a channel; the error that led here is the one to tell."""
+        try:
+            self.destroy()
+        except HcqError:
+            return

@@ -1,0 +1,123 @@
+"""Chips: what differs between generations, as one row of data, chosen once when a device opens.
+
+In       the compute class that a GPU lists
+Out      a Chip: its classes, its launch description, its constant bank 0, its sizes and limits
+Changes  nothing
+Next     classes.py (who has which class), bank0.py, launch.py (launches by these), device.py (who chooses)
+Source   CUDA C Programming Guide, "Compute Capabilities"; the class headers; ptxas output for constant bank 0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcq.errors import UsageError
+from hcq.nv.bank0 import Bank0, Bank0Sm80, Bank0Sm90, Bank0Sm100
+from hcq.nv.classes import ARCHITECTURES, ClassId, Engines
+from hcq.nv.compute_classes import SendSignalingPcas2BC6c0
+from hcq.nv.compute_methods import SendSignalingPcas2B
+from hcq.nv.qmd import Qmd, qmd_for
+from hcq.nv.qmd_fields import sm_config
+
+RESERVED_SHARED_BYTES = 1024  # of every block, for CUDA's ABI
+REGISTERS = 65536  # of one SM
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One architecture.
+
+    engines          the classes of its channels
+    carveouts        KiB of the L1 cache that may be shared memory
+    shared_first     the reserved KiB of shared memory comes first, and cubins count it in their sections
+    shared_window    its window is 4 GiB, of which only the high half of the address counts
+    """
+
+    arch: str
+    engines: Engines
+    bank0: type[Bank0]
+    carveouts: tuple[int, ...]
+    max_shared_bytes: int
+    max_warps: int
+    shared_first: bool
+    sass_version: int
+    max_block: int = 1024
+    sms_per_tpc: int = 2
+
+    @property
+    def qmd(self) -> type[Qmd]:
+        return qmd_for(self.engines.compute)
+
+    @property
+    def launch_method(self) -> type[SendSignalingPcas2B] | type[SendSignalingPcas2BC6c0]:
+        """SEND_SIGNALING_PCAS2_B of its class."""
+        is_first = self.engines.compute == ClassId.AMPERE_COMPUTE_A
+        return SendSignalingPcas2BC6c0 if is_first else SendSignalingPcas2B
+
+    def shared_bytes(self, static_bytes: int, dynamic_bytes: int) -> int:
+        """SHARED_MEMORY_SIZE of a launch. static_bytes: what a cubin's section says."""
+        if self.shared_first:
+            total = max(static_bytes, RESERVED_SHARED_BYTES) + dynamic_bytes
+        else:
+            total = static_bytes + dynamic_bytes + RESERVED_SHARED_BYTES
+        return -(-total // 256) * 256
+
+    def sm_config(self, shared_bytes: int) -> int:
+        """The smallest carve-out that holds so much shared memory, as a QMD says it."""
+        return sm_config(next(size for size in self.carveouts if size << 10 >= shared_bytes))
+
+    @property
+    def largest_sm_config(self) -> int:
+        return sm_config(self.carveouts[-1])
+
+    def max_threads(self, registers: int) -> int:
+        """The largest block whose registers fit an SM."""
+        warp = -(-max(registers, 1) * 32 // 256) * 256
+        return min(REGISTERS // warp // 4 * 4 * 32, self.max_block)
+
+
+_LARGE = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
+
+
+def _chip(
+    arch: str,
+    bank0: type[Bank0],
+    carveouts: tuple[int, ...],
+    max_shared_bytes: int,
+    max_warps: int,
+    sass: int,
+) -> Chip:
+    return Chip(
+        arch,
+        ARCHITECTURES[arch],
+        bank0,
+        carveouts,
+        max_shared_bytes,
+        max_warps,
+        shared_first=bank0 is not Bank0Sm80,
+        sass_version=sass,
+    )
+
+
+CHIPS: dict[str, Chip] = {
+    chip.arch: chip
+    for chip in (
+        _chip("sm_80", Bank0Sm80, _LARGE[:8], 166912, 64, 0x80),
+        _chip("sm_86", Bank0Sm80, _LARGE[:6], 101376, 48, 0x86),
+        _chip("sm_89", Bank0Sm80, _LARGE[:6], 101376, 48, 0x89),
+        _chip("sm_90", Bank0Sm90, _LARGE, 232448, 64, 0x90),
+        _chip("sm_100", Bank0Sm100, _LARGE, 232448, 64, 0xA0),
+        _chip("sm_120", Bank0Sm100, _LARGE[:6], 101376, 48, 0xC0),
+    )
+}
+
+
+def chip_of(compute_class: int) -> Chip:
+    """The row of a GPU by its compute class. Raises UsageError naming the known ones."""
+    for chip in CHIPS.values():
+        if chip.engines.compute == compute_class:
+            return chip
+    raise UsageError(
+        f"compute class {compute_class:#x} is not one this driver knows. Known: "
+        f"{', '.join(f'{chip.engines.compute:#x} {chip.arch}' for chip in CHIPS.values())}."
+    )

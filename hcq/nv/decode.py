@@ -1,0 +1,86 @@
+"""Decoding without a device: what turns the words of a trace into packets, chosen by architecture.
+
+In       an architecture's name, as a trace keeps it
+Out      decode(words) -> list[Packet]: pushes of methods, LaunchData where a launch's QMD and constants stand
+Changes  nothing
+Next     encode.py (whose inverse it is), methods.py (pushes), qmd.py, bank0.py (launch data), hcq/kinds.py (who asks)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import ClassVar
+
+from hcq.layout import Packet
+from hcq.nv import methods
+from hcq.nv.bank0 import BANK0_OF_QMD, Bank0
+from hcq.nv.classes import ARCHITECTURES
+from hcq.nv.compute_methods import NoOperation
+from hcq.nv.gpfifo import GpEntry
+from hcq.nv.host_methods import Nop
+from hcq.nv.methods import COMPUTE_SUBCHANNEL, Push, SecOp
+from hcq.nv.qmd import Qmd, qmd_for
+
+
+class LaunchData(Push, words=1, tail="data"):
+    """A NO_OPERATION whose words are what a launch points to: the QMD, then its constant bank 0."""
+
+    qmd_type: ClassVar[type[Qmd]] = Qmd
+
+    @property
+    def qmd(self) -> Qmd:
+        return self.qmd_type.decode(self.tail_words[: self.qmd_type.length_words])
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """The words of constant bank 0."""
+        return self.tail_words[self.qmd_type.length_words :]
+
+    @property
+    def bank0(self) -> Bank0:
+        return BANK0_OF_QMD[self.qmd_type.version].decode(self.constants)
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """The words behind the launcher's part of the bank."""
+        return self.constants[BANK0_OF_QMD[self.qmd_type.version].length_words :]
+
+    def __repr__(self) -> str:
+        params = " ".join(f"{word:08x}" for word in self.parameters)
+        return f"LaunchData({self.qmd!r}, {self.bank0!r}, parameters=[{params}])"
+
+
+class RunBlock(Push, words=1, tail="data"):
+    """A host NOP that says where a block of recorded work runs: its segment in the GPFIFO."""
+
+    @property
+    def entry(self) -> GpEntry:
+        return GpEntry.decode(self.tail_words[:2])
+
+    def __repr__(self) -> str:
+        return f"RunBlock(get={self.entry.get:#x}, length={self.entry.length})"
+
+
+@cache
+def decoder(arch: str) -> Callable[[Sequence[int]], list[Packet]]:
+    """The decoder of one architecture. Raises UsageError listing the known ones."""
+    plain = methods.decoder(arch)
+    qmd = qmd_for(ARCHITECTURES[arch].compute)
+    launch_data = type("LaunchData", (LaunchData,), {"qmd_type": qmd}, words=1, tail="data")
+
+    def decode(words: Sequence[int]) -> list[Packet]:
+        return [_named(packet, launch_data) for packet in plain(words)]
+
+    return decode
+
+
+def _named(packet: Packet, launch_data: type[LaunchData]) -> Packet:
+    if not isinstance(packet, Push) or packet.sec_op != SecOp.NON_INC_METHOD:
+        return packet
+    if packet.subchannel == COMPUTE_SUBCHANNEL and packet.method_address == NoOperation.at:
+        if packet.count > launch_data.qmd_type.length_words and not packet.missing:
+            return launch_data.decode(packet.words)
+    elif packet.method_address == Nop.at and packet.count == 2 and not packet.missing:
+        return RunBlock.decode(packet.words)
+    return packet

@@ -1,0 +1,550 @@
+"""An NVIDIA GPU: one channel, memory and signals, through the kernel driver's RM and UVM alone.
+
+In       a port; pieces from encode.py and launch.py
+Out      work done in submission order by the GPU
+Changes  objects and mappings of the kernel driver, made when it opens and ended when it closes
+Next     gpu.py, channel.py, memory.py, pushbuffer.py (the parts), hcq/device.py (what all devices share)
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hcq import command, native
+from hcq.command import Command
+from hcq.device import Device, Steps
+from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
+from hcq.layout import Packet
+from hcq.memory import Buffer
+from hcq.nv.bundle import Bundle
+from hcq.nv.channel import Channel
+from hcq.nv.chip import Chip
+from hcq.nv.decode import decoder
+from hcq.nv.encode import Encoder, Piece
+from hcq.nv.fault import describe_fault, describe_ring
+from hcq.nv.gpu import Gpu
+from hcq.nv.launch import Launcher
+from hcq.nv.link import ALIGNMENT, Linked
+from hcq.nv.memory import Allocation, NvMemory, Place
+from hcq.nv.process import process_of
+from hcq.nv.program import MAX_GRID, NvProgram
+from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, Pushbuffer, place, plan
+from hcq.nv.queue import NvQueue
+from hcq.nv.rings import GpFifo, segment
+from hcq.nv.rm import Rm
+from hcq.nv.signals import Clock, NvSignal, NvTimeline
+from hcq.nv.staging import STAGE_BYTES, WORTH_BYTES, Stage
+from hcq.port import PAGE_BYTES, is_emulated
+from hcq.program import Program
+from hcq.queue import ONE, Grid
+from hcq.signal import CELL_BYTES, Signal
+
+if TYPE_CHECKING:
+    from hcq.report import RingState
+
+CELLS_BYTES = 64 << 10  # of signals
+ORDER_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = (
+    0,
+    64,
+    128,
+    256,
+)  # in the memory of signals: a line for each writer
+SPIN_NS = 50_000  # how long the host looks at a signal before it sleeps
+SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
+LOCAL_UNIT, LOCAL_TPC_UNIT, LOCAL_TOTAL_UNIT = 0x200, 0x8000, 0x20000
+PERF_BOOST, BOOST_TO_MAX, FOREVER = 0x2080200A, 0x12, 0xFFFFFFFF
+
+
+class NvDevice(Device):
+    """One GPU."""
+
+    gpu: Gpu
+    chip: Chip
+    rm: Rm
+    channel: Channel
+    why_host_memory = ""
+
+    # ------------------------------------------------------------ opening
+
+    def read_version(self) -> None:
+        self.process = process_of(self.port)
+        self.abi = self.process.read_version(self.port)
+        if self.abi.note:
+            print(f"hcq {self.name}: {self.abi.note}", file=sys.stderr)
+
+    def make_client(self) -> None:
+        self.rm = self.process.client(self.port)
+
+    def find_gpu(self) -> None:
+        cards = self.process.cards(self.port)
+        index = int(self.name.partition(":")[2] or 0)
+        if index >= len(cards):
+            names = ", ".join(f"{card.values['gpu_id']:#x}" for card in cards) or "none"
+            raise UsageError(f"{self.name}: the driver shows {len(cards)} GPUs ({names}); the first is NV:0.")
+        card = cards[index]
+        self.gpu = self.process.gpus.get(int(card.values["gpu_id"])) or Gpu(self.process, card)
+
+    def attach_gpu(self) -> None:
+        if not self.gpu.is_ready:
+            self.gpu.attach(self.port)
+
+    def make_device(self) -> None:
+        if not self.gpu.is_ready:
+            self.gpu.make_device(self.rm)
+
+    def ask_gpu(self) -> None:
+        if not self.gpu.is_ready:
+            self.gpu.ask(self.rm)
+
+    def pick_classes(self) -> None:
+        if not self.gpu.is_ready:
+            self.gpu.pick_classes(self.rm)
+        self.chip = self.gpu.chip
+        self.arch = self.chip.arch
+
+    def map_doorbell(self) -> None:
+        if not self.gpu.is_ready:
+            self.gpu.map_doorbell(self.rm)
+
+    def register_gpu(self) -> None:
+        if not self.gpu.is_ready:
+            self.gpu.register(self.port)
+
+    def make_vaspace(self) -> None:
+        if not self.gpu.is_ready:
+            self.gpu.make_vaspace(self.rm, self.port)
+            self.process.gpus[self.gpu.gpu_id] = self.gpu
+
+    def boost_clocks(self) -> None:
+        """Without this, short work runs at idle clocks. Not every container lets us ask; then they stay as they are."""
+        try:
+            self.rm.control(self.gpu.subdevice, PERF_BOOST, flags=BOOST_TO_MAX, duration=FOREVER)
+            self.why_no_boost = ""
+        except DriverError as error:
+            self.why_no_boost = str(error)
+
+    def make_signals(self) -> None:
+        gpu = self.gpu
+        self.nv_memory = NvMemory(
+            self.port, self.process, self.rm, gpu.device, gpu.path, gpu.uuid, self.process.uvm_fd
+        )
+        self._owned: list[Allocation] = []  # the driver's own, apart from the channel's
+        self._choose_place()
+        self._cells = self.nv_memory.alloc(CELLS_BYTES, Place.SYSTEM)
+        self._cells_view = native.view(self._cells.va, CELLS_BYTES)
+        self._cells_view[:] = bytes(CELLS_BYTES)
+        self.memory.regions[self._cells.va] = CELLS_BYTES
+        self._next_cell = self._cells.va + SIGNALS_AT
+        cell = Buffer(self, self._cells.va + TIMELINE_AT, CELL_BYTES, CELL_BYTES, 0, "timeline")
+        self.timeline = NvTimeline(self, cell, "timeline")
+        self.pushbuffer = Pushbuffer(self._own(PUSHBUFFER_BYTES, self.place).va)
+        self.memory.regions[self.pushbuffer.va] = PUSHBUFFER_BYTES
+        self._ring = self._own(GpFifo.size_bytes(), self.place)
+        self._notifier = self._own(PAGE_BYTES, Place.SYSTEM)
+        self.encoder = Encoder(self.chip, self._cells.va + ORDER_AT, self._cells.va + STAMP_AT)
+        self.local: tuple[int, int, int] | None = None  # address, bytes for each TPC, bytes for each thread
+        self._first: list[Piece] = []  # what the next submission tells the channel before anything else
+        self._stage: Stage | None = None
+        self._fault = ""
+        self._abandoned = False
+
+    def _choose_place(self) -> None:
+        """Buffers are in the GPU's memory where the host sees all of it; otherwise in the host's."""
+        if self.gpu.bar1_bytes >= self.gpu.ram_bytes > 0:
+            self.place = Place.VIDEO
+        else:
+            self.place = Place.SYSTEM
+            self.why_host_memory = (
+                f"the host sees {self.gpu.bar1_bytes >> 20} of {self.gpu.ram_bytes >> 20} MiB of the GPU's memory; "
+                "turn on Resizable BAR to use it"
+            )
+
+    def make_channel(self) -> None:
+        self._cells_view[ORDER_AT : STAMP_AT + CELL_BYTES] = bytes(STAMP_AT + CELL_BYTES - ORDER_AT)
+        self.channel = Channel(
+            self.nv_memory, self.gpu.vaspace, self.chip, self.gpu.doorbell, self._ring, self._notifier
+        )
+        self._first = [self.encoder.setup()]
+        if self.local is not None:
+            va, per_tpc, _ = self.local
+            self._first.append(self.encoder.local_memory(va, per_tpc, self.gpu.tpc_count))
+
+    def see_light(self) -> None:
+        """The first submission: nothing but a signal. It shows that the channel runs, and its time sets the clock."""
+        cell = self._cells.va + STAMP_AT
+        before = time.monotonic_ns()
+        self._put([*self._first, self.encoder.encode(command.Signal(cell, 1))], 0)
+        seen = self.signal_wait(cell, 1, self.config.timeout_ms * 1_000_000)
+        after = time.monotonic_ns()
+        if fault := self.fault():
+            raise DeviceFault(f"the first submission: {fault}.")
+        if seen < 1:
+            raise WaitTimeout(
+                f"the first submission: waited {self.config.timeout_ms} ms for its signal. "
+                f"{describe_ring(self.channel)}. See the kernel's log for lines with NVRM."
+            )
+        self.clock = Clock(self._cells_view[STAMP_AT + 8 : STAMP_AT + 16].cast("Q")[0], (before + after) // 2)
+        self._cells_view[STAMP_AT : STAMP_AT + CELL_BYTES] = bytes(CELL_BYTES)
+
+    def unwind(self) -> None:
+        """End what was started. The error that led here is the one to tell, so nothing is raised."""
+        if hasattr(self, "channel"):
+            self._quietly(self.channel.destroy)
+        if hasattr(self, "nv_memory"):
+            self.nv_memory.close()
+        gpu = getattr(self, "gpu", None)
+        if gpu is not None and not gpu.is_ready:
+            gpu.give_up(self.port)
+
+    def stop(self, timeout_ms: float) -> bool:
+        try:
+            self.channel.destroy()
+            for what in self._owned:
+                self.memory.regions.pop(what.va, None)
+                self.nv_memory.free(what)
+                if self.validator is not None:
+                    self.validator.unmap(what.va, what.size_bytes)
+        except DriverError as error:
+            print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
+            return False  # the GPU may still use its memory: it goes with the process
+        return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
+
+    def _quietly(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except HcqError:
+            return
+
+    # ------------------------------------------------------------ memory and signals
+
+    def map_memory(self, size_bytes: int) -> int:
+        return self.nv_memory.alloc(size_bytes, self.place).va
+
+    def _own(self, size_bytes: int, where: Place) -> Allocation:
+        """Memory for the driver itself, given back when the device closes."""
+        self._owned.append(self.nv_memory.alloc(size_bytes, where))
+        return self._owned[-1]
+
+    def unmap_memory(self, va: int, size_bytes: int) -> None:
+        self.nv_memory.free(self.nv_memory.live[va])
+
+    def can_reach(self, buffer: Buffer) -> bool:
+        """Whether this GPU can be given another one's buffer; maps it when it can."""
+        other = buffer.device
+        if not isinstance(other, NvDevice) or other.process is not self.process:
+            return False
+        owner = other.nv_memory.find(buffer.address)
+        if owner is None:
+            return False
+        try:
+            other.nv_memory.map_for(owner, self.gpu.uuid)
+        except DriverError:
+            return False
+        return True
+
+    def queue(self) -> NvQueue:
+        """A new, empty queue."""
+        return NvQueue(self)
+
+    def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
+        """Dispatch one program and wait for it."""
+        self.queue().dispatch(program, args, grid, block).submit().wait()
+
+    def ring_states(self) -> list[RingState]:
+        from hcq.report import RingState
+
+        fifo = self.channel.fifo
+        shown = "nothing: all segments are read" if fifo.get == fifo.put else repr(fifo.entry_at_get())
+        return [RingState(f"main ({fifo.kind})", fifo.put, fifo.get, fifo.entries, shown)]
+
+    def moment_ns(self, ticks: int) -> int:
+        return self.clock.to_ns(ticks)
+
+    def read_memory(self, va: int, size_bytes: int) -> bytes:
+        """What device memory holds; a long read goes through the copy engine."""
+        if not self._is_staged(size_bytes):
+            return native.read(va, size_bytes)
+        found = bytearray(size_bytes)
+        self.read_memory_into(va, found, size_bytes)
+        return bytes(found)
+
+    def read_memory_into(self, va: int, target: Any, size_bytes: int) -> None:
+        """The same, into memory of the host."""
+        if not self._is_staged(size_bytes):
+            native.read_into(va, target, size_bytes)
+            return
+        with self.lock:
+            if self._stage is None:
+                self._stage = Stage(self, self._own(STAGE_BYTES, Place.SYSTEM).va)
+            self._stage.fetch(va, target, size_bytes)
+
+    def _is_staged(self, size_bytes: int) -> bool:
+        return size_bytes >= WORTH_BYTES and self.place == Place.VIDEO
+
+    def graph(self, name: str = "graph") -> Any:
+        """A new graph to record into."""
+        from hcq.nv.graph import NvGraph  # those who record pay for it
+
+        return NvGraph(self, name)
+
+    def signal(self, name: str = "signal") -> Signal:
+        """A new signal, value 0, in memory that the host can poll."""
+        with self.lock:
+            if self.memory.free.get(CELL_BYTES):
+                va, fence = self.memory.free[CELL_BYTES].pop()
+                self.drain(fence)
+            elif self._next_cell < self._cells.va + CELLS_BYTES:
+                va, self._next_cell = self._next_cell, self._next_cell + CELL_BYTES
+            else:
+                most = (CELLS_BYTES - SIGNALS_AT) // CELL_BYTES
+                raise UsageError(
+                    f"signal({name!r}) on {self.name}: all {most} signals are in use. Drop some of them."
+                )
+        cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name)
+        if self.trace is not None:
+            self.trace.alloc(cell)
+        if self.validator is not None:
+            self.validator.alloc(cell)
+        return NvSignal(self, cell, name)
+
+    def signal_set(self, va: int, value: int) -> None:
+        cell = native.view(va, CELL_BYTES).cast("Q")
+        cell[1] = self.clock.to_gpu_ns(time.monotonic_ns())
+        cell[0] = value
+
+    def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
+        """Look at a cell until it is there: at first without a pause, then with longer and longer ones."""
+        cell = native.view(va, CELL_BYTES).cast("Q")
+        now = time.monotonic_ns()
+        end, sleepy = now + timeout_ns, now + min(SPIN_NS, timeout_ns)
+        pause, longest = SLEEP_NS
+        while (seen := cell[0]) < value:
+            now = time.monotonic_ns()
+            if now >= end or self.channel.is_stopped:
+                break
+            if now >= sleepy:
+                time.sleep(min(pause, end - now) / 1e9)
+                pause = min(2 * pause, longest)
+        return int(seen)
+
+    # ------------------------------------------------------------ programs
+
+    def make_program(
+        self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
+    ) -> Program:
+        if scratch_bytes:
+            raise UsageError(
+                f"load({name!r}): scratch_bytes={scratch_bytes}; an NVIDIA kernel says itself what it needs. "
+                "Leave it out."
+            )
+        linked = Linked(self._bundle(image, name), entry, self.chip, name)
+        kernel = linked.kernel
+        code = self.alloc(linked.size_bytes + ALIGNMENT, f"{name} code")
+        va = -(-code.address // ALIGNMENT) * ALIGNMENT
+        launcher = Launcher(self.chip, kernel, va, self.gpu.sm_count)
+        if launcher.is_too_large:
+            raise UsageError(
+                f"load({name!r}): {kernel.param_bytes} bytes of parameters are more than a launch carries. "
+                "Pass a buffer."
+            )
+        if launcher.shared_bytes(0) > self.chip.max_shared_bytes + 1024:
+            raise UsageError(
+                f"load({name!r}): {kernel.static_shared} bytes of shared memory; {self.arch} has "
+                f"{self.chip.max_shared_bytes} for a block."
+            )
+        code.write(linked.place(va), va - code.address)
+        self._provide_local(launcher.local_bytes)
+        return NvProgram(self, name, kernel, va, launcher, args, code)
+
+    def _bundle(self, image: bytes, name: str) -> Bundle:
+        """Machine code for a GPU, PTX for an emulated one; what is missing is made, when it can be."""
+        bundle = Bundle.of(image)
+        if is_emulated(self.port):
+            if not bundle.ptx:
+                raise UsageError(
+                    f"load({name!r}): an emulated GPU runs PTX, and this image has only machine code. Load the PTX, or "
+                    "both in one image: hcq.nv.toolchain.images."
+                )
+            return bundle
+        if bundle.cubin:
+            return bundle
+        from hcq.cache import DiskCache
+        from hcq.nv.toolchain import images
+
+        cache, key = DiskCache(), f"{images.ptx_name()}\n{self.arch}\n".encode() + bundle.ptx
+        made = cache.get("cubin", key)
+        if made is None:
+            made = images.of_ptx(bundle.ptx.decode(), self.arch, name)
+            cache.put("cubin", key, made)
+        return Bundle.of(made)
+
+    def _provide_local(self, thread_bytes: int) -> None:
+        """Local memory for threads of this need. It only grows; what it was stays, for work in flight."""
+        if not thread_bytes or (self.local is not None and self.local[2] >= thread_bytes):
+            return
+        warp = -(-thread_bytes * 32 // LOCAL_UNIT) * LOCAL_UNIT
+        warps = self.gpu.max_warps * self.chip.sms_per_tpc
+        per_tpc = -(-warp * warps // LOCAL_TPC_UNIT) * LOCAL_TPC_UNIT
+        total = -(-per_tpc * self.gpu.tpc_count // LOCAL_TOTAL_UNIT) * LOCAL_TOTAL_UNIT
+        area = self._own(total, Place.PRIVATE)
+        self.memory.regions[area.va] = area.size_bytes
+        with self.lock:
+            self.local = area.va, per_tpc, thread_bytes
+            self._first.append(self.encoder.local_memory(area.va, per_tpc, self.gpu.tpc_count))
+
+    # ------------------------------------------------------------ encoding
+
+    def encode(self, what: Command) -> bytes:
+        return self.encoder.encode(what)
+
+    def decode(self, words: Sequence[int]) -> list[Packet]:
+        return decoder(self.arch)(words)
+
+    def encode_dispatch(
+        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
+    ) -> tuple[bytes, tuple[int | float, ...]]:
+        if not isinstance(program, NvProgram) or program.device is not self:
+            raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
+        return program.dispatch(args, grid, block)
+
+    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
+        """In the words of a launch."""
+        if not isinstance(program, NvProgram):
+            raise UsageError(f"dispatch: {program!r} is not a program of {self.name}.")
+        return program.launcher.params_at + program.shape(args).slots[index].offset
+
+    def finish(self, value: int) -> Piece:
+        """What ends a submission."""
+        return self.encoder.finish(self.timeline.va, value)
+
+    # ------------------------------------------------------------ submitting
+
+    def _pieces(self, words: Sequence[bytes], value: int) -> list[Piece]:
+        """A submission with what comes before and after it."""
+        plain = [what if isinstance(what, Piece) else Piece(what) for what in words]
+        return [*self._first, self.encoder.begin, *plain, self.finish(value)]
+
+    def ring_words(self, words: list[bytes], value: int) -> bytes:
+        return b"".join(self._pieces(words, value))
+
+    def send(self, words: list[bytes], value: int) -> None:
+        self._put(self._pieces(words, value), value)
+
+    def _put(self, pieces: list[Piece], value: int) -> None:
+        """Pieces into the pushbuffer, their segments into the GPFIFO, and the doorbell."""
+        how = plan(pieces)
+        at = self.pushbuffer.take(how.size_bytes, value, self.timeline.value, self._wait_for_pushbuffer)
+        va = self.pushbuffer.va + at
+        placed = place(pieces, how, va)
+        self.pushbuffer.bytes[at : at + how.size_bytes] = placed.image
+        blocks = iter([what.entries for what in pieces if what.entries])
+        fifo = self.channel.fifo
+        for offset, size in placed.runs:
+            if size:
+                fifo.write(segment(va + offset, size), self._wait_for_room)
+            for entry in next(blocks, ()):
+                fifo.write(entry, self._wait_for_room)
+        self._first = []
+        fifo.commit()
+
+    def _wait_for_pushbuffer(self, value: int) -> int:
+        self.channel.fifo.commit()
+        self.drain(value)
+        return self.timeline.value
+
+    def _wait_for_room(self) -> None:
+        fifo = self.channel.fifo
+        fifo.commit()  # let the GPU work on what is there
+        end = time.monotonic() + self.config.timeout_ms / 1000
+        while not fifo.has_room():
+            if self.fault():
+                self._note_fault()
+                raise DeviceFault(
+                    f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
+                )
+            if time.monotonic() > end:
+                raise WaitTimeout(
+                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room. "
+                    f"{describe_ring(self.channel)}. {self._pending()}"
+                )
+            time.sleep(SLEEP_NS[0] / 1e9)
+
+    # ------------------------------------------------------------ faults
+
+    def fault(self) -> str:
+        if self._fault:
+            return self._fault
+        if self._abandoned:
+            self._fault = "the work in flight was abandoned"
+        elif (error := self.channel.error()) is not None:
+            self._fault = describe_fault(self, error)
+        return self._fault
+
+    def recover(self) -> None:
+        """A new channel with nothing in it; the device is dead when the kernel driver does not give us one."""
+        try:
+            self.channel.destroy()
+            self.make_channel()
+        except DriverError as error:
+            self.dead = f"it could not be rebuilt after a fault ({error})"
+        self.pushbuffer.clear()
+        self._fault = ""
+        self._abandoned = False
+
+    def abandon(self, is_on: bool = True) -> None:
+        """End the channel, and with it whatever it waits for; `recover` makes a new one."""
+        if is_on:
+            with self.lock:
+                self.channel.destroy()
+                self._abandoned = True
+
+    def _pending(self) -> str:
+        return f"{super()._pending()} {describe_ring(self.channel)}."
+
+    # ------------------------------------------------------------ what there is to know
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "arch": self.arch,
+            "threads": self.gpu.sm_count,
+            "model": f"NVIDIA {self.arch}, {self.gpu.sm_count} SMs",
+            "memory": self.place.value,
+            **({"why_host_memory": self.why_host_memory} if self.why_host_memory else {}),
+            **({"why_no_boost": self.why_no_boost} if self.why_no_boost else {}),
+            "vram_bytes": self.gpu.ram_bytes,
+            "timeline": self.timeline.va,
+            "order": self._cells.va + ORDER_AT,
+            "stamp": self._cells.va + STAMP_AT,
+            "driver": self.abi.version,
+            "max_grid": MAX_GRID[0],
+            "max_block": self.chip.max_block,
+        }
+
+    def stats(self) -> dict[str, int]:
+        return {
+            "submissions": self.timeline.submitted,
+            "mapped_bytes": self.nv_memory.mapped_bytes,
+            "segments": self.channel.fifo.put,
+        }
+
+    steps = Steps["NvDevice"](
+        "open nvidia device",
+        ("read the driver's version", read_version),
+        ("create a client", make_client),
+        ("find the GPU", find_gpu),
+        ("attach the GPU", attach_gpu),
+        ("create the device", make_device),
+        ("ask for UUID and sizes", ask_gpu),
+        ("pick classes", pick_classes),
+        ("map the doorbell", map_doorbell),
+        ("register with UVM", register_gpu),
+        ("create the address space", make_vaspace),
+        ("ask for full clocks", boost_clocks),
+        ("make signals", make_signals),
+        ("create the channel", make_channel),
+        ("first light", see_light),
+    )

@@ -1,0 +1,339 @@
+"""Encoding: commands to methods of a pushbuffer, and back.
+
+In       a Command, and for a dispatch its packed arguments (launch.py)
+Out      Pieces: whole runs of methods, and for a launch what it points to
+Changes  nothing
+Next     methods.py (headers), host_methods.py, compute_methods.py, copy_methods.py (every bit), pushbuffer.py
+Source   clc56f.h, clc6c0.h, clc6b5.h and their successors; orders of methods as CUDA's driver was seen to send them
+
+Every command is finished before the next one starts. A launch is followed by WFI, which holds the front end until the
+engines are idle. A copy ends with a semaphore that the copy engine releases after its flush, and that the front end
+waits for; it is then set back, so that the same words can run again.
+
+Launch data (a QMD and its constant bank) stand in a piece behind the header of a NO_OPERATION, which a GPU that ran
+through it would ignore. Where they are placed is known only later, so addresses in a piece count from its launch data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hcq import command
+from hcq.errors import UsageError
+from hcq.layout import Packet
+from hcq.nv import compute_methods as compute
+from hcq.nv import copy_methods as copy
+from hcq.nv import host_methods as host
+from hcq.nv.address import LOCAL_WINDOW, SHARED_WINDOW
+from hcq.nv.chip import Chip
+from hcq.nv.gpfifo import GpEntry
+from hcq.nv.methods import (
+    COMPUTE_SUBCHANNEL,
+    COPY_SUBCHANNEL,
+    Push,
+    immediate,
+    incrementing,
+    methods_of,
+    non_incrementing,
+)
+
+HOST_SUBCHANNEL = 0
+COPY_BYTES = 1 << 30  # of one LAUNCH_DMA
+MAX_OVERLAP_PIECES = 64
+STAMP_BYTES = 8
+NON_PIPELINED = copy.DataTransferType.NON_PIPELINED
+PITCH = copy.SrcMemoryLayout.PITCH
+
+Patch = tuple[
+    int, int, int
+]  # (byte in the piece, shift, bytes): the address of the launch data, shifted, is added there
+
+
+class Piece(bytes):
+    """Words of a pushbuffer.
+
+    data_bytes  how many of the first bytes are a header and the launch data behind it
+    patches     where the address of the launch data goes
+    entries     segments of a block, as GPFIFO entries: they run instead of the words
+    """
+
+    data_bytes: int = 0
+    patches: tuple[Patch, ...] = ()
+    entries: tuple[int, ...] = ()
+
+
+def join(packets: Sequence[Packet]) -> bytes:
+    return b"".join(packet.to_bytes() for packet in packets)
+
+
+class Encoder:
+    """Commands of one device. The cells are addresses in memory that host and GPU see.
+
+    order_va   32 bits: goes up and down after copies
+    stamp_va   16 bytes: where a timestamp lands before it is copied to its place
+    """
+
+    def __init__(self, chip: Chip, order_va: int, stamp_va: int) -> None:
+        self.chip, self.order_va, self.stamp_va = chip, order_va, stamp_va
+        self._addr_hi = _method(chip.engines.gpfifo, host.SemAddrHi)
+        self._launch_dma = _method(chip.engines.copy, copy.LaunchDma)
+        self._semaphore_a = _method(chip.engines.copy, copy.SetSemaphoreA)
+        self._in_upper = _method(chip.engines.copy, copy.OffsetInUpper)
+        self._out_upper = _method(chip.engines.copy, copy.OffsetOutUpper)
+        self._order = self._host_order()
+        self.begin = Piece(self._invalidate())
+
+    # ------------------------------------------------------------ commands
+
+    def encode(self, what: command.Command) -> Piece:
+        """One command that is no dispatch."""
+        if isinstance(what, command.Copy):
+            return Piece(self._copy(what))
+        if isinstance(what, command.Fill):
+            return Piece(self._fill(what))
+        if isinstance(what, command.Wait):
+            acquire = host.SemExecute(
+                operation=host.SemExecuteOperation.ACQ_STRICT_GEQ, acquire_switch_tsg=1, payload_size=1
+            )
+            return Piece(self._semaphore(what.signal, what.value, acquire) + self._invalidate())
+        if isinstance(what, command.Signal):
+            return Piece(self._signal(what.signal, what.value))
+        if isinstance(what, command.Timestamp):
+            return Piece(self._timestamp(what.address))
+        if isinstance(what, command.Barrier):
+            return Piece(wait_for_idle() + self._invalidate())
+        if isinstance(what, command.Indirect):
+            return note_block(what.address, what.size_words)
+        raise UsageError(f"NVIDIA devices have no method for {what!r}.")
+
+    def finish(self, timeline_va: int, value: int) -> Piece:
+        """What ends a submission."""
+        return Piece(self._signal(timeline_va, value))
+
+    def setup(self) -> Piece:
+        """What a new channel is told first: classes of its subchannels, windows of local and shared memory."""
+        shared, local = SHARED_WINDOW, LOCAL_WINDOW
+        packets = [
+            incrementing(COMPUTE_SUBCHANNEL, host.SetObject(nvclass=self.chip.engines.compute)),
+            immediate(COMPUTE_SUBCHANNEL, compute.InvalidateSkedCaches()),
+            incrementing(
+                COMPUTE_SUBCHANNEL,
+                compute.SetShaderSharedMemoryWindowA(base_address_upper=shared >> 32),
+                compute.SetShaderSharedMemoryWindowB(base_address=shared & 0xFFFFFFFF),
+            ),
+            incrementing(
+                COMPUTE_SUBCHANNEL,
+                compute.SetShaderLocalMemoryWindowA(base_address_upper=local >> 32),
+                compute.SetShaderLocalMemoryWindowB(base_address=local & 0xFFFFFFFF),
+            ),
+            incrementing(COPY_SUBCHANNEL, host.SetObject(nvclass=self.chip.engines.copy)),
+        ]
+        return Piece(join(packets))
+
+    def local_memory(self, va: int, bytes_per_tpc: int, tpcs: int) -> Piece:
+        """Memory for what kernels keep on their stacks; the channel is idle meanwhile."""
+        engine = self.chip.engines.compute
+        address_a = _method(engine, compute.SetShaderLocalMemoryA)
+        size_c = _method(engine, compute.SetShaderLocalMemoryNonThrottledC)
+        packets = [
+            incrementing(
+                COMPUTE_SUBCHANNEL,
+                address_a(address_upper=va >> 32),
+                compute.SetShaderLocalMemoryB(address_lower=va & 0xFFFFFFFF),
+            ),
+            incrementing(
+                COMPUTE_SUBCHANNEL,
+                compute.SetShaderLocalMemoryNonThrottledA(size_upper=bytes_per_tpc >> 32),
+                compute.SetShaderLocalMemoryNonThrottledB(size_lower=bytes_per_tpc & 0xFFFFFFFF),
+                size_c(max_sm_count=min(tpcs, 0xFF)),
+            ),
+        ]
+        return Piece(wait_for_idle() + join(packets))
+
+    # ------------------------------------------------------------ the host's methods
+
+    def _semaphore(self, va: int, value: int, execute: host.SemExecute) -> bytes:
+        return incrementing(
+            HOST_SUBCHANNEL,
+            host.SemAddrLo(offset=va & 0xFFFFFFFF),
+            self._addr_hi(offset=va >> 32),
+            host.SemPayloadLo(payload=value & 0xFFFFFFFF),
+            host.SemPayloadHi(payload=value >> 32),
+            execute,
+        ).to_bytes()
+
+    def _signal(self, va: int, value: int) -> bytes:
+        """Value and time, once everything before is done."""
+        release = host.SemExecute(
+            operation=host.SemExecuteOperation.RELEASE, release_wfi=1, payload_size=1, release_timestamp=1
+        )
+        return self._semaphore(va, value, release)
+
+    def _host_order(self) -> bytes:
+        """Behind a copy: wait for its semaphore, and set it back."""
+        wait = host.SemExecute(operation=host.SemExecuteOperation.ACQUIRE)
+        back = host.SemExecute(operation=host.SemExecuteOperation.RELEASE)
+        return (
+            self._semaphore(self.order_va, 1, wait)
+            + self._semaphore(self.order_va, 0, back)
+            + self._semaphore(self.order_va, 0, wait)
+        )
+
+    def _invalidate(self) -> bytes:
+        """Forget what the caches for code, constants and data hold: the host or another GPU may have written."""
+        return immediate(
+            COMPUTE_SUBCHANNEL,
+            compute.InvalidateShaderCachesNoWfi(instruction=1, global_data=1, constant=1),
+        ).to_bytes()
+
+    def _timestamp(self, va: int) -> bytes:
+        """A semaphore's time has a value before it, so it is written elsewhere and copied."""
+        wait = host.SemExecute(operation=host.SemExecuteOperation.ACQUIRE)
+        back = host.SemExecute(operation=host.SemExecuteOperation.RELEASE)
+        return (
+            self._signal(self.stamp_va, 1)
+            + self._semaphore(self.stamp_va, 1, wait)
+            + self._copies(va, self.stamp_va + 8, STAMP_BYTES)
+            + self._order
+            + self._semaphore(self.stamp_va, 0, back)
+        )
+
+    # ------------------------------------------------------------ the copy engine's
+
+    def _copy(self, what: command.Copy) -> bytes:
+        distance = what.dst - what.src
+        if not what.size_bytes or not distance:
+            return Push(sec_op=0).to_bytes()
+        if abs(distance) >= what.size_bytes:
+            return self._copies(what.dst, what.src, what.size_bytes) + self._order
+        return self._copy_overlapping(what, distance)
+
+    def _copies(self, dst: int, src: int, size_bytes: int) -> bytes:
+        """A copy in parts that one launch can do; the last one releases the semaphore."""
+        packets: list[Packet] = []
+        for at in range(0, size_bytes, COPY_BYTES):
+            size = min(COPY_BYTES, size_bytes - at)
+            packets += [
+                incrementing(COPY_SUBCHANNEL, *self._source(src + at), *self._target(dst + at)),
+                self._length(size),
+                *self._launch(at + size == size_bytes),
+            ]
+        return join(packets)
+
+    def _copy_overlapping(self, what: command.Copy, distance: int) -> bytes:
+        """Ranges that overlap: parts no longer than their distance, from the end that is not overwritten first."""
+        step = abs(distance)
+        starts = list(range(0, what.size_bytes, step))
+        if len(starts) > MAX_OVERLAP_PIECES:
+            raise UsageError(
+                f"copy of {what.size_bytes} bytes over themselves, {step} bytes apart: the copy engine would need "
+                f"{len(starts)} copies. Copy through another buffer."
+            )
+        if distance > 0:
+            starts.reverse()
+        parts = [
+            self._copies(what.dst + at, what.src + at, min(step, what.size_bytes - at)) + self._order
+            for at in starts
+        ]
+        return b"".join(parts)
+
+    def _fill(self, what: command.Fill) -> bytes:
+        """Bytes up to a multiple of 4, then words or pairs of them, then what is left; one semaphore for all."""
+        pattern = what.pattern.to_bytes(8, "little")
+        if not what.size_bytes:
+            return Push(sec_op=0).to_bytes()
+        if len(set(pattern)) == 1:
+            return self._remapped(what.dst, pattern, 1, what.size_bytes, True) + self._order
+        head = min(-what.dst % 4, what.size_bytes)
+        words = (what.size_bytes - head) // 4
+        turned = (pattern + pattern)[head % 8 : head % 8 + 8]
+        pairs = 0 if turned[:4] == turned[4:] else words // 2
+        after = head + 8 * pairs
+        singles = words - 2 * pairs
+        tail = after + 4 * singles
+        parts: list[tuple[int, bytes, int, int]] = []
+        parts += [(what.dst + at, pattern[at % 8 :], 1, 1) for at in range(head)]
+        parts += [(what.dst + head, turned, 8, pairs)] * bool(pairs)
+        parts += [(what.dst + after, turned, 4, singles)] * bool(singles)
+        parts += [(what.dst + at, pattern[at % 8 :], 1, 1) for at in range(tail, what.size_bytes)]
+        filled = [self._remapped(*part, is_last=number == len(parts)) for number, part in enumerate(parts, 1)]
+        return b"".join(filled) + self._order
+
+    def _remapped(self, dst: int, pattern: bytes, element_bytes: int, count: int, is_last: bool) -> bytes:
+        """Elements of one, four or eight bytes, made of constants instead of read."""
+        words = pattern.ljust(8, b"\0")
+        size, number = copy.ComponentSize, copy.DstX
+        is_pair = element_bytes == 8
+        packets: list[Packet] = [
+            incrementing(
+                COPY_SUBCHANNEL,
+                copy.SetRemapConstA(v=int.from_bytes(words[: min(element_bytes, 4)], "little")),
+                copy.SetRemapConstB(v=int.from_bytes(words[4:8], "little") if is_pair else 0),
+                copy.SetRemapComponents(
+                    dst_x=number.CONST_A,
+                    dst_y=number.CONST_B if is_pair else number.NO_WRITE,
+                    dst_z=number.NO_WRITE,
+                    dst_w=number.NO_WRITE,
+                    component_size=size.ONE if element_bytes == 1 else size.FOUR,
+                    num_src_components=size.ONE,
+                    num_dst_components=size.TWO if is_pair else size.ONE,
+                ),
+            )
+        ]
+        step = COPY_BYTES // element_bytes
+        for at in range(0, count, step):
+            part = min(step, count - at)
+            packets += [
+                incrementing(COPY_SUBCHANNEL, *self._target(dst + at * element_bytes)),
+                self._length(part),
+                *self._launch(is_last and at + part == count, is_remapped=True),
+            ]
+        return join(packets)
+
+    def _source(self, va: int) -> tuple[Any, ...]:
+        return self._in_upper(upper=va >> 32), copy.OffsetInLower(value=va & 0xFFFFFFFF)
+
+    def _target(self, va: int) -> tuple[Any, ...]:
+        return self._out_upper(upper=va >> 32), copy.OffsetOutLower(value=va & 0xFFFFFFFF)
+
+    def _length(self, size: int) -> Push:
+        return incrementing(COPY_SUBCHANNEL, copy.LineLengthIn(value=size), copy.LineCount(value=1))
+
+    def _launch(self, is_last: bool, is_remapped: bool = False) -> list[Push]:
+        """One LAUNCH_DMA; the last of a command flushes what it wrote and releases the order cell."""
+        launch = self._launch_dma(
+            data_transfer_type=NON_PIPELINED,
+            src_memory_layout=PITCH,
+            dst_memory_layout=PITCH,
+            remap_enable=is_remapped,
+            flush_enable=is_last,
+            semaphore_type=copy.SemaphoreType.RELEASE_ONE_WORD_SEMAPHORE if is_last else 0,
+        )
+        if not is_last:
+            return [incrementing(COPY_SUBCHANNEL, launch)]
+        cell = incrementing(
+            COPY_SUBCHANNEL,
+            self._semaphore_a(upper=self.order_va >> 32),
+            copy.SetSemaphoreB(lower=self.order_va & 0xFFFFFFFF),
+            copy.SetSemaphorePayload(payload=1),
+        )
+        return [cell, incrementing(COPY_SUBCHANNEL, launch)]
+
+
+def wait_for_idle() -> bytes:
+    """The front end goes on when all engines of the channel are idle."""
+    return immediate(HOST_SUBCHANNEL, host.Wfi(scope=host.Scope.ALL)).to_bytes()
+
+
+def note_block(va: int, size_words: int, entries: tuple[int, ...] = ()) -> Piece:
+    """Says in the words of a submission that a block runs here: a host NOP with the segment. The GPFIFO has it, too."""
+    low, high = GpEntry(get=va, length=size_words).words
+    made = Piece(non_incrementing(HOST_SUBCHANNEL, host.Nop, (low, high)).to_bytes())
+    made.entries = entries or (low | high << 32,)
+    return made
+
+
+def _method(class_id: int, method: Any) -> Any:
+    """A method as a class has it: fields differ in width between generations."""
+    return methods_of(class_id)[method.at]

@@ -1,0 +1,84 @@
+"""Faults in words: from what the error notifier and RM say to the buffer, the kernel and the segment.
+
+In       a ChannelError; the device's channel, buffers and programs
+Out      sentences for DeviceFault and WaitTimeout
+Changes  nothing
+Next     channel.py (where errors come from), status.py (numbers in words), device.py (who raises)
+Source   nverror.h; ctrl906f.h: NV906F_CTRL_CMD_GET_MMU_FAULT_INFO
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.errors import HcqError
+from hcq.nv.channel import GET_MMU_FAULT_INFO, Channel, ChannelError
+from hcq.nv.process import root_of
+from hcq.nv.status import tell_xid
+
+if TYPE_CHECKING:
+    from hcq.nv.device import NvDevice
+
+NEAR_BYTES = 1 << 20  # an address this close after a buffer was probably meant for it
+MMU_FAULT = 31
+
+
+def describe_fault(device: NvDevice, error: ChannelError) -> str:
+    """What happened, with the address named, and what an emulated GPU knows beyond that."""
+    says = kernel_says(device, error)
+    return _describe(device, error) + (f"; the emulated GPU says: {says}" if says else "")
+
+
+def _describe(device: NvDevice, error: ChannelError) -> str:
+    if error.xid == MMU_FAULT and (fault := mmu_fault(device.channel)) is not None:
+        va, why = fault
+        named = f" {why}" if why else ""
+        return f"the GPU took a page fault:{named} at {va:#x} ({describe_address(device, va)})"
+    return f"the GPU stopped the channel: {tell_xid(error.xid)}"
+
+
+def mmu_fault(channel: Channel) -> tuple[int, str] | None:
+    """(address, kind) of the page fault that a channel took, when RM tells."""
+    try:
+        said = channel.rm.control(channel.handle, GET_MMU_FAULT_INFO).values
+    except HcqError:  # on parts and in containers that do not answer it, the number is all there is
+        return None
+    text = int(said["faultstring"]).to_bytes(32, "little").partition(b"\0")[0].decode("ascii", "replace")
+    va = said["addrhi"] << 32 | said["addrlo"]
+    return (va, text) if va or text else None
+
+
+def kernel_says(device: NvDevice, error: ChannelError) -> str:
+    """The last line of an emulated kernel's log with this number; a real kernel's log is not ours to read."""
+    root = root_of(device.port)
+    lines: list[str] = root.kernel_log() if hasattr(root, "kernel_log") else []
+    found = next((line for line in reversed(lines) if f": {error.xid}," in line), "")
+    return found.partition(f": {error.xid},")[2].strip().rstrip(".")
+
+
+def describe_address(device: NvDevice, va: int) -> str:
+    """Which buffer an address is in, or after which one, or what it was before."""
+    buffers = sorted(device.memory.owners(), key=lambda buffer: buffer.address)
+    for buffer in reversed(buffers):
+        start, end = buffer.address, buffer.address + buffer.size_bytes
+        name = f"buffer {buffer.name!r}" if buffer.name else f"the buffer of {buffer.size_bytes} bytes"
+        if start <= va < end:
+            return f"byte {va - start} of {name} at {start:#x}"
+        if end <= va < end + NEAR_BYTES:
+            return f"{va - end} bytes after the end of {name} at {start:#x}"
+        if end <= va:
+            break
+    for start, size in device.memory.regions.items():
+        if start <= va < start + size:
+            return "in memory of this device that no live buffer owns: freed, or never given out"
+    return "not in or near any buffer of this device"
+
+
+def describe_ring(channel: Channel) -> str:
+    """How far a channel is."""
+    fifo = channel.fifo
+    text = f"GPFIFO: the GPU has read up to {fifo.get} of {fifo.put} segments"
+    if fifo.put != fifo.rung:
+        text += f", and was told of {fifo.rung}"
+    error = channel.error()
+    return f"{text}, and stopped: {tell_xid(error.xid)}" if error is not None else text

@@ -1,0 +1,142 @@
+"""A GPU of the process: its file, its RM device, its place in UVM. Made once, and kept while the process lives.
+
+In       one entry of the driver's list of cards
+Out      Gpu: handles, UUID, classes, doorbell page, sizes
+Changes  attaches the GPU, which can take seconds; what fails half-way is given back
+Next     process.py (who keeps it), device.py (the steps that call these functions), channel.py (what comes next)
+Source   ctrl0000.h, ctrl0080.h, ctrl2080.h; uvm_ioctl.h. One UVM file knows one address space for each GPU
+"""
+
+from __future__ import annotations
+
+import struct
+
+from hcq import native
+from hcq.errors import DriverError, HcqError
+from hcq.nv import abi as calls
+from hcq.nv.chip import Chip, chip_of
+from hcq.nv.classes import COMPUTE, COPY, GPFIFO, USERMODE, ClassId, newest
+from hcq.nv.gpfifo import USERMODE_BYTES
+from hcq.nv.process import NvProcess
+from hcq.nv.rm import Rm
+from hcq.nv.rm_structs import CardInfoArgs
+from hcq.port import Port
+
+GPU_GET_ID_INFO_V2 = 0x205
+GPU_GET_CLASSLIST_V2 = 0x800292
+GPU_GET_GID_INFO = 0x2080014A
+GR_GET_INFO = 0x20801201
+FB_GET_INFO_V2 = 0x20801303
+GID_BINARY = 2  # the UUID as 16 bytes
+SM_VERSION, MAX_WARPS_PER_SM, NUM_GPCS, TPCS_PER_GPC, SMS_PER_TPC = 12, 13, 20, 23, 32  # of GR_GET_INFO
+BAR1_SIZE_KB, RAM_SIZE_KB = 5, 7  # of FB_GET_INFO_V2
+VASPACE_FLAGS = 0x48  # IS_EXTERNALLY_OWNED: by UVM; ENABLE_PAGE_FAULTING
+VASPACE_BASE = 0x1000
+
+
+class Gpu:
+    """What devices on one GPU share. The functions are called in this order, each as a step of opening."""
+
+    def __init__(self, process: NvProcess, card: CardInfoArgs) -> None:
+        self.process, self.card = process, card
+        self.path = f"/dev/nvidia{card.values['minor_number']}"
+        self.gpu_id = int(card.values["gpu_id"])
+        self.fd = -1
+        self.device = self.subdevice = self.vaspace = self.usermode = 0
+        self.uuid = b""
+        self.is_registered = False
+        self.doorbell_va = 0
+        self.is_ready = False
+        self.chip: Chip
+
+    def attach(self, port: Port) -> None:
+        """Open the GPU's file, which starts the GPU, and tie it to the client."""
+        rm = self.process.client(port)
+        self.fd = port.open(self.path)
+        rm.abi.call(port, self.fd, calls.REGISTER_FD, ctl_fd=rm.ctl_fd)
+
+    def make_device(self, rm: Rm) -> None:
+        """The device and its subdevice."""
+        found = rm.control(rm.client, GPU_GET_ID_INFO_V2, gpuid=self.gpu_id).values
+        self.device = rm.alloc(
+            rm.client, ClassId.NV01_DEVICE_0, deviceid=found["deviceinstance"], hclientshare=rm.client
+        )
+        self.subdevice = rm.alloc(
+            self.device, ClassId.NV20_SUBDEVICE_0, subdeviceid=found["subdeviceinstance"]
+        )
+
+    def ask(self, rm: Rm) -> None:
+        """Its UUID, how many SMs it has, how much memory, and how much of that the host sees."""
+        gid = rm.control(self.subdevice, GPU_GET_GID_INFO, flags=GID_BINARY)
+        self.uuid = int(gid.values["data"]).to_bytes(256, "little")[:16]
+        names = (SM_VERSION, MAX_WARPS_PER_SM, NUM_GPCS, TPCS_PER_GPC, SMS_PER_TPC)
+        version, self.max_warps, gpcs, tpcs, sms = rm.control_list(
+            self.subdevice, GR_GET_INFO, "grinfo", names
+        )
+        self.sm_version = version
+        self.tpc_count = gpcs * tpcs  # with those that this part may lack
+        self.sm_count = self.tpc_count * sms
+        wanted = (BAR1_SIZE_KB, RAM_SIZE_KB)
+        pairs = b"".join(struct.pack("<2I", index, 0) for index in wanted)
+        fields = {"fbinfolistsize": len(wanted), "fbinfolist": int.from_bytes(pairs, "little")}
+        got = int(rm.control(self.subdevice, FB_GET_INFO_V2, **fields).values["fbinfolist"])
+        bar1_kb, ram_kb = (got >> 64 * number + 32 & 0xFFFFFFFF for number in range(2))
+        self.bar1_bytes, self.ram_bytes = bar1_kb << 10, ram_kb << 10
+
+    def pick_classes(self, rm: Rm) -> None:
+        """The newest classes that this GPU lists and we know."""
+        layout = rm.control(self.device, GPU_GET_CLASSLIST_V2)
+        count = int(layout.values["numclasses"])
+        listed = [int(layout.values["classlist"]) >> 32 * number & 0xFFFFFFFF for number in range(count)]
+        self.chip = chip_of(newest(listed, COMPUTE))
+        for wanted, known in ((self.chip.engines.copy, COPY), (self.chip.engines.gpfifo, GPFIFO)):
+            if wanted not in listed:
+                raise DriverError(
+                    f"GPU {self.gpu_id:#x} lists {self.chip.engines.compute.name} without {wanted.name}, but "
+                    f"{newest(listed, known).name}. This driver does not know such a GPU."
+                )
+        self.usermode = newest(listed, USERMODE)
+
+    def map_doorbell(self, rm: Rm) -> None:
+        """The page where a store makes the GPU look at a channel."""
+        is_new = self.usermode in (ClassId.HOPPER_USERMODE_A, ClassId.BLACKWELL_USERMODE_A)
+        fields = {"bbar1mapping": 1} if is_new else {}
+        page = rm.alloc(self.subdevice, self.usermode, **fields)
+        self.doorbell_va = rm.map(self.subdevice, page, USERMODE_BYTES, self.path)
+        self.doorbell = native.view(self.doorbell_va, USERMODE_BYTES)
+
+    def register(self, port: Port) -> None:
+        """Tell UVM of the GPU."""
+        self.process.open_uvm(port)
+        self.process.register_gpu(port, self.uuid)
+        self.is_registered = True
+
+    def make_vaspace(self, rm: Rm, port: Port) -> None:
+        """An address space whose page tables are UVM's."""
+        self.vaspace = rm.alloc(
+            self.device, ClassId.FERMI_VASPACE_A, flags=VASPACE_FLAGS, vabase=VASPACE_BASE
+        )
+        rm.abi.call(
+            port,
+            self.process.uvm_fd,
+            calls.UVM_REGISTER_GPU_VASPACE,
+            gpuuuid=int.from_bytes(self.uuid, "little"),
+            rmctrlfd=rm.ctl_fd,
+            hclient=rm.client,
+            hvaspace=self.vaspace,
+        )
+        self.is_ready = True
+
+    def give_up(self, port: Port) -> None:
+        """Give back what half an opening made. The error that led here is the one to tell, so nothing is raised."""
+        try:
+            if self.doorbell_va:
+                port.munmap(self.doorbell_va, USERMODE_BYTES)
+            if self.is_registered:
+                self.process.unregister_gpu(port, self.uuid)
+            if self.device:
+                self.process.client(port).free(self.device)
+            if self.fd >= 0:
+                port.close(self.fd)
+        except HcqError:
+            return

@@ -1,0 +1,176 @@
+"""Launches: what a kernel's facts, a grid and arguments become in a QMD and constant bank 0.
+
+In       a kernel at its address, the chip
+Out      Launcher: for each block size a template of a launch; `dispatch` fills in the grid and the arguments
+Changes  nothing
+Next     qmd.py and bank0.py (what is written), program.py (arguments), pushbuffer.py (where it is placed)
+Source   clcbc0qmd.h and its siblings; SEND_PCAS_A, SEND_SIGNALING_PCAS2_B
+
+A template counts addresses from its own start: the QMD is at 0, the constant bank behind it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from hcq.layout import Bits
+from hcq.nv.address import LOCAL_WINDOW, SHARED_WINDOW
+from hcq.nv.bank0 import STACK_RESERVED_BYTES, STACK_TOP, Bank0
+from hcq.nv.chip import RESERVED_SHARED_BYTES, Chip
+from hcq.nv.compute_methods import NoOperation, SendPcasA
+from hcq.nv.encode import Patch, Piece, wait_for_idle
+from hcq.nv.link import CODE_AT, Kernel
+from hcq.nv.methods import COMPUTE_SUBCHANNEL, MAX_COUNT, immediate, incrementing, non_incrementing
+
+Grid = tuple[int, int, int]
+GROUP_ID = 0x3F
+# a QMD that is copied when it is scheduled may be written over afterwards; the second also fetches the program ahead
+INVALIDATE_COPY_SCHEDULE, INVALIDATE_PREFETCH_COPY_SCHEDULE = 3, 10
+
+
+class Launcher:
+    """One kernel at its address. `dispatch` is the hot path: a copy of bytes made before, with a few numbers put in."""
+
+    def __init__(self, chip: Chip, kernel: Kernel, va: int, sm_count: int) -> None:
+        self.chip, self.kernel, self.va, self.sm_count = chip, kernel, va, sm_count
+        qmd, bank0 = chip.qmd, chip.bank0
+        self.qmd_bytes = 4 * qmd.length_words
+        end = max(kernel.param_base + kernel.param_bytes, bank0.param_base)
+        self.bank_bytes = -(-end // 16) * 16
+        self.data_bytes = 4 + self.qmd_bytes + self.bank_bytes
+        self.params_at = 4 + self.qmd_bytes + kernel.param_base
+        width, height, depth = (qmd.fields[qmd.renamed.get(f"grid_{axis}", f"grid_{axis}")] for axis in _AXES)
+        self._grid_at = [
+            (4 + field.low // 8, "<H" if field.width == 16 else "<I") for field in (width, height, depth)
+        ]
+        self._bank_grids = [
+            tuple(4 + self.qmd_bytes + bank0.fields[name.format(axis)].byte_offset for axis in "xyz")
+            for name in ("nctaid_{}", "nclusterid_{}", "nclusterid_{}_low")
+            if name.format("x") in bank0.fields
+        ]
+        self._tail = self._methods()
+        self._made: dict[tuple[Grid, int], bytes] = {}
+        self._patches = self._addresses()
+
+    @property
+    def is_too_large(self) -> bool:
+        """Launch data are the words behind one header."""
+        return (self.data_bytes - 4) // 4 > MAX_COUNT
+
+    def dispatch(self, arguments: bytes, grid: Grid, block: Grid, dynamic_shared: int = 0) -> Piece:
+        """The words of one launch."""
+        template = self._made.get((block, dynamic_shared))
+        if template is None:
+            template = self._made[block, dynamic_shared] = self._template(block, dynamic_shared)
+        data = bytearray(template)
+        for (at, form), size in zip(self._grid_at, grid):
+            struct.pack_into(form, data, at, size)
+        for places in self._bank_grids:
+            for at, size in zip(places, grid):
+                struct.pack_into("<I", data, at, size)
+        data[self.params_at : self.params_at + len(arguments)] = arguments
+        made = Piece(data)
+        made.data_bytes, made.patches = self.data_bytes, self._patches
+        return made
+
+    def shared_bytes(self, dynamic_shared: int) -> int:
+        return self.chip.shared_bytes(self.kernel.static_shared, dynamic_shared)
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of each thread."""
+        stack = self.kernel.stack_bytes
+        return -(-(stack + STACK_RESERVED_BYTES) // 16) * 16 if stack else 0
+
+    def _template(self, block: Grid, dynamic_shared: int) -> bytes:
+        data = self._qmd(block, dynamic_shared) + self._bank(block, dynamic_shared)
+        words = memoryview(data).cast("I")
+        return non_incrementing(COMPUTE_SUBCHANNEL, NoOperation, words).to_bytes() + self._tail
+
+    def _qmd(self, block: Grid, dynamic_shared: int) -> bytes:
+        kernel, chip = self.kernel, self.chip
+        shared = self.shared_bytes(dynamic_shared)
+        values: dict[str, Any] = {
+            "qmd_group_id": GROUP_ID,
+            "invalidate_texture_header_cache": 1,
+            "invalidate_texture_sampler_cache": 1,
+            "invalidate_texture_data_cache": 1,
+            "invalidate_shader_data_cache": 1,
+            "cwd_membar_type": 1,
+            "cta_thread_dimension0": block[0],
+            "cta_thread_dimension1": block[1],
+            "cta_thread_dimension2": block[2],
+            "grid_width": 1,
+            "grid_height": 1,
+            "grid_depth": 1,
+            "program_address": self.va + CODE_AT,
+            "register_count": kernel.registers,
+            "barrier_count": max(kernel.barriers, 1),
+            "shared_memory_size": shared,
+            "min_sm_config_shared_mem_size": chip.sm_config(shared),
+            "target_sm_config_shared_mem_size": chip.sm_config(shared),
+            "max_sm_config_shared_mem_size": chip.largest_sm_config,
+            "shader_local_memory_high_size": self.local_bytes,
+            "sass_version": chip.sass_version,
+            "constant_buffer_addr_0": self.qmd_bytes,
+            "constant_buffer_size_0": self.bank_bytes,
+            "constant_buffer_valid_0": 1,
+            "constant_buffer_invalidate_0": 1,
+        }
+        for bank, offset, size in kernel.banks:
+            values[f"constant_buffer_addr_{bank}"] = self.va + offset
+            values[f"constant_buffer_size_{bank}"] = -(-size // 16) * 16
+            values[f"constant_buffer_valid_{bank}"] = 1
+        return chip.qmd.launch(**values).to_bytes()
+
+    def _bank(self, block: Grid, dynamic_shared: int) -> bytes:
+        """The driver's part of constant bank 0, and room for the parameters."""
+        params_at = self.qmd_bytes + self.kernel.param_base
+        values = {
+            "ntid_x": block[0],
+            "ntid_y": block[1],
+            "ntid_z": block[2],
+            "shared_window": SHARED_WINDOW,
+            "local_window": LOCAL_WINDOW,
+            "stack_pointer": STACK_TOP,
+            "dynamic_shared_bytes": dynamic_shared,
+            "dynamic_shared_bytes_low": dynamic_shared,
+            "reserved_shared_bytes": RESERVED_SHARED_BYTES,
+            "nsmid": self.sm_count,
+            "param_bytes": self.kernel.param_bytes,
+            "param_address": params_at,
+            "param_end": params_at + self.kernel.param_bytes,
+            **{f"cluster_nctaid_{axis}{low}": 1 for axis in "xyz" for low in ("", "_low")},
+            "cluster_nctarank": 1,
+            "cluster_nctarank_low": 1,
+        }
+        layout: type[Bank0] = self.chip.bank0
+        filled = layout(**{name: value for name, value in values.items() if name in layout.fields})
+        return filled.to_bytes().ljust(self.bank_bytes, b"\0")
+
+    def _addresses(self) -> tuple[Patch, ...]:
+        """Where the address of the launch data goes: into the QMD, into the bank, into the method that launches."""
+        qmd, bank0 = self.chip.qmd, self.chip.bank0
+        found: list[Patch] = [self._in_words(qmd.fields["constant_buffer_addr_0"], 4)]
+        for name in ("param_address", "param_end"):
+            if name in bank0.fields:
+                found.append((4 + self.qmd_bytes + bank0.fields[name].byte_offset, 0, 8))
+        method = self.data_bytes + 4
+        found.append((method, SendPcasA.qmd_address_shifted8.unit.bit_length() - 1, 4))
+        return tuple(found)
+
+    def _in_words(self, field: Bits, start: int) -> Patch:
+        """A field that begins a word and goes on into the next: what is above it there is not reached by the sum."""
+        return start + field.low // 8, field.unit.bit_length() - 1, 8
+
+    def _methods(self) -> bytes:
+        action = INVALIDATE_PREFETCH_COPY_SCHEDULE if self.chip.arch == "sm_90" else INVALIDATE_COPY_SCHEDULE
+        return (
+            incrementing(COMPUTE_SUBCHANNEL, SendPcasA()).to_bytes()
+            + immediate(COMPUTE_SUBCHANNEL, self.chip.launch_method(pcas_action=action)).to_bytes()
+            + wait_for_idle()
+        )
+
+
+_AXES = ("width", "height", "depth")

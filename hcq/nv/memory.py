@@ -1,0 +1,185 @@
+"""Memory of an NVIDIA GPU: RM objects, each mapped for the GPU through UVM and, where it must be, for the host.
+
+In       a size and a Place
+Out      an Allocation: one address, the same for host and GPUs
+Changes  the process's mappings and the GPU's page tables
+Next     address.py (which addresses), rm.py (the calls), hcq/memory.py (the pool that cuts small buffers from these)
+Source   nvos.h: NVOS32_ATTR_*, NVOS32_ALLOC_FLAGS_*; uvm_ioctl.h; values as CUDA's driver was seen to give them
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from hcq.errors import HcqError
+from hcq.layout import Ioctl
+from hcq.nv import abi as calls
+from hcq.nv.address import HUGE_BYTES
+from hcq.nv.classes import ClassId
+from hcq.nv.process import CTL_NODE, NvProcess
+from hcq.nv.rm import Rm
+from hcq.port import PAGE_BYTES, Port
+
+MADV_DONTFORK = 10
+READ_WRITE_ATOMIC = 1  # UvmGpuMappingTypeReadWriteAtomic
+# NVOS32_ATTR: LOCATION=PCI, PHYSICALITY=ALLOW_NONCONTIGUOUS, COHERENCY=CACHED; and without location for video memory
+SYSTEM_ATTR, VIDEO_ATTR = 0x3A000000, 0x18000000
+SYSTEM_TYPE, SYSTEM_FLAGS = 0xD, 0xC001
+VIDEO_FLAGS = (
+    0x1C101  # IGNORE_BANK_PLACEMENT, ALIGNMENT_FORCE, MEMORY_HANDLE_PROVIDED, MAP_NOT_REQUIRED, PERSISTENT
+)
+
+
+class Place(Enum):
+    """Where memory is, and who sees it."""
+
+    SYSTEM = "system"  # host memory, cached, which the GPU reaches through PCIe; signals
+    VIDEO = "video"  # the GPU's memory, seen by the host through BAR1, write-combined
+    PRIVATE = "private"  # the GPU's memory, which the host does not see
+
+    @property
+    def is_host_visible(self) -> bool:
+        return self != Place.PRIVATE
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Memory at one address for host and GPUs. `uuids`: whose page tables have it."""
+
+    va: int
+    size_bytes: int
+    handle: int
+    place: Place
+    uuids: tuple[bytes, ...]
+
+
+class NvMemory:
+    """Allocates for one GPU. device: its RM device; path: its node; uuid: its name for UVM."""
+
+    def __init__(
+        self, port: Port, process: NvProcess, rm: Rm, device: int, path: str, uuid: bytes, uvm_fd: int
+    ) -> None:
+        self.port, self.process, self.rm = port, process, rm
+        self.device, self.path, self.uuid, self.uvm_fd = device, path, uuid, uvm_fd
+        self.live: dict[int, Allocation] = {}
+        self.mapped_bytes = 0
+
+    def alloc(self, size_bytes: int, place: Place) -> Allocation:
+        """New memory. Raises DriverError naming the call that failed; nothing of the allocation is left then."""
+        unit = HUGE_BYTES if place != Place.SYSTEM or size_bytes >= HUGE_BYTES else PAGE_BYTES
+        size = -(-max(size_bytes, 1) // unit) * unit
+        va = self.process.addresses.take(self.port, size, unit)
+        handle = 0
+        is_range = False
+        try:
+            handle = self._make(size, place)
+            if place.is_host_visible:
+                path = CTL_NODE if place == Place.SYSTEM else self.path
+                self.rm.map(self.device, handle, size, path, va)
+                self.port.madvise(va, size, MADV_DONTFORK)
+            self._uvm(calls.UVM_CREATE_EXTERNAL_RANGE, base=va, length=size)
+            is_range = True
+            self._map(va, size, handle, self.uuid)
+        except HcqError:
+            self._give_up(va, size, handle, is_range)
+            raise
+        found = Allocation(va, size, handle, place, (self.uuid,))
+        self.live[va] = found
+        self.mapped_bytes += size
+        return found
+
+    def free(self, what: Allocation) -> None:
+        """Give it back. No GPU may be using it."""
+        self._free_range(what.va, what.size_bytes)
+        if what.place.is_host_visible:
+            self.rm.abi.call(
+                self.port,
+                self.rm.ctl_fd,
+                calls.RM_UNMAP_MEMORY,
+                hclient=self.rm.client,
+                hdevice=self.device,
+                hmemory=what.handle,
+                plinearaddress=what.va,
+            )
+        self.rm.free(what.handle, self.device)
+        self.live.pop(what.va, None)
+        self.mapped_bytes -= what.size_bytes
+        self.process.addresses.give_back(self.port, what.va, what.size_bytes)
+
+    def map_for(self, what: Allocation, uuid: bytes) -> Allocation:
+        """Let another GPU see it. Raises DriverError when the two cannot reach each other."""
+        if uuid in what.uuids:
+            return what
+        if what.place != Place.SYSTEM:
+            self.process.enable_peers(self.port, self.uuid, uuid)
+        self._map(what.va, what.size_bytes, what.handle, uuid)
+        found = Allocation(what.va, what.size_bytes, what.handle, what.place, (*what.uuids, uuid))
+        self.live[what.va] = found
+        return found
+
+    def find(self, va: int) -> Allocation | None:
+        """The allocation that holds an address."""
+        return next((what for what in self.live.values() if what.va <= va < what.va + what.size_bytes), None)
+
+    def close(self) -> None:
+        """Free what is left, as far as the kernel lets us."""
+        for what in list(self.live.values()):
+            try:
+                self.free(what)
+            except HcqError:
+                self.live.pop(what.va, None)  # it goes with the process; there is nobody to tell
+
+    def _make(self, size: int, place: Place) -> int:
+        if place == Place.SYSTEM:
+            return self.rm.alloc(
+                self.device,
+                ClassId.NV01_MEMORY_SYSTEM,
+                owner=self.rm.client,
+                type=SYSTEM_TYPE,
+                flags=SYSTEM_FLAGS,
+                attr=SYSTEM_ATTR,
+                size=size,
+                alignment=PAGE_BYTES,
+            )
+        return self.rm.alloc(
+            self.device,
+            ClassId.NV01_MEMORY_LOCAL_USER,
+            owner=self.rm.client,
+            flags=VIDEO_FLAGS,
+            attr=VIDEO_ATTR,
+            size=size,
+            alignment=HUGE_BYTES,
+        )
+
+    def _map(self, va: int, size: int, handle: int, uuid: bytes) -> None:
+        self._uvm(
+            calls.UVM_MAP_EXTERNAL_ALLOCATION,
+            base=va,
+            length=size,
+            pergpuattributes_0_gpuuuid=int.from_bytes(uuid, "little"),
+            pergpuattributes_0_gpumappingtype=READ_WRITE_ATOMIC,
+            gpuattributescount=1,
+            rmctrlfd=self.rm.ctl_fd,
+            hclient=self.rm.client,
+            hmemory=handle,
+        )
+
+    def _free_range(self, va: int, size: int) -> None:
+        layout = self.rm.abi.layout("UvmFree")
+        length = {"length": size} if "length" in layout.fields else {}
+        self._uvm(calls.UVM_FREE, base=va, **length)
+
+    def _uvm(self, call: Ioctl, **fields: int) -> None:
+        self.rm.abi.call(self.port, self.uvm_fd, call, **fields)
+
+    def _give_up(self, va: int, size: int, handle: int, is_range: bool) -> None:
+        """Undo half an allocation; the error that led here is the one to tell."""
+        try:
+            if is_range:
+                self._free_range(va, size)
+            if handle:
+                self.rm.free(handle, self.device)
+            self.process.addresses.give_back(self.port, va, size)
+        except HcqError:
+            return

@@ -1,0 +1,149 @@
+"""What belongs to the process and not to one device: the RM client, the UVM files, the addresses of all buffers.
+
+In       the port of whichever device needs one of these first
+Out      NvProcess, one for each operating system (the real one, or an emulated one)
+Changes  opens /dev/nvidiactl and /dev/nvidia-uvm twice; they stay open, because what they own goes when they close
+Next     gpu.py (each GPU), rm.py (calls of the client), address.py (addresses)
+Source   uvm.c: UVM_MM_INITIALIZE on a second file, without which page tables cannot be had; nv.c: REGISTER_FD
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from hcq.errors import DriverError
+from hcq.nv import abi as calls
+from hcq.nv.abi import Abi, abi_for
+from hcq.nv.address import AddressPool
+from hcq.nv.args import NO_FD
+from hcq.nv.rm import ROOT, Rm
+from hcq.nv.rm_structs import CardInfoArgs
+from hcq.port import LinuxPort, Port
+
+if TYPE_CHECKING:
+    from hcq.nv.gpu import Gpu
+
+VERSION_FILE = "/proc/driver/nvidia/version"
+CTL_NODE, UVM_NODE = "/dev/nvidiactl", "/dev/nvidia-uvm"
+_VERSION = re.compile(rb"NVRM version:.*?\b(\d{3,}\.\d+(?:\.\d+)?)\b")
+
+
+class NvProcess:
+    """Shared by the devices of one operating system."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.abi: Abi | None = None
+        self.addresses = AddressPool()
+        self.rm: Rm | None = None
+        self.uvm_fd = -1
+        self.mm_fd = -1
+        self.gpus: dict[int, Gpu] = {}  # by the driver's id, once they are ready
+        self.peers: set[tuple[bytes, bytes]] = set()  # whose memory may be mapped for whom, both ways
+
+    def read_version(self, port: Port) -> Abi:
+        """The interface of the running driver."""
+        with self.lock:
+            if self.abi is None:
+                text = port.read_file(VERSION_FILE)
+                found = _VERSION.search(text)
+                if found is None:
+                    first = text.decode("utf-8", "replace").partition("\n")[0]
+                    raise DriverError(
+                        f"read({VERSION_FILE}): no release in {first!r}. Load NVIDIA's kernel driver (nvidia.ko)."
+                    )
+                self.abi = abi_for(found[1].decode())
+            return self.abi
+
+    def client(self, port: Port) -> Rm:
+        """The RM client, made on first use, to be called through this port."""
+        with self.lock:
+            if self.rm is None:
+                abi = self.read_version(port)
+                rm = Rm(port, abi, port.open(CTL_NODE))
+                try:
+                    rm.client = rm.alloc(0, ROOT)
+                except DriverError:
+                    port.close(rm.ctl_fd)
+                    raise
+                self.rm = rm
+            return self.rm.with_port(port)
+
+    def cards(self, port: Port) -> list[CardInfoArgs]:
+        """The GPUs that the driver has, in its order."""
+        rm = self.client(port)
+        layout = calls.CARD_INFO.layout
+        assert layout is CardInfoArgs
+        size = CardInfoArgs.size_bytes
+        argument = bytearray(size * calls.CARD_COUNT)
+        port.ioctl(rm.ctl_fd, calls.CARD_INFO.request, argument)
+        found = [
+            CardInfoArgs.from_bytes(bytes(argument[at : at + size])) for at in range(0, len(argument), size)
+        ]
+        return [card for card in found if card.valid]
+
+    def open_uvm(self, port: Port) -> int:
+        """The UVM file, initialised on first use, with the second file beside it that holds its page tables."""
+        with self.lock:
+            if self.uvm_fd < 0:
+                abi = self.read_version(port)
+                files: list[int] = []
+                try:
+                    files.append(port.open(UVM_NODE))
+                    abi.call(port, files[0], calls.UVM_INITIALIZE)
+                    files.append(port.open(UVM_NODE))
+                    abi.call(port, files[1], calls.UVM_MM_INITIALIZE, uvmfd=files[0])
+                except DriverError:
+                    for fd in files:
+                        port.close(fd)
+                    raise
+                self.uvm_fd, self.mm_fd = files
+            return self.uvm_fd
+
+    def register_gpu(self, port: Port, uuid: bytes) -> None:
+        """Tell UVM of a GPU."""
+        self._uvm(port, calls.UVM_REGISTER_GPU, gpu_uuid=_number(uuid), rmctrlfd=NO_FD)
+
+    def unregister_gpu(self, port: Port, uuid: bytes) -> None:
+        """UVM forgets a GPU."""
+        self._uvm(port, calls.UVM_UNREGISTER_GPU, gpu_uuid=_number(uuid))
+
+    def enable_peers(self, port: Port, one: bytes, other: bytes) -> None:
+        """Let two GPUs reach each other's memory. Raises DriverError where they cannot."""
+        with self.lock:
+            if (one, other) not in self.peers:
+                self._uvm(port, calls.UVM_ENABLE_PEER_ACCESS, gpuuuida=_number(one), gpuuuidb=_number(other))
+                self.peers |= {(one, other), (other, one)}
+
+    def _uvm(self, port: Port, call: Any, **fields: Any) -> None:
+        assert self.abi is not None
+        self.abi.call(port, self.uvm_fd, call, **fields)
+
+
+def _number(uuid: bytes) -> int:
+    """A UUID as the number that layouts hold."""
+    return int.from_bytes(uuid, "little")
+
+
+_real: dict[int, NvProcess] = {}
+_emulated: weakref.WeakKeyDictionary[Any, NvProcess] = weakref.WeakKeyDictionary()
+
+
+def root_of(port: Port) -> Any:
+    """The operating system behind a port."""
+    root: Any = port
+    while hasattr(root, "inner"):
+        root = root.inner
+    return root
+
+
+def process_of(port: Port) -> NvProcess:
+    """The process as the operating system behind a port knows it."""
+    root = root_of(port)
+    if isinstance(root, LinuxPort):
+        return _real.setdefault(os.getpid(), NvProcess())  # a child of fork starts anew
+    return _emulated.setdefault(root, NvProcess())

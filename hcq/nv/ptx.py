@@ -1,0 +1,141 @@
+"""PTX text: what a loader needs of it where there is no machine code that says it.
+
+In       PTX as LLVM or nvrtc writes it
+Out      Module: its entries with parameters, shared and local memory, bounds on the block; its variables' names
+Changes  nothing
+Next     link.py (who asks), cubin.py (the same facts of machine code), hcq/emu/nv/ptx/ (who runs PTX)
+Source   PTX ISA 8.x: "Kernel and Function Directives", "State Spaces"; alignment and sizes as the C ABI has them
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from hcq.errors import UsageError
+
+SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_TARGET = re.compile(r"^\s*\.target\s+(sm_\d+\w?)", re.MULTILINE)
+_ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)\{")
+_VARIABLE = re.compile(
+    r"\.(shared|local|global|const|param)\b((?:\s*\.\w+(?:\s+\d+)?)*?)\s*\.([usbf])(\d+)((?:\s*\.\w+(?:\s+\d+)?)*)"
+    r"\s+([\w$%]+)((?:\s*\[\s*\d*\s*\])*)"
+)
+_ALIGN = re.compile(r"\.align\s+(\d+)")
+_BOUND = re.compile(r"\.(reqntid|maxntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+
+
+class Parameter(NamedTuple):
+    """A kernel parameter. kind: "float", "" for what may be a number or an address, "bytes" for a structure."""
+
+    offset: int
+    size_bytes: int
+    kind: str
+
+
+class Entry(NamedTuple):
+    """One kernel. Blocks are () where it does not say."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    shared_bytes: int
+    local_bytes: int
+    required_block: tuple[int, ...]
+    largest_block: tuple[int, ...]
+
+    @property
+    def param_bytes(self) -> int:
+        last = self.parameters[-1] if self.parameters else Parameter(0, 0, "")
+        return last.offset + last.size_bytes
+
+
+class Module(NamedTuple):
+    """What a text declares. `variables` are those that need memory before the first launch."""
+
+    target: str
+    entries: dict[str, Entry]
+    variables: tuple[str, ...]
+
+
+def read_module(text: str, label: str = "ptx") -> Module:
+    """The facts of a text. Raises UsageError when it is no PTX with a kernel."""
+    plain = _COMMENT.sub(" ", text)
+    target = _TARGET.search(plain)
+    if target is None:
+        raise UsageError(
+            f"load({label!r}): the text has no .target line; it is no PTX. Give all of what was compiled."
+        )
+    entries: dict[str, Entry] = {}
+    outside = []
+    at = 0
+    for found in _ENTRY.finditer(plain):
+        end = _closing(plain, found.end(), label)
+        outside.append(plain[at : found.start()])
+        entries[found[1]] = _entry(found[1], found[2] or "", found[3], plain[found.end() : end])
+        at = end
+    outside.append(plain[at:])
+    if not entries:
+        raise UsageError(f"load({label!r}): the PTX has no .entry. Mark a function __global__.")
+    rest = "".join(outside)
+    shared = _total(rest, "shared")
+    if shared:
+        entries = {
+            name: entry._replace(shared_bytes=entry.shared_bytes + shared) for name, entry in entries.items()
+        }
+    variables = tuple(one[6] for one in _VARIABLE.finditer(rest) if one[1] in ("global", "const"))
+    return Module(target[1], entries, variables)
+
+
+def _entry(name: str, parameters: str, bounds: str, body: str) -> Entry:
+    found: list[Parameter] = []
+    at = 0
+    for one in _VARIABLE.finditer(parameters):
+        size, alignment = _size(one)
+        at = -(-at // alignment) * alignment
+        kind = "bytes" if one[7] else "float" if one[3] == "f" else ""
+        found.append(Parameter(at, size, kind))
+        at += size
+    blocks = {
+        one[1]: tuple(int(number) if number else 1 for number in one.groups()[1:])
+        for one in _BOUND.finditer(bounds)
+    }
+    return Entry(
+        name,
+        tuple(found),
+        _total(body, "shared"),
+        _total(body, "local"),
+        blocks.get("reqntid", ()),
+        blocks.get("maxntid", ()),
+    )
+
+
+def _total(text: str, space: str) -> int:
+    """Bytes of all variables of a state space, one after the other."""
+    at = 0
+    for one in _VARIABLE.finditer(text):
+        if one[1] == space:
+            size, alignment = _size(one)
+            at = -(-at // alignment) * alignment + size
+    return at
+
+
+def _size(found: re.Match[str]) -> tuple[int, int]:
+    """(size, alignment) of a variable; one without a length, as extern shared memory has, counts as empty."""
+    element = SIZES.get(found[4], 4)
+    count = 1
+    for length in re.findall(r"\[\s*(\d*)\s*\]", found[7]):
+        count *= int(length or 0)
+    is_pointer = ".ptr" in found[5]  # .align then speaks of what it points to
+    aligned = None if is_pointer else _ALIGN.search(found[2] + found[5])
+    return element * count, int(aligned[1]) if aligned else element
+
+
+def _closing(text: str, at: int, label: str) -> int:
+    """Where the brace that was opened before `at` is closed."""
+    depth = 1
+    for brace in re.compile(r"[{}]").finditer(text, at):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return brace.end()
+    raise UsageError(f"load({label!r}): the PTX ends inside a function. Give all of what was compiled.")

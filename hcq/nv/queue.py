@@ -1,0 +1,54 @@
+"""Queues of NVIDIA devices: the verbs of any queue, and buffers of other GPUs where one reaches the other's memory.
+
+In       programs, buffers, signals; verbs that chain
+Out      submit() -> Completion
+Changes  maps another device's buffer for this GPU when it is first used here
+Next     hcq/queue.py (the verbs), device.py (can_reach)
+
+Two devices have two timelines, and a buffer belongs to one of them. So the host keeps the order: before it submits work
+with another device's buffer it waits for that device, and afterwards for the work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.errors import UsageError
+from hcq.memory import Buffer
+from hcq.queue import Queue
+from hcq.signal import Completion
+
+if TYPE_CHECKING:
+    from hcq.nv.device import NvDevice
+
+
+class NvQueue(Queue):
+    """Work for one NVIDIA GPU."""
+
+    device: NvDevice
+
+    def submit(self) -> Completion:
+        guests = [(thing.parent or thing) for thing in self._held if self._is_guest(thing)]
+        for buffer in guests:
+            buffer.wait()
+        last = [buffer.last for buffer in guests]
+        done = super().submit()
+        if guests:
+            done.wait()
+        for buffer, value in zip(guests, last):
+            buffer.last = value  # on its own device's timeline
+        return done
+
+    def _range(self, verb: str, buffer: Buffer, offset: int, size_bytes: int) -> int:
+        if not self._is_guest(buffer):
+            return super()._range(verb, buffer, offset, size_bytes)
+        if not self.device.can_reach(buffer):
+            raise UsageError(
+                f"{verb}: {buffer!r} is on {buffer.device.name}, and {self.device.name} cannot reach its memory. "
+                "Copy it through the host."
+            )
+        buffer._check_range(verb, offset, size_bytes)
+        return buffer.address + offset
+
+    def _is_guest(self, thing: object) -> bool:
+        return isinstance(thing, Buffer) and thing.device is not self.device

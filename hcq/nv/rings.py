@@ -1,0 +1,106 @@
+"""The GPFIFO: a ring of pushbuffer segments that the GPU reads in order, and the doorbell that makes it look.
+
+In       GpEntry values, two words each
+Out      places in the ring; nothing is overwritten that the GPU has not read
+Changes  the ring, GP_PUT, the doorbell
+Next     channel.py (who makes one), gpfifo.py (the layouts), device.py (what goes in)
+Source   clc56f.h: GP_ENTRY0/1, Nvc56fControl; clc361.h: NOTIFY_CHANNEL_PENDING
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from hcq import native
+from hcq.nv.gpfifo import (
+    GP_ENTRY_BYTES,
+    USERD_BYTES,
+    USERD_GP_GET,
+    USERD_GP_PUT,
+    USERMODE_DOORBELL,
+    GpControl,
+    GpEntry,
+    decode_entry,
+)
+
+ENTRIES = 4096  # a power of two
+
+_FENCE = threading.Lock()
+
+
+def full_fence() -> None:
+    """All stores so far are visible before any later one, write-combined ones included.
+
+    Taking a lock is a locked instruction, which on x86-64 drains the store buffers; PCIe doorbells need no more.
+    """
+    with _FENCE:
+        pass
+
+
+class GpFifo:
+    """The ring at `va`, its USERD right behind it. `put` counts entries written and never wraps."""
+
+    kind = "GPFIFO"
+
+    def __init__(self, va: int, doorbell: memoryview, entries: int = ENTRIES) -> None:
+        self.va, self.entries = va, entries
+        self.slots = native.view(va, entries * GP_ENTRY_BYTES).cast("Q")
+        userd = native.view(self.userd_va, USERD_BYTES)
+        userd[:] = bytes(USERD_BYTES)
+        self._get = userd[USERD_GP_GET : USERD_GP_GET + 4].cast("I")
+        self._put = userd[USERD_GP_PUT : USERD_GP_PUT + 4].cast("I")
+        self._doorbell = doorbell[USERMODE_DOORBELL : USERMODE_DOORBELL + 4].cast("I")
+        self.token = 0
+        self.put = 0
+        self.rung = 0
+
+    @property
+    def userd_va(self) -> int:
+        return self.va + self.userd_offset(self.entries)
+
+    @staticmethod
+    def userd_offset(entries: int = ENTRIES) -> int:
+        return -(-entries * GP_ENTRY_BYTES // USERD_BYTES) * USERD_BYTES
+
+    @staticmethod
+    def size_bytes(entries: int = ENTRIES) -> int:
+        """Ring and USERD."""
+        return GpFifo.userd_offset(entries) + USERD_BYTES
+
+    @property
+    def get(self) -> int:
+        """How many entries the GPU has read, as far as it has told: it writes GP_GET back late."""
+        return self.put - (self.put - self._get[0]) % self.entries
+
+    def has_room(self) -> bool:
+        """One slot stays free: a ring whose GP_GET equals its GP_PUT is empty."""
+        return self.put - self.get < self.entries - 1
+
+    def write(self, entry: int, wait: Callable[[], None]) -> None:
+        """Put one entry, as its 64 bits, into the ring. wait() returns once there is room."""
+        if not self.has_room():
+            wait()
+        self.slots[self.put % self.entries] = entry
+        self.put += 1
+
+    def commit(self) -> None:
+        """Show the GPU what was written."""
+        if self.put == self.rung:
+            return
+        full_fence()  # pushbuffer and entries are visible before GP_PUT covers them,
+        self._put[0] = self.put % self.entries
+        full_fence()  # and GP_PUT before the doorbell makes the GPU look
+        self._doorbell[0] = self.token
+        self.rung = self.put
+
+    def entry_at_get(self) -> GpEntry | GpControl:
+        """The segment that the GPU is at."""
+        word = self.slots[self.get % self.entries]
+        return decode_entry(word & 0xFFFFFFFF, word >> 32)
+
+
+def segment(va: int, words: int) -> int:
+    """The entry of a pushbuffer segment, as its 64 bits."""
+    low, high = GpEntry(get=va, length=words).words
+    return low | high << 32

@@ -1,0 +1,131 @@
+"""Resource manager calls: objects by handle, controls by number, and their mappings, in the running driver's layouts.
+
+In       classes, control numbers, fields by name
+Out      handles, structures as RM left them
+Changes  objects of one client of the kernel driver
+Next     abi.py (which layout), process.py (the client), memory.py and channel.py (who makes what)
+Source   nv_escape.h, nvos.h; which file a mapping belongs to: nv-mmap.c of the open kernel module
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcq import native
+from hcq.errors import DriverError, HcqError
+from hcq.nv import abi as calls
+from hcq.nv.abi import ALLOCATIONS, CONTROLS, Abi
+from hcq.nv.args import Args
+from hcq.nv.classes import ClassId
+from hcq.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE, Port
+
+
+class Rm:
+    """One client. Handles of objects are chosen by RM."""
+
+    def __init__(self, port: Port, abi: Abi, ctl_fd: int, client: int = 0) -> None:
+        self.port, self.abi, self.ctl_fd, self.client = port, abi, ctl_fd, client
+
+    def with_port(self, port: Port) -> Rm:
+        """The same client, called through another port to the same operating system."""
+        return Rm(port, self.abi, self.ctl_fd, self.client)
+
+    def alloc(self, parent: int, class_id: int, **fields: Any) -> int:
+        """A new object: its handle. Raises DriverError with the class, and what usually causes the refusal."""
+        pointer = size = 0
+        argument = bytearray()
+        if class_id in ALLOCATIONS and fields:
+            argument = bytearray(self.abi.make(ALLOCATIONS[class_id], **fields).to_bytes())
+            pointer, size = native.address_of(argument), len(argument)
+        made = self.abi.call(
+            self.port,
+            self.ctl_fd,
+            calls.RM_ALLOC,
+            hroot=self.client,
+            hobjectparent=parent,
+            hclass=class_id,
+            pallocparms=pointer,
+            paramssize=size,
+        )
+        return int(made.values["hobjectnew"])
+
+    def free(self, handle: int, parent: int = 0) -> None:
+        """Free an object and everything below it."""
+        self.abi.call(
+            self.port,
+            self.ctl_fd,
+            calls.RM_FREE,
+            hroot=self.client,
+            hobjectparent=parent,
+            hobjectold=handle,
+        )
+
+    def control(self, handle: int, number: int, **fields: Any) -> Args:
+        """A control call on an object: its structure as it came back."""
+        name = CONTROLS[number]
+        layout = self.abi.layout(name)
+        argument = bytearray(layout(**fields).to_bytes())
+        try:
+            self.abi.call(
+                self.port,
+                self.ctl_fd,
+                calls.RM_CONTROL,
+                hclient=self.client,
+                hobject=handle,
+                cmd=number,
+                params=native.address_of(argument),
+                paramssize=len(argument),
+            )
+        except DriverError as error:
+            told = DriverError(f"{name}: {error}")
+            told.errno = error.errno
+            raise told from None
+        return layout.from_bytes(bytes(argument))
+
+    def control_list(self, handle: int, number: int, prefix: str, indices: tuple[int, ...]) -> list[int]:
+        """Values of numbered facts, for controls that take a list of (index, value) pairs by address."""
+        pairs = bytearray(b"".join(index.to_bytes(8, "little") for index in indices))
+        fields = {f"{prefix}listsize": len(indices), f"{prefix}list": native.address_of(pairs)}
+        self.control(handle, number, **fields)
+        return [int.from_bytes(pairs[at + 4 : at + 8], "little") for at in range(0, len(pairs), 8)]
+
+    def map(
+        self,
+        owner: int,
+        memory: int,
+        size_bytes: int,
+        path: str,
+        va: int = 0,
+        prot: int = PROT_READ | PROT_WRITE,
+    ) -> int:
+        """Map an object for the host: the address.
+
+        owner  its device or subdevice
+        path   the node of the mapping: /dev/nvidiactl for system memory, the GPU's for what is behind a BAR
+        va     where, or 0 for anywhere
+        """
+        fd = self.port.open(path)  # a file carries one mapping for its whole life
+        try:
+            self.abi.call(
+                self.port,
+                self.ctl_fd,
+                calls.RM_MAP_MEMORY,
+                hclient=self.client,
+                hdevice=owner,
+                hmemory=memory,
+                length=size_bytes,
+                fd=fd,
+            )
+            return self.port.mmap(va, size_bytes, prot, MAP_SHARED | (MAP_FIXED if va else 0), fd, 0)
+        finally:
+            self.port.close(fd)
+
+    def quietly_free(self, handle: int) -> None:
+        """Free what half a bring-up made; the error that led here is the one to tell."""
+        try:
+            self.free(handle)
+        except HcqError:
+            return
+
+
+ROOT = ClassId.NV01_ROOT_CLIENT
