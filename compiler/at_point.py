@@ -95,10 +95,14 @@ class AtPoint(Emitter):
     # -- points -----------------------------------------------------------------------------------------------------
 
     def axes_of(self, mask: int) -> tuple[Axis, ...]:
-        """The ranges of a mask that have written-out loops."""
+        """The ranges of a mask that have written-out loops, those in lanes last.
+
+        So the vectors of one row are worked on one after the other, and a row's scalar lives in a register no longer.
+        """
         axes = self._axes_of.get(mask)
         if axes is None:
-            axes = tuple(a for a in self.axes if a.bit & mask and a.written_out)
+            written_out = [a for a in self.axes if a.bit & mask and a.written_out]
+            axes = tuple(sorted(written_out, key=lambda axis: axis.loops[-1].kind == "vector"))
             self._axes_of[mask] = axes
         return axes
 
