@@ -176,7 +176,7 @@ class NvDevice(Device):
         """The first submission: nothing but a signal. It shows that the channel runs, and its time sets the clock."""
         cell = self._cells.va + STAMP_AT
         before = time.monotonic_ns()
-        self._put([*self._first, self.encoder.encode(command.Signal(cell, 1))], 0)
+        self._put([self.encoder.encode(command.Signal(cell, 1))], 0)  # no engine is bound to a subchannel yet
         seen = self.signal_wait(cell, 1, self.config.timeout_ms * 1_000_000)
         after = time.monotonic_ns()
         if fault := self.fault():
@@ -432,6 +432,7 @@ class NvDevice(Device):
 
     def send(self, words: list[bytes], value: int) -> None:
         self._put(self._pieces(words, value), value)
+        self._first = []
 
     def _put(self, pieces: list[Piece], value: int) -> None:
         """Pieces into the pushbuffer, their segments into the GPFIFO, and the doorbell."""
@@ -447,7 +448,6 @@ class NvDevice(Device):
                 fifo.write(segment(va + offset, size), self._wait_for_room)
             for entry in next(blocks, ()):
                 fifo.write(entry, self._wait_for_room)
-        self._first = []
         fifo.commit()
 
     def _wait_for_pushbuffer(self, value: int) -> int:

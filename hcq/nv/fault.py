@@ -9,6 +9,7 @@ Source   nverror.h; ctrl906f.h: NV906F_CTRL_CMD_GET_MMU_FAULT_INFO
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hcq.errors import HcqError
@@ -19,6 +20,7 @@ from hcq.nv.status import tell_xid
 if TYPE_CHECKING:
     from hcq.nv.device import NvDevice
 
+_WHO = re.compile(r"^ *pid=.*?, Ch [0-9a-fA-F]+, ")  # the process and the channel, which are ours
 NEAR_BYTES = 1 << 20  # an address this close after a buffer was probably meant for it
 MMU_FAULT = 31
 
@@ -53,7 +55,7 @@ def kernel_says(device: NvDevice, error: ChannelError) -> str:
     root = root_of(device.port)
     lines: list[str] = root.kernel_log() if hasattr(root, "kernel_log") else []
     found = next((line for line in reversed(lines) if f": {error.xid}," in line), "")
-    return found.partition(f": {error.xid},")[2].strip().rstrip(".")
+    return _WHO.sub("", found.partition(f": {error.xid},")[2]).strip().rstrip(".")
 
 
 def describe_address(device: NvDevice, va: int) -> str:

@@ -102,7 +102,7 @@ class Gpu:
         is_new = self.usermode in (ClassId.HOPPER_USERMODE_A, ClassId.BLACKWELL_USERMODE_A)
         fields = {"bbar1mapping": 1} if is_new else {}
         page = rm.alloc(self.subdevice, self.usermode, **fields)
-        self.doorbell_va = rm.map(self.subdevice, page, USERMODE_BYTES, self.path)
+        self.doorbell_va, _ = rm.map(self.subdevice, page, USERMODE_BYTES, self.path)
         self.doorbell = native.view(self.doorbell_va, USERMODE_BYTES)
 
     def register(self, port: Port) -> None:

@@ -9,7 +9,7 @@ Source   nvos.h: NVOS32_ATTR_*, NVOS32_ALLOC_FLAGS_*; uvm_ioctl.h; values as CUD
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from hcq.errors import HcqError
@@ -52,6 +52,7 @@ class Allocation:
     handle: int
     place: Place
     uuids: tuple[bytes, ...]
+    mapping: int = 0  # what RM calls the host's mapping
 
 
 class NvMemory:
@@ -70,13 +71,13 @@ class NvMemory:
         unit = HUGE_BYTES if place != Place.SYSTEM or size_bytes >= HUGE_BYTES else PAGE_BYTES
         size = -(-max(size_bytes, 1) // unit) * unit
         va = self.process.addresses.take(self.port, size, unit)
-        handle = 0
+        handle = mapping = 0
         is_range = False
         try:
             handle = self._make(size, place)
             if place.is_host_visible:
                 path = CTL_NODE if place == Place.SYSTEM else self.path
-                self.rm.map(self.device, handle, size, path, va)
+                _, mapping = self.rm.map(self.device, handle, size, path, va)
                 self.port.madvise(va, size, MADV_DONTFORK)
             self._uvm(calls.UVM_CREATE_EXTERNAL_RANGE, base=va, length=size)
             is_range = True
@@ -84,7 +85,7 @@ class NvMemory:
         except HcqError:
             self._give_up(va, size, handle, is_range)
             raise
-        found = Allocation(va, size, handle, place, (self.uuid,))
+        found = Allocation(va, size, handle, place, (self.uuid,), mapping)
         self.live[va] = found
         self.mapped_bytes += size
         return found
@@ -93,15 +94,7 @@ class NvMemory:
         """Give it back. No GPU may be using it."""
         self._free_range(what.va, what.size_bytes)
         if what.place.is_host_visible:
-            self.rm.abi.call(
-                self.port,
-                self.rm.ctl_fd,
-                calls.RM_UNMAP_MEMORY,
-                hclient=self.rm.client,
-                hdevice=self.device,
-                hmemory=what.handle,
-                plinearaddress=what.va,
-            )
+            self.rm.unmap(self.device, what.handle, what.mapping)
         self.rm.free(what.handle, self.device)
         self.live.pop(what.va, None)
         self.mapped_bytes -= what.size_bytes
@@ -114,7 +107,7 @@ class NvMemory:
         if what.place != Place.SYSTEM:
             self.process.enable_peers(self.port, self.uuid, uuid)
         self._map(what.va, what.size_bytes, what.handle, uuid)
-        found = Allocation(what.va, what.size_bytes, what.handle, what.place, (*what.uuids, uuid))
+        found = replace(what, uuids=(*what.uuids, uuid))
         self.live[what.va] = found
         return found
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from hcq import native
-from hcq.errors import DriverError, HcqError
+from hcq.errors import DriverError
 from hcq.nv import abi as calls
 from hcq.nv.abi import ALLOCATIONS, CONTROLS, Abi
 from hcq.nv.args import Args
@@ -97,8 +97,8 @@ class Rm:
         path: str,
         va: int = 0,
         prot: int = PROT_READ | PROT_WRITE,
-    ) -> int:
-        """Map an object for the host: the address.
+    ) -> tuple[int, int]:
+        """Map an object for the host: the address, and what RM calls the mapping when it is ended.
 
         owner  its device or subdevice
         path   the node of the mapping: /dev/nvidiactl for system memory, the GPU's for what is behind a BAR
@@ -106,7 +106,7 @@ class Rm:
         """
         fd = self.port.open(path)  # a file carries one mapping for its whole life
         try:
-            self.abi.call(
+            made = self.abi.call(
                 self.port,
                 self.ctl_fd,
                 calls.RM_MAP_MEMORY,
@@ -116,16 +116,22 @@ class Rm:
                 length=size_bytes,
                 fd=fd,
             )
-            return self.port.mmap(va, size_bytes, prot, MAP_SHARED | (MAP_FIXED if va else 0), fd, 0)
+            flags = MAP_SHARED | (MAP_FIXED if va else 0)
+            return self.port.mmap(va, size_bytes, prot, flags, fd, 0), int(made.values["plinearaddress"])
         finally:
             self.port.close(fd)
 
-    def quietly_free(self, handle: int) -> None:
-        """Free what half a bring-up made; the error that led here is the one to tell."""
-        try:
-            self.free(handle)
-        except HcqError:
-            return
+    def unmap(self, owner: int, memory: int, mapping: int) -> None:
+        """RM forgets a mapping; the addresses are the caller's to unmap."""
+        self.abi.call(
+            self.port,
+            self.ctl_fd,
+            calls.RM_UNMAP_MEMORY,
+            hclient=self.client,
+            hdevice=owner,
+            hmemory=memory,
+            plinearaddress=mapping,
+        )
 
 
 ROOT = ClassId.NV01_ROOT_CLIENT
