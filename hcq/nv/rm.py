@@ -32,11 +32,13 @@ class Rm:
 
     def alloc(self, parent: int, class_id: int, **fields: Any) -> int:
         """A new object: its handle. Raises DriverError with the class, and what usually causes the refusal."""
-        pointer = size = 0
-        argument = bytearray()
-        if class_id in ALLOCATIONS and fields:
-            argument = bytearray(self.abi.make(ALLOCATIONS[class_id], **fields).to_bytes())
-            pointer, size = native.address_of(argument), len(argument)
+        if class_id not in ALLOCATIONS or not fields:
+            return self._alloc(parent, class_id, b"")
+        name = ALLOCATIONS[class_id]
+        return self.abi.sending(name, fields, lambda made: self._alloc(parent, class_id, made.to_bytes()))
+
+    def _alloc(self, parent: int, class_id: int, params: bytes) -> int:
+        argument = bytearray(params)
         made = self.abi.call(
             self.port,
             self.ctl_fd,
@@ -44,8 +46,8 @@ class Rm:
             hroot=self.client,
             hobjectparent=parent,
             hclass=class_id,
-            pallocparms=pointer,
-            paramssize=size,
+            pallocparms=native.address_of(argument) if argument else 0,
+            paramssize=len(argument),
         )
         return int(made.values["hobjectnew"])
 
@@ -63,24 +65,26 @@ class Rm:
     def control(self, handle: int, number: int, **fields: Any) -> Args:
         """A control call on an object: its structure as it came back."""
         name = CONTROLS[number]
-        layout = self.abi.layout(name)
-        argument = bytearray(layout(**fields).to_bytes())
         try:
-            self.abi.call(
-                self.port,
-                self.ctl_fd,
-                calls.RM_CONTROL,
-                hclient=self.client,
-                hobject=handle,
-                cmd=number,
-                params=native.address_of(argument),
-                paramssize=len(argument),
-            )
+            return self.abi.sending(name, fields, lambda made: self._control(handle, number, made))
         except DriverError as error:
             told = DriverError(f"{name}: {error}")
             told.errno = error.errno
             raise told from None
-        return layout.from_bytes(bytes(argument))
+
+    def _control(self, handle: int, number: int, made: Args) -> Args:
+        argument = bytearray(made.to_bytes())
+        self.abi.call(
+            self.port,
+            self.ctl_fd,
+            calls.RM_CONTROL,
+            hclient=self.client,
+            hobject=handle,
+            cmd=number,
+            params=native.address_of(argument),
+            paramssize=len(argument),
+        )
+        return type(made).from_bytes(bytes(argument))
 
     def control_list(self, handle: int, number: int, prefix: str, indices: tuple[int, ...]) -> list[int]:
         """Values of numbered facts, for controls that take a list of (index, value) pairs by address."""
