@@ -5,9 +5,9 @@ The driver and the queues
     gpu.py, pm4_processor.py, aql_processor.py, sdma_processor.py           rings, doorbells, packets
     dispatch.py, shader.py                                                  from a packet to run_dispatch
 
-The shader core: real gfx1100 and gfx942 machine code, run by NumPy over the lanes of many waves at once
+The shader core: real machine code of four architectures, run by NumPy over the lanes of many waves at once
     isa.py           what an instruction set is: formats, opcodes, decode, encode
-    rdna3.py         gfx1100: its formats; rdna3_opcodes.py is its opcode table (cdna3.py, cdna3_opcodes.py: gfx942)
+    rdna3.py         gfx11: its formats; rdna3_opcodes.py is its opcode table (likewise rdna4: gfx12, cdna3: gfx942)
     disassembly.py   instructions as text; assembler.py is the way back
     wave_start.py    what a kernel's registers start as
     engine.py        run_dispatch: batches of waves split at branches, meet again, wait at barriers, and stop
@@ -15,10 +15,10 @@ The shader core: real gfx1100 and gfx942 machine code, run by NumPy over the lan
     waves.py         a batch: its registers and lane masks
     operands.py      how an instruction's operands become NumPy views
     control.py       branches, calls, barriers, MODE
-    scalar.py, scalar_memory.py
+    scalar.py, scalar_float.py, scalar_memory.py
     vector.py        operands, modifiers, SDWA and dual issue around the meanings in meaning.py's tables:
                      vector_int.py, vector_float.py, convert.py; numbers.py rounds
-    carry.py, compare.py, lanes.py, packed.py, matrix.py    instructions that do more than one number per lane
+    carry.py, compare.py, lanes.py, packed.py, matrix.py, matrix_rdna4.py    more than one number per lane
     memory.py        the address space that kernels see; a stray address is a PageFault
     access.py        what loads, stores and atomics move: memory_ops.py, lds.py, atomics.py
     errors.py        what can stop a kernel

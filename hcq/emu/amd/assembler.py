@@ -107,7 +107,7 @@ def register_code(isa: Isa, one: Format, operand: Operand, text: str) -> int:
     if operand.field == "sbase":
         return number // 2
     if operand.field == "srsrc":
-        return number // 4
+        return number if isa.generation == 12 else number // 4
     if match[4] == "h" and one.name in ("VOP1", "VOP2", "VOPC"):
         number += 128
     return number + 256 if file in "va" and operand.field in SOURCES else number

@@ -59,6 +59,7 @@ COMBINES: dict[str, tuple[Combine, Any]] = {
     "add": (lambda m, d, e: m + d, np.add),
     "sub": (lambda m, d, e: m - d, np.subtract),
     "rsub": (lambda m, d, e: d - m, None),
+    "condsub": (lambda m, d, e: np.where(m >= d, m - d, m), None),
     "csub": (lambda m, d, e: np.where(m >= d, m - d, m.dtype.type(0)), None),
     "min": (lambda m, d, e: np.minimum(m, d), np.minimum),
     "max": (lambda m, d, e: np.maximum(m, d), np.maximum),
@@ -88,8 +89,13 @@ SPELLINGS = {  # older names
 }
 
 
+RDNA4_SPELLINGS = (("_num_", "_"), ("cond_sub", "condsub"), ("sub_clamp", "csub"))
+
+
 def parse_atomic(text: str) -> Atomic | None:
     """From 'add_u32', 'smin_x2', 'cmpst_b64', 'pk_add_f16' and the like, without 'rtn'; None when it names none."""
+    for new, plain in RDNA4_SPELLINGS:
+        text = text.replace(new, plain)
     parts = text.split("_")
     if parts[0] == "pk" and len(parts) == 3:
         name = "_".join(parts)

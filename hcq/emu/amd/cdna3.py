@@ -204,4 +204,5 @@ CDNA3 = Isa(
     ],
     vop3_literals=False,
     has_sdwa=True,
+    generation=9,
 )

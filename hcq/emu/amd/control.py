@@ -23,19 +23,23 @@ NO_EFFECT = {
     *"s_nop s_sethalt s_set_inst_prefetch_distance s_clause s_delay_alu s_waitcnt_depctr s_waitcnt s_wait_idle".split(),
     *"s_wait_event s_setprio s_sendmsg s_incperflevel s_decperflevel s_ttracedata s_ttracedata_imm".split(),
     *"s_icache_inv s_wakeup s_version s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt".split(),
+    *"s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt s_wait_kmcnt".split(),
+    *"s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_alu".split(),
     *"s_cbranch_cdbgsys s_cbranch_cdbguser s_cbranch_cdbgsys_or_user s_cbranch_cdbgsys_and_user s_setvskip".split(),
 }
 ENDS = {"s_endpgm", "s_endpgm_saved", "s_endpgm_ordered_ps_done", "s_code_end"}
 BRANCHES = {f"s_cbranch_{name}" for name in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")}
 MODE_REGISTER = 1
 MODE_BITS = 0x3FF  # rounding, denormals, dx10_clamp, ieee
+MODE_BITS_RDNA4 = 0xFF  # the last two are gone: clamp makes zero of NaN, and there is one kind of minimum
+WORKGROUP_BARRIER = 193  # the inline constant -1
 
 
 @dataclass(frozen=True)
 class Ending:
     """What closes a block. `run` returns the batches that go on; `kind` tells the engine what they do next."""
 
-    kind: str  # go, barrier, end
+    kind: str  # go, barrier (arrive and wait), signal (arrive), wait, end
     run: Callable[[Batch], list[Batch]]
 
 
@@ -71,9 +75,17 @@ def compile_ending(ctx: Context) -> Ending | None:
         return Ending("end", lambda b: [b])
     if name == "s_barrier":
         return Ending("barrier", goes_to(inst.next_pc))
+    if name in ("s_barrier_signal", "s_barrier_signal_isfirst"):
+        return Ending("signal", signal_barrier(ctx))
+    if name == "s_barrier_wait" and inst.fields["simm16"] == 0xFFFF:
+        return Ending("wait", goes_to(inst.next_pc))
+    if name.startswith(("s_barrier_", "s_get_barrier_")) or name == "s_alloc_vgpr":
+        raise ctx.refuse(
+            "barriers other than the workgroup's, and changing numbers of registers, are not emulated"
+        )
     if name == "s_branch":
         return Ending("go", goes_to(branch_target(inst)))
-    if name == "s_sleep":
+    if name in ("s_sleep", "s_sleep_var"):
         return Ending("go", goes_to(inst.next_pc))  # a chance for the others
     if name in BRANCHES:
         return Ending("go", branch(condition(ctx, name), branch_target(inst), inst.next_pc))
@@ -97,6 +109,23 @@ def compile_ending(ctx: Context) -> Ending | None:
     if name in ("s_sendmsghalt", "s_setkill", "s_rfe_b64"):
         raise ctx.refuse("not something a compute kernel may do here")
     return None
+
+
+def signal_barrier(ctx: Context) -> Callable[[Batch], list[Batch]]:
+    """Arrive at the workgroup's barrier and go on; s_barrier_wait waits for the others."""
+    inst = ctx.inst
+    if inst.fields["ssrc0"] != WORKGROUP_BARRIER:
+        raise ctx.refuse(f"barrier {inst.fields['ssrc0']} is not emulated; -1 is the workgroup's")
+    tells_first = inst.name.endswith("isfirst")
+
+    def run(b: Batch) -> list[Batch]:
+        first = b.home.arrive(b)
+        if tells_first:
+            b.scc = first
+        b.pc = inst.next_pc
+        return [b]
+
+    return run
 
 
 def condition(ctx: Context, name: str) -> Callable[[Batch], Array]:
@@ -176,7 +205,7 @@ def mode_change(ctx: Context) -> Callable[[Batch], list[Batch]]:
         offset, size = 4, 4
     else:
         _, offset, size = register_field(inst)
-    mask = ((1 << size) - 1) << offset & MODE_BITS
+    mask = ((1 << size) - 1) << offset & (MODE_BITS_RDNA4 if ctx.is_gfx12 else MODE_BITS)
     source = scalar32(ctx, inst.fields["sdst"]) if inst.name == "s_setreg_b32" else None
     constant = inst.literal if inst.name == "s_setreg_imm32_b32" else inst.fields.get("simm16", 0)
 

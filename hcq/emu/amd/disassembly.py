@@ -74,7 +74,7 @@ def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
     if operand.field == "sbase":
         return span("s", 2 * code, operand.width)
     if operand.field == "srsrc":
-        return span("s", 4 * code, operand.width)
+        return span("s", code if isa.generation == 12 else 4 * code, operand.width)
     if operand.field in ("sdst", "sdata"):
         return scalar_name(isa, code, operand.width)
     if operand.field == "vdst" and operand.file == "S":
@@ -114,7 +114,9 @@ def flags(inst: Instruction) -> list[str]:
         out += [f"{name}:{fields[name]}" for name in ("offset0", "offset1") if fields[name]]
     elif fields.get("offset") and inst.format != "SMEM":
         offset = fields["offset"]
-        out.append(f"offset:{offset if inst.format == 'MUBUF' else (offset ^ 0x1000) - 0x1000}")
+        top = 1 << 23 if "scope" in fields else 1 << 12
+        unsigned = inst.format == "MUBUF" and "scope" not in fields
+        out.append(f"offset:{offset if unsigned else (offset ^ top) - top}")
     out += [
         name
         for name in ("clamp", "glc", "slc", "dlc", "sc0", "sc1", "nt", "offen", "idxen")
@@ -166,6 +168,7 @@ def text(isa: Isa, inst: Instruction) -> str:
             names[at] = "off"
         names.append(saddr)
     if inst.format == "SMEM":
-        names.append(f"{(fields['offset'] ^ 0x100000) - 0x100000:#x}" if inst.opcode.operands else "")
+        top = 1 << 23 if isa.generation == 12 else 1 << 20
+        names.append(f"{(fields['offset'] ^ top) - top:#x}" if inst.opcode.operands else "")
     line = f"{inst.name} {', '.join(name for name in names if name)}".rstrip()
     return " ".join([line, *flags(inst)])

@@ -85,20 +85,39 @@ class Residents:
         assert words is not None
         self.scratch_words: Array = words
         self.alive = np.bincount(self.group_of, minlength=len(groups))
-        self.arrived = np.zeros(len(groups), np.int64)
+        self.arrived = np.zeros(len(groups), np.int64)  # waves at the barrier
+        self.phase = np.zeros(len(groups), np.int64)  # how often all have been there
+        self.arrived_in = np.zeros(len(group_ids), np.int64)  # the phase in which a wave came last
         self.waves_per_group = waves_per_group
         self.start_lanes = active
 
     def first_batch(self, machine: Machine) -> Batch:
         launch, waves = self.launch, len(self.group_of)
         s = np.zeros((waves, 128), np.uint32)
-        launch.set_scalars(s, self.items.group_coordinates(self.group_ids))
+        launch.set_scalars(s, self.items.group_coordinates(self.group_ids), self.place_in_group)
         s[:, 126 : 126 + self.wave_size // 32] = pack_lanes(self.start_lanes)
         v = np.zeros((launch.vgprs, waves, self.wave_size), np.uint32)
         v[0] = self.items.packed_ids(
             self.group_ids, self.place_in_group, self.wave_size, launch.id_dimensions
         )
         return Batch(self, launch.entry, launch.mode, np.arange(waves), v, s, np.zeros(waves, np.bool_))
+
+    def arrive(self, b: Batch) -> Array:
+        """The waves of a batch come to the barrier. Returns (wave,) booleans: the first one of its workgroup there."""
+        groups = b.groups
+        _, position = np.unique(groups, return_index=True)
+        first = np.zeros(b.waves, np.bool_)
+        first[position] = self.arrived[groups[position]] == 0
+        self.arrived_in[b.ids] = self.phase[groups]
+        np.add.at(self.arrived, groups, 1)
+        self.complete()
+        return first
+
+    def complete(self) -> None:
+        """Where all waves that have not ended are at the barrier, it opens."""
+        opens = (self.arrived == self.alive) & (self.arrived > 0)
+        self.phase[opens] += 1
+        self.arrived[opens] = 0
 
     def name_of(self, wave: int, lane: int) -> str:
         """A lane as the kernel's author knows it."""
@@ -229,10 +248,16 @@ class Run:
                 f"{len(b.u32)} vector registers.",
             ) from None
         going = block.ending.run(b)
-        if block.ending.kind == "go":
+        kind = block.ending.kind
+        if kind == "go":
             return going
-        if block.ending.kind == "barrier":
-            return self.arrive(b)
+        if kind == "signal":
+            return going + self.release() if self.waiting else going
+        if kind in ("barrier", "wait"):
+            if kind == "barrier":
+                self.home.arrive(b)
+            self.waiting.append(b)
+            return self.release()
         np.subtract.at(self.home.alive, b.groups, 1)
         return self.release() if self.waiting else []
 
@@ -253,21 +278,13 @@ class Run:
                 f"({b.lane_names(0, 0)}). Look for a loop that does not end.",
             )
 
-    def arrive(self, b: Batch) -> list[Batch]:
-        """At a barrier: go on when the whole workgroup is there, else wait."""
-        np.add.at(self.home.arrived, b.groups, 1)
-        self.waiting.append(b)
-        return self.release()
-
     def release(self) -> list[Batch]:
-        """The batches whose workgroups have all arrived."""
+        """The waves whose workgroups have all been at the barrier since they came."""
         home = self.home
-        complete = (home.arrived == home.alive) & (home.arrived > 0)
-        if not complete.any():
-            return []
+        home.complete()
         out, still = [], []
         for b in self.waiting:
-            goes = complete[b.groups]
+            goes = home.phase[b.groups] > home.arrived_in[b.ids]
             if goes.all():
                 out.append(b)
             elif not goes.any():
@@ -277,5 +294,4 @@ class Run:
                 still.append(b.take(~goes))
                 out[-1].turn = still[-1].turn = b.turn
         self.waiting = still
-        home.arrived[complete] = 0
         return out

@@ -1,12 +1,13 @@
 """Instruction sets: formats and opcodes declared once; the same declaration decodes, encodes and names.
 
-In       Packet layouts with an `encoding` field (formats) and opcode texts (rdna3_opcodes.py, cdna3_opcodes.py)
+In       Packet layouts with an `encoding` field (formats) and opcode texts (rdna3_opcodes.py and its sisters)
 Out      Isa.decode(words, pc) -> Instruction, Isa.encode(name, fields...) -> words
 Changes  nothing
-Next     rdna3.py and cdna3.py (the declarations), operands.py (what a field's code means), disassembly.py (text)
+Next     rdna3.py, rdna4.py, cdna2.py, cdna3.py (the declarations), operands.py (what a field's code means),
+         disassembly.py (text)
 
 A format's `encoding` fields hold the bits that tell it from the others; `op` is the opcode number. An instruction is
-one or two words, then a literal, a DPP word or an SDWA word when a source field asks for one.
+one to three words, then a literal, a DPP word or an SDWA word when a source field asks for one.
 """
 
 from __future__ import annotations
@@ -192,7 +193,9 @@ class Isa:
         dual: dict[int, Opcode] | None = None,
         vop3_literals: bool = True,
         has_sdwa: bool = False,
+        generation: int = 11,
     ) -> None:
+        self.generation = generation  # of the graphics IP: 9, 11, 12
         self.name, self.arch, self.formats = name, arch, tuple(formats)
         self.dual, self.vop3_literals, self.has_sdwa = dual or {}, vop3_literals, has_sdwa
         self.by_name: dict[str, list[tuple[Format, Opcode]]] = {}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hcq.emu.amd import vector
-from hcq.emu.amd.convert import BF8, FP8, to_byte_float
+from hcq.emu.amd.convert import byte_float, to_byte_float
 from hcq.emu.amd.isa import DPP8_FI, Dpp16
 from hcq.emu.amd.operands import (
     TYPES,
@@ -188,6 +188,28 @@ def permute_rows(ctx: Context, name: str, operands: Sources) -> Step:
     return run
 
 
+def permute_rows_by_lane(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_permlane16_var and v_permlanex16_var: every lane says from which lane of its row, or of the other, it reads."""
+    read, chosen = operands.read(0, "u32"), operands.read(1, "u32")
+    lane = np.arange(ctx.wave_size)
+    base = lane & ~15
+    if name == "v_permlanex16_var_b32":
+        base = base ^ 16
+    opsel, register = ctx.inst.fields["opsel"], ctx.inst.fields["vdst"]
+    fetch_inactive, bound = bool(opsel & 1), bool(opsel & 2)
+
+    def run(b: Batch) -> None:
+        shape = (b.waves, ctx.wave_size)
+        from_lane = base | (np.broadcast_to(chosen(b), shape) & np.uint32(15)).astype(np.intp)
+        moved = np.take_along_axis(np.broadcast_to(read(b), shape), from_lane, axis=1)
+        if not b.all_lanes and not fetch_inactive:
+            valid = np.take_along_axis(b.lanes, from_lane, axis=1)
+            moved = np.where(valid, moved, np.uint32(0) if bound else b.u32[register])
+        put(b, b.u32[register], moved)
+
+    return run
+
+
 def permute_halves(ctx: Context, name: str, operands: Sources) -> Step:
     read = operands.read(0, "u32")
     register = ctx.inst.fields["vdst"]
@@ -259,7 +281,7 @@ def in_file(ctx: Context, b: Batch, register: Array) -> Array:
 def unpack_bytes(ctx: Context, name: str, operands: Sources) -> Step:
     """Two byte floats of a half to two float32 in a register pair."""
     read = operands.read(0, "u32")
-    table = FP8 if name.endswith("fp8") else BF8
+    table = byte_float(ctx, name).values
     register = ctx.inst.fields["vdst"]
     shift = np.uint32(16 if ctx.inst.fields.get("opsel", 0) & 1 else 0)
 
@@ -275,11 +297,11 @@ def unpack_bytes(ctx: Context, name: str, operands: Sources) -> Step:
 def pack_byte_floats(ctx: Context, name: str, operands: Sources) -> Step:
     """Two float32 to two byte floats in the half that op_sel names; the other half is kept."""
     first, second = operands.read(0, "f32"), operands.read(1, "f32")
-    table = FP8 if "fp8" in name else BF8
+    kind = byte_float(ctx, name)
     write = vector_write("u16", ctx.inst.fields["vdst"], ctx.inst.fields["opsel"] >> 3 & 1)
 
     def run(b: Batch) -> None:
-        both = to_byte_float(first(b), table) | (to_byte_float(second(b), table) << np.uint32(8))
+        both = to_byte_float(first(b), kind) | (to_byte_float(second(b), kind) << np.uint32(8))
         write(b, both.astype(np.uint16))
 
     return run
@@ -291,6 +313,8 @@ LANE_STEPS: dict[str, Callable[[Context, str, Sources], Step]] = {
     "v_writelane_b32": write_lane,
     "v_permlane16_b32": permute_rows,
     "v_permlanex16_b32": permute_rows,
+    "v_permlane16_var_b32": permute_rows_by_lane,
+    "v_permlanex16_var_b32": permute_rows_by_lane,
     "v_permlane64_b32": permute_halves,
     "v_swap_b32": swap,
     "v_swap_b16": swap,

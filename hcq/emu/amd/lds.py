@@ -86,7 +86,7 @@ def compile_lds(ctx: Context) -> Step:
     inst = ctx.inst
     if inst.name in NOTHING:
         return lambda b: None
-    if inst.fields["gds"] or "gws" in inst.name:
+    if inst.fields.get("gds") or "gws" in inst.name:
         raise ctx.refuse("global data share and global wave sync are not emulated")
     tail = inst.name[3:]
     special = PERMUTATIONS.get(tail)
@@ -262,11 +262,12 @@ def backward_permute(ctx: Context) -> Step:
     address, offset, (data, _, vdst) = ctx.inst.fields["addr"], np.uint32(offset16(ctx)), registers(ctx)
     reach = row_of_32(ctx)
     base = np.arange(ctx.wave_size) & ~(reach - 1)
+    fetch_inactive = ctx.inst.name == "ds_bpermute_fi_b32"
 
     def run(b: Batch) -> None:
         lane = (((b.u32[address] + offset) >> np.uint32(2)) & np.uint32(reach - 1)).astype(np.intp) | base
         moved = np.take_along_axis(b.u32[data], lane, axis=1)
-        if not b.all_lanes:
+        if not b.all_lanes and not fetch_inactive:
             moved = np.where(np.take_along_axis(b.lanes, lane, axis=1), moved, np.uint32(0))
         put(b, b.u32[vdst], moved)
 
@@ -329,6 +330,7 @@ def by_thread(ctx: Context) -> Step:
 PERMUTATIONS: dict[str, Callable[[Context], Step]] = {
     "swizzle_b32": swizzle,
     "bpermute_b32": backward_permute,
+    "bpermute_fi_b32": backward_permute,
     "permute_b32": forward_permute,
     "append": count_active,
     "consume": count_active,

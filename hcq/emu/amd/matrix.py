@@ -3,7 +3,7 @@
 In       a Context for one v_wmma_* or v_mfma_* instruction
 Out      a step: registers to matrices, one product per wave, matrices to registers
 Changes  VGPRs and AccVGPRs, when the step runs
-Next     packed.py (the rest of WMMA's format), convert.py (byte floats)
+Next     packed.py (the rest of WMMA's format), matrix_rdna4.py (gfx12), convert.py (byte floats)
 Source   RDNA3 and CDNA3 ISA documents; positions from AMD's calculator
 
 Products are summed in float64 (int64 for integers) and rounded once; the hardware does not document its order of sums.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hcq.emu.amd.convert import BF8, FP8
+from hcq.emu.amd.convert import BF8, FP8, OCP_BF8, OCP_FP8
 from hcq.emu.amd.numbers import bf16_to_f32, f32_to_bf16
 from hcq.emu.amd.operands import Context, Step, put, source
 from hcq.emu.amd.waves import Array, Batch
@@ -33,7 +33,10 @@ ELEMENT_BITS = {
     "iu4": 4,
     "fp8": 8,
     "bf8": 8,
+    "ocp_fp8": 8,
+    "ocp_bf8": 8,
 }
+BYTE_FLOATS = {"fp8": FP8, "bf8": BF8, "ocp_fp8": OCP_FP8, "ocp_bf8": OCP_BF8}
 
 
 def elements(words: Array, kind: str, signed: bool = True) -> Array:
@@ -53,8 +56,8 @@ def elements(words: Array, kind: str, signed: bool = True) -> Array:
         return flat.astype(np.uint16).view(np.float16).astype(np.float64)
     if kind == "bf16":
         return bf16_to_f32(flat).astype(np.float64)
-    if kind in ("fp8", "bf8"):
-        return (FP8 if kind == "fp8" else BF8)[flat].astype(np.float64)
+    if kind in BYTE_FLOATS:
+        return BYTE_FLOATS[kind].values[flat].astype(np.float64)
     numbers = flat.astype(np.int64)
     if signed:
         top = 1 << (bits - 1)

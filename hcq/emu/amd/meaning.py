@@ -91,6 +91,9 @@ ALIASES = {
     "v_log_legacy_f32": "v_log_f32",
 }
 
+# gfx12 name -> the same, where leaving out "num" is not all
+ALIASES_RDNA4 = {"v_mad_co_u64_u32": "v_mad_u64_u32", "v_mad_co_i64_i32": "v_mad_i64_i32"}
+
 # on gfx942 these keep the half they do not write; other 16-bit results clear it
 KEEPS_OTHER_HALF_GFX9 = {
     *"v_fma_f16 v_mad_f16 v_mad_u16 v_mad_i16 v_div_fixup_f16 v_min3_f16 v_max3_f16 v_med3_f16 v_min3_i16".split(),

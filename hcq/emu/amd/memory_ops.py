@@ -34,7 +34,10 @@ from hcq.emu.amd.operands import (
 from hcq.emu.amd.waves import Array, Batch
 
 LOWEST_APERTURE = min(SHARED_APERTURE, PRIVATE_APERTURE) << 32
-CACHE_ONLY = {"buffer_gl0_inv", "buffer_gl1_inv", "buffer_wbl2", "buffer_inv"}
+CACHE_ONLY = {
+    *"buffer_gl0_inv buffer_gl1_inv buffer_wbl2 buffer_inv buffer_invl2 buffer_wbinvl1 buffer_wbinvl1_vol".split(),
+    *"global_inv global_wb global_wbinv".split(),
+}
 
 
 class ScratchStore:
@@ -175,15 +178,14 @@ def mover(ctx: Context, access: Access) -> Callable[[Batch, Any, Array], None]:
         return lambda b, store, addresses: moves.save(b, store, access, data, addresses)
     atomic = access.atomic
     assert atomic is not None
-    returns = fields.get("sc0", fields.get("glc", 0))
+    returns = fields["th"] & 1 if ctx.is_gfx12 else fields.get("sc0", fields.get("glc", 0))
     second = data + access.words if atomic.takes_two else None
     returned = vdst if returns else None
     return lambda b, store, addresses: moves.modify(b, store, atomic, data, second, returned, addresses)
 
 
 def signed_offset(ctx: Context) -> int:
-    offset = ctx.inst.fields["offset"]
-    return offset if ctx.inst.format == "MUBUF" else (offset ^ 0x1000) - 0x1000
+    return ctx.inst.fields["offset"] if ctx.inst.format == "MUBUF" and not ctx.is_gfx12 else ctx.offset
 
 
 def address_of(ctx: Context) -> Callable[[Batch], Array]:
@@ -217,10 +219,10 @@ def buffer_access(ctx: Context, access: Access) -> Step:
     fields, inst = ctx.inst.fields, ctx.inst
     if fields.get("lds") or fields.get("tfe"):
         raise ctx.refuse("buffer accesses with lds or tfe do not run here")
-    descriptor = 4 * fields["srsrc"]
+    descriptor = fields["srsrc"] if ctx.is_gfx12 else 4 * fields["srsrc"]
     scalar_offset = scalar32(ctx, fields["soffset"])
     vaddr, offen, idxen = fields["vaddr"], fields["offen"], fields["idxen"]
-    immediate = np.uint64(fields["offset"])
+    immediate = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
     move = mover(ctx, access)
     size = np.uint64(access.bits // 8)
 

@@ -177,6 +177,21 @@ def maximum(a: Array, b: Array, ieee: bool) -> Array:
     return nan_rule(a, b, high, ieee)
 
 
+def minimum_or_nan(a: Array, b: Array) -> Array:
+    """The smaller number; -0 is below +0; a NaN if one of them is."""
+    return spread_nan(a, b, minimum(a, b, False))
+
+
+def maximum_or_nan(a: Array, b: Array) -> Array:
+    return spread_nan(a, b, maximum(a, b, False))
+
+
+def spread_nan(a: Array, b: Array, result: Array) -> Array:
+    a, b, result = np.broadcast_arrays(a, b, result)
+    result = np.where(np.isnan(b), quieted(np.array(b)), result)
+    return np.where(np.isnan(a), quieted(np.array(a)), result)
+
+
 def nan_rule(a: Array, b: Array, result: Array, ieee: bool) -> Array:
     unordered = np.isnan(a) | np.isnan(b)
     if not unordered.any():

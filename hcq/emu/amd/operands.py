@@ -98,6 +98,17 @@ class Context:
         return self.isa.has_sdwa
 
     @property
+    def is_gfx12(self) -> bool:
+        return self.isa.generation == 12
+
+    @property
+    def offset(self) -> int:
+        """The signed offset of a memory instruction."""
+        width = 24 if self.is_gfx12 else 21 if self.inst.format == "SMEM" else 13
+        top = 1 << width - 1
+        return (self.inst.fields["offset"] ^ top) - top
+
+    @property
     def null(self) -> int:
         return -1 if self.is_gfx9 else 124
 

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd import numbers
-from hcq.emu.amd.matrix import compile_wmma
-from hcq.emu.amd.numbers import maximum, minimum
+from hcq.emu.amd.matrix import BYTE_FLOATS, compile_wmma
+from hcq.emu.amd.matrix_rdna4 import OCP, compile_wmma_rdna4
+from hcq.emu.amd.numbers import maximum, maximum_or_nan, minimum, minimum_or_nan
 from hcq.emu.amd.operands import (
     TYPES,
     Context,
@@ -96,6 +97,10 @@ PACKED: dict[str, tuple[str, Callable[[Context], Compute], Compute | None]] = {
     "v_pk_mul_f16": ("f16", multiply("f16"), None),
     "v_pk_min_f16": ("f16", ordered(minimum), None),
     "v_pk_max_f16": ("f16", ordered(maximum), None),
+    "v_pk_min_num_f16": ("f16", ordered(minimum), None),
+    "v_pk_max_num_f16": ("f16", ordered(maximum), None),
+    "v_pk_minimum_f16": ("f16", plain(minimum_or_nan), None),
+    "v_pk_maximum_f16": ("f16", plain(maximum_or_nan), None),
 }
 for kind, limits in (("i16", np.int16), ("u16", np.uint16)):
     PACKED[f"v_pk_min_{kind}"] = (kind, plain(np.minimum), None)
@@ -127,14 +132,16 @@ PAIRS = {"v_pk_fma_f32": fused("f32"), "v_pk_mul_f32": multiply("f32"), "v_pk_ad
 
 def compile_packed(ctx: Context) -> Step:
     name = ctx.inst.name
-    if name.startswith("v_wmma_"):
-        return compile_wmma(ctx)
+    if name.startswith(("v_wmma_", "v_swmmac_")):
+        return compile_wmma_rdna4(ctx) if ctx.is_gfx12 else compile_wmma(ctx)
     if name in PACKED:
         return halves(ctx, *PACKED[name])
     if name in DOTS:
         return dot_product(ctx, *DOTS[name])
     if name in ("v_dot2_f32_f16", "v_dot2_f32_bf16"):
         return float_dot(ctx, dot2 if name.endswith("_f16") else dot2_bf16)
+    if name.startswith("v_dot4_f32_"):
+        return byte_float_dot(ctx, *name.split("_")[3:])
     if name.startswith("v_fma_mix"):
         return mixed(ctx)
     if name in PAIRS:
@@ -203,6 +210,27 @@ def float_dot(ctx: Context, compute: Compute) -> Step:
         raise ctx.refuse("half selection and negation of dot products are not emulated")
     register = fields["vdst"]
     return lambda b: put(b, b.f32[register], compute(a(b), c(b), addend(b)))
+
+
+def byte_float_dot(ctx: Context, kind_a: str, kind_b: str) -> Step:
+    """Four products of byte floats and an addend, rounded once (gfx12)."""
+    fields = ctx.inst.fields
+    a, c = (source(ctx, fields[f"src{index}"], "u32") for index in range(2))
+    addend = with_modifiers(
+        source(ctx, fields["src2"], "f32"), bool(fields["neg_lo"] & 4), bool(fields["neg_hi"] & 4)
+    )
+    values_a, values_b = (BYTE_FLOATS[OCP[kind]].values.astype(np.float64) for kind in (kind_a, kind_b))
+    register = fields["vdst"]
+
+    def run(b: Batch) -> None:
+        x, y = a(b), c(b)
+        total = addend(b).astype(np.float64)
+        for shift in (0, 8, 16, 24):
+            bytes_ = ((word >> np.uint32(shift)) & np.uint32(255) for word in (x, y))
+            total = total + values_a[next(bytes_)] * values_b[next(bytes_)]
+        put(b, b.f32[register], total.astype(np.float32))
+
+    return run
 
 
 def mixed(ctx: Context) -> Step:

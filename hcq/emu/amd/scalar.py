@@ -3,10 +3,10 @@
 In       a Context for one SOP1, SOP2, SOPC or SOPK instruction that does not branch
 Out      a step that runs it on a Batch
 Changes  SGPRs, SCC, EXEC and M0, when the step runs
-Next     control.py (branches, waits, MODE), scalar_memory.py (loads), operands.py
+Next     control.py (branches, waits, MODE), scalar_memory.py (loads), scalar_float.py (gfx12's floats), operands.py
 Source   instruction descriptions of the RDNA3 and CDNA3 ISA documents
 
-gfx942 spells some of these otherwise (s_andn2 for s_and_not1, s_ff1 for s_ctz): ALIASES says which.
+gfx942 and gfx12 spell some of these otherwise (s_andn2 for s_and_not1, s_add_co_u32 for s_add_u32): see ALIASES.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.operands import Context, Step, scalar32, scalar64, scalar_write
+from hcq.emu.amd.scalar_float import compile_scalar_float
 from hcq.emu.amd.vector_int import (
     count_bits,
     field_signed,
@@ -31,6 +32,13 @@ Two = Callable[[Array, Array], Array]
 TOP_BIT = np.uint32(0x80000000)
 
 ALIASES = {
+    "s_add_co_u32": "s_add_u32",
+    "s_sub_co_u32": "s_sub_u32",
+    "s_add_co_i32": "s_add_i32",
+    "s_sub_co_i32": "s_sub_i32",
+    "s_add_co_ci_u32": "s_addc_u32",
+    "s_sub_co_ci_u32": "s_subb_u32",
+    "s_addk_co_i32": "s_addk_i32",
     "s_andn2_b32": "s_and_not1_b32",
     "s_andn2_b64": "s_and_not1_b64",
     "s_orn2_b32": "s_or_not1_b32",
@@ -166,6 +174,9 @@ QUIET: dict[str, Two] = {
     "s_bfm_b32": lambda a, b: field_mask(a, b, 32),
     "s_bfm_b64": lambda a, b: field_mask(a, b, 64),
     "s_mul_i32": np.multiply,
+    "s_mul_u64": np.multiply,
+    "s_add_nc_u64": np.add,
+    "s_sub_nc_u64": np.subtract,
     "s_mul_hi_u32": lambda a, b: ((a.astype(np.uint64) * b) >> np.uint64(32)).astype(np.uint32),
     "s_mul_hi_i32": lambda a, b: ((signed(a).astype(np.int64) * signed(b)) >> np.int64(32)).astype(np.uint32),
     "s_pack_ll_b32_b16": lambda a, b: halves(a, b, True, True),
@@ -217,7 +228,7 @@ def compile_scalar(ctx: Context) -> Step:
     name = ALIASES.get(ctx.inst.name, ctx.inst.name)
     if ctx.inst.format == "SOPK":
         return compile_sopk(ctx, name)
-    for group in (arithmetic, logic, moves, exec_masks, compares):
+    for group in (compile_scalar_float, arithmetic, logic, moves, exec_masks, compares):
         step = group(ctx, name)
         if step is not None:
             return step

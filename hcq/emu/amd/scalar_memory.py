@@ -21,10 +21,11 @@ from hcq.emu.amd.waves import Array, Batch
 
 CACHE_ONLY = {
     *"s_gl1_inv s_dcache_inv s_dcache_wb s_dcache_inv_vol s_dcache_wb_vol s_atc_probe s_atc_probe_buffer".split(),
-    *"s_dcache_discard s_dcache_discard_x2".split(),
+    *"s_dcache_discard s_dcache_discard_x2 s_prefetch_inst s_prefetch_inst_pc_rel s_prefetch_data".split(),
+    *"s_prefetch_data_pc_rel s_buffer_prefetch_data".split(),
 }
 LOAD_WORDS = {
-    **{f"b{32 * n}": n for n in (1, 2, 4, 8, 16)},
+    **{f"b{32 * n}": n for n in (1, 2, 3, 4, 8, 16)},
     "dword": 1,
     **{f"dwordx{n}": n for n in (2, 4, 8, 16)},
 }
@@ -45,6 +46,8 @@ def compile_scalar_memory(ctx: Context) -> Step:
         write = scalar_write(ctx, ctx.inst.fields["sdata"], 2)
         count = time.perf_counter_ns if name == "s_memtime" else clock
         return lambda b: write(b, np.full(b.waves, count(), np.uint64))
+    if name.endswith(("_i8", "_u8", "_i16", "_u16")):
+        return load_narrow(ctx)
     if name.startswith("s_load_"):
         return load(ctx, LOAD_WORDS[name[7:]], False)
     if name.startswith("s_buffer_load_"):
@@ -57,7 +60,7 @@ def compile_scalar_memory(ctx: Context) -> Step:
 def offset_of(ctx: Context) -> Callable[[Batch], Array]:
     """Immediate and register offsets, as (wave,) uint64."""
     fields = ctx.inst.fields
-    immediate = np.uint64(((fields["offset"] ^ 0x100000) - 0x100000) & 0xFFFFFFFFFFFFFFFF)
+    immediate = np.uint64(ctx.offset & 0xFFFFFFFFFFFFFFFF)
     if not ctx.is_gfx9:
         if fields["soffset"] == ctx.null:
             return lambda b: np.full(b.waves, immediate)
@@ -105,6 +108,34 @@ def load(ctx: Context, words: int, through_descriptor: bool) -> Step:
             return
         for index in range(words):
             write[index](b, rows[index])
+
+    return run
+
+
+def load_narrow(ctx: Context) -> Step:
+    """One byte or half word, extended to a register."""
+    first = 2 * ctx.inst.fields["sbase"]
+    base, offset = scalar64(ctx, first), offset_of(ctx)
+    write = scalar_write(ctx, ctx.inst.fields["sdata"])
+    kind = ctx.inst.name.rpartition("_")[2]
+    bits, is_signed = int(kind[1:]), kind[0] == "i"
+    size, top = bits // 8, np.uint32(1 << bits - 1)
+    through_descriptor = ctx.inst.name.startswith("s_buffer")
+
+    def run(b: Batch) -> None:
+        start = base(b) & np.uint64(0xFFFFFFFFFFFF) if through_descriptor else base(b)
+        addresses = (start + offset(b)) & ~np.uint64(size - 1)
+        inside = np.ones(b.waves, np.bool_)
+        if through_descriptor:
+            inside = offset(b) + np.uint64(size) <= b.s[:, first + 2]
+        value = np.zeros(b.waves, np.uint32)
+        try:
+            if inside.any():
+                value[inside] = b.home.memory.gather_bytes(addresses[inside], size)
+        except PageFault as fault:
+            wave = int(np.nonzero(addresses == np.uint64(fault.address))[0][0])
+            raise fault.at(ctx.inst.pc, b.lane_names(wave, 0)) from None
+        write(b, (value ^ top) - top if is_signed else value)
 
     return run
 

@@ -17,9 +17,14 @@ from hcq.emu.amd.errors import IllegalOperation
 from hcq.emu.amd.gpu import EmulatedGpu
 from hcq.emu.amd.isa import Isa
 from hcq.emu.amd.rdna3 import RDNA3
+from hcq.emu.amd.rdna4 import RDNA4
 from hcq.emu.amd.wave_start import Launch
 
-ISAS: dict[str, Isa] = {"gfx1100": RDNA3, "gfx942": CDNA3}
+ISAS: dict[str, Isa] = {
+    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102"), RDNA3),
+    **dict.fromkeys(("gfx1200", "gfx1201"), RDNA4),
+    "gfx942": CDNA3,
+}
 
 
 def run_on_shader_core(gpu: EmulatedGpu, work: Dispatch) -> None:

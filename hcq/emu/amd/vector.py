@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.amd import carry, compare, convert, lanes, vector_float, vector_int
+from hcq.emu.amd import carry, compare, convert, lanes, scalar_float, vector_float, vector_int
 from hcq.emu.amd.isa import DPP, DPP8, DPP8_FI, LITERAL, SDWA, Opcode, Sdwa
-from hcq.emu.amd.meaning import ALIASES, KEEPS_OTHER_HALF_GFX9, Meaning, Table
+from hcq.emu.amd.meaning import ALIASES, ALIASES_RDNA4, KEEPS_OTHER_HALF_GFX9, Meaning, Table
 from hcq.emu.amd.numbers import flushed
 from hcq.emu.amd.operands import (
     TYPES,
@@ -38,7 +38,10 @@ NOTHING = {"v_nop", "v_pipeflush", "v_clrexcp"}
 
 def canonical(ctx: Context) -> str:
     """The name our tables use."""
-    return ALIASES.get(ctx.inst.name, ctx.inst.name) if ctx.is_gfx9 else ctx.inst.name
+    name = ctx.inst.name
+    if ctx.is_gfx12:
+        return ALIASES_RDNA4.get(name, name.replace("_num_", "_"))
+    return ALIASES.get(name, name) if ctx.is_gfx9 else name
 
 
 def compile_vector(ctx: Context) -> Step:
@@ -55,6 +58,9 @@ def compile_vector(ctx: Context) -> Step:
 def compile_plain(ctx: Context, name: str, fetch: lanes.Fetch | None) -> Step:
     """`fetch` reads src0 when a DPP word moves lanes."""
     operands = Sources(ctx, fetch)
+    scalar = scalar_float.transcendental(ctx, name)
+    if scalar is not None:
+        return scalar
     for special in (compare.compile_compare, carry.compile_carry, lanes.compile_lanes):
         step = special(ctx, name, operands)
         if step is not None:
@@ -296,15 +302,13 @@ def compile_dual(ctx: Context) -> Step:
 
 def dual_half(ctx: Context, opcode: Opcode, src0: int, vsrc1: int, vdst: int) -> Reader:
     """One half's result as bits. It is the VOP2 or VOP1 instruction of the same name."""
-    name = opcode.name.replace("v_dual_", "v_")
+    name = opcode.name.replace("v_dual_", "v_").replace("_num_", "_")
     if name == "v_cndmask_b32":
         a, c = source(ctx, src0, "u32"), vector_source("u32", vsrc1)
         return lambda b: np.where(b.mask(106), c(b), a(b))
     form = "VOP1" if name == "v_mov_b32" else "VOP2"
-    if name == "v_dot2acc_f32_bf16":
-        own = Opcode(0, name, ctx.isa.find("v_dot2acc_f32_f16", "VOP2")[1].operands)
-    else:
-        own = ctx.isa.find(name, form)[1]
+    like = "v_mov_b32" if form == "VOP1" else name if "fmaak" in name or "fmamk" in name else "v_add_f32"
+    own = Opcode(0, name, ctx.isa.find(like, form)[1].operands)
     inst = dataclasses.replace(
         ctx.inst, format=form, opcode=own, fields={"src0": src0, "vsrc1": vsrc1, "vdst": vdst}, pair=None
     )

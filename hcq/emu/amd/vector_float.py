@@ -19,7 +19,18 @@ import numpy as np
 
 from hcq.emu.amd import numbers
 from hcq.emu.amd.meaning import Compute, Table, define
-from hcq.emu.amd.numbers import NEAREST, exponent_of, maximum, minimum, narrow, quieted, raw, widen
+from hcq.emu.amd.numbers import (
+    NEAREST,
+    exponent_of,
+    maximum,
+    maximum_or_nan,
+    minimum,
+    minimum_or_nan,
+    narrow,
+    quieted,
+    raw,
+    widen,
+)
 from hcq.emu.amd.operands import TYPES, Context
 from hcq.emu.amd.waves import Array
 
@@ -98,6 +109,10 @@ def ordered(combine: Callable[[Array, Array, bool], Array]) -> Callable[[Context
 def three(*steps: Callable[[Array, Array, bool], Array]) -> Callable[[Context], Compute]:
     first, second = steps
     return lambda ctx: lambda a, b, c: second(first(a, b, ctx.mode.ieee), c, ctx.mode.ieee)
+
+
+def chained(first: Compute, second: Compute) -> Compute:
+    return lambda a, b, c: second(first(a, b), c)
 
 
 def median(ctx: Context) -> Compute:
@@ -322,6 +337,15 @@ for kind in KINDS:
     define(FLOAT, f"v_maxmin_{kind}", trio, make=three(maximum, minimum), arithmetic=True)
     define(FLOAT, f"v_minmax_{kind}", trio, make=three(minimum, maximum), arithmetic=True)
     define(FLOAT, f"v_med3_{kind}", trio, make=median, arithmetic=True)
+    define(FLOAT, f"v_minimum_{kind}", two, minimum_or_nan, arithmetic=True)
+    define(FLOAT, f"v_maximum_{kind}", two, maximum_or_nan, arithmetic=True)
+    for name, first, second in (
+        ("minimum3", minimum_or_nan, minimum_or_nan),
+        ("maximum3", maximum_or_nan, maximum_or_nan),
+        ("minimummaximum", minimum_or_nan, maximum_or_nan),
+        ("maximumminimum", maximum_or_nan, minimum_or_nan),
+    ):
+        define(FLOAT, f"v_{name}_{kind}", trio, chained(first, second), arithmetic=True)
     for name, whole in (("trunc", np.trunc), ("ceil", np.ceil), ("floor", np.floor), ("rndne", np.rint)):
         define(FLOAT, f"v_{name}_{kind}", one, whole, arithmetic=True)
     define(FLOAT, f"v_fract_{kind}", one, fraction, arithmetic=True)

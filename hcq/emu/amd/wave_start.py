@@ -18,6 +18,8 @@ from hcq.amd.registers import Rsrc1, Rsrc2
 from hcq.emu.amd.waves import Array
 from hcq.errors import UsageError
 
+TTMP7, TTMP8, TTMP9 = 115, 116, 117  # as scalar registers
+DX10_CLAMP = 1 << 8
 PRELOAD_PROLOGUE_BYTES = 256  # code that loads what newer firmware has preloaded
 
 
@@ -41,7 +43,10 @@ class Launch:
     lds_bytes: int = 0
     scratch_bytes: int = 0  # per work-item
     mode: int = 0x3F0  # round to nearest, denormals kept, dx10_clamp, ieee
-    acc_offset: int = 0  # gfx942: where a0 lies
+    acc_offset: int = 0  # gfx90a and gfx942: where a0 lies
+    ids_in_ttmp: bool = (
+        False  # gfx12: workgroup ids in TTMP9 and TTMP7, the wave's place in its group in TTMP8
+    )
 
     @classmethod
     def from_registers(
@@ -60,6 +65,8 @@ class Launch:
         """From what a PM4 queue holds. `lds_bytes` of None takes the size in RSRC2."""
         one, two = Rsrc1.decode([rsrc1]), Rsrc2.decode([rsrc2])
         wave_size = 32 if wave32 else 64
+        is_gfx12 = arch.startswith("gfx12")  # there RSRC1 has other flags in the places of these two
+        flags = DX10_CLAMP if is_gfx12 else one.dx10_clamp << 8 | one.ieee_mode << 9
         return cls(
             entry=entry,
             wave_size=wave_size,
@@ -70,7 +77,8 @@ class Launch:
             id_dimensions=two.tidig_comp_cnt,
             lds_bytes=two.lds_size if lds_bytes is None else lds_bytes,
             scratch_bytes=scratch_bytes,
-            mode=rsrc1 >> 12 & 0xFF | one.dx10_clamp << 8 | one.ieee_mode << 9,
+            mode=rsrc1 >> 12 & 0xFF | flags,
+            ids_in_ttmp=is_gfx12,
             acc_offset=4 * ((rsrc3 & 63) + 1) if arch.startswith("gfx9") else 0,
         )
 
@@ -124,9 +132,14 @@ class Launch:
             scratch_bytes=kd.private_segment_fixed_size,
         )
 
-    def set_scalars(self, s: Array, groups: Array) -> None:
-        """User SGPRs, then the enabled workgroup ids. `groups` is (wave, 3)."""
+    def set_scalars(self, s: Array, groups: Array, places: Array) -> None:
+        """User SGPRs, then the workgroup ids. `groups` is (wave, 3); `places`: which wave of its group each is."""
         s[:, : len(self.user_sgprs)] = np.array(self.user_sgprs, np.uint32)
+        if self.ids_in_ttmp:
+            s[:, TTMP9] = groups[:, 0]
+            s[:, TTMP7] = groups[:, 1] | groups[:, 2] << 16
+            s[:, TTMP8] = places << 25
+            return
         at = self.user_sgpr_count
         for axis, enabled in enumerate(self.group_ids):
             if enabled:

@@ -8,6 +8,7 @@ Next     test_vector_int.py, test_vector_float.py, test_scalar.py, test_lanes.py
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -21,10 +22,13 @@ from hcq.emu.amd.isa import Isa
 from hcq.emu.amd.memory import AddressSpace
 from hcq.emu.amd.program import Program
 from hcq.emu.amd.rdna3 import RDNA3
+from hcq.emu.amd.rdna4 import RDNA4
 from hcq.emu.amd.waves import Batch, pack_lanes
 from hcq.layout import Packet
 
-ISAS: dict[str, Isa] = {"gfx1100": RDNA3, "gfx942": CDNA3}
+ISAS: dict[str, Isa] = {"gfx1100": RDNA3, "gfx1201": RDNA4, "gfx942": CDNA3}
+GFX9 = {"gfx90a", "gfx942"}
+FAMILY = {"gfx1100": "gfx1100", "gfx1201": "gfx1100", "gfx90a": "gfx942", "gfx942": "gfx942"}  # by spelling
 CODE = 0x1000
 ACC_OFFSET, REGISTERS = 256, 512
 DEFAULT_MODE = 0x3F0
@@ -83,6 +87,24 @@ def run_words(
     return b
 
 
+RDNA4_NAMES = {
+    **{f"s_{name}_{kind}": f"s_{name}_co_{kind}" for name in ("add", "sub") for kind in ("u32", "i32")},
+    "s_addc_u32": "s_add_co_ci_u32",
+    "s_subb_u32": "s_sub_co_ci_u32",
+    "s_addk_i32": "s_addk_co_i32",
+    "v_mad_u64_u32": "v_mad_co_u64_u32",
+    "v_mad_i64_i32": "v_mad_co_i64_i32",
+}
+
+
+def spelled(arch: str, name: str) -> str:
+    """The name that gfx12 has for an instruction of gfx11; any other name as it is."""
+    if arch != "gfx1201" or name in ISAS[arch].by_name:
+        return name
+    numeric = re.sub(r"_(min|max|min3|max3|med3|minmax|maxmin)_(f\d\d)", r"_\1_num_\2", name)
+    return RDNA4_NAMES.get(name, numeric)
+
+
 def run(
     arch: str,
     name: str,
@@ -93,7 +115,9 @@ def run(
     **state: Any,
 ) -> Batch:
     """Run one instruction given by name and operands."""
-    return run_words(arch, assemble(ISAS[arch], name, operands, form, extra, **(fields or {})), **state)
+    return run_words(
+        arch, assemble(ISAS[arch], spelled(arch, name), operands, form, extra, **(fields or {})), **state
+    )
 
 
 EDGES32 = (

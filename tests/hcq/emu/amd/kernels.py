@@ -19,10 +19,11 @@ from hcq.emu.amd.cdna3 import CDNA3
 from hcq.emu.amd.engine import Machine, Report, run_dispatch
 from hcq.emu.amd.memory import AddressSpace
 from hcq.emu.amd.rdna3 import RDNA3
+from hcq.emu.amd.rdna4 import RDNA4
 from hcq.emu.amd.wave_start import Launch
 
 TRIPLE = "amdgcn-amd-amdhsa"
-ISAS = {"gfx1100": RDNA3, "gfx942": CDNA3}
+ISAS = {"gfx1100": RDNA3, "gfx1201": RDNA4, "gfx942": CDNA3}
 CODE_BASE, ARGUMENT_BASE, DATA_BASE = 0x100000, 0x7000_0000, 0x7F00_0000_0000
 
 R_ABS64, R_REL32, R_REL64, R_GOTPCREL32_LO, R_GOTPCREL32_HI, R_REL32_LO, R_REL32_HI = 3, 4, 5, 8, 9, 10, 11

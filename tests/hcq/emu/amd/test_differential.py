@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tests.hcq.emu.amd.kernels import Loaded
+from tests.hcq.emu.amd.kernels import ISAS, Loaded
 from tests.hcq.emu.amd.random_kernels import DTYPES, SLOT, Kernel, inputs, make
 
 ITEMS, GROUP = 128, 64
@@ -53,7 +53,7 @@ def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, An
     return equal | (np.isnan(a) & np.isnan(b)) if a.dtype.kind == "f" else equal
 
 
-@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+@pytest.mark.parametrize("arch", ISAS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_kernel_stores_what_the_host_stores(arch: str, seed: int) -> None:
     kernel = make(seed)

@@ -15,10 +15,10 @@ from hcq.emu.amd.errors import IllegalOperation, OutOfBudget, PageFault, ShaderF
 from hcq.emu.amd.memory import AddressSpace
 from hcq.emu.amd.wave_start import Launch
 from hcq.errors import UsageError
-from tests.hcq.emu.amd.bench import ISAS
+from tests.hcq.emu.amd.bench import GFX9, ISAS
 from tests.hcq.emu.amd.kernels import Loaded
 
-ARCHES = ["gfx1100", "gfx942", "gfx1100-wave64"]
+ARCHES = ["gfx1100", "gfx1201", "gfx942", "gfx1100-wave64", "gfx1201-wave64"]
 
 HEAD = """
 declare i32 @llvm.amdgcn.workitem.id.x()
@@ -537,25 +537,25 @@ def test_launches_that_no_chip_could_take_are_refused() -> None:
         kernel.run("store", [u32(64), np.uint32(4)], block=(2048, 1, 1))
 
 
-@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+@pytest.mark.parametrize("arch", ISAS)
 def test_a_register_that_the_descriptor_did_not_ask_for_is_refused(arch: str) -> None:
     isa = ISAS[arch]
     memory = AddressSpace()
     words = [*assemble(isa, "v_mov_b32", ("v99", 1)), *isa.encode("s_endpgm")]
     memory.map(0x1000, np.array(words, np.uint32), name="code")
-    launch = Launch(0x1000, 64 if arch == "gfx942" else 32, vgprs=8)
+    launch = Launch(0x1000, 64 if arch in GFX9 else 32, vgprs=8)
     with pytest.raises(IllegalOperation, match=r"'v_mov_b32 v99, 1' names a register .* asks for 8 vector"):
         run_dispatch(Machine(isa, memory), launch, (1, 1, 1), (32, 1, 1))
 
 
-@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+@pytest.mark.parametrize("arch", ISAS)
 def test_random_words_run_or_stop_with_a_sentence(arch: str) -> None:
     rng, isa, ends = random.Random(1), ISAS[arch], 0
     for _ in range(1500):
         words = [rng.getrandbits(32) for _ in range(4)]
         memory = AddressSpace()
         memory.map(0x1000, np.array([*words, *isa.encode("s_endpgm")], np.uint32), name="code")
-        launch = Launch(0x1000, 64 if arch == "gfx942" else 32, vgprs=256, lds_bytes=64, scratch_bytes=16)
+        launch = Launch(0x1000, 64 if arch in GFX9 else 32, vgprs=256, lds_bytes=64, scratch_bytes=16)
         try:
             run_dispatch(Machine(isa, memory), launch, (1, 1, 1), (40, 1, 1), budget=1000)
         except ShaderFault as fault:

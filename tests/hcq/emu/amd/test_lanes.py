@@ -9,7 +9,7 @@ import pytest
 
 from hcq.emu.amd.assembler import assemble
 from hcq.emu.amd.isa import DPP, DPP8, SDWA, Dpp8, Dpp16, Sdwa
-from tests.hcq.emu.amd.bench import ISAS, Numbers, run, run_words, words32
+from tests.hcq.emu.amd.bench import FAMILY, GFX9, ISAS, Numbers, run, run_words, words32
 
 OLD = 0xAAAA5555
 
@@ -46,12 +46,12 @@ ONLY = {
 
 
 @pytest.mark.parametrize(
-    ("arch", "ctrl"), [(arch, ctrl) for arch in ISAS for ctrl in [*PATTERNS, *ONLY[arch]]]
+    ("arch", "ctrl"), [(arch, ctrl) for arch in ISAS for ctrl in [*PATTERNS, *ONLY[FAMILY[arch]]]]
 )
 def test_dpp_reads_the_lane_its_control_names(arch: str, ctrl: int) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     x = words32(1, size)
-    pattern = {**PATTERNS, **ONLY[arch]}[ctrl]
+    pattern = {**PATTERNS, **ONLY[FAMILY[arch]]}[ctrl]
     for bound in (0, 1):
         actual = dpp(arch, Dpp16(src0=0, ctrl=ctrl, bound_ctrl=bound), x)
         for lane in range(size):
@@ -62,7 +62,7 @@ def test_dpp_reads_the_lane_its_control_names(arch: str, ctrl: int) -> None:
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_dpp_masks_keep_lanes_and_inactive_sources_count_as_missing(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     x = np.arange(size, dtype=np.uint32)
     actual = dpp(arch, Dpp16(src0=0, ctrl=0x140, row_mask=0b0001, bank_mask=0b0101), x)
     for lane in range(size):
@@ -85,7 +85,7 @@ def test_dpp8_permutes_groups_of_eight() -> None:
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_dpp_negates_after_moving(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     x = np.arange(size, dtype=np.float32)
     words = ISAS[arch].encode(
         "v_add_f32", "VOP2", None, Dpp16(src0=0, ctrl=0x141, neg0=1), vdst=1, src0=DPP, vsrc1=2
@@ -126,7 +126,7 @@ def test_sdwa_places_results_and_treats_the_rest_as_asked(unused: int) -> None:
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_one_lane_is_read_and_written(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     x = words32(1, size)
     lanes = np.arange(size) >= 5
     assert int(run(arch, "v_readfirstlane_b32", "s4", "v0", v={0: x}, lanes=lanes).s[0, 4]) == x[5]
@@ -158,7 +158,7 @@ def test_permlane64_swaps_the_halves_of_a_long_wave() -> None:
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_mbcnt_counts_the_lanes_below(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     low = run(arch, "v_mbcnt_lo_u32_b32", "v1", -1, 0)
     assert low.u32[1, 0].tolist() == [min(i, 32) for i in range(size)]
     if size == 64:
@@ -168,7 +168,7 @@ def test_mbcnt_counts_the_lanes_below(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_bpermute_pulls_and_permute_pushes(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     x = words32(1, size)
     order = np.random.default_rng(2).permutation(size)
     b = run(arch, "ds_bpermute_b32", "v2", "v1", "v0", v={0: x, 1: 4 * order})
@@ -196,7 +196,7 @@ def test_bpermute_stays_within_32_lanes_on_gfx1100_even_in_a_long_wave() -> None
     ],
 )
 def test_swizzle_moves_by_its_offset(arch: str, offset: int, source: Callable[[int], int]) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     x = words32(1, size)
     fields = {"offset0": offset & 255, "offset1": offset >> 8}
     b = run(arch, "ds_swizzle_b32", "v1", "v0", fields=fields, v={0: x})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.hcq.emu.amd.bench import ISAS, run
+from tests.hcq.emu.amd.bench import GFX9, ISAS, run
 
 Matrix = np.ndarray[Any, Any]
 
@@ -186,7 +186,7 @@ def halves(x: Matrix, kind: Any) -> Matrix:
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_packed_operations_choose_and_negate_halves(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     rng = np.random.default_rng(3)
     columns = [rng.standard_normal((size, 2)).astype(np.float16) for _ in range(3)]
     registers = {i: column.view(np.uint32)[:, 0] for i, column in enumerate(columns)}
@@ -212,7 +212,7 @@ def test_packed_operations_choose_and_negate_halves(arch: str) -> None:
     ],
 )
 def test_packed_integers(arch: str, name: str, kind: Any, meaning: Any) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     x, y = (np.random.default_rng(seed).integers(0, 2**32, size, dtype=np.uint32) for seed in (1, 2))
     b = run(arch, name, "v4", "v0", "v1", v={0: x, 1: y})
     assert np.array_equal(halves(b.u32[4, 0], kind), meaning(halves(x, kind), halves(y, kind)).astype(kind))

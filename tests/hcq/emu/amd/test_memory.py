@@ -12,7 +12,7 @@ from hcq.emu.amd.assembler import assemble
 from hcq.emu.amd.errors import PageFault
 from hcq.emu.amd.memory import AddressSpace
 from hcq.errors import UsageError
-from tests.hcq.emu.amd.bench import ISAS, run, run_words, words32
+from tests.hcq.emu.amd.bench import FAMILY, GFX9, ISAS, run, run_words, words32
 
 BASE = 0x10_0000_0000
 Bytes = np.ndarray[Any, Any]
@@ -83,17 +83,16 @@ def narrow(data: Bytes, at: int, size: int, signed: bool) -> int:
     return int.from_bytes(data[at : at + size].tobytes(), "little", signed=signed)
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("arch", ISAS)
 @pytest.mark.parametrize("names", LOADS)
 @pytest.mark.parametrize("segment", ["global", "flat"])
-def test_narrow_loads_extend_or_fill_half_a_register(
-    segment: str, names: tuple[str, str], which: int
-) -> None:
-    arch = list(ISAS)[which]
+def test_narrow_loads_extend_or_fill_half_a_register(segment: str, names: tuple[str, str], arch: str) -> None:
+    which = int(arch in GFX9)
+    width = 24 if arch == "gfx1201" else 13
     size, signed, half = LOADS[names]
     data = np.random.default_rng(0).integers(0, 256, 300, dtype=np.uint8)
     at = np.random.default_rng(1).integers(0, 290, 64 if which else 32)
-    fields = {"offset": 5} if segment == "flat" else {"offset": 0x1FFF - 2}  # a negative offset: -3
+    fields = {"offset": 5} if segment == "flat" else {"offset": (1 << width) - 3}  # a negative offset: -3
     shift = 5 if segment == "flat" else -3
     state = pair(BASE + at - shift) | {4: 0xAAAA5555}
     b = run(arch, f"{segment}_{names[which]}", "v4", "v[0:1]", fields=fields, v=state, memory=space(data))
@@ -112,8 +111,8 @@ def test_narrow_loads_extend_or_fill_half_a_register(
 @pytest.mark.parametrize("words", [1, 2, 3, 4])
 @pytest.mark.parametrize("aligned", [True, False])
 def test_wide_loads_and_stores_move_whole_words(arch: str, words: int, aligned: bool) -> None:
-    size = 64 if arch == "gfx942" else 32
-    width = f"b{32 * words}" if arch == "gfx1100" else f"dword{'' if words == 1 else f'x{words}'}"
+    size = 64 if arch in GFX9 else 32
+    width = f"b{32 * words}" if arch not in GFX9 else f"dword{'' if words == 1 else f'x{words}'}"
     data = np.random.default_rng(2).integers(0, 256, size * 16 + 4, dtype=np.uint8)
     at = np.random.default_rng(3).permutation(size) * 16 + (0 if aligned else 1)
     span = f"v[4:{3 + words}]" if words > 1 else "v4"
@@ -147,9 +146,9 @@ def test_wide_loads_and_stores_move_whole_words(arch: str, words: int, aligned: 
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_a_scalar_base_takes_32_bit_offsets(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     data = np.arange(1024, dtype=np.uint32)
-    name = "global_load_b32" if arch == "gfx1100" else "global_load_dword"
+    name = "global_load_b32" if arch not in GFX9 else "global_load_dword"
     b = run(
         arch,
         name,
@@ -166,9 +165,9 @@ def test_a_scalar_base_takes_32_bit_offsets(arch: str) -> None:
 @pytest.mark.parametrize("arch", ISAS)
 def test_stores_of_bytes_and_halves_leave_their_neighbours(arch: str) -> None:
     names = {"gfx1100": ("store_b8", "store_d16_hi_b16"), "gfx942": ("store_byte", "store_short_d16_hi")}[
-        arch
+        FAMILY[arch]
     ]
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     data = np.full(8 * size, 0xEE, np.uint8)
     x = words32(1, size)
     memory = space(data)
@@ -192,7 +191,7 @@ def test_stores_of_bytes_and_halves_leave_their_neighbours(arch: str) -> None:
 @pytest.mark.parametrize("arch", ISAS)
 def test_scalar_loads_fill_registers(arch: str) -> None:
     data = np.arange(64, dtype=np.uint32)
-    name = "s_load_b128" if arch == "gfx1100" else "s_load_dwordx4"
+    name = "s_load_b128" if arch not in GFX9 else "s_load_dwordx4"
     words = ISAS[arch].encode(name, sdata=8, sbase=3, offset=8)
     b = run_words(arch, words, s={6: BASE & 0xFFFFFFFF, 7: BASE >> 32}, memory=space(data))
     assert b.s[0, 8:12].tolist() == [2, 3, 4, 5]
@@ -200,14 +199,15 @@ def test_scalar_loads_fill_registers(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_buffers_read_zero_and_drop_writes_beyond_their_records(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     data = np.arange(size, dtype=np.uint32)
     records = 4 * (size - 8)
     descriptor = {8: BASE & 0xFFFFFFFF, 9: BASE >> 32, 10: records, 11: 0}
-    load, store = ("b32", "b32") if arch == "gfx1100" else ("dword", "dword")
+    load, store = ("b32", "b32") if arch not in GFX9 else ("dword", "dword")
     offsets = {0: 4 * np.arange(size), 1: 99}
+    none = "null" if arch == "gfx1201" else 0
     common: dict[str, Any] = {"fields": {"offen": 1}, "s": descriptor, "memory": space(data)}
-    b = run(arch, f"buffer_load_{load}", "v2", "v0", "s[8:11]", 0, v=offsets, **common)
+    b = run(arch, f"buffer_load_{load}", "v2", "v0", "s[8:11]", none, v=offsets, **common)
     assert b.u32[2, 0].tolist() == [*range(size - 8), *[0] * 8]
     run(
         arch,
@@ -215,7 +215,7 @@ def test_buffers_read_zero_and_drop_writes_beyond_their_records(arch: str) -> No
         "v1",
         "v0",
         "s[8:11]",
-        0,
+        none,
         v=offsets,
         **(common | {"memory": space(data)}),
     )
@@ -224,14 +224,14 @@ def test_buffers_read_zero_and_drop_writes_beyond_their_records(arch: str) -> No
 
 # -- LDS --------------------------------------------------------------------------------------------------------------
 def lds_names(arch: str) -> tuple[str, str, str, str]:
-    if arch == "gfx1100":
+    if arch not in GFX9:
         return "ds_load", "ds_store", "_2addr", "_2addr_stride64"
     return "ds_read", "ds_write", "2", "2st64"
 
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_lds_pairs_use_two_offsets_in_units_of_their_element(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     load, store, two, far = lds_names(arch)
     x, y = words32(1, size), words32(2, size)
     isa = ISAS[arch]
@@ -253,7 +253,7 @@ def test_lds_pairs_use_two_offsets_in_units_of_their_element(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_lds_reads_zero_beyond_its_end_and_drops_writes(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     load, store, _, _ = lds_names(arch)
     at = 4 * np.arange(size)
     b = run(arch, f"{store}_b32", "v0", "v1", v={0: at, 1: 7}, lds_bytes=64)
@@ -269,7 +269,7 @@ def test_compare_and_store_has_its_operands_in_the_chips_own_order(arch: str) ->
     name, operands = {
         "gfx1100": ("ds_cmpstore_rtn_b32", ("v2", "v0", "v1", "v3")),  # new, compare
         "gfx942": ("ds_cmpst_rtn_b32", ("v2", "v0", "v3", "v1")),  # compare, new
-    }[arch]
+    }[FAMILY[arch]]
     b = run(arch, name, *operands, v={0: 0, 1: 5, 3: 0}, lds_bytes=16)
     assert int(b.home.lds_words[0]) == 5
     assert b.u32[2, 0].tolist() == [0] + [5] * (b.u32.shape[2] - 1)
@@ -300,9 +300,9 @@ ATOMICS: dict[str, tuple[str, Callable[[int, int], int]]] = {  # gfx1100 suffix:
 @pytest.mark.parametrize("name", ATOMICS)
 @pytest.mark.parametrize("cells", [1, 3, 40])
 def test_atomics_run_in_lane_order_and_return_what_they_found(arch: str, name: str, cells: int) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     old_name, change = ATOMICS[name]
-    spelled = name if arch == "gfx1100" else old_name
+    spelled = name if arch not in GFX9 else old_name
     memory = words32(1, cells)
     data, index = words32(2, size), np.random.default_rng(3).integers(0, cells, size)
     expected, found = memory.tolist(), []
@@ -311,7 +311,8 @@ def test_atomics_run_in_lane_order_and_return_what_they_found(arch: str, name: s
         found.append(expected[index[lane]])
         if lanes[lane]:
             expected[index[lane]] = change(expected[index[lane]], int(data[lane])) & 0xFFFFFFFF
-    fields = {"glc": 1, "vdst": 4} if arch == "gfx1100" else {"sc0": 1, "vdst": 4}
+    returns = "sc0" if arch in GFX9 else "th" if arch == "gfx1201" else "glc"
+    fields = {returns: 1, "vdst": 4}
     state = pair(BASE + 4 * index) | {2: data}
     b = run(
         arch,
@@ -329,9 +330,9 @@ def test_atomics_run_in_lane_order_and_return_what_they_found(arch: str, name: s
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_wide_and_float_atomics(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     memory = np.array([1 << 40], np.uint64)
-    name = "global_atomic_add_u64" if arch == "gfx1100" else "global_atomic_add_x2"
+    name = "global_atomic_add_u64" if arch not in GFX9 else "global_atomic_add_x2"
     run(
         arch,
         name,
@@ -353,7 +354,7 @@ def test_wide_and_float_atomics(arch: str) -> None:
     )
     assert floats[0] == size / 2
     cell = np.zeros(2, np.uint32)
-    name = "global_atomic_cmpswap_b32" if arch == "gfx1100" else "global_atomic_cmpswap"
+    name = "global_atomic_cmpswap_b32" if arch not in GFX9 else "global_atomic_cmpswap"
     state = pair(np.full(size, BASE)) | {2: np.arange(1, size + 1), 3: np.arange(size)}  # new, compare
     run(arch, name, "v[0:1]", "v[2:3]", v=state, memory=space(cell))
     assert cell[0] == size  # each lane found what the one before it left

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.hcq.emu.amd.bench import DEFAULT_MODE, ISAS, Numbers, floats32, run
+from tests.hcq.emu.amd.bench import DEFAULT_MODE, GFX9, ISAS, Numbers, floats32, run
 
 FORMATS = {"f16": (11, -14, 15), "f32": (24, -126, 127), "f64": (53, -1022, 1023)}  # digits, exponents
 DTYPE: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -151,7 +151,7 @@ CASES = [
 @pytest.mark.parametrize(("arch", "name", "kind"), CASES)
 def test_arithmetic_is_rounded_once(arch: str, name: str, kind: str) -> None:
     count, exact, special = ARITHMETIC[name]
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     for seed in range(6):
         sources = [random_floats(kind, 10 * seed + i, size) for i in range(count)]
         if seed % 2:  # sums that cancel
@@ -201,7 +201,7 @@ def test_denormals_are_flushed_when_the_mode_says_so() -> None:
 @pytest.mark.parametrize("arch", ISAS)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_minimum_and_maximum_order_zeros_and_prefer_numbers_to_nans(arch: str, kind: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     a, c = random_floats(kind, 1, size), random_floats(kind, 2, size)
     c[:4] = [0.0, -0.0, np.nan, 5.0]
     a[:4] = [-0.0, 0.0, 3.0, np.nan]
@@ -228,7 +228,7 @@ def test_minimum_and_maximum_order_zeros_and_prefer_numbers_to_nans(arch: str, k
     ],
 )
 def test_rounding_to_whole_numbers(arch: str, kind: str, name: str, whole: Callable[[float], int]) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     a = random_floats(kind, 3, size)
     a[:6] = [0.5, 1.5, -0.5, -2.5, 2.5, 1e4]
     actual = compute(arch, f"v_{name}_{kind}", kind, [a])
@@ -254,7 +254,7 @@ TRANSCENDENTAL: dict[str, tuple[Callable[[float], float], float, float]] = {
 @pytest.mark.parametrize("name", TRANSCENDENTAL)
 def test_transcendentals_are_within_one_unit_in_the_last_place(arch: str, kind: str, name: str) -> None:
     meaning, low, high = TRANSCENDENTAL[name]
-    a = np.random.default_rng(5).uniform(low, high, 64 if arch == "gfx942" else 32).astype(DTYPE[kind])
+    a = np.random.default_rng(5).uniform(low, high, 64 if arch in GFX9 else 32).astype(DTYPE[kind])
     actual = compute(arch, f"v_{name}_{kind}", kind, [a])
     for x, y in zip(a.tolist(), actual.tolist()):
         expected = meaning(x)
@@ -289,7 +289,7 @@ def test_transcendentals_of_edge_values(arch: str) -> None:
 @pytest.mark.parametrize("arch", ISAS)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_frexp_takes_numbers_apart_and_ldexp_puts_them_together(arch: str, kind: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     a = random_floats(kind, 8, size)
     mantissa = compute(arch, f"v_frexp_mant_{kind}", kind, [a])
     exponent_kind = "i16" if kind == "f16" else "i32"
@@ -445,7 +445,7 @@ COMPARES = {
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("test", COMPARES)
 def test_float_compares_answer_for_active_lanes(arch: str, kind: str, test: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     a, c = random_floats(kind, 1, size), random_floats(kind, 2, size)
     c[::3] = a[::3]
     lanes = np.arange(size) % 5 != 0
@@ -462,9 +462,9 @@ def test_float_compares_answer_for_active_lanes(arch: str, kind: str, test: str)
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_cmpx_narrows_exec_and_on_gfx942_writes_vcc_too(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     x = np.arange(size, dtype=np.uint32)
     b = run(arch, "v_cmpx_gt_u32", 10, "v0", v={0: x}, s={106: 0xDEAD})
     assert b.lanes[0].tolist() == [lane < 10 for lane in range(size)]
     assert int(b.s[0, 126]) == 0x3FF
-    assert int(b.s[0, 106]) == (0x3FF if arch == "gfx942" else 0xDEAD)
+    assert int(b.s[0, 106]) == (0x3FF if arch in GFX9 else 0xDEAD)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.hcq.emu.amd.bench import ISAS, run, words32
+from tests.hcq.emu.amd.bench import GFX9, ISAS, run, words32
 
 M32, M64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
@@ -189,7 +189,7 @@ def test_an_integer_instruction_means_what_its_description_says(
     arch: str, form: str, name: str, row: Row
 ) -> None:
     widths, out_width, meaning = row
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     registers, operands, sources = {}, [], []
     for index, width in enumerate(widths):
         low, high = words32(100 * index + len(name), size), words32(7 + index, size)
@@ -249,7 +249,7 @@ def test_clamp_saturates_integer_sums(name: str) -> None:
     ],
 )
 def test_sums_carry_from_vcc_into_vcc(arch: str, name: str, sign: int, reverse: bool, carry_in: bool) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     a, c = words32(5, size), words32(6, size)
     carries = 0x5A5A1234_0F0FFFFF & (1 << size) - 1
     b = run(arch, name, "v2", "v0", "v1", form="VOP2", v={0: a, 1: c}, s={106: carries, 107: carries >> 32})
@@ -265,7 +265,7 @@ def test_sums_carry_from_vcc_into_vcc(arch: str, name: str, sign: int, reverse: 
 
 @pytest.mark.parametrize("arch", ISAS)
 def test_wide_products_carry_into_their_mask(arch: str) -> None:
-    size = 64 if arch == "gfx942" else 32
+    size = 64 if arch in GFX9 else 32
     a, c, low, high = (words32(seed, size) for seed in (1, 2, 3, 4))
     for name, signed in (("v_mad_u64_u32", False), ("v_mad_i64_i32", True)):
         two, one = isa_operand(arch)
@@ -285,7 +285,7 @@ def test_wide_products_carry_into_their_mask(arch: str) -> None:
 
 
 def isa_operand(arch: str) -> tuple[str, int]:
-    return ("s[4:5]" if arch == "gfx942" else "s4"), 4
+    return ("s[4:5]" if arch in GFX9 else "s4"), 4
 
 
 def test_true16_operands_pick_halves_and_keep_the_other_half() -> None:
