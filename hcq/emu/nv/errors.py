@@ -4,7 +4,8 @@
     ├── HostError          32: a malformed pushbuffer, an unbound subchannel, a ring entry that makes no sense
     ├── ClassError         69: a method that the class has not, or a value that the method does not take
     ├── CopyError          39: the copy engine refuses what it was told
-    ├── ExceptionInKernel  13: an instruction did something illegal
+    ├── LaunchError        13: a launch description that the scheduler refuses
+    ├── KernelError        13: an instruction did something illegal; has .program and .address
     ├── HungKernel        109: a kernel did not end in its budget of instructions
     └── MmuFault           31: nothing is mapped there, or it may not be written; has .address
 
@@ -53,12 +54,16 @@ class CopyError(ChannelError):
     xid = 39
 
 
-class ExceptionInKernel(ChannelError):
+class LaunchError(ChannelError):
     xid = 13
 
-    def __init__(self, message: str, address: int = 0) -> None:
+
+class KernelError(ChannelError):
+    xid = 13
+
+    def __init__(self, message: str, program: int, address: int = 0) -> None:
         super().__init__(message)
-        self.address = address
+        self.program, self.address = program, address
 
 
 class HungKernel(ChannelError):

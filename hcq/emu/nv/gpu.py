@@ -31,6 +31,7 @@ from hcq.nv.rm_structs import CardInfoArgs
 
 if TYPE_CHECKING:
     from hcq.emu.nv.engine import Engine
+    from hcq.emu.nv.shader import Shader
 
 UNRUNG = 0  # what the doorbell holds until a token is stored
 BURST = 64  # steps of one channel before the next has its turn
@@ -70,8 +71,7 @@ class EmulatedGpu:
         self.visitors = 0  # threads that wait for the lock: the GPU's own lets them in
         self.wake = threading.Event()
         self.thread: threading.Thread | None = None
-        self.running: Channel | None = None
-        self.turns = 0
+        self._shader: Shader | None = None  # made by the first compute object
 
     # ------------------------------------------------------------ what it is
 
@@ -158,6 +158,15 @@ class EmulatedGpu:
 
         return ComputeProcessor(channel, class_id)
 
+    @property
+    def shader(self) -> Shader:
+        """The shader cores, with their caches."""
+        if self._shader is None:
+            from hcq.emu.nv.shader import Shader
+
+            self._shader = Shader(self)
+        return self._shader
+
     # ------------------------------------------------------------ the thread
 
     def kick(self) -> None:
@@ -187,7 +196,6 @@ class EmulatedGpu:
                 self.wake.wait(BUSY_POLL_SECONDS if now - last < BUSY_SECONDS else IDLE_POLL_SECONDS)
 
     def _turn(self) -> bool:
-        self.turns += 1
         now = self.time_ns()
         self.registers[USERMODE_TIME_0 // 4 : USERMODE_TIME_0 // 4 + 2] = (now & 0xFFFFFFFF, now >> 32)
         self._look_at_doorbell()
@@ -226,7 +234,6 @@ class EmulatedGpu:
             channel.is_rung = True
 
     def _step(self, channel: Channel) -> bool:
-        self.running = channel
         try:
             if self.random is not None and channel.pending and self.random.random() < 0.3:
                 return channel.finish_one()

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 
 from hcq import native
 from hcq.emu.nv.errors import Access, FaultType, MmuFault
+from hcq.emu.nv.ptx.errors import BadAccess
 from hcq.emu.nv.ptx.memory import AddressSpace, Mapping
+from hcq.emu.nv.ptx.types import Lanes, Scalar
 from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE, LinuxPort
 
 PAGE = 4096
@@ -95,7 +97,7 @@ class PageTable:
         """The page table as it is now."""
         with self.lock:
             if self._view is None:
-                self._view = View(sorted(self.mappings.values(), key=lambda one: one.va))
+                self._view = View(self, sorted(self.mappings.values(), key=lambda one: one.va))
             return self._view
 
 
@@ -105,10 +107,30 @@ class View(AddressSpace):
     Raises MmuFault, which names the unit that made the access.
     """
 
-    def __init__(self, mappings: list[Mapping]) -> None:
+    def __init__(self, table: PageTable, mappings: list[Mapping]) -> None:
         super().__init__()
+        self.table = table
         self.mappings = mappings
         self._starts = [one.va for one in mappings]
+        self.missed: tuple[int, Access] | None = None  # the access of a kernel that was refused
+
+    def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
+        try:
+            return super().load(addresses, scalar, count)
+        except BadAccess as bad:
+            self.missed = bad.address, Access.READ
+            raise
+
+    def store(self, addresses: Lanes, values: Lanes) -> None:
+        try:
+            super().store(addresses, values)
+        except BadAccess as bad:
+            self.missed = bad.address, Access.WRITE
+            raise
+
+    def overlaps(self, va: int, size_bytes: int) -> Mapping | None:
+        """A mapping that reaches into a range."""
+        return next((one for one in self.mappings if one.va < va + size_bytes and va < one.end), None)
 
     def spans(self, va: int, size_bytes: int, access: Access, unit: str) -> Iterator[Bytes]:
         """The host memory of a range, piece by piece: neighbouring mappings are one range to the GPU."""

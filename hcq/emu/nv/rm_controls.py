@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hcq import native
-from hcq.emu.nv.errors import MmuFault
+from hcq.emu.nv.errors import KernelError, MmuFault
 from hcq.emu.nv.rm_objects import (
     VASPACE_EXTERNALLY_OWNED,
     ChannelGroup,
@@ -350,7 +350,7 @@ def sm_error_states(call: Call) -> dict[str, int]:
     check(call.params.numsmstoread <= 100, NvStatus.NV_ERR_INVALID_ARGUMENT)
     error = target.channel.group.error
     states = b""
-    if error is not None and hasattr(error, "program"):
+    if isinstance(error, KernelError):
         states = SmErrorState(hwwesraddr=error.address, hwwwarpesrpc64=error.program).to_bytes()
     return {"smerrorstatearray": as_number(states), "mmufault_valid": int(isinstance(error, MmuFault))}
 

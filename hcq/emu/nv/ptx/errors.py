@@ -5,7 +5,8 @@
     ├── PageFault                 no memory there, or not writable; has .address
     ├── MisalignedAccess          an address that is not a multiple of the access's size
     ├── Deadlock                  threads wait for threads that can never come
-    └── StepLimit                 the budget of instructions is spent
+    ├── StepLimit                 the budget of instructions is spent
+    └── Interrupted               nobody wants the kernel any more
 
 In       what happened, where
 Out      exceptions
@@ -56,6 +57,10 @@ class Deadlock(KernelFault):
 
 class StepLimit(KernelFault):
     """The kernel ran for more instructions than it was given."""
+
+
+class Interrupted(KernelFault):
+    """The kernel was stopped from outside."""
 
 
 class BadAccess(Exception):

@@ -13,19 +13,22 @@ one: threads that jump into the middle of each other's paths also meet early.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from hcq.emu.nv.ptx.decode import Decoded, Registers
-from hcq.emu.nv.ptx.errors import Deadlock, KernelFault, StepLimit
+from hcq.emu.nv.ptx.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.ptx.groups import Activation, Group, Region
 from hcq.emu.nv.ptx.memory import Memory
 from hcq.emu.nv.ptx.program import Program
 from hcq.emu.nv.ptx.types import Lanes
 
 WARP = 32
+CHECK_STEPS = (
+    20_000  # instructions between two looks at the budget, and at whether the kernel is still wanted
+)
 PATIENCE = 4000  # blocks that a group may run while others could, or while threads wait to meet it
 MAX_CALL_DEPTH = 512
 MAX_LOCAL_BYTES = 1 << 19
@@ -57,6 +60,7 @@ class Machine:
         local_window: int,
         step_limit: int,
         given: Mapping[str, int],
+        interrupted: Callable[[], bool] | None = None,
     ) -> None:
         self.program = program
         self.memory = memory
@@ -68,6 +72,8 @@ class Machine:
         self.local_window = local_window
         self.dynamic_shared_bytes = dynamic_shared_bytes
         self.step_limit = step_limit
+        self.interrupted = interrupted
+        self.check_at = min(step_limit, CHECK_STEPS)
         self.given = given
         self.steps = 0
         self._number_lanes(blocks)
@@ -233,8 +239,8 @@ class Machine:
         while True:
             block = blocks[group.pc]
             self.steps += block.length
-            if self.steps > self.step_limit:
-                raise self._too_long(group, block.line)
+            if self.steps > self.check_at:
+                self._check_time(group, block.line)
             if block.warp_members is not None and group.mask is not None:
                 if not self._warp_is_here(group, block.warp_members(registers, group)):
                     self._park(group, "warp", block.line)
@@ -264,6 +270,16 @@ class Machine:
         self.patience = PATIENCE
         group.turns += 1
         self._release_arrived()
+
+    def _check_time(self, group: Group, line: int) -> None:
+        """From time to time: is the budget spent, does anybody still wait for this kernel?"""
+        if self.steps > self.step_limit:
+            raise self._too_long(group, line)
+        if self.interrupted is not None and self.interrupted():
+            raise Interrupted(
+                f"kernel {self.kernel_name}: stopped at PTX line {line}: it was not wanted any more", line
+            )
+        self.check_at = min(self.step_limit, self.steps + CHECK_STEPS)
 
     def _too_long(self, group: Group, line: int) -> StepLimit:
         lane = int(np.argmax(group.full_mask))

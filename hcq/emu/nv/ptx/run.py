@@ -72,11 +72,13 @@ class Kernel:
         step_limit: int = STEP_LIMIT,
         batch_lanes: int = BATCH_LANES,
         specials: Mapping[str, int] | None = None,
+        interrupted: Callable[[], bool] | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
         specials   values of special registers that the launch decides: smid, gridid, envreg1, ...
         params     the bytes of the parameters, or read(offset, size_bytes) that gets them where the launch put them
+        interrupted  asked from time to time; when it says yes, the kernel ends with Interrupted
         Raises     UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         self._check(grid, block, dynamic_shared_bytes)
@@ -105,6 +107,7 @@ class Kernel:
                 local_window,
                 step_limit,
                 specials or {},
+                interrupted,
             )
             machine.run()
             steps += machine.steps

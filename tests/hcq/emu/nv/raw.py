@@ -24,6 +24,8 @@ from hcq.nv.abi import abi_for
 from hcq.nv.args import NO_FD
 from hcq.nv.classes import ARCHITECTURES, ClassId
 from hcq.nv.gpfifo import GpEntry
+from hcq.nv.image import KernelDescriptor, crc32
+from hcq.nv.qmd import qmd_for
 from hcq.nv.status import NvStatus
 from hcq.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE
 
@@ -374,3 +376,149 @@ def release(va: int, value: int, control: int = 1 | 1 << 20) -> list[int]:
 
 def floats(*values: float) -> bytes:
     return struct.pack(f"<{len(values)}f", *values)
+
+
+# ------------------------------------------------------------ kernels
+
+SHARED_WINDOW, LOCAL_WINDOW = 0x70_0000_0000, 0xFF00_0000
+BANKS = {  # ntid, nctaid, shared window, local window, stack pointer, parameters
+    3: (0x000, 0x00C, 0x018, 0x020, 0x028, 0x160),
+    4: (0x000, 0x00C, 0x018, 0x020, 0x028, 0x210),
+    5: (0x360, 0x370, 0x2F0, 0x2F8, 0x37C, 0x380),
+}
+AXPY = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry axpy(.param .u64 axpy_y, .param .u64 axpy_x, .param .f32 axpy_a, .param .u32 axpy_n)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<6>;
+    .reg .f32 %f<5>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [axpy_y];
+    ld.param.u64 %rd2, [axpy_x];
+    ld.param.f32 %f1, [axpy_a];
+    ld.param.u32 %r1, [axpy_n];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.s32 %r5, %r2, %r3, %r4;
+    setp.ge.u32 %p1, %r5, %r1;
+    @%p1 bra END;
+    mul.wide.u32 %rd3, %r5, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    add.s64 %rd5, %rd2, %rd3;
+    ld.global.f32 %f2, [%rd5];
+    ld.global.f32 %f3, [%rd4];
+    fma.rn.f32 %f4, %f1, %f2, %f3;
+    st.global.f32 [%rd4], %f4;
+END:
+    ret;
+}
+"""
+
+
+class Loaded:
+    """A kernel in GPU memory, with its descriptor before its code."""
+
+    def __init__(self, raw: Raw, ptx: str, entry: str, param_bytes: int, **changes: Any) -> None:
+        text = ptx.encode()
+        self.memory = raw.memory(0x1000 + len(text))
+        self.program = self.memory.va + 0x200
+        self.put(text, entry, param_bytes, **changes)
+
+    def put(self, text: bytes, entry: str, param_bytes: int, **changes: Any) -> None:
+        va, host = self.memory.va, self.memory.host
+        name = entry.encode() + b"\0"
+        descriptor = KernelDescriptor(
+            **{
+                "ptx_address": va + 0x400,
+                "ptx_bytes": len(text),
+                "entry_name_address": va,
+                "param_bytes": param_bytes,
+                "ptx_crc32": crc32(text),
+                **changes,
+            }
+        ).to_bytes()
+        for at, data in ((0, name), (0x200 - 64, descriptor), (0x400, text)):
+            host[at : at + len(data)] = np.frombuffer(data, np.uint8)
+
+
+class Launch:
+    """A QMD and its constant bank 0 in GPU memory."""
+
+    def __init__(
+        self,
+        raw: Raw,
+        program: int,
+        params: bytes = b"",
+        grid: tuple[int, int, int] = (1, 1, 1),
+        block: tuple[int, int, int] = (1, 1, 1),
+        **fields: Any,
+    ) -> None:
+        layout = qmd_for(raw.engines.compute)
+        version = layout.version
+        ntid, nctaid, shared, local, stack, at = BANKS[version]
+        self.memory = raw.memory(0x4000)
+        self.qmd_va, self.bank_va = self.memory.va, self.memory.va + 0x1000
+        bank = bytearray(-(-max(at + len(params), 0x160) // 16) * 16)
+        struct.pack_into("<3I", bank, ntid, *block)
+        struct.pack_into("<3I", bank, nctaid, *grid)
+        struct.pack_into(
+            "<Q",
+            bank,
+            shared,
+            SHARED_WINDOW if raw.emulated.chip.host_address_bits == 57 else LOW_SHARED_WINDOW,
+        )
+        struct.pack_into("<Q", bank, local, LOCAL_WINDOW)
+        struct.pack_into("<I", bank, stack, 0xFFFDC0)
+        bank[at : at + len(params)] = params
+        self.bank = self.memory.host[0x1000 : 0x1000 + len(bank)]
+        self.bank[:] = np.frombuffer(bytes(bank), np.uint8)
+        self.values = {
+            "grid_width": grid[0],
+            "grid_height": grid[1],
+            "grid_depth": grid[2],
+            "cta_thread_dimension0": block[0],
+            "cta_thread_dimension1": block[1],
+            "cta_thread_dimension2": block[2],
+            "program_address": program,
+            "register_count": 32,
+            "barrier_count": 1,
+            "shared_memory_size": 0x400,
+            "min_sm_config_shared_mem_size": 3,
+            "target_sm_config_shared_mem_size": 3,
+            "max_sm_config_shared_mem_size": 26,
+            "constant_buffer_addr_0": self.bank_va,
+            "constant_buffer_size_0": len(bank),
+            "constant_buffer_valid_0": 1,
+            "constant_buffer_invalidate_0": 1,
+            **fields,
+        }
+        self.layout = layout
+        self.write()
+
+    def write(self, **fields: Any) -> None:
+        """Write the QMD again, with other values."""
+        self.values.update(fields)
+        words = self.layout.launch(**self.values).words
+        self.memory.array()[: len(words)] = words
+
+    @property
+    def words(self) -> list[int]:
+        """The methods that launch it."""
+        return methods(1, 0x2B4, self.qmd_va >> 8) + methods(1, 0x2C0, 3)
+
+
+LOW_SHARED_WINDOW = 0xFE00_0000
+
+
+def setup(raw: Raw) -> list[int]:
+    """What a channel needs before its first launch."""
+    shared = SHARED_WINDOW if raw.emulated.chip.host_address_bits == 57 else LOW_SHARED_WINDOW
+    return [
+        *methods(1, 0, raw.engines.compute),
+        *methods(1, 0x2A0, shared >> 32, shared & 0xFFFFFFFF),
+        *methods(1, 0x7B0, LOCAL_WINDOW >> 32, LOCAL_WINDOW & 0xFFFFFFFF),
+    ]

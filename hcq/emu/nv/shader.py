@@ -1,0 +1,357 @@
+"""From a launch description to the shader core: is the launch possible, which kernel is it, what are its parameters?
+
+In       a QMD, the state of the compute engine that launched it, the address space
+Out      the grid has run; LaunchError, KernelError, HungKernel or MmuFault when it cannot
+Changes  what the kernel changes
+Next     compute_processor.py (who calls), hcq/nv/image.py (how the kernel is found), ptx/run.py (who runs it)
+Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h; constant bank 0 as compiled code reads it
+
+What hardware would take from constant bank 0 is read there and nowhere else. What the compiled code would read there
+and the interpreter does not need (sizes, windows, the stack) is compared with what the QMD and the channel say.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from hcq.emu.nv.errors import FaultType, HungKernel, KernelError, LaunchError, MmuFault
+from hcq.emu.nv.memory import View
+from hcq.emu.nv.ptx.errors import Deadlock, Interrupted, KernelFault, StepLimit
+from hcq.emu.nv.ptx.parser import parse
+from hcq.emu.nv.ptx.run import Kernel
+from hcq.emu.nv.words import GPCS, LARGE_PARAM_BYTES, SMS_PER_TPC, TPCS_PER_GPC
+from hcq.errors import UsageError
+from hcq.nv.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
+from hcq.nv.qmd import Qmd, QmdV3, QmdV5
+from hcq.nv.qmd_fields import QmdType
+
+if TYPE_CHECKING:
+    from hcq.emu.nv.compute_processor import ComputeProcessor
+    from hcq.emu.nv.gpu import EmulatedGpu
+
+CONSTANTS = "GRAPHICS GPC0 GPCCLIENT_GCC"  # constants and instructions are fetched by the same unit
+THREADS = "GRAPHICS GPC0 GPCCLIENT_T1_0"
+CODE_ALIGNMENT = 128
+RESERVED_SHARED_BYTES = 0x400
+MAX_THREADS, MAX_BARRIERS, MAX_REGISTERS = 1024, 16, 255
+REGISTERS_PER_SM = 65536
+MAX_NAME_BYTES, MAX_PTX_BYTES, MAX_SYMBOLS = 4096, 1 << 28, 1 << 16
+SHARED_WINDOW_BYTES, LOW_SHARED_WINDOW_BYTES, LOCAL_WINDOW_BYTES = 1 << 32, 1 << 24, 1 << 24
+WARP_EXCEPTION = "Graphics SM Warp Exception on (GPC 0, TPC 0, SM 0)"
+STACK_TOP = (16 << 20) - 0x240
+TPCS = GPCS * TPCS_PER_GPC
+
+
+class Bank0(NamedTuple):
+    """Where compiled code finds what the launcher wrote: offsets in constant bank 0. 0 in shared_window: nowhere."""
+
+    ntid: int
+    nctaid: int
+    shared_window: int
+    local_window: int
+    stack_pointer: int
+
+
+BANKS = {
+    3: Bank0(0x000, 0x00C, 0x018, 0x020, 0x028),
+    4: Bank0(0x000, 0x00C, 0, 0x020, 0x028),
+    5: Bank0(0x360, 0x370, 0, 0x2F8, 0x37C),
+}
+
+
+class Shader:
+    """The shader cores of one GPU, and what their caches hold: instructions by address, constant banks by address."""
+
+    def __init__(self, gpu: EmulatedGpu) -> None:
+        self.gpu = gpu
+        self.code: dict[tuple[int, int], tuple[bytes, int, Kernel]] = {}
+        self.constants: dict[tuple[int, int], bytes] = {}
+
+    def invalidate_code(self) -> None:
+        self.code.clear()
+
+    def invalidate_constants(self) -> None:
+        self.constants.clear()
+
+    def run(self, engine: ComputeProcessor, qmd: Qmd) -> None:
+        """Run a grid to its end."""
+        view = engine.channel.view
+        check_launch(self.gpu, qmd)
+        if qmd.value("invalidate_instruction_cache"):
+            self.invalidate_code()
+        if qmd.value("invalidate_shader_constant_cache"):
+            self.invalidate_constants()
+        program = qmd.value("program_address")
+        kernel = self._kernel(view, program)
+        grid = qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth")
+        block = block_of(qmd)
+        bank = self._bank0(view, qmd)
+        shared_window, local_window = self._windows(engine, view, program)
+        self._compare(qmd, bank, grid, block, shared_window, local_window)
+        dynamic = self._shared(qmd, kernel, program)
+        engine.check_local_memory(qmd, view)
+        at = self.gpu.chip.param_offset
+        if kernel.param_bytes > LARGE_PARAM_BYTES:
+            at = self.gpu.chip.large_param_offset
+        if at + kernel.param_bytes > len(bank):
+            raise LaunchError(
+                f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
+                f"{kernel.param_bytes} bytes of parameters at {at:#x}"
+            )
+        view.missed = None
+        try:
+            kernel.run(
+                grid,
+                block,
+                view,
+                bank[at : at + kernel.param_bytes],
+                dynamic_shared_bytes=dynamic,
+                shared_window=shared_window,
+                local_window=local_window,
+                step_limit=self.gpu.spec.step_limit,
+                interrupted=lambda: engine.channel.is_ending,
+            )
+        except (StepLimit, Interrupted, Deadlock) as error:
+            raise HungKernel(f"CTX SWITCH TIMEOUT: {error}") from None
+        except KernelFault as error:
+            if view.missed is not None:
+                address, access = view.missed
+                kind = FaultType.RO_VIOLATION if view.find(address) is not None else FaultType.PDE
+                raise MmuFault(address, access, THREADS, str(error), kind) from None
+            raise KernelError(
+                f"{WARP_EXCEPTION}: {error}",
+                program,
+                getattr(error, "address", 0),
+            ) from None
+        except UsageError as error:
+            raise KernelError(f"{WARP_EXCEPTION}: {error}", program) from None
+
+    # ------------------------------------------------------------ the kernel
+
+    def _kernel(self, view: View, program: int) -> Kernel:
+        """The kernel at an address, through the instruction cache: code that changed needs an invalidation."""
+        if program % CODE_ALIGNMENT:
+            raise LaunchError(
+                f"Graphics SKEDCHECK: program address {program:#x} is no multiple of {CODE_ALIGNMENT}"
+            )
+        view.read(program, 16, CONSTANTS)
+        raw = view.read(program - DESCRIPTOR_BYTES, DESCRIPTOR_BYTES, CONSTANTS)
+        key = id(view.table), program
+        known = self.code.get(key)
+        if known is not None:
+            if known[0] != raw:
+                raise KernelError(
+                    f"{WARP_EXCEPTION}: the code at {program:#x} was replaced, and the instruction cache "
+                    "still holds the old one: INVALIDATE_SHADER_CACHES was not sent",
+                    program,
+                )
+            return known[2]
+        kernel = load(view, raw, program)
+        self.code[key] = raw, program, kernel
+        return kernel
+
+    # ------------------------------------------------------------ constant bank 0
+
+    def _bank0(self, view: View, qmd: Qmd) -> bytes:
+        """Constant bank 0, through the constant cache: a bank that changed needs an invalidation."""
+        if not qmd.value("constant_buffer_valid_0"):
+            raise LaunchError("Graphics Exception: constant bank 0 is not valid in the QMD")
+        va, size = qmd.value("constant_buffer_addr_0"), qmd.value("constant_buffer_size_0")
+        data = view.read(va, size, CONSTANTS)
+        key = id(view.table), va
+        held = self.constants.get(key)
+        if held is not None and held != data and not qmd.value("constant_buffer_invalidate_0"):
+            raise LaunchError(
+                f"Graphics Exception: constant bank 0 at {va:#x} was written again, and the constant cache still holds "
+                "what it was: neither the QMD's CONSTANT_BUFFER_INVALIDATE nor INVALIDATE_SHADER_CACHES was sent"
+            )
+        if len(self.constants) > 1 << 12:
+            self.constants.clear()
+        self.constants[key] = data
+        return data
+
+    def _compare(
+        self,
+        qmd: Qmd,
+        bank: bytes,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_window: int,
+        local_window: int,
+    ) -> None:
+        """What compiled code reads in the bank has to be what the QMD and the channel say."""
+        at = BANKS[qmd.version]
+        wanted: list[tuple[str, int, str, tuple[int, ...]]] = [
+            ("the block", at.ntid, "<3I", block),
+            ("the grid", at.nctaid, "<3I", grid),
+            ("the local window", at.local_window, "<Q", (local_window,)),
+            ("the stack pointer", at.stack_pointer, "<I", (STACK_TOP,)),
+        ]
+        if at.shared_window:
+            wanted.append(("the shared window", at.shared_window, "<Q", (shared_window,)))
+        for what, offset, form, value in wanted:
+            if offset + struct.calcsize(form) > len(bank):
+                raise LaunchError(
+                    f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes, and {what} is at {offset:#x}"
+                )
+            found = struct.unpack_from(form, bank, offset)
+            if found != value:
+                raise LaunchError(
+                    f"Graphics Exception: constant bank 0 says at {offset:#x} that {what} is {_shown(found)}; "
+                    f"it is {_shown(value)}"
+                )
+
+    # ------------------------------------------------------------ shared memory and windows
+
+    def _shared(self, qmd: Qmd, kernel: Kernel, program: int) -> int:
+        """A block's dynamic shared memory: what the QMD gives beyond the reserved part and the kernel's own."""
+        given, own = qmd.value("shared_memory_size"), kernel.static_shared_bytes
+        if not given and not own:
+            return 0
+        if given < RESERVED_SHARED_BYTES + own:
+            raise KernelError(
+                f"{WARP_EXCEPTION}: Out Of Range Shared Address: the QMD gives "
+                f"{given} bytes; the kernel has {own} of its own and the system reserves {RESERVED_SHARED_BYTES}",
+                program,
+            )
+        return given - RESERVED_SHARED_BYTES - own
+
+    def _windows(self, engine: ComputeProcessor, view: View, program: int) -> tuple[int, int]:
+        """The generic windows that the channel set: real memory inside them cannot be reached."""
+        shared, local = engine.shared_window, engine.local_window
+        shared_bytes = LOW_SHARED_WINDOW_BYTES
+        if self.gpu.chip.has_shared_window_of_4_gib:
+            shared_bytes = SHARED_WINDOW_BYTES
+            if shared & 0xFFFFFFFF:
+                raise LaunchError(
+                    f"Graphics Exception: the shared window {shared:#x} is not aligned to 4 GiB"
+                )
+        for what, va, size in (("shared", shared, shared_bytes), ("local", local, LOCAL_WINDOW_BYTES)):
+            if not va:
+                raise LaunchError(
+                    f"Graphics Exception: SET_SHADER_{what.upper()}_MEMORY_WINDOW was never sent on this channel"
+                )
+            inside = view.overlaps(va, size)
+            if inside is not None:
+                raise KernelError(
+                    f"{WARP_EXCEPTION}: Invalid Address Space: [{inside.va:#x}, "
+                    f"{inside.end:#x}) is mapped inside the {what} window at {va:#x}",
+                    program,
+                    inside.va,
+                )
+        return shared, local
+
+
+def _shown(numbers: tuple[int, ...]) -> str:
+    return ", ".join(f"{number:#x}" for number in numbers)
+
+
+def block_of(qmd: Qmd) -> tuple[int, int, int]:
+    return (
+        qmd.value("cta_thread_dimension0"),
+        qmd.value("cta_thread_dimension1"),
+        qmd.value("cta_thread_dimension2"),
+    )
+
+
+# ------------------------------------------------------------ what the scheduler refuses
+
+
+def check_launch(gpu: EmulatedGpu, qmd: Qmd) -> None:
+    """Raises LaunchError for a QMD that no GPU of this kind can launch."""
+
+    def refuse(why: str) -> LaunchError:
+        return LaunchError(f"Graphics SKEDCHECK: {why}")
+
+    if isinstance(qmd, QmdV3):
+        if qmd.value("is_queue"):
+            raise refuse("the QMD is a queue")
+    else:
+        kind = qmd.value("qmd_type")
+        # drivers of other makers leave the field 0 on version 4
+        allowed = (QmdType.GRID_CTA,) if isinstance(qmd, QmdV5) else (QmdType.GRID_CTA, QmdType.QUEUE)
+        if kind not in allowed:
+            raise refuse(f"QMD_TYPE is {kind!r}; only GRID_CTA is emulated, clusters and queues are not")
+    width, height, depth = block = block_of(qmd)
+    threads = width * height * depth
+    if not 0 < threads <= MAX_THREADS or depth > 64:
+        raise refuse(f"CTA_THREAD_DIMENSION is {block}: {threads} threads, of 1 to {MAX_THREADS}")
+    if not all(qmd.value(f"grid_{axis}") for axis in ("width", "height", "depth")):
+        raise refuse("the grid has no blocks")
+    registers = qmd.value("register_count")
+    per_block = -(-max(registers, 1) * 32 // 256) * 256 * -(-threads // 32)
+    if registers > MAX_REGISTERS or per_block > REGISTERS_PER_SM:
+        raise refuse(
+            f"REGISTER_COUNT {registers} for {threads} threads: an SM has {REGISTERS_PER_SM} registers"
+        )
+    if qmd.value("barrier_count") > MAX_BARRIERS:
+        raise refuse(f"BARRIER_COUNT is {qmd.value('barrier_count')}, of {MAX_BARRIERS}")
+    shared = qmd.value("shared_memory_size")
+    if shared > gpu.chip.max_shared_bytes:
+        raise refuse(f"SHARED_MEMORY_SIZE is {shared}, of {gpu.chip.max_shared_bytes}")
+    sizes = []
+    for which in ("min", "target", "max"):
+        number = qmd.value(f"{which}_sm_config_shared_mem_size")
+        if number * 4 - 4 not in gpu.chip.carveouts_kib:
+            raise refuse(
+                f"{which.upper()}_SM_CONFIG_SHARED_MEM_SIZE is {number:#x}: no carve-out of {gpu.chip.arch} "
+                f"({', '.join(str(kib) for kib in gpu.chip.carveouts_kib)} KiB)"
+            )
+        sizes.append(number * 4 - 4 << 10)
+    if not shared <= sizes[0] <= sizes[1] <= sizes[2]:
+        raise refuse(f"the carve-outs {sizes} do not rise from SHARED_MEMORY_SIZE {shared}")
+
+
+def local_memory_bytes(per_thread: int, warps_per_sm: int) -> int:
+    """Bytes per TPC that local memory of this size needs."""
+    per_warp = -(-per_thread * 32 // 0x200) * 0x200
+    return -(-per_warp * warps_per_sm * SMS_PER_TPC // 0x8000) * 0x8000
+
+
+# ------------------------------------------------------------ kernels
+
+
+def load(view: View, raw: bytes, program: int) -> Kernel:
+    """The kernel that a descriptor in GPU memory names."""
+    found = KernelDescriptor.from_bytes(raw)
+
+    def refuse(why: str) -> KernelError:
+        return KernelError(f"{WARP_EXCEPTION}: Illegal Instruction: {why}", program)
+
+    if not found.is_valid:
+        raise refuse(f"no descriptor of PTX lies before {program:#x}, and machine code is not emulated")
+    if not 0 < found.ptx_bytes <= MAX_PTX_BYTES or found.symbol_count > MAX_SYMBOLS:
+        raise refuse(f"{found!r} makes no sense")
+    text = view.read(found.ptx_address, found.ptx_bytes, CONSTANTS)
+    if crc32(text) != found.ptx_crc32:
+        raise refuse(f"the PTX at {found.ptx_address:#x} is damaged")
+    symbols = []
+    for number in range(found.symbol_count):
+        entry = SymbolEntry.from_bytes(
+            view.read(found.symbols_address + SYMBOL_BYTES * number, SYMBOL_BYTES, CONSTANTS)
+        )
+        symbols.append((name_at(view, entry.name_address), entry.address))
+    try:
+        kernel = _compiled(text, name_at(view, found.entry_name_address), tuple(symbols))
+    except UsageError as error:
+        raise refuse(str(error)) from None
+    if kernel.param_bytes > found.param_bytes:
+        raise refuse(
+            f"the descriptor says {found.param_bytes} bytes of parameters; the PTX has {kernel.param_bytes}"
+        )
+    return kernel
+
+
+def name_at(view: View, va: int) -> str:
+    """Text up to its NUL."""
+    data = b""
+    while b"\0" not in data and len(data) < MAX_NAME_BYTES:
+        data += view.read(va + len(data), 1, CONSTANTS)
+    return data.partition(b"\0")[0].decode("utf-8", "replace")
+
+
+@functools.lru_cache(256)
+def _compiled(text: bytes, entry: str, symbols: tuple[tuple[str, int], ...]) -> Kernel:
+    return Kernel(parse(text.decode("utf-8", "replace")), entry, dict(symbols))
