@@ -1,7 +1,7 @@
 """Addresses: where memory of NVIDIA GPUs lies, the same for host and GPUs, reserved so that nobody else takes it.
 
 In       sizes
-Out      address ranges that are mapped as nothing; whoever maps memory there uses MAP_FIXED
+Out      POOL: address ranges that are mapped as nothing; whoever maps memory there uses MAP_FIXED
 Changes  the process's mappings: regions of 4 GiB, reserved when the first address of one is needed
 Next     memory.py (what is mapped there), channel.py (the window for context buffers)
 Source   clc6c0.h: pushbuffers, QMDs and semaphores have 40-bit addresses; SET_SHADER_LOCAL_MEMORY_WINDOW
@@ -88,6 +88,9 @@ class AddressPool:
         raise DriverError(
             f"alloc({size}): no addresses are left between {POOL_START:#x} and {POOL_END:#x}. Free some buffers."
         )
+
+
+POOL = AddressPool()  # addresses are the process's, however many operating systems are emulated in it
 
 
 def _reserve(port: Port, va: int, size: int) -> None:

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from hcq import native
 from hcq.errors import HcqError
 from hcq.nv import abi as calls
+from hcq.nv.address import POOL
 from hcq.nv.chip import Chip
 from hcq.nv.classes import ClassId
 from hcq.nv.control_structs import Notification
 from hcq.nv.memory import Allocation, NvMemory
-from hcq.nv.rings import ENTRIES, GpFifo
+from hcq.nv.rings import GpFifo
 
 GR0 = 1  # NV2080_ENGINE_TYPE_GRAPHICS: compute, and copies through the engine beside it
 ASYNC = 1  # NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC
@@ -80,7 +81,7 @@ class Channel:
             hobjecterror=notifier.handle,
             hobjectbuffer=ring.handle,
             gpfifooffset=ring.va,
-            gpfifoentries=ENTRIES,
+            gpfifoentries=self.fifo.entries,
             hcontextshare=share,
             huserdmemory_0=ring.handle,
             userdoffset_0=self.fifo.userd_va - ring.va,
@@ -88,7 +89,7 @@ class Channel:
         self.compute = rm.alloc(self.handle, self.chip.engines.compute)
         rm.alloc(self.handle, self.chip.engines.copy, version=0, enginetype=GR0)
         self.fifo.token = rm.control(self.handle, GET_WORK_SUBMIT_TOKEN).values["worksubmittoken"]
-        self.window = self.memory.process.addresses.take(self.port, WINDOW_BYTES)
+        self.window = POOL.take(self.port, WINDOW_BYTES)
         rm.abi.call(
             self.port,
             self.memory.uvm_fd,
@@ -128,7 +129,7 @@ class Channel:
             self.rm.free(self.group, self.memory.device)
             self.group = 0
         if self.window:
-            self.memory.process.addresses.give_back(self.port, self.window, WINDOW_BYTES)
+            POOL.give_back(self.port, self.window, WINDOW_BYTES)
             self.window = 0
 
     def _unwind(self) -> None:

@@ -21,6 +21,7 @@ from hcq.nv.qmd_fields import sm_config
 
 RESERVED_SHARED_BYTES = 1024  # of every block, for CUDA's ABI
 REGISTERS = 65536  # of one SM
+LARGE_PARAM_BYTES, LARGE_PARAM_BASE = 0x1100, 0x1A80  # before Hopper, more parameters than these begin there
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class Chip:
         else:
             total = static_bytes + dynamic_bytes + RESERVED_SHARED_BYTES
         return -(-total // 256) * 256
+
+    def param_base(self, param_bytes: int) -> int:
+        """Where compilers put so many bytes of parameters in constant bank 0; a cubin says it itself."""
+        is_moved = self.bank0 is Bank0Sm80 and param_bytes > LARGE_PARAM_BYTES
+        return LARGE_PARAM_BASE if is_moved else self.bank0.param_base
 
     def sm_config(self, shared_bytes: int) -> int:
         """The smallest carve-out that holds so much shared memory, as a QMD says it."""

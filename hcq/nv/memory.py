@@ -15,7 +15,7 @@ from enum import Enum
 from hcq.errors import HcqError
 from hcq.layout import Ioctl
 from hcq.nv import abi as calls
-from hcq.nv.address import HUGE_BYTES
+from hcq.nv.address import HUGE_BYTES, POOL
 from hcq.nv.classes import ClassId
 from hcq.nv.process import CTL_NODE, NvProcess
 from hcq.nv.rm import Rm
@@ -70,7 +70,7 @@ class NvMemory:
         """New memory. Raises DriverError naming the call that failed; nothing of the allocation is left then."""
         unit = HUGE_BYTES if place != Place.SYSTEM or size_bytes >= HUGE_BYTES else PAGE_BYTES
         size = -(-max(size_bytes, 1) // unit) * unit
-        va = self.process.addresses.take(self.port, size, unit)
+        va = POOL.take(self.port, size, unit)
         handle = mapping = 0
         is_range = False
         try:
@@ -98,7 +98,7 @@ class NvMemory:
         self.rm.free(what.handle, self.device)
         self.live.pop(what.va, None)
         self.mapped_bytes -= what.size_bytes
-        self.process.addresses.give_back(self.port, what.va, what.size_bytes)
+        POOL.give_back(self.port, what.va, what.size_bytes)
 
     def map_for(self, what: Allocation, uuid: bytes) -> Allocation:
         """Let another GPU see it. Raises DriverError when the two cannot reach each other."""
@@ -173,6 +173,6 @@ class NvMemory:
                 self._free_range(va, size)
             if handle:
                 self.rm.free(handle, self.device)
-            self.process.addresses.give_back(self.port, va, size)
+            POOL.give_back(self.port, va, size)
         except HcqError:
             return

@@ -1,9 +1,9 @@
-"""What belongs to the process and not to one device: the RM client, the UVM files, the addresses of all buffers.
+"""What belongs to the process and not to one device: the RM client, the UVM files, the GPUs.
 
 In       the port of whichever device needs one of these first
 Out      NvProcess, one for each operating system (the real one, or an emulated one)
 Changes  opens /dev/nvidiactl and /dev/nvidia-uvm twice; they stay open, because what they own goes when they close
-Next     gpu.py (each GPU), rm.py (calls of the client), address.py (addresses)
+Next     gpu.py (each GPU), rm.py (calls of the client)
 Source   uvm.c: UVM_MM_INITIALIZE on a second file, without which page tables cannot be had; nv.c: REGISTER_FD
 """
 
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from hcq.errors import DriverError
 from hcq.nv import abi as calls
 from hcq.nv.abi import Abi, abi_for
-from hcq.nv.address import AddressPool
 from hcq.nv.args import NO_FD
 from hcq.nv.rm import ROOT, Rm
 from hcq.nv.rm_structs import CardInfoArgs
@@ -38,7 +37,6 @@ class NvProcess:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.abi: Abi | None = None
-        self.addresses = AddressPool()
         self.rm: Rm | None = None
         self.uvm_fd = -1
         self.mm_fd = -1

@@ -19,7 +19,7 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+\w?)", re.MULTILINE)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)\{")
 _VARIABLE = re.compile(
-    r"\.(shared|local|global|const|param)\b((?:\s*\.\w+(?:\s+\d+)?)*?)\s*\.([usbf])(\d+)((?:\s*\.\w+(?:\s+\d+)?)*)"
+    r"(?<![\w.])\.(shared|local|global|const|param)\b((?:\s*\.\w+(?:\s+\d+)?)*?)\s*\.([usbf])(\d+)((?:\s*\.\w+(?:\s+\d+)?)*)"
     r"\s+([\w$%]+)((?:\s*\[\s*\d*\s*\])*)"
 )
 _ALIGN = re.compile(r"\.align\s+(\d+)")

@@ -43,9 +43,9 @@ class GpFifo:
 
     kind = "GPFIFO"
 
-    def __init__(self, va: int, doorbell: memoryview, entries: int = ENTRIES) -> None:
-        self.va, self.entries = va, entries
-        self.slots = native.view(va, entries * GP_ENTRY_BYTES).cast("Q")
+    def __init__(self, va: int, doorbell: memoryview) -> None:
+        self.va, self.entries = va, ENTRIES
+        self.slots = native.view(va, ENTRIES * GP_ENTRY_BYTES).cast("Q")
         userd = native.view(self.userd_va, USERD_BYTES)
         userd[:] = bytes(USERD_BYTES)
         self._get = userd[USERD_GP_GET : USERD_GP_GET + 4].cast("I")
@@ -57,16 +57,16 @@ class GpFifo:
 
     @property
     def userd_va(self) -> int:
-        return self.va + self.userd_offset(self.entries)
+        return self.va + self.userd_offset()
 
     @staticmethod
-    def userd_offset(entries: int = ENTRIES) -> int:
-        return -(-entries * GP_ENTRY_BYTES // USERD_BYTES) * USERD_BYTES
+    def userd_offset() -> int:
+        return -(-ENTRIES * GP_ENTRY_BYTES // USERD_BYTES) * USERD_BYTES
 
     @staticmethod
-    def size_bytes(entries: int = ENTRIES) -> int:
+    def size_bytes() -> int:
         """Ring and USERD."""
-        return GpFifo.userd_offset(entries) + USERD_BYTES
+        return GpFifo.userd_offset() + USERD_BYTES
 
     @property
     def get(self) -> int:
