@@ -209,6 +209,8 @@ class Buffer:
 class Pool:
     """Free blocks by size class. `alloc` and `take_back` are hot: one list pop, one list append."""
 
+    large_bytes = LARGE_BYTES  # destructors may run when the module's own names are gone
+
     def __init__(self, device: Device, limit_bytes: int | None = None) -> None:
         self.device = device
         self.free: dict[int, list[tuple[int, int]]] = {}  # capacity -> (va, fence)
@@ -277,7 +279,7 @@ class Pool:
             self.free[capacity].append((va, device.timeline.submitted))
         except KeyError:
             self.free.setdefault(capacity, []).append((va, device.timeline.submitted))
-        if capacity >= LARGE_BYTES:
+        if capacity >= self.large_bytes:
             self.free_large_bytes += capacity
             # a destructor may run while its thread holds the device's lock: never wait for the pool's here
             if self.free_large_bytes > self.limit_bytes and self._lock.acquire(blocking=False):

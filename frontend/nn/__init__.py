@@ -1,7 +1,7 @@
 """nn: layers, their state, and the optimizers, under PyTorch's names.
 
 In       tensors
-Out      `Module` and the layers; `nn.functional`, `nn.init`, `nn.optim`, `nn.utils`
+Out      `Module` and the layers; `nn.functional`, `nn.init`, `nn.optim`, `nn.utils`; `nn.save_file`, `nn.load_file`
 Changes  nothing by itself; a layer in training mode may update its running statistics
 Next     module.py (what a layer is), optim.py (how parameters move), examples/digits.py (a whole training run)
 """
@@ -37,6 +37,7 @@ from hcq.frontend.nn.norm import (
     LayerNorm,
     RMSNorm,
 )
+from hcq.frontend.nn.safetensors import load_file, save_file
 
 __all__ = [
     "Module",
@@ -69,6 +70,8 @@ __all__ = [
     "MSELoss",
     "L1Loss",
     "BCEWithLogitsLoss",
+    "load_file",
+    "save_file",
     "functional",
     "init",
     "optim",
