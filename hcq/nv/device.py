@@ -35,6 +35,7 @@ from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, Pushbuffer, place, plan
 from hcq.nv.queue import NvQueue
 from hcq.nv.rings import GpFifo, segment
 from hcq.nv.rm import Rm
+from hcq.nv.rm_structs import CardInfoArgs
 from hcq.nv.signals import Clock, NvSignal, NvTimeline
 from hcq.nv.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.port import PAGE_BYTES, is_emulated
@@ -66,6 +67,7 @@ class NvDevice(Device):
     rm: Rm
     channel: Channel
     why_host_memory = ""
+    _is_attaching = False
 
     # ------------------------------------------------------------ opening
 
@@ -84,8 +86,20 @@ class NvDevice(Device):
         if index >= len(cards):
             names = ", ".join(f"{card.values['gpu_id']:#x}" for card in cards) or "none"
             raise UsageError(f"{self.name}: the driver shows {len(cards)} GPUs ({names}); the first is NV:0.")
-        card = cards[index]
+        self._begin_attaching(cards[index])
+
+    def _begin_attaching(self, card: CardInfoArgs) -> None:
+        """The GPU of the process. Who comes first attaches it, step by step, and others wait until that is done."""
+        self.process.attaching.acquire()
+        self._is_attaching = True
         self.gpu = self.process.gpus.get(int(card.values["gpu_id"])) or Gpu(self.process, card)
+        if self.gpu.is_ready:
+            self._end_attaching()
+
+    def _end_attaching(self) -> None:
+        if self._is_attaching:
+            self._is_attaching = False
+            self.process.attaching.release()
 
     def attach_gpu(self) -> None:
         if not self.gpu.is_ready:
@@ -117,6 +131,7 @@ class NvDevice(Device):
         if not self.gpu.is_ready:
             self.gpu.make_vaspace(self.rm, self.port)
             self.process.gpus[self.gpu.gpu_id] = self.gpu
+        self._end_attaching()
 
     def boost_clocks(self) -> None:
         """Without this, short work runs at idle clocks. Not every container lets us ask; then they stay as they are."""
@@ -198,6 +213,7 @@ class NvDevice(Device):
         gpu = getattr(self, "gpu", None)
         if gpu is not None and not gpu.is_ready:
             gpu.give_up(self.port)
+        self._end_attaching()
 
     def stop(self, timeout_ms: float) -> bool:
         try:

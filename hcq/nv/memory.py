@@ -22,9 +22,11 @@ from hcq.nv.rm import Rm
 from hcq.port import PAGE_BYTES, Port
 
 MADV_DONTFORK = 10
+BIG_BYTES = 64 << 10
 READ_WRITE_ATOMIC = 1  # UvmGpuMappingTypeReadWriteAtomic
 # NVOS32_ATTR: LOCATION=PCI, PHYSICALITY=ALLOW_NONCONTIGUOUS, COHERENCY=CACHED; and without location for video memory
 SYSTEM_ATTR, VIDEO_ATTR = 0x3A000000, 0x18000000
+BIG_PAGES = 2 << 23  # NVOS32_ATTR_PAGE_SIZE: 64 KiB; by itself video memory comes in pages of 2 MiB
 SYSTEM_TYPE, SYSTEM_FLAGS = 0xD, 0xC001
 VIDEO_FLAGS = (
     0x1C101  # IGNORE_BANK_PLACEMENT, ALIGNMENT_FORCE, MEMORY_HANDLE_PROVIDED, MAP_NOT_REQUIRED, PERSISTENT
@@ -41,6 +43,14 @@ class Place(Enum):
     @property
     def is_host_visible(self) -> bool:
         return self != Place.PRIVATE
+
+
+def page_bytes(size_bytes: int, place: Place) -> int:
+    """The page size for an allocation: large ones cost the GPU fewer look-ups, and waste what does not fill them."""
+    if place == Place.SYSTEM:
+        return PAGE_BYTES
+    waste = -size_bytes % HUGE_BYTES
+    return HUGE_BYTES if 8 * waste <= size_bytes else BIG_BYTES
 
 
 @dataclass(frozen=True)
@@ -68,13 +78,13 @@ class NvMemory:
 
     def alloc(self, size_bytes: int, place: Place) -> Allocation:
         """New memory. Raises DriverError naming the call that failed; nothing of the allocation is left then."""
-        unit = HUGE_BYTES if place != Place.SYSTEM or size_bytes >= HUGE_BYTES else PAGE_BYTES
-        size = -(-max(size_bytes, 1) // unit) * unit
-        va = POOL.take(self.port, size, unit)
+        page = page_bytes(size_bytes, place)
+        size = -(-max(size_bytes, 1) // page) * page
+        va = POOL.take(self.port, size, page)
         handle = mapping = 0
         is_range = False
         try:
-            handle = self._make(size, place)
+            handle = self._make(size, place, page)
             if place.is_host_visible:
                 path = CTL_NODE if place == Place.SYSTEM else self.path
                 _, mapping = self.rm.map(self.device, handle, size, path, va)
@@ -123,7 +133,7 @@ class NvMemory:
             except HcqError:
                 self.live.pop(what.va, None)  # it goes with the process; there is nobody to tell
 
-    def _make(self, size: int, place: Place) -> int:
+    def _make(self, size: int, place: Place, page: int) -> int:
         if place == Place.SYSTEM:
             return self.rm.alloc(
                 self.device,
@@ -140,9 +150,9 @@ class NvMemory:
             ClassId.NV01_MEMORY_LOCAL_USER,
             owner=self.rm.client,
             flags=VIDEO_FLAGS,
-            attr=VIDEO_ATTR,
+            attr=VIDEO_ATTR | (BIG_PAGES if page == BIG_BYTES else 0),
             size=size,
-            alignment=HUGE_BYTES,
+            alignment=page,
         )
 
     def _map(self, va: int, size: int, handle: int, uuid: bytes) -> None:

@@ -21,7 +21,7 @@ from hcq.nv.abi import Abi, abi_for
 from hcq.nv.args import NO_FD
 from hcq.nv.rm import ROOT, Rm
 from hcq.nv.rm_structs import CardInfoArgs
-from hcq.port import LinuxPort, Port
+from hcq.port import LinuxPort, Port, refused
 
 if TYPE_CHECKING:
     from hcq.nv.gpu import Gpu
@@ -36,6 +36,7 @@ class NvProcess:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.attaching = threading.RLock()  # held while a GPU is being attached
         self.abi: Abi | None = None
         self.rm: Rm | None = None
         self.uvm_fd = -1
@@ -78,7 +79,10 @@ class NvProcess:
         assert layout is CardInfoArgs
         size = CardInfoArgs.size_bytes
         argument = bytearray(size * calls.CARD_COUNT)
-        port.ioctl(rm.ctl_fd, calls.CARD_INFO.request, argument)
+        try:
+            port.ioctl(rm.ctl_fd, calls.CARD_INFO.request, argument)
+        except DriverError as error:
+            raise refused("NV_ESC_CARD_INFO()", error.errno or 0) from None
         found = [
             CardInfoArgs.from_bytes(bytes(argument[at : at + size])) for at in range(0, len(argument), size)
         ]
