@@ -19,8 +19,7 @@ from hcq.amd.chip import Chip
 from hcq.amd.descriptor import USER_SGPRS, KernelDescriptor, user_sgprs
 from hcq.amd.encode import COMPUTE, Piece, flush, join, piece
 from hcq.amd.link import Kernel
-from hcq.amd.registers import Rsrc2, TmpringSize
-from hcq.errors import UsageError
+from hcq.amd.registers import Rsrc2, ScratchResource, TmpringSize
 from hcq.layout import Packet
 
 DYNAMIC_STACK_BYTES = 2048  # for each work-item, when the compiler could not say how deep calls go
@@ -48,7 +47,6 @@ class Launcher:
         self.descriptor = kernel.descriptor
         self.scratch, self.queue_va = scratch, queue_va
         self.places = user_sgprs(self.descriptor)
-        self._check_scratch()
         self._made: dict[Grid, tuple[bytes, bytes, tuple[tuple[int, int], ...]]] = {}
         self._arguments_bytes = -(-max(self.descriptor.kernarg_size, 1) // 64) * 64
 
@@ -113,6 +111,8 @@ class Launcher:
         size = TmpringSize(
             waves=self.scratch.waves, wavesize=self.scratch.wave_bytes // self.chip.wave_bytes_unit
         )
+        if not self.chip.has_architected_scratch:
+            return [_set(registers.TMPRING_SIZE, size.words[0])]
         base = self.scratch.va >> 8
         return [
             _set(registers.TMPRING_SIZE, size.words[0]),
@@ -122,8 +122,8 @@ class Launcher:
     def _user_data(self) -> tuple[list[int], tuple[tuple[int, int], ...]]:
         """The words of the user registers, and (word, offset in the upload) of addresses that are not known yet.
 
-        Registers for scratch memory stay zero: a kernel that needs them has been refused. Preloaded arguments do, too:
-        the code loads them itself when it is started at its entry.
+        Registers for scratch memory stay zero where a kernel that has none asks for them, and on parts that hide where
+        it is. Preloaded arguments do, too: the code loads them itself when it is started at its entry.
         """
         words: list[int] = []
         patches: list[tuple[int, int]] = []
@@ -135,20 +135,16 @@ class Launcher:
                 patches.append((len(words), 0))
             elif item.name == "dispatch_ptr":
                 patches.append((len(words), self._arguments_bytes))
+            elif item.name == "private_segment_buffer" and self.scratch is not None:
+                values = list(ScratchResource.of(self.scratch.va, self.scratch.size_bytes).words)
+            elif item.name == "flat_scratch_init" and self.scratch is not None:
+                values = [self.scratch.va & 0xFFFFFFFF, self.scratch.va >> 32]
             elif item.name == "queue_ptr":
                 values = [self.queue_va & 0xFFFFFFFF, self.queue_va >> 32]
             elif item.name == "private_segment_size":
                 values = [scratch_lane_bytes(self.descriptor)]
             words += values
         return words, tuple(patches)
-
-    def _check_scratch(self) -> None:
-        """Refuse what we cannot give: scratch memory on parts that want its address in scalar registers."""
-        if scratch_lane_bytes(self.descriptor) and not self.chip.has_architected_scratch:
-            raise UsageError(
-                f"load({self.kernel.name!r}): the kernel needs scratch memory, which this driver does not set up on "
-                f"{self.chip.arch}. Compile it so that nothing is spilled."
-            )
 
 
 def scratch_lane_bytes(descriptor: KernelDescriptor) -> int:

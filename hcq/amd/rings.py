@@ -25,7 +25,7 @@ from hcq.amd.chip import Chip
 from hcq.amd.kfd import QueueType
 from hcq.amd.launch import Scratch
 from hcq.amd.memory import Allocation, KfdMemory, Place
-from hcq.amd.registers import TmpringSize
+from hcq.amd.registers import ScratchResource, TmpringSize
 from hcq.amd.sizing import EOP_BYTES, area_headers, queue_sizes
 from hcq.amd.topology import Node
 from hcq.errors import UsageError
@@ -278,6 +278,10 @@ class AqlRing(Ring):
         """Tell the processor of new scratch memory; the queue is idle."""
         size = TmpringSize(waves=scratch.waves, wavesize=scratch.wave_bytes // unit)
         queue = aql.AmdQueue
+        if not self.chip.has_architected_scratch:
+            at = queue.scratch_resource_descriptor_0.byte_offset
+            words = ScratchResource.of(scratch.va, scratch.size_bytes).to_bytes()
+            self._page[at : at + len(words)] = words
         for field, text, value in (
             (queue.scratch_backing_memory_location, "<Q", scratch.va),
             (queue.scratch_backing_memory_byte_size, "<Q", scratch.size_bytes),

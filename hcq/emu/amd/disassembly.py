@@ -119,7 +119,7 @@ def flags(inst: Instruction) -> list[str]:
         out.append(f"offset:{offset if unsigned else (offset ^ top) - top}")
     out += [
         name
-        for name in ("clamp", "glc", "slc", "dlc", "sc0", "sc1", "nt", "offen", "idxen")
+        for name in ("clamp", "glc", "slc", "dlc", "scc", "sc0", "sc1", "nt", "lds", "offen", "idxen")
         if fields.get(name)
     ]
     if fields.get("omod"):
@@ -164,7 +164,7 @@ def text(isa: Isa, inst: Instruction) -> str:
         at = next((i for i, o in enumerate(inst.opcode.operands) if o.field == "addr"), None)
         if at is not None and inst.format == "GLOBAL" and not off:
             names[at] = f"v{fields['addr']}"
-        if at is not None and inst.format == "SCRATCH" and not fields["sve"]:
+        if at is not None and inst.format == "SCRATCH" and not fields.get("sve", off):
             names[at] = "off"
         names.append(saddr)
     if inst.format == "SMEM":

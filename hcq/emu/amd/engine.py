@@ -66,6 +66,7 @@ class Residents:
 
     def __init__(self, machine: Machine, launch: Launch, items: WorkItems, groups: Array) -> None:
         self.memory = machine.memory
+        self.scratch_in_memory = machine.isa.scratch_in_memory
         self.wave_size = launch.wave_size
         self.items, self.launch = items, launch
         waves_per_group = items.waves_per_group(launch.wave_size)
@@ -79,7 +80,7 @@ class Residents:
         words = aligned_words(0, self.lds_bytes)
         assert words is not None
         self.lds_words: Array = words
-        self.scratch_size = -(-launch.scratch_bytes // 4) * 4
+        self.scratch_size = 0 if self.scratch_in_memory else -(-launch.scratch_bytes // 4) * 4
         self.scratch_bytes = np.zeros(max(4, len(group_ids) * self.scratch_size * self.wave_size), np.uint8)
         words = aligned_words(0, self.scratch_bytes)
         assert words is not None
@@ -153,7 +154,10 @@ def run_dispatch(
     report = Report()
     limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
     total = work.groups
-    at_once = max(1, LANES_AT_ONCE // (work.waves_per_group(launch.wave_size) * launch.wave_size))
+    waves_per_group = work.waves_per_group(launch.wave_size)
+    at_once = max(1, LANES_AT_ONCE // (waves_per_group * launch.wave_size))
+    if launch.scratch_waves:
+        at_once = max(1, min(at_once, launch.scratch_waves // waves_per_group))
     with np.errstate(
         all="ignore"
     ):  # floats overflow and divide by zero here as they do on the hardware: silently
@@ -177,6 +181,12 @@ def check_launch(
         raise UsageError(
             f"run_dispatch: the kernel at {launch.entry:#x} asks for {launch.lds_bytes} bytes of LDS; "
             f"{machine.isa.arch} has {machine.lds_limit} a workgroup."
+        )
+    waves = -(-threads // launch.wave_size)
+    if launch.scratch_waves and waves > launch.scratch_waves:
+        raise UsageError(
+            f"run_dispatch(block={block}): {waves} waves of a workgroup need scratch memory at once; there is some for "
+            f"{launch.scratch_waves}."
         )
     if launch.wave_size not in (32, 64) or (launch.wave_size == 32 and machine.isa.has_sdwa):
         raise UsageError(f"run_dispatch: {machine.isa.arch} has no waves of {launch.wave_size} lanes.")

@@ -194,7 +194,10 @@ class Isa:
         vop3_literals: bool = True,
         has_sdwa: bool = False,
         generation: int = 11,
+        scratch_in_memory: bool = False,
     ) -> None:
+        """scratch_in_memory: kernels find scratch memory through SGPRs; later parts hide where it is."""
+        self.scratch_in_memory = scratch_in_memory
         self.generation = generation  # of the graphics IP: 9, 11, 12
         self.name, self.arch, self.formats = name, arch, tuple(formats)
         self.dual, self.vop3_literals, self.has_sdwa = dual or {}, vop3_literals, has_sdwa

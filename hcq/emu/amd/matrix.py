@@ -1,4 +1,4 @@
-"""Matrix instructions: WMMA of gfx11 and MFMA of gfx942.
+"""Matrix instructions: WMMA of gfx11, MFMA of gfx90a and gfx942.
 
 In       a Context for one v_wmma_* or v_mfma_* instruction
 Out      a step: registers to matrices, one product per wave, matrices to registers
@@ -155,6 +155,9 @@ def wmma_accumulator(ctx: Context, registers: int, kind: str, upper: int) -> Cal
 MFMA_NAME = re.compile(r"v_(mfma|smfmac)_(f32|f64|i32)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_(\w+)")
 
 
+CDNA2_NAME = re.compile(r"v_mfma_(f32|f64|i32)_(\d+)x(\d+)x(\d+)(f16|f32|f64|bf16|i8)(?:_1k)?")
+
+
 @dataclass(frozen=True)
 class Shape:
     """M x N x K in `blocks` independent products."""
@@ -192,13 +195,21 @@ def compile_matrix(ctx: Context) -> Step:
         register = inst.fields["vdst"] + (0 if reads else ctx.acc_offset)
         value = source(ctx, code, "u32")
         return lambda b: put(b, b.u32[register], value(b))
+    older = CDNA2_NAME.fullmatch(inst.name)
+    if older is not None:  # gfx90a does not write down the number of blocks
+        out_kind, kind = older[1], older[5]
+        m, n, k = (int(older[index]) for index in (2, 3, 4))
+        vdst = inst.opcode.operand("vdst")
+        assert vdst is not None
+        element_bits = 64 if out_kind == "f64" else 32
+        shape = Shape(m, n, k, 64 * vdst.width // (element_bits * m * n))
+        return mfma(ctx, False, out_kind, shape, kind, kind)
     match = MFMA_NAME.fullmatch(inst.name)
     if match is None:
         raise ctx.refuse("this emulator does not execute it")
-    form, out_kind, m, n, k, blocks, kinds = match.groups()
-    shape = Shape(int(m), int(n), int(k), int(blocks or 1))
-    pair = kinds.split("_")
-    return mfma(ctx, form == "smfmac", out_kind, shape, pair[0], pair[-1])
+    shape = Shape(int(match[3]), int(match[4]), int(match[5]), int(match[6] or 1))
+    pair = match[7].split("_")
+    return mfma(ctx, match[1] == "smfmac", match[2], shape, pair[0], pair[-1])
 
 
 def file_register(ctx: Context, code: int, accumulator: int) -> int:

@@ -33,7 +33,11 @@ from hcq.emu.amd.operands import (
 )
 from hcq.emu.amd.waves import Array, Batch
 
+FLAT_SCRATCH = 102  # a pair of scalar registers, on gfx90a
 LOWEST_APERTURE = min(SHARED_APERTURE, PRIVATE_APERTURE) << 32
+SWIZZLE_ENABLE = 1 << 31
+SPREAD_MASK = 0xF << 20 | 1 << 19  # element_size 19, 20; index_stride 21, 22; add_tid_enable 23
+SPREAD_SCRATCH = 1 << 19 | 3 << 21 | 1 << 23  # elements of 4 bytes, 64 lanes, by lane
 CACHE_ONLY = {
     *"buffer_gl0_inv buffer_gl1_inv buffer_wbl2 buffer_inv buffer_invl2 buffer_wbinvl1 buffer_wbinvl1_vol".split(),
     *"global_inv global_wb global_wbinv".split(),
@@ -97,6 +101,54 @@ class ScratchStore:
         raise PageFault(int(offsets[0]), np.dtype(dtype).itemsize, "scratch atomic", "scratch has no atomics")
 
 
+class SpreadMemory:
+    """Words of every lane beside each other in memory: `place` says where the bytes of a lane's offsets are."""
+
+    def __init__(self, memory: Any, place: Callable[[Array], Array]) -> None:
+        self.memory, self.place = memory, place
+
+    def gather(self, offsets: Array, words: int) -> Array:
+        if (offsets & np.uint64(3)).any():
+            rows = [self.gather_bytes(offsets + np.uint64(4 * word), 4) for word in range(words)]
+        else:
+            rows = [
+                self.memory.gather(self.place(offsets + np.uint64(4 * word)), 1)[0] for word in range(words)
+            ]
+        return np.stack(rows)
+
+    def gather_bytes(self, offsets: Array, size_bytes: int) -> Array:
+        value = np.zeros(len(offsets), np.uint32)
+        for i in range(size_bytes):
+            value |= self.memory.gather_bytes(self.place(offsets + np.uint64(i)), 1) << np.uint32(8 * i)
+        return value
+
+    def scatter(self, offsets: Array, data: Array) -> None:
+        for word in range(len(data)):
+            if (offsets & np.uint64(3)).any():
+                self.scatter_bytes(offsets + np.uint64(4 * word), data[word], 4)
+            else:
+                self.memory.scatter(self.place(offsets + np.uint64(4 * word)), data[word : word + 1])
+
+    def scatter_bytes(self, offsets: Array, data: Array, size_bytes: int) -> None:
+        for i in range(size_bytes):
+            self.memory.scatter_bytes(self.place(offsets + np.uint64(i)), data >> np.uint32(8 * i), 1)
+
+    def update(self, offsets: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
+        raise PageFault(int(offsets[0]), np.dtype(dtype).itemsize, "scratch atomic", "scratch has no atomics")
+
+
+def scratch_of(b: Batch, wave: Array, lane: Array) -> ScratchStore | SpreadMemory:
+    """The scratch of these lanes. On gfx90a it is where the kernel has set FLAT_SCRATCH to."""
+    if not b.home.scratch_in_memory:
+        return ScratchStore(b, wave, lane)
+    halves = b.s[wave, FLAT_SCRATCH : FLAT_SCRATCH + 2].astype(np.uint64)
+    base = halves[:, 0] | halves[:, 1] << np.uint64(32)
+    own = base + np.uint64(4) * lane.astype(np.uint64)
+    stride = np.uint64(b.home.wave_size)
+    three = np.uint64(3)
+    return SpreadMemory(b.home.memory, lambda offsets: own + (offsets & ~three) * stride + (offsets & three))
+
+
 def indices(b: Batch) -> tuple[Array, Array]:
     """(wave, lane) of every active lane."""
     wave, lane = np.nonzero(b.lanes)
@@ -128,7 +180,7 @@ def compile_memory(ctx: Context) -> Step:
         if segment == "GLOBAL":
             located(inst.pc, b, addresses, lambda: move(b, b.home.memory, addresses))
         elif segment == "SCRATCH":
-            located(inst.pc, b, addresses, lambda: move(b, ScratchStore(b, *indices(b)), addresses))
+            located(inst.pc, b, addresses, lambda: move(b, scratch_of(b, *indices(b)), addresses))
         else:
             located(inst.pc, b, addresses, lambda: flat(b, addresses, move))
 
@@ -158,7 +210,7 @@ def flat(b: Batch, addresses: Array, move: Callable[[Batch, Any, Array], None]) 
             if kind == "lds":
                 move(b, LdsStore(b, wave[chosen]), low[chosen])
             elif kind == "scratch":
-                move(b, ScratchStore(b, wave[chosen], lane[chosen]), low[chosen])
+                move(b, scratch_of(b, wave[chosen], lane[chosen]), low[chosen])
             else:
                 move(b, b.home.memory, addresses[chosen])
     finally:
@@ -196,7 +248,7 @@ def address_of(ctx: Context) -> Callable[[Batch], Array]:
     if ctx.inst.format == "SCRATCH":
         mask = np.uint64(0xFFFFFFFF)
         base = scalar32(ctx, saddr) if has_saddr else None
-        uses_vgpr = fields["sve"]
+        uses_vgpr = fields["sve"] if "sve" in fields else not has_saddr
 
         def scratch_offset(b: Batch) -> Array:
             total: Array = np.full((1, 1), offset, np.uint64)
@@ -225,9 +277,29 @@ def buffer_access(ctx: Context, access: Access) -> Step:
     immediate = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
     move = mover(ctx, access)
     size = np.uint64(access.bits // 8)
+    may_spread = ctx.isa.scratch_in_memory and not idxen
+
+    def spread(b: Batch, words: Array, start: Array, offsets: Array) -> None:
+        """A swizzled descriptor: 64 lanes have their words beside each other, as for scratch memory on gfx90a."""
+        control = int(words[0, 0, 3])
+        if control & SPREAD_MASK != SPREAD_SCRATCH:
+            raise ctx.refuse(f"a swizzled descriptor with {control:#x} in its last word is not emulated")
+        wave, lane = indices(b)
+        base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
+        own = (base + start)[wave] + np.uint64(4) * lane.astype(np.uint64)
+        three, stride = np.uint64(3), np.uint64(64)
+        reached = active(b, offsets) & np.uint64(0xFFFFFFFF)
+        store = SpreadMemory(b.home.memory, lambda at: own + (at & ~three) * stride + (at & three))
+        located(inst.pc, b, store.place(reached), lambda: move(b, store, reached))
 
     def run(b: Batch) -> None:
         words = b.s[:, descriptor : descriptor + 4].astype(np.uint64)[:, None, :]
+        if may_spread and int(words[0, 0, 1]) & SWIZZLE_ENABLE:
+            offsets = np.full(b.lanes.shape, immediate, np.uint64)
+            if offen:
+                offsets = offsets + b.u32[vaddr]
+            spread(b, words, scalar_offset(b), offsets)
+            return
         base = words[..., 0] | ((words[..., 1] & np.uint64(0xFFFF)) << np.uint64(32))
         stride = (words[..., 1] >> np.uint64(16)) & np.uint64(0x3FFF)
         records = words[..., 2]
@@ -270,7 +342,7 @@ def load_to_lds(ctx: Context, tail: str) -> Step:
             return
         wave, lane = indices(b)
         addresses = active(b, address(b))
-        store = ScratchStore(b, wave, lane) if scratch else b.home.memory
+        store = scratch_of(b, wave, lane) if scratch else b.home.memory
 
         def move() -> None:
             if access.bits == 32:

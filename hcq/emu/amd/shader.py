@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 
+from hcq.emu.amd.cdna2 import CDNA2
 from hcq.emu.amd.cdna3 import CDNA3
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.engine import Machine, run_dispatch
@@ -23,6 +24,7 @@ from hcq.emu.amd.wave_start import Launch
 ISAS: dict[str, Isa] = {
     **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102"), RDNA3),
     **dict.fromkeys(("gfx1200", "gfx1201"), RDNA4),
+    "gfx90a": CDNA2,
     "gfx942": CDNA3,
 }
 
@@ -48,6 +50,7 @@ def run_on_shader_core(gpu: EmulatedGpu, work: Dispatch) -> None:
         wave32=work.wave_size == 32,
         lds_bytes=work.lds_bytes,
         scratch_bytes=work.wave_scratch_bytes // work.wave_size if work.rsrc2.scratch_en else 0,
+        scratch_waves=work.scratch_waves,
     )
     queue = gpu.running
 

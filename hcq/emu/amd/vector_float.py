@@ -111,6 +111,12 @@ def three(*steps: Callable[[Array, Array, bool], Array]) -> Callable[[Context], 
     return lambda ctx: lambda a, b, c: second(first(a, b, ctx.mode.ieee), c, ctx.mode.ieee)
 
 
+def plain_mad(a: Array, b: Array, c: Array) -> Array:
+    """The product is rounded before the sum; denormals are zeros, going in and coming out."""
+    x, y, z = (numbers.flushed(value) for value in (a, b, c))
+    return numbers.flushed(numbers.flushed(x * y) + z)
+
+
 def chained(first: Compute, second: Compute) -> Compute:
     return lambda a, b, c: second(first(a, b), c)
 
@@ -376,6 +382,10 @@ define(
     arithmetic=True,
 )
 define(FLOAT, "v_mac_f16", "f16 = f16 f16 f16", lambda a, b, c: a * b + c, arithmetic=True, accumulates=True)
+# gfx90a's unfused 32-bit forms, which know no denormals
+define(FLOAT, "v_mad_f32 v_madmk_f32 v_madak_f32", "f32 = f32 f32 f32", plain_mad)
+define(FLOAT, "v_mac_f32", "f32 = f32 f32 f32", plain_mad, accumulates=True)
+define(FLOAT, "v_mad_legacy_f32", "f32 = f32 f32 f32", zero_wins(plain_mad))
 define(FLOAT, "v_mul_dx9_zero_f32", "f32 = f32 f32", zero_wins(np.multiply), arithmetic=True)
 define(FLOAT, "v_fma_dx9_zero_f32", "f32 = f32 f32 f32", zero_wins(numbers.fma32), arithmetic=True)
 define(

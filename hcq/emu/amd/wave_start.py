@@ -10,11 +10,12 @@ Source   AMDGPU code object format: kernel descriptor, initial kernel execution 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from hcq.amd.descriptor import KernelDescriptor
-from hcq.amd.registers import Rsrc1, Rsrc2
+from hcq.amd.registers import Rsrc1, Rsrc2, ScratchResource
 from hcq.emu.amd.waves import Array
 from hcq.errors import UsageError
 
@@ -27,6 +28,15 @@ def vgpr_count(arch: str, granulated: int, wave_size: int) -> int:
     """How many VGPRs (on gfx9 with the accumulation file after them) a wave has."""
     block = 8 if wave_size == 32 or arch.startswith("gfx9") else 4
     return (granulated + 1) * block
+
+
+class Scratch(NamedTuple):
+    """Scratch memory for kernels that ask where it is (gfx90a): room for `waves`, `lane_bytes` for each lane."""
+
+    va: int
+    size_bytes: int
+    lane_bytes: int
+    waves: int
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,10 @@ class Launch:
     scratch_bytes: int = 0  # per work-item
     mode: int = 0x3F0  # round to nearest, denormals kept, dx10_clamp, ieee
     acc_offset: int = 0  # gfx90a and gfx942: where a0 lies
+    scratch_waves: int = (
+        0  # gfx90a: for so many waves there is scratch memory; 0: no wave asks where its own is
+    )
+    wave_scratch_bytes: int = 0
     ids_in_ttmp: bool = (
         False  # gfx12: workgroup ids in TTMP9 and TTMP7, the wave's place in its group in TTMP8
     )
@@ -61,6 +75,7 @@ class Launch:
         wave32: bool,
         lds_bytes: int | None = None,
         scratch_bytes: int = 0,
+        scratch_waves: int = 0,
     ) -> Launch:
         """From what a PM4 queue holds. `lds_bytes` of None takes the size in RSRC2."""
         one, two = Rsrc1.decode([rsrc1]), Rsrc2.decode([rsrc2])
@@ -77,6 +92,8 @@ class Launch:
             id_dimensions=two.tidig_comp_cnt,
             lds_bytes=two.lds_size if lds_bytes is None else lds_bytes,
             scratch_bytes=scratch_bytes,
+            scratch_waves=scratch_waves if arch == "gfx90a" and two.scratch_en else 0,
+            wave_scratch_bytes=scratch_bytes * wave_size,
             mode=rsrc1 >> 12 & 0xFF | flags,
             ids_in_ttmp=is_gfx12,
             acc_offset=4 * ((rsrc3 & 63) + 1) if arch.startswith("gfx9") else 0,
@@ -95,16 +112,20 @@ class Launch:
         queue_ptr: int = 0,
         dispatch_id: int = 0,
         preloaded: bytes = b"",
+        scratch: Scratch | None = None,
     ) -> Launch:
         """From a descriptor at `address`, as an AQL packet starts it. `preloaded` is the start of kernarg memory."""
         if len(descriptor) < 64:
             raise UsageError(f"Launch.from_descriptor: {len(descriptor)} bytes; a kernel descriptor has 64.")
         kd = KernelDescriptor.decode(np.frombuffer(descriptor[:64], np.uint32).tolist())
-        if kd.enable_sgpr_private_segment_buffer or kd.enable_sgpr_flat_scratch_init:
-            raise UsageError(
-                "Launch.from_descriptor: asks for scratch SGPRs, which architected flat scratch has not."
-            )
         words: list[int] = []
+        if (kd.enable_sgpr_private_segment_buffer or kd.enable_sgpr_flat_scratch_init) and scratch is None:
+            raise UsageError(
+                "Launch.from_descriptor: the kernel asks where scratch memory is. Pass scratch=Scratch(...)."
+            )
+        if kd.enable_sgpr_private_segment_buffer:
+            assert scratch is not None
+            words += ScratchResource.of(scratch.va, scratch.size_bytes).words
         for enabled, value in (
             (kd.enable_sgpr_dispatch_ptr, dispatch_ptr),
             (kd.enable_sgpr_queue_ptr, queue_ptr),
@@ -113,6 +134,9 @@ class Launch:
         ):
             if enabled:
                 words += [value & 0xFFFFFFFF, value >> 32]
+        if kd.enable_sgpr_flat_scratch_init:
+            assert scratch is not None
+            words += [scratch.va & 0xFFFFFFFF, scratch.va >> 32]
         if kd.enable_sgpr_private_segment_size:
             words.append(kd.private_segment_fixed_size)
         entry = (address + kd.entry_offset) & 0xFFFFFFFFFFFFFFFF
@@ -129,7 +153,8 @@ class Launch:
             tuple(words),
             wave32=bool(kd.enable_wavefront_size32),
             lds_bytes=kd.group_segment_fixed_size + dynamic_lds_bytes,
-            scratch_bytes=kd.private_segment_fixed_size,
+            scratch_bytes=kd.private_segment_fixed_size if scratch is None else scratch.lane_bytes,
+            scratch_waves=0 if scratch is None else scratch.waves,
         )
 
     def set_scalars(self, s: Array, groups: Array, places: Array) -> None:
@@ -145,6 +170,8 @@ class Launch:
             if enabled:
                 s[:, at] = groups[:, axis]
                 at += 1
+        if self.scratch_waves:  # the offset of the wave's own scratch memory comes last
+            s[:, at] = np.arange(len(s)) * self.wave_scratch_bytes
 
 
 @dataclass(frozen=True)

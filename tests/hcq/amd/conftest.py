@@ -20,7 +20,7 @@ from hcq.amd.device import AmdDevice
 from hcq.config import Config
 from hcq.emu.port import port_for
 
-QUEUES = [("gfx1100", "pm4"), ("gfx1100", "aql"), ("gfx942", "aql"), ("gfx942", "pm4")]
+QUEUES = [(arch, queue) for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942") for queue in ("pm4", "aql")]
 
 
 def fresh_port(*words: str) -> Any:

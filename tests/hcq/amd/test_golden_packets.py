@@ -21,7 +21,14 @@ from hcq.amd.sdma import Header as SdmaHeader
 from hcq.layout import Packet
 from tests.hcq.amd.kernels import image
 
-CASES = [("gfx1100", False), ("gfx1100", True), ("gfx942", False), ("gfx942", True), ("gfx1201", False)]
+CASES = [
+    ("gfx1100", False),
+    ("gfx1100", True),
+    ("gfx90a", False),
+    ("gfx942", False),
+    ("gfx942", True),
+    ("gfx1201", False),
+]
 
 
 def encoder_of(arch: str, is_aql: bool) -> Encoder:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.assembler import assemble
+from hcq.emu.amd.cdna2 import CDNA2
 from hcq.emu.amd.cdna3 import CDNA3
 from hcq.emu.amd.isa import Isa
 from hcq.emu.amd.memory import AddressSpace
@@ -26,7 +27,7 @@ from hcq.emu.amd.rdna4 import RDNA4
 from hcq.emu.amd.waves import Batch, pack_lanes
 from hcq.layout import Packet
 
-ISAS: dict[str, Isa] = {"gfx1100": RDNA3, "gfx1201": RDNA4, "gfx942": CDNA3}
+ISAS: dict[str, Isa] = {"gfx1100": RDNA3, "gfx1201": RDNA4, "gfx90a": CDNA2, "gfx942": CDNA3}
 GFX9 = {"gfx90a", "gfx942"}
 FAMILY = {"gfx1100": "gfx1100", "gfx1201": "gfx1100", "gfx90a": "gfx942", "gfx942": "gfx942"}  # by spelling
 CODE = 0x1000
@@ -77,6 +78,7 @@ def run_words(
         scratch_bytes=np.zeros(4, np.uint8),
         scratch_words=np.zeros(1, np.uint32),
         scratch_size=0,
+        scratch_in_memory=False,
         name_of=lambda wave, lane: f"wave {wave} lane {lane}",
     )
     b = Batch(home, CODE, mode, np.arange(waves), registers, scalars, np.full(waves, scc))

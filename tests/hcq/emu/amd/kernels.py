@@ -15,16 +15,17 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
+from hcq.emu.amd.cdna2 import CDNA2
 from hcq.emu.amd.cdna3 import CDNA3
 from hcq.emu.amd.engine import Machine, Report, run_dispatch
 from hcq.emu.amd.memory import AddressSpace
 from hcq.emu.amd.rdna3 import RDNA3
 from hcq.emu.amd.rdna4 import RDNA4
-from hcq.emu.amd.wave_start import Launch
+from hcq.emu.amd.wave_start import Launch, Scratch
 
 TRIPLE = "amdgcn-amd-amdhsa"
-ISAS = {"gfx1100": RDNA3, "gfx1201": RDNA4, "gfx942": CDNA3}
-CODE_BASE, ARGUMENT_BASE, DATA_BASE = 0x100000, 0x7000_0000, 0x7F00_0000_0000
+ISAS = {"gfx1100": RDNA3, "gfx1201": RDNA4, "gfx90a": CDNA2, "gfx942": CDNA3}
+CODE_BASE, ARGUMENT_BASE, SCRATCH_BASE, DATA_BASE = 0x100000, 0x7000_0000, 0x6000_0000_0000, 0x7F00_0000_0000
 
 R_ABS64, R_REL32, R_REL64, R_GOTPCREL32_LO, R_GOTPCREL32_HI, R_REL32_LO, R_REL32_HI = 3, 4, 5, 8, 9, 10, 11
 
@@ -110,14 +111,25 @@ class Loaded:
 
     def launch(self, name: str, kernarg: int, dynamic_lds_bytes: int = 0) -> Launch:
         kd = self.symbols[name + ".kd"]
+        descriptor = self.memory.read(kd, 64)
         return Launch.from_descriptor(
             self.arch,
-            self.memory.read(kd, 64),
+            descriptor,
             kd,
             kernarg,
             dynamic_lds_bytes=dynamic_lds_bytes,
             preloaded=self.memory.read(kernarg, 4096),
+            scratch=self.scratch(descriptor) if self.arch == "gfx90a" else None,
         )
+
+    def scratch(self, descriptor: bytes) -> Scratch:
+        """Scratch memory where kernels of gfx90a look for it: room for 32 waves."""
+        lane_bytes = max(64, struct.unpack_from("<I", descriptor, 4)[0])
+        size = 32 * 64 * lane_bytes
+        if self.memory.find(SCRATCH_BASE) is not None:
+            self.memory.unmap(SCRATCH_BASE)
+        self.memory.map(SCRATCH_BASE, bytearray(size), name="scratch")
+        return Scratch(SCRATCH_BASE, size, lane_bytes, 32)
 
     def run(
         self,

@@ -103,11 +103,46 @@ def test_wmma_multiplies_matrices(name: str, size: int) -> None:
 # -- MFMA -------------------------------------------------------------------------------------------------------------
 NAME = re.compile(r"v_mfma_(f32|f64|i32)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_(f16|bf16|f32|xf32|f64|i8)")
 MFMA = [
-    opcode.name
+    ("gfx942", opcode.name)
     for one in ISAS["gfx942"].formats
     for opcode in one.table.values()
     if one.name == "MAI" and NAME.fullmatch(opcode.name)
 ]
+BLOCKS_90A = {  # gfx90a's names, and how many blocks each multiplies
+    **dict.fromkeys(
+        "f32_32x32x1f32 f32_32x32x4f16 i32_32x32x4i8 f32_32x32x2bf16 f32_32x32x4bf16_1k".split(), 2
+    ),
+    **dict.fromkeys(
+        "f32_16x16x1f32 f32_16x16x4f16 i32_16x16x4i8 f32_16x16x2bf16 f32_16x16x4bf16_1k".split(), 4
+    ),
+    **dict.fromkeys("f32_4x4x1f32 f32_4x4x4f16 i32_4x4x4i8 f32_4x4x2bf16 f32_4x4x4bf16_1k".split(), 16),
+    **dict.fromkeys(
+        "f32_32x32x2f32 f32_32x32x8f16 i32_32x32x8i8 f32_32x32x4bf16 f32_32x32x8bf16_1k".split(), 1
+    ),
+    **dict.fromkeys(
+        "f32_16x16x4f32 f32_16x16x16f16 i32_16x16x16i8 f32_16x16x8bf16 f32_16x16x16bf16_1k".split(), 1
+    ),
+    "f64_16x16x4f64": 1,
+    "f64_4x4x4f64": 4,
+}
+MFMA += [("gfx90a", f"v_mfma_{name}") for name in BLOCKS_90A]
+NAME_90A = re.compile(r"v_mfma_((f32|f64|i32)_(\d+)x(\d+)x(\d+)(f16|bf16|f32|f64|i8)(?:_1k)?)")
+
+
+def shape_of(arch: str, name: str) -> tuple[str, str, int, int, int, int]:
+    """(kind of the result, kind of the factors, m, n, k, blocks)"""
+    match = (NAME_90A if arch == "gfx90a" else NAME).fullmatch(name)
+    assert match is not None
+    if arch == "gfx90a":
+        return match[2], match[6], int(match[3]), int(match[4]), int(match[5]), BLOCKS_90A[match[1]]
+    return match[1], match[6], int(match[2]), int(match[3]), int(match[4]), int(match[5] or 1)
+
+
+def test_every_matrix_product_of_gfx90a_is_tried() -> None:
+    table = next(one.table for one in ISAS["gfx90a"].formats if one.name == "MAI")
+    assert {opcode.name for opcode in table.values() if "mfma" in opcode.name} == {
+        f"v_mfma_{name}" for name in BLOCKS_90A
+    }
 
 
 def place_of(double: bool, m: int, block: int, i: int, j: int) -> tuple[int, int]:
@@ -122,12 +157,9 @@ def place_of(double: bool, m: int, block: int, i: int, j: int) -> tuple[int, int
 
 
 @pytest.mark.parametrize("accumulators", [False, True])
-@pytest.mark.parametrize("name", MFMA)
-def test_mfma_multiplies_blocks_of_matrices(name: str, accumulators: bool) -> None:
-    match = NAME.fullmatch(name)
-    assert match is not None
-    out_kind, kind = match[1], match[6]
-    m, n, k, blocks = int(match[2]), int(match[3]), int(match[4]), int(match[5] or 1)
+@pytest.mark.parametrize(("arch", "name"), MFMA)
+def test_mfma_multiplies_blocks_of_matrices(arch: str, name: str, accumulators: bool) -> None:
+    out_kind, kind, m, n, k, blocks = shape_of(arch, name)
     rng = np.random.default_rng(2)
     a, b = random_matrix(rng, (blocks, m, k), kind), random_matrix(rng, (blocks, k, n), kind)
     c = random_matrix(rng, (blocks, m, n), "i8" if out_kind == "i32" else "f32")
@@ -154,7 +186,7 @@ def test_mfma_multiplies_blocks_of_matrices(name: str, accumulators: bool) -> No
                     pack(registers, file + 64, lane, register, value, "f64" if double else "f32")
     columns = {register: value.astype(np.uint32) for register, value in registers.items()}
     fields = {"acc_cd": int(accumulators)}
-    out = run("gfx942", name, "v128", "v0", "v8", "v64", v=columns, fields=fields)
+    out = run(arch, name, "v128", "v0", "v8", "v64", v=columns, fields=fields)
     expected = a @ b + c
     for block in range(blocks):
         for i in range(m):
