@@ -1,0 +1,421 @@
+"""The emulated resource manager refuses what the open kernel module refuses, with the same errno or status."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import numpy as np
+import pytest
+
+from hcq import native
+from hcq.emu.port import port_for
+from hcq.errors import DriverError, UsageError
+from hcq.nv import abi
+from hcq.nv.classes import ClassId
+from hcq.nv.rm_structs import CardInfoArgs
+from hcq.nv.status import NvStatus as S
+from hcq.port import MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE
+from tests.hcq.emu.nv.raw import ENTRIES, USERD_AT, Raw, refusal
+
+ALL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
+
+# ------------------------------------------------------------ words
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("nv", "unknown architecture ''"),
+        ("nv:sm_75", "unknown architecture 'sm_75'. Known: sm_80"),
+        ("nv:sm_90:fast", "unknown option 'fast'. Options: seed=NUMBER"),
+        ("nv:sm_90:seed=x", "unknown option 'seed=x'"),
+        ("nv:sm_90:steps=0", "unknown option 'steps=0'"),
+        ("nv:sm_90:driver=new", "unknown option 'driver=new'"),
+    ],
+)
+def test_a_word_that_means_nothing_is_refused_with_what_does(word: str, says: str):
+    with pytest.raises(UsageError, match=says):
+        port_for((word,))
+
+
+def test_gpus_of_two_drivers_cannot_be_in_one_machine():
+    with pytest.raises(UsageError, match=r"the drivers 550.1 and 580.142; there is only one"):
+        port_for(("nv:sm_90:driver=550.1", "nv:sm_90:driver=580.142"))
+
+
+# ------------------------------------------------------------ the machine as it shows itself
+
+
+def test_the_version_is_where_the_driver_writes_it():
+    assert b"x86_64  580.142  Release" in Raw().port.read_file("/proc/driver/nvidia/version")
+    older = Raw("nv:sm_90:driver=570.86.15")
+    assert b"x86_64  570.86.15  Release" in older.port.read_file("/proc/driver/nvidia/version")
+    with pytest.raises(DriverError) as error:
+        older.port.read_file("/proc/driver/nvidia/params")
+    assert error.value.errno == errno.ENOENT
+
+
+def test_cards_are_listed_and_minors_are_not_ordinals():
+    raw = Raw("nv:sm_80", "nv:sm_90")
+    ctl = raw.port.open("/dev/nvidiactl")
+    argument = bytearray(32 * 72)
+    raw.port.ioctl(ctl, abi.CARD_INFO.request, argument)
+    cards = [CardInfoArgs.from_bytes(argument[72 * n : 72 * n + 72]) for n in range(32)]
+    assert [card.valid for card in cards[:3]] == [1, 1, 0]
+    assert [card.minor_number for card in cards[:2]] == [1, 0]
+    assert len({card.gpu_id for card in cards[:2]}) == 2
+    with pytest.raises(DriverError):
+        raw.port.open("/dev/nvidia2")
+
+
+@pytest.mark.parametrize("arch", ALL)
+def test_the_class_list_has_one_compute_and_one_copy_class(arch: str):
+    raw = Raw(f"nv:{arch}").open_device()
+    found = raw.control(raw.device, 0x800292)
+    classes = struct.unpack(
+        f"<{found.numclasses}I", found.classlist.to_bytes(800, "little")[: 4 * found.numclasses]
+    )
+    names = [ClassId(each).name for each in classes]
+    assert [name for name in names if "COMPUTE" in name] == [raw.engines.compute.name]
+    assert [name for name in names if "DMA_COPY" in name] == [raw.engines.copy.name]
+    assert raw.engines.gpfifo in classes and raw.engines.usermode in classes
+
+
+def test_facts_of_the_graphics_engine_come_in_the_callers_list():
+    raw = Raw("nv:sm_90").open_device()
+    pairs = bytearray(struct.pack("<8I", 12, 0, 13, 0, 20, 0, 32, 0))
+    raw.control(raw.subdevice, 0x20801201, grinfolistsize=4, grinfolist=native.address_of(pairs))
+    assert struct.unpack("<8I", pairs)[1::2] == (0x900, 64, 2, 2)
+
+
+def test_video_memory_is_counted():
+    raw = Raw().open_device()
+
+    def free() -> int:
+        made = raw.control(raw.subdevice, 0x20801303, fbinfolistsize=1, fbinfolist=22)
+        return int(made.fbinfolist) >> 32
+
+    before = free()
+    memory = raw.allocate(1 << 20, is_video=True)
+    assert before - free() == 1 << 10
+    raw.free(memory)
+    assert free() == before
+    assert refusal(raw.allocate, 1 << 40, is_video=True) == S.NV_ERR_NO_MEMORY
+
+
+def test_the_gpus_clock_is_the_time_of_day_and_only_rises():
+    raw = Raw().open_channel()
+    first = raw.control(raw.subdevice, 0x20800403).time_nsec
+    found = raw.control(raw.subdevice, 0x20800406, samplecount=2)
+    cpu, gpu = struct.unpack("<QQ", found.samples.to_bytes(256, "little")[:16])
+    assert abs(cpu - gpu) < 10**9
+    assert first <= gpu <= raw.control(raw.subdevice, 0x20800403).time_nsec
+
+
+# ------------------------------------------------------------ malformed calls are errnos
+
+
+def test_the_size_of_a_structure_is_checked_to_the_byte():
+    raw = Raw().open_client()
+    for size in (47, 49, 44):
+        request = 3 << 30 | size << 16 | ord("F") << 8 | 0x2B
+        with pytest.raises(DriverError) as error:
+            raw.port.ioctl(raw.ctl, request, bytearray(64))
+        assert error.value.errno == errno.EINVAL
+
+
+def test_numbers_that_do_not_exist_and_other_types_are_einval():
+    raw = Raw().open_client()
+    for request in (0xC00446FF, 0xC0304B2B, 0x5401):
+        with pytest.raises(DriverError) as error:
+            raw.port.ioctl(raw.ctl, request, bytearray(64))
+        assert error.value.errno == errno.EINVAL
+
+
+def test_an_argument_shorter_than_the_request_says_is_efault():
+    raw = Raw().open_client()
+    with pytest.raises(DriverError) as error:
+        raw.port.ioctl(raw.ctl, abi.RM_ALLOC.request, bytearray(40))
+    assert error.value.errno == errno.EFAULT
+
+
+def test_each_call_belongs_on_one_kind_of_node():
+    raw = Raw().open_client()
+    assert refusal(raw.call, raw.fd, abi.RM_FREE, hroot=raw.client, hobjectold=raw.client) == errno.EINVAL
+    assert refusal(raw.call, raw.ctl, abi.REGISTER_FD, ctl_fd=raw.ctl) == errno.EINVAL
+    assert refusal(raw.call, raw.ctl, abi.RM_ALLOC_MEMORY, hroot=raw.client) == errno.EINVAL
+
+
+def test_a_file_is_registered_once_and_with_a_control_file():
+    raw = Raw().open_client()
+    assert refusal(raw.call, raw.fd, abi.REGISTER_FD, ctl_fd=raw.ctl) == errno.EINVAL
+    fresh = raw.port.open(raw.node)
+    assert refusal(raw.call, fresh, abi.REGISTER_FD, ctl_fd=raw.fd) == errno.EINVAL
+
+
+def test_the_short_form_of_an_allocation_is_told_apart_by_its_size():
+    raw = Raw().open_client()
+    argument = bytearray(struct.pack("<4IQII", raw.client, raw.client, 0x5C000001, 0x80, 0, 0, 0))
+    raw.port.ioctl(raw.ctl, 3 << 30 | 32 << 16 | ord("F") << 8 | 0x2B, argument)
+    handle, class_id, _, _, status = struct.unpack("<IIQII", argument[8:])
+    assert (handle, class_id, status) == (0x5C000001, 0x80, 0)
+
+
+# ------------------------------------------------------------ the tree of objects
+
+
+def test_a_clients_handle_is_no_other_files():
+    raw = Raw().open_device()
+    other = raw.port.open("/dev/nvidiactl")
+    fields = {"hroot": raw.client, "hobjectparent": raw.client, "hclass": 0x80}
+    assert refusal(raw.call, other, abi.RM_ALLOC, **fields) == S.NV_ERR_INVALID_CLIENT
+    assert refusal(raw.call, raw.ctl, abi.RM_ALLOC, **{**fields, "hroot": 7}) == S.NV_ERR_INVALID_CLIENT
+
+
+def test_an_object_needs_a_parent_of_the_right_kind():
+    raw = Raw().open_device()
+    assert refusal(raw.alloc, 0x2080, 0x1234, "SubdeviceAlloc") == S.NV_ERR_INVALID_OBJECT_PARENT
+    assert refusal(raw.alloc, 0x2080, raw.client, "SubdeviceAlloc") == S.NV_ERR_INVALID_OBJECT_PARENT
+    assert refusal(raw.alloc, raw.engines.usermode, raw.device) == S.NV_ERR_INVALID_OBJECT_PARENT
+    assert refusal(raw.alloc, raw.engines.compute, raw.device) == S.NV_ERR_INVALID_OBJECT_PARENT
+
+
+def test_a_class_that_is_unknown_or_not_on_this_gpu_is_refused():
+    raw = Raw("nv:sm_80").open_device()
+    assert refusal(raw.alloc, 0x1234, raw.device) == S.NV_ERR_INVALID_CLASS
+    assert refusal(raw.alloc, ClassId.HOPPER_USERMODE_A, raw.subdevice) == S.NV_ERR_INVALID_CLASS
+
+
+def test_a_handle_is_given_or_chosen_and_never_twice():
+    raw = Raw().open_device()
+    made = raw.alloc(0x2080, raw.device, "SubdeviceAlloc", handle=0x5C000003)
+    assert made == 0x5C000003
+    again = refusal(raw.alloc, 0x2080, raw.device, "SubdeviceAlloc", handle=0x5C000003)
+    assert again == S.NV_ERR_INVALID_OBJECT_NEW
+
+
+def test_parameters_have_the_size_of_this_release():
+    raw = Raw().open_device()
+    for size in (0, 48, 64):
+        with pytest.raises(Exception, match="NV_ERR_INVALID_PARAM_STRUCT"):
+            raw.alloc_raw(ClassId.FERMI_VASPACE_A, raw.device, bytes(64), size=size)
+    with pytest.raises(Exception, match="NV_ERR_INVALID_POINTER"):
+        raw.alloc_raw(ClassId.FERMI_VASPACE_A, raw.device, b"", size=56)
+    older = Raw("nv:sm_90:driver=570.86").open_device()
+    older.alloc_raw(ClassId.FERMI_VASPACE_A, older.device, bytes(48))
+    with pytest.raises(Exception, match="NV_ERR_INVALID_PARAM_STRUCT"):
+        older.alloc_raw(ClassId.FERMI_VASPACE_A, older.device, bytes(56))
+
+
+def test_a_control_has_the_size_of_this_release_and_belongs_to_a_kind_of_object():
+    raw = Raw().open_channel(schedule=False)
+    assert refusal(raw.control, raw.group, 0xA06C0101, size=2, benable=1) == S.NV_ERR_INVALID_PARAM_STRUCT
+    assert refusal(raw.control, raw.device, 0xA06C0101, benable=1) == S.NV_ERR_NOT_SUPPORTED
+    assert refusal(raw.control, 0x77, 0xA06C0101, benable=1) == S.NV_ERR_OBJECT_NOT_FOUND
+    fields = {"hclient": raw.client, "hobject": raw.client}
+    assert refusal(raw.call, raw.ctl, abi.RM_CONTROL, cmd=0x20805555, **fields) == S.NV_ERR_NOT_SUPPORTED
+    null = refusal(raw.call, raw.ctl, abi.RM_CONTROL, cmd=0x205, paramssize=32, **fields)
+    assert null == S.NV_ERR_INVALID_POINTER
+    older = Raw("nv:sm_90:driver=570.86").open_channel(schedule=False)
+    assert refusal(older.control, older.group, 0xA06C0101, size=3, benable=1) == S.NV_ERR_INVALID_PARAM_STRUCT
+    older.schedule()
+
+
+def test_a_gpu_that_nobody_opened_is_not_there():
+    raw = Raw("nv:sm_90", "nv:sm_90").open_client()
+    other = raw.rm.gpus[1]
+    assert refusal(raw.control, raw.client, 0x205, gpuid=other.gpu_id) == S.NV_ERR_OBJECT_NOT_FOUND
+    assert refusal(raw.alloc, 0x80, raw.client, "DeviceAlloc", deviceid=1) == S.NV_ERR_INVALID_DEVICE
+    raw.port.open(f"/dev/nvidia{other.minor}")
+    assert raw.control(raw.client, 0x205, gpuid=other.gpu_id).deviceinstance == 1
+
+
+def test_freeing_an_object_frees_all_below_it():
+    raw = Raw().open_channel()
+    raw.free(raw.device)
+    for handle in (raw.subdevice, raw.group, raw.channel, raw.compute, raw.ring.handle):
+        assert refusal(raw.free, handle) == S.NV_ERR_OBJECT_NOT_FOUND
+    assert raw.emulated.video_memory_used == 0
+    assert not raw.emulated.channels
+
+
+def test_closing_the_control_file_frees_everything():
+    raw = Raw().open_channel()
+    raw.port.close(raw.ctl)
+    assert not raw.emulated.channels and not raw.emulated.groups
+    assert raw.emulated.video_memory_used == 0
+
+
+# ------------------------------------------------------------ mappings
+
+
+def test_a_mapping_belongs_on_the_node_of_what_it_maps():
+    raw = Raw("nv:sm_90", "nv:sm_90").open_device()
+    system, video = raw.allocate(4096), raw.allocate(4096, is_video=True)
+    other = raw.port.open(f"/dev/nvidia{raw.rm.gpus[1].minor}")
+    for what, node in ((system, raw.node), (video, "/dev/nvidiactl"), (raw.usermode, "/dev/nvidiactl")):
+        fd = raw.port.open(node)
+        assert refusal(raw.map, what, 4096, fd) == S.NV_ERR_INVALID_ARGUMENT
+    assert refusal(raw.map, video, 4096, other) == S.NV_ERR_INVALID_ARGUMENT
+    assert refusal(raw.map, video, 4096, 3) == S.NV_ERR_INVALID_ARGUMENT
+    raw.map(video, 4096, raw.port.open(raw.node))
+
+
+def test_a_file_carries_one_mapping_for_its_whole_life():
+    raw = Raw().open_device()
+    memory = raw.allocate(4096)
+    fd = raw.port.open("/dev/nvidiactl")
+    made = raw.map(memory, 4096, fd)
+    assert refusal(raw.map, memory, 4096, fd) == S.NV_ERR_STATE_IN_USE
+    unmap = {"hclient": raw.client, "hdevice": raw.device, "hmemory": memory}
+    raw.call(raw.ctl, abi.RM_UNMAP_MEMORY, plinearaddress=made.plinearaddress, **unmap)
+    assert refusal(raw.map, memory, 4096, fd) == S.NV_ERR_STATE_IN_USE
+    again = refusal(raw.call, raw.ctl, abi.RM_UNMAP_MEMORY, plinearaddress=made.plinearaddress, **unmap)
+    assert again == S.NV_ERR_OBJECT_NOT_FOUND
+
+
+def test_mmap_takes_what_was_mapped_and_nothing_else():
+    raw = Raw().open_device()
+    system, video = raw.allocate(8192), raw.allocate(8192, is_video=True)
+
+    def mmap(what: int, node: str, size: int, flags: int = MAP_SHARED, offset: int = 0) -> object:
+        fd = raw.port.open(node)
+        raw.map(what, 8192, fd)
+        return refusal(raw.port.mmap, 0, size, PROT_READ | PROT_WRITE, flags, fd, offset)
+
+    assert mmap(video, raw.node, 4096) == errno.ENXIO  # a BAR mapping has exactly its length
+    assert mmap(video, raw.node, 8192) == S.NV_OK
+    assert mmap(system, "/dev/nvidiactl", 12288) == errno.ERANGE  # system memory at most
+    assert mmap(system, "/dev/nvidiactl", 4096) == S.NV_OK
+    assert mmap(system, "/dev/nvidiactl", 8192, offset=4096) == errno.EINVAL
+    assert mmap(system, "/dev/nvidiactl", 8192, MAP_PRIVATE) == errno.EINVAL
+    nothing = raw.port.open(raw.node)
+    assert refusal(raw.port.mmap, 0, 4096, PROT_READ, MAP_SHARED, nothing, 0) == errno.EINVAL
+
+
+def test_two_mappings_of_one_object_are_one_memory():
+    raw = Raw().open_device()
+    memory = raw.allocate(8192)
+    views = []
+    for offset in (0, 4096):
+        fd = raw.port.open("/dev/nvidiactl")
+        raw.map(memory, 8192 - offset, fd, offset=offset)
+        at = raw.port.mmap(0, 8192 - offset, PROT_READ | PROT_WRITE, MAP_SHARED, fd)
+        views.append(np.frombuffer(native.view(at, 8192 - offset), np.uint8))
+    views[0][4096] = 77
+    assert views[1][0] == 77
+    fd = raw.port.open("/dev/nvidiactl")
+    assert refusal(raw.map, memory, 8192, fd, offset=4096) == S.NV_ERR_INVALID_LIMIT
+
+
+def test_without_a_large_bar_video_memory_cannot_be_mapped():
+    raw = Raw("nv:sm_90:private").open_device()
+    video = raw.allocate(4096, is_video=True)
+    fd = raw.port.open(raw.node)
+    assert refusal(raw.map, video, 4096, fd) == S.NV_ERR_INSUFFICIENT_RESOURCES
+    assert raw.control(raw.subdevice, 0x20801303, fbinfolistsize=1, fbinfolist=5).fbinfolist == 5
+
+
+def test_host_pages_are_registered_on_a_registered_device_file():
+    raw = Raw().open_device()
+    at = raw.port.mmap(0, 8192, PROT_READ | PROT_WRITE, 0x22)
+    fields = {
+        "hroot": raw.client,
+        "hobjectparent": raw.device,
+        "hclass": 0x71,
+        "fd": 0xFFFFFFFF,
+        "limit": 8191,
+    }
+    raw.call(raw.fd, abi.RM_ALLOC_MEMORY, hobjectnew=0x5C0000AA, pmemory=at, **fields)
+    refused = refusal(raw.call, raw.fd, abi.RM_ALLOC_MEMORY, hobjectnew=0x5C0000AB, pmemory=at + 8, **fields)
+    assert refused == S.NV_ERR_INVALID_ADDRESS
+    fresh = raw.port.open(raw.node)
+    assert refusal(raw.call, fresh, abi.RM_ALLOC_MEMORY, hobjectnew=1, pmemory=at, **fields) == errno.EINVAL
+    raw.free(0x5C0000AA)
+    raw.port.munmap(at, 8192)
+
+
+# ------------------------------------------------------------ channels
+
+
+def prepared(word: str = "nv:sm_90") -> Raw:
+    """All that a channel needs, and no channel."""
+    raw = Raw(word).open_uvm()
+    raw.ring = raw.memory(1 << 16)
+    raw.notifier = raw.memory(4096)
+    raw.add_group()
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"gpfifoentries": 0}, S.NV_ERR_INVALID_ARGUMENT),
+        ({"gpfifoentries": ENTRIES - 1}, S.NV_ERR_INVALID_ARGUMENT),
+        ({"hvaspace": 1}, S.NV_ERR_INVALID_ARGUMENT),
+        ({"enginetype": 9}, S.NV_ERR_INVALID_ARGUMENT),
+        ({"userdoffset_0": USERD_AT + 4}, S.NV_ERR_INVALID_ARGUMENT),
+        ({"userdoffset_0": 1 << 20}, S.NV_ERR_INVALID_ARGUMENT),
+        ({"huserdmemory_0": 0}, S.NV_ERR_INVALID_ARGUMENT),
+        ({"huserdmemory_0": 0x99}, S.NV_ERR_INVALID_OBJECT_HANDLE),
+        ({"hobjecterror": 0x99}, S.NV_ERR_INVALID_OBJECT_HANDLE),
+        ({"hobjectbuffer": 0x99}, S.NV_ERR_INVALID_OBJECT_HANDLE),
+        ({"hcontextshare": 0x99}, S.NV_ERR_INVALID_OBJECT_HANDLE),
+        ({"gpfifooffset": 0x1004}, S.NV_ERR_INVALID_ARGUMENT),
+    ],
+)
+def test_a_channel_that_cannot_be_is_refused(fields: dict[str, int], status: S):
+    raw = prepared()
+    assert refusal(raw.add_channel, **fields) == status
+    raw.add_channel()
+
+
+def test_a_context_share_is_for_all_channels_of_a_group_or_for_none():
+    raw = prepared()
+    raw.add_channel()
+    assert refusal(raw.add_channel, hcontextshare=0) == S.NV_ERR_INVALID_ARGUMENT
+
+
+def test_a_group_needs_an_engine_that_there_is():
+    raw = Raw().open_device()
+    for engine in (0, 2, 99):
+        refused = refusal(raw.alloc, 0xA06C, raw.device, "ChannelGroupAlloc", enginetype=engine)
+        assert refused == S.NV_ERR_INVALID_ARGUMENT
+
+
+def test_a_copy_channel_has_no_compute_object():
+    raw = prepared()
+    raw.add_group(engine_type=9 + 2)
+    raw.group_space = raw.alloc(0xA06C, raw.device, "ChannelGroupAlloc", enginetype=11, hvaspace=raw.space)
+    raw.group = raw.group_space
+    raw.add_channel(hcontextshare=0)
+    assert refusal(raw.alloc, raw.engines.compute, raw.channel) == S.NV_ERR_INVALID_CLASS
+    wrong = refusal(raw.alloc, raw.engines.copy, raw.channel, "CopyAlloc", version=1, enginetype=12)
+    assert wrong == S.NV_ERR_INVALID_ARGUMENT
+    raw.alloc(raw.engines.copy, raw.channel, "CopyAlloc", version=1, enginetype=11)
+
+
+def test_a_channel_is_scheduled_after_uvm_has_its_context_and_not_before():
+    raw = prepared()
+    raw.add_channel()
+    raw.add_objects()
+    assert refusal(raw.schedule) == S.NV_ERR_INVALID_STATE
+    raw.register_channel()
+    raw.schedule()
+
+
+def test_tokens_differ_and_are_not_the_channels_number():
+    raw = prepared()
+    tokens = []
+    for at in (USERD_AT, USERD_AT + 512):
+        raw.add_channel(userdoffset_0=at)
+        tokens.append(raw.control(raw.channel, 0xC36F0108).worksubmittoken)
+    assert len(set(tokens)) == 2 and all(token > 0xFFFF for token in tokens)
+
+
+def test_a_privileged_doorbell_is_not_for_processes():
+    raw = Raw().open_device()
+    refused = refusal(raw.alloc, raw.engines.usermode, raw.subdevice, "UsermodeAlloc", bpriv=1)
+    assert refused == S.NV_ERR_INSUFFICIENT_PERMISSIONS
