@@ -115,6 +115,7 @@ KINDS: dict[str, Kind] = {
             "hcq.nv.uvm_structs",
         ),
         ioctls=("hcq.nv.abi",),
+        rules="hcq.nv.validate",
     ),
 }
 

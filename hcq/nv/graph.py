@@ -38,6 +38,7 @@ class Point(NamedTuple):
     """Where a replay writes an argument: a slot of the parameters of the piece with this number."""
 
     piece: int
+    argument: int
     slot: Slot
     kind: str
     params_at: int  # from the start of its launch data
@@ -88,7 +89,7 @@ class NvGraph(Graph):
         for index, arg in enumerate(args):
             if isinstance(arg, Symbol):
                 at = program.launcher.params_at - 4
-                self.points.setdefault(arg.key, []).append(Point(number, slots[index], arg.kind, at))
+                self.points.setdefault(arg.key, []).append(Point(number, index, slots[index], arg.kind, at))
         return self
 
     def replay(self, values: Mapping[Any, Any] | None = None) -> Completion:
@@ -116,10 +117,6 @@ class NvGraph(Graph):
             for held in (*self._held, *values.values()):
                 if isinstance(held, Buffer):
                     held.check_poison(f"replay of {self.name!r}")
-        if device.validator is not None:
-            for held in (*self._held, *values.values()):
-                if isinstance(held, Buffer):
-                    device.validator.wrote(held)  # a kernel may have: a block's packets do not say which
         done = device.submit([block.note], [self._indirects[turn]], (self._held, *values.values()))
         block.busy_until = done.value
         for value in values.values():
@@ -128,6 +125,15 @@ class NvGraph(Graph):
         if device.profile is not None:
             device.profile.collect()
         return done
+
+    def bound(self, va: int) -> list[tuple[int, int, int | float]]:
+        """What the last replay of the block at an address put where: (command, argument, value)."""
+        found: list[tuple[int, int, int | float]] = []
+        for block, what in zip(self._copies, self._indirects):
+            if what.address == va:
+                for key, value in block.written.items():
+                    found += [(point.piece, point.argument, value) for point in self.points[key]]
+        return found
 
     def poison(self, first: int, last: int, why: str) -> None:
         if any(first <= block.busy_until <= last for block in self._copies):

@@ -369,6 +369,7 @@ def test_push_shows_every_word_and_what_a_launch_points_to(
     nv = open_nv(nv.arch, debug=frozenset({"push"}))
     a, b = nv.alloc(256), nv.alloc(256)
     increment = nv.load(image(nv.arch), "increment")
+    a.write(bytes(256))
     nv.queue().barrier().submit().wait()
     capsys.readouterr()
     nv.queue().dispatch(increment, [a], block=(64, 1, 1)).copy(b, a).submit().wait()

@@ -1,0 +1,242 @@
+"""NVIDIA GPUs for the rules: what their methods do, what they promise, and a rule of their own.
+
+In       words as encode.py makes them, or those of a trace; the device's arch and facts
+Out      MODEL
+Changes  nothing
+Next     hcq/effects.py (what a model declares), hcq/rules/ (the rules), hcq/validate.py (who runs them)
+
+A method's meaning is spread over those before it, so words are read from their start with the state of each subchannel.
+Launches take their data in the order in which both stand in the words: that is how pieces and blocks are laid out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hcq.effects import (
+    Access,
+    Argument,
+    Barrier,
+    Copy,
+    Effect,
+    Fill,
+    Launch,
+    Limits,
+    Model,
+    ProgramFacts,
+    Programs,
+    Run,
+    Signal,
+    Step,
+    Wait,
+)
+from hcq.errors import UsageError
+from hcq.layout import Packet
+from hcq.nv import compute_methods as compute
+from hcq.nv import copy_methods as copy
+from hcq.nv import host_methods as host
+from hcq.nv.bundle import Bundle
+from hcq.nv.chip import CHIPS, RESERVED_SHARED_BYTES
+from hcq.nv.decode import LaunchData, RunBlock, decoder
+from hcq.nv.host_methods import SemExecuteOperation
+from hcq.nv.link import Kernel, Linked
+from hcq.nv.method import UnknownMethod
+from hcq.nv.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
+from hcq.nv.program import MAX_BLOCK, MAX_GRID
+from hcq.rules.moment import Moment
+from hcq.rules.rule import Broken, Check, rule
+from hcq.signal import CELL_BYTES
+
+LAUNCH_DATA = rule(
+    "nv-launch-data",
+    "A QMD is of the version that its GPU reads, and its constant bank 0 holds what the QMD says.",
+    "Let hcq.nv.launch make the launch data.",
+)
+STAMP_BYTES = 8
+LAUNCH = COMPUTE_SUBCHANNEL, compute.SendSignalingPcas2B.at
+
+Registers = dict[tuple[int, int], int]  # (subchannel, address) -> the last word written there
+
+
+def _agree(moment: Moment, effect: Launch) -> Iterator[Broken]:
+    """The QMD and its constant bank say the same."""
+    data = moment.step.packet if moment.step is not None else None
+    if not isinstance(data, LaunchData):
+        return
+    qmd, bank = data.qmd, data.bank0
+    if qmd.value("qmd_major_version") != qmd.version:
+        found = qmd.value("qmd_major_version")
+        yield Broken(
+            LAUNCH_DATA, f"its QMD says it is version {found}, and this GPU reads version {qmd.version}"
+        )
+        return
+    size = qmd.value("constant_buffer_size_0")
+    if not qmd.value("constant_buffer_valid_0") or size > 4 * len(data.constants):
+        held = 4 * len(data.constants)
+        yield Broken(
+            LAUNCH_DATA, f"its constant bank 0 is {size} bytes of the {held} there are, or not valid"
+        )
+    for name, known in (("grid", effect.grid), ("block", effect.block)):
+        prefix = "nctaid" if name == "grid" else "ntid"
+        said = tuple(bank.values[f"{prefix}_{axis}"] for axis in "xyz")
+        if said != known:
+            yield Broken(LAUNCH_DATA, f"its {name} is {known} in the QMD and {said} in constant bank 0")
+
+
+class NvModel(Model):
+    """One channel. Launches may overlap until a WFI; a copy is finished when its semaphore was awaited."""
+
+    signal_bytes = CELL_BYTES
+    signal_alignment = CELL_BYTES
+    checks: Mapping[type, tuple[Check, ...]] = {Launch: (_agree,)}
+
+    def __init__(self, arch: str, facts: Mapping[str, Any] | None = None) -> None:
+        super().__init__(arch, facts)
+        self.chip = CHIPS[arch]
+        self.limits = Limits(
+            grid=MAX_GRID,
+            block=MAX_BLOCK,
+            threads=self.chip.max_block,
+            shared_bytes=self.chip.max_shared_bytes + RESERVED_SHARED_BYTES,
+            registers=255,
+        )
+        self._decode = decoder(arch)
+        self._kernels: dict[int, Kernel] = {}
+        self.order_va = int(self.facts.get("order", 0))
+        self.stamp_va = int(self.facts.get("stamp", 0))
+
+    def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
+        return self._decode(words)
+
+    def malformed(self, packet: Packet) -> tuple[str, str] | None:
+        if not isinstance(packet, Push):
+            return "packet-unknown", f"{packet!r} is read by nobody"
+        if packet.missing:
+            return (
+                "packet-length",
+                f"its header counts {packet.count} words, and {packet.missing} are missing",
+            )
+        for written in packet.methods:
+            if isinstance(written.method, UnknownMethod) and not isinstance(packet, (LaunchData, RunBlock)):
+                return (
+                    "packet-unknown",
+                    f"the class of subchannel {written.subchannel} has no method {written.address:#06x}",
+                )
+        return None
+
+    def program(self, told: ProgramFacts, image: bytes) -> ProgramFacts:
+        """Registers, shared memory and parameters, as the code object says."""
+        try:
+            kernel = Linked(Bundle.of(image), told.name, self.chip, told.name).kernel
+        except UsageError:  # a program may go by another name than its entry
+            return told
+        self._kernels[told.entry] = kernel
+        x, y, z = kernel.required_block or (0, 0, 0)
+        return replace(
+            told,
+            block=(x, y, z) if x else told.block,
+            threads=kernel.largest_block or told.threads,
+            shared_bytes=self.chip.shared_bytes(kernel.static_shared, 0),
+            registers=kernel.registers,
+            argument_bytes=kernel.param_bytes,
+        )
+
+    def steps(self, words: bytes, queue: str, programs: Programs) -> list[Step]:
+        found: list[Step] = []
+        registers: Registers = {}
+        pending: list[LaunchData] = []
+        at = 0
+        for packet in self.decode(memoryview(bytes(words)).cast("I"), queue):
+            does: list[Effect] = []
+            shown: Packet = packet  # for a launch its data, which say more than the method
+            if isinstance(packet, LaunchData):
+                pending.append(packet)
+            elif isinstance(packet, RunBlock):
+                does.append(Run(packet.entry.get, packet.entry.length))
+            elif isinstance(packet, Push):
+                for address, word in packet.writes():
+                    # semaphores and WFI are the host's on every subchannel
+                    channel = 0 if address < HOST_END else packet.subchannel
+                    registers[channel, address] = word
+                    does += self._effects(channel, address, word, registers)
+                    if (channel, address) == LAUNCH and pending:
+                        shown = data = pending.pop(0)
+                        does.append(self._launch(data, programs))
+            found.append(Step(at, shown, does))
+            at += len(packet.words)
+        return found
+
+    def _effects(self, channel: int, address: int, word: int, registers: Registers) -> Iterator[Effect]:
+        if not channel and address == host.SemExecute.at:
+            yield from self._semaphore(host.SemExecute.decode([word]), registers)
+        elif not channel and address == host.Wfi.at:
+            yield Barrier()
+        elif channel == COPY_SUBCHANNEL and address == copy.LaunchDma.at:
+            yield from self._copy(copy.LaunchDma.decode([word]), registers)
+
+    def _semaphore(self, execute: host.SemExecute, registers: Registers) -> Iterator[Effect]:
+        va = registers.get((0, host.SemAddrHi.at), 0) << 32 | registers.get((0, host.SemAddrLo.at), 0)
+        value = registers.get((0, host.SemPayloadLo.at), 0)
+        if execute.payload_size:
+            value |= registers.get((0, host.SemPayloadHi.at), 0) << 32
+        is_release = execute.operation == SemExecuteOperation.RELEASE
+        if is_release and execute.release_wfi:
+            yield Barrier()
+        if va in (self.order_va, self.stamp_va):
+            if not is_release:
+                yield Barrier()  # the copy before it has ended
+        elif is_release:
+            yield Signal(va, value)
+        elif execute.operation != SemExecuteOperation.REDUCTION:
+            yield Wait(va, value)
+
+    def _copy(self, launch: copy.LaunchDma, registers: Registers) -> Iterator[Effect]:
+        def known(method: Any) -> int:
+            return registers.get((COPY_SUBCHANNEL, method.at), 0)
+
+        if not launch.data_transfer_type:
+            return
+        count = known(copy.LineLengthIn)
+        dst = known(copy.OffsetOutUpper) << 32 | known(copy.OffsetOutLower)
+        if launch.remap_enable:
+            made = copy.SetRemapComponents.decode([known(copy.SetRemapComponents)])
+            yield Fill(dst, count * (made.component_size + 1) * (made.num_dst_components + 1))
+            return
+        src = known(copy.OffsetInUpper) << 32 | known(copy.OffsetInLower)
+        if src == self.stamp_va + STAMP_BYTES and count == STAMP_BYTES:
+            yield Access(dst, STAMP_BYTES, True, "timestamp", alignment=STAMP_BYTES)
+        else:
+            yield Copy(dst, src, count)
+
+    def _launch(self, data: LaunchData, programs: Programs) -> Launch:
+        qmd = data.qmd
+        entry = qmd.value("program_address")
+        facts, kernel = programs.get(entry), self._kernels.get(entry)
+        arguments: list[Argument] = []
+        if facts is not None and facts.args is not None and kernel is not None:
+            held = b"".join(word.to_bytes(4, "little") for word in data.constants)
+            for index, (kind, one) in enumerate(zip(facts.args, kernel.parameters)):
+                at = kernel.param_base + one.offset
+                value = int.from_bytes(held[at : at + one.size_bytes], "little")
+                access = facts.access[index] if facts.access is not None else ""
+                arguments.append(Argument(index, kind, value, access))
+        size = qmd.value("constant_buffer_size_0")
+        is_short = kernel is not None and size < kernel.param_base + kernel.param_bytes
+        return Launch(
+            entry=entry,
+            grid=(qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth")),
+            block=(
+                qmd.value("cta_thread_dimension0"),
+                qmd.value("cta_thread_dimension1"),
+                qmd.value("cta_thread_dimension2"),
+            ),
+            arguments=tuple(arguments),
+            shared_bytes=qmd.value("shared_memory_size"),
+            registers=qmd.value("register_count"),
+            argument_bytes=max(size - kernel.param_base, 0) if kernel is not None and is_short else None,
+        )
+
+
+MODEL = NvModel
