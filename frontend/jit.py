@@ -80,9 +80,9 @@ class Recording:
         for plan, storages, outputs in self.ran_plans:
             for number, size in enumerate(plan.memory_sizes):
                 if number == len(self.memories):
-                    self.memories.append(device.alloc(size, f"{self.name} (temporary)"))
+                    self.memories.append(device.alloc(size, f"{self.name} (temporary {number})"))
                 elif self.memories[number].size_bytes < size:
-                    self.memories[number] = device.alloc(size, f"{self.name} (temporary)")
+                    self.memories[number] = device.alloc(size, f"{self.name} (temporary {number})")
             by_value: dict[int, Storage] = dict(enumerate(storages))
             by_value.update({value: s for value, s in zip(plan.results, outputs) if value >= len(storages)})
             for program, values, grid, block in plan.programs():

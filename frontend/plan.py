@@ -23,6 +23,7 @@ from typing import Any
 from hcq import config
 from hcq.cache import DiskCache
 from hcq.frontend import device as devices
+from hcq.frontend import texts
 from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, dtypes
@@ -158,6 +159,8 @@ def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
         debug = config.current().debug
         if not debug & {"ir", "code"}:  # what should be shown has to be done
             plan = _decode(device, disk.get("plan", name))
+            if plan is not None and texts.wanted() and not _are_told(plan, disk):
+                plan = None  # a trace holds what its kernels were made from
         if plan is None:
             plan = _make(structure, roots, device, disk)
             disk.put("plan", name, _encode(plan))
@@ -177,7 +180,11 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     target = devices.target(device)
     made = schedule(roots, structure.storages, target.threads)
 
+    is_shown = bool(debug & {"ir", "code"}) or texts.wanted()
+    shown: dict[str, str] = {}
+
     def show(stage: str, text: str) -> None:
+        shown[stage] = text
         if stage in debug:
             print(f"-- {stage}\n{text}", file=sys.stderr)
 
@@ -185,7 +192,9 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     for kernel in made.kernels:
         if not prod(kernel.sink.src[0].src[0].shape):
             continue  # nothing to store
-        code = compile_kernel(kernel.sink, target, disk, show if debug & {"ir", "code"} else None)
+        code = compile_kernel(kernel.sink, target, disk, show if is_shown else None)
+        if texts.wanted():
+            texts.keep(disk, code.image, code.entry, shown)
         launches.append(
             Launch(
                 name=code.name,
@@ -208,6 +217,11 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
         Slot(v.kind, v.dtype, v.shape, v.size_bytes, memory.get(n, -1)) for n, v in enumerate(made.values)
     ]
     return Plan(device, values, launches, made.results)
+
+
+def _are_told(plan: Plan, disk: DiskCache) -> bool:
+    """Whether it is known what the kernels of a plan were made from."""
+    return all(texts.of(disk, launch.image, launch.entry) is not None for launch in plan.launches)
 
 
 def _share_memory(launches: Sequence[Launch], temporaries: set[int], values: Sequence[Any]) -> dict[int, int]:
@@ -254,6 +268,7 @@ def _program(device: Any, launch: Launch) -> Any:
             scratch_bytes=launch.scratch_bytes,
             name=launch.name,
             access=["write" if is_written else "read" for is_written in writes],
+            texts=texts.of(DiskCache(), launch.image, launch.entry) if texts.wanted() else None,
         )
     return program
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
+from hcq.frontend import names
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, live
 from hcq.frontend.scheduler.structure import Structure, structure_of
@@ -137,6 +138,8 @@ def _realize_on(device: str, roots: list[Node]) -> None:
             storage.tracked = True
         in_memory[root] = storage.node()
     _replace(in_memory)
+    if names.wanted():
+        names.tell()
 
 
 def _bring_copies(roots: list[Node]) -> list[Node]:

@@ -26,10 +26,13 @@ _frame = sys._getframe
 
 
 class _Ours(dict[str, bool]):
-    """Source file -> whether it is part of this package; asked once for each file, then a plain look-up."""
+    """Source file -> whether it is part of this package or of Python's own way to start a program (`python -m`).
+
+    Asked once for each file, then a plain look-up.
+    """
 
     def __missing__(self, file: str) -> bool:
-        self[file] = found = file.startswith(_folders())
+        self[file] = found = file.startswith((*_folders(), "<frozen "))
         return found
 
 
@@ -37,23 +40,34 @@ _ours = _Ours()
 
 
 def site() -> Site:
-    """The innermost line outside this package; None when there is none (a thread of our own)."""
+    """The innermost line outside this package; its own outermost one when a program of the package runs."""
     frame: FrameType | None = _frame(2)  # not our caller, which is part of this package
     while frame is not None:
         code = frame.f_code
         if not _ours[code.co_filename]:
             return code, frame.f_lasti
         frame = frame.f_back
-    return None
+    return _outermost(_frame(2))
 
 
 def site_of(frame: FrameType | None) -> Site:
     """The same for a frame of another thread."""
+    start = frame
     while frame is not None:
         if not _ours[frame.f_code.co_filename]:
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
-    return None
+    return _outermost(start)
+
+
+def _outermost(frame: FrameType | None) -> Site:
+    """Where a program of this package (`python -m hcq doctor`) began what it does now."""
+    found = None
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith("<frozen "):
+            found = frame
+        frame = frame.f_back
+    return None if found is None else (found.f_code, found.f_lasti)
 
 
 def where(at: Site) -> str:

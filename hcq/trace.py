@@ -261,6 +261,10 @@ class DeviceTrace:
         self._blocks.pop(va, None)
         self._allocated(va, buffer.size_bytes, buffer.capacity, buffer.name)
 
+    def name(self, buffer: Buffer) -> None:
+        """A buffer is called something else from now on, and was before."""
+        self.writer.tell(Kind.NAME, {"device": self.number, "va": buffer.va, "name": buffer.name})
+
     def cell(self, va: int, name: str) -> None:
         """A signal was made; where signals have memory of their own, nothing else says so."""
         if not any(start <= va < start + size for start, size in self.device.memory.regions.items()):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hcq.errors import UsageError
@@ -221,6 +221,7 @@ class Trace:
     records      every whole record, in order
     processes    what each process said of itself when it began to write
     devices, submissions, code, signals, faults, contents, results, calls   in order
+    renamed      what buffers were called later than when they were made, by the record of that
     cut_bytes    what is left after the last whole record: 0 unless the file is cut off or damaged; cut_why says which
     """
 
@@ -244,6 +245,8 @@ class Trace:
         self._by_value: dict[tuple[str, int], Submission] = {}
         self._blocks: dict[tuple[str, int], list[BlockHistory]] = {}
         self._code_at: dict[tuple[str, int], Code] = {}
+        self.renamed: dict[int, str] = {}  # record of an allocation -> what the buffer was called later
+        self._last_alloc: dict[tuple[str, int], int] = {}  # device and address -> place in `_events`
         self._events: list[tuple[int, str, Range]] = []  # record, what happened, to which range
         self._moment = 0  # how many of the events `_live`, `_freed` and `_mapped` have seen
         self._now: MemoryMap | None = None
@@ -403,6 +406,8 @@ class Trace:
             self.calls.append(record)
         elif kind in (Kind.MAP, Kind.UNMAP, Kind.ALLOC, Kind.FREE):
             self._take_memory(record)
+        elif kind == Kind.NAME:
+            self._rename(self._of(record), int(fields["va"]), str(fields["name"]))
         elif kind == Kind.CODE:
             self._take_code(record)
         elif kind == Kind.UNLOAD:
@@ -486,7 +491,16 @@ class Trace:
         else:
             name = str(fields.get("name") or f"mapping@{start:x}")
             span = Range(start, int(fields["size_bytes"]), name, "mapped", record.index, device.key)
+        if record.kind == Kind.ALLOC:
+            self._last_alloc[device.key, start] = len(self._events)
         self._events.append((record.index, record.name.lower(), span))
+
+    def _rename(self, device: TraceDevice, va: int, name: str) -> None:
+        at = self._last_alloc.get((device.key, va))
+        if at is not None:
+            index, what, span = self._events[at]
+            self._events[at] = index, what, replace(span, name=name)
+            self.renamed[index] = name
 
     def _take_code(self, record: Record) -> None:
         fields, device = record.fields, self._of(record)

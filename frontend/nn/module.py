@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
+from hcq.frontend import names
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,6 +35,8 @@ class Module:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if names.wanted():
+            names.learn_module(self)
         return self.forward(*args, **kwargs)
 
     # -- what it holds --

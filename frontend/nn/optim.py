@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.errors import UsageError
+from hcq.frontend import names
 from hcq.frontend.core import live
 from hcq.frontend.nn.init import constant
 from hcq.ir.dtype import DType, dtypes
@@ -67,6 +68,8 @@ class Optimizer:
         """Move every parameter that has a gradient; the others, and frozen ones, stay as they are."""
         from hcq.frontend.realize import realize
 
+        if names.wanted():
+            names.learn_optimizer(self)
         parts = [
             Part(place, parameter, parameter.detach(), parameter.grad.detach())
             for place, parameter in enumerate(self.params)
@@ -118,6 +121,10 @@ class Optimizer:
     def state(self) -> dict[str, Tensor]:
         """The optimizer's own tensors by name."""
         return {}
+
+    def rates(self) -> list[Tensor]:
+        """The learning rate in device memory, one for each device and dtype."""
+        return list(self._rates.values())
 
     def prepare(self, parts: list[Part]) -> None:
         """Update what is shared by all parameters of a step."""

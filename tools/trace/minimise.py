@@ -36,7 +36,7 @@ _SERVANTS: tuple[tuple[tuple[Kind, ...], int], ...] = (
     ((Kind.CODE, Kind.UNLOAD), 64),
     ((Kind.DATA, Kind.RESULT), 64),
     ((Kind.SIGNAL,), 16),
-    ((Kind.ALLOC, Kind.FREE, Kind.BLOCK, Kind.PATCH), 16),
+    ((Kind.ALLOC, Kind.FREE, Kind.NAME, Kind.BLOCK, Kind.PATCH), 16),
     ((Kind.STRING,), 4),
 )
 

@@ -399,6 +399,7 @@ class PageData:
             if record.kind in (Kind.ALLOC, Kind.MAP):
                 name = fields.get("name")
                 text = self.trace.string(record.process, name) if isinstance(name, int) else str(name or "")
+                text = self.trace.renamed.get(record.index, text)
                 open_[key] = len(rows)
                 rows.append([
                     fields["va"],

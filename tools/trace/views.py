@@ -54,7 +54,7 @@ def record_view(trace: Trace, record: Record) -> View:
     }
     if record.kind == Kind.PROCESS:
         return {**head, "process": record.process, **fields}
-    if record.kind in (Kind.STRING, Kind.TIMES, Kind.PATCH, Kind.STAMPS):
+    if record.kind in (Kind.STRING, Kind.TIMES, Kind.PATCH, Kind.STAMPS, Kind.NAME):
         return {}
     device = device_of(trace, record)
     if device is not None:

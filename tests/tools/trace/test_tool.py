@@ -96,7 +96,7 @@ def test_whole_records_of_nonsense_are_shown_or_refused_with_a_sentence(data, tm
         ),
         st.binary(max_size=30),
     )
-    record = st.tuples(st.integers(1, 22), st.integers(0, 1), texts, st.binary(max_size=100))
+    record = st.tuples(st.integers(1, 24), st.integers(0, 1), texts, st.binary(max_size=100))
     parts = [pack_record(Kind.DEVICE, 0, 1, b'{"device":0,"name":"CPU","arch":"x86_64","facts":{}}')]
     parts += [
         pack_record(kind, process, 5, text, more)

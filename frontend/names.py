@@ -1,0 +1,91 @@
+"""Names: what the tensors of modules and optimizers are called (layers.0.weight), for readers of a trace (HCQ_TRACE).
+
+In       modules when they are called, optimizers when they step
+Out      the names of buffers, told to the device's trace as soon as the tensors have memory
+Changes  the names of those buffers, which reports print, too
+Next     nn/module.py and nn/optim.py (who is asked), realize.py (when tensors get memory), hcq/trace.py (the record)
+
+A tensor is called after the outermost module that was called with it inside. Nothing here runs without a trace.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from hcq import config
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from hcq.frontend.core import Core
+    from hcq.frontend.nn.module import Module
+    from hcq.frontend.nn.optim import Optimizer
+
+_names: dict[int, tuple[weakref.ref[Core], str]] = {}  # id of a tensor -> the tensor and its name
+_untold: dict[int, weakref.ref[Core]] = {}  # those whose memory has not been named
+_seen: dict[int, weakref.ref[object]] = {}  # modules and optimizers that were asked already
+
+
+def wanted() -> bool:
+    """Whether this process writes a trace."""
+    return config.current().trace is not None
+
+
+def learn_module(module: Module) -> None:
+    """A module is called: its tensors, and those of all modules in it, are known by their path from here."""
+    if _is_new(module):
+        for inner in module.modules():
+            _is_new(inner)
+        _learn([*module.named_parameters(), *module.named_buffers()])
+        tell()
+
+
+def learn_optimizer(optimizer: Optimizer) -> None:
+    """An optimizer steps: its state is called after the parameter it belongs to, as in "conv1.weight (Adam mean)"."""
+    if not _is_new(optimizer):
+        return
+    kind = type(optimizer).__name__
+    found = [(f"{kind} learning rate", rate) for rate in optimizer.rates()]
+    for key, tensor in optimizer.state().items():
+        what, _, place = key.rpartition(".")
+        known = _names.get(id(optimizer.params[int(place)])) if what and place.isdigit() else None
+        found.append((f"{known[1]} ({kind} {what})" if known else f"{kind} {key}", tensor))
+    _learn(found)
+    tell()
+
+
+def tell() -> None:
+    """Tell the devices' traces what is where, of the tensors that have memory and were not told of."""
+    for key, ref in list(_untold.items()):
+        tensor = ref()
+        if tensor is None or tensor.node.op is not Op.BUFFER:
+            continue
+        buffer = tensor.node.arg.buffer
+        if buffer is not None and buffer.va is not None:
+            del _untold[key]
+            buffer.name = _names[key][1]
+            if buffer.device.trace is not None:
+                buffer.device.trace.name(buffer)
+
+
+def _learn(found: Iterable[tuple[str, Core]]) -> None:
+    for name, tensor in found:
+        key = id(tensor)
+        if key not in _names:
+            _names[key] = weakref.ref(tensor, lambda _, key=key: _forget(key)), name  # type: ignore[misc]
+            _untold[key] = _names[key][0]
+
+
+def _forget(key: int) -> None:
+    _names.pop(key, None)
+    _untold.pop(key, None)
+
+
+def _is_new(thing: object) -> bool:
+    """True the first time."""
+    key = id(thing)
+    if key in _seen:
+        return False
+    _seen[key] = weakref.ref(thing, lambda _, key=key: _seen.pop(key, None))  # type: ignore[misc]
+    return True

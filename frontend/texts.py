@@ -1,0 +1,50 @@
+"""Texts: what kernels were made from, for whoever reads a trace of them (HCQ_TRACE).
+
+In       what the compiler showed while it made a kernel: its graph as "ir", its loops and target code as "source"
+Out      the same by the kernel's code, also in a later process that finds the kernel compiled
+Changes  the cache on disk, while something is traced and never else
+Next     plan.py (who asks), hcq/trace.py (who writes them down)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+
+from hcq import config
+from hcq.cache import DiskCache
+
+KIND = "text"
+NAMES = {"ir": "ir", "code": "source"}  # the compiler's word -> the trace's
+
+_known: dict[str, dict[str, str]] = {}
+
+
+def wanted() -> bool:
+    """Whether this process writes a trace."""
+    return config.current().trace is not None
+
+
+def keep(disk: DiskCache, image: bytes, entry: str, shown: Mapping[str, str]) -> None:
+    """Remember what a kernel was made from."""
+    texts = {NAMES[stage]: text for stage, text in shown.items() if stage in NAMES}
+    key = _key(image, entry)
+    _known[key] = texts
+    disk.put(KIND, key, zlib.compress(json.dumps(texts).encode()))
+
+
+def of(disk: DiskCache, image: bytes, entry: str) -> dict[str, str] | None:
+    """What a kernel was made from; None when nobody remembers."""
+    key = _key(image, entry)
+    if key not in _known:
+        data = disk.get(KIND, key)
+        if data is None:
+            return None
+        _known[key] = json.loads(zlib.decompress(data))
+    return _known[key]
+
+
+def _key(image: bytes, entry: str) -> str:
+    return f"{entry} {hashlib.sha256(image).hexdigest()}"

@@ -1,0 +1,120 @@
+"""Traces of tensor programs: parameters by name, kernels with their source, lines of the user's program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hcq.tools.trace.page_data import PageData
+from hcq.tools.trace.views import submission_view
+from hcq.trace_file import Trace
+from hcq.trace_records import Kind
+from tests.tools.trace.making import record
+
+TRAINING = """
+from hcq import Tensor, jit, nn
+net = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
+optimizer = nn.optim.Adam(net.parameters(), lr=1e-2)
+@jit
+def step(x, y):
+    optimizer.zero_grad()
+    loss = net(x).cross_entropy(y)
+    loss.backward()
+    optimizer.step()
+    return loss.realize()
+for k in range(4):
+    loss = step(Tensor([[float(k + i) for i in range(8)]]), Tensor([k % 2]))
+loss.item()
+"""
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(TRAINING, tmp_path_factory.mktemp("training") / "run.hcqtrace", options="")
+
+
+def names_in(trace: Trace) -> set[str]:
+    return {span.name for made in trace.submissions for span in made.memory().ranges}
+
+
+def test_parameters_and_the_state_of_optimizers_are_called_by_their_path(training):
+    trace = Trace.read(str(training))
+    parameters = {f"{layer}.{what}" for layer in (0, 2) for what in ("weight", "bias")}
+    state = {f"{name} (Adam {what})" for name in parameters for what in ("mean", "square")}
+    assert names_in(trace) >= parameters | state | {"Adam learning rate"}
+    memory = trace.submissions[-1].memory()
+    sizes = {span.name: span.size_bytes for span in memory.ranges}
+    assert (sizes["0.weight"], sizes["2.bias"], sizes["0.weight (Adam mean)"]) == (128, 8, 128)
+
+
+def test_a_name_holds_from_the_allocation_on(training):
+    trace = Trace.read(str(training))
+    (named,) = [one for one in trace.records if one.kind == Kind.NAME and one.fields["name"] == "0.weight"]
+    used = [made for made in trace.submissions if any(place.name == "0.weight" for place in made.buffers())]
+    assert used[0].record < named.index  # the submission that made it came first
+    texts = [packet["text"] for packet in submission_view(used[0])["packets"]]
+    assert any("0.weight" in text for text in texts)
+    page = PageData(trace)
+    assert "0.weight" in page.memory["names"]
+
+
+def test_kernels_of_tensors_carry_their_graph_and_their_source(trace, training):
+    read = Trace.read(str(training))
+    for code in read.code:
+        assert "SINK" in code.facts["ir"].upper(), code.name
+        assert f"@{code.entry}(" in code.facts["source"], code.name
+        assert "args" not in code.facts
+    page = PageData(read)
+    assert set(page.kernel(0)["texts"]) == {"ir", "source"}
+
+
+def test_a_process_that_finds_its_kernels_compiled_has_the_texts_too(training, tmp_path):
+    again = Trace.read(str(record(TRAINING, tmp_path / "again", options="")))
+    first = Trace.read(str(training))
+    assert [code.facts for code in again.code] == [code.facts for code in first.code]
+
+
+def test_two_runs_of_a_tensor_program_did_the_same_work(trace, training, tmp_path):
+    again = record(TRAINING, tmp_path / "again", options="")
+    done = trace("diff", training, again)
+    assert (done.status, done.out.startswith("same work")) == (0, True), done.out
+    assert trace("lint", training).out.startswith("clean")
+
+
+def test_submissions_of_tensors_name_the_line_of_the_program(training):
+    sites = {made.site for made in Trace.read(str(training)).submissions}
+    assert all(site.startswith("<string>:") for site in sites), sites
+    assert "<string>:13 in <module>" in sites
+
+
+def test_a_program_run_as_a_module_has_lines_and_so_has_one_of_ours(tmp_path):
+    (tmp_path / "mine.py").write_text("from hcq import Tensor\n\n(Tensor([1.0]) + 1).realize()\n")
+    path = tmp_path / "t"
+    root = Path(__file__).parents[3]
+    for module, about in (("mine", "mine.py:3 in <module>"), ("hcq", "__main__.py:")):
+        path.unlink(missing_ok=True)
+        subprocess.run(
+            [sys.executable, "-m", module, *(["doctor"] if module == "hcq" else [])],
+            env={"PYTHONPATH": f"{root}:{tmp_path}", "HCQ_TRACE": str(path), "HCQ_CACHE_DIR": str(tmp_path)},
+            timeout=50,
+            capture_output=True,
+            check=True,
+        )
+        sites = {made.site for made in Trace.read(str(path)).submissions}
+        assert any(about in site for site in sites), sites
+        assert not any("frozen" in site for site in sites), sites
+
+
+def test_nothing_is_learnt_without_a_trace(tmp_path):
+    script = f"{TRAINING}\nfrom hcq.frontend import names, texts\nassert not (names._names or texts._known)"
+    subprocess.run([sys.executable, "-c", script], timeout=50, check=True, cwd=Path(__file__).parents[3])
+
+
+def test_show_prints_parameters_in_the_arguments_of_kernels(trace, training):
+    last = json.loads(trace("show", training, "--last", "1", "--json").out)
+    inside = [packet["text"] for packet in last["packets"][0]["packets"]]
+    assert any("0.weight (Adam mean)" in text and "0.weight," in text for text in inside), inside
