@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import struct
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 
 from hcq.amd.device import AmdDevice
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
-from hcq.port import FaultyPort
+from hcq.port import FaultyPort, refused
 from tests.hcq.amd.conftest import fresh_port, settings_with
 from tests.hcq.amd.kernels import image
 
@@ -31,21 +32,25 @@ def works(amd: AmdDevice) -> None:
 # ------------------------------------------------------------ opening
 
 
-def calls_of_opening(kind: str) -> int:
+def calls_of_opening(kind: str, queue: str) -> int:
     port = FaultyPort(fresh_port("amd:gfx1100"), {})
-    device = AmdDevice("AMD", port, settings_with())
+    device = AmdDevice("AMD", port, settings_with(amd_queue=queue))
     count = port.calls[kind]
     device.close()
     return count
 
 
+@pytest.mark.parametrize("queue", ["pm4", "aql"])
 @pytest.mark.parametrize("kind", ["open", "ioctl", "mmap", "read_file"])
-def test_each_call_that_fails_while_opening_names_its_step_and_what_to_do(kind: str, open_amd: Open):
+def test_each_call_that_fails_while_opening_names_its_step_and_what_to_do(
+    kind: str, queue: str, open_amd: Open
+):
     steps = set()
-    for allowed in range(calls_of_opening(kind)):
+    for allowed in range(calls_of_opening(kind, queue)):
         inner = fresh_port("amd:gfx1100")
+        settings = settings_with(amd_queue=queue)
         try:
-            AmdDevice("AMD", FaultyPort(inner, {kind: (allowed, errno.EIO)}), settings_with()).close()
+            AmdDevice("AMD", FaultyPort(inner, {kind: (allowed, errno.EIO)}), settings).close()
         except HcqError as error:
             text = str(error)
             assert text.startswith("open amd device: step "), text
@@ -56,6 +61,69 @@ def test_each_call_that_fails_while_opening_names_its_step_and_what_to_do(kind: 
             steps.add(text.split('"')[1])
         works(open_amd(port=inner))  # what was left behind does not stand in the way
     assert steps
+
+
+class OneFault(FaultyPort):
+    """Refuses one ioctl: the one with this number, counted from `arm`."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner, {})
+        self.count, self.refused = 0, -1
+
+    def arm(self, number: int) -> None:
+        self.count, self.refused = 0, number
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        self.count += 1
+        if self.count - 1 == self.refused:
+            raise refused(f"ioctl(fd={fd}, request={request:#x})", errno.EIO)
+        return super().ioctl(fd, request, argument)
+
+
+def busy_day(amd: AmdDevice) -> None:
+    """Whatever makes a device call its kernel driver: memory, scratch memory, events, long reads."""
+    a, b = amd.alloc(3 << 20, "a"), amd.alloc(3 << 20, "b")
+    a.write(bytes(3 << 20))
+    scratch = amd.load(image(amd.arch), "scratch")
+    amd.run(scratch, [a, 3], block=(64, 1, 1))
+    amd.queue().copy(b, a).submit().wait(timeout_ms=5000)
+    assert b.read() == a.read()
+    ready = amd.signal("ready")
+    done = amd.queue().wait(ready, 1).submit()
+    ready.set(1)
+    done.wait(timeout_ms=5000)
+    a.free()
+    b.free()
+    amd.memory.trim(0)
+
+
+@pytest.mark.parametrize("queue", ["pm4", "aql"])
+def test_each_ioctl_that_fails_while_a_device_works_is_named_and_it_can_be_opened_again(
+    queue: str, open_amd: Open
+):
+    port = OneFault(fresh_port("amd:gfx1100"))
+    device = AmdDevice("AMD", port, settings_with(amd_queue=queue))
+    port.arm(-1)
+    busy_day(device)
+    device.close()
+    count = port.count
+    told = 0
+    for number in range(count):
+        port = OneFault(fresh_port("amd:gfx1100"))
+        device = AmdDevice("AMD", port, settings_with(amd_queue=queue))
+        port.arm(number)
+        start = time.monotonic()
+        try:
+            busy_day(device)
+        except HcqError as error:
+            told += 1
+            assert "EIO" in str(error) and "AMDKFD_IOC_" in str(error), str(error)
+        device.close(timeout_ms=1000)
+        assert time.monotonic() - start < 20
+        again = open_amd(port=port, queue=queue)
+        works(again)
+        again.close()
+    assert told > 5
 
 
 def test_a_close_that_fails_is_told_and_does_not_stand_in_the_way(
@@ -152,13 +220,16 @@ def test_a_wait_that_nobody_signals_is_a_timeout_and_a_reset_ends_it(amd: AmdDev
     works(amd)
 
 
-def test_a_lost_doorbell_is_a_timeout_that_shows_how_far_the_gpu_has_read(open_amd: Open):
-    amd = open_amd()
+@pytest.mark.parametrize("ring_name", ["compute", "copy"])
+def test_a_lost_doorbell_is_a_timeout_that_shows_how_far_the_gpu_has_read(amd: AmdDevice, ring_name: str):
     works(amd)
-    ring = amd.rings["compute"]
+    ring = amd.rings[ring_name]
     ring._doorbell = memoryview(bytearray(8)).cast("Q")  # stores go nowhere
-    with pytest.raises(WaitTimeout, match=r"PM4 ring: the GPU has read up to \d+ of \d+"):
-        amd.queue().barrier().submit().wait(timeout_ms=50)
+    target = amd.alloc(4096, "target")
+    with pytest.raises(WaitTimeout) as error:
+        amd.queue().barrier().fill(target, 1).submit().wait(timeout_ms=50)
+    assert re.search(rf"{ring.kind} ring: the GPU has read up to \d+ of \d+", str(error.value))
+    assert "barrier; fill 4096 bytes" in str(error.value).lower()
     amd.reset()
     works(amd)
 
