@@ -44,6 +44,7 @@ then:
   hcq-trace graph run.hcqtrace                           who waits for whom, and deadlocks
   hcq-trace record --data -o capsule.hcqtrace -- CMD     also record memory, so that
   hcq-trace replay capsule.hcqtrace                      the work can be run again and compared bit for bit
+  hcq-trace decode strace.txt                            a log of ioctls that somebody else recorded
   hcq-trace edit run.hcqtrace > run.txt                  change a packet with an editor, then
   hcq-trace assemble run.txt -o changed.hcqtrace         make it a trace again
 
@@ -153,6 +154,25 @@ def parser() -> argparse.ArgumentParser:
     verb = _verb(verbs, "serve", _serve, "the trace as a page in the browser; it may still be growing")
     verb.add_argument("--port", metavar="N", type=int, default=0, help="default 0: any free one")
     verb.add_argument("--open", action="store_true", help="open the page in your browser")
+
+    verb = _verb(
+        verbs,
+        "decode",
+        _decode,
+        "a log of ioctls, or a pushbuffer's words, recorded by others",
+        has_file=False,
+    )
+    verb.add_argument("text", metavar="TEXT", help="a file with the text; - is standard input")
+    verb.add_argument(
+        "--nv", metavar="ARCH", default="", help="words for this NVIDIA architecture, such as sm_90"
+    )
+    verb.add_argument(
+        "--form", choices=("pushbuffer", "qmd", "gpfifo"), default="pushbuffer", help="what the words are"
+    )
+    verb.add_argument(
+        "--driver", metavar="RELEASE", default="580.142", help="release that a log is of; default 580.142"
+    )
+    _json(verb, "a list of calls")
 
     verb = _verb(verbs, "edit", _edit, "the trace as text that can be changed")
     verb.add_argument("-o", "--output", metavar="FILE", help="where to; default standard output")
@@ -332,6 +352,24 @@ def _minimise(options: argparse.Namespace) -> int:
     result = minimise.minimise(trace, check, options.tries)
     _write(options.output, result.content)
     _print([minimise.summary(result)])
+    return 0
+
+
+def _decode(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import decode
+
+    content = sys.stdin.buffer.read() if options.text == "-" else _bytes(options.text)
+    lines = content.decode("utf-8", "replace").splitlines()
+    if options.nv:
+        if options.json:
+            raise UsageError("decode --nv prints packets as text. Leave out --json.")
+        _print(decode.word_lines(decode.words_of(lines), options.nv, options.form))
+        return 0
+    found, others, abi = decode.decode_log(lines, options.driver)
+    if options.json:
+        _print_json(decode.log_json(found))
+    else:
+        _print(decode.log_lines(found, others, abi, Paint.for_stdout()))
     return 0
 
 

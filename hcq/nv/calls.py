@@ -1,0 +1,158 @@
+"""Calls in words: an ioctl of NVIDIA's kernel drivers, as it was seen, told by name with its fields and its status.
+
+In       the file, the request, the argument before and after where they were recorded, the driver's release
+Out      `Told`: the call's name, what was asked of whom, the fields that have a value, the status
+Changes  nothing
+Next     names.py (what numbers are called), abi.py (layouts by release), tools/trace/ioctl_log.py (who reads logs)
+Source   nv-ioctl.h, uvm_ioctl.h: escapes are _IOWR('F', number, structure), UVM's requests are plain numbers
+
+For people: what is not known is said as numbers, and nothing raises. A call of another size than its release's
+structure is named and not decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hcq.layout import Ioctl
+from hcq.nv import abi as declared
+from hcq.nv import names
+from hcq.nv.abi import Abi
+from hcq.nv.args import Args
+from hcq.nv.classes import ClassId
+from hcq.nv.status import BENIGN, tell_status
+
+MAGIC = ord("F")
+UVM_NODE = "nvidia-uvm"
+CLASS_FIELDS = ("hclass",)
+_UVM_STARTS = (
+    0x30000001,
+    0x30000002,
+)  # UVM_INITIALIZE, UVM_DEINITIALIZE: the only ones with a form of their own
+_CALLS: dict[int, Ioctl] = {one.request: one for one in vars(declared).values() if isinstance(one, Ioctl)}
+
+
+@dataclass
+class Told:
+    """A call in words. `status` is None where the argument after the call was not recorded."""
+
+    name: str
+    what: str = ""  # the class that was allocated, the control that was asked
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    status: int | None = None
+    note: str = ""
+
+    def line(self, release: int = 580) -> str:
+        """One line: name, what, fields, status."""
+        parts = [self.what] if self.what else []
+        parts += [f"{name}={value}" for name, value in self.fields]
+        text = f"{self.name}({', '.join(parts)})" if parts else self.name
+        if self.status is not None:
+            text += f" -> {tell_status(self.status, release) if self.status not in BENIGN else 'ok'}"
+        return f"{text}  [{self.note}]" if self.note else text
+
+
+def is_uvm(path: str, request: int) -> bool:
+    """Whether a request is UVM's, by its file, or, where that was not recorded, by its form."""
+    if path:
+        return UVM_NODE in path
+    return request in _UVM_STARTS
+
+
+def is_nvidia(path: str, request: int) -> bool:
+    """Whether a call goes to NVIDIA's drivers: by its file, else by its form."""
+    if path:
+        return "/nvidia" in path and "nvidia-modeset" not in path and "nvidia-caps" not in path
+    return request >> 8 & 0xFF == MAGIC or request in _UVM_STARTS
+
+
+def tell(
+    abi: Abi, path: str, request: int, before: bytes = b"", after: bytes = b"", params: bytes = b""
+) -> Told:
+    """A call in words.
+
+    before, after  the argument as it went in and came out; empty where it was not recorded
+    params         what a control's or an allocation's pointer led to
+    """
+    if is_uvm(path, request):
+        told = Told(names.uvm_name(request))
+        return _decoded(told, abi, _CALLS.get(request), 0, before, after, params)
+    number, size = request & 0xFF, request >> 16 & 0x3FFF
+    told = Told(names.escape_name(number))
+    if request >> 8 & 0xFF != MAGIC:
+        told.name = f"request {request:#010x}"
+        return told
+    same = [one for one in _CALLS.values() if one.request & 0xFFFF == request & 0xFFFF]
+    return _decoded(told, abi, same[0] if same else None, size, before, after, params)
+
+
+def _decoded(
+    told: Told, abi: Abi, call: Ioctl | None, size: int, before: bytes, after: bytes, params: bytes
+) -> Told:
+    if call is None:
+        told.note = f"{size} bytes, no layout here" if size else "no layout here"
+        return told
+    layout = abi.of(call)
+    if size and size % layout.size_bytes:
+        told.note = f"{size} bytes; release {abi.release} has {layout.size_bytes}: not decoded"
+        return told
+    given = layout.from_bytes(before or after) if before or after else None
+    if given is None:
+        return told
+    _name_what(told, given)
+    told.fields += _fields(given, skip=("status", "rmstatus", "cmd", "hclass"))
+    if after:
+        got = layout.from_bytes(after)
+        told.status = got.values.get("rmstatus", got.values.get("status"))
+        told.fields += [
+            (f"{name} out", _value(name, value))
+            for name, value in got.values.items()
+            if before and name not in ("status", "rmstatus") and value != given.values[name]
+        ]
+    if params:
+        told.fields += _params(abi, given, params)
+    return told
+
+
+def _name_what(told: Told, given: Args) -> None:
+    if "cmd" in given.fields and "hobject" in given.fields:
+        told.what = names.control_name(given.values["cmd"])
+    elif "hclass" in given.fields:
+        told.what = names.class_name(given.values["hclass"])
+
+
+def _params(abi: Abi, given: Args, params: bytes) -> list[tuple[str, str]]:
+    """The fields behind the pointer of a control or an allocation."""
+    if "cmd" in given.fields:
+        name = declared.CONTROLS.get(given.values["cmd"], "")
+    else:
+        number = given.values.get("hclass", 0)
+        known = number in ClassId._value2member_map_
+        name = declared.ALLOCATIONS.get(ClassId(number), "") if known else ""
+    if not name:
+        return [("params", _words(params))]
+    layout = abi.layout(name)
+    if len(params) < layout.size_bytes:
+        return [("params", _words(params))]
+    return [(f"params.{field_}", value) for field_, value in _fields(layout.from_bytes(params))]
+
+
+def _fields(args: Args, skip: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    return [(name, _value(name, value)) for name, value in args.values.items() if value and name not in skip]
+
+
+def _value(name: str, value: int) -> str:
+    if name in CLASS_FIELDS:
+        return names.class_name(value)
+    if value.bit_length() > 64:
+        text = value.to_bytes((value.bit_length() + 7) // 8, "little")
+        printable = text.rstrip(b"\0")
+        if printable and all(32 <= byte < 127 for byte in printable):
+            return repr(printable.decode())
+        return f"{text[:32].hex()}{'...' if len(text) > 32 else ''}"
+    return f"{value:#x}"
+
+
+def _words(data: bytes) -> str:
+    words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, min(len(data), 64), 4)]
+    return " ".join(f"{word:08x}" for word in words) + (" ..." if len(data) > 64 else "")
