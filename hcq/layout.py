@@ -220,6 +220,11 @@ class Packet:
             rows.append(f"| from {32 * cls.length_words} on | {cls.tail} | any number of words |")
         return "\n".join(rows)
 
+    @property
+    def said(self) -> str:
+        """What it holds in words, for a packet whose meaning is not in its own fields; empty where it is."""
+        return ""
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and isinstance(other, Packet) and self.words == other.words
 

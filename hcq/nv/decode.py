@@ -46,9 +46,13 @@ class LaunchData(Push, words=1, tail="data"):
         """The words behind the launcher's part of the bank."""
         return self.constants[BANK0_OF_QMD[self.qmd_type.version].length_words :]
 
-    def __repr__(self) -> str:
+    @property
+    def said(self) -> str:
         params = " ".join(f"{word:08x}" for word in self.parameters)
-        return f"LaunchData({self.qmd!r}, {self.bank0!r}, parameters=[{params}])"
+        return f"{self.qmd!r}, {self.bank0!r}, parameters=[{params}]"
+
+    def __repr__(self) -> str:
+        return f"LaunchData({self.said})"
 
 
 class RunBlock(Push, words=1, tail="data"):
@@ -58,8 +62,12 @@ class RunBlock(Push, words=1, tail="data"):
     def entry(self) -> GpEntry:
         return GpEntry.decode(self.tail_words[:2])
 
+    @property
+    def said(self) -> str:
+        return f"get={self.entry.get:#x}, length={self.entry.length}"
+
     def __repr__(self) -> str:
-        return f"RunBlock(get={self.entry.get:#x}, length={self.entry.length})"
+        return f"RunBlock({self.said})"
 
 
 @cache

@@ -80,9 +80,11 @@ class Push(Packet, words=1, tail="data"):
         step = {SecOp.INC_METHOD: MAX_COUNT, SecOp.NON_INC_METHOD: 0, SecOp.ONE_INC: 1}[SecOp(self.sec_op)]
         return [(self.method_address + 4 * min(n, step), word) for n, word in enumerate(self.tail_words)]
 
-    def __repr__(self) -> str:
+    @property
+    def said(self) -> str:
+        """The methods, with the operation and the subchannel of the header."""
         if self.sec_op == SecOp.GRP0_USE_TERT and not any(self.words):
-            return "Push(NOP)"
+            return "NOP"
         said = [self.fields["sec_op"].show(self.sec_op), f"subchannel={self.subchannel}"]
         if self.methods:
             said += [repr(written) for written in self.methods]
@@ -91,7 +93,10 @@ class Push(Packet, words=1, tail="data"):
             said += [f"data=[{' '.join(f'{word:08x}' for word in self.tail_words)}]"] * bool(self.tail_words)
         said += [f"missing_words={self.missing}"] * bool(self.missing)
         said += [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
-        return f"Push({', '.join(said)})"
+        return ", ".join(said)
+
+    def __repr__(self) -> str:
+        return f"Push({self.said})"
 
 
 class Unread(Packet, words=0, tail="data"):

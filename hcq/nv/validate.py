@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcq.effects import (
     Access,
@@ -45,6 +45,7 @@ from hcq.nv.link import Kernel, Linked
 from hcq.nv.method import UnknownMethod
 from hcq.nv.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
 from hcq.nv.program import MAX_BLOCK, MAX_GRID
+from hcq.nv.qmd import Qmd
 from hcq.rules.moment import Moment
 from hcq.rules.rule import Broken, Check, rule
 from hcq.signal import CELL_BYTES
@@ -60,11 +61,15 @@ LAUNCH = COMPUTE_SUBCHANNEL, compute.SendSignalingPcas2B.at
 Registers = dict[tuple[int, int], int]  # (subchannel, address) -> the last word written there
 
 
-def _agree(moment: Moment, effect: Launch) -> Iterator[Broken]:
+class LaunchRead(NamedTuple):
+    """An effect of this kind alone: a launch will read these data."""
+
+    data: LaunchData
+
+
+def _agree(moment: Moment, effect: Any) -> Iterator[Broken]:
     """The QMD and its constant bank say the same."""
-    data = moment.step.packet if moment.step is not None else None
-    if not isinstance(data, LaunchData):
-        return
+    data: LaunchData = effect.data
     qmd, bank = data.qmd, data.bank0
     if qmd.value("qmd_major_version") != qmd.version:
         found = qmd.value("qmd_major_version")
@@ -78,11 +83,22 @@ def _agree(moment: Moment, effect: Launch) -> Iterator[Broken]:
         yield Broken(
             LAUNCH_DATA, f"its constant bank 0 is {size} bytes of the {held} there are, or not valid"
         )
-    for name, known in (("grid", effect.grid), ("block", effect.block)):
-        prefix = "nctaid" if name == "grid" else "ntid"
+    for name, prefix, known in (("grid", "nctaid", _grid(qmd)), ("block", "ntid", _block(qmd))):
         said = tuple(bank.values[f"{prefix}_{axis}"] for axis in "xyz")
         if said != known:
             yield Broken(LAUNCH_DATA, f"its {name} is {known} in the QMD and {said} in constant bank 0")
+
+
+def _grid(qmd: Qmd) -> tuple[int, int, int]:
+    return qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth")
+
+
+def _block(qmd: Qmd) -> tuple[int, int, int]:
+    return (
+        qmd.value("cta_thread_dimension0"),
+        qmd.value("cta_thread_dimension1"),
+        qmd.value("cta_thread_dimension2"),
+    )
 
 
 class NvModel(Model):
@@ -90,7 +106,7 @@ class NvModel(Model):
 
     signal_bytes = CELL_BYTES
     signal_alignment = CELL_BYTES
-    checks: Mapping[type, tuple[Check, ...]] = {Launch: (_agree,)}
+    checks: Mapping[type, tuple[Check, ...]] = {LaunchRead: (_agree,)}
 
     def __init__(self, arch: str, facts: Mapping[str, Any] | None = None) -> None:
         super().__init__(arch, facts)
@@ -150,9 +166,9 @@ class NvModel(Model):
         at = 0
         for packet in self.decode(memoryview(bytes(words)).cast("I"), queue):
             does: list[Effect] = []
-            shown: Packet = packet  # for a launch its data, which say more than the method
             if isinstance(packet, LaunchData):
                 pending.append(packet)
+                does.append(LaunchRead(packet))  # type: ignore[arg-type]
             elif isinstance(packet, RunBlock):
                 does.append(Run(packet.entry.get, packet.entry.length))
             elif isinstance(packet, Push):
@@ -162,9 +178,8 @@ class NvModel(Model):
                     registers[channel, address] = word
                     does += self._effects(channel, address, word, registers)
                     if (channel, address) == LAUNCH and pending:
-                        shown = data = pending.pop(0)
-                        does.append(self._launch(data, programs))
-            found.append(Step(at, shown, does))
+                        does.append(self._launch(pending.pop(0), programs))
+            found.append(Step(at, packet, does))
             at += len(packet.words)
         return found
 
@@ -226,12 +241,8 @@ class NvModel(Model):
         is_short = kernel is not None and size < kernel.param_base + kernel.param_bytes
         return Launch(
             entry=entry,
-            grid=(qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth")),
-            block=(
-                qmd.value("cta_thread_dimension0"),
-                qmd.value("cta_thread_dimension1"),
-                qmd.value("cta_thread_dimension2"),
-            ),
+            grid=_grid(qmd),
+            block=_block(qmd),
             arguments=tuple(arguments),
             shared_bytes=qmd.value("shared_memory_size"),
             registers=qmd.value("register_count"),
