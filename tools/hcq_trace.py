@@ -21,6 +21,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.paint import Paint, clean
+from hcq.tools.trace.teach import TEACH
 
 FOUND, FAILED = 1, 2
 
@@ -101,10 +102,15 @@ def parser() -> argparse.ArgumentParser:
     verb = _verb(verbs, "disasm", _disasm, "the machine code of a kernel")
     verb.add_argument("kernel", nargs="?", help="its name or a part of it; left out: list the kernels")
     verb.add_argument("--bytes", action="store_true", help="the bytes of each instruction, too")
+    text = verb.add_mutually_exclusive_group()
+    text.add_argument("--source", action="store_true", help="instead, the code that it was assembled from")
+    text.add_argument("--ir", action="store_true", help="instead, the graph that it was compiled from")
     _json(verb, "a list of instructions")
 
-    verb = _verb(verbs, "lint", _lint, "run the validation rules over the whole trace")
+    verb = _verb(verbs, "lint", _lint, "run the validation rules over the whole trace", has_file=False)
+    verb.add_argument("file", metavar="FILE", nargs="?", help="a trace, recorded with HCQ_TRACE=FILE")
     verb.add_argument("--rule", metavar="ID", help="only this rule")
+    verb.add_argument("--list", action="store_true", help="no trace: list the rules, and what must hold")
     _limit(verb)
     _json(verb, "a list of findings")
 
@@ -189,7 +195,11 @@ def _verb(
     verbs: Any, name: str, run: Callable[[argparse.Namespace], int], about: str, has_file: bool = True
 ) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = verbs.add_parser(
-        name, help=about, description=about[0].upper() + about[1:] + "."
+        name,
+        help=about,
+        description=about[0].upper() + about[1:] + ".",
+        epilog=TEACH[name].strip("\n"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.set_defaults(run=run)
     if has_file:
@@ -266,6 +276,9 @@ def _disasm(options: argparse.Namespace) -> int:
         _print(disasm.kernels(trace))
         return 0
     code = disasm.find(trace, options.kernel)
+    if options.source or options.ir:
+        _print(disasm.text(code, "source" if options.source else "ir"))
+        return 0
     found = disasm.disassemble(code.image, code.device.arch, code.entry, code.name)
     if options.json:
         _print_json(disasm.as_json(code, found))
@@ -277,6 +290,14 @@ def _disasm(options: argparse.Namespace) -> int:
 def _lint(options: argparse.Namespace) -> int:
     from hcq.tools.trace import lint
 
+    if options.list:
+        if options.json:
+            _print_json(lint.rules_as_json())
+        else:
+            _print(lint.rules(Paint.for_stdout()))
+        return 0
+    if options.file is None:
+        raise UsageError("lint takes a trace, as in: hcq-trace lint run.hcqtrace; --list shows the rules.")
     trace = _read(options.file)
     if options.rule:
         lint.check_rule_name(options.rule)

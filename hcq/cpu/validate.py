@@ -36,6 +36,7 @@ LAUNCH_HEADER = rule(
 HEAD_BYTES = 4 * packets.Dispatch.length_words
 DISPATCH_BYTE = bytes([packets.Opcode.DISPATCH])
 MAX_HEADS = 4096
+STAMP_BYTES = 8
 
 
 def _header(moment: Moment, effect: Launch) -> Iterator[Broken]:
@@ -138,7 +139,7 @@ class CpuModel(Model):
         if isinstance(packet, packets.Signal):
             return (effects.Signal(packet.signal, packet.value),)
         if isinstance(packet, packets.Timestamp):
-            return (Access(packet.address, 8, True, "timestamp"),)
+            return (Access(packet.address, STAMP_BYTES, True, "timestamp", alignment=STAMP_BYTES),)
         if isinstance(packet, packets.Barrier):
             return (effects.Barrier(),)
         if isinstance(packet, packets.Indirect):

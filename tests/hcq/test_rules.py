@@ -683,6 +683,14 @@ def test_a_circle_of_three_queues_is_found_in_any_order_of_submission(orders: tu
     first.end()
 
 
+@pytest.mark.parametrize("offset", [1, 4, 12])
+def test_a_timestamp_at_an_odd_place_is_found(cpu: CpuDevice, offset: int) -> None:
+    times = cpu.alloc(64, "times")
+    queue = cpu.queue().timestamp(times, offset)
+    assert fired(cpu, queue.submit) == ["address-unaligned"]
+    cpu.queue().timestamp(times, 8).submit().wait()
+
+
 def test_threads_may_allocate_free_and_submit_while_rules_look(
     cpu: CpuDevice, four_threads: CpuDevice
 ) -> None:

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from hcq import elf
 from hcq.errors import DriverError, HcqError, UsageError
 from hcq.tools.trace.paint import Paint, clean
+from hcq.tools.trace.views import code_of
 from hcq.trace_file import Code, Trace
 
 TOOL_TIMEOUT_S = 60
@@ -66,12 +67,31 @@ def disassemble(image: bytes, arch: str, entry: str, name: str) -> list[Line]:
 
 def kernels(trace: Trace) -> Iterator[str]:
     """The kernels of a trace: name, arch, size of the object, launches."""
-    launches = Counter(kernel for submission in trace.submissions for kernel in submission.kernels)
-    for (name, arch, size), times in Counter(
-        (code.name, code.device.arch, len(code.image)) for code in trace.code
-    ).items():
+    launches: Counter[tuple[str, str, bytes]] = Counter()
+    for submission in trace.submissions:
+        for command in submission.all_commands():
+            code = code_of(trace, submission, command) if command["verb"] == "dispatch" else None
+            if code is not None:
+                launches[_what(code)] += 1
+    for what, times in Counter(map(_what, trace.code)).items():
+        name, arch, image = what
         loaded = f", loaded {times} times" if times > 1 else ""
-        yield clean(f"{name}  {arch}, an object of {size} bytes, {launches[name]} launches{loaded}")
+        yield clean(f"{name}  {arch}, an object of {len(image)} bytes, {launches[what]} launches{loaded}")
+
+
+def _what(code: Code) -> tuple[str, str, bytes]:
+    return code.name, code.device.arch, code.image
+
+
+def text(code: Code, name: str) -> Iterator[str]:
+    """A text that came with a kernel: "source" or "ir". Raises UsageError when it has none."""
+    found = code.facts.get(name)
+    if not isinstance(found, str):
+        raise UsageError(
+            f"disasm {code.name}: the trace has no {name} of it. Kernels of the tensor layer have one, and those that "
+            f"were loaded with texts={{{name!r}: ...}}."
+        )
+    return (clean(line) for line in found.splitlines())
 
 
 def find(trace: Trace, name: str) -> Code:

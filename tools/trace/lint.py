@@ -39,6 +39,21 @@ def check_rule_name(rule: str) -> None:
         )
 
 
+def rules(paint: Paint) -> Iterator[str]:
+    """Every rule with what must hold."""
+    known = validate.all_rules()
+    width = max(map(len, known))
+    for one in known.values():
+        style = "wrong" if one.level == "error" else "buffer"
+        yield f"{paint(f'{one.id:{width}}', 'heading')}  {paint(f'{one.level:7}', style)}  {one.title}"
+    yield f"{len(known)} rules; docs/rules/ has a page for each, with an example and what to do"
+
+
+def rules_as_json() -> list[dict[str, Any]]:
+    """The same as plain data."""
+    return [one._asdict() for one in validate.all_rules().values()]
+
+
 def lines(found: Sequence[Finding], trace: Trace, paint: Paint, limit: int) -> Iterator[str]:
     """The findings as text."""
     for one in found[:limit]:

@@ -72,6 +72,20 @@ def test_kernels_of_tensors_carry_their_graph_and_their_source(trace, training):
     assert set(page.kernel(0)["texts"]) == {"ir", "source"}
 
 
+def test_disasm_prints_the_texts_and_counts_launches_by_code(trace, training, capsule):
+    listed = trace("disasm", training).out.splitlines()
+    read = Trace.read(str(training))
+    launches = sum(
+        len([c for c in made.all_commands() if c["verb"] == "dispatch"]) for made in read.submissions
+    )
+    assert sum(int(line.split(", ")[2].split()[0]) for line in listed) == launches
+    name = read.code[0].name
+    assert f"@{read.code[0].entry}(" in trace("disasm", training, name, "--source").out
+    assert "sink" in trace("disasm", training, name, "--ir").out.lower()
+    done = trace("disasm", capsule, "mixed", "--source")
+    assert (done.status, "the trace has no source of it" in done.err) == (2, True)
+
+
 def test_a_process_that_finds_its_kernels_compiled_has_the_texts_too(training, tmp_path):
     again = Trace.read(str(record(TRAINING, tmp_path / "again", options="")))
     first = Trace.read(str(training))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +54,32 @@ def test_the_help_teaches_every_verb(capsys):
     for name in names:
         assert f"hcq-trace {name}" in page, name
     assert "how to read `show`" in text
+
+
+def test_the_help_of_every_verb_has_commands_that_it_takes():
+    verbs = next(action for action in hcq_trace.parser()._actions if action.dest == "verb")
+    commands = [
+        line.split("hcq-trace ", 1)[1]
+        for verb in verbs.choices.values()
+        for line in (verb.epilog or "").splitlines()
+        if line.startswith("  ") and "hcq-trace " in line
+    ]
+    assert {command.split()[0] for command in commands} == set(verbs.choices)
+    for command in commands:
+        words = shlex.split(command.split("  ")[0].split(" | ")[0].split(" > ")[0].split(" && ")[0])
+        assert hcq_trace.parser().parse_args(words).verb == words[0]
+
+
+def test_lint_lists_its_rules_without_a_trace(trace):
+    listed = trace("lint", "--list")
+    rules = json.loads(trace("lint", "--list", "--json").out)
+    assert listed.status == 0
+    assert len(rules) >= 20
+    for rule in rules:
+        assert rule["title"] in listed.out
+        page = ROOT / "docs" / "rules" / f"{rule['id']}.md"
+        assert rule["title"] in page.read_text(encoding="utf-8")
+    assert "lint takes a trace" in trace("lint").err
 
 
 def test_every_option_is_explained():
@@ -194,7 +222,6 @@ def test_a_trace_of_a_later_version_is_refused_with_its_version(tmp_path, trace)
 
 
 def test_lint_finds_what_was_broken_and_nothing_else(trace, capsule, tmp_path):
-    import json
     import re
 
     assert trace("lint", capsule).out.startswith("clean: 4 submissions")
