@@ -59,7 +59,7 @@ class CopyProcessor(Engine):
             if method.remap_enable
             else None
         )
-        reads = remap is None or any(_component(remap, name) <= DstX.SRC_W for name in FOUR_COMPONENTS)
+        reads = remap is None or any(_component(remap, name) <= DstX.SRC_W for name in _written(remap))
         if reads and method.src_memory_layout != copy.SrcMemoryLayout.PITCH:
             raise CopyError("LAUNCH_DMA.src_memory_layout=BLOCKLINEAR: only PITCH is emulated")
         return Transfer(
@@ -150,7 +150,7 @@ class Transfer:
         if source is not None:
             raw = view.read(source, self.length * taken * size, UNIT)
             data = np.frombuffer(raw, np.uint8).reshape(self.length, taken, size)
-        for number, name in enumerate(FOUR_COMPONENTS[:given]):
+        for number, name in enumerate(_written(remap)):
             what = _component(remap, name)
             if what <= DstX.SRC_W and data is not None:
                 if what >= taken:
@@ -164,6 +164,11 @@ class Transfer:
         for piece in pieces:
             piece[:] = flat[at : at + len(piece)]
             at += len(piece)
+
+
+def _written(remap: Any) -> tuple[str, ...]:
+    """The components that an element of the target has; what is said of the others means nothing."""
+    return FOUR_COMPONENTS[: remap.num_dst_components + 1]
 
 
 def _component(remap: Any, name: str) -> int:

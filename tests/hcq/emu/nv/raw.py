@@ -36,7 +36,7 @@ USERD_AT = ENTRIES * 8  # behind the ring
 WINDOW = 0x10_0000_0000
 WINDOW_BYTES = 64 << 20
 POOL = 0x2_0000_0000
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 5
 
 
 class Refused(Exception):
