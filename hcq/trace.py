@@ -145,6 +145,8 @@ class TraceWriter:
                 last = b"".join((*pending[:count], last))
                 del pending[:count]
                 self._pending_bytes = 0
+        if self._fd < 0:
+            return
         try:
             at = os.write(self._fd, last)
             while at < len(last):
@@ -152,7 +154,8 @@ class TraceWriter:
         except OSError as error:
             with self._lock:
                 if self._fd >= 0:
-                    print(f"hcq: trace {self.path} ends here: {error.strerror}", file=sys.stderr)
+                    why = f"ends here ({error.strerror}); the program goes on without it"
+                    print(f"hcq: trace {self.path} {why}", file=sys.stderr)
                     os.close(self._fd)
                     self._fd = -1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -363,3 +364,39 @@ b.free()
     assert "Signal(opcode=SIGNAL, length=6" in done.stderr
     assert "hcq CPU: alloc Buffer(CPU 'mine' 0x" in done.stderr
     assert "hcq CPU: free 128 bytes at 0x" in done.stderr
+
+
+FULL = """
+import resource, signal, sys, hcq
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+dev = hcq.open("CPU")
+out = dev.alloc(8, "out")
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+for k in range(300):
+    dev.queue().fill(out, k % 256).submit()
+    if k % 50 == 0:
+        dev.queue().submit().wait()
+    dev.alloc(64, f"buffer {k}").write(bytes(64))
+assert out.read() == bytes([299 % 256]) * 8
+print("went on")
+"""
+
+
+@pytest.mark.parametrize("options", ["", ",data"])
+def test_a_full_disk_ends_the_trace_with_one_warning_and_the_program_goes_on(
+    tmp_path: Path, options: str
+) -> None:
+    path = tmp_path / "full"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL],
+        env={**os.environ, "HCQ_TRACE": f"{path}{options}"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert re.fullmatch(r"hcq: trace .*full ends here \(File too large\); the program goes on without it\n", done.stderr)
+    trace = Trace.read(str(path))  # what fitted is whole
+    assert path.stat().st_size <= 20_000
+    assert len(trace.submissions) > 10
