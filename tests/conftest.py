@@ -1,6 +1,6 @@
 """What every test runs under: a cache of its own, a deadline, and the options of this test suite.
 
-In       pytest's command line: --renew-golden, --require-torch, --require-browser, --pictures
+In       pytest's command line: --renew-golden, --require-torch, --require-browser, --emulate, --pictures
 Out      fixtures `device` (the embedded CPU device) and `golden` (reviewed text in kernels_golden/)
 Changes  the HCQ_* environment of the test processes: the user's switches and cache do not reach a test
 Next     pyproject.toml, [tool.pytest.ini_options] (markers), kernels_golden/README.md (reviewed kernels)
@@ -41,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--require-browser", action="store_true", help="without a browser the tests of pages fail, not skip"
     )
+    group.addoption(
+        "--emulate", metavar="WORD", help="tests of tensors run on this emulated device: amd:gfx1100, nv:sm_90"
+    )
     group.addoption("--pictures", metavar="DIR", help="keep the pictures that tests take of pages")
 
 
@@ -53,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
     os.environ["HCQ_CACHE_DIR"] = cache
     os.environ["HCQ_VALIDATE"] = "1"
+    if emulated := config.getoption("--emulate"):
+        os.environ["HCQ_EMULATE"] = emulated
+        os.environ["HCQ_DEVICE"] = emulated.partition(":")[0].upper()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -153,6 +153,11 @@ class Encoder:
         return self._acquire
 
     @property
+    def acquire_copies(self) -> Piece:
+        """The same for the copy ring, where nothing was handed over to it."""
+        return piece(self._invalidate(), COPY)
+
+    @property
     def order(self) -> Piece:
         """Between two copies: the first is done before the second starts."""
         return piece(self._order, COPY)

@@ -36,8 +36,7 @@ class Order:
         self, encoder: Encoder, words: Sequence[bytes], timeline_va: int, value: int
     ) -> Iterator[Numbered]:
         """What a submission puts into the rings. What ends it has the number after its last entry's."""
-        if self.active == COMPUTE:
-            yield 0, encoder.acquire
+        yield 0, encoder.acquire if self.active == COMPUTE else encoder.acquire_copies
         for number, what in enumerate(words):
             here = what if isinstance(what, Piece) else Piece(what)
             if here.ring != self.active:

@@ -8,6 +8,7 @@ Next     amd/kfd.py (the emulated KFD), nv/rm.py (the emulated resource manager)
     amd:gfx1100             one GPU of that architecture; the same word twice makes two
     nv:sm_90:seed=7         the GPU works asynchronously: random delays, and queues and unordered work in random order
     amd:gfx1100:private     the host sees none of the GPU's memory (no large BAR)
+    amd:gfx1100:caches      what is not acquired is old, what is not released is hidden
 
 A driver runs on this port with the very code that runs on hardware: doorbells are stores to mapped memory.
 """

@@ -3,6 +3,7 @@
 The driver and the queues
     kfd.py, kfd_topology.py, kfd_memory.py, kfd_events.py, kfd_queues.py    what /dev/kfd and sysfs answer
     gpu.py, pm4_processor.py, aql_processor.py, sdma_processor.py           rings, doorbells, packets
+    caches.py                                                               what is stale or hidden (amd:gfx1100:caches)
     dispatch.py, shader.py                                                  from a packet to run_dispatch
 
 The shader core: real machine code of four architectures, run by NumPy over the lanes of many waves at once

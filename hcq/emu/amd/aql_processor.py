@@ -51,6 +51,7 @@ class AqlQueue(EmulatedQueue):
         packet = aql.decode_one(self.gpu.vm.load_words(slot, 16))
         if packet.values["type"] == aql.PacketType.INVALID:
             return False  # reserved, but not ready
+        self._acquire(packet)
         self.engine.drain()  # all our packets have the barrier bit; one without it would only get more order
         if isinstance(packet, aql.KernelDispatch):
             return self._dispatch(packet, slot)
@@ -90,7 +91,20 @@ class AqlQueue(EmulatedQueue):
                 return False
         return self._done(packet, slot)
 
+    def _acquire(self, packet: Packet) -> None:
+        """The fence before a packet: of the agent's own caches, or of the L2, too."""
+        scope = packet.values.get("acquire_fence_scope", aql.FenceScope.NONE)
+        if self.gpu.caches is not None and scope != aql.FenceScope.NONE:
+            far = scope == aql.FenceScope.SYSTEM
+            self.gpu.caches.acquire(code=True, scalar=True, vector=True, l2=far, l2_write_back=far)
+
+    def _release(self, packet: Packet) -> None:
+        """The fence after it: what it wrote leaves the L2."""
+        if self.gpu.caches is not None and packet.values.get("release_fence_scope") == aql.FenceScope.SYSTEM:
+            self.gpu.caches.l2.write_back()
+
     def _done(self, packet: Packet, slot: int) -> bool:
+        self._release(packet)
         vm = self.gpu.vm
         header = vm.load32(slot) & ~0xFF | aql.PacketType.INVALID
         vm.store32(slot, header)

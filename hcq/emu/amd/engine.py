@@ -47,16 +47,18 @@ class Machine:
     """A GPU's shader cores: an instruction set, an address space, and programs already decoded."""
 
     isa: Isa
-    memory: Memory
+    memory: Memory  # as vector instructions see it
     lds_limit: int = LDS_LIMIT
     programs: dict[tuple[int, int, int], Program] = field(default_factory=dict)
+    scalar: Memory | None = None  # as scalar instructions see it; None: the same
+    code: Memory | None = None  # as instructions are fetched
 
     def program(self, entry: int, wave_size: int, acc_offset: int) -> Program:
         """The program at an address; decoded again when its bytes have changed."""
         key = (entry, wave_size, acc_offset)
         known = self.programs.get(key)
         if known is None or not known.unchanged():
-            known = Program(self.isa, self.memory, entry, wave_size, acc_offset)
+            known = Program(self.isa, self.code or self.memory, entry, wave_size, acc_offset)
             self.programs[key] = known
         return known
 
@@ -66,6 +68,7 @@ class Residents:
 
     def __init__(self, machine: Machine, launch: Launch, items: WorkItems, groups: Array) -> None:
         self.memory = machine.memory
+        self.scalar_memory = machine.scalar or machine.memory
         self.scratch_in_memory = machine.isa.scratch_in_memory
         self.wave_size = launch.wave_size
         self.items, self.launch = items, launch

@@ -101,6 +101,11 @@ class EmulatedGpu:
         bank = {"heap_type": 1 if node.spec.is_vram_public else 2, "size_in_bytes": VRAM_BYTES}
         self.topology_node = node_of(node.index, node.gpu_id, node.properties(), [bank])
         self.vm = GpuVm()
+        self.caches = None
+        if node.spec.has_caches:
+            from hcq.emu.amd.caches import Caches  # only those who look for missing packets need it
+
+            self.caches = Caches(self.vm, copies_are_cached=self.chip.copies.has_gcr)
         self.vm_fd: int | None = None
         self.render_fds: set[int] = set()
         self.doorbells = Backing(DOORBELL_SLICE_BYTES)

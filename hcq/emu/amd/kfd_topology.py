@@ -25,11 +25,16 @@ MAX_GPUS = 64
 
 @dataclass(frozen=True)
 class Spec:
-    """One emulated GPU, as HCQ_EMULATE asks for it. seed: work asynchronously, in an order drawn from it."""
+    """One emulated GPU, as HCQ_EMULATE asks for it.
+
+    seed         work asynchronously, in an order drawn from it
+    has_caches   what is not acquired is old, what is not released is hidden
+    """
 
     chip: Chip
     seed: int | None = None
     is_vram_public: bool = True
+    has_caches: bool = False
 
 
 def parse(word: str) -> Spec:
@@ -41,17 +46,20 @@ def parse(word: str) -> Spec:
         )
     seed: int | None = None
     is_public = True
+    has_caches = False
     for part in parts[1:]:
         if part == "private":
             is_public = False
+        elif part == "caches":
+            has_caches = True
         elif part.startswith("seed=") and part[5:].isdecimal():
             seed = int(part[5:])
         else:
             raise UsageError(
                 f"HCQ_EMULATE={word}: unknown option {part!r}. "
-                "Options: seed=NUMBER (asynchronous), private (no large BAR)."
+                "Options: seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old)."
             )
-    return Spec(CHIPS[parts[0]], seed, is_public)
+    return Spec(CHIPS[parts[0]], seed, is_public, has_caches)
 
 
 @dataclass(frozen=True)

@@ -108,8 +108,11 @@ class Pm4Engine:
         return True
 
     @on(pm4.AcquireMem, pm4.AcquireMemGfx9)
-    def acquire_mem(self, packet: Packet) -> bool:
-        return True  # there are no caches here
+    def acquire_mem(self, packet: Any) -> bool:
+        if self.gpu.caches is not None:
+            self.drain()
+            self.gpu.caches.acquire(**caches_named(packet, self.gpu.chip.family))
+        return True
 
     @on(pm4.SetShReg)
     def set_sh_reg(self, packet: pm4.SetShReg) -> bool:
@@ -144,6 +147,8 @@ class Pm4Engine:
     @on(pm4.ReleaseMem, pm4.ReleaseMemGfx9)
     def release_mem(self, packet: Any) -> bool:
         self.drain()
+        if self.gpu.caches is not None:
+            self.gpu.caches.acquire(**caches_named(packet, self.gpu.chip.family))
         if packet.data_sel == pm4.DataSel.SEND_32_BIT_LOW:
             self.vm.store32(packet.address, packet.data)
         elif packet.data_sel == pm4.DataSel.SEND_64_BIT_DATA:
@@ -210,6 +215,25 @@ class Pm4Engine:
         if packet.address % to:
             raise self.queue.stop(f"{packet!r}: {packet.address:#x} is not a multiple of {to}")
         return int(packet.address)
+
+
+def caches_named(packet: Any, family: int) -> dict[str, bool]:
+    """What ACQUIRE_MEM or RELEASE_MEM does to which cache. gfx11 has two for vectors, and both must be forgotten."""
+    if isinstance(packet, (pm4.AcquireMemGfx9, pm4.ReleaseMemGfx9)):
+        return {
+            "code": bool(packet.values.get("sh_icache_action_ena")),
+            "scalar": bool(packet.values.get("sh_kcache_action_ena")),
+            "vector": bool(packet.tcl1_action_ena),
+            "l2": bool(packet.tc_action_ena),
+            "l2_write_back": bool(packet.tc_wb_action_ena),
+        }
+    return {
+        "code": packet.values.get("gli_inv") == pm4.GliInv.ALL,
+        "scalar": bool(packet.glk_inv),
+        "vector": bool(packet.glv_inv and (packet.gl1_inv or family == 12)),
+        "l2": bool(packet.gl2_inv),
+        "l2_write_back": bool(packet.gl2_wb),
+    }
 
 
 def holds(function: int, value: int, reference: int) -> bool:

@@ -50,6 +50,7 @@ class SdmaQueue(EmulatedQueue):
     def __init__(self, gpu: EmulatedGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
         super().__init__(gpu, number, doorbell_index, args)
         self.vm = gpu.vm
+        self.data = gpu.vm if gpu.caches is None else gpu.caches.copies  # as copies see it
         self.block: list[int] = []  # an indirect buffer in hand
         self.block_at = 0
         self.pending: list[Callable[[], None]] = []
@@ -121,8 +122,11 @@ class SdmaQueue(EmulatedQueue):
         return True
 
     @on(sdma.GcrReq)
-    def gcr_req(self, packet: Packet) -> bool:
-        return True  # there are no caches here
+    def gcr_req(self, packet: sdma.GcrReq) -> bool:
+        if self.gpu.caches is not None:
+            self.drain()
+            self.gpu.caches.acquire_copies(bool(packet.gl2_wb), bool(packet.gl2_inv))
+        return True
 
     @on(sdma.CopyLinear, sdma.CopyLinearV4, sdma.CopyLinearV7)
     def copy_linear(self, packet: Any) -> bool:
@@ -131,7 +135,7 @@ class SdmaQueue(EmulatedQueue):
             raise self.stop(
                 f"{packet!r}: {size} bytes are more than {self.gpu.chip.copy_bytes} in one packet"
             )
-        return self.work(lambda: self.vm.copy(packet.dst_addr, packet.src_addr, size))
+        return self.work(lambda: self.data.copy(packet.dst_addr, packet.src_addr, size))
 
     @on(sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)
     def const_fill(self, packet: Any) -> bool:
@@ -139,12 +143,12 @@ class SdmaQueue(EmulatedQueue):
         size = packet.count + 1
         if packet.fillsize == sdma.FillSize.WORD:
             size = (packet.count & ~3) + 4
-        return self.work(lambda: self.vm.fill(packet.dst_addr, data, size))
+        return self.work(lambda: self.data.fill(packet.dst_addr, data, size))
 
     @on(sdma.WriteLinear, sdma.WriteLinearV4, sdma.WriteLinearV7)
     def write_linear(self, packet: Any) -> bool:
         data = b"".join(word.to_bytes(4, "little") for word in packet.tail_words)
-        return self.work(lambda: self.vm.fill(packet.dst_addr, data, len(data)))
+        return self.work(lambda: self.data.fill(packet.dst_addr, data, len(data)))
 
     @on(sdma.Fence, sdma.FenceV4, sdma.FenceV7)
     def fence(self, packet: Any) -> bool:

@@ -39,7 +39,11 @@ def run_on_shader_core(gpu: EmulatedGpu, work: Dispatch) -> None:
             "copies work, kernels do not.",
         )
     if gpu.machine is None:
-        gpu.machine = Machine(isa, gpu.vm, gpu.chip.lds_bytes)
+        if gpu.caches is None:
+            gpu.machine = Machine(isa, gpu.vm, gpu.chip.lds_bytes)
+        else:
+            held = gpu.caches
+            gpu.machine = Machine(isa, held.vector, gpu.chip.lds_bytes, scalar=held.scalar, code=held.code)
     launch = Launch.from_registers(
         gpu.chip.arch,
         work.entry,
@@ -58,4 +62,8 @@ def run_on_shader_core(gpu: EmulatedGpu, work: Dispatch) -> None:
         time.sleep(0)  # the process that waits for this kernel shares one interpreter with it: let it in
         return queue is not None and queue.is_ending
 
-    run_dispatch(gpu.machine, launch, work.grid, work.block, interrupted=interrupted)
+    try:
+        run_dispatch(gpu.machine, launch, work.grid, work.block, interrupted=interrupted)
+    finally:
+        if gpu.caches is not None:
+            gpu.caches.vector.end_kernel()

@@ -70,6 +70,7 @@ def run_words(
     home: Any = SimpleNamespace(
         wave_size=size,
         memory=space,
+        scalar_memory=space,
         group_of=np.zeros(waves, np.intp),
         lds_bytes=lds,
         lds_words=lds[: len(lds) & ~3].view(np.uint32),
