@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.hcq.emu.nv.raw import Memory, Raw, methods, release
+from hcq.nv import abi
+from hcq.nv.status import NvStatus
+from tests.hcq.emu.nv.raw import Memory, Raw, methods, refusal, release
 
 NONE, PIPELINED, NON_PIPELINED = 0, 1, 2
 FLUSH, ONE_WORD, FOUR_WORDS = 1 << 2, 1 << 3, 2 << 3
@@ -223,10 +225,6 @@ def test_a_copy_channel_of_its_own_reports_its_engine():
 
 
 def test_other_gpus_video_memory_is_copied_once_peers_are_enabled():
-    from hcq.nv import abi
-    from hcq.nv.status import NvStatus
-    from tests.hcq.emu.nv.raw import refusal
-
     words = ("nv:sm_90", "nv:sm_90")
     raw = Raw(*words).open_channel()
     raw.sem = raw.memory(4096)
