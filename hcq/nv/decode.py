@@ -39,12 +39,12 @@ class LaunchData(Push, words=1, tail="data"):
 
     @property
     def bank0(self) -> Bank0:
-        return BANK0_OF_QMD[self.qmd_type.version].decode(self.constants)
+        return BANK0_OF_QMD.get(self.qmd_type.version, Bank0).decode(self.constants)
 
     @property
     def parameters(self) -> tuple[int, ...]:
         """The words behind the launcher's part of the bank."""
-        return self.constants[BANK0_OF_QMD[self.qmd_type.version].length_words :]
+        return self.constants[BANK0_OF_QMD.get(self.qmd_type.version, Bank0).length_words :]
 
     @property
     def said(self) -> str:

@@ -74,7 +74,8 @@ def addresses(moment: Moment, effect: Access | Fill | Copy | Wait | Signal | Lau
                 block = memory.live.get(arg.value) if not memory._gone else None  # the usual case, at once
                 if block is None or arg.size_bytes or arg.access or block.stand_in:
                     what = f"argument {arg.position}"
-                    yield from _range(moment, arg.value, arg.size_bytes, arg.access or "any", what)
+                    access = arg.access if arg.access and arg.size_bytes else "any"
+                    yield from _range(moment, arg.value, arg.size_bytes, access, what)
     elif isinstance(effect, Copy):
         yield from _range(moment, effect.src, effect.size_bytes, "read", "source")
         yield from _range(moment, effect.dst, effect.size_bytes, "write", "destination")

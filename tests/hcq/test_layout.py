@@ -8,7 +8,7 @@ from enum import IntEnum
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hcq
@@ -69,7 +69,7 @@ def test_the_walk_finds_what_the_kinds_declare() -> None:
 
 
 @pytest.mark.parametrize("layout", [Sample, *ALL_LAYOUTS], ids=lambda layout: layout.__name__)
-@settings(max_examples=30)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.data_too_large])
 @given(data=st.data())
 def test_every_packet_decodes_to_what_was_encoded(layout: type[Packet], data: st.DataObject) -> None:
     packet = data.draw(packet_of(layout))
