@@ -1,0 +1,383 @@
+"""The checks: what a GPU driven by hcq must do, each in a process of its own, with figures.
+
+In       the device's name, how much work
+Out      Found with text and figures; Trouble when the device answers wrongly, Skip when it cannot be asked
+Changes  the device: memory, launches; two checks make it fault on purpose and see it come back
+Next     kernels.py (what is launched), cuda.py (the vendor's figures), ../hw_check.py (who runs them, with deadlines)
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import hcq
+from hcq.doctor.rung import Found, Skip, Trouble
+from hcq.port import is_emulated
+from hcq.tools.hw import kernels
+from hcq.tools.hw.kernels import pack, unpack, words
+
+REPORT_IT = "send the report's folder (docs/hardware.md)"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of each. An emulated device is thousands of times slower, and its figures mean nothing."""
+
+    launches: int
+    batch: int
+    round_trips: int
+    copies: tuple[int, ...]
+    rate_bytes: int
+    replays: int
+    hang_ms: int
+
+
+HARDWARE = Sizes(
+    launches=10_000, batch=50, round_trips=2_000, copies=(1, 3, 4095, 65_537, 1 << 20, 64 << 20, 256 << 20),
+    rate_bytes=256 << 20, replays=500, hang_ms=2_000,
+)  # fmt: skip
+EMULATED = Sizes(
+    launches=200, batch=20, round_trips=10, copies=(1, 3, 4095, 65_537, 1 << 20),
+    rate_bytes=1 << 20, replays=5, hang_ms=500,
+)  # fmt: skip
+
+
+class Bench:
+    """The open device and what a check needs of it."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.folder = folder
+        start = time.perf_counter()
+        self.device = hcq.open(name)
+        self.open_s = time.perf_counter() - start
+        self.is_emulated = is_emulated(self.device.port)
+        self.sizes = EMULATED if self.is_emulated else HARDWARE
+
+    def programs(self, *names: str) -> Any:
+        found = kernels.programs(self.device, names)
+        return found[names[0]] if len(names) == 1 else [found[name] for name in names]
+
+    def buffer(self, size_bytes: int, data: bytes | None = None, name: str = "hw_check") -> Any:
+        made = self.device.alloc(size_bytes, name)
+        made.write(bytes(size_bytes) if data is None else data)
+        return made
+
+
+def same(got: list[Any], wanted: list[Any], what: str) -> None:
+    """Raise Trouble that says where the first difference is."""
+    wrong = [index for index, (a, b) in enumerate(zip(got, wanted)) if a != b]
+    if wrong or len(got) != len(wanted):
+        first = (
+            f"number {wrong[0]} is {got[wrong[0]]!r}, not {wanted[wrong[0]]!r}"
+            if wrong
+            else f"{len(got)} came"
+        )
+        raise Trouble(f"{what}: {len(wrong)} of {len(wanted)} results are wrong; {first}.", REPORT_IT)
+
+
+def rate(size_bytes: int, seconds: float) -> float:
+    return round(size_bytes / seconds / 1e9, 2)
+
+
+# ------------------------------------------------------------ what works
+
+
+def opening(bench: Bench) -> Found:
+    """Which device, driver and interface."""
+    facts = {
+        key: value for key, value in bench.device.facts().items() if isinstance(value, (int, float, str))
+    }
+    driver = facts.get("driver", "")
+    note = getattr(getattr(bench.device, "abi", None), "note", "")
+    text = f"{facts.get('model', bench.device.arch)}, driver {driver}, open in {bench.open_s:.2f} s"
+    return Found(f"{text}. {note}".rstrip(), {**facts, "open_s": round(bench.open_s, 3), "note": note})
+
+
+def launches(bench: Bench) -> Found:
+    """Thousands of launches in order, each needing the one before it."""
+    sizes, count, threads = bench.sizes, bench.sizes.launches, 4096
+    program = bench.programs("step")
+    x = bench.buffer(4 * threads)
+    launch = {"args": [x, threads], "grid": (threads // 256, 1, 1), "block": (256, 1, 1)}
+    single = count // 2
+    start = time.perf_counter()
+    for _ in range(single):
+        bench.device.queue().dispatch(program, **launch).submit()
+    bench.device.synchronize()
+    one_s = (time.perf_counter() - start) / single
+    start = time.perf_counter()
+    for _ in range((count - single) // sizes.batch):
+        queue = bench.device.queue()
+        for _ in range(sizes.batch):
+            queue.dispatch(program, **launch)
+        queue.submit()
+    bench.device.synchronize()
+    done = single + (count - single) // sizes.batch * sizes.batch
+    batch_s = (time.perf_counter() - start) / (done - single)
+    same(unpack(x.read()), [kernels.stepped(done)] * threads, f"{done} launches")
+    return Found(
+        f"{done} launches in order: {1e6 * one_s:.2f} us each, {1e6 * batch_s:.2f} us in submissions of {sizes.batch}",
+        {"launches": done, "launch_us": round(1e6 * one_s, 3), "batched_launch_us": round(1e6 * batch_s, 3)},
+    )
+
+
+def latency(bench: Bench) -> Found:
+    """From a launch to knowing that it is done."""
+    program = bench.programs("nothing")
+    times = []
+    for _ in range(bench.sizes.round_trips):
+        start = time.perf_counter()
+        bench.device.run(program)
+        times.append(1e6 * (time.perf_counter() - start))
+    times.sort()
+    slow = times[int(0.99 * (len(times) - 1))]
+    return Found(
+        f"launch to done: median {median(times):.1f} us, best {times[0]:.1f}, one in a hundred over {slow:.1f}",
+        {"latency_us": round(median(times), 2), "best_us": round(times[0], 2), "p99_us": round(slow, 2)},
+    )
+
+
+def arguments(bench: Bench) -> Found:
+    """Every size of argument, by value, and a structure."""
+    out = bench.buffer(64)
+    given = (-5, -300, -70_000, -(1 << 40), 0.1, -2.5)
+    pair = struct.pack("<dc7x", 6.25, b"z")
+    bench.device.run(bench.programs("arguments"), [out, *given, pair])
+    wanted = [
+        -5.0,
+        -300.0,
+        -70000.0,
+        -float(1 << 40),
+        struct.unpack("<f", struct.pack("<f", 0.1))[0],
+        -2.5,
+        6.25,
+        122.0,
+    ]
+    same(list(struct.unpack("<8d", out.read())), wanted, "arguments")
+    return Found("signed char to double and a structure arrive as they were passed", {"arguments": 8})
+
+
+def features(bench: Bench) -> Found:
+    """What kernels are made of: shared memory, barriers, warps, atomics, divergence, local and constant memory."""
+    n = 2048 if bench.is_emulated else 1 << 16
+    x = words(n)
+    block_sums, warp_total, collatz, local_memory, precise = bench.programs(
+        "block_sums", "warp_total", "collatz", "local_memory", "precise"
+    )
+    source, out, total = bench.buffer(4 * n, pack(x)), bench.buffer(4 * n), bench.buffer(4)
+    run, grid = bench.device.run, {"grid": (n // 256, 1, 1), "block": (256, 1, 1)}
+    run(block_sums, [out, source], **grid)
+    sums = [sum(x[at : at + 256]) & kernels.M32 for at in range(0, n, 256)]
+    same(unpack(out.read(0, 4 * len(sums))), sums, "shared memory and barriers")
+    run(warp_total, [total, source], **grid)
+    same(unpack(total.read()), [sum(x) & kernels.M32], "shuffles and atomics")
+    run(collatz, [out, n], **grid)
+    same(unpack(out.read()), kernels.collatz_steps(n), "divergence")
+    run(local_memory, [out, source], **grid)
+    same(unpack(out.read())[:2048], kernels.local_results(x[:2048]), "local and constant memory")
+    numbers = [index / 7 - 3 for index in range(32)]
+    doubles, results = bench.buffer(256, struct.pack("<32d", *numbers)), bench.buffer(256)
+    run(precise, [results, doubles], block=(32, 1, 1))
+    # one rounding for the product and the sum, as exact rationals know it
+    from fractions import Fraction
+
+    wanted = [float(Fraction(value) ** 2 - 2) / 3.0 for value in numbers]
+    same(list(struct.unpack("<32d", results.read())), wanted, "double precision and FMA")
+    return Found(
+        "barriers, shared memory, shuffles, atomics, divergence, local and constant memory, float64: all right",
+        {"elements": n},
+    )
+
+
+def copies(bench: Bench) -> Found:
+    """Bytes to the device, on the device and back, of many sizes and alignments, with checksums."""
+    checked = 0
+    for size in bench.sizes.copies:
+        block = bytes((7 * index + size) % 251 for index in range(4093))
+        data = (block * (size // len(block) + 1))[:size]
+        src, dst = (
+            bench.device.alloc(size + 64, "hw_check src"),
+            bench.device.alloc(size + 64, "hw_check dst"),
+        )
+        for src_offset, dst_offset in ((0, 0), (1, 0), (3, 17), (64, 5)):
+            dst.write(b"\xee" * 96 if size > 32 else bytes(b"\xee" * (size + 64)))
+            src.write(data, src_offset)
+            bench.device.queue().copy(dst, src, size, dst_offset, src_offset).submit()
+            back = dst.read(dst_offset, size)
+            if zlib.crc32(back) != zlib.crc32(data):
+                same(
+                    list(back[:4096]),
+                    list(data[:4096]),
+                    f"copy of {size} bytes from +{src_offset} to +{dst_offset}",
+                )
+                raise Trouble(f"copy of {size} bytes: another checksum behind the first 4096.", REPORT_IT)
+            checked += 1
+        before = dst.read(0, min(5, size))
+        if before[:5] != b"\xee" * len(before):
+            raise Trouble(
+                f"copy of {size} bytes to +5 changed bytes before its place: {before.hex()}.", REPORT_IT
+            )
+        src.free()
+        dst.free()
+    largest = bench.sizes.copies[-1]
+    return Found(f"{checked} copies of up to {largest >> 20} MiB arrive whole", {"copies": checked})
+
+
+def bandwidth(bench: Bench) -> Found:
+    """How fast bytes go in, across and out; and through a kernel."""
+    size = bench.sizes.rate_bytes
+    src, dst = bench.device.alloc(size, "hw_check src"), bench.device.alloc(size, "hw_check dst")
+    data, back = bytearray(size), bytearray(size)
+    repeats = 2 if bench.is_emulated else 10
+    program = bench.programs("stream")
+    count = size // 16
+    threads = {"args": [dst, src, count], "grid": (-(-count // 256), 1, 1), "block": (256, 1, 1)}
+
+    def best(work: Callable[[], object]) -> float:
+        times = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    figures = {
+        "size_bytes": size,
+        "to_device_gb_per_s": rate(size, best(lambda: src.write(data))),
+        "from_device_gb_per_s": rate(size, best(lambda: dst.read_into(back))),
+        "copy_gb_per_s": rate(size, best(lambda: bench.device.queue().copy(dst, src).submit().wait())),
+        "kernel_gb_per_s": rate(2 * size, best(lambda: bench.device.run(program, **threads))),
+    }
+    return Found(
+        f"{size >> 20} MiB: {figures['to_device_gb_per_s']} GB/s in, {figures['from_device_gb_per_s']} out, "
+        f"{figures['copy_gb_per_s']} copied on the device, a kernel reads and writes {figures['kernel_gb_per_s']}",
+        figures,
+    )
+
+
+def timestamps(bench: Bench) -> Found:
+    """Stamps between launches rise, and what lies between the first and the last is within the host's measure."""
+    count = 20
+    program, stamps = bench.programs("nothing"), bench.buffer(8 * (count + 1))
+    queue = bench.device.queue().timestamp(stamps, 0)
+    for index in range(count):
+        queue.dispatch(program).timestamp(stamps, 8 * (index + 1))
+    start = time.monotonic_ns()
+    queue.submit().wait()
+    host_ns = time.monotonic_ns() - start
+    seen = list(struct.unpack(f"<{count + 1}Q", stamps.read()))
+    gaps = [bench.device.duration_ns(after - before) for before, after in zip(seen, seen[1:])]
+    if min(gaps) < 0 or 0 in seen:
+        raise Trouble(f"stamps around {count} launches do not rise: {seen}.", REPORT_IT)
+    whole = bench.device.duration_ns(seen[-1] - seen[0])
+    if whole > host_ns * 1.02:
+        raise Trouble(
+            f"{whole} ns between stamps, and the host saw {host_ns} ns pass around them.", REPORT_IT
+        )
+    return Found(
+        f"{count} launches between stamps: {median(gaps) / 1000:.2f} us each on the device",
+        {"device_launch_us": round(median(gaps) / 1000, 3), "whole_us": round(whole / 1000, 1)},
+    )
+
+
+def graphs(bench: Bench) -> Found:
+    """Recorded launches, replayed with one doorbell."""
+    program, x = bench.programs("step"), bench.buffer(4096)
+    graph = bench.device.graph("hw_check")
+    steps = 20
+    for _ in range(steps):
+        graph.dispatch(program, [x, 1024], grid=(4, 1, 1), block=(256, 1, 1))
+    graph.replay().wait()
+    replays = bench.sizes.replays
+    start = time.perf_counter()
+    for _ in range(replays):
+        graph.replay()
+    bench.device.synchronize()
+    each = 1e6 * (time.perf_counter() - start) / replays
+    same(unpack(x.read()), [kernels.stepped(steps * (replays + 1))] * 1024, f"{replays + 1} replays")
+    return Found(
+        f"{replays} replays of {steps} launches: {each:.1f} us each, {each / steps:.2f} us a launch",
+        {"replays": replays, "replay_us": round(each, 2), "graph_launch_us": round(each / steps, 3)},
+    )
+
+
+# ------------------------------------------------------------ what goes wrong
+
+
+def _must_stop(bench: Bench, name: str, args: list[Any], wanted: str) -> str:
+    """A kernel that goes wrong is told with its name, and the device works again. Returns what was said."""
+    device = bench.device
+    program, good = bench.programs(name, "step")
+    said = ""
+    try:
+        device.queue().dispatch(program, args).submit().wait(timeout_ms=bench.sizes.hang_ms)
+    except hcq.DeviceFault as fault:
+        said = str(fault)
+    except hcq.WaitTimeout as late:
+        said = str(late)
+        device.reset()
+    if not said:
+        raise Trouble(f"{name}: nothing was noticed; {wanted} was due.", REPORT_IT)
+    if name not in said:
+        raise Trouble(f"{name}: the message does not name the kernel: {said[:300]}", REPORT_IT)
+    x = bench.buffer(1024, name="hw_check after")
+    device.run(good, [x, 256], block=(256, 1, 1))
+    same(unpack(x.read()), [kernels.stepped(1)] * 256, f"a launch after {name}")
+    return said
+
+
+def fault(bench: Bench) -> Found:
+    """A store far outside of every buffer, and a trap; the device works again after each."""
+    x = bench.buffer(4096, name="hw_check near")
+    stray = _must_stop(bench, "stray", [x, 1 << 34], "a page fault")
+    trap = _must_stop(bench, "trap", [], "an exception")
+    return Found(f"told and recovered from: {stray[:150]}", {"stray": stray[:2000], "trap": trap[:2000]})
+
+
+def hang(bench: Bench) -> Found:
+    """A kernel that never ends: the wait ends at its deadline, and the device works again."""
+    start = time.perf_counter()
+    said = _must_stop(bench, "forever", [bench.buffer(4, name="hw_check flag")], "a timeout")
+    took = time.perf_counter() - start
+    return Found(
+        f"told and recovered from in {took:.1f} s: {said[:150]}",
+        {"said": said[:2000], "took_s": round(took, 2)},
+    )
+
+
+def capture(bench: Bench) -> Found:
+    """A small run for the trace recorder: ioctls, pushbuffers, descriptions of launches. The parent names its file."""
+    if bench.device.trace is None:
+        raise Skip("nothing records here: hw_check sets HCQ_TRACE for this one")
+    program, sums = bench.programs("step", "block_sums")
+    x, out = bench.buffer(4096, pack(words(1024)), "x"), bench.buffer(4096, name="out")
+    queue = bench.device.queue().dispatch(program, [x, 1024], grid=(4, 1, 1), block=(256, 1, 1))
+    queue.dispatch(sums, [out, x], grid=(4, 1, 1), block=(256, 1, 1)).copy(x, out).submit().wait()
+    graph = bench.device.graph("captured")
+    graph.dispatch(program, [x, 1024], grid=(4, 1, 1), block=(256, 1, 1))
+    for _ in range(2):
+        graph.replay().wait()
+    return Found("recorded", {"value": bench.device.timeline.value})
+
+
+CHECKS: dict[str, Callable[[Bench], Found]] = {
+    "opening": opening,
+    "launches": launches,
+    "latency": latency,
+    "arguments": arguments,
+    "features": features,
+    "copies": copies,
+    "bandwidth": bandwidth,
+    "timestamps": timestamps,
+    "graphs": graphs,
+    "fault": fault,
+    "hang": hang,
+    "capture": capture,
+}
