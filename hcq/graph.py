@@ -42,12 +42,13 @@ class Symbol:
 
 
 class PatchPoint(NamedTuple):
-    """Where a replay writes an argument: the 64-bit word at `byte_offset` of the block."""
+    """Where a replay writes an argument: the 64-bit word, or fewer bytes, at `byte_offset` of the block."""
 
     byte_offset: int
     kind: str
     command_index: int
     argument_index: int
+    size_bytes: int = 8
 
 
 class _Block:

@@ -202,7 +202,7 @@ class DeviceTrace:
         self._free: list[int] = []
         self._stamps: dict[int, tuple[bytes, bytes]] = {}
         self._running: deque[tuple[int, int]] = deque()  # timeline value, cell
-        self._blocks: dict[int, dict[Any, int]] = {}  # va -> what was last written into it
+        self._blocks: dict[int, dict[Any, int | float]] = {}  # va -> what was last written into it
         self.contents = TraceContents(writer, device, self.number) if with_data else None
 
     # ------------------------------------------------------------ the device
@@ -375,7 +375,7 @@ class DeviceTrace:
     def patch(
         self,
         what: Indirect,
-        written: Mapping[Any, int],
+        written: Mapping[Any, int | float],
         points: Mapping[Any, Sequence[PatchPoint]],
     ) -> None:
         """A graph is about to replay: note the words that changed since its block was last written down."""
@@ -395,7 +395,8 @@ class DeviceTrace:
                         point.command_index,
                         point.argument_index,
                         ord(point.kind[0]),
-                        number & (1 << 64) - 1,
+                        point.size_bytes,
+                        _bits(number),
                     )
                     for point in points[key]
                 ]
@@ -468,6 +469,13 @@ class DeviceTrace:
         """The host has a view of a buffer."""
         if self.contents is not None:
             self.contents.expose(va)
+
+
+def _bits(number: int | float) -> int:
+    """A patched argument as 64 bits."""
+    if isinstance(number, float):
+        return int.from_bytes(struct.pack("<d", number), "little")
+    return number & (1 << 64) - 1
 
 
 _writers: dict[str, TraceWriter] = {}

@@ -9,6 +9,7 @@ Next     trace_file.py (who fills these)
 from __future__ import annotations
 
 import bisect
+import math
 import struct
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,9 +105,10 @@ class BlockHistory:
         if wanted < self._at:
             self._at, self._words, self._args = 0, bytearray(self.base), {}
         for _, entries in self.patches[self._at : wanted]:
-            for byte_offset, command, argument, letter, value in entries:
-                if byte_offset + 8 <= len(self._words):
-                    struct.pack_into("<Q", self._words, byte_offset, value)
+            for byte_offset, command, argument, letter, size_bytes, value in entries:
+                data = _in_block(chr(letter & 0x7F), size_bytes or 8, value)
+                if byte_offset + len(data) <= len(self._words):
+                    self._words[byte_offset : byte_offset + len(data)] = data
                 self._args[command, argument] = (letter, value)
         self._at = wanted
         commands = [dict(command) for command in self.base_commands]
@@ -117,6 +119,17 @@ class BlockHistory:
                 commands[command]["args"] = args
         words = struct.unpack(f"<{len(self._words) // 4}I", bytes(self._words[: len(self._words) // 4 * 4]))
         return BlockImage(va, self.label, words, commands)
+
+
+def _in_block(letter: str, size_bytes: int, value: int) -> bytes:
+    """What a replay wrote into its block for an argument."""
+    if letter == "f" and size_bytes in (2, 4):
+        (number,) = struct.unpack("<d", struct.pack("<Q", value))
+        try:
+            return struct.pack("<f" if size_bytes == 4 else "<e", number)
+        except OverflowError:
+            return struct.pack("<f" if size_bytes == 4 else "<e", math.copysign(math.inf, number))
+    return (value & (1 << 64) - 1).to_bytes(8, "little")[: min(size_bytes, 8)]
 
 
 def _argument(letter: str, value: int) -> dict[str, Any]:

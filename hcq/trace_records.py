@@ -139,12 +139,13 @@ class Patch(Packet, words=4, tail="entries"):
 
 
 class PatchEntry(Packet, words=6):
-    """One 64-bit word of a block, and which argument it is."""
+    """One argument in a block: a float of 8 bytes in `value`, however many it takes in the block."""
 
     byte_offset = bits(31, 0)
     command = bits(63, 32)
     argument = bits(95, 64)
-    letter = bits(127, 96, doc="ASCII: b buffer, i integer, f float")
+    letter = bits(111, 96, doc="ASCII: b buffer, i integer, f float")
+    size_bytes = bits(127, 112, doc="how many bytes of the block it takes; 0: eight")
     value = bits(191, 128)
 
 

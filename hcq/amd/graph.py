@@ -20,7 +20,7 @@ from hcq import command
 from hcq.amd.encode import COMPUTE, Piece, piece
 from hcq.amd.program import AmdProgram, Slot
 from hcq.errors import UsageError
-from hcq.graph import COPIES, Graph, Symbol
+from hcq.graph import COPIES, Graph, PatchPoint, Symbol
 from hcq.memory import Buffer
 from hcq.program import Program
 from hcq.queue import ONE, Grid, Queue
@@ -37,6 +37,7 @@ class Point(NamedTuple):
     """Where a replay writes an argument: a slot of the arguments of the piece with this number."""
 
     piece: int
+    argument: int
     slot: Slot
     kind: str
 
@@ -85,7 +86,7 @@ class AmdGraph(Graph):
         slots = program.shape(plain).slots
         for index, arg in enumerate(args):
             if isinstance(arg, Symbol):
-                self.points.setdefault(arg.key, []).append(Point(number, slots[index], arg.kind))
+                self.points.setdefault(arg.key, []).append(Point(number, index, slots[index], arg.kind))
         return self
 
     def replay(self, values: Mapping[Any, Any] | None = None) -> Completion:
@@ -115,6 +116,8 @@ class AmdGraph(Graph):
             for held in (*self._held, *values.values()):
                 if isinstance(held, Buffer):
                     device.validator.wrote(held)  # a kernel may have: a block's packets do not say which
+        if device.trace is not None:
+            device.trace.patch(self._indirects[turn], block.written, self.patch_points)
         done = device.submit(list(block.pieces), [self._indirects[turn]], (self._held, *values.values()))
         block.busy_until = done.value
         for value in values.values():
@@ -123,6 +126,15 @@ class AmdGraph(Graph):
         if device.profile is not None:
             device.profile.collect()
         return done
+
+    def bound(self, va: int) -> list[tuple[int, int, int | float]]:
+        """What the last replay of the block at an address put where: (command, argument, value)."""
+        found: list[tuple[int, int, int | float]] = []
+        for block, what in zip(self._copies, self._indirects):
+            if what.address == va:
+                for key, value in block.written.items():
+                    found += [(point.piece, point.argument, value) for point in self.points[key]]
+        return found
 
     def poison(self, first: int, last: int, why: str) -> None:
         if any(first <= block.busy_until <= last for block in self._copies):
@@ -158,6 +170,18 @@ class AmdGraph(Graph):
             buffer = self.device.alloc(at + UPLOAD_ALIGNMENT, f"{self.name} block")
             self._copies.append(self._lay_out(buffer, recorded, places))
             self._indirects.append(command.Indirect(buffer.address, words, self.name, tuple(self.commands)))
+        first, start = self._copies[0], self._indirects[0].address
+        for key, points in self.points.items():
+            self.patch_points[key] = [
+                PatchPoint(
+                    first.buffer.address + first.uploads[one.piece] + one.slot.offset - start,
+                    one.kind,
+                    one.piece,
+                    one.argument,
+                    one.slot.size_bytes,
+                )
+                for one in points
+            ]
         for held in self._held:
             if isinstance(held, Buffer):
                 (held.parent or held).is_recorded = True

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq import command
 from hcq.errors import UsageError
-from hcq.graph import COPIES, Graph, Symbol
+from hcq.graph import COPIES, Graph, PatchPoint, Symbol
 from hcq.memory import Buffer
 from hcq.nv.encode import Piece, note_block
 from hcq.nv.program import NvProgram, Slot
@@ -117,6 +117,8 @@ class NvGraph(Graph):
             for held in (*self._held, *values.values()):
                 if isinstance(held, Buffer):
                     held.check_poison(f"replay of {self.name!r}")
+        if device.trace is not None:
+            device.trace.patch(self._indirects[turn], block.written, self.patch_points)
         done = device.submit([block.note], [self._indirects[turn]], (self._held, *values.values()))
         block.busy_until = done.value
         for value in values.values():
@@ -164,6 +166,18 @@ class NvGraph(Graph):
         for _ in range(COPIES):
             buffer = self.device.alloc(how.size_bytes + ALIGNMENT_BYTES, f"{self.name} block")
             self._copies.append(self._lay_out(buffer, recorded, how))
+        first, start = self._copies[0], self._indirects[0].address
+        for key, points in self.points.items():
+            self.patch_points[key] = [
+                PatchPoint(
+                    first.buffer.address + first.data[one.piece] + one.params_at + one.slot.offset - start,
+                    one.kind,
+                    one.piece,
+                    one.argument,
+                    one.slot.size_bytes,
+                )
+                for one in points
+            ]
         for held in self._held:
             if isinstance(held, Buffer):
                 (held.parent or held).is_recorded = True

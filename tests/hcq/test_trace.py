@@ -396,7 +396,8 @@ def test_a_full_disk_ends_the_trace_with_one_warning_and_the_program_goes_on(
     )
     assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
     assert done.stderr.count("\n") == 1
-    assert re.fullmatch(r"hcq: trace .*full ends here \(File too large\); the program goes on without it\n", done.stderr)
+    warning = r"hcq: trace .*full ends here \(File too large\); the program goes on without it\n"
+    assert re.fullmatch(warning, done.stderr)
     trace = Trace.read(str(path))  # what fitted is whole
     assert path.stat().st_size <= 20_000
     assert len(trace.submissions) > 10

@@ -18,7 +18,7 @@ from hcq.tools.trace.views import View, record_view, submission_view
 from hcq.trace_file import Submission, Trace
 
 WORDS_PER_LINE = 8
-QUIET = ("alloc", "free", "data", "block", "port")  # kinds that are shown on request only
+QUIET = ("alloc", "free", "data", "result", "block", "port")  # kinds that are shown on request only
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,9 @@ def lines(view: View, paint: Paint, with_words: bool = False) -> Iterator[str]:
         yield f"{when}  {on}{kind} {view.get('size_bytes', '?')} bytes at {_hex(view.get('va'))} {name}".rstrip()
     elif kind == "data":
         yield f"{when}  {on}contents of {paint(view['buffer'], 'buffer')}, {view['size_bytes']} bytes: {view['why']}"
+    elif kind == "result":
+        left = f"#{view['submission']} left {view['size_bytes']} bytes in {paint(view['buffer'], 'buffer')}"
+        yield f"{when}  {on}{left}, {paint('digest ' + view['digest'], 'note')}"
     elif kind == "block":
         yield f"{when}  {on}block {view['label']}: {view['size_words']} words at {_hex(view['va'])}"
     elif kind == "port":

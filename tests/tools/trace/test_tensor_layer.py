@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hcq import config, fleet
 from hcq.tools.trace.page_data import PageData
 from hcq.tools.trace.views import submission_view
 from hcq.trace_file import Trace
@@ -132,3 +135,77 @@ def test_show_prints_parameters_in_the_arguments_of_kernels(trace, training):
     last = json.loads(trace("show", training, "--last", "1", "--json").out)
     inside = [packet["text"] for packet in last["packets"][0]["packets"]]
     assert any("0.weight (Adam mean)" in text and "0.weight," in text for text in inside), inside
+
+
+# ------------------------------------------------------------ the same program on emulated GPUs
+
+
+@pytest.fixture(scope="module", params=["AMD amd:gfx1100", "NV nv:sm_90"], ids=["AMD", "NV"])
+def gpu(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path]]:
+    """The name of an emulated GPU that this process may open, too, and the program's capsule recorded on it."""
+    device, emulate = request.param.split()
+    path = tmp_path_factory.mktemp(device) / "run.hcqtrace"
+    record(TRAINING, path, environment=[f"HCQ_EMULATE={emulate}", f"HCQ_DEVICE={device}"])
+    before = config.current()
+    config.use(dataclasses.replace(before, emulate=(emulate,)))
+    yield device, path
+    for opened in fleet.devices():
+        if opened.name == device:
+            opened.close()
+    config.use(before)
+
+
+def test_show_names_kernels_parameters_and_lines(trace, gpu):
+    device, path = gpu
+    shown = trace("show", path).out
+    assert f"{device} main: " in shown
+    assert "0.weight (Adam mean)" in shown
+    assert "step stand-in" not in shown  # the arguments of a replay are those that it was given
+    assert "the command was" not in shown
+    assert "<string>:13 in <module>" in shown
+
+
+def test_lint_stats_and_graph_read_it(trace, gpu):
+    device, path = gpu
+    assert trace("lint", path).out.startswith("clean: 8 submissions")
+    found = json.loads(trace("stats", path, "--json").out)
+    assert [one["device"] for one in found["devices"]] == [device]
+    assert sum(row["count"] for row in found["work"]) == 60
+    assert trace("graph", path).status == 0
+
+
+def test_it_replays_bit_for_bit(trace, gpu):
+    _, path = gpu
+    done = trace("replay", path, "--json")
+    found = json.loads(done.out)
+    assert (done.status, found["same"], found["submissions"], found["unchecked"]) == (0, True, 8, 0), done.out
+    assert found["compared"] > 50
+
+
+def test_it_is_the_same_work_as_a_second_run_and_comes_back_from_text(trace, gpu, tmp_path):
+    device, path = gpu
+    emulate = config.current().emulate[0]
+    again = record(
+        TRAINING, tmp_path / "again", environment=[f"HCQ_EMULATE={emulate}", f"HCQ_DEVICE={device}"]
+    )
+    done = trace("diff", path, again)
+    assert (done.status, done.out.startswith("same work")) == (0, True), done.out
+    text, back = tmp_path / "text", tmp_path / "back"
+    trace("edit", path, "-o", text)
+    trace("assemble", text, "-o", back)
+    assert back.read_bytes() == path.read_bytes()
+
+
+def test_the_page_and_the_exports_take_it(trace, gpu, tmp_path):
+    _, path = gpu
+    page = PageData(Trace.read(str(path)))
+    kernel = page.kernel(0)
+    assert set(kernel["texts"]) == {"ir", "source"}
+    assert kernel["lines"] or "nvdisasm" in kernel["unread"]
+    assert page.findings["count"] == 0
+    assert len(page.submission(7)["packets"]) > 2
+    for form in ("--perfetto", "--csv", "--json"):
+        assert trace("export", path, form, "-o", tmp_path / "out").status == 0
+        assert (tmp_path / "out").stat().st_size > 4000
