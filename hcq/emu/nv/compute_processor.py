@@ -12,6 +12,7 @@ channel are not ordered among each other: WAIT_FOR_IDLE, a semaphore or a depend
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from hcq.emu.nv import numbers
@@ -44,6 +45,11 @@ PAYLOAD_BYTES = {
 }
 MAX_CHAIN = 1 << 16  # dependent launches behind one another: more is a circle
 REDUCTIONS = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")
+
+
+@functools.lru_cache(1 << 10)
+def _decoded(class_id: int, words: tuple[int, ...]) -> Qmd:
+    return qmd_for(class_id).decode(words)
 
 
 class ComputeProcessor(Engine):
@@ -94,7 +100,7 @@ class ComputeProcessor(Engine):
                 f"Graphics SKEDCHECK: the QMD at {va:#x} is not aligned to {ALIGNMENT_BYTES} bytes"
             )
         words = self.channel.view.words(va, self.qmd.length_words, SCHEDULER)
-        found = self.qmd.decode(words)
+        found = _decoded(self.class_id, tuple(words))
         version = found.value("qmd_major_version"), found.value("qmd_minor_version")
         if version != (self.qmd.version, 0):
             raise LaunchError(

@@ -128,6 +128,11 @@ class View(AddressSpace):
             self.missed = bad.address, Access.WRITE
             raise
 
+    def take_missed(self) -> tuple[int, Access] | None:
+        """The access that was refused since the last question: its address and kind."""
+        missed, self.missed = self.missed, None
+        return missed
+
     def overlaps(self, va: int, size_bytes: int) -> Mapping | None:
         """A mapping that reaches into a range."""
         return next((one for one in self.mappings if one.va < va + size_bytes and va < one.end), None)

@@ -9,6 +9,8 @@ Source   clc56f.h: SEM_EXECUTE; clcbc0.h: SET_REPORT_SEMAPHORE_D, REPORT_SEMAPHO
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hcq.emu.nv.memory import View
 
 FOUR_WORDS = 16  # a payload of 8 bytes, then a timestamp of 8
@@ -48,7 +50,7 @@ def _largest(old: int, value: int, bits: int, is_signed: bool) -> int:
     return max(old, value, key=lambda each: signed(each, bits) if is_signed else each)
 
 
-REDUCTIONS = {
+REDUCTIONS: dict[str, Callable[[int, int, int, bool], int]] = {
     "ADD": lambda old, value, bits, is_signed: old + value,
     "MIN": _smallest,
     "MAX": _largest,

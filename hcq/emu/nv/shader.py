@@ -100,7 +100,7 @@ class Shader:
                 f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
                 f"{kernel.param_bytes} bytes of parameters at {at:#x}"
             )
-        view.missed = None
+        view.take_missed()
         try:
             kernel.run(
                 grid,
@@ -116,8 +116,9 @@ class Shader:
         except (StepLimit, Interrupted, Deadlock) as error:
             raise HungKernel(f"CTX SWITCH TIMEOUT: {error}") from None
         except KernelFault as error:
-            if view.missed is not None:
-                address, access = view.missed
+            missed = view.take_missed()
+            if missed is not None:
+                address, access = missed
                 kind = FaultType.RO_VIOLATION if view.find(address) is not None else FaultType.PDE
                 raise MmuFault(address, access, THREADS, str(error), kind) from None
             raise KernelError(
