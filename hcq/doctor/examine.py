@@ -200,7 +200,7 @@ class _Climber:
         if self.kind == "AMD":
             kernel = "an emulated kernel" if self.emulated else f"Linux {self.facts.kernel}"
             return amd.driver(self.emulated or self.host, kernel)
-        return nv.driver(self.host)
+        return nv.driver(self.emulated or self.host)
 
     def _open(self) -> Found:
         device = self.device = open_device(self.walk.device, self.kind, self.emulated or self.host)

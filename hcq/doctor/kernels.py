@@ -3,7 +3,7 @@
 In       a device's kind and architecture
 Out      a Tiny: a code object, and how to launch it
 Changes  nothing
-Next     rungs.py (runs it), amd_kernels.py (the GPUs' objects), hcq/elf.py (what reads the object)
+Next     rungs.py (runs it), amd_kernels.py and nv_kernels.py (the GPUs' objects), hcq/elf.py (what reads the object)
 Source   System V ABI, chapters 4 and 5; x86-64 and aarch64 calling conventions
 """
 
@@ -68,6 +68,11 @@ def tiny(kind: str, arch: str) -> Tiny | None:
 
         image = amd_kernels.image(arch)
         return Tiny(image, amd_kernels.GROUP) if image else None
+    if kind == "NV":
+        from hcq.doctor import nv_kernels
+
+        image = nv_kernels.image(arch)
+        return Tiny(image, nv_kernels.GROUP) if image else None
     return None
 
 

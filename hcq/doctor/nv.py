@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, as far as they can be examined before our driver opens one.
+"""NVIDIA GPUs, as far as they can be examined before the device is open.
 
 In       the host
 Out      which GPUs are here; the rungs node, permission and driver
@@ -14,6 +14,8 @@ import re
 from hcq.doctor.access import KernelDriver, check_node, check_open, describe, opened
 from hcq.doctor.host import Facts, Host, text_of
 from hcq.doctor.rung import Found, Trouble
+from hcq.errors import DriverError
+from hcq.port import Port
 
 CONTROL, UVM, PROC = "/dev/nvidiactl", "/dev/nvidia-uvm", "/proc/driver/nvidia"
 OLDEST_BRANCH = 550  # structures of earlier releases differ, and nobody has written them down here
@@ -79,9 +81,12 @@ def permission(host: Host, facts: Facts, index: int) -> Found:
     return opened(wanted)
 
 
-def driver(host: Host) -> Found:
+def driver(port: Port) -> Found:
     """The release, and whether it is the open kernel module."""
-    text = text_of(host, f"{PROC}/version")
+    try:
+        text = port.read_file(f"{PROC}/version").decode("utf-8", "replace")
+    except DriverError:
+        text = ""
     line = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
     release = re.search(r"\b(\d{3,})\.(\d+)(?:\.\d+)?\b", line)
     if release is None:

@@ -11,8 +11,12 @@ from hcq import elf
 from hcq.amd.chip import CHIPS
 from hcq.amd.link import Linked
 from hcq.cpu.device import CpuDevice
-from hcq.doctor import amd_kernels
+from hcq.doctor import amd_kernels, nv_kernels
 from hcq.doctor.kernels import CPU_CODE, ENTRY, cpu_object, expected, tiny
+from hcq.errors import UsageError
+from hcq.nv.bundle import Bundle
+from hcq.nv.chip import CHIPS as NV_CHIPS
+from hcq.nv.link import Linked as NvLinked
 
 DISASSEMBLERS = {
     "x86_64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
@@ -66,7 +70,35 @@ def test_amd_objects_are_what_llvm_makes_of_their_source(arch: str) -> None:
     assert amd_kernels.image(arch) == made
 
 
+@pytest.mark.parametrize("arch", NV_CHIPS)
+def test_every_nvidia_chip_of_the_driver_has_a_kernel_that_links(arch: str) -> None:
+    bundle = Bundle.of(nv_kernels.image(arch))
+    assert bundle.ptx == nv_kernels.PTX.encode()
+    kernel = NvLinked(bundle, ENTRY, NV_CHIPS[arch], "doctor").kernel
+    assert [one.size_bytes for one in kernel.parameters] == [8, 8]
+    assert kernel.stack_bytes == 0
+
+
+@pytest.mark.parametrize("arch", NV_CHIPS)
+def test_nvidias_objects_say_what_the_assembler_says_of_their_source(arch: str) -> None:
+    from hcq.nv.cubin import Cubin
+    from hcq.nv.toolchain import nvjitlink
+
+    try:
+        made = nvjitlink.link_ptx(nv_kernels.PTX, arch)
+    except UsageError as error:
+        pytest.skip(str(error))
+    new, kept = Cubin(made).kernels[ENTRY], Cubin(Bundle.of(nv_kernels.image(arch)).cubin).kernels[ENTRY]
+    assert (kept.param_base, kept.param_bytes, kept.parameters) == (
+        new.param_base,
+        new.param_bytes,
+        new.parameters,
+    )
+    assert kept.stack_bytes == new.stack_bytes
+
+
 def test_there_is_no_kernel_for_an_architecture_that_nobody_wrote_down() -> None:
     assert tiny("AMD", "gfx803") is None
     assert tiny("CPU", "riscv64") is None
     assert amd_kernels.image("gfx803") == b""
+    assert tiny("NV", "sm_70") is None
