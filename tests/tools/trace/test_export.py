@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
-import os
-import shutil
 
 import pytest
 
@@ -111,7 +108,7 @@ def test_json_holds_what_show_shows(trace, capsule, tmp_path):
     assert submissions == [view for view in shown if view["kind"] == "submission"]
 
 
-# ------------------------------------------------------------ Perfetto
+# ------------------------------------------------------------ Perfetto; test_perfetto.py opens it with the real thing
 
 
 def events(content: bytes):
@@ -165,21 +162,3 @@ def test_perfetto_nests_kernels_in_their_submission_when_they_have_times(kernels
             assert depth >= 0
     assert depth == 0
     assert (2, "mixed") in names
-
-
-def test_the_trace_processor_opens_it(capsule, tmp_path):
-    """The real thing, where its binary is: the package downloads it, which not every machine can."""
-    binary = shutil.which("trace_processor_shell") or os.environ.get("TRACE_PROCESSOR")
-    if importlib.util.find_spec("perfetto") is None or not binary:
-        pytest.skip("Perfetto's trace_processor_shell is not on PATH")
-    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
-
-    path = tmp_path / "t.pftrace"
-    path.write_bytes(encode(Trace.read(str(capsule))))
-    processor = TraceProcessor(trace=str(path), config=TraceProcessorConfig(bin_path=binary))
-    try:
-        rows = list(processor.query("select name, dur from slice where dur > 0 order by ts"))
-        assert len(rows) == 4
-        assert not list(processor.query("select * from stats where severity = 'error' and value > 0"))
-    finally:
-        processor.close()
