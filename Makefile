@@ -20,16 +20,18 @@ TREE     := build/tree
 TORCH_FLAGS ?=
 
 PYTEST_FLAGS ?=
+EMULATE      ?= amd:gfx1100
 DEMO_FLAGS   ?=
 BENCH_FLAGS  ?=
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format torch browser nv bench clean
+.PHONY: help demo test test-emulated lint format torch browser nv bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
+	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
 	@echo "make lint     formatting, lint rules, types, the law of the floors"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write docs/packets/ from the declarations of packets, registers and ioctls"
@@ -45,6 +47,9 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_FLAGS)
+
+test-emulated: $(VENV)/test.stamp
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
 
 # mypy and import-linter read files: build/tree/hcq holds copies of hcq, ir, compiler, ... laid out as they are installed
 lint: $(VENV)/lint.stamp

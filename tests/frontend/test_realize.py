@@ -139,7 +139,7 @@ def test_a_value_from_another_device_is_moved():
     y = (x * 2).to("CPU:1") + 1
     assert y.device == "CPU:1"
     assert y.tolist() == [3.0, 5.0, 7.0]
-    assert (y.to("CPU") + x).tolist() == [4.0, 7.0, 10.0]
+    assert (y.to(x.device) + x).tolist() == [4.0, 7.0, 10.0]
 
 
 def test_empty_tensors_are_computed_without_a_kernel():

@@ -104,11 +104,11 @@ def test_numbers_come_out_by_the_python_conversions():
 
 
 def test_printing_a_tensor_says_what_it_is_and_computes_nothing():
-    x = Tensor([1.0, 2.0]) + 1
+    x = Tensor([1.0, 2.0], device="CPU") + 1
     assert repr(x) == "Tensor(shape=(2,), dtype=float32, device=CPU, lazy)"
     x.realize()
     assert repr(x) == "Tensor(shape=(2,), dtype=float32, device=CPU, in memory)"
-    assert repr(Tensor(1)) == "Tensor(shape=(), dtype=int64, device=CPU, constant)"
+    assert repr(Tensor(1, device="CPU")) == "Tensor(shape=(), dtype=int64, device=CPU, constant)"
 
 
 def test_tensors_hash_by_identity_though_they_compare_by_element():
@@ -117,7 +117,7 @@ def test_tensors_hash_by_identity_though_they_compare_by_element():
 
 
 def test_no_numpy_is_imported_for_lists():
-    code = "import sys; from hcq import Tensor; t = Tensor([[1, 2], [3, 4]]) + 1; sys.exit('numpy' in sys.modules)"
+    code = "import sys; from hcq import Tensor; t = Tensor([[1, 2], [3, 4]], device='CPU') + 1; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
