@@ -61,6 +61,7 @@ class Machine:
         step_limit: int,
         given: Mapping[str, int],
         interrupted: Callable[[], bool] | None = None,
+        spent: int = 0,
     ) -> None:
         self.program = program
         self.memory = memory
@@ -73,9 +74,9 @@ class Machine:
         self.dynamic_shared_bytes = dynamic_shared_bytes
         self.step_limit = step_limit
         self.interrupted = interrupted
-        self.check_at = min(step_limit, CHECK_STEPS)
+        self.check_at = min(step_limit, spent + CHECK_STEPS)
         self.given = given
-        self.steps = 0
+        self.steps = spent  # of the budget, also by batches before this one
         self._number_lanes(blocks)
         self.shared_bytes = program.static_shared_bytes + dynamic_shared_bytes
         stride = -(-self.shared_bytes // 16) * 16

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hcq.emu.nv.ptx.errors import Interrupted
 from hcq.emu.nv.ptx.machine import Machine
 from hcq.emu.nv.ptx.memory import Memory
 from hcq.emu.nv.ptx.parser import parse
@@ -76,10 +77,11 @@ class Kernel:
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
-        specials   values of special registers that the launch decides: smid, gridid, envreg1, ...
-        params     the bytes of the parameters, or read(offset, size_bytes) that gets them where the launch put them
+        specials     values of special registers that the launch decides: smid, gridid, envreg1, ...
+        params       the bytes of the parameters, or read(offset, size_bytes) that gets them where the launch put them
+        step_limit   instructions that all batches together may execute, each for all threads of a batch
         interrupted  asked from time to time; when it says yes, the kernel ends with Interrupted
-        Raises     UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
+        Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         self._check(grid, block, dynamic_shared_bytes)
         size = self.param_bytes
@@ -108,10 +110,15 @@ class Kernel:
                 step_limit,
                 specials or {},
                 interrupted,
+                steps,
             )
             machine.run()
-            steps += machine.steps
+            steps = machine.steps
             batches += 1
+            if interrupted is not None and interrupted():
+                raise Interrupted(
+                    f"kernel {self.function.name}: stopped after {batches} batches: it was not wanted any more"
+                )
         return Report(steps, blocks, batches)
 
     def _blocks_at_once(self, batch_lanes: int, threads: int, dynamic_shared_bytes: int) -> int:

@@ -37,6 +37,7 @@ WINDOW = 0x10_0000_0000
 WINDOW_BYTES = 64 << 20
 POOL = 0x2_0000_0000
 DEADLINE_SECONDS = 5
+OPENED: list[Raw] = []
 
 
 class Refused(Exception):
@@ -74,6 +75,12 @@ class Raw:
         self.emulated = self.rm.gpus[gpu]
         self.next_va = POOL
         self.put = 0
+        OPENED.append(self)
+
+    def end(self) -> None:
+        """The process ends: its files close, and what they own goes."""
+        for fd in list(self.port.files):
+            self.port.close(fd)
 
     # ------------------------------------------------------------ calls
 
@@ -295,8 +302,7 @@ class Raw:
         """Addresses that nobody uses, with a gap behind them."""
         global _next_va
         va = _next_va
-        _next_va += size_bytes + (1 << 21) - 1 & ~((1 << 21) - 1)
-        _next_va += 1 << 21
+        _next_va += (size_bytes + 0xFFFF & ~0xFFFF) + 0x10000
         return va
 
     def create_range(self, va: int, size_bytes: int) -> None:

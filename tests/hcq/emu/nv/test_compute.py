@@ -280,7 +280,7 @@ def test_with_a_seed_launches_that_nothing_orders_run_in_any_order():
         first = Launch(raw, kernel.program, struct.pack("<QII", raw.out.va, 1, 4))
         second = Launch(raw, kernel.program, struct.pack("<QII", raw.out.va, 10, 3))
         do(raw, [*first.words, *between, *second.words])
-        raw.port.close(raw.ctl)
+        raw.end()
         return int(raw.out.array()[0])
 
     assert {outcome(seed, []) for seed in range(10)} == {53, 17}
@@ -297,7 +297,7 @@ def test_with_a_seed_a_release_that_does_not_wait_may_come_before_the_grid():
         raw.push([*launch.words, *release(raw.sem.va + 64, 5, 1), *release(raw.sem.va, 1)])
         raw.until(lambda raw=raw: raw.sem.array()[0] == 1)
         early += raw.sem.array()[16] == 105
-        raw.port.close(raw.ctl)
+        raw.end()
     assert 0 < early < 10
 
 
@@ -318,7 +318,7 @@ def test_with_a_seed_a_qmd_that_is_not_copied_must_stay_as_it_is():
         ]
         do(raw, [*methods(1, 0x2B4, va >> 8), *methods(1, 0x2C0, 9), *upload])
         seen.add(int(raw.out.array()[0]))
-        raw.port.close(raw.ctl)
+        raw.end()
     assert seen == {7, 8}
 
 
@@ -553,6 +553,14 @@ def test_a_kernel_that_does_not_end_hangs():
     raw.push(Launch(raw, kernel.program).words)
     xid, line = raw.fault()
     assert xid == 109 and "20000 instructions were not enough" in line
+
+
+def test_a_grid_that_is_too_large_to_end_hangs():
+    """The budget is the whole launch's: two thousand million blocks of a few instructions exceed it."""
+    raw = ready("nv:sm_90:steps=500")
+    raw.push(touch(raw, grid=(2**31 - 1, 1, 1)).words)
+    xid, line = raw.fault()
+    assert xid == 109 and "500 instructions were not enough" in line
 
 
 def test_a_kernel_that_is_not_wanted_any_more_is_stopped():

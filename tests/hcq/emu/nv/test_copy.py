@@ -259,7 +259,7 @@ def test_with_a_seed_a_semaphore_without_a_flush_may_come_before_the_copy():
         raw.push([*copy(raw.sem.va, target.va, 4), *signal(raw, 1, ONE_WORD), *release(raw.sem.va + 16, 1)])
         raw.until(lambda raw=raw: raw.sem.array()[4] == 1)
         first.append(int(target.array()[0]))
-        raw.port.close(raw.ctl)
+        raw.end()
     assert set(first) == {0, 1}
     for seed in range(6):
         raw = ready(f"nv:sm_90:seed={seed}")
@@ -267,4 +267,4 @@ def test_with_a_seed_a_semaphore_without_a_flush_may_come_before_the_copy():
         raw.push([*copy(raw.sem.va, target.va, 4), *signal(raw, 1, FLUSH | ONE_WORD)])
         raw.until(lambda raw=raw: raw.sem.array()[0] == 1)
         assert target.array()[0] == 0
-        raw.port.close(raw.ctl)
+        raw.end()
