@@ -65,6 +65,7 @@ class Symbol(NamedTuple):
     section: int
     value: int
     size_bytes: int
+    other: int = 0  # visibility, and what the architecture adds to it
 
     @property
     def is_undefined(self) -> bool:
@@ -130,7 +131,7 @@ class Object:
         """The symbols of a SHT_SYMTAB or SHT_DYNSYM section."""
         names = self.contents(self.section(table.link, f"the names of {table.name!r}"))
         found = []
-        for name, info, _, section, value, size in self._table(
+        for name, info, other, section, value, size in self._table(
             _SYMBOL, table.offset, table.size_bytes // _SYMBOL.size, table.name
         ):
             if SHN_UNDEF < section < SHN_LORESERVE and section >= len(self.sections):
@@ -138,7 +139,7 @@ class Object:
                     f"a symbol of {table.name!r} is in section {section} of {len(self.sections)}"
                 )
             text = self._string(names, name, "symbol name")
-            found.append(Symbol(text, info >> 4, info & 15, section, value, size))
+            found.append(Symbol(text, info >> 4, info & 15, section, value, size, other))
         return found
 
     def relocations(self, table: Section) -> list[Relocation]:

@@ -33,6 +33,7 @@ from hcq.errors import UsageError
 ET_EXEC, SHT_REL = 2, 9
 SHT_SYMTAB = 2
 STT_FUNC, STT_SECTION = 2, 3
+STO_CUDA_ENTRY = 0x10  # of a kernel's symbol; a function that kernels call has none
 CODE_ALIGNMENT, CONSTANT_ALIGNMENT = 128, 256
 PREFETCH_BYTES = 4096  # mapped after the last instruction
 MAX_REGISTERS, MAX_BARRIERS, MAX_PARAM_BYTES = 255, 16, 32764
@@ -62,7 +63,18 @@ EIFMT_NVAL, EIFMT_BVAL, EIFMT_HVAL, EIFMT_SVAL = 1, 2, 3, 4
 BARRIER_SHIFT, BARRIER_MASK = 20, 0x7F  # of .text's sh_flags, ptxas 12.x
 
 R_CUDA_64, R_CUDA_G64, R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32 = 2, 4, 56, 57
+R_CUDA_ABS47_34, R_CUDA_ABS55_16_34 = (
+    58,
+    75,
+)  # CALL.ABS until Ada, and from Hopper on; the bits are nvdisasm's
 ADDRESSES = (R_CUDA_64, R_CUDA_G64)  # G: a generic address, which for data in memory is the same
+# fields of a 128-bit instruction: (first bit, first bit of the address, bits)
+INSTRUCTION_FIELDS: dict[int, tuple[tuple[int, int, int], ...]] = {
+    R_CUDA_ABS32_LO_32: ((32, 0, 32),),
+    R_CUDA_ABS32_HI_32: ((32, 32, 32),),
+    R_CUDA_ABS47_34: ((34, 2, 47),),
+    R_CUDA_ABS55_16_34: ((16, 2, 8), (34, 10, 47)),
+}
 
 
 class Attribute(NamedTuple):
@@ -207,10 +219,11 @@ class Cubin:
                 raise UsageError(
                     f"load({self.label!r}): no kernel {name!r}; it has {', '.join(self.kernels)}."
                 )
+        code = self._reached(wanted)
         places: dict[str, Place] = {}
         end = 0
         for section in self.object.sections:
-            if not self._is_placed(section, wanted):
+            if not self._is_placed(section, code):
                 continue
             is_code = section.name.startswith(".text.")
             least = CODE_ALIGNMENT if is_code else CONSTANT_ALIGNMENT
@@ -220,15 +233,28 @@ class Cubin:
             end += section.size_bytes
         return Layout(places, end + PREFETCH_BYTES)
 
-    def _is_placed(self, section: Section, kernels: list[str]) -> bool:
+    def _reached(self, kernels: list[str]) -> set[str]:
+        """Names of the code sections that these kernels need: their own, and those of the functions they call."""
+        found = set(kernels)
+        while True:
+            before = len(found)
+            for fixup in self.fixups:
+                owner = fixup.section.removeprefix(".text.")
+                is_ours = owner in found if fixup.section.startswith(".text.") else True
+                if is_ours and fixup.target.startswith(".text."):
+                    found.add(fixup.target.removeprefix(".text."))
+            if len(found) == before:
+                return found
+
+    def _is_placed(self, section: Section, code: set[str]) -> bool:
         name = section.name
         if not section.flags & SHF_ALLOC or name.startswith((".nv.merc.", ".nv.capmerc.", ".nv.shared.")):
             return False
         if name.startswith(".text."):
-            return name.removeprefix(".text.") in kernels
+            return name.removeprefix(".text.") in code
         if name.startswith(".nv.constant"):
             bank, _, owner = name.removeprefix(".nv.constant").partition(".")
-            return bank != "0" and (not owner or owner in kernels)
+            return bank != "0" and (not owner or owner in code)
         return name in (".nv.global", ".nv.global.init")
 
     def link(self, layout: Layout, base_va: int) -> bytes:
@@ -255,10 +281,12 @@ class Cubin:
     def _write(self, image: bytearray, at: int, type_: int, value: int) -> None:
         if type_ in ADDRESSES:
             struct.pack_into("<Q", image, at, value)
-        elif type_ == R_CUDA_ABS32_LO_32:
-            struct.pack_into("<I", image, at + 4, value & 0xFFFFFFFF)
-        else:
-            struct.pack_into("<I", image, at + 4, value >> 32)
+            return
+        instruction = int.from_bytes(image[at : at + 16], "little")
+        for bit, low, width in INSTRUCTION_FIELDS[type_]:
+            field = (1 << width) - 1
+            instruction = instruction & ~(field << bit) | (value >> low & field) << bit
+        image[at : at + 16] = instruction.to_bytes(16, "little")
 
     # -- kernels
 
@@ -269,7 +297,7 @@ class Cubin:
                 continue
             name = section.name.removeprefix(".text.")
             symbol = self._function(name, section)
-            if symbol is None or f".nv.info.{name}" not in self.sections:
+            if symbol is None or not symbol.other & STO_CUDA_ENTRY or f".nv.info.{name}" not in self.sections:
                 continue
             if section.size_bytes % 16 or not section.size_bytes:
                 raise self.refuse(f"the code of {name} has {section.size_bytes} bytes, not a multiple of 16")
@@ -418,16 +446,18 @@ class Cubin:
         found = []
         for offset, info, *rest in layout.iter_unpack(data):
             type_, symbol = info & 0xFFFFFFFF, self._symbol(info >> 32, f"a relocation of {table.name!r}")
-            if type_ not in (*ADDRESSES, R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32):
+            if type_ not in ADDRESSES and type_ not in INSTRUCTION_FIELDS:
                 raise self.refuse(f"relocation type {type_} of {target.name!r} is not supported")
-            size = 8
+            size = 8 if type_ in ADDRESSES else 16
             if offset + size > len(place):
                 raise self.refuse(f"a relocation at byte {offset} of {target.name!r}, which has {len(place)}")
             addend = rest[0] if rest else 0
             if not rest and type_ in ADDRESSES:
                 addend = struct.unpack_from("<q", place, offset)[0]
             elif not rest:
-                addend = struct.unpack_from("<I", place, offset + 4)[0]
+                instruction = int.from_bytes(place[offset : offset + 16], "little")
+                for bit, low, width in INSTRUCTION_FIELDS[type_]:
+                    addend |= (instruction >> bit & (1 << width) - 1) << low
             section = self._section_of(symbol)
             found.append(Fixup(target.name, offset, type_, symbol.name, section, symbol.value + addend))
         return found

@@ -200,6 +200,49 @@ def test_kernels_of_our_own_compilers_are_read_as_the_vendors_tool_reads_them(ar
         cubin.link(cubin.layout([code.entry]), 0x7_0000_0000)
 
 
+DIVIDES = """
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry divides(.param .u64 out, .param .f32 a, .param .f32 b) {
+  .reg .b64 %p; .reg .f32 %a, %b, %q;
+  ld.param.u64 %p, [out]; ld.param.f32 %a, [a]; ld.param.f32 %b, [b];
+  div.rn.f32 %q, %a, %b;
+  st.global.f32 [%p], %q;
+  ret;
+}
+.visible .entry other(.param .u64 out) { ret; }
+"""
+
+
+@needs_nvjitlink
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_calls_of_functions_in_sections_of_their_own_reach_them(arch, tmp_path):
+    """nvJitLink keeps the slow path of a division apart and calls it by address: R_CUDA_ABS47_34, ABS55_16_34."""
+    from hcq.nv.toolchain import nvjitlink
+
+    cubin = agrees_with_cuobjdump(nvjitlink.link_ptx(DIVIDES, arch), tmp_path / "k.cubin")
+    layout, base = cubin.layout(["divides"]), 0x12_3456_7800
+    image = cubin.link(layout, base)
+    assert ".text.other" not in layout.places
+    called = [name for name in layout.places if name.startswith(".text.") and name != ".text.divides"]
+    assert len(called) == 1
+    code = layout.places[".text.divides"]
+    raw = tmp_path / "raw.bin"
+    raw.write_bytes(image[code.offset : code.offset + code.size_bytes])
+    told = subprocess.run(
+        [tool("nvdisasm"), "-b", arch.upper().replace("_", ""), raw],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    addresses = [int(found, 16) for found in re.findall(r"CALL\.ABS\.NOINC (0x[0-9a-f]+)", told)]
+    assert addresses == [base + layout.places[called[0]].offset]
+    low, high = re.findall(r"MOV R2[01], (0x[0-9a-f]+)", told)[-2:]
+    returns_to = int(high, 16) << 32 | int(low, 16)
+    assert code.offset < returns_to - base < code.offset + code.size_bytes
+
+
 def test_an_impossible_stack_is_refused():
     image = bytearray(cubin_of("sm_90", SOURCES["calls"]))
     at = image.find(b"\x04\x12\x08\x00")  # EIFMT_SVAL, EIATTR_MIN_STACK_SIZE, 8 bytes: symbol, size
