@@ -16,6 +16,7 @@ through it would ignore. Where they are placed is known only later, so addresses
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,12 +43,13 @@ HOST_SUBCHANNEL = 0
 COPY_BYTES = 1 << 30  # of one LAUNCH_DMA
 MAX_OVERLAP_PIECES = 64
 STAMP_BYTES = 8
+PAYLOAD_AT = 12  # in the words of a semaphore: behind the header and the address
 NON_PIPELINED = copy.DataTransferType.NON_PIPELINED
 PITCH = copy.SrcMemoryLayout.PITCH
 
-Patch = tuple[
-    int, int, int
-]  # (byte in the piece, shift, bytes): the address of the launch data, shifted, is added there
+# (byte in the piece, shift, one word or two): the address of the launch data, shifted, is added there
+Patch = tuple[int, int, struct.Struct]
+WORD, TWO_WORDS = struct.Struct("<I"), struct.Struct("<Q")
 
 
 class Piece(bytes):
@@ -81,6 +83,7 @@ class Encoder:
         self._semaphore_a = _method(chip.engines.copy, copy.SetSemaphoreA)
         self._in_upper = _method(chip.engines.copy, copy.OffsetInUpper)
         self._out_upper = _method(chip.engines.copy, copy.OffsetOutUpper)
+        self._signals: dict[int, tuple[bytes, bytes]] = {}  # cell -> the words before and behind the value
         self._order = self._host_order()
         self.begin = Piece(self._invalidate())
 
@@ -164,11 +167,18 @@ class Encoder:
         ).to_bytes()
 
     def _signal(self, va: int, value: int) -> bytes:
-        """Value and time, once everything before is done."""
-        release = host.SemExecute(
-            operation=host.SemExecuteOperation.RELEASE, release_wfi=1, payload_size=1, release_timestamp=1
-        )
-        return self._semaphore(va, value, release)
+        """Value and time, once everything before is done. Every submission ends with one, so each cell's is kept."""
+        made = self._signals.get(va)
+        if made is None:
+            release = host.SemExecute(
+                operation=host.SemExecuteOperation.RELEASE,
+                release_wfi=1,
+                payload_size=1,
+                release_timestamp=1,
+            )
+            words = self._semaphore(va, 0, release)
+            made = self._signals[va] = words[:PAYLOAD_AT], words[PAYLOAD_AT + 8 :]
+        return made[0] + value.to_bytes(8, "little") + made[1]
 
     def _host_order(self) -> bytes:
         """Behind a copy: wait for its semaphore, and set it back."""

@@ -1,7 +1,7 @@
 """Launches: what a kernel's facts, a grid and arguments become in a QMD and constant bank 0.
 
 In       a kernel at its address, the chip
-Out      Launcher: for each block size a template of a launch; `dispatch` fills in the grid and the arguments
+Out      Launcher: for each size a template of a launch; `dispatch` fills in the arguments
 Changes  nothing
 Next     qmd.py and bank0.py (what is written), program.py (arguments), pushbuffer.py (where it is placed)
 Source   clcbc0qmd.h and its siblings; SEND_PCAS_A, SEND_SIGNALING_PCAS2_B
@@ -11,7 +11,6 @@ A template counts addresses from its own start: the QMD is at 0, the constant ba
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from hcq.layout import Bits
@@ -19,18 +18,19 @@ from hcq.nv.address import LOCAL_WINDOW, SHARED_WINDOW
 from hcq.nv.bank0 import STACK_RESERVED_BYTES, STACK_TOP, Bank0
 from hcq.nv.chip import RESERVED_SHARED_BYTES, Chip
 from hcq.nv.compute_methods import NoOperation, SendPcasA
-from hcq.nv.encode import Patch, Piece, wait_for_idle
+from hcq.nv.encode import TWO_WORDS, WORD, Patch, Piece, wait_for_idle
 from hcq.nv.link import CODE_AT, Kernel
 from hcq.nv.methods import COMPUTE_SUBCHANNEL, MAX_COUNT, immediate, incrementing, non_incrementing
 
 Grid = tuple[int, int, int]
 GROUP_ID = 0x3F
+MAX_MADE = 1024  # sizes of launches that are kept
 # a QMD that is copied when it is scheduled may be written over afterwards; the second also fetches the program ahead
 INVALIDATE_COPY_SCHEDULE, INVALIDATE_PREFETCH_COPY_SCHEDULE = 3, 10
 
 
 class Launcher:
-    """One kernel at its address. `dispatch` is the hot path: a copy of bytes made before, with a few numbers put in."""
+    """One kernel at its address. `dispatch` is the hot path: bytes made before, with the arguments between them."""
 
     def __init__(self, chip: Chip, kernel: Kernel, va: int, sm_count: int) -> None:
         self.chip, self.kernel, self.va, self.sm_count = chip, kernel, va, sm_count
@@ -40,18 +40,12 @@ class Launcher:
         self.bank_bytes = -(-end // 16) * 16
         self.data_bytes = 4 + self.qmd_bytes + self.bank_bytes
         self.params_at = 4 + self.qmd_bytes + kernel.param_base
-        width, height, depth = (qmd.fields[qmd.renamed.get(f"grid_{axis}", f"grid_{axis}")] for axis in _AXES)
-        self._grid_at = [
-            (4 + field.low // 8, "<H" if field.width == 16 else "<I") for field in (width, height, depth)
-        ]
-        self._bank_grids = [
-            tuple(4 + self.qmd_bytes + bank0.fields[name.format(axis)].byte_offset for axis in "xyz")
-            for name in ("nctaid_{}", "nclusterid_{}", "nclusterid_{}_low")
-            if name.format("x") in bank0.fields
-        ]
         self._tail = self._methods()
-        self._made: dict[tuple[Grid, int], bytes] = {}
-        self._patches = self._addresses()
+        self._made: dict[tuple[Grid, Grid, int], tuple[bytes, bytes]] = {}
+        facts = {"data_bytes": self.data_bytes, "patches": self._addresses()}
+        self._piece: type[Piece] = type(
+            "LaunchPiece", (Piece,), facts
+        )  # what all launches of the kernel share
 
     @property
     def is_too_large(self) -> bool:
@@ -59,19 +53,23 @@ class Launcher:
         return (self.data_bytes - 4) // 4 > MAX_COUNT
 
     def dispatch(self, arguments: bytes, grid: Grid, block: Grid, dynamic_shared: int = 0) -> Piece:
-        """The words of one launch."""
-        template = self._made.get((block, dynamic_shared))
-        if template is None:
-            template = self._made[block, dynamic_shared] = self._template(block, dynamic_shared)
-        data = bytearray(template)
-        for (at, form), size in zip(self._grid_at, grid):
-            struct.pack_into(form, data, at, size)
-        for places in self._bank_grids:
-            for at, size in zip(places, grid):
-                struct.pack_into("<I", data, at, size)
-        data[self.params_at : self.params_at + len(arguments)] = arguments
-        made = Piece(data)
-        made.data_bytes, made.patches = self.data_bytes, self._patches
+        """The words of one launch; `arguments` are all bytes of the parameters."""
+        made = self._made.get((grid, block, dynamic_shared))
+        if made is None:
+            made = self._make(grid, block, dynamic_shared)
+        head, tail = made
+        return self._piece(head + arguments + tail)
+
+    def _make(self, grid: Grid, block: Grid, dynamic_shared: int) -> tuple[bytes, bytes]:
+        """What stands before and behind the arguments of launches of this size."""
+        words = memoryview(
+            self._qmd(grid, block, dynamic_shared) + self._bank(grid, block, dynamic_shared)
+        ).cast("I")
+        data = non_incrementing(COMPUTE_SUBCHANNEL, NoOperation, words).to_bytes() + self._tail
+        made = data[: self.params_at], data[self.params_at + self.kernel.param_bytes :]
+        if len(self._made) >= MAX_MADE:
+            self._made.clear()
+        self._made[grid, block, dynamic_shared] = made
         return made
 
     def shared_bytes(self, dynamic_shared: int) -> int:
@@ -83,12 +81,7 @@ class Launcher:
         stack = self.kernel.stack_bytes
         return -(-(stack + STACK_RESERVED_BYTES) // 16) * 16 if stack else 0
 
-    def _template(self, block: Grid, dynamic_shared: int) -> bytes:
-        data = self._qmd(block, dynamic_shared) + self._bank(block, dynamic_shared)
-        words = memoryview(data).cast("I")
-        return non_incrementing(COMPUTE_SUBCHANNEL, NoOperation, words).to_bytes() + self._tail
-
-    def _qmd(self, block: Grid, dynamic_shared: int) -> bytes:
+    def _qmd(self, grid: Grid, block: Grid, dynamic_shared: int) -> bytes:
         kernel, chip = self.kernel, self.chip
         shared = self.shared_bytes(dynamic_shared)
         values: dict[str, Any] = {
@@ -101,9 +94,9 @@ class Launcher:
             "cta_thread_dimension0": block[0],
             "cta_thread_dimension1": block[1],
             "cta_thread_dimension2": block[2],
-            "grid_width": 1,
-            "grid_height": 1,
-            "grid_depth": 1,
+            "grid_width": grid[0],
+            "grid_height": grid[1],
+            "grid_depth": grid[2],
             "program_address": self.va + CODE_AT,
             "register_count": kernel.registers,
             "barrier_count": max(kernel.barriers, 1),
@@ -124,13 +117,18 @@ class Launcher:
             values[f"constant_buffer_valid_{bank}"] = 1
         return chip.qmd.launch(**values).to_bytes()
 
-    def _bank(self, block: Grid, dynamic_shared: int) -> bytes:
+    def _bank(self, grid: Grid, block: Grid, dynamic_shared: int) -> bytes:
         """The driver's part of constant bank 0, and room for the parameters."""
         params_at = self.qmd_bytes + self.kernel.param_base
         values = {
             "ntid_x": block[0],
             "ntid_y": block[1],
             "ntid_z": block[2],
+            **{
+                name.format(axis): size
+                for axis, size in zip("xyz", grid)
+                for name in ("nctaid_{}", "nclusterid_{}", "nclusterid_{}_low")
+            },
             "shared_window": SHARED_WINDOW,
             "local_window": LOCAL_WINDOW,
             "stack_pointer": STACK_TOP,
@@ -155,14 +153,14 @@ class Launcher:
         found: list[Patch] = [self._in_words(qmd.fields["constant_buffer_addr_0"], 4)]
         for name in ("param_address", "param_end"):
             if name in bank0.fields:
-                found.append((4 + self.qmd_bytes + bank0.fields[name].byte_offset, 0, 8))
+                found.append((4 + self.qmd_bytes + bank0.fields[name].byte_offset, 0, TWO_WORDS))
         method = self.data_bytes + 4
-        found.append((method, SendPcasA.qmd_address_shifted8.unit.bit_length() - 1, 4))
+        found.append((method, SendPcasA.qmd_address_shifted8.unit.bit_length() - 1, WORD))
         return tuple(found)
 
     def _in_words(self, field: Bits, start: int) -> Patch:
         """A field that begins a word and goes on into the next: what is above it there is not reached by the sum."""
-        return start + field.low // 8, field.unit.bit_length() - 1, 8
+        return start + field.low // 8, field.unit.bit_length() - 1, TWO_WORDS
 
     def _methods(self) -> bytes:
         action = INVALIDATE_PREFETCH_COPY_SCHEDULE if self.chip.arch == "sm_90" else INVALIDATE_COPY_SCHEDULE
@@ -171,6 +169,3 @@ class Launcher:
             + immediate(COMPUTE_SUBCHANNEL, self.chip.launch_method(pcas_action=action)).to_bytes()
             + wait_for_idle()
         )
-
-
-_AXES = ("width", "height", "depth")

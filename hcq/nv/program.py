@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MAX_GRID: Grid = (2**31 - 1, 65535, 65535)
 MAX_BLOCK: Grid = (1024, 1024, 64)
+MAX_KNOWN = 1024
 _INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _FLOATS = {2: "e", 4: "f", 8: "d"}
 
@@ -67,6 +68,7 @@ class NvProgram(Program):
     ) -> None:
         self.kernel, self.launcher, self.code = kernel, launcher, code
         self._dynamic_shared = 0
+        self._known_launches: set[tuple[Grid, Grid]] = set()  # sizes that were found to be right
         if args is not None and len(args) != len(kernel.parameters):
             raise UsageError(
                 f"load({name!r}): args names {len(args)} arguments; the kernel has {len(kernel.parameters)} parameters."
@@ -94,7 +96,12 @@ class NvProgram(Program):
     def dispatch(self, args: Sequence[Any], grid: Grid, block: Grid) -> tuple[Piece, tuple[int | float, ...]]:
         """The words of one launch, and its arguments as plain numbers."""
         values = self.values(args)
-        self.check_launch(grid, block)
+        try:
+            is_known = (grid, block) in self._known_launches
+        except TypeError:  # lists, which are fine, too
+            is_known = False
+        if not is_known:
+            grid, block = self.check_launch(grid, block)
         shape = self.shape(args)
         try:
             packed = shape.pack(
@@ -102,6 +109,8 @@ class NvProgram(Program):
             )
         except (struct.error, OverflowError, TypeError) as error:
             raise UsageError(f"dispatch {self.name}: {args!r} cannot be packed: {error}.") from None
+        if len(packed) != self.kernel.param_bytes:
+            packed = packed.ljust(self.kernel.param_bytes, b"\0")
         made = self.launcher.dispatch(packed, grid, block, self._dynamic_shared)
         return made, tuple(value for value in values if not isinstance(value, bytes))
 
@@ -167,8 +176,8 @@ class NvProgram(Program):
             )
         return letters[size]
 
-    def check_launch(self, grid: Grid, block: Grid) -> None:
-        """Raises UsageError when grid or block cannot be right."""
+    def check_launch(self, grid: Grid, block: Grid) -> tuple[Grid, Grid]:
+        """Both as tuples. Raises UsageError when grid or block cannot be right."""
         for what, size, limits in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
             if not (isinstance(size, (tuple, list)) and len(size) == 3) or not all(
                 isinstance(n, int) and 0 < n <= limit for n, limit in zip(size, limits)
@@ -186,6 +195,11 @@ class NvProgram(Program):
                 f"dispatch {self.name}: block={block!r} has {math.prod(block)} threads; the kernel was compiled for at "
                 f"most {self.max_threads}, with {self.kernel.registers} registers for each."
             )
+        if len(self._known_launches) >= MAX_KNOWN:
+            self._known_launches.clear()
+        sizes: tuple[Grid, Grid] = tuple(grid), tuple(block)  # type: ignore[assignment]
+        self._known_launches.add(sizes)
+        return sizes
 
 
 def kind_of(arg: object) -> str:

@@ -75,10 +75,10 @@ def place(pieces: Sequence[Piece], how: Plan, va: int) -> Placed:
         if end:
             image[data_at - 4 : data_at + end - 4] = what[:end]
             image[at : at + len(what) - end] = what[end:]
-            for patch, shift, size in what.patches:
+            for patch, shift, form in what.patches:
                 to = data_at - 4 + patch if patch < end else at + patch - end
-                value = int.from_bytes(image[to : to + size], "little") + (va + data_at >> shift)
-                image[to : to + size] = value.to_bytes(size, "little")
+                (value,) = form.unpack_from(image, to)
+                form.pack_into(image, to, value + (va + data_at >> shift))
             at += len(what) - end
         else:
             image[at : at + len(what)] = what
