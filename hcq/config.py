@@ -26,7 +26,7 @@ REPORT_WORDS = ("signal", "off")
 # name -> what it takes, one line each; `python -m hcq --help` prints this table
 SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
-    "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, amd:gfx942, ... (default none)",
+    "HCQ_EMULATE": "emulated devices to offer, comma separated: amd:gfx1100, nv:sm_90, ... (default none)",
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace",
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",

@@ -15,6 +15,7 @@ from hcq.errors import DriverError, UsageError
 
 def test_words_name_vendors():
     assert vendors(("amd:gfx1100", "amd:gfx942:seed=1")) == {"AMD"}
+    assert vendors(("amd:gfx1100", "nv:sm_90")) == {"AMD", "NV"}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,13 @@ def test_a_word_that_means_nothing_is_refused_with_what_does(word: str, says: st
 
 def test_one_port_serves_all_devices_of_the_process():
     assert port_for(("amd:gfx1100",)) is port_for(("amd:gfx1100",))
+
+
+def test_drivers_of_both_vendors_live_in_one_machine():
+    port = port_for(("amd:gfx1100", "nv:sm_90"))
+    for path in ("/dev/kfd", "/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"):
+        port.close(port.open(path))
+    assert port.kernel_log() == []
 
 
 def test_other_files_are_the_real_systems():
