@@ -12,7 +12,8 @@ import pytest
 
 PROGRAM = Path(__file__).parent / "training.py"
 ROOT = PROGRAM.parents[3]
-SEEDS = [f"amd:{'gfx942' if seed % 4 == 3 else 'gfx1100'}:seed={seed}" for seed in range(20)]
+ARCHES = ["gfx1100", "gfx1201", "gfx90a", "gfx942"]
+SEEDS = [f"amd:{ARCHES[seed % 4]}:seed={seed}" for seed in range(20)]
 
 
 def losses(emulate: str, queue: str) -> dict[str, list[float]]:
@@ -27,9 +28,11 @@ def losses(emulate: str, queue: str) -> dict[str, list[float]]:
 
 @pytest.mark.parametrize("queue", ["pm4", "aql"])
 def test_training_gives_the_same_losses_as_the_cpu(queue: str):
-    found = losses("amd:gfx1100,amd:gfx942", queue)
-    for device in ("AMD", "AMD:1"):
-        assert found[device] == pytest.approx(found["CPU"], rel=1e-5)
+    found = losses(",".join([*(f"amd:{arch}" for arch in ARCHES), "amd:gfx1100:caches"]), queue)
+    cpu = found.pop("CPU")
+    assert len(found) == 5
+    for device, values in found.items():
+        assert values == pytest.approx(cpu, rel=1e-5), device
 
 
 @pytest.mark.slow
