@@ -13,6 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,6 +37,7 @@ class Backing:
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.fd = os.memfd_create("emulated GPU memory", os.MFD_CLOEXEC)
+        weakref.finalize(self, os.close, self.fd)
         os.ftruncate(self.fd, size_bytes)
         self.data: Bytes = np.frombuffer(mmap.mmap(self.fd, size_bytes), np.uint8)
 
@@ -44,11 +46,6 @@ class Backing:
         return LinuxPort().mmap(
             va, size_bytes, prot & (PROT_READ | PROT_WRITE), flags | MAP_SHARED, self.fd, offset
         )
-
-    def __del__(self) -> None:
-        fd = getattr(self, "fd", -1)
-        if fd >= 0:
-            os.close(fd)
 
 
 class HostPages(Backing):
