@@ -106,7 +106,9 @@ class TraceContents:
             if va in self._known and va not in self._exposed:
                 continue
             owner = whole.device
-            owner.drain(owner.timeline.submitted if whole.is_recorded else max(whole.last, whole.fence))
+            last = owner.timeline.submitted if whole.is_recorded else max(whole.last, whole.fence)
+            if last > owner.timeline.value:
+                owner.drain(last)
             data = native.read(va, whole.size_bytes)
             checksum = zlib.crc32(data)
             if self._known.get(va) != checksum:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
-from hcq.tools.trace.paint import Paint
+from hcq.tools.trace.paint import Paint, counted
 from hcq.tools.trace.views import argument_text, code_hash, code_of, command_view, timelines
 from hcq.trace_file import MemoryMap, Submission, Trace
 
@@ -82,7 +82,13 @@ def lines(result: Result, paint: Paint, limit: int) -> Iterator[str]:
     """The result as text."""
     for note in result.notes:
         yield paint(note, "note")
-    work = f"{result.submissions} submissions, {result.commands} commands, {len(result.kernels)} kernels"
+    work = ", ".join(
+        (
+            counted(result.submissions, "submission"),
+            counted(result.commands, "command"),
+            counted(len(result.kernels), "kernel"),
+        )
+    )
     if result.is_same:
         yield f"{paint('same work', 'more')}: {work}"
         return

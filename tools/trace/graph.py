@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hcq.tools.trace.paint import Paint, clean
+from hcq.tools.trace.paint import Paint, clean, counted
 from hcq.tools.trace.views import name_of, timelines
 from hcq.trace_file import Submission, Trace
 
@@ -202,7 +202,7 @@ def lines(graph: Graph, paint: Paint) -> Iterator[str]:
             wanted.setdefault(wait.by.number, []).append(wait)
     for device in graph.trace.devices:
         own = [s for s in graph.trace.submissions if s.device is device and not s.dropped]
-        yield f"{paint(device.key, 'heading')}: {len(own)} submissions"
+        yield f"{paint(device.key, 'heading')}: {counted(len(own), 'submission')}"
         quiet: list[Submission] = []
         for submission in own:
             if submission.number not in waits and submission.number not in wanted:
@@ -220,8 +220,13 @@ def lines(graph: Graph, paint: Paint) -> Iterator[str]:
         yield from _quiet(quiet)
     if not graph.waits:
         yield "No submission waits: each device runs its queue in order, and the host waits for timelines."
+    told: set[frozenset[int]] = set()
     for stuck in graph.stuck:
         wait = stuck.wait
+        circle = frozenset(id(one) for one in stuck.cycle)
+        if len(circle) > 1 and circle in told:
+            continue  # the same circle, entered at another place
+        told.add(circle)
         yield paint("DEADLOCK", "wrong") + clean(
             f" {wait.submission.device.key} #{wait.submission.value} waits for {wait.name} >= {wait.value}: "
             f"{stuck.why}."

@@ -15,7 +15,7 @@ from typing import Any
 from hcq import validate
 from hcq.errors import UsageError
 from hcq.rules.rule import Finding
-from hcq.tools.trace.paint import Paint, clean
+from hcq.tools.trace.paint import Paint, clean, counted
 from hcq.trace_file import Trace
 
 
@@ -76,9 +76,9 @@ def lines(found: Sequence[Finding], trace: Trace, paint: Paint, limit: int) -> I
     if len(found) > limit:
         yield f"... and {len(found) - limit} more; --limit shows them"
     errors = sum(one.level == "error" for one in found)
-    counted = f"{errors} errors, {len(found) - errors} warnings"
-    checked = f"{len(trace.submissions)} submissions, {len(validate.all_rules())} rules"
-    yield f"{paint(counted if found else 'clean', 'wrong' if errors else 'more')}: {checked}"
+    verdict = f"{counted(errors, 'error')}, {counted(len(found) - errors, 'warning')}"
+    checked = f"{counted(len(trace.submissions), 'submission')}, {len(validate.all_rules())} rules"
+    yield f"{paint(verdict if found else 'clean', 'wrong' if errors else 'more')}: {checked}"
 
 
 def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:

@@ -47,3 +47,8 @@ class Paint:
 def clean(text: str) -> str:
     """Text without anything that could drive a terminal."""
     return _HOSTILE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def counted(number: int, what: str) -> str:
+    """ "1 submission", "2 submissions"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import hcq
 from hcq import command as commands
 from hcq.errors import HcqError, UsageError
-from hcq.tools.trace.paint import Paint
+from hcq.tools.trace.paint import Paint, counted
 from hcq.tools.trace.views import all_packets, argument_text, code_hash, code_of, name_of, submission_view
 from hcq.trace_file import Contents, MemoryMap, Record, ResultSeen, SignalSeen, Submission, Trace, TraceDevice
 from hcq.trace_records import Why, digest
@@ -136,13 +136,13 @@ def replay(trace: Trace, device_name: str = "", timeout_ms: float | None = None)
 
 def lines(outcome: Outcome, paint: Paint, limit: int) -> Iterator[str]:
     """The outcome as text."""
-    ran = f"{outcome.submissions} submissions, {outcome.commands} commands"
+    ran = f"{counted(outcome.submissions, 'submission')}, {counted(outcome.commands, 'command')}"
     if outcome.differing:
         places = ", ".join(f"#{value}" for value in outcome.differing[:limit])
         yield paint(
             f"the commands were run; the words of {places} say something else: hcq-trace show", "wrong"
         )
-    checked = f"{outcome.compared} results, {outcome.compared_bytes} bytes"
+    checked = f"{counted(outcome.compared, 'result')}, {counted(outcome.compared_bytes, 'byte')}"
     if 2 * outcome.unchecked_bytes > outcome.given_bytes:
         yield paint(
             f"MOST RESULTS WERE NOT COMPARED: of {outcome.given} buffers ({outcome.given_bytes} bytes) that work was "

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from hcq.tools.trace.paint import Paint, clean
+from hcq.tools.trace.paint import Paint, clean, counted
 from hcq.trace_file import Submission, Trace
 
 GAPS_SHOWN = 3
@@ -186,7 +186,7 @@ def _buffers(trace: Trace) -> dict[str, int]:
 def lines(found: dict[str, Any], paint: Paint) -> Iterator[str]:
     """The same as text."""
     for queue in found["devices"]:
-        work = f"{queue['submissions']} submissions, {queue['commands']} commands, {queue['words']} words"
+        work = ", ".join(counted(queue[f"{what}s"], what) for what in ("submission", "command", "word"))
         yield f"{paint(queue['device'], 'heading')} {clean(queue['queue'])}: {work}"
         if queue["busy_s"] is None:
             yield "  device times: none in this trace"

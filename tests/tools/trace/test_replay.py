@@ -92,7 +92,7 @@ def test_a_replay_that_compares_next_to_nothing_says_so(trace, kernels, tmp_path
     done = trace("replay", path)
     assert done.status == 0
     assert done.out.startswith("MOST RESULTS WERE NOT COMPARED: of 4 buffers (16384 bytes)")
-    assert "same results, bit for bit: 4 submissions, 8 commands; compared 1 results, 4096 bytes" in done.out
+    assert "same results, bit for bit: 4 submissions, 8 commands; compared 1 result, 4096 bytes" in done.out
 
 
 def test_buffers_that_hold_times_have_no_digest(trace, kernels, tmp_path):
