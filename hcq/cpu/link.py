@@ -55,6 +55,7 @@ COMPILER_SYMBOLS = frozenset(
         "__memmove_chk",
         "__memset_chk",
         "__stack_chk_fail",
+        "__stack_chk_guard",  # AArch64 keeps it in a variable; x86-64 in thread memory
     )
 )
 
@@ -233,8 +234,8 @@ class _Relocatable(_Linker):
             mapping.close()
             raise
         for symbol in symbols:
-            inside = symbol.section in groups[CODE] and symbol.type in (elf.STT_FUNC, elf.STT_NOTYPE)
-            if inside and symbol.name and symbol.value < object_.sections[symbol.section].size_bytes:
+            inside = symbol.section in groups[CODE] and _is_entry(symbol)
+            if inside and symbol.value < object_.sections[symbol.section].size_bytes:
                 mapping.functions[symbol.name] = mapping.va + place[symbol.section] + symbol.value
         return mapping
 
@@ -366,7 +367,7 @@ class _Shared(_Linker):
             mapping.close()
             raise
         for symbol in symbols:
-            if symbol.is_undefined or symbol.type not in (elf.STT_FUNC, elf.STT_NOTYPE) or not symbol.name:
+            if symbol.is_undefined or not _is_entry(symbol):
                 continue
             for segment in loads:
                 if segment.flags & elf.PF_X and segment.va <= symbol.value < segment.va + segment.file_bytes:
@@ -450,3 +451,9 @@ def _relr(contents: bytes) -> list[int]:
 
 def _page(size_bytes: int) -> int:
     return -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
+
+
+def _is_entry(symbol: elf.Symbol) -> bool:
+    """Whether it may name a function: AArch64's mapping symbols ($x, $d) only say where code and data are."""
+    is_code = symbol.type in (elf.STT_FUNC, elf.STT_NOTYPE)
+    return is_code and bool(symbol.name) and not symbol.name.startswith("$")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import platform
 import random
 import re
 import struct
@@ -93,6 +94,8 @@ def test_a_page_says_what_the_rule_means_and_how_to_fix_it(id: str) -> None:
 def test_the_example_of_a_page_fires_its_rule_and_no_other(id: str, cpu: CpuDevice, kernel: int) -> None:
     text = (PAGES / f"{id}.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    if "length=24" in code and not HAS_SIX_REGISTERS:
+        pytest.skip("its words are laid out for the argument registers of x86-64")
     names: dict[str, Any] = {"entry": kernel}
     assert cpu.validator is not None
     cpu.validator.findings = []
@@ -127,6 +130,8 @@ def mutated(blob: bytes, bit: int, width: int, value: int) -> bytes:
     number = int.from_bytes(blob, "little") & ~((1 << width) - 1 << bit) | value << bit
     return number.to_bytes(len(blob), "little")
 
+
+HAS_SIX_REGISTERS = platform.machine() == "x86_64"
 
 CPU_MUTATIONS = [
     ("dispatch", "opcode", 0x77, "packet-unknown"),
@@ -167,6 +172,8 @@ CPU_MUTATIONS = [
 def test_a_mutated_word_fires_the_named_rule(
     cpu: CpuDevice, llvm_object: bytes, kind: str, field: str, value: int, expected: str
 ) -> None:
+    if (field, value) == ("length", 26) and not HAS_SIX_REGISTERS:
+        pytest.skip("counts the argument registers of x86-64")
     program = cpu.load(llvm_object, "functions", args=("buffer", "int"))
     a, b, gate = cpu.alloc(64, "a"), cpu.alloc(64, "b"), cpu.signal("gate")
     a.write(bytes(64))
