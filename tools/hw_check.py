@@ -336,7 +336,7 @@ def _vendor(device: str) -> Any:
     arch = bench.device.arch
     bench.device.close()
     work = cuda.Work(checks.HARDWARE.round_trips, checks.HARDWARE.launches, checks.HARDWARE.rate_bytes, 10)
-    return cuda.figures(functions, Bundle.of(kernels.image(arch)).cubin, work)
+    return cuda.figures(functions, Bundle.of(kernels.image(arch, cuda.KERNELS)).cubin, work)
 
 
 # ------------------------------------------------------------ reports

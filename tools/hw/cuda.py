@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from hcq import native
 from hcq.doctor.rung import Found, Skip, Trouble
 
+KERNELS = ("nothing", "stream")  # of kernels.py
 NAMES = ("libcuda.so.1", "libcuda.so")
 PROTOTYPES = {
     "cuInit": "int(*)(unsigned int)",
