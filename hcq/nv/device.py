@@ -161,6 +161,7 @@ class NvDevice(Device):
         self._notifier = self._own(PAGE_BYTES, Place.SYSTEM)
         self.encoder = Encoder(self.chip, self._cells.va + ORDER_AT, self._cells.va + STAMP_AT)
         self.local: tuple[int, int, int] | None = None  # address, bytes for each TPC, bytes for each thread
+        self._launches = self._commands = 0  # submitted so far
         self._first: list[Piece] = []  # what the next submission tells the channel before anything else
         self._stage: Stage | None = None
         self._fault = ""
@@ -465,6 +466,8 @@ class NvDevice(Device):
             for entry in next(blocks, ()):
                 fifo.write(entry, self._wait_for_room)
         fifo.commit()
+        self._commands += len(pieces)
+        self._launches += sum([what.launches for what in pieces])
 
     def _wait_for_pushbuffer(self, value: int) -> int:
         self.channel.fifo.commit()
@@ -543,6 +546,8 @@ class NvDevice(Device):
     def stats(self) -> dict[str, int]:
         return {
             "submissions": self.timeline.submitted,
+            "packets": self._commands,
+            "dispatches": self._launches,
             "mapped_bytes": self.nv_memory.mapped_bytes,
             "segments": self.channel.fifo.put,
         }

@@ -58,9 +58,11 @@ class Piece(bytes):
     data_bytes  how many of the first bytes are a header and the launch data behind it
     patches     where the address of the launch data goes
     entries     segments of a block, as GPFIFO entries: they run instead of the words
+    launches    how many kernels it starts
     """
 
     data_bytes: int = 0
+    launches: int = 0
     patches: tuple[Patch, ...] = ()
     entries: tuple[int, ...] = ()
 

@@ -191,6 +191,7 @@ class NvGraph(Graph):
         buffer.write(placed.image, base)
         words = (how.size_bytes - how.methods) // 4
         note = note_block(va, how.size_bytes // 4, (segment(va + how.methods, words),))
+        note.launches = sum(what.launches for what in recorded)
         self._indirects.append(command.Indirect(va, how.size_bytes // 4, self.name, tuple(self.commands)))
         return Block(buffer, note, [base + at for at in placed.data])
 

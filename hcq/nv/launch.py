@@ -42,7 +42,7 @@ class Launcher:
         self.params_at = 4 + self.qmd_bytes + kernel.param_base
         self._tail = self._methods()
         self._made: dict[tuple[Grid, Grid, int], tuple[bytes, bytes]] = {}
-        facts = {"data_bytes": self.data_bytes, "patches": self._addresses()}
+        facts = {"data_bytes": self.data_bytes, "patches": self._addresses(), "launches": 1}
         self._piece: type[Piece] = type(
             "LaunchPiece", (Piece,), facts
         )  # what all launches of the kernel share
