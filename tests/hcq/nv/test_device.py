@@ -389,3 +389,27 @@ def test_push_shows_every_word_and_what_a_launch_points_to(
         assert part in said, part
     assert "unclaimed" not in said
     assert "UNKNOWN" not in said
+
+
+@pytest.mark.parametrize(
+    "version", ["550.163.01", "570.211.01", "575.57.08", "580.65.06", "590.48.01", "595.45.04"]
+)
+def test_every_release_of_the_kernel_driver_is_spoken_to_in_its_own_layouts(open_nv: Open, version: str):
+    nv = open_nv("sm_90", options=f":driver={version}")
+    assert nv.facts()["driver"] == version
+    a = nv.alloc(256)
+    nv.queue().fill(a, 1, value_bytes=4).submit().wait()
+    nv.run(nv.load(image("sm_90"), "increment"), [a], block=(64, 1, 1))
+    assert words(a.read()) == (2,) * 64
+    assert nv.stats()["dispatches"] == 1
+    port = nv.port
+    nv.close()
+    open_nv(port=port).queue().barrier().submit().wait()
+
+
+def test_an_unknown_newer_driver_is_asked_and_told_about(open_nv: Open, capsys: pytest.CaptureFixture[str]):
+    nv = open_nv("sm_90", options=":driver=700.10")
+    assert "700.10" in capsys.readouterr().err
+    a = nv.alloc(64)
+    nv.queue().fill(a, 5).submit().wait()
+    assert a.read() == b"\5" * 64
