@@ -107,16 +107,22 @@ class Channel:
             if put >= self.entries:
                 raise HostError(f"GP_PUT is {put}, and the ring has {self.entries} entries")
             if self.get == put:
+                self._write_get()
                 self.is_rung = False
                 yield State.IDLE
                 continue
             entry = decode_entry(*self.view.words(self.ring + 8 * self.get, 2, UNIT))
             self.get = (self.get + 1) % self.entries
-            self.userd[USERD_GP_GET // 4] = self.get
+            if self.gpu.random is None or self.gpu.random.random() < 0.5:
+                self._write_get()
             if isinstance(entry, GpControl):
                 self._control(entry)
                 continue
             yield from self._segment(entry)
+
+    def _write_get(self) -> None:
+        """GP_GET for the host; with a seed it is late, but it arrives before the channel stands still."""
+        self.userd[USERD_GP_GET // 4] = self.get
 
     def _control(self, entry: GpControl) -> None:
         if entry.unclaimed:
@@ -166,6 +172,7 @@ class Channel:
         else:
             self.host.write(address, word)
             while not self.host.is_satisfied():
+                self._write_get()
                 yield State.BLOCKED
 
     def _bind(self, subchannel: int, word: int) -> None:

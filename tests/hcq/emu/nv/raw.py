@@ -63,12 +63,15 @@ class Memory:
 class Raw:
     """One process with one GPU opened as far as `open` goes; the rest is done call by call."""
 
-    def __init__(self, *words: str, gpu: int = 0, port: EmulatedPort | None = None) -> None:
+    def __init__(self, *words: str, gpu: int = 0, beside: Raw | None = None) -> None:
+        """beside: another GPU of that process, with its client and its UVM file."""
         self.words = words or ("nv:sm_90",)
-        if port is None:
-            port = EmulatedPort([EmulatedRm(parse_all(list(self.words)))])
-        self.port = port
-        self.rm: EmulatedRm = port.kernels[0]  # type: ignore[assignment]
+        self.beside = beside
+        if beside is not None:
+            self.words, self.port = beside.words, beside.port
+        else:
+            self.port = EmulatedPort([EmulatedRm(parse_all(list(self.words)))])
+        self.rm: EmulatedRm = self.port.kernels[0]  # type: ignore[assignment]
         self.abi = abi_for(self.rm.version)
         self.arch = self.words[gpu].split(":")[1]
         self.engines = ARCHITECTURES[self.arch]
@@ -157,9 +160,12 @@ class Raw:
     # ------------------------------------------------------------ bring-up
 
     def open_client(self) -> Raw:
-        self.ctl = self.port.open("/dev/nvidiactl")
-        self.client = 0
-        self.client = self.alloc(ClassId.NV01_ROOT_CLIENT, 0)
+        if self.beside is not None:
+            self.ctl, self.client = self.beside.ctl, self.beside.client
+        else:
+            self.ctl = self.port.open("/dev/nvidiactl")
+            self.client = 0
+            self.client = self.alloc(ClassId.NV01_ROOT_CLIENT, 0)
         self.node = f"/dev/nvidia{self.emulated.minor}"
         self.fd = self.port.open(self.node)
         self.call(self.fd, abi.REGISTER_FD, ctl_fd=self.ctl)
@@ -187,10 +193,13 @@ class Raw:
 
     def open_uvm(self, register: bool = True) -> Raw:
         self.open_device()
-        self.uvm = self.port.open("/dev/nvidia-uvm")
-        self.call(self.uvm, abi.UVM_INITIALIZE)
-        self.uvm2 = self.port.open("/dev/nvidia-uvm")
-        self.call(self.uvm2, abi.UVM_MM_INITIALIZE, uvmfd=self.uvm)
+        if self.beside is not None:
+            self.uvm, self.uvm2 = self.beside.uvm, self.beside.uvm2
+        else:
+            self.uvm = self.port.open("/dev/nvidia-uvm")
+            self.call(self.uvm, abi.UVM_INITIALIZE)
+            self.uvm2 = self.port.open("/dev/nvidia-uvm")
+            self.call(self.uvm2, abi.UVM_MM_INITIALIZE, uvmfd=self.uvm)
         self.call(self.uvm, abi.UVM_REGISTER_GPU, gpu_uuid=self.uuid, rmctrlfd=NO_FD)
         self.space = self.alloc(
             ClassId.FERMI_VASPACE_A, self.device, "VaspaceAlloc", flags=EXTERNALLY_OWNED, vabase=0x1000
@@ -209,7 +218,7 @@ class Raw:
             hvaspace=self.space,
         )
 
-    def open_channel(self, schedule: bool = True, **fields: Any) -> Raw:
+    def open_channel(self, schedule: bool = True, window: int = WINDOW, **fields: Any) -> Raw:
         self.open_uvm()
         self.ring = self.memory(1 << 16, is_video=self.emulated.spec.is_video_memory_mappable)
         self.ring.host[:] = 0
@@ -217,7 +226,7 @@ class Raw:
         self.add_group()
         self.add_channel(**fields)
         self.add_objects()
-        self.register_channel()
+        self.register_channel(base=window)
         if schedule:
             self.schedule()
         return self
