@@ -62,6 +62,67 @@ def test_each_call_that_fails_while_opening_names_its_step_and_what_to_do(kind: 
     assert steps
 
 
+class OneFault(FaultyPort):
+    """Refuses one ioctl: the one with this number, counted from `arm`."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner, {})
+        self.count, self.refused = 0, -1
+
+    def arm(self, number: int) -> None:
+        self.count, self.refused = 0, number
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        self.count += 1
+        if self.count - 1 == self.refused:
+            raise refused(f"ioctl(fd={fd}, request={request:#x})", errno.EIO)
+        return super().ioctl(fd, request, argument)
+
+
+def busy_day(nv: NvDevice) -> None:
+    """Whatever makes a device call its kernel driver: memory, local memory, long reads, a fault and what follows it."""
+    a, b = nv.alloc(3 << 20, "a"), nv.alloc(3 << 20, "b")
+    a.write(bytes(3 << 20))
+    nv.run(nv.load(image(nv.arch), "local"), [a, 3], block=(64, 1, 1))
+    nv.queue().copy(b, a).submit().wait(timeout_ms=5000)
+    assert b.read() == a.read()
+    a.free()
+    b.free()
+    nv.memory.trim(0)
+    with pytest.raises(
+        DeviceFault, match="page fault|MMU fault"
+    ):  # the address, or where RM does not say it the number
+        nv.run(nv.load(image(nv.arch), "store_at"), [nv.alloc(64), 1 << 36])
+    nv.queue().barrier().submit().wait(timeout_ms=5000)
+
+
+def test_each_ioctl_that_fails_while_a_device_works_is_named_and_it_can_be_opened_again(open_nv: Open):
+    port = OneFault(fresh_port("nv:sm_90"))
+    device = NvDevice("NV", port, settings_with())
+    port.arm(-1)
+    busy_day(device)
+    device.close()
+    count = port.count
+    told = 0
+    for number in range(count):
+        port = OneFault(fresh_port("nv:sm_90"))
+        device = NvDevice("NV", port, settings_with())
+        port.arm(number)
+        start = time.monotonic()
+        try:
+            busy_day(device)
+        except HcqError as error:
+            told += 1
+            assert "EIO" in str(error), str(error)
+            assert "NV_ESC_" in str(error) or "UVM_" in str(error), str(error)
+        device.close(timeout_ms=1000)
+        assert time.monotonic() - start < 20
+        again = open_nv(port=port)
+        works(again)
+        again.close()
+    assert told > 5
+
+
 def test_a_close_that_fails_is_told_and_does_not_stand_in_the_way(
     open_nv: Open, capsys: pytest.CaptureFixture[str]
 ):
