@@ -87,8 +87,15 @@ def literal(value: Scalar, dtype: DType) -> str:
     return f"{number}{suffix}"
 
 
-def arithmetic(text: Text, op: Op, dtype: DType, sources: list[Operand], unsigned: bool = False) -> str:
-    """Spell `op` for one lane; `unsigned` says that no source is negative."""
+def arithmetic(
+    text: Text,
+    op: Op,
+    dtype: DType,
+    sources: list[Operand],
+    unsigned: bool = False,
+    known: Scalar | None = None,
+) -> str:
+    """Spell `op` for one lane; `unsigned` says that no source is negative, `known` is the second source's number."""
     if op is Op.CAST:
         return cast(text, sources[0], dtype.scalar)
     if op is Op.BITCAST:
@@ -105,7 +112,21 @@ def arithmetic(text: Text, op: Op, dtype: DType, sources: list[Operand], unsigne
         return _on_bool(op, names)
     if of.is_float:
         return _on_float(text, op, of, names)
-    return _on_integer(text, op, of, names, unsigned)
+    plain = None if known is None else _by_number(op, of, names, unsigned or of.is_unsigned, int(known))
+    return plain or _on_integer(text, op, of, names, unsigned)
+
+
+def _by_number(op: Op, dtype: DType, names: list[str], unsigned: bool, known: int) -> str:
+    """A shift or a division by a number that needs no question; "" for any other."""
+    kind, same = register_type(dtype), _unsigned(dtype)
+    if op in (Op.SHL, Op.SHR) and 0 <= known < dtype.bits:
+        if op is Op.SHR:
+            return f"({kind})({names[0]} >> {known})"
+        return f"({kind})(({'u64' if dtype.bits == 64 else 'u32'}){names[0]} << {known})"
+    if op in (Op.FLOORDIV, Op.MOD) and unsigned and known > 0:
+        suffix = "ULL" if dtype.bits == 64 else "u"
+        return f"({kind})(({same}){names[0]} {'/' if op is Op.FLOORDIV else '%'} {known}{suffix})"
+    return ""
 
 
 def _on_bool(op: Op, names: list[str]) -> str:

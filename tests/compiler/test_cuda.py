@@ -18,7 +18,7 @@ from hcq.compiler.render.cuda_arithmetic import literal
 from hcq.compiler.target import NV_ARCHS, Target, Toolchain, amd_target, cpu_target, nv_target
 from hcq.ir.arrays import from_raw, numpy_dtype, to_raw
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import Node
+from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 from tests.compiler import building
 from tests.compiler.building import (
@@ -148,6 +148,16 @@ def elementwise(cases: list[tuple[Op, DType, DType, int]]) -> tuple[Node, list[A
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
 def test_integer_operations_mean_the_same_at_the_ends_of_their_ranges(op: Op, dtype: DType) -> None:
     agree(*elementwise([(op, dtype, dtypes.bool if op in COMPARE else dtype, 2)]), exact=True)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.name)
+def test_shifts_and_divisions_by_numbers_known_in_advance_mean_the_same(dtype: DType) -> None:
+    x, values = param(1, (COUNT,), dtype), edges(dtype, COUNT, 3)
+    for number in (0, 1, 7, dtype.bits - 1, dtype.bits, 100, *(() if dtype.is_unsigned else (-1, -7))):
+        for op in (Op.SHL, Op.SHR, Op.FLOORDIV, Op.MOD):
+            by = expand(reshape(const(number, dtype), 1), COUNT)
+            sink = kernel((out(0, (COUNT,), dtype), Node(op, dtype, (x, by))))
+            agree(sink, [building.values((COUNT,), dtype, 0), values], exact=True)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
@@ -293,6 +303,20 @@ def test_lanes_and_copies_of_a_loop_are_variables_of_their_own(schedule: str) ->
     x, y = param(1, (6, 33)), param(2, (6, 33))
     agree(kernel((out(0, (6, 33)), (x < y).where(x * y + 3.0, y))), schedule=schedule)
     agree(kernel((out(0, (6, 1)), reduce(x * y, (1,)))), schedule=schedule)
+
+
+GOLDEN = ("elementwise_chain", "row_sum", "softmax", "padded_window_maximum", "matmul")
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_source_is_the_one_that_was_reviewed(name: str, golden: Callable[[str, str], None]) -> None:
+    program = next(one for one in PROGRAMS if one.__name__ == name)
+    sources: list[str] = []
+    for step in scheduled(program()).kernels:
+        compile_kernel(
+            step.sink, cuda(), show=lambda kind, text: sources.append(text) if kind == "code" else None
+        )
+    golden(f"nv/{name}.cu.txt", "\n\n".join(source.partition("\n\n")[2].strip() for source in sources) + "\n")
 
 
 # -- choosing it ------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ jump tables, recursion, constant and shared memory of every kind, clusters, tens
 
 from __future__ import annotations
 
+import random
 import re
 import struct
 import subprocess
@@ -17,7 +18,7 @@ from hcq.errors import UsageError
 from hcq.nv.bundle import Bundle
 from hcq.nv.cubin import RECURSIVE_STACK_BYTES, Cubin
 from tests.hcq.emu.nv.running import needs_nvjitlink, needs_nvrtc
-from tests.hcq.nv.test_cubin import ARCHITECTURES, cubin_of, tool
+from tests.hcq.nv.test_cubin import ARCHITECTURES, cubin_of, survives, tool
 
 pytestmark = needs_nvrtc
 
@@ -241,6 +242,27 @@ def test_calls_of_functions_in_sections_of_their_own_reach_them(arch, tmp_path):
     low, high = re.findall(r"MOV R2[01], (0x[0-9a-f]+)", told)[-2:]
     returns_to = int(high, 16) << 32 | int(low, 16)
     assert code.offset < returns_to - base < code.offset + code.size_bytes
+
+
+@needs_nvjitlink
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_damage_to_the_relocations_of_calls_never_crashes_the_loader(arch):
+    from hcq.nv.toolchain import nvjitlink
+
+    image = nvjitlink.link_ptx(DIVIDES, arch)
+    rng = random.Random(11)
+    places = [
+        at
+        for at in range(len(image) - 8)
+        if image[at] in (56, 57, 58, 75) and image[at + 1 : at + 4] == bytes(3)
+    ]
+    outcomes = set()
+    for _ in range(400):
+        damaged = bytearray(image)
+        at = rng.choice(places) + rng.randrange(-8, 16)
+        damaged[at] ^= 1 << rng.randrange(8)
+        outcomes.add(survives(bytes(damaged)))
+    assert outcomes == {"refused", "parsed"}
 
 
 def test_an_impossible_stack_is_refused():
