@@ -53,7 +53,7 @@ def site() -> Site:
 def site_of(frame: FrameType | None) -> Site:
     """The same for a frame of another thread, which may be in a library that this package called."""
     start = frame
-    while frame is not None and not _ours[frame.f_code.co_filename]:
+    while frame is not None and not frame.f_code.co_filename.startswith(_folders()):
         frame = frame.f_back
     if frame is None:
         frame = start  # this package is not on its stack at all
