@@ -183,7 +183,7 @@ class NvDevice(Device):
         self.channel = Channel(
             self.nv_memory, self.gpu.vaspace, self.chip, self.gpu.doorbell, self._ring, self._notifier
         )
-        self._first = [self.encoder.setup()]
+        self._first = [self.encoder.setup(), self.encoder.new_code]
         if self.local is not None:
             va, per_tpc, _ = self.local
             self._first.append(self.encoder.local_memory(va, per_tpc, self.gpu.tpc_count))
@@ -373,7 +373,10 @@ class NvDevice(Device):
                 f"{self.chip.max_shared_bytes} for a block."
             )
         code.write(linked.place(va), va - code.address)
-        self._provide_local(launcher.local_bytes)
+        with self.lock:
+            self._provide_local(launcher.local_bytes)
+            if self.encoder.new_code not in self._first:
+                self._first.append(self.encoder.new_code)
         return NvProgram(self, name, kernel, va, launcher, args, code)
 
     def _bundle(self, image: bytes, name: str) -> Bundle:
@@ -399,7 +402,10 @@ class NvDevice(Device):
         return Bundle.of(made)
 
     def _provide_local(self, thread_bytes: int) -> None:
-        """Local memory for threads of this need. It only grows; what it was stays, for work in flight."""
+        """Local memory for threads of this need. It only grows; what it was stays, for work in flight.
+
+        The caller holds the lock.
+        """
         if not thread_bytes or (self.local is not None and self.local[2] >= thread_bytes):
             return
         warp = -(-thread_bytes * 32 // LOCAL_UNIT) * LOCAL_UNIT
@@ -408,9 +414,8 @@ class NvDevice(Device):
         total = -(-per_tpc * self.gpu.tpc_count // LOCAL_TOTAL_UNIT) * LOCAL_TOTAL_UNIT
         area = self._own(total, Place.PRIVATE)
         self.memory.regions[area.va] = area.size_bytes
-        with self.lock:
-            self.local = area.va, per_tpc, thread_bytes
-            self._first.append(self.encoder.local_memory(area.va, per_tpc, self.gpu.tpc_count))
+        self.local = area.va, per_tpc, thread_bytes
+        self._first.append(self.encoder.local_memory(area.va, per_tpc, self.gpu.tpc_count))
 
     # ------------------------------------------------------------ encoding
 
@@ -442,7 +447,7 @@ class NvDevice(Device):
     def _pieces(self, words: Sequence[bytes], value: int) -> list[Piece]:
         """A submission with what comes before and after it."""
         plain = [what if isinstance(what, Piece) else Piece(what) for what in words]
-        return [*self._first, self.encoder.begin, *plain, self.finish(value)]
+        return [*self._first, *plain, self.finish(value)]
 
     def ring_words(self, words: list[bytes], value: int) -> bytes:
         return b"".join(self._pieces(words, value))
@@ -459,12 +464,13 @@ class NvDevice(Device):
         placed = place(pieces, how, va)
         self.pushbuffer.bytes[at : at + how.size_bytes] = placed.image
         blocks = iter([what.entries for what in pieces if what.entries])
-        fifo = self.channel.fifo
+        entries: list[int] = []
         for offset, size in placed.runs:
             if size:
-                fifo.write(segment(va + offset, size), self._wait_for_room)
-            for entry in next(blocks, ()):
-                fifo.write(entry, self._wait_for_room)
+                entries.append(segment(va + offset, size))
+            entries += next(blocks, ())
+        fifo = self.channel.fifo
+        fifo.write(entries, self._wait_for_room)
         fifo.commit()
         self._commands += len(pieces)
         self._launches += sum([what.launches for what in pieces])
@@ -474,11 +480,11 @@ class NvDevice(Device):
         self.drain(value)
         return self.timeline.value
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_room(self, count: int) -> None:
         fifo = self.channel.fifo
         fifo.commit()  # let the GPU work on what is there
         end = time.monotonic() + self.config.timeout_ms / 1000
-        while not fifo.has_room():
+        while not fifo.has_room(count):
             if self.fault():
                 self._note_fault()
                 raise DeviceFault(

@@ -87,7 +87,7 @@ class Encoder:
         self._out_upper = _method(chip.engines.copy, copy.OffsetOutUpper)
         self._signals: dict[int, tuple[bytes, bytes]] = {}  # cell -> the words before and behind the value
         self._order = self._host_order()
-        self.begin = Piece(self._invalidate())
+        self.new_code = Piece(self._invalidate())  # before the first launch of code that was just written
 
     # ------------------------------------------------------------ commands
 

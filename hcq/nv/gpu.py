@@ -42,11 +42,12 @@ class Gpu:
         self.path = f"/dev/nvidia{card.values['minor_number']}"
         self.gpu_id = int(card.values["gpu_id"])
         self.fd = -1
-        self.device = self.subdevice = self.vaspace = self.usermode = 0
+        self.device = self.subdevice = self.vaspace = 0
         self.uuid = b""
         self.is_registered = False
         self.doorbell_va = 0
         self.is_ready = False
+        self.usermodes: list[ClassId] = []
         self.chip: Chip
 
     def attach(self, port: Port) -> None:
@@ -95,13 +96,20 @@ class Gpu:
                     f"GPU {self.gpu_id:#x} lists {self.chip.engines.compute.name} without {wanted.name}, but "
                     f"{newest(listed, known).name}. This driver does not know such a GPU."
                 )
-        self.usermode = newest(listed, USERMODE)
+        newest(listed, USERMODE)
+        self.usermodes = [known for known in USERMODE if known in listed]
 
     def map_doorbell(self, rm: Rm) -> None:
-        """The page where a store makes the GPU look at a channel."""
-        is_new = self.usermode in (ClassId.HOPPER_USERMODE_A, ClassId.BLACKWELL_USERMODE_A)
-        fields = {"bbar1mapping": 1} if is_new else {}
-        page = rm.alloc(self.subdevice, self.usermode, **fields)
+        """The page where a store makes the GPU look at a channel. Some containers allow only an older class for it."""
+        for number, usermode in enumerate(self.usermodes, 1):
+            is_new = usermode in (ClassId.HOPPER_USERMODE_A, ClassId.BLACKWELL_USERMODE_A)
+            fields = {"bbar1mapping": 1} if is_new else {}
+            try:
+                page = rm.alloc(self.subdevice, usermode, **fields)
+                break
+            except DriverError:
+                if number == len(self.usermodes):
+                    raise
         self.doorbell_va, _ = rm.map(self.subdevice, page, USERMODE_BYTES, self.path)
         self.doorbell = native.view(self.doorbell_va, USERMODE_BYTES)
 

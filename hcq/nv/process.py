@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 VERSION_FILE = "/proc/driver/nvidia/version"
 CTL_NODE, UVM_NODE = "/dev/nvidiactl", "/dev/nvidia-uvm"
+DISABLE_HMM = 1  # a stray address is then a fault, also where the host has memory
 _VERSION = re.compile(rb"NVRM version:.*?\b(\d{3,}\.\d+(?:\.\d+)?)\b")
 
 
@@ -96,7 +97,7 @@ class NvProcess:
                 files: list[int] = []
                 try:
                     files.append(port.open(UVM_NODE))
-                    abi.call(port, files[0], calls.UVM_INITIALIZE)
+                    abi.call(port, files[0], calls.UVM_INITIALIZE, flags=DISABLE_HMM)
                     files.append(port.open(UVM_NODE))
                     abi.call(port, files[1], calls.UVM_MM_INITIALIZE, uvmfd=files[0])
                 except DriverError:

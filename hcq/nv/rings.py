@@ -10,9 +10,10 @@ Source   clc56f.h: GP_ENTRY0/1, Nvc56fControl; clc361.h: NOTIFY_CHANNEL_PENDING
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hcq import native
+from hcq.errors import UsageError
 from hcq.nv.gpfifo import (
     GP_ENTRY_BYTES,
     USERD_BYTES,
@@ -73,16 +74,25 @@ class GpFifo:
         """How many entries the GPU has read, as far as it has told: it writes GP_GET back late."""
         return self.put - (self.put - self._get[0]) % self.entries
 
-    def has_room(self) -> bool:
+    def has_room(self, count: int) -> bool:
         """One slot stays free: a ring whose GP_GET equals its GP_PUT is empty."""
-        return self.put - self.get < self.entries - 1
+        return self.put + count - self.get < self.entries
 
-    def write(self, entry: int, wait: Callable[[], None]) -> None:
-        """Put one entry, as its 64 bits, into the ring. wait() returns once there is room."""
-        if not self.has_room():
-            wait()
-        self.slots[self.put % self.entries] = entry
-        self.put += 1
+    def write(self, entries: Sequence[int], wait: Callable[[int], None]) -> None:
+        """Put the entries of one submission, each as its 64 bits, into the ring; all of them or none.
+
+        wait(count) returns once there is room for so many.
+        """
+        if len(entries) >= self.entries:
+            raise UsageError(
+                f"submit: {len(entries)} segments in one submission do not fit the ring's {self.entries}. Submit less at "
+                "a time."
+            )
+        if not self.has_room(len(entries)):
+            wait(len(entries))
+        for entry in entries:
+            self.slots[self.put % self.entries] = entry
+            self.put += 1
 
     def commit(self) -> None:
         """Show the GPU what was written."""

@@ -90,7 +90,7 @@ def busy_day(nv: NvDevice) -> None:
     b.free()
     nv.memory.trim(0)
     with pytest.raises(
-        DeviceFault, match="page fault|MMU fault"
+        DeviceFault, match=r"page fault|MMU fault"
     ):  # the address, or where RM does not say it the number
         nv.run(nv.load(image(nv.arch), "store_at"), [nv.alloc(64), 1 << 36])
     nv.queue().barrier().submit().wait(timeout_ms=5000)
@@ -323,7 +323,7 @@ def test_words_that_make_no_sense_stop_the_channel_and_a_new_one_takes_its_place
     what = Piece(struct.pack(f"<{len(words)}I", *words))
     segment = nv.pushbuffer.take(4 * len(words), 0, 0, lambda value: value)
     nv.pushbuffer.bytes[segment : segment + len(what)] = what
-    nv.channel.fifo.write(rings.segment(nv.pushbuffer.va + segment, len(words)), nv._wait_for_room)
+    nv.channel.fifo.write([rings.segment(nv.pushbuffer.va + segment, len(words))], nv._wait_for_room)
     with pytest.raises(DeviceFault, match=says):
         nv.queue().barrier().submit().wait(timeout_ms=5000)
     works(nv)

@@ -72,7 +72,7 @@ def test_the_methods_of_each_command_are_the_reviewed_ones(arch: str, golden: Ca
         "a block of recorded work": command.Indirect(0x6_3000_0000, 1234),
     }
     lines = ["a new channel", *shown(arch, encoder.setup())]
-    lines += ["the start of a submission", *shown(arch, encoder.begin)]
+    lines += ["new code", *shown(arch, encoder.new_code)]
     lines += ["local memory", *shown(arch, encoder.local_memory(0x8_0000_0000, 0x640000, 66))]
     for title, what in commands.items():
         lines += [title, *shown(arch, encoder.encode(what))]
@@ -88,7 +88,7 @@ def test_the_methods_of_each_command_are_the_reviewed_ones(arch: str, golden: Ca
 @pytest.mark.parametrize("arch", CHIPS)
 def test_a_placed_launch_points_at_its_data(arch: str):
     launcher = launcher_of(arch, "increment")
-    pieces = [encoder_of(arch).begin] + [
+    pieces = [encoder_of(arch).new_code] + [
         launcher.dispatch(bytes([n] * 8), (n, 1, 1), (32, 1, 1)) for n in (1, 2, 3)
     ]
     how = plan(pieces)
@@ -123,7 +123,7 @@ def test_a_placed_launch_points_at_its_data(arch: str):
 def test_blocks_split_the_methods_into_runs():
     encoder = encoder_of("sm_90")
     pieces: list[Piece] = [
-        encoder.begin,
+        encoder.new_code,
         encoder.encode(command.Indirect(0x6_3000_0000, 4)),
         encoder.encode(command.Barrier()),
         encoder.encode(command.Indirect(0x6_4000_0000, 4)),
