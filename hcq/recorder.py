@@ -14,6 +14,7 @@ dispatched it.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
@@ -51,17 +52,19 @@ def site() -> Site:
 
 
 def site_of(frame: FrameType | None) -> Site:
-    """The same for a frame of another thread, which may be in a library that this package called."""
+    """The same for a frame of another thread, or of one that a signal interrupted: it may be inside Python's library."""
     start = frame
-    while frame is not None and not frame.f_code.co_filename.startswith(_folders()):
-        frame = frame.f_back
-    if frame is None:
-        frame = start  # this package is not on its stack at all
     while frame is not None:
-        if not _ours[frame.f_code.co_filename]:
+        file = frame.f_code.co_filename
+        if not _ours[file] and not _is_library(file):
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     return _outermost(start)
+
+
+def _is_library(file: str) -> bool:
+    """Whether a file is part of Python's own library; packages that were installed beside it are not."""
+    return file.startswith(os.path.dirname(os.__file__)) and "-packages" not in file
 
 
 def _outermost(frame: FrameType | None) -> Site:
