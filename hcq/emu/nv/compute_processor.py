@@ -216,10 +216,14 @@ class ComputeProcessor(Engine):
     def invalidate(self, method: Any) -> None:
         self.channel.finish(self)
         self._invalidate(method)
+        if method.data:
+            self.shader.invalidate_data()
 
     @on(compute.InvalidateShaderCachesNoWfi)
     def invalidate_no_wfi(self, method: Any) -> None:
         self._invalidate(method)
+        if method.global_data:
+            self.shader.invalidate_data()
 
     def _invalidate(self, method: Any) -> None:
         if method.instruction:

@@ -16,6 +16,7 @@ import functools
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.errors import FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.ptx.errors import Deadlock, Interrupted, KernelFault, StepLimit
@@ -68,12 +69,17 @@ class Shader:
         self.gpu = gpu
         self.code: dict[tuple[int, int], tuple[bytes, int, Kernel]] = {}
         self.constants: dict[tuple[int, int], bytes] = {}
+        self.data = DataCache() if gpu.spec.has_caches else None
 
     def invalidate_code(self) -> None:
         self.code.clear()
 
     def invalidate_constants(self) -> None:
         self.constants.clear()
+
+    def invalidate_data(self) -> None:
+        if self.data is not None:
+            self.data.invalidate()
 
     def run(self, engine: ComputeProcessor, qmd: Qmd) -> None:
         """Run a grid to its end."""
@@ -83,6 +89,8 @@ class Shader:
             self.invalidate_code()
         if qmd.value("invalidate_shader_constant_cache"):
             self.invalidate_constants()
+        if qmd.value("invalidate_shader_data_cache"):
+            self.invalidate_data()
         program = qmd.value("program_address")
         kernel = self._kernel(view, program)
         grid = qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth")
@@ -100,12 +108,13 @@ class Shader:
                 f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
                 f"{kernel.param_bytes} bytes of parameters at {at:#x}"
             )
-        view.take_missed()
+        memory = view if self.data is None else self.data.over(view)
+        memory.take_missed()
         try:
             kernel.run(
                 grid,
                 block,
-                view,
+                memory,
                 bank[at : at + kernel.param_bytes],
                 dynamic_shared_bytes=dynamic,
                 shared_window=shared_window,
@@ -116,7 +125,7 @@ class Shader:
         except (StepLimit, Interrupted, Deadlock) as error:
             raise HungKernel(f"CTX SWITCH TIMEOUT: {error}") from None
         except KernelFault as error:
-            missed = view.take_missed()
+            missed = memory.take_missed()
             if missed is not None:
                 address, access = missed
                 kind = FaultType.RO_VIOLATION if view.find(address) is not None else FaultType.PDE
@@ -128,6 +137,9 @@ class Shader:
             ) from None
         except UsageError as error:
             raise KernelError(f"{WARP_EXCEPTION}: {error}", program) from None
+        finally:
+            if isinstance(memory, CachedView):
+                memory.end()
 
     # ------------------------------------------------------------ the kernel
 

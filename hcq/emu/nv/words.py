@@ -10,6 +10,7 @@ Source   figures of small parts of each generation: they decide sizes of what a 
     nv:sm_90:seed=7          it works asynchronously: launches and copies that nothing orders run late, in random order
     nv:sm_90:private         the host cannot map video memory (no BAR1)
     nv:sm_90:driver=570.86   the kernel driver has that version; one driver serves all GPUs
+    nv:sm_90:caches          what kernels have read stays as it was until it is invalidated
     nv:sm_90:steps=100000    a kernel that executes more instructions than this hangs
 """
 
@@ -121,6 +122,7 @@ class Spec:
     is_video_memory_mappable: bool = True
     version: str | None = None
     step_limit: int = STEP_LIMIT
+    has_caches: bool = False
 
 
 def parse(word: str) -> Spec:
@@ -131,13 +133,15 @@ def parse(word: str) -> Spec:
             f"HCQ_EMULATE={word}: unknown architecture {parts[0] if parts else ''!r}. Known: {', '.join(CHIPS)}."
         )
     seed: int | None = None
-    is_mappable = True
+    is_mappable, has_caches = True, False
     version: str | None = None
     steps = STEP_LIMIT
     for part in parts[1:]:
         name, _, value = part.partition("=")
         if part == "private":
             is_mappable = False
+        elif part == "caches":
+            has_caches = True
         elif name == "seed" and value.isdecimal():
             seed = int(value)
         elif name == "steps" and value.isdecimal() and int(value):
@@ -147,9 +151,10 @@ def parse(word: str) -> Spec:
         else:
             raise UsageError(
                 f"HCQ_EMULATE={word}: unknown option {part!r}. Options: seed=NUMBER (asynchronous), private "
-                "(the host cannot map video memory), driver=580.142 (another release), steps=NUMBER (of a hung kernel)."
+                "(the host cannot map video memory), caches (shows missing invalidations), driver=580.142 "
+                "(another release), steps=NUMBER (of a hung kernel)."
             )
-    return Spec(CHIPS[parts[0]], seed, is_mappable, version, steps)
+    return Spec(CHIPS[parts[0]], seed, is_mappable, version, steps, has_caches)
 
 
 def parse_all(words: list[str]) -> list[Spec]:

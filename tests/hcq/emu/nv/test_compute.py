@@ -352,6 +352,45 @@ def test_a_constant_bank_that_is_written_again_needs_an_invalidation(raw: Raw):
     assert xid == 13 and "the constant cache still holds what it was" in line
 
 
+def test_with_caches_what_was_read_stays_until_it_is_invalidated():
+    raw = ready("nv:sm_90:caches")
+    raw.out.array()[0] = 1
+    kernel = Loaded(raw, DOUBLE_AND_ADD, "step", 16)
+
+    def step(**fields: int) -> list[int]:
+        return Launch(raw, kernel.program, struct.pack("<QII", raw.out.va, 2, 0), **fields).words
+
+    do(raw, step())
+    assert raw.out.array()[0] == 2  # stores go through
+    do(raw, step())
+    assert raw.out.array()[0] == 2  # and another SM has not seen them
+    do(raw, step(invalidate_shader_data_cache=1))
+    assert raw.out.array()[0] == 4
+    raw.out.array()[0] = 50  # nor what the host stored
+    do(raw, step())
+    assert raw.out.array()[0] == 4
+    raw.out.array()[0] = 50
+    do(raw, [*methods(1, 0x1698, 1 << 4), *step()])
+    assert raw.out.array()[0] == 100
+    do(raw, [*methods(1, 0x21C, 1 << 4), *step()])
+    assert raw.out.array()[0] == 200
+
+
+def test_with_caches_a_kernel_sees_its_own_stores_and_faults_as_without():
+    raw = ready("nv:sm_90:caches")
+    kernel = Loaded(raw, SHARED, "reverse", 8)
+    do(
+        raw,
+        Launch(
+            raw, kernel.program, struct.pack("<Q", raw.out.va), block=(64, 1, 1), shared_memory_size=0x600
+        ).words,
+    )
+    assert (raw.out.array()[:64] == 63 - np.arange(64)).all()
+    raw.push(touch(raw, at=0x40_0000_0010).words)
+    xid, line = raw.fault()
+    assert xid == 31 and "faulted @ 0x40_00000010" in line and "VIRT_WRITE" in line
+
+
 # ------------------------------------------------------------ launches that cannot be
 
 
