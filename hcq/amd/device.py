@@ -180,6 +180,7 @@ class AmdDevice(Device):
             event_id=self.event_id,
         )
         self.scratch: Scratch | None = None
+        self._pieces = self._dispatches = 0  # put into rings since it was opened
         self._stage: Stage | None = None
         self._fault = ""
         self._abandoned = False
@@ -270,7 +271,6 @@ class AmdDevice(Device):
         return AmdQueue(self)
 
     def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
-        """Dispatch one program and wait for it."""
         self.queue().dispatch(program, args, grid, block).submit().wait()
 
     def ring_states(self) -> list[RingState]:
@@ -441,6 +441,8 @@ class AmdDevice(Device):
         self._starts.append(Start(value, {name: ring.put for name, ring in rings.items()}, pieces))
         for _, what in pieces:
             rings[what.ring].write(self._uploaded(what, value), wait)
+            self._dispatches += what.dispatches
+        self._pieces += len(pieces)
         self._commit()
 
     def ring_words(self, words: list[bytes], value: int) -> bytes:
@@ -577,6 +579,8 @@ class AmdDevice(Device):
     def stats(self) -> dict[str, int]:
         return {
             "submissions": self.timeline.submitted,
+            "packets": self._pieces,
+            "dispatches": self._dispatches,
             "mapped_bytes": self.memory.mapped_bytes,
             **{f"{name}_read": ring.get for name, ring in self.rings.items()},
         }

@@ -37,6 +37,7 @@ class Piece(bytes):
     upload: bytes = b""
     patches: tuple[tuple[int, int], ...] = ()  # (byte in the packets, offset in the upload)
     buffers: tuple[tuple[int, int], ...] = ()  # of a dispatch: (argument, address), for the rules
+    dispatches: int = 0
     runs_upload: bool = False  # the upload is a block of PM4 that the packet runs
 
     @property

@@ -195,6 +195,7 @@ class AmdGraph(Graph):
         ring_pieces: list[Piece] = []
         at = 0
         run_start = run_end = 0  # of compute packets that one INDIRECT_BUFFER will run
+        run_dispatches = 0
         for what, place in zip(recorded, places):
             packets = bytearray(what)
             for patch, offset in what.patches:
@@ -206,21 +207,25 @@ class AmdGraph(Graph):
             is_block = what.ring == COMPUTE and not self.device.is_aql
             if is_block and run_end == at and run_end + len(packets) - run_start <= 4 * MAX_BLOCK_WORDS:
                 run_end = at + len(packets)
+                run_dispatches += what.dispatches
             else:
-                self._close_run(ring_pieces, va, run_start, run_end)
+                self._close_run(ring_pieces, va, run_start, run_end, run_dispatches)
                 run_start = run_end = at + len(packets)
+                run_dispatches = what.dispatches
                 if is_block:
                     run_start = at
                 else:
                     ring_pieces.append(piece(bytes(packets), what.ring))
+                    ring_pieces[-1].dispatches = what.dispatches
             at += len(what.all_words)
-        self._close_run(ring_pieces, va, run_start, run_end)
+        self._close_run(ring_pieces, va, run_start, run_end, run_dispatches)
         buffer.write(image, base)
         return Block(buffer, ring_pieces, [base + place for place in places])
 
-    def _close_run(self, ring_pieces: list[Piece], va: int, start: int, end: int) -> None:
+    def _close_run(self, ring_pieces: list[Piece], va: int, start: int, end: int, dispatches: int) -> None:
         if end > start:
             ring_pieces.append(self.device.encoder.indirect(va + start, (end - start) // 4))
+            ring_pieces[-1].dispatches = dispatches
 
     # ------------------------------------------------------------ symbols
 

@@ -60,11 +60,15 @@ class Launcher:
         head, tail, patches = made
         if "dispatch_ptr" in self.places:
             arguments = arguments.ljust(self._arguments_bytes, b"\0") + self._packet(grid, block).to_bytes()
-        return piece(head + _DIMS.pack(*grid) + tail, COMPUTE, arguments, patches)
+        launch = piece(head + _DIMS.pack(*grid) + tail, COMPUTE, arguments, patches)
+        launch.dispatches = 1
+        return launch
 
     def _dispatch_aql(self, arguments: bytes, grid: Grid, block: Grid) -> Piece:
         at = aql.KernelDispatch.kernarg_address.byte_offset
-        return piece(self._packet(grid, block).to_bytes(), COMPUTE, arguments, ((at, 0),))
+        made = piece(self._packet(grid, block).to_bytes(), COMPUTE, arguments, ((at, 0),))
+        made.dispatches = 1
+        return made
 
     def _packet(self, grid: Grid, block: Grid) -> aql.KernelDispatch:
         """The AQL packet of a launch; on a PM4 ring it is what a kernel's dispatch_ptr points at."""

@@ -373,3 +373,22 @@ def test_push_shows_every_word_of_both_rings(open_amd: Open, capsys: pytest.Capt
         assert "DispatchDirect" in said or "KernelDispatch" in said
         assert "unclaimed" not in said
         assert "Header(" not in said
+
+
+def test_launches_are_counted_in_queues_and_in_graphs(amd: AmdDevice):
+    program, a = amd.load(image(amd.arch), "increment"), amd.alloc(256)
+    a.write(bytes(256))
+    before = amd.stats()["dispatches"]
+    q = amd.queue()
+    for _ in range(3):
+        q.dispatch(program, [a], block=(64, 1, 1))
+    q.fill(a, 0).submit().wait()
+    assert amd.stats()["dispatches"] == before + 3
+    graph = (
+        amd.graph("pair").dispatch(program, [a], block=(64, 1, 1)).dispatch(program, [a], block=(64, 1, 1))
+    )
+    graph.fill(a, 1).dispatch(program, [a], block=(64, 1, 1))
+    for _ in range(2):
+        graph.replay().wait()
+    assert amd.stats()["dispatches"] == before + 9
+    assert amd.stats()["packets"] > amd.stats()["submissions"]
