@@ -85,8 +85,8 @@ class GpFifo:
         """
         if len(entries) >= self.entries:
             raise UsageError(
-                f"submit: {len(entries)} segments in one submission do not fit the ring's {self.entries}. Submit less at "
-                "a time."
+                f"submit: {len(entries)} segments in one submission do not fit the ring's {self.entries}. "
+                "Submit less at a time."
             )
         if not self.has_room(len(entries)):
             wait(len(entries))
