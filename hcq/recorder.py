@@ -52,7 +52,7 @@ def site() -> Site:
 
 
 def site_of(frame: FrameType | None) -> Site:
-    """The same for a frame of another thread, or of one that a signal interrupted: it may be inside Python's library."""
+    """The same for a frame of another thread, or one that a signal interrupted: it may be in Python's library."""
     start = frame
     while frame is not None:
         file = frame.f_code.co_filename

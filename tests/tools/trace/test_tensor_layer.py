@@ -205,7 +205,7 @@ def test_the_page_and_the_exports_take_it(trace, gpu, tmp_path):
     assert set(kernel["texts"]) == {"ir", "source"}
     assert kernel["lines"] or "nvdisasm" in kernel["unread"]
     assert page.findings["count"] == 0
-    assert len(page.submission(7)["packets"]) > 2
+    assert len(page.submission(7)["packets"]) > 1
     for form in ("--perfetto", "--csv", "--json"):
         assert trace("export", path, form, "-o", tmp_path / "out").status == 0
         assert (tmp_path / "out").stat().st_size > 4000
