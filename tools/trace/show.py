@@ -8,6 +8,7 @@ Next     views.py (what is shown), disasm.py (what a kernel does)
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from hcq.tools.trace.views import View, record_view, submission_view
 from hcq.trace_file import Submission, Trace
 
 WORDS_PER_LINE = 8
+FOLDED_FROM = 3  # equal packets in a row
 QUIET = ("alloc", "free", "data", "result", "block", "port")  # kinds that are shown on request only
 
 
@@ -175,8 +177,23 @@ def _submission(view: View, paint: Paint, with_words: bool) -> Iterator[str]:
     if sum("command" in packet for packet in view["packets"]) < len(view["commands"]):
         for command in view["commands"]:
             yield f"    {paint(command['verb'].capitalize(), 'packet')} {_text(command, paint)}"
-    for packet in view["packets"]:
-        yield from _packet(packet, 1, paint, with_words)
+    yield from _packets(view["packets"], 1, paint, with_words)
+
+
+def _packets(packets: list[View], depth: int, paint: Paint, with_words: bool) -> Iterator[str]:
+    """Packet by packet; a run of equal ones that say nothing more is one line."""
+    for _, run in itertools.groupby(packets, key=lambda packet: (packet["packet"], packet["text"])):
+        same = list(run)
+        is_plain = not any(
+            key in packet for packet in same for key in ("differs", "unclaimed", "command", "packets")
+        )
+        if with_words or len(same) < FOLDED_FROM or not is_plain:
+            for packet in same:
+                yield from _packet(packet, depth, paint, with_words)
+        else:
+            (line,) = _packet(same[0], depth, paint, with_words)
+            more = f"({len(same)} of them, to word {same[-1]['at']})"
+            yield f"{line}  {paint(more, 'note')}"
 
 
 def _packet(packet: View, depth: int, paint: Paint, with_words: bool) -> Iterator[str]:
@@ -192,8 +209,7 @@ def _packet(packet: View, depth: int, paint: Paint, with_words: bool) -> Iterato
         for start in range(0, len(words), WORDS_PER_LINE):
             line = " ".join(f"{word:08x}" for word in words[start : start + WORDS_PER_LINE])
             yield f"{indent}      {paint(line, 'note')}"
-    for inner in packet.get("packets", []):
-        yield from _packet(inner, depth + 1, paint, with_words)
+    yield from _packets(packet.get("packets", []), depth + 1, paint, with_words)
 
 
 def _text(view: View, paint: Paint) -> str:

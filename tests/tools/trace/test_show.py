@@ -100,6 +100,17 @@ def test_json_is_one_object_a_line_with_documented_keys(trace, capsule):
         assert f"`{key}`" in page
 
 
+def test_equal_packets_in_a_row_are_one_line_unless_their_words_are_wanted(trace, tmp_path):
+    made = Maker()
+    made.device()
+    barrier = (7 | 2 << 16).to_bytes(4, "little") + bytes(4)
+    made.submit(words=40 * barrier)
+    path = made.write(tmp_path / "t")
+    (line,) = [line for line in trace("show", path).out.splitlines() if "Barrier" in line]
+    assert line.endswith("(40 of them, to word 78)")
+    assert trace("show", path, "--hex").out.count("Barrier") == 40
+
+
 def test_a_freed_buffer_and_an_unknown_address_say_so(trace, tmp_path):
     made = Maker()
     made.device()
