@@ -239,6 +239,26 @@ class Packet:
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
+class Terse(Packet):
+    """A packet that prints its non-zero fields: GPUs' have many, and few are ever set.
+
+    unsaid  fields that follow from its class and are never printed
+    """
+
+    unsaid: ClassVar[frozenset[str]] = frozenset()
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{name}={self.fields[name].show(value)}"
+            for name, value in self.values.items()
+            if value and name not in self.unsaid
+        ]
+        if self.tail is not None and self.tail_words:
+            parts.append(f"{self.tail}=[{' '.join(f'{word:08x}' for word in self.tail_words)}]")
+        parts += [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
 class Ioctl:
     """One call of a kernel driver: the driver makes it, the trace prints it, an emulated kernel answers it.
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from hcq.amd.packet import Terse
-from hcq.layout import Packet, bits
+from hcq.layout import Packet, Terse, bits
 
 PACKET_BYTES = 64
 

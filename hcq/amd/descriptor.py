@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hcq.amd.packet import Terse
 from hcq.amd.registers import Rsrc2
-from hcq.layout import bits
+from hcq.layout import Terse, bits
 
 SIZE_BYTES = 64
 ENTRY_ALIGNMENT = 256

@@ -12,9 +12,8 @@ from __future__ import annotations
 import struct
 
 from hcq import native
-from hcq.amd.packet import Terse
 from hcq.errors import DriverError
-from hcq.layout import bits
+from hcq.layout import Terse, bits
 from hcq.port import Port, refused
 
 INFO_REQUEST = 0x40206445

@@ -15,9 +15,8 @@ import errno
 from enum import IntEnum, IntFlag
 from typing import Any, Generic, TypeVar
 
-from hcq.amd.packet import Terse
 from hcq.errors import DriverError
-from hcq.layout import Packet, bits
+from hcq.layout import Packet, Terse, bits
 from hcq.port import Port, refused
 
 A = TypeVar("A", bound=Packet)

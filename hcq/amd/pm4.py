@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from hcq.amd.packet import Terse
 from hcq.amd.registers import Register
-from hcq.layout import Bits, Packet, bits
+from hcq.layout import Bits, Packet, Terse, bits
 
 
 class Opcode(IntEnum):

@@ -12,8 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from hcq.amd.packet import Terse
-from hcq.layout import bits
+from hcq.layout import Terse, bits
 
 FIRST, LAST = 0x200, 0x27F
 

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from hcq.amd.packet import Terse
 from hcq.amd.pm4 import Function
-from hcq.layout import Packet, bits
+from hcq.layout import Packet, Terse, bits
 
 
 class Op(IntEnum):

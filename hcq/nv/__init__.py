@@ -1,6 +1,15 @@
-"""NVIDIA GPUs through the open kernel module: RM and UVM ioctls, channels, GPFIFO rings and QMD launches.
+"""NVIDIA GPUs through the open kernel module: RM and UVM ioctls, one channel, QMD launches, cubins loaded by hand.
 
-Here are the declarations on which the driver stands: methods and pushbuffers (methods.py), the ring (gpfifo.py), launch
-descriptions (qmd.py), classes (classes.py), the kernel interface by driver release (abi.py, status.py), and the code
-objects and compilers (cubin.py, toolchain/). What opens a device and submits to it is not here yet.
+    device.py, queue.py                                           opening by named steps, submission, recovery
+    classes.py, chip.py                                           which GPU, and what its kind is like
+    process.py, gpu.py, rm.py, memory.py, address.py, channel.py  what the kernel driver is told
+    abi.py, *_structs.py, status.py                               how it is told, by release, and what it answers
+    methods.py, host_methods.py, compute_*.py, copy_methods.py    what the GPU is told
+    gpfifo.py, qmd*.py, bank0.py                                  the ring, launch descriptions, constants of a launch
+    encode.py, launch.py, pushbuffer.py, rings.py, graph.py       from commands to methods in a ring
+    cubin.py, ptx.py, bundle.py, image.py, link.py, program.py    from a code object to a program
+    fault.py, signals.py, validate.py, decode.py                  faults in words, clocks, rules, traces
+    toolchain/                                                    CUDA C and PTX to machine code
+
+docs/bringup-nv.md tells the sequence and what was verified how.
 """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Any, ClassVar, TypeVar
 
-from hcq.amd.packet import Terse
+from hcq.layout import Terse
 
 S = TypeVar("S", bound="Args")
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hcq.amd.packet import Terse
-from hcq.layout import bits
+from hcq.layout import Terse, bits
 
 STACK_TOP = (16 << 20) - 0x240  # in the local memory window: where the stack of every thread begins
 STACK_RESERVED_BYTES = 0x240  # above it

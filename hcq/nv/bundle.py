@@ -16,9 +16,8 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from hcq.amd.packet import Terse
 from hcq.errors import UsageError
-from hcq.layout import bits
+from hcq.layout import Terse, bits
 
 MAGIC = int.from_bytes(b"HCQNV\0\0\1", "little")
 HEADER_BYTES = 32

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from hcq.amd.packet import Terse
-from hcq.layout import bits
+from hcq.layout import Terse, bits
 
 GP_ENTRY_BYTES = 8
 USERD_BYTES = 512  # and its alignment

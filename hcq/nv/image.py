@@ -16,8 +16,7 @@ import struct
 import zlib
 from typing import TypeVar
 
-from hcq.amd.packet import Terse
-from hcq.layout import bits
+from hcq.layout import Terse, bits
 
 D = TypeVar("D", bound="ImagePart")
 

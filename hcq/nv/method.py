@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.amd.packet import Terse
+from hcq.layout import Terse
 
 
 class Method(Terse, words=1):

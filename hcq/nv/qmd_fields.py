@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, ClassVar, TypeVar
 
-from hcq.amd.packet import Terse
+from hcq.layout import Terse
 
 Q = TypeVar("Q", bound="Qmd")
 
