@@ -6,13 +6,14 @@ Changes  nothing
 Next     hcq/elf.py (reads the object), show.py (prints the same kernel's launches)
 
 x86-64 and aarch64 are read by capstone, AMD code by our own instruction tables when they know the arch, everything else
-by the vendor's tool when it is on PATH.
+by the vendor's tool when it is on PATH; of NVIDIA's kernels the PTX is shown where nvdisasm is not installed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import re
 import shutil
 import struct
@@ -346,18 +347,37 @@ def _amd_jump(one: Any) -> int | None:
 
 
 def _nv(image: bytes, arch: str, entry: str) -> list[Line]:
-    if not image.startswith(b"\x7fELF"):
-        text = image.rstrip(b"\0").decode("utf-8", "replace")
-        return [
-            Line(number, b"", line) for number, line in enumerate(text.splitlines(), 1)
-        ]  # PTX is text already
-    tool = _tool("nvdisasm")
-    if tool is None:
-        raise DriverError(
-            f"disasm {entry}: {arch} machine code is read by nvdisasm, which is not on PATH. "
-            "Install it: pip install nvidia-cuda-nvdisasm, or take CUDA's bin folder into PATH."
-        )
-    return _run(tool, ("-c", "-g"), image, entry)
+    from hcq.nv.bundle import Bundle
+
+    code = Bundle.of(image)
+    tool = _nv_tool("nvdisasm") if code.cubin else None
+    if tool is not None:
+        return _section(_run(tool, ("-c", "-g"), code.cubin, entry), f".text.{entry}")
+    if code.ptx:  # text already, and beside the machine code of what our compilers made
+        lines = code.ptx.decode("utf-8", "replace").splitlines()
+        return [Line(number, b"", line) for number, line in enumerate(lines, 1)]
+    raise DriverError(
+        f"disasm {entry}: {arch} machine code is read by nvdisasm, which is not here, and there is no PTX beside it. "
+        "Install it: pip install nvidia-cuda-nvdisasm, or take CUDA's bin folder into PATH."
+    )
+
+
+def _section(lines: list[Line], name: str) -> list[Line]:
+    """One section of what nvdisasm prints; all of it where that has no such heading."""
+    headings = [number for number, line in enumerate(lines) if line.text.startswith("//----")]
+    for start, end in zip(headings, [*headings[1:], len(lines)]):
+        if lines[start].text.split()[1] == name:
+            return lines[start:end]
+    return lines
+
+
+def _nv_tool(name: str) -> str | None:
+    """One of NVIDIA's programs: on PATH, or in its pip wheel."""
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        for path in sorted(Path(root).glob(f"*/bin/{name}")):
+            return str(path)
+    return _tool(name)
 
 
 def _tool(*names: str) -> str | None:

@@ -1,7 +1,7 @@
 """Record: run a command with tracing switched on.
 
 In       a command and its arguments
-Out      the command's exit status
+Out      the command's exit status; 128 and the number of the signal that ended it
 Changes  the file, which begins anew; whatever the command does
 Next     hcq/trace.py (what is written), show.py (reads it)
 """
@@ -9,6 +9,7 @@ Next     hcq/trace.py (what is written), show.py (reads it)
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,12 +33,34 @@ def record(command: Sequence[str], output: str, with_data: bool) -> int:
     _make_room(path)
     environment = {**os.environ, "HCQ_TRACE": str(path.absolute()) + (",data" if with_data else "")}
     try:
-        status = subprocess.run(words, env=environment).returncode
+        child = subprocess.Popen(words, env=environment)
     except OSError as error:
         raise UsageError(f"{words[0]} cannot be started ({error.strerror}).") from None
+    status = _wait(child)
     if not path.exists():
         print(f"hcq-trace record: {words[0]} opened no hcq device; nothing was recorded", file=sys.stderr)
-    return status
+    elif status < 0:
+        name = signal.Signals(-status).name
+        print(
+            f"hcq-trace record: {words[0]} was ended by {name}; {path} holds what came before",
+            file=sys.stderr,
+        )
+    elif sys.stderr.isatty():
+        size = path.stat().st_size / 1e6
+        print(
+            f"hcq-trace record: {path}, {size:.1f} MB; look at it: hcq-trace show {path} --last 3",
+            file=sys.stderr,
+        )
+    return status if status >= 0 else 128 - status
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Wait for the command. Ctrl-C reaches it, too, and what it means is for it to say."""
+    while True:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def _make_room(path: Path) -> None:

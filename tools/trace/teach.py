@@ -18,7 +18,7 @@ killed leaves everything up to that moment. A trace without --data has what was 
   hcq-trace record -o bug.hcqtrace --data -- python bug.py  a capsule to send to somebody
   HCQ_EMULATE=amd:gfx1100 HCQ_DEVICE=AMD hcq-trace record -- python train.py    for a GPU that is not there
 
-Exit status: the command's.
+Exit status: the command's; 128 and the number of the signal that ended it.
 """,
     "show": """
 One block for each submission, which is one doorbell:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,56 @@ def test_record_runs_a_command_and_passes_its_status_on(tmp_path, trace):
     assert len(Trace.read(str(path)).submissions) == 1
     assert trace("record", "--data", "-o", path, "--", sys.executable, "-c", script).status == 7
     assert len(Trace.read(str(path)).submissions) == 1  # the old trace is gone
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_record_says_which_signal_ended_the_command_and_keeps_what_it_did(tmp_path, trace, number):
+    path = tmp_path / "t"
+    script = f"import hcq, os; hcq.open('CPU').queue().submit().wait(); os.kill(os.getpid(), {int(number)})"
+    done = trace("record", "-o", path, "--", sys.executable, "-c", script)
+    assert done.status == 128 + number
+    assert f"was ended by {number.name}; {path} holds what came before" in done.err
+    assert len(Trace.read(str(path)).submissions) == 1
+
+
+def test_control_c_is_the_commands(tmp_path):
+    path = tmp_path / "t"
+    script = """
+import hcq, time
+dev = hcq.open("CPU")
+dev.queue().submit().wait()
+print("ready", flush=True)
+try:
+    time.sleep(30)
+except KeyboardInterrupt:
+    dev.queue().submit().wait()
+    raise SystemExit(5)
+"""
+    started = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "hcq.tools.hcq_trace",
+            "record",
+            "-o",
+            str(path),
+            "--",
+            sys.executable,
+            "-c",
+            script,
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    os.killpg(started.pid, signal.SIGINT)  # as a terminal does
+    _, err = started.communicate(timeout=20)
+    assert (started.returncode, err) == (5, "")
+    assert len(Trace.read(str(path)).submissions) == 2
 
 
 def test_record_does_not_replace_what_is_no_trace(tmp_path, trace):
