@@ -10,6 +10,7 @@ A GPU's view never depends on the host's mappings: what an engine touches is fou
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import threading
@@ -29,6 +30,7 @@ from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE, LinuxPort
 
 PAGE = 4096
 Bytes = NDArray[np.uint8]
+_NUMBERS = itertools.count()
 
 
 class Backing:
@@ -63,6 +65,7 @@ class PageTable:
     """
 
     def __init__(self) -> None:
+        self.number = next(_NUMBERS)  # what caches know it by
         self.lock = threading.Lock()
         self.mappings: dict[int, Mapping] = {}
         self._view: View | None = None

@@ -17,7 +17,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.emu.nv.caches import CachedView, DataCache
-from hcq.emu.nv.errors import FaultType, HungKernel, KernelError, LaunchError, MmuFault
+from hcq.emu.nv.errors import ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.ptx.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.ptx.parser import parse
@@ -42,6 +42,7 @@ MAX_NAME_BYTES, MAX_PTX_BYTES, MAX_SYMBOLS = 4096, 1 << 28, 1 << 16
 SHARED_WINDOW_BYTES, LOW_SHARED_WINDOW_BYTES, LOCAL_WINDOW_BYTES = 1 << 32, 1 << 24, 1 << 24
 WARP_EXCEPTION = "Graphics SM Warp Exception on (GPC 0, TPC 0, SM 0)"
 STACK_TOP = (16 << 20) - 0x240
+MAX_CACHED = 1 << 12  # entries of the caches for code and for constant banks
 TPCS = GPCS * TPCS_PER_GPC
 
 
@@ -108,6 +109,7 @@ class Shader:
                 f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
                 f"{kernel.param_bytes} bytes of parameters at {at:#x}"
             )
+        params = bank[at : at + kernel.param_bytes]
         memory = view if self.data is None else self.data.over(view)
         memory.take_missed()
         try:
@@ -115,28 +117,15 @@ class Shader:
                 grid,
                 block,
                 memory,
-                bank[at : at + kernel.param_bytes],
+                params,
                 dynamic_shared_bytes=dynamic,
                 shared_window=shared_window,
                 local_window=local_window,
                 step_limit=self.gpu.spec.step_limit,
                 interrupted=lambda: engine.channel.is_ending,
             )
-        except (StepLimit, Interrupted, Deadlock) as error:
-            raise HungKernel(f"CTX SWITCH TIMEOUT: {error}") from None
-        except KernelFault as error:
-            missed = memory.take_missed()
-            if missed is not None:
-                address, access = missed
-                kind = FaultType.RO_VIOLATION if view.find(address) is not None else FaultType.PDE
-                raise MmuFault(address, access, THREADS, str(error), kind) from None
-            raise KernelError(
-                f"{WARP_EXCEPTION}: {error}",
-                program,
-                getattr(error, "address", 0),
-            ) from None
-        except UsageError as error:
-            raise KernelError(f"{WARP_EXCEPTION}: {error}", program) from None
+        except (KernelFault, UsageError) as error:
+            raise stopped(error, memory, program) from None
         finally:
             if isinstance(memory, CachedView):
                 memory.end()
@@ -151,7 +140,7 @@ class Shader:
             )
         view.read(program, 16, CONSTANTS)
         raw = view.read(program - DESCRIPTOR_BYTES, DESCRIPTOR_BYTES, CONSTANTS)
-        key = id(view.table), program
+        key = view.table.number, program
         known = self.code.get(key)
         if known is not None:
             if known[0] != raw:
@@ -162,6 +151,8 @@ class Shader:
                 )
             return known[2]
         kernel = load(view, raw, program)
+        if len(self.code) > MAX_CACHED:
+            self.code.clear()
         self.code[key] = raw, program, kernel
         return kernel
 
@@ -173,14 +164,14 @@ class Shader:
             raise LaunchError("Graphics Exception: constant bank 0 is not valid in the QMD")
         va, size = qmd.value("constant_buffer_addr_0"), qmd.value("constant_buffer_size_0")
         data = view.read(va, size, CONSTANTS)
-        key = id(view.table), va
+        key = view.table.number, va
         held = self.constants.get(key)
         if held is not None and held != data and not qmd.value("constant_buffer_invalidate_0"):
             raise LaunchError(
                 f"Graphics Exception: constant bank 0 at {va:#x} was written again, and the constant cache still holds "
                 "what it was: neither the QMD's CONSTANT_BUFFER_INVALIDATE nor INVALIDATE_SHADER_CACHES was sent"
             )
-        if len(self.constants) > 1 << 12:
+        if len(self.constants) > MAX_CACHED:
             self.constants.clear()
         self.constants[key] = data
         return data
@@ -255,6 +246,18 @@ class Shader:
                     inside.va,
                 )
         return shared, local
+
+
+def stopped(error: KernelFault | UsageError, memory: View, program: int) -> ChannelError:
+    """What stops the channel when the interpreter stops a kernel."""
+    if isinstance(error, (StepLimit, Interrupted, Deadlock)):
+        return HungKernel(f"CTX SWITCH TIMEOUT: {error}")
+    missed = memory.take_missed()
+    if missed is not None:
+        address, access = missed
+        kind = FaultType.RO_VIOLATION if memory.find(address) is not None else FaultType.PDE
+        return MmuFault(address, access, THREADS, str(error), kind)
+    return KernelError(f"{WARP_EXCEPTION}: {error}", program, getattr(error, "address", 0))
 
 
 def _shown(numbers: tuple[int, ...]) -> str:
