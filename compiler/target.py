@@ -80,7 +80,7 @@ class Target:
         return self.vector_bits // 32
 
 
-AMD_ARCHS = ("gfx1100", "gfx1201", "gfx942", "gfx90a")
+AMD_ARCHS = ("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201", "gfx942", "gfx90a")
 
 
 @lru_cache

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.hcq.emu.amd.kernels import Loaded
+from tests.hcq.emu.amd.kernels import ISAS, Loaded
 
 # 64 trips of 16 multiply-adds on four chains, as a matrix product's inner loop has them
 CHAINS, STEPS, TRIPS = 4, 4, 64
@@ -77,7 +77,7 @@ def measure(arch: str, waves: int = 64) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+@pytest.mark.parametrize("arch", ISAS)
 def test_an_fma_loop_over_64_waves_runs_twenty_million_lane_instructions_a_second(arch: str) -> None:
     rate = measure(arch)
     print(f"\n{arch}: {rate / 1e6:.0f} million lane-instructions a second")
