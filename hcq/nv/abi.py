@@ -24,6 +24,7 @@ from hcq.nv import rm_structs as rm
 from hcq.nv import uvm_structs as uvm
 from hcq.nv.args import Args
 from hcq.nv.classes import ClassId
+from hcq.nv.controls import ControlId
 from hcq.nv.status import BENIGN, NvStatus, tell_status
 from hcq.port import Port, refused
 
@@ -104,33 +105,33 @@ UVM_MM_INITIALIZE = Ioctl(
 
 # control calls: number -> structure
 CONTROLS: dict[int, str] = {
-    0x00000205: "GpuGetIdInfoV2",
-    0x0000012B: "SystemGetP2pCapsV2",
-    0x0000013A: "SystemGetP2pCapsMatrix",
-    0x00000201: "GpuGetAttachedIds",
-    0x00000215: "GpuAttachIds",
-    0x00800292: "GpuGetClasslistV2",
-    0x20800110: "GpuGetNameString",
-    0x2080014A: "GpuGetGidInfo",
-    0x20801201: "GrGetInfo",
-    0x20801303: "FbGetInfoV2",
-    0x20801701: "McGetArchInfo",
-    0x20800403: "TimerGetTime",
-    0x20800406: "TimerGetGpuCpuTimeCorrelationInfo",
-    0x20801218: "GrGetCtxBufferSize",
-    0x2080122A: "GrGetGpcMask",
-    0x2080122B: "GrGetTpcMask",
-    0x20802A03: "CeGetCapsV2",
-    0x20802A0A: "CeGetAllCaps",
-    0x2080200A: "PerfBoost",
-    0x83DE0309: "DebugSetExceptionMask",
-    0x83DE030C: "DebugReadAllSmErrorStates",
-    0x83DE0328: "DebugReadMmuFaultInfo",
-    0x906F0106: "GetMmuFaultInfo",
-    0xA06C0103: "Timeslice",
-    0xA06C0101: "GpfifoSchedule",
-    0xA06F0103: "GpfifoSchedule",  # of a channel without a group
-    0xC36F0108: "GetWorkSubmitToken",
+    ControlId.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2: "GpuGetIdInfoV2",
+    ControlId.NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2: "SystemGetP2pCapsV2",
+    ControlId.NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX: "SystemGetP2pCapsMatrix",
+    ControlId.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS: "GpuGetAttachedIds",
+    ControlId.NV0000_CTRL_CMD_GPU_ATTACH_IDS: "GpuAttachIds",
+    ControlId.NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2: "GpuGetClasslistV2",
+    ControlId.NV2080_CTRL_CMD_GPU_GET_NAME_STRING: "GpuGetNameString",
+    ControlId.NV2080_CTRL_CMD_GPU_GET_GID_INFO: "GpuGetGidInfo",
+    ControlId.NV2080_CTRL_CMD_GR_GET_INFO: "GrGetInfo",
+    ControlId.NV2080_CTRL_CMD_FB_GET_INFO_V2: "FbGetInfoV2",
+    ControlId.NV2080_CTRL_CMD_MC_GET_ARCH_INFO: "McGetArchInfo",
+    ControlId.NV2080_CTRL_CMD_TIMER_GET_TIME: "TimerGetTime",
+    ControlId.NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO: "TimerGetGpuCpuTimeCorrelationInfo",
+    ControlId.NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE: "GrGetCtxBufferSize",
+    ControlId.NV2080_CTRL_CMD_GR_GET_GPC_MASK: "GrGetGpcMask",
+    ControlId.NV2080_CTRL_CMD_GR_GET_TPC_MASK: "GrGetTpcMask",
+    ControlId.NV2080_CTRL_CMD_CE_GET_CAPS_V2: "CeGetCapsV2",
+    ControlId.NV2080_CTRL_CMD_CE_GET_ALL_CAPS: "CeGetAllCaps",
+    ControlId.NV2080_CTRL_CMD_PERF_BOOST: "PerfBoost",
+    ControlId.NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK: "DebugSetExceptionMask",
+    ControlId.NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES: "DebugReadAllSmErrorStates",
+    ControlId.NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO: "DebugReadMmuFaultInfo",
+    ControlId.NV906F_CTRL_CMD_GET_MMU_FAULT_INFO: "GetMmuFaultInfo",
+    ControlId.NVA06C_CTRL_CMD_SET_TIMESLICE: "Timeslice",
+    ControlId.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE: "GpfifoSchedule",
+    ControlId.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE: "GpfifoSchedule",  # of a channel without a group
+    ControlId.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN: "GetWorkSubmitToken",
 }
 # what objects of a class are allocated with; compute classes take GrAlloc or nothing
 ALLOCATIONS: dict[int, str] = {

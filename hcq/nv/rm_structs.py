@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from hcq.layout import bits
 from hcq.nv.args import Args
+from hcq.nv.classes import ClassId
+from hcq.nv.controls import ControlId
 
 
 class CardInfoArgs(Args, size_bytes=72):
@@ -68,7 +70,7 @@ class RmAllocMemoryArgs(Args, size_bytes=56):
     hroot = bits(31, 0)
     hobjectparent = bits(63, 32)
     hobjectnew = bits(95, 64)
-    hclass = bits(127, 96)
+    hclass = bits(127, 96, enum=ClassId)
     flags = bits(159, 128)
     pmemory = bits(255, 192)
     limit = bits(319, 256)
@@ -106,7 +108,7 @@ class RmControlArgs(Args, size_bytes=32):
 
     hclient = bits(31, 0)
     hobject = bits(63, 32)
-    cmd = bits(95, 64)
+    cmd = bits(95, 64, enum=ControlId)
     flags = bits(127, 96)
     params = bits(191, 128)
     paramssize = bits(223, 192)
@@ -119,7 +121,7 @@ class RmAllocArgs(Args, size_bytes=48):
     hroot = bits(31, 0)
     hobjectparent = bits(63, 32)
     hobjectnew = bits(95, 64)
-    hclass = bits(127, 96)
+    hclass = bits(127, 96, enum=ClassId)
     pallocparms = bits(191, 128)
     prightsrequested = bits(255, 192)
     paramssize = bits(287, 256)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import struct
+from pathlib import Path
 
 import pytest
 
 from hcq.errors import DriverError, UsageError
+from hcq.tools.trace import disasm
 from hcq.tools.trace.disasm import disassemble
 from tests.hcq.conftest import assemble
 
@@ -116,9 +119,25 @@ def test_ptx_is_text_already():
     assert lines[1].text == ".entry add()"
 
 
+def test_machine_code_with_ptx_beside_it_is_read_by_the_vendors_tool_or_as_ptx(monkeypatch):
+    from hcq.nv.bundle import Bundle
+    from tests.hcq.nv.test_cubin import tool
+
+    cubin = (Path(__file__).parents[2] / "data" / "nv" / "scale_sm_80_ptxas_12.8.cubin").read_bytes()
+    image = Bundle(cubin, b".version 8.0\n.entry scale()\n{\nret;\n}\n").pack()
+    with monkeypatch.context() as without:
+        without.setattr(disasm, "_nv_tool", lambda name: None)
+        assert disassemble(image, "sm_80", "scale", "scale")[1].text == ".entry scale()"
+    tool("nvdisasm")
+    texts = [line.text for line in disassemble(image, "sm_80", "scale", "scale")]
+    assert ".text.scale" in texts[0]
+    assert any("BAR.SYNC" in text for text in texts)
+
+
 @pytest.mark.parametrize(("arch", "tool"), [("sm_90", "nvdisasm"), ("gfx803", "llvm-objdump")])
 def test_a_tool_that_is_missing_is_named_with_how_to_get_it(monkeypatch, arch, tool):
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DriverError, match=rf"{tool}, .*Install it|{tool} is not on PATH. Install it"):
         disassemble(assemble(LOOP), arch, "loop", "loop")
 
