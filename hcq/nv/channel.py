@@ -45,7 +45,8 @@ class ChannelError:
 class Channel:
     """One channel, alone in its group. `destroy` ends it and whatever it was doing.
 
-    ring, notifier  memory of the device, used by one channel after the other
+    ring      memory of the device, used by one channel after the other
+    notifier  the same, with the error notifier at its start: it outlives the channel, because others look at it
     """
 
     def __init__(

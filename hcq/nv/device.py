@@ -38,7 +38,7 @@ from hcq.nv.rm import Rm
 from hcq.nv.rm_structs import CardInfoArgs
 from hcq.nv.signals import Clock, NvSignal, NvTimeline
 from hcq.nv.staging import STAGE_BYTES, WORTH_BYTES, Stage
-from hcq.port import PAGE_BYTES, is_emulated
+from hcq.port import is_emulated
 from hcq.program import Program
 from hcq.queue import ONE, Grid
 from hcq.signal import CELL_BYTES, Signal
@@ -47,12 +47,8 @@ if TYPE_CHECKING:
     from hcq.report import RingState
 
 CELLS_BYTES = 64 << 10  # of signals
-ORDER_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = (
-    0,
-    64,
-    128,
-    256,
-)  # in the memory of signals: a line for each writer
+# in the memory of signals, a line for each writer; the channel's error notifier has to be at its start
+ORDER_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = 256, 320, 384, 512
 SPIN_NS = 50_000  # how long the host looks at a signal before it sleeps
 SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
 LOCAL_UNIT, LOCAL_TPC_UNIT, LOCAL_TOTAL_UNIT = 0x200, 0x8000, 0x20000
@@ -158,7 +154,6 @@ class NvDevice(Device):
         self.pushbuffer = Pushbuffer(self._own(PUSHBUFFER_BYTES, self.place).va)
         self.memory.regions[self.pushbuffer.va] = PUSHBUFFER_BYTES
         self._ring = self._own(GpFifo.size_bytes(), self.place)
-        self._notifier = self._own(PAGE_BYTES, Place.SYSTEM)
         self.encoder = Encoder(self.chip, self._cells.va + ORDER_AT, self._cells.va + STAMP_AT)
         self.local: tuple[int, int, int] | None = None  # address, bytes for each TPC, bytes for each thread
         self._launches = self._commands = 0  # submitted so far
@@ -181,7 +176,7 @@ class NvDevice(Device):
     def make_channel(self) -> None:
         self._cells_view[ORDER_AT : STAMP_AT + CELL_BYTES] = bytes(STAMP_AT + CELL_BYTES - ORDER_AT)
         self.channel = Channel(
-            self.nv_memory, self.gpu.vaspace, self.chip, self.gpu.doorbell, self._ring, self._notifier
+            self.nv_memory, self.gpu.vaspace, self.chip, self.gpu.doorbell, self._ring, self._cells
         )
         self._first = [self.encoder.setup(), self.encoder.new_code]
         if self.local is not None:
@@ -219,6 +214,7 @@ class NvDevice(Device):
     def stop(self, timeout_ms: float) -> bool:
         try:
             self.channel.destroy()
+            self.channel.fifo.detach()
             for what in self._owned:
                 self.memory.regions.pop(what.va, None)
                 self.nv_memory.free(what)

@@ -104,6 +104,11 @@ class GpFifo:
         self._doorbell[0] = self.token
         self.rung = self.put
 
+    def detach(self) -> None:
+        """The ring's memory is about to go; whoever still asks sees a ring that is read."""
+        self._get = self._put = memoryview(bytearray(4)).cast("I")
+        self.put = self.rung = 0
+
     def entry_at_get(self) -> GpEntry | GpControl:
         """The segment that the GPU is at."""
         word = self.slots[self.get % self.entries]
