@@ -21,7 +21,7 @@ from hcq.amd.arena import ARENA_BYTES, Arena
 from hcq.amd.chip import Chip, arch_of, chip_of
 from hcq.amd.drm import counter_ticks_per_ms
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
-from hcq.amd.fault import describe_fault, describe_inactive, describe_ring
+from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
 from hcq.amd.memory import Allocation, KfdMemory, Place
@@ -34,11 +34,12 @@ from hcq.amd.signals import AmdSignal, AmdTimeline, Clock
 from hcq.amd.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.amd.topology import Node, read_nodes
 from hcq.command import Command
+from hcq.config import Config
 from hcq.device import Device, Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.layout import Packet
 from hcq.memory import Buffer
-from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE
+from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, Port
 from hcq.program import Program
 from hcq.queue import ONE, Grid
 from hcq.signal import CELL_BYTES, Signal
@@ -52,7 +53,6 @@ RELAY_LAST = 2**32 - 2  # before it wraps, the device drains and starts again
 SPIN_NS = 20_000  # how long the host looks at a signal before it sleeps
 SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
 HDP_MEM_FLUSH = 0  # word of the MMIO page
-SHOWN_BYTES = 256  # of a ring, for reports: more than any one packet of ours
 IN_FLIGHT_KEPT = 256  # submissions whose places in the rings are remembered, for reports
 
 
@@ -63,6 +63,19 @@ class AmdDevice(Device):
     chip: Chip
     process: KfdProcess
     why_staging = "the host does not see all of the GPU's memory"
+
+    def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
+        super().__init__(name, port, config)
+        if self.trace is not None:  # a trace names the cells between the rings, too
+            slot = self.process.slot(self.event_id)
+            for what, va in (
+                ("relay", self.encoder.relay_va),
+                ("order", self.encoder.order_va),
+                ("event", slot),
+            ):
+                cell = Buffer(self, va, 8, 8, 0, what)
+                cell.parent = cell  # the driver's: dropping it gives nothing to the pool
+                self.trace.alloc(cell)
 
     # ------------------------------------------------------------ opening
 
@@ -274,18 +287,7 @@ class AmdDevice(Device):
         self.queue().dispatch(program, args, grid, block).submit().wait()
 
     def ring_states(self) -> list[RingState]:
-        from hcq.report import RingState
-
-        found = []
-        for name, ring in self.rings.items():
-            get, put = ring.get, ring.put
-            at = get * (len(ring.bytes) // ring.capacity) % len(ring.bytes)
-            shown = "nothing: all packets are read"
-            if get != put:
-                ahead = bytes(ring.bytes[at : at + SHOWN_BYTES]) + bytes(ring.bytes[:SHOWN_BYTES])
-                shown = repr(self.decode(memoryview(ahead).cast("I"))[0])
-            found.append(RingState(f"{name} ({ring.kind})", put, get, ring.capacity, shown))
-        return found
+        return [ring_state(name, ring, self.decode) for name, ring in self.rings.items()]
 
     def moment_ns(self, ticks: int) -> int:
         return self.clock.to_ns(ticks)

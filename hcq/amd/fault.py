@@ -15,8 +15,13 @@ from hcq.amd.process import Fault
 from hcq.amd.rings import AqlRing, Ring
 
 if TYPE_CHECKING:
-    from hcq.amd.device import AmdDevice
+    from collections.abc import Callable, Sequence
 
+    from hcq.amd.device import AmdDevice
+    from hcq.layout import Packet
+    from hcq.report import RingState
+
+SHOWN_BYTES = 256  # of a ring, for reports: more than any one packet of ours
 NEAR_BYTES = 1 << 20  # an address this close after a buffer was probably meant for it
 
 
@@ -77,6 +82,19 @@ def describe_ring(ring: Ring) -> str:
     if isinstance(ring, AqlRing) and ring.inactive_code:
         text += f", and stopped: {describe_inactive(ring.inactive_code)}"
     return text
+
+
+def ring_state(name: str, ring: Ring, decode: Callable[[Sequence[int]], list[Packet]]) -> RingState:
+    """A ring for a report: how far it is, and the packet that the GPU reads next."""
+    from hcq.report import RingState
+
+    get, put = ring.get, ring.put
+    at = get * (len(ring.bytes) // ring.capacity) % len(ring.bytes)
+    shown = "nothing: all packets are read"
+    if get != put:
+        ahead = bytes(ring.bytes[at : at + SHOWN_BYTES]) + bytes(ring.bytes[:SHOWN_BYTES])
+        shown = repr(decode(memoryview(ahead).cast("I"))[0])
+    return RingState(f"{name} ({ring.kind})", put, get, ring.capacity, shown)
 
 
 def describe_inactive(code: int) -> str:
