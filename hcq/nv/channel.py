@@ -21,14 +21,13 @@ from hcq.nv.address import POOL
 from hcq.nv.chip import Chip
 from hcq.nv.classes import ClassId
 from hcq.nv.control_structs import Notification
+from hcq.nv.controls import ControlId
 from hcq.nv.memory import Allocation, NvMemory
 from hcq.nv.rings import GpFifo
 
 GR0 = 1  # NV2080_ENGINE_TYPE_GRAPHICS: compute, and copies through the engine beside it
 ASYNC = 1  # NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC
-GPFIFO_SCHEDULE = 0xA06C0101
-GET_WORK_SUBMIT_TOKEN = 0xC36F0108
-GET_MMU_FAULT_INFO = 0x906F0106
+TOKEN = ControlId.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN
 NOTIFIED = 0xFFFF
 WINDOW_BYTES = 64 << 20  # of addresses, where UVM maps the context buffers of the channel
 
@@ -89,7 +88,7 @@ class Channel:
         )
         self.compute = rm.alloc(self.handle, self.chip.engines.compute)
         rm.alloc(self.handle, self.chip.engines.copy, version=0, enginetype=GR0)
-        self.fifo.token = rm.control(self.handle, GET_WORK_SUBMIT_TOKEN).values["worksubmittoken"]
+        self.fifo.token = rm.control(self.handle, TOKEN).values["worksubmittoken"]
         self.window = POOL.take(self.port, WINDOW_BYTES)
         rm.abi.call(
             self.port,
@@ -103,7 +102,7 @@ class Channel:
             length=WINDOW_BYTES,
         )
         self.is_registered = True
-        rm.control(self.group, GPFIFO_SCHEDULE, benable=1)
+        rm.control(self.group, ControlId.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, benable=1)
 
     def error(self) -> ChannelError | None:
         """What the notifier says, once the channel was stopped for an error."""

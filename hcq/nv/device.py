@@ -22,6 +22,7 @@ from hcq.memory import Buffer
 from hcq.nv.bundle import Bundle
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
+from hcq.nv.controls import ControlId
 from hcq.nv.decode import decoder
 from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
@@ -52,7 +53,7 @@ ORDER_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = 256, 320, 384, 512
 SPIN_NS = 50_000  # how long the host looks at a signal before it sleeps
 SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
 LOCAL_UNIT, LOCAL_TPC_UNIT, LOCAL_TOTAL_UNIT = 0x200, 0x8000, 0x20000
-PERF_BOOST, BOOST_TO_MAX, FOREVER = 0x2080200A, 0x12, 0xFFFFFFFF
+BOOST_TO_MAX, FOREVER = 0x12, 0xFFFFFFFF  # of PERF_BOOST
 
 
 class NvDevice(Device):
@@ -132,7 +133,9 @@ class NvDevice(Device):
     def boost_clocks(self) -> None:
         """Without this, short work runs at idle clocks. Not every container lets us ask; then they stay as they are."""
         try:
-            self.rm.control(self.gpu.subdevice, PERF_BOOST, flags=BOOST_TO_MAX, duration=FOREVER)
+            self.rm.control(
+                self.gpu.subdevice, ControlId.NV2080_CTRL_CMD_PERF_BOOST, flags=BOOST_TO_MAX, duration=FOREVER
+            )
             self.why_no_boost = ""
         except DriverError as error:
             self.why_no_boost = str(error)

@@ -13,7 +13,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hcq.errors import HcqError
-from hcq.nv.channel import GET_MMU_FAULT_INFO, Channel, ChannelError
+from hcq.nv.channel import Channel, ChannelError
+from hcq.nv.controls import ControlId
 from hcq.nv.process import root_of
 from hcq.nv.status import tell_xid
 
@@ -42,7 +43,7 @@ def _describe(device: NvDevice, error: ChannelError) -> str:
 def mmu_fault(channel: Channel) -> tuple[int, str] | None:
     """(address, kind) of the page fault that a channel took, when RM tells."""
     try:
-        said = channel.rm.control(channel.handle, GET_MMU_FAULT_INFO).values
+        said = channel.rm.control(channel.handle, ControlId.NV906F_CTRL_CMD_GET_MMU_FAULT_INFO).values
     except HcqError:  # on parts and in containers that do not answer it, the number is all there is
         return None
     text = int(said["faultstring"]).to_bytes(32, "little").partition(b"\0")[0].decode("ascii", "replace")

@@ -16,17 +16,13 @@ from hcq.errors import DriverError, HcqError
 from hcq.nv import abi as calls
 from hcq.nv.chip import Chip, chip_of
 from hcq.nv.classes import COMPUTE, COPY, GPFIFO, USERMODE, ClassId, newest
+from hcq.nv.controls import ControlId
 from hcq.nv.gpfifo import USERMODE_BYTES
 from hcq.nv.process import NvProcess
 from hcq.nv.rm import Rm
 from hcq.nv.rm_structs import CardInfoArgs
 from hcq.port import Port
 
-GPU_GET_ID_INFO_V2 = 0x205
-GPU_GET_CLASSLIST_V2 = 0x800292
-GPU_GET_GID_INFO = 0x2080014A
-GR_GET_INFO = 0x20801201
-FB_GET_INFO_V2 = 0x20801303
 GID_BINARY = 2  # the UUID as 16 bytes
 SM_VERSION, MAX_WARPS_PER_SM, NUM_GPCS, TPCS_PER_GPC, SMS_PER_TPC = 12, 13, 20, 23, 32  # of GR_GET_INFO
 BAR1_SIZE_KB, RAM_SIZE_KB = 5, 7  # of FB_GET_INFO_V2
@@ -58,7 +54,7 @@ class Gpu:
 
     def make_device(self, rm: Rm) -> None:
         """The device and its subdevice."""
-        found = rm.control(rm.client, GPU_GET_ID_INFO_V2, gpuid=self.gpu_id).values
+        found = rm.control(rm.client, ControlId.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, gpuid=self.gpu_id).values
         self.device = rm.alloc(
             rm.client, ClassId.NV01_DEVICE_0, deviceid=found["deviceinstance"], hclientshare=rm.client
         )
@@ -68,11 +64,11 @@ class Gpu:
 
     def ask(self, rm: Rm) -> None:
         """Its UUID, how many SMs it has, how much memory, and how much of that the host sees."""
-        gid = rm.control(self.subdevice, GPU_GET_GID_INFO, flags=GID_BINARY)
+        gid = rm.control(self.subdevice, ControlId.NV2080_CTRL_CMD_GPU_GET_GID_INFO, flags=GID_BINARY)
         self.uuid = int(gid.values["data"]).to_bytes(256, "little")[:16]
         names = (SM_VERSION, MAX_WARPS_PER_SM, NUM_GPCS, TPCS_PER_GPC, SMS_PER_TPC)
         version, self.max_warps, gpcs, tpcs, sms = rm.control_list(
-            self.subdevice, GR_GET_INFO, "grinfo", names
+            self.subdevice, ControlId.NV2080_CTRL_CMD_GR_GET_INFO, "grinfo", names
         )
         self.sm_version = version
         self.tpc_count = gpcs * tpcs  # with those that this part may lack
@@ -80,13 +76,17 @@ class Gpu:
         wanted = (BAR1_SIZE_KB, RAM_SIZE_KB)
         pairs = b"".join(struct.pack("<2I", index, 0) for index in wanted)
         fields = {"fbinfolistsize": len(wanted), "fbinfolist": int.from_bytes(pairs, "little")}
-        got = int(rm.control(self.subdevice, FB_GET_INFO_V2, **fields).values["fbinfolist"])
+        got = int(
+            rm.control(self.subdevice, ControlId.NV2080_CTRL_CMD_FB_GET_INFO_V2, **fields).values[
+                "fbinfolist"
+            ]
+        )
         bar1_kb, ram_kb = (got >> 64 * number + 32 & 0xFFFFFFFF for number in range(2))
         self.bar1_bytes, self.ram_bytes = bar1_kb << 10, ram_kb << 10
 
     def pick_classes(self, rm: Rm) -> None:
         """The newest classes that this GPU lists and we know."""
-        layout = rm.control(self.device, GPU_GET_CLASSLIST_V2)
+        layout = rm.control(self.device, ControlId.NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2)
         count = int(layout.values["numclasses"])
         listed = [int(layout.values["classlist"]) >> 32 * number & 0xFFFFFFFF for number in range(count)]
         self.chip = chip_of(newest(listed, COMPUTE))
