@@ -1,11 +1,12 @@
 """Names: what the tensors of modules and optimizers are called (layers.0.weight), for readers of a trace (HCQ_TRACE).
 
-In       modules when they are called, optimizers when they step
+In       modules when they are called, optimizers when they step; what the user says with `call`
 Out      the names of buffers, told to the device's trace as soon as the tensors have memory
 Changes  the names of those buffers, which reports print, too
 Next     nn/module.py and nn/optim.py (who is asked), realize.py (when tensors get memory), hcq/trace.py (the record)
 
-A tensor is called after the outermost module that was called with it inside. Nothing here runs without a trace.
+A tensor is called after the outermost module that was called with it inside. Modules and optimizers are asked only
+while something is traced; a name that the user gave is in reports without a trace, too.
 """
 
 from __future__ import annotations
@@ -15,21 +16,38 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hcq import config
+from hcq.errors import UsageError
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from hcq.frontend.core import Core
     from hcq.frontend.nn.module import Module
     from hcq.frontend.nn.optim import Optimizer
+    from hcq.frontend.tensor import Tensor
 
 _names: dict[int, tuple[weakref.ref[Core], str]] = {}  # id of a tensor -> the tensor and its name
-_untold: dict[int, weakref.ref[Core]] = {}  # those whose memory has not been named
+untold: dict[int, weakref.ref[Core]] = {}  # those whose memory has not been named: realize.py looks at it
 _seen: dict[int, weakref.ref[object]] = {}  # modules and optimizers that were asked already
 
 
 def wanted() -> bool:
     """Whether this process writes a trace."""
     return config.current().trace is not None
+
+
+def call(tensor: Tensor, name: str) -> Tensor:
+    """Give the memory of a tensor a name, now or as soon as it has some. Returns the tensor.
+
+    The name goes with this tensor, not with what is computed from it.
+    """
+    from hcq.frontend.tensor import Tensor
+
+    if not isinstance(tensor, Tensor) or not isinstance(name, str):
+        raise UsageError(f"names.call({tensor!r}, {name!r}): takes a tensor and a text.")
+    _names.pop(id(tensor), None)
+    _learn([(name, tensor)])
+    tell()
+    return tensor
 
 
 def learn_module(module: Module) -> None:
@@ -57,13 +75,13 @@ def learn_optimizer(optimizer: Optimizer) -> None:
 
 def tell() -> None:
     """Tell the devices' traces what is where, of the tensors that have memory and were not told of."""
-    for key, ref in list(_untold.items()):
+    for key, ref in list(untold.items()):
         tensor = ref()
         if tensor is None or tensor.node.op is not Op.BUFFER:
             continue
         buffer = tensor.node.arg.buffer
         if buffer is not None and buffer.va is not None:
-            del _untold[key]
+            del untold[key]
             buffer.name = _names[key][1]
             if buffer.device.trace is not None:
                 buffer.device.trace.name(buffer)
@@ -74,12 +92,12 @@ def _learn(found: Iterable[tuple[str, Core]]) -> None:
         key = id(tensor)
         if key not in _names:
             _names[key] = weakref.ref(tensor, lambda _, key=key: _forget(key)), name  # type: ignore[misc]
-            _untold[key] = _names[key][0]
+            untold[key] = _names[key][0]
 
 
 def _forget(key: int) -> None:
     _names.pop(key, None)
-    _untold.pop(key, None)
+    untold.pop(key, None)
 
 
 def _is_new(thing: object) -> bool:

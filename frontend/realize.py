@@ -138,7 +138,7 @@ def _realize_on(device: str, roots: list[Node]) -> None:
             storage.tracked = True
         in_memory[root] = storage.node()
     _replace(in_memory)
-    if names.wanted():
+    if names.untold:
         names.tell()
 
 

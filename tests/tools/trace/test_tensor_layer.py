@@ -89,6 +89,32 @@ def test_disasm_prints_the_texts_and_counts_launches_by_code(trace, training, ca
     assert (done.status, "the trace has no source of it" in done.err) == (2, True)
 
 
+def test_a_tensor_is_called_what_the_user_calls_it(tmp_path):
+    script = """
+from hcq import Tensor
+from hcq.frontend import names
+x = names.call(Tensor([1.0, 2.0]), "samples")
+y = names.call(x * 2, "doubled")
+(y + 1).realize()
+y.realize()
+"""
+    trace = Trace.read(str(record(script, tmp_path / "t", options="")))
+    assert {"samples", "doubled"} <= names_in(trace)
+    texts = [packet["text"] for made in trace.submissions for packet in submission_view(made)["packets"]]
+    assert any(text.startswith("mul_2(doubled, samples)") for text in texts), texts
+
+
+def test_only_a_tensor_has_a_name():
+    from hcq import Tensor
+    from hcq.errors import UsageError
+    from hcq.frontend import names
+
+    with pytest.raises(UsageError, match=r"names.call\(3, 'x'\): takes a tensor and a text"):
+        names.call(3, "x")  # type: ignore[arg-type]
+    x = names.call(Tensor([1.0]) + 1, "known without a trace").realize()
+    assert x.node.arg.buffer.name == "known without a trace"
+
+
 def test_a_process_that_finds_its_kernels_compiled_has_the_texts_too(training, tmp_path):
     again = Trace.read(str(record(TRAINING, tmp_path / "again", options="")))
     first = Trace.read(str(training))
