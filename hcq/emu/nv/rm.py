@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq import native
+from hcq.emu.nv import others
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE, Backing
 from hcq.emu.nv.rm_controls import control
@@ -39,7 +40,7 @@ from hcq.emu.nv.words import DEFAULT_VERSION, Spec
 from hcq.emu.port import Refusal
 from hcq.layout import Ioctl
 from hcq.nv import abi
-from hcq.nv.abi import CARD_COUNT, abi_for
+from hcq.nv.abi import abi_for
 from hcq.nv.args import Args
 from hcq.nv.classes import ClassId
 from hcq.nv.gpfifo import USERMODE_BYTES
@@ -92,25 +93,29 @@ class RmFile:
         if number == abi.CARD_INFO.request & 0xFF and self.gpu is None:
             return self.rm.card_info(size, argument)
         call, node, answer = ANSWERS.get(number, (None, "", None))
+        if number in others.ESCAPES and self.gpu is None:
+            return self._answer(*others.ESCAPES[number], size, argument)
         if call is None or answer is None or node != (CONTROL_NODE if self.gpu is None else DEVICE_NODE):
             raise Refusal(errno.EINVAL)
-        layout = self.rm.abi.of(call)
-        data = bytes(argument[:size])
         if call is abi.RM_ALLOC and size == SHORT_ALLOC_BYTES:
-            data = data[:24] + bytes(8) + data[24:28] + bytes(4) + data[28:]
-        elif size != layout.size_bytes:
+            whole = argument[:24] + bytes(8) + argument[24:28] + bytes(4) + argument[28:32] + bytes(4)
+            self._answer(self.rm.abi.of(call), answer, len(whole), whole)
+            argument[:size] = whole[:24] + whole[32:36] + whole[40:44]
+            return 0
+        return self._answer(self.rm.abi.of(call), answer, size, argument)
+
+    def _answer(self, layout: type[Args], answer: Answer, size: int, argument: bytearray) -> int:
+        """Read the structure, answer, write it back with its status."""
+        if size != layout.size_bytes:
             raise Refusal(errno.EINVAL)
-        given = layout.from_bytes(data.ljust(layout.size_bytes, b"\0"))
+        given = layout.from_bytes(bytes(argument[:size]))
         with self.rm.lock:
             try:
                 changes = {"status": NvStatus.NV_OK, **answer(self, given)}
             except RmError as error:
                 changes = {"status": error.status}
         known = {name: value for name, value in changes.items() if name in layout.fields}
-        result = layout(**{**given.values, **known}).to_bytes()
-        if len(data) != size:  # the short form
-            result = result[:24] + result[32:36] + result[40:44]
-        argument[:size] = result[:size]
+        argument[:size] = layout(**{**given.values, **known}).to_bytes()
         return 0
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
@@ -197,10 +202,14 @@ class EmulatedRm:
         file = self.files.get(fd)
         return file if isinstance(file, RmFile) and file.gpu is None else None
 
+    def layout(self, name: str) -> type[Args]:
+        """A structure in this release's layout."""
+        return others.layout_of(name, self.abi.release) if name in others.LAYOUTS else self.abi.layout(name)
+
     def card_info(self, size: int, argument: bytearray) -> int:
         """An array whose length the caller chooses."""
         entry = CardInfoArgs.size_bytes
-        if size % entry or size // entry < len(self.gpus) or size // entry > CARD_COUNT:
+        if size % entry or size // entry < len(self.gpus):
             raise Refusal(errno.EINVAL)
         argument[:size] = bytes(size)
         for at, gpu in enumerate(self.gpus):
@@ -257,7 +266,7 @@ def rm_alloc(file: RmFile, given: RmAllocArgs) -> dict[str, int]:
     if not isinstance(parent, Client):
         owner = parent.above(Device).gpu
         check(given.hclass in owner.classes, NvStatus.NV_ERR_INVALID_CLASS)
-    layout = file.rm.abi.layout(rule.layout) if rule.layout else None
+    layout = file.rm.layout(rule.layout) if rule.layout else None
     params = _read_params(given, layout, rule.required)
     call = Allocation(file.rm, client, parent, handle, given.hclass, params)
     rule.maker(call)
@@ -297,7 +306,8 @@ def _read_params(given: RmAllocArgs, layout: type[Args] | None, required: bool) 
         check(not required, NvStatus.NV_ERR_INVALID_POINTER)
         check(not given.paramssize, NvStatus.NV_ERR_INVALID_POINTER)
         return None
-    check(given.paramssize == layout.size_bytes, NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
+    # a size of 0 means what the class takes: the short form once had no size
+    check(given.paramssize in (0, layout.size_bytes), NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
     return layout.from_bytes(native.read(given.pallocparms, layout.size_bytes))
 
 

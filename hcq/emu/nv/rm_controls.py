@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hcq import native
+from hcq.emu.nv import others
 from hcq.emu.nv.errors import KernelError, MmuFault
 from hcq.emu.nv.rm_objects import (
     VASPACE_EXTERNALLY_OWNED,
@@ -76,15 +77,16 @@ class Call:
 
 def control(rm: EmulatedRm, client: Client, one: RmObject, command: int, at: int, size: int) -> None:
     """Answer a command. Its parameters are `size` bytes of the process's memory at `at`."""
-    name = CONTROLS.get(command)
-    kinds = OBJECT_OF.get(command >> 16, ())
-    if name is None or name not in REPLIES or not isinstance(one, kinds):
+    name, reply = CONTROLS.get(command, ""), REPLIES.get(CONTROLS.get(command, ""))
+    if command in others.CONTROLS:
+        name, reply = others.CONTROLS[command]
+    if reply is None or not isinstance(one, OBJECT_OF.get(command >> 16, ())):
         raise RmError(NvStatus.NV_ERR_NOT_SUPPORTED)
-    layout = rm.abi.layout(name)
+    layout = rm.layout(name)
     check(size == layout.size_bytes, NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
     check(at, NvStatus.NV_ERR_INVALID_POINTER)
     params = layout.from_bytes(native.read(at, size))
-    changes = REPLIES[name](Call(rm, client, one, params))
+    changes = reply(Call(rm, client, one, params))
     if changes:
         native.write(at, layout(**{**params.values, **changes}).to_bytes(), size)
 

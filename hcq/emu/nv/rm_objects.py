@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hcq.emu.nv.channel import Channel, Group
 from hcq.emu.nv.memory import PAGE, Backing, HostPages, PageTable
-from hcq.emu.nv.words import ENGINE_GR0, VIDEO_MEMORY_BYTES
+from hcq.emu.nv.words import ENGINE_GR0, NV01_MEMORY_VIRTUAL, VIDEO_MEMORY_BYTES
 from hcq.nv.classes import ClassId
 from hcq.nv.gpfifo import USERD_BYTES
 from hcq.nv.status import NvStatus
@@ -112,6 +112,10 @@ class VaSpace(RmObject):
     gpu: EmulatedGpu
     flags = 0
     table: PageTable | None = None
+
+
+class VirtualMemory(RmObject):
+    """Addresses in the resource manager's own address space: drivers make it, channels here do not use it."""
 
 
 class ChannelGroup(RmObject):
@@ -248,6 +252,10 @@ def va_space(call: Allocation) -> RmObject:
     return made
 
 
+def virtual_memory(call: Allocation) -> RmObject:
+    return call.make(VirtualMemory)
+
+
 def channel_group(call: Allocation) -> RmObject:
     params, gpu = call.params, call.gpu
     check(params.enginetype in gpu.engine_types, NvStatus.NV_ERR_INVALID_ARGUMENT)
@@ -366,6 +374,7 @@ RULES: dict[int, Rule] = {
     ClassId.NV01_MEMORY_SYSTEM: Rule(memory, (Device,), "MemoryAlloc"),
     ClassId.NV01_MEMORY_LOCAL_USER: Rule(memory, (Device, Subdevice), "MemoryAlloc"),
     ClassId.FERMI_VASPACE_A: Rule(va_space, (Device, Subdevice), "VaspaceAlloc"),
+    NV01_MEMORY_VIRTUAL: Rule(virtual_memory, (Device,), "VirtualMemoryAlloc"),
     ClassId.KEPLER_CHANNEL_GROUP_A: Rule(channel_group, (Device,), "ChannelGroupAlloc"),
     ClassId.FERMI_CONTEXT_SHARE_A: Rule(context_share, (ChannelGroup,), "ContextShareAlloc"),
     ClassId.GT200_DEBUGGER: Rule(debugger, (Device,), "DebuggerAlloc"),

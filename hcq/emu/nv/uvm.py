@@ -261,8 +261,10 @@ def register_channel(file: UvmFile, given: Any) -> None:
     key = (given.hclient, given.hchannel)
     check(not found.is_uvm_registered and key not in file.channels, NvStatus.NV_ERR_INVALID_CHANNEL)
     if found.channel.group.engine_type == ENGINE_GR0:
-        # its context buffers are made with the compute object: without it there is nothing to map
-        check(one.gpu.chip.engines.compute in found.channel.classes, NvStatus.NV_ERR_INVALID_OBJECT)
+        # the group's context buffers are made with the first compute object: without it there is nothing to map
+        compute = one.gpu.chip.engines.compute
+        has_context = any(compute in each.classes for each in found.channel.group.channels)
+        check(has_context, NvStatus.NV_ERR_INVALID_OBJECT)
         check_aligned(given.base, given.length)
         check(given.length >= CONTEXT_BUFFER_BYTES, NvStatus.NV_ERR_INVALID_ADDRESS)
         if one.gpu.chip.host_address_bits == 40:

@@ -54,7 +54,9 @@ class Chip:
 
     @property
     def sm_version(self) -> int:
-        """GR_INFO's: major and minor as 0x900."""
+        """GR_INFO's: major and minor as 0x900; the consumer Blackwells, sm_120, count on from the others."""
+        if self.arch == "sm_120":
+            return 0xA04
         number = int(self.arch.removeprefix("sm_"))
         return number // 10 << 8 | number % 10
 
@@ -84,7 +86,7 @@ class Chip:
             ClassId.NV01_MEMORY_SYSTEM,
             ClassId.NV01_MEMORY_LOCAL_USER,
             ClassId.NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
-            ClassId.NV01_EVENT_OS_EVENT,
+            NV01_MEMORY_VIRTUAL,
             ClassId.NV01_DEVICE_0,
             ClassId.NV20_SUBDEVICE_0,
             ClassId.GT200_DEBUGGER,
@@ -96,6 +98,7 @@ class Chip:
 
 
 LARGE_PARAM_BYTES = 0x1100
+NV01_MEMORY_VIRTUAL = 0x70
 GPCS, TPCS_PER_GPC, SMS_PER_TPC = 2, 2, 2
 _LARGE = (0, 8, 16, 32, 64, 100, 132, 164)
 _SMALL = (0, 8, 16, 32, 64, 100)
