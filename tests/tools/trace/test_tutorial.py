@@ -32,7 +32,8 @@ def steps() -> list[Step]:
     is_output = False
     for line in PAGE.splitlines():
         text = line.removeprefix("    ").removeprefix("$ ")
-        if line.startswith("    ") and text.split(" ")[0] in PROGRAMS:
+        words = [word for word in text.split(" ") if not word.startswith("HCQ_")]
+        if line.startswith("    ") and words[0] in PROGRAMS:
             found.append(Step(re.split(r"\s{3,}", text)[0], []))
             is_output = line.startswith("    $ ")
         elif line.startswith("    ") and is_output:
@@ -44,7 +45,7 @@ def steps() -> list[Step]:
 
 def plain(line: str) -> str:
     """A line without what differs from run to run: numbers, folders, units of time."""
-    line = re.sub(r"\S*/(?=examples/)", "", line)
+    line = re.sub(r"\S*/(?=examples/|small.py)", "", line)
     line = re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{16}\b|\d+(\.\d+)?", "N", line)
     line = re.sub(r"model .*?, threads", "model M, threads", line)
     return re.sub(r"N (ns|us|ms|s)\b", "N s", " ".join(line.split()))
@@ -79,8 +80,9 @@ def test_every_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> No
     ):
         (programs / name).write_text(f'#!/bin/sh\nexec {what} "$@"\n')
         (programs / name).chmod(0o755)
-    (program,) = re.findall(r"as `two.py`:\n\n```python\n(.*?)```", PAGE, flags=re.S)
-    (tmp_path / "two.py").write_text(program)
+    for name in ("two.py", "small.py"):
+        (program,) = re.findall(rf"`{name}`:?\n\n```python\n(.*?)```", PAGE, flags=re.S)
+        (tmp_path / name).write_text(program)
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     for step in steps():
         if step.command.startswith("hcq-trace serve"):
