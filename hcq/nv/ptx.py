@@ -15,6 +15,7 @@ from typing import NamedTuple
 from hcq.errors import UsageError
 
 SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
+SHARED_ALIGNMENT = 16  # what a launch asks for comes behind, aligned for any type
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+\w?)", re.MULTILINE)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)\{")
@@ -79,10 +80,9 @@ def read_module(text: str, label: str = "ptx") -> Module:
         raise UsageError(f"load({label!r}): the PTX has no .entry. Mark a function __global__.")
     rest = "".join(outside)
     shared = _total(rest, "shared")
-    if shared:
-        entries = {
-            name: entry._replace(shared_bytes=entry.shared_bytes + shared) for name, entry in entries.items()
-        }
+    for name, entry in entries.items():
+        own = entry.shared_bytes + shared
+        entries[name] = entry._replace(shared_bytes=-(-own // SHARED_ALIGNMENT) * SHARED_ALIGNMENT)
     variables = tuple(one[6] for one in _VARIABLE.finditer(rest) if one[1] in ("global", "const"))
     return Module(target[1], entries, variables)
 
@@ -116,7 +116,7 @@ def _total(text: str, space: str) -> int:
     for one in _VARIABLE.finditer(text):
         if one[1] == space:
             size, alignment = _size(one)
-            at = -(-at // alignment) * alignment + size
+            at = -(-at // alignment) * alignment + size if size else at
     return at
 
 
