@@ -50,6 +50,7 @@ def run_words(
     mode: int = DEFAULT_MODE,
     lds_bytes: int = 0,
     memory: AddressSpace | None = None,
+    scratch_in_memory: bool = False,
 ) -> Batch:
     """Run instructions that do not branch. `v` gives 32-bit words by register, broadcast to (wave, lane)."""
     isa = ISAS[arch]
@@ -79,7 +80,7 @@ def run_words(
         scratch_bytes=np.zeros(4, np.uint8),
         scratch_words=np.zeros(1, np.uint32),
         scratch_size=0,
-        scratch_in_memory=False,
+        scratch_in_memory=scratch_in_memory,
         name_of=lambda wave, lane: f"wave {wave} lane {lane}",
     )
     b = Batch(home, CODE, mode, np.arange(waves), registers, scalars, np.full(waves, scc))

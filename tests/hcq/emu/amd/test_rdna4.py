@@ -358,3 +358,97 @@ def test_wmma_spreads_rows_over_lanes(name: str, size: int) -> None:
                 actual = float(out.f16[32 + register // 2, 0, lane, register % 2])
             exact = float(np.float16(expected[i, j])) if out_kind == "f16" else float(expected[i, j])
             assert actual == exact, f"element ({i}, {j})"
+
+
+@pytest.mark.parametrize("kinds", ["fp8_fp8", "fp8_bf8", "bf8_fp8", "bf8_bf8"])
+def test_wmma_takes_byte_floats(kinds: str) -> None:
+    tables = {"fp8": OCP_FP8, "bf8": OCP_BF8}
+    kind_a, kind_b = kinds.split("_")
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(0x20, 0x40, (16, 16)) | rng.integers(0, 2, (16, 16)) << 7 for _ in range(2))
+    registers = {first + index: np.zeros(32, np.uint32) for first in (0, 8) for index in range(2)}
+    for k in range(16):
+        for row in range(16):
+            lane, byte = row + 16 * (k // 8), k % 8
+            registers[byte // 4][lane] |= int(a[row, k]) << 8 * (byte % 4)
+            registers[8 + byte // 4][lane] |= int(b[k, row]) << 8 * (byte % 4)
+    operands = [f"v[{first}:{first + 7}]" for first in (32, 0, 8)]
+    words = assemble(RDNA4, f"v_wmma_f32_16x16x16_{kinds}", [*operands, 0.5], None, None)
+    out = run_words(ARCH, words, v=registers)
+    values_a, values_b = (tables[kind].values.astype(np.float64) for kind in (kind_a, kind_b))
+    expected = (values_a[a] @ values_b[b] + 0.5).astype(np.float32)
+    for i in range(16):
+        for j in range(16):
+            assert out.f32[32 + i % 8, 0, j + 16 * (i // 8)] == expected[i, j]
+
+
+# ------------------------------------------------------------ what else is new
+
+
+def test_dot_products_of_byte_floats() -> None:
+    rng = np.random.default_rng(6)
+    a, b = (rng.integers(0x20, 0x48, (32, 4), dtype=np.uint8) for _ in range(2))
+    registers = {0: a.view(np.uint32)[:, 0], 1: b.view(np.uint32)[:, 0], 2: np.full(32, f32(2.5))}
+    out = run(ARCH, "v_dot4_f32_fp8_bf8", "v3", "v0", "v1", "v2", v=registers)
+    expected = (OCP_FP8.values[a].astype(np.float64) * OCP_BF8.values[b]).sum(axis=1) + 2.5
+    assert np.array_equal(out.f32[3, 0], expected.astype(np.float32))
+
+
+@pytest.mark.parametrize(("name", "flip"), [("v_permlane16_var_b32", 0), ("v_permlanex16_var_b32", 16)])
+def test_every_lane_names_the_lane_of_its_row_that_it_reads(name: str, flip: int) -> None:
+    rng = np.random.default_rng(7)
+    x, chosen = rng.integers(0, 2**32, 32, dtype=np.uint32), rng.integers(0, 2**32, 32, dtype=np.uint32)
+    out = run(ARCH, name, "v2", "v0", "v1", v={0: x, 1: chosen})
+    for lane in range(32):
+        assert out.u32[2, 0, lane] == x[(lane & 16 ^ flip) | int(chosen[lane]) & 15]
+    lanes = np.arange(32) % 2 == 0
+    kept = run(ARCH, name, "v2", "v0", "v1", v={0: x, 1: np.full(32, 1), 2: 99}, lanes=lanes)
+    assert (kept.u32[2, 0] == 99).all()  # lane 1 of each row is not active, and so nothing is read from it
+
+
+def test_bpermute_with_fetch_inactive_reads_lanes_that_do_not_run() -> None:
+    x, lanes = np.arange(100, 132), np.arange(32) < 16
+    state = {0: 4 * (31 - np.arange(32)), 1: x}
+    out = run(ARCH, "ds_bpermute_fi_b32", "v2", "v0", "v1", v=state, lanes=lanes)
+    assert out.u32[2, 0, :16].tolist() == list(range(131, 115, -1))
+    assert (run(ARCH, "ds_bpermute_b32", "v2", "v0", "v1", v=state, lanes=lanes).u32[2, 0, :16] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("cond_sub", lambda m, d: m - d if m >= d else m),
+        ("sub_clamp", lambda m, d: m - d if m >= d else 0),
+    ],
+)
+def test_subtractions_that_do_not_wrap(name: str, change: Callable[[int, int], int]) -> None:
+    data = np.array([3, 50, 7, 1000] * 8, np.uint32)
+    cell = np.array([1040], np.uint32)
+    memory = AddressSpace()
+    memory.map(0x9000, cell, name="cell")
+    lanes = np.arange(32) < 4
+    words = RDNA4.encode(f"global_atomic_{name}_u32", vdst=4, data=2, addr=0, saddr=2, th=1)
+    b = run_words(ARCH, words, v={0: 0, 2: data}, s={2: 0x9000, 3: 0}, memory=memory, lanes=lanes)
+    expected, found = 1040, []
+    for lane in range(4):
+        found.append(expected)
+        expected = change(expected, int(data[lane]))
+    assert int(cell[0]) == expected
+    assert b.u32[4, 0, :4].tolist() == found
+
+
+def test_packed_minimum_spreads_nans_in_each_half() -> None:
+    a = f16(math.nan) | f16(2.0) << 16
+    c = f16(1.0) | f16(3.0) << 16
+    out = int(run(ARCH, "v_pk_minimum_f16", "v2", "v0", "v1", v={0: a, 1: c}).u32[2, 0, 0])
+    assert math.isnan(float(np.uint16(out & 0xFFFF).view(np.float16))) and out >> 16 == f16(2.0)
+    out = int(run(ARCH, "v_pk_max_num_f16", "v2", "v0", "v1", v={0: a, 1: c}).u32[2, 0, 0])
+    assert out == f16(1.0) | f16(3.0) << 16
+
+
+def test_three_words_are_loaded_at_once() -> None:
+    memory = AddressSpace()
+    memory.map(0x5000, np.arange(8, dtype=np.uint32), name="data")
+    words = RDNA4.encode("s_load_b96", sdata=8, sbase=1, offset=4)
+    b = run_words(ARCH, words, s={2: 0x5000, 3: 0, 11: 77}, memory=memory)
+    assert b.s[0, 8:12].tolist() == [1, 2, 3, 77]
