@@ -4,7 +4,7 @@
     topology.py, chip.py                                            which GPU, and what its kind is like
     kfd.py, drm.py, memory.py, process.py, sizing.py                what the kernel driver is told
     pm4.py, sdma.py, aql.py, registers.py, descriptor.py            what the GPU is told
-    encode.py, launch.py, rings.py, arena.py, graph.py              from commands to packets in a ring
+    encode.py, launch.py, order.py, rings.py, arena.py, graph.py    from commands to packets in a ring
     link.py, metadata.py, program.py                                from an ELF object to a program
     fault.py, signals.py, validate.py                               faults in words, clocks, rules
 

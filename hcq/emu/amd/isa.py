@@ -235,7 +235,7 @@ class Isa:
             opcode, pair
         ):
             literal, length = self.extra(words, length, pc), length + 1
-        elif one.name.startswith(("VOP1", "VOP2", "VOPC", "VOP3")):
+        elif one.name in ("VOP1", "VOP2", "VOPC") or (one.name.startswith("VOP3") and not self.has_sdwa):
             source = fields.get("src0")
             if source == DPP:
                 dpp, length = Dpp16.decode([self.extra(words, length, pc)]), length + 1

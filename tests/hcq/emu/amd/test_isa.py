@@ -9,11 +9,14 @@ import pytest
 
 from hcq.emu.amd import disassembly
 from hcq.emu.amd.assembler import assemble
-from hcq.emu.amd.errors import UnknownInstruction
+from hcq.emu.amd.control import compile_ending
+from hcq.emu.amd.errors import ShaderFault, UnknownInstruction
 from hcq.emu.amd.isa import DPP, DPP8, DPP8_FI, LITERAL, SDWA, Format, Isa
+from hcq.emu.amd.lanes import relative_moves
+from hcq.emu.amd.operands import Context, Mode
 from hcq.emu.amd.program import Program
 from hcq.errors import UsageError
-from tests.hcq.emu.amd.bench import ISAS
+from tests.hcq.emu.amd.bench import ACC_OFFSET, ISAS
 from tests.hcq.emu.amd.kernels import CODE_BASE, Loaded
 from tests.hcq.emu.amd.random_kernels import make
 
@@ -128,3 +131,25 @@ def test_instructions_read_as_they_were_written(
 ) -> None:
     words = assemble(ISAS[arch], name, operands)
     assert disassembly.text(ISAS[arch], ISAS[arch].decode(words)) == text
+
+
+@pytest.mark.parametrize("arch", ISAS)
+def test_random_words_compile_or_are_refused_by_name(arch: str) -> None:
+    """Hostile code ends a dispatch with a report; no words make the emulator itself fail."""
+    isa, rng = ISAS[arch], random.Random(arch)
+    program = Program.__new__(Program)
+    compiled = 0
+    for _ in range(4000):
+        one = rng.choice(isa.formats)
+        words = [rng.getrandbits(32) for _ in range(5)]
+        words[0] = words[0] & ~one.mask | one.value
+        try:
+            inst = isa.decode(words, 0x100)
+            assert disassembly.text(isa, inst)
+            context = Context(isa, inst, Mode(0x3F0), 64 if isa.has_sdwa else 32, ACC_OFFSET)
+            if compile_ending(context) is None and relative_moves(context, 0) is None:
+                program.compile_step(context)
+                compiled += 1
+        except ShaderFault:
+            continue
+    assert compiled > 500
