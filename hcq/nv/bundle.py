@@ -31,6 +31,7 @@ class BundleHeader(Terse, words=HEADER_BYTES // 4):
     ptx_bytes = bits(127, 64)
     cubin_bytes = bits(191, 128)
     crc32 = bits(223, 192, doc="of all that follows the header")
+    reserved = bits(255, 224, doc="zero")
 
 
 class Bundle(NamedTuple):
@@ -75,7 +76,8 @@ class Bundle(NamedTuple):
             )
         header = BundleHeader.decode(struct.unpack(f"<{HEADER_BYTES // 4}I", data[:HEADER_BYTES]))
         body = data[HEADER_BYTES:]
-        if header.ptx_bytes + header.cubin_bytes != len(body) or zlib.crc32(body) != header.crc32:
+        is_whole = header.ptx_bytes + header.cubin_bytes == len(body) and not header.reserved
+        if not is_whole or zlib.crc32(body) != header.crc32:
             raise UsageError(
                 f"this bundle is damaged: its header says {header.ptx_bytes} bytes of PTX and {header.cubin_bytes}"
                 f" of machine code, and {len(body)} bytes follow with another checksum. Compile it again."

@@ -37,6 +37,7 @@ STO_CUDA_ENTRY = 0x10  # of a kernel's symbol; a function that kernels call has 
 CODE_ALIGNMENT, CONSTANT_ALIGNMENT = 128, 256
 PREFETCH_BYTES = 4096  # mapped after the last instruction
 MAX_REGISTERS, MAX_BARRIERS, MAX_PARAM_BYTES = 255, 16, 32764
+COMPILERS_OWN = ("__cuda_", "__internal_")  # in the names of functions that it adds
 UNKNOWN_STACK = 0xFFFF_FFFF  # MIN_STACK_SIZE of a kernel that recurses; cuobjdump prints UNKNOWN
 RECURSIVE_STACK_BYTES = 1024  # what cudaDeviceGetLimit(cudaLimitStackSize) says before anybody sets it
 MAX_SHARED_BYTES = 1 << 20
@@ -102,7 +103,8 @@ class CubinKernel:
     barriers           highest named barrier + 1
     shared_bytes       of the section .nv.shared.NAME: from sm_90 on with the 1 KiB that is reserved at its start
     stack_bytes        deepest stack; RECURSIVE_STACK_BYTES, as CUDA gives by default, where recursion leaves it open
-    is_recursive       it calls itself, however deep: its stack can overflow
+    is_recursive       it says that it calls itself, however deep: its stack can overflow
+    has_functions      it calls functions, which may recurse: ptxas 12 does not say so
     param_base         where parameters start in constant bank 0; 0 when there are none
     max_threads        from __launch_bounds__; () when it does not say
     required_block     from reqntid; () when it does not say
@@ -118,6 +120,7 @@ class CubinKernel:
     shared_bytes: int = 0
     stack_bytes: int = 0
     is_recursive: bool = False
+    has_functions: bool = False
     frame_bytes: int = 0
     param_base: int = 0
     param_bytes: int = 0
@@ -182,10 +185,10 @@ class Cubin:
             raise self.refuse("it has no symbol table")
         self.symbols: list[Symbol] = self.object.symbols(table)
         self.attributes = self._attributes(".nv.info")
+        self.fixups = self._fixups()
         self.kernels = self._kernels()
         if not self.kernels:
             raise self.refuse("it has no kernels")
-        self.fixups = self._fixups()
 
     @property
     def arch(self) -> str:
@@ -303,10 +306,21 @@ class Cubin:
                 raise self.refuse(f"the code of {name} has {section.size_bytes} bytes, not a multiple of 16")
             kernel = found[name] = CubinKernel(name, section.name, section.size_bytes)
             kernel.barriers = section.flags >> BARRIER_SHIFT & BARRIER_MASK if self.abi < 8 else 0
+            kernel.has_functions = self._calls_functions(name, section)
             kernel.attributes = self._attributes(f".nv.info.{name}")
             self._read_kernel(kernel)
         self._read_globals(found)
         return found
+
+    def _calls_functions(self, kernel: str, section: Section) -> bool:
+        """Whether it has functions of the program's own. The compiler's (slow paths of divisions) never recurse."""
+        inside = {
+            one.name
+            for one in self.symbols
+            if one.type == STT_FUNC and one.name != kernel and self._section_of(one) == section.name
+        }
+        others = self._reached([kernel]) - {kernel}
+        return not all(any(word in name for word in COMPILERS_OWN) for name in inside | others)
 
     def _function(self, name: str, section: Section) -> Symbol | None:
         for symbol in self.symbols:

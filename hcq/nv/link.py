@@ -169,7 +169,7 @@ class Linked:
             found.registers,
             found.barriers,
             found.shared_bytes,
-            stack + STACK_RESERVE_BYTES if stack else 0,
+            stack + STACK_RESERVE_BYTES if stack or found.has_functions else 0,
             found.param_base or self.chip.param_base(0),
             found.param_bytes,
             parameters,

@@ -180,6 +180,13 @@ def test_the_sections_are_those_that_the_vendors_tool_lists(arch, tmp_path):
         assert len(cubin.contents(name)) == size
 
 
+@pytest.mark.parametrize("what", ["calls", "recursion", "function pointers"])
+def test_kernels_with_functions_say_so(what):
+    kernel = next(iter(Cubin(cubin_of("sm_90", SOURCES[what])).kernels.values()))
+    assert kernel.has_functions
+    assert not Cubin(cubin_of("sm_90", SOURCES["double precision"])).kernels["doubles"].has_functions
+
+
 @needs_nvjitlink
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_kernels_of_our_own_compilers_are_read_as_the_vendors_tool_reads_them(arch, tmp_path):
@@ -226,6 +233,9 @@ def test_calls_of_functions_in_sections_of_their_own_reach_them(arch, tmp_path):
     layout, base = cubin.layout(["divides"]), 0x12_3456_7800
     image = cubin.link(layout, base)
     assert ".text.other" not in layout.places
+    assert not cubin.kernels[
+        "divides"
+    ].has_functions  # the compiler's own: it needs no stack of a guessed size
     called = [name for name in layout.places if name.startswith(".text.") and name != ".text.divides"]
     assert len(called) == 1
     code = layout.places[".text.divides"]
