@@ -541,7 +541,7 @@ class NvDevice(Device):
             "name": self.name,
             "arch": self.arch,
             "threads": self.gpu.sm_count,
-            "model": f"NVIDIA {self.arch}, {self.gpu.sm_count} SMs",
+            "model": f"{self.gpu.name}, {self.gpu.sm_count} SMs",
             "memory": self.place.value,
             **({"why_host_memory": self.why_host_memory} if self.why_host_memory else {}),
             **({"why_no_boost": self.why_no_boost} if self.why_no_boost else {}),

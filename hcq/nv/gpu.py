@@ -63,9 +63,12 @@ class Gpu:
         )
 
     def ask(self, rm: Rm) -> None:
-        """Its UUID, how many SMs it has, how much memory, and how much of that the host sees."""
+        """Its UUID, what it is called, how many SMs it has, how much memory, and how much of that the host sees."""
         gid = rm.control(self.subdevice, ControlId.NV2080_CTRL_CMD_GPU_GET_GID_INFO, flags=GID_BINARY)
         self.uuid = int(gid.values["data"]).to_bytes(256, "little")[:16]
+        named = rm.control(self.subdevice, ControlId.NV2080_CTRL_CMD_GPU_GET_NAME_STRING)
+        text = int(named.values["gpunamestring"]).to_bytes(64, "little").partition(b"\0")[0]
+        self.name = text.decode("ascii", "replace")
         names = (SM_VERSION, MAX_WARPS_PER_SM, NUM_GPCS, TPCS_PER_GPC, SMS_PER_TPC)
         version, self.max_warps, gpcs, tpcs, sms = rm.control_list(
             self.subdevice, ControlId.NV2080_CTRL_CMD_GR_GET_INFO, "grinfo", names

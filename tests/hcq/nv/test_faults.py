@@ -165,7 +165,7 @@ class Answering(FaultyPort):
             r'step 2/14 "create a client" failed: NV_ESC_RM_ALLOC\(hclass=0x41 NV01_ROOT_CLIENT',
         ),
         (calls.RM_ALLOC, 1, r'"create the device" failed: NV_ESC_RM_ALLOC\(hclass=0x80 NV01_DEVICE_0'),
-        (calls.RM_CONTROL, 3, r'"ask for UUID and sizes" failed: FbGetInfoV2: NV_ESC_RM_CONTROL'),
+        (calls.RM_CONTROL, 4, r'"ask for UUID and sizes" failed: FbGetInfoV2: NV_ESC_RM_CONTROL'),
         (
             calls.RM_MAP_MEMORY,
             0,
@@ -260,6 +260,14 @@ def test_a_kernel_that_never_ends_is_a_timeout_and_a_reset_ends_it(nv: NvDevice)
         nv.queue().dispatch(program, [out]).submit().wait(timeout_ms=200)
     nv.reset()
     assert time.monotonic() - start < 20  # a moment, on a machine that has nothing else to do
+    works(nv)
+
+
+def test_a_kernel_that_the_driver_ends_is_a_fault_that_names_it(open_nv: Open):
+    nv = open_nv("sm_90", options=":steps=2000")
+    out = nv.alloc(64, "counter")
+    with pytest.raises(DeviceFault, match=r"Xid \d+ .*forever.*dispatch forever\(0x"):
+        nv.run(nv.load(image("sm_90"), "forever"), [out])
     works(nv)
 
 
