@@ -83,7 +83,8 @@ class Channel:
         self.classes: set[int] = set()  # of the engine objects allocated on it
         self.bound: dict[int, Engine] = {}  # by subchannel
         self.engines: dict[int, Engine] = {}  # by class: an engine keeps its state when it is bound again
-        self.get = int(self.userd[USERD_GP_GET // 4]) % entries
+        self.userd[:] = 0  # whatever was in the memory: a new channel's ring is empty
+        self.get = 0
         self.extended_base = 0  # bits 56:40 of the next segment's address
         self.pending: list[Pending] = []
         self.is_rung = False

@@ -437,6 +437,24 @@ def test_constant_bank_0_has_to_say_what_the_launch_is(raw: Raw, what: str):
     assert xid == 13 and f"constant bank 0 says at {at:#x} that the {what}" in line
 
 
+@pytest.mark.parametrize("what", ["block", "grid"])
+def test_what_the_kernel_does_not_read_may_be_left_out(raw: Raw, what: str):
+    """A launcher whose compiler never reads a slot writes zeros there; a kernel that reads it is refused."""
+    launch = touch(raw)
+    at = BANKS[launch.layout.version][what == "grid"]
+    launch.bank[at : at + 12] = 0
+    do(raw, launch.words)
+    assert raw.out.array()[0] == 7
+    reader = TOUCH.replace(
+        "st.global", f"mov.u32 %r1, %{'nctaid' if what == 'grid' else 'ntid'}.x;\n    st.global"
+    )
+    kernel = Loaded(raw, reader, "touch", 12)
+    launch.write(program_address=kernel.program)
+    raw.push(launch.words)
+    xid, line = raw.fault()
+    assert xid == 13 and f"that the {what} is 0x0, 0x0, 0x0; it is 0x1, 0x1, 0x1" in line
+
+
 def test_parameters_are_read_at_the_offset_of_the_generation(raw: Raw):
     """Bytes a little further are other parameters: the kernel's store goes astray."""
     launch = touch(raw)
