@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,15 @@ made = images.of_cuda(source, "sm_90", "k")
 print(hashlib.sha256(made).hexdigest())
 ptx = images.ptx_of_cuda(source, "sm_90", "k").decode()
 print(hashlib.sha256(images.of_ptx(ptx, "sm_90", "k")).hexdigest())
+
+from hcq.compiler.backend import compile_with
+from hcq.compiler.compile import compile_kernel
+from hcq.compiler.target import Toolchain, nv_target
+from tests.compiler.test_gpu import KERNELS
+for takes, make in (("cuda", images.of_cuda), ("ptx", images.of_ptx)):
+    for kernel in KERNELS:
+        code = compile_kernel(kernel(), compile_with(nv_target("sm_90"), Toolchain("test", takes, make)))
+        print(hashlib.sha256(code.to_bytes()).hexdigest())
 """
 
 
@@ -72,6 +82,7 @@ def test_two_processes_with_other_hash_seeds_make_the_same_images():
         subprocess.run(
             [sys.executable, "-c", MAKE],
             env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,
             check=True,
@@ -79,4 +90,4 @@ def test_two_processes_with_other_hash_seeds_make_the_same_images():
         for seed in ("1", "2")
     ]
     assert outputs[0] == outputs[1]
-    assert len(outputs[0].split()) == 2
+    assert len(outputs[0].split()) == 10
