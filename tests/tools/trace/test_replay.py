@@ -85,6 +85,16 @@ def test_results_that_the_program_never_read_and_dropped_are_compared(trace, ker
     assert str(mismatch).startswith("CPU result 1: its 4096 bytes are not those that were recorded (digest ")
 
 
+def test_the_capsule_of_a_killed_process_replays_up_to_the_cut(trace, kernels, tmp_path):
+    script = DROPS_ITS_RESULTS + "\nimport os\nos.kill(os.getpid(), 9)\n"
+    path = tmp_path / "t"
+    done = trace("record", "--data", "-o", path, "--", sys.executable, "-c", script, kernels)
+    assert done.status == 128 + 9
+    found = json.loads(trace("replay", path, "--json").out)
+    assert (found["same"], found["submissions"]) == (True, 4)
+    assert found["compared"] >= 2
+
+
 def test_a_replay_that_compares_next_to_nothing_says_so(trace, kernels, tmp_path):
     path = record(DROPS_ITS_RESULTS, tmp_path / "t", str(kernels))
     left = re.sub(r"^RESULT .*\n(  .*\n)*", "", "\n".join(edit(path.read_bytes())), count=3, flags=re.M)
