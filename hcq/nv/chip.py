@@ -39,7 +39,8 @@ class Chip:
     bank0: type[Bank0]
     carveouts: tuple[int, ...]
     max_shared_bytes: int
-    max_warps: int
+    max_warps: int  # of an SM, as are the blocks
+    max_blocks: int
     shared_first: bool
     sass_version: int
     max_block: int = 1024
@@ -72,6 +73,14 @@ class Chip:
         """The smallest carve-out that holds so much shared memory, as a QMD says it."""
         return sm_config(next(size for size in self.carveouts if size << 10 >= shared_bytes))
 
+    def target_sm_config(self, shared_bytes: int, threads: int, registers: int) -> int:
+        """The smallest carve-out that holds the shared memory of all blocks that an SM can otherwise run at a time."""
+        warps = -(-threads // 32)
+        by_registers = REGISTERS // (-(-max(registers, 1) * 32 // 256) * 256 * warps)
+        blocks = max(1, min(self.max_blocks, self.max_warps // warps, by_registers))
+        most = self.carveouts[-1] << 10
+        return self.sm_config(min(shared_bytes * blocks, most))
+
     @property
     def largest_sm_config(self) -> int:
         return sm_config(self.carveouts[-1])
@@ -91,6 +100,7 @@ def _chip(
     carveouts: tuple[int, ...],
     max_shared_bytes: int,
     max_warps: int,
+    max_blocks: int,
     sass: int,
 ) -> Chip:
     return Chip(
@@ -100,6 +110,7 @@ def _chip(
         carveouts,
         max_shared_bytes,
         max_warps,
+        max_blocks,
         shared_first=bank0 is not Bank0Sm80,
         sass_version=sass,
     )
@@ -108,12 +119,12 @@ def _chip(
 CHIPS: dict[str, Chip] = {
     chip.arch: chip
     for chip in (
-        _chip("sm_80", Bank0Sm80, _LARGE[:8], 166912, 64, 0x80),
-        _chip("sm_86", Bank0Sm80, _LARGE[:6], 101376, 48, 0x86),
-        _chip("sm_89", Bank0Sm80, _LARGE[:6], 101376, 48, 0x89),
-        _chip("sm_90", Bank0Sm90, _LARGE, 232448, 64, 0x90),
-        _chip("sm_100", Bank0Sm100, _LARGE, 232448, 64, 0xA0),
-        _chip("sm_120", Bank0Sm100, _LARGE[:6], 101376, 48, 0xC0),
+        _chip("sm_80", Bank0Sm80, _LARGE[:8], 166912, 64, 32, 0x80),
+        _chip("sm_86", Bank0Sm80, _LARGE[:6], 101376, 48, 16, 0x86),
+        _chip("sm_89", Bank0Sm80, _LARGE[:6], 101376, 48, 24, 0x89),
+        _chip("sm_90", Bank0Sm90, _LARGE, 232448, 64, 32, 0x90),
+        _chip("sm_100", Bank0Sm100, _LARGE, 232448, 64, 32, 0xA0),
+        _chip("sm_120", Bank0Sm100, _LARGE[:6], 101376, 48, 24, 0xC0),
     )
 }
 

@@ -102,7 +102,9 @@ class Launcher:
             "barrier_count": max(kernel.barriers, 1),
             "shared_memory_size": shared,
             "min_sm_config_shared_mem_size": chip.sm_config(shared),
-            "target_sm_config_shared_mem_size": chip.sm_config(shared),
+            "target_sm_config_shared_mem_size": chip.target_sm_config(
+                shared, block[0] * block[1] * block[2], kernel.registers
+            ),
             "max_sm_config_shared_mem_size": chip.largest_sm_config,
             "shader_local_memory_high_size": self.local_bytes,
             "sass_version": chip.sass_version,
