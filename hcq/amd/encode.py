@@ -13,6 +13,7 @@ happen once is predicated to the first.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 
@@ -108,8 +109,7 @@ class Encoder:
         """PM4 for the compute ring, as it is or as a block that an AQL packet runs."""
         if not self.is_aql:
             return piece(packets, COMPUTE)
-        run = aql.Pm4Ib(ib_base=0, ib_size=len(packets) // 4).to_bytes()
-        made = piece(run, COMPUTE, packets, ((aql.Pm4Ib.ib_base.low // 32 * 4, 0),))
+        made = piece(_run_block(len(packets) // 4), COMPUTE, packets, ((_BLOCK_AT, 0),))
         made.runs_upload = True
         return made
 
@@ -346,6 +346,15 @@ class Encoder:
                 break
             at += len(packet.words)
         return found
+
+
+_BLOCK_AT = aql.Pm4Ib.ib_base.low // 32 * 4
+
+
+@functools.cache
+def _run_block(size_words: int) -> bytes:
+    """The AQL packet that runs a block of so many words; its address comes when the block has one."""
+    return aql.Pm4Ib(ib_base=0, ib_size=size_words).to_bytes()
 
 
 def flush() -> bytes:

@@ -23,6 +23,7 @@ from hcq.amd.registers import Rsrc2, ScratchResource, TmpringSize
 from hcq.layout import Packet
 
 DYNAMIC_STACK_BYTES = 2048  # for each work-item, when the compiler could not say how deep calls go
+MAX_SIZES = 256  # of launches whose packets are kept
 
 Grid = tuple[int, int, int]
 _DIMS = struct.Struct("<3I")
@@ -48,6 +49,7 @@ class Launcher:
         self.scratch, self.queue_va = scratch, queue_va
         self.places = user_sgprs(self.descriptor)
         self._made: dict[Grid, tuple[bytes, bytes, tuple[tuple[int, int], ...]]] = {}
+        self._packets: dict[tuple[Grid, Grid], bytes] = {}
         self._arguments_bytes = -(-max(self.descriptor.kernarg_size, 1) // 64) * 64
 
     def dispatch(self, arguments: bytes, grid: Grid, block: Grid) -> Piece:
@@ -59,16 +61,25 @@ class Launcher:
             made = self._made[block] = self._registers(block)
         head, tail, patches = made
         if "dispatch_ptr" in self.places:
-            arguments = arguments.ljust(self._arguments_bytes, b"\0") + self._packet(grid, block).to_bytes()
+            arguments = arguments.ljust(self._arguments_bytes, b"\0") + self._packet_bytes(grid, block)
         launch = piece(head + _DIMS.pack(*grid) + tail, COMPUTE, arguments, patches)
         launch.dispatches = 1
         return launch
 
     def _dispatch_aql(self, arguments: bytes, grid: Grid, block: Grid) -> Piece:
         at = aql.KernelDispatch.kernarg_address.byte_offset
-        made = piece(self._packet(grid, block).to_bytes(), COMPUTE, arguments, ((at, 0),))
+        made = piece(self._packet_bytes(grid, block), COMPUTE, arguments, ((at, 0),))
         made.dispatches = 1
         return made
+
+    def _packet_bytes(self, grid: Grid, block: Grid) -> bytes:
+        """The same packet as bytes; programs are launched with few different sizes."""
+        known = self._packets.get((grid, block))
+        if known is None:
+            if len(self._packets) >= MAX_SIZES:
+                self._packets.clear()
+            known = self._packets[grid, block] = self._packet(grid, block).to_bytes()
+        return known
 
     def _packet(self, grid: Grid, block: Grid) -> aql.KernelDispatch:
         """The AQL packet of a launch; on a PM4 ring it is what a kernel's dispatch_ptr points at."""
