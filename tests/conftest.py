@@ -21,12 +21,15 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from hcq.device import Device
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 60  # of a test; one example of Hypothesis has none, as a busy machine stops for longer than it runs
+hypothesis.settings.register_profile("hcq", deadline=None)
+hypothesis.settings.load_profile("hcq")
 GOLDEN = Path(__file__).parent.parent / "kernels_golden"
 
 
