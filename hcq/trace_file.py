@@ -13,6 +13,7 @@ Trace goes through the records once and keeps what later records refer to. Packe
 from __future__ import annotations
 
 import bisect
+import gc
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -288,8 +289,14 @@ class Trace:
     @staticmethod
     def parse(content: bytes) -> Trace:
         """The same from bytes."""
-        records, cut_bytes, why = read_records(content)
-        return Trace(records, cut_bytes, why)
+        collects = gc.isenabled()
+        gc.disable()  # all that is made here stays: looking through it again and again took most of the time
+        try:
+            records, cut_bytes, why = read_records(content)
+            return Trace(records, cut_bytes, why)
+        finally:
+            if collects:
+                gc.enable()
 
     def string(self, process: int, number: int) -> str:
         """The text that a process called `number`; "" for 0. Raises ValueError for a number it never introduced."""
