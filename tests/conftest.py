@@ -27,7 +27,8 @@ import pytest
 if TYPE_CHECKING:
     from hcq.device import Device
 
-DEADLINE_SECONDS = 60  # of a test; one example of Hypothesis has none, as a busy machine stops for longer than it runs
+# of a test; one example of Hypothesis has none, as a busy machine stops for longer than an example runs
+DEADLINE_SECONDS = 60
 hypothesis.settings.register_profile("hcq", deadline=None)
 hypothesis.settings.load_profile("hcq")
 GOLDEN = Path(__file__).parent.parent / "kernels_golden"

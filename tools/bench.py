@@ -19,7 +19,7 @@ import importlib.util
 import json
 import os
 import platform
-import select
+import selectors
 import shutil
 import subprocess
 import sys
@@ -120,7 +120,9 @@ class Worker:
 
     def _answer(self) -> dict[str, list[float]]:
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_SECONDS)
+        with selectors.DefaultSelector() as waiting:  # unlike select(), it takes any number of open files
+            waiting.register(self.process.stdout, selectors.EVENT_READ)
+            ready = waiting.select(ANSWER_SECONDS)
         line = self.process.stdout.readline() if ready else ""
         if not line:
             self.process.kill()
