@@ -14,6 +14,7 @@ import pytest
 
 from hcq import config
 from hcq.errors import DeviceFault, UsageError, WaitTimeout
+from hcq.graph import Symbol
 from hcq.trace_file import Trace
 
 DEADLINE_MS = 200
@@ -170,3 +171,22 @@ def test_the_rules_stop_what_can_be_known_before_the_doorbell(bench: Bench) -> N
     bench.works()
     found = {finding.rule for finding in lint(bench.end_trace())}
     assert found == {"signal-backwards", "wait-never-signalled"}
+
+
+def test_a_hang_in_a_replayed_graph_shows_what_that_replay_was_given(bench: Bench) -> None:
+    device = bench.device
+    first, second = device.alloc(256, "first"), device.alloc(256, "second")
+    for buffer in (first, second):
+        buffer.write(bytes(256))
+    graph = device.graph("loop").fill(first, 0).dispatch(bench.forever, [Symbol("where")])
+    late = graph.replay({"where": second})
+    with pytest.raises(WaitTimeout):
+        late.wait(timeout_ms=DEADLINE_MS)
+    text = bench.report()
+    assert " kernel forever(second) grid=(1, 1, 1)" in text
+    assert "stand-in" not in text[: text.index("live buffers")]
+    device.reset()
+    bench.works()
+    commands = bench.end_trace().submissions[0].all_commands()
+    assert [command["verb"] for command in commands] == ["fill", "dispatch"]
+    assert commands[1]["args"][0]["value"] != commands[0]["dst"]
