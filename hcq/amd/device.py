@@ -30,7 +30,7 @@ from hcq.amd.process import KfdProcess, process_of
 from hcq.amd.program import MAX_GRID, AmdProgram
 from hcq.amd.queue import AmdQueue
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
-from hcq.amd.signals import AmdSignal, AmdTimeline, Clock
+from hcq.amd.signals import AmdSignal, AmdTimeline, Clock, tell_cells
 from hcq.amd.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.amd.topology import Node, read_nodes
 from hcq.command import Command
@@ -66,16 +66,8 @@ class AmdDevice(Device):
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
         super().__init__(name, port, config)
-        if self.trace is not None:  # a trace names the cells between the rings, too
-            slot = self.process.slot(self.event_id)
-            for what, va in (
-                ("relay", self.encoder.relay_va),
-                ("order", self.encoder.order_va),
-                ("event", slot),
-            ):
-                cell = Buffer(self, va, 8, 8, 0, what)
-                cell.parent = cell  # the driver's: dropping it gives nothing to the pool
-                self.trace.alloc(cell)
+        if self.trace is not None:
+            tell_cells(self, self.trace)
 
     # ------------------------------------------------------------ opening
 

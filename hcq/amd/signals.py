@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hcq.memory import Buffer
 from hcq.signal import Signal, Timeline
 
 if TYPE_CHECKING:
     from hcq.amd.device import AmdDevice
+    from hcq.trace import DeviceTrace
 
 
 class Clock(NamedTuple):
@@ -43,3 +45,12 @@ class AmdSignal(Signal):
 
 class AmdTimeline(AmdSignal, Timeline):
     """The device's timeline."""
+
+
+def tell_cells(device: AmdDevice, trace: DeviceTrace) -> None:
+    """Name the driver's own cells in a trace: those between the rings, and where writing raises the event."""
+    encoder = device.encoder
+    for name, va in (("relay", encoder.relay_va), ("order", encoder.order_va), ("event", encoder.slot_va)):
+        cell = Buffer(device, va, 8, 8, 0, name)
+        cell.parent = cell  # the driver's: dropping it gives nothing to the pool
+        trace.alloc(cell)
