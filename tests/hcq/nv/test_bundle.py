@@ -77,6 +77,7 @@ def test_a_shortened_one_is_refused(keep):
 
 @needs_nvrtc
 @needs_nvjitlink
+@pytest.mark.deadline(120)
 def test_two_processes_with_other_hash_seeds_make_the_same_images():
     outputs = [
         subprocess.run(
