@@ -80,8 +80,9 @@ def tell() -> None:
         if tensor is None or tensor.node.op is not Op.BUFFER:
             continue
         buffer = tensor.node.arg.buffer
-        if buffer is not None and buffer.va is not None:
-            del untold[key]
+        if buffer is None or buffer.va is None:
+            continue
+        if untold.pop(key, None) is ref:  # else another thread is telling it
             buffer.name = _names[key][1]
             if buffer.device.trace is not None:
                 buffer.device.trace.name(buffer)
