@@ -3,6 +3,7 @@
 The driver
     words.py                                  HCQ_EMULATE=nv:sm_90:seed=7, and what each architecture is
     rm.py, rm_objects.py, rm_controls.py      /dev/nvidiactl and /dev/nvidiaN: escapes, the tree of objects, controls
+    others.py                                 what drivers other than ours ask
     uvm.py                                    /dev/nvidia-uvm: ranges, mappings, channels
     memory.py                                 allocations, page tables, a GPU's view of them
 The GPU

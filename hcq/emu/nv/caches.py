@@ -30,6 +30,7 @@ class Shadow(Mapping):
         super().__init__(source.va, np.zeros(len(source.host), np.uint8), source.is_writable, source.name)
         self.source = source
         self.valid: NDArray[np.bool_] = np.zeros(-(-len(source.host) // PAGE), np.bool_)
+        self.saved = self.valid.copy()  # lines that the running kernel has stored to
 
     def fetch(self, lines: Lanes) -> None:
         """Make these lines be there."""
@@ -61,9 +62,7 @@ class CachedView(View):
     def __init__(self, below: View, shadows: list[Shadow]) -> None:
         super().__init__(below.table, list(shadows))
         self.below = below
-        self.before: dict[
-            tuple[int, int], tuple[Shadow, Bytes]
-        ] = {}  # lines as they were before this kernel's stores
+        self.before: list[tuple[Shadow, int, Bytes]] = []  # lines as they were before this kernel's stores
 
     def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
         self._reach(addresses, np.dtype(scalar).itemsize * count, Access.READ)
@@ -77,8 +76,16 @@ class CachedView(View):
 
     def _reach(self, addresses: Lanes, size: int, access: Access) -> None:
         """Fetch the lines of an access; an access is aligned, so it lies in one."""
+        if not len(addresses):
+            return
+        one = self._common(addresses, size)
+        if isinstance(one, Shadow):
+            first, last = ((int(each) - one.va) // PAGE for each in (addresses.min(), addresses.max()))
+            known = one.valid if access is Access.READ else one.saved
+            if known[first : last + 1].all():
+                return
         try:
-            parts = self._parts(addresses, size) if len(addresses) else []
+            parts = self._parts(addresses, size)
         except BadAccess as bad:
             self.missed = bad.address, access
             raise
@@ -87,15 +94,13 @@ class CachedView(View):
             lines = np.unique((addresses[chosen] - np.uint64(shadow.va)) // np.uint64(PAGE)).astype(np.int64)
             shadow.fetch(lines)
             if access is Access.WRITE:
-                for line in lines.tolist():
-                    if (id(shadow), line) not in self.before:
-                        self.before[id(shadow), line] = (
-                            shadow,
-                            shadow.host[line * PAGE : (line + 1) * PAGE].copy(),
-                        )
+                for line in lines[~shadow.saved[lines]].tolist():
+                    self.before.append((shadow, line, shadow.host[line * PAGE : (line + 1) * PAGE].copy()))
+                    shadow.saved[line] = True
 
     def end(self) -> None:
         """The kernel has ended: other SMs have not seen what it stored."""
-        for (_, line), (shadow, data) in self.before.items():
+        for shadow, line, data in self.before:
             shadow.host[line * PAGE : (line + 1) * PAGE] = data
+            shadow.saved[line] = False
         self.before.clear()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hcq.emu.nv.rm_controls import Call
 
 MAP_MEMORY_DMA, UNMAP_MEMORY_DMA = 0x57, 0x58
-FIRST_RELEASE_WITH_BRANCH = 570
+FIRST_RELEASE_WITH_BRANCH, FIRST_RELEASE_WITH_KIND = 570, 580
 
 
 class MapMemoryDmaArgs(Args, size_bytes=64):
@@ -42,6 +42,20 @@ class MapMemoryDmaArgs(Args, size_bytes=64):
     kindoverride = bits(351, 320)
     dmaoffset = bits(447, 384)
     status = bits(479, 448)
+
+
+class MapMemoryDmaArgs550(Args, size_bytes=56):
+    """NVOS46_PARAMETERS, before 580"""
+
+    hclient = bits(31, 0)
+    hdevice = bits(63, 32)
+    hdma = bits(95, 64)
+    hmemory = bits(127, 96)
+    offset = bits(191, 128)
+    length = bits(255, 192)
+    flags = bits(287, 256)
+    dmaoffset = bits(383, 320)
+    status = bits(415, 384)
 
 
 class UnmapMemoryDmaArgs(Args, size_bytes=48):
@@ -147,6 +161,8 @@ def layout_of(name: str, release: int) -> type[Args]:
     """The structure of one of these calls."""
     if name == "BuildVersionV2" and release < FIRST_RELEASE_WITH_BRANCH:
         return BuildVersionV2550
+    if name == "MapMemoryDma" and release < FIRST_RELEASE_WITH_KIND:
+        return MapMemoryDmaArgs550
     return LAYOUTS[name]
 
 
@@ -155,6 +171,8 @@ LAYOUTS: dict[str, type[Args]] = {
     "Classlist": Classlist,
     "FlushGpuCache": FlushGpuCache,
     "Bind": Bind,
+    "MapMemoryDma": MapMemoryDmaArgs,
+    "UnmapMemoryDma": UnmapMemoryDmaArgs,
     "VirtualMemoryAlloc": VirtualMemoryAlloc,
 }
 CONTROLS = {
@@ -165,6 +183,6 @@ CONTROLS = {
     0xA06F0104: ("Bind", nothing),
 }
 ESCAPES = {
-    MAP_MEMORY_DMA: (MapMemoryDmaArgs, map_memory_dma),
-    UNMAP_MEMORY_DMA: (UnmapMemoryDmaArgs, map_memory_dma),
+    MAP_MEMORY_DMA: ("MapMemoryDma", map_memory_dma),
+    UNMAP_MEMORY_DMA: ("UnmapMemoryDma", map_memory_dma),
 }

@@ -94,7 +94,8 @@ class RmFile:
             return self.rm.card_info(size, argument)
         call, node, answer = ANSWERS.get(number, (None, "", None))
         if number in others.ESCAPES and self.gpu is None:
-            return self._answer(*others.ESCAPES[number], size, argument)
+            name, other = others.ESCAPES[number]
+            return self._answer(self.rm.layout(name), other, size, argument)
         if call is None or answer is None or node != (CONTROL_NODE if self.gpu is None else DEVICE_NODE):
             raise Refusal(errno.EINVAL)
         if call is abi.RM_ALLOC and size == SHORT_ALLOC_BYTES:
