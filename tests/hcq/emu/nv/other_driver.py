@@ -59,7 +59,7 @@ class File(door.FileIOInterface):  # type: ignore[misc]
 
 
 door.FileIOInterface = File
-import tinygrad.runtime.ops_nv as driver  # noqa: E402: it looks at the door when it is imported
+import tinygrad.runtime.ops_nv as driver  # noqa: E402  it looks at the door when it is imported
 
 driver.FileIOInterface = File
 File.exists = staticmethod(lambda path: path.startswith("/dev/nvidia") or os.path.exists(path))
@@ -92,7 +92,7 @@ tinygrad.device.Compiler.compile_cached = compile_and_note
 driver.NVProgram.__init__ = make_and_note
 shader.load = load
 
-from tinygrad import Tensor  # noqa: E402: after all that it is to use
+from tinygrad import Tensor  # noqa: E402  after all that it is to use
 
 if __name__ == "__main__":
     rng = np.random.default_rng(3)
