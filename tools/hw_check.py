@@ -35,7 +35,7 @@ VERSION = 1  # of the JSON
 ROOT = Path(hcq.__file__).resolve().parent.parent
 FAILED = 1
 DEADLINE_S = 300
-VENDOR, CAPTURE, LADDER = "cuda", "capture", "doctor"
+VENDOR, CAPTURE, LADDER, OPENING = "cuda", "capture", "doctor", "opening"
 COMPARED = {
     "launches": {"launch_us": "launch_us"},
     "latency": {"latency_us": "latency_us", "best_us": "best_us"},
@@ -152,8 +152,8 @@ def check(options: argparse.Namespace) -> int:
         results.append(result)
         if not options.json:
             print("\n".join(lines(result)), flush=True)
-        if name == LADDER and result.status == "failed":
-            break  # nothing above can work
+        if name == OPENING and result.status == "failed":
+            break  # nothing after it can work; a rung of the ladder that failed need not be in the way
     report = as_data(results, options.device)
     text = as_text(report, results)
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")

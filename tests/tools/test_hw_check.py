@@ -100,6 +100,20 @@ def test_a_machine_without_a_gpu_is_told_what_is_missing(monkeypatch, tmp_path):
     assert "/dev/nvidia" in result.text
 
 
+@needs_nvrtc
+def test_where_the_device_does_not_open_nothing_after_it_is_tried(monkeypatch, tmp_path):
+    monkeypatch.delenv("HCQ_EMULATE", raising=False)
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("there is a GPU here")
+    assert main(["-o", str(tmp_path)]) == 1
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [(one["name"], one["status"]) for one in report["checks"]] == [
+        ("doctor", "failed"),
+        ("opening", "failed"),
+    ]
+    assert "/proc/driver/nvidia/version" in report["checks"][1]["text"]
+
+
 def test_unknown_checks_are_refused_with_the_known_ones(capsys):
     assert main(["--only", "flying"]) == 2
     assert "'flying' is no check. They are doctor, opening, launches" in capsys.readouterr().err
