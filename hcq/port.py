@@ -15,7 +15,7 @@ import errno as errno_names
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hcq import native
 from hcq.errors import DriverError
@@ -192,11 +192,35 @@ class FaultyPort:
             raise refused(f"{call}{arguments}", number)
 
 
+def root_of(port: Port) -> Any:
+    """The operating system behind a port."""
+    root: Any = port
+    while hasattr(root, "inner"):
+        root = root.inner
+    return root
+
+
 def is_emulated(port: Port) -> bool:
     """Whether an emulated kernel driver answers at the end of it, behind ports that record or fail."""
-    while (inner := getattr(port, "inner", None)) is not None:
-        port = inner
-    return bool(getattr(port, "is_emulated", False))
+    return bool(getattr(root_of(port), "is_emulated", False))
+
+
+def of_process(port: Port, make: Callable[[], T]) -> T:
+    """What a driver keeps for this process, as the operating system behind a port sees it: made when first asked for.
+
+    A child of fork starts anew. What belongs to an emulated operating system goes with it.
+    """
+    root = root_of(port)
+    kept = _of_process if isinstance(root, LinuxPort) else vars(root).setdefault("of_process", {})
+    found: T | None = kept.get((os.getpid(), make))
+    if found is None:
+        found = kept.setdefault(
+            (os.getpid(), make), make()
+        )  # of two threads that are here at once, the first's is kept
+    return found
+
+
+_of_process: dict[Any, Any] = {}  # of the real operating system
 
 
 def refused(call: str, number: int) -> DriverError:

@@ -9,18 +9,15 @@ Source   kfd_events.c: one event page for each process; kfd_process.c: one rende
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
-import weakref
 from dataclasses import dataclass
-from typing import Any
 
 from hcq import native
 from hcq.amd import kfd
 from hcq.amd.kfd import EventData, EventType, HwExceptionData, MemoryExceptionData
 from hcq.amd.memory import Allocation, KfdMemory, Place
-from hcq.port import LinuxPort, Port
+from hcq.port import Port, of_process
 
 DATA_BYTES = 4 * EventData.length_words
 
@@ -123,15 +120,6 @@ class KfdProcess:
         memory.live.pop(self.event_page.va, None)
 
 
-_real: dict[int, KfdProcess] = {}
-_emulated: weakref.WeakKeyDictionary[Any, KfdProcess] = weakref.WeakKeyDictionary()
-
-
 def process_of(port: Port) -> KfdProcess:
     """The process as the operating system behind a port knows it."""
-    root: Any = port
-    while hasattr(root, "inner"):
-        root = root.inner
-    if isinstance(root, LinuxPort):
-        return _real.setdefault(os.getpid(), KfdProcess())  # a child of fork starts anew
-    return _emulated.setdefault(root, KfdProcess())
+    return of_process(port, KfdProcess)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from hcq.errors import HcqError
 from hcq.nv.channel import Channel, ChannelError
 from hcq.nv.controls import ControlId
-from hcq.nv.process import root_of
 from hcq.nv.status import tell_xid
+from hcq.port import root_of
 
 if TYPE_CHECKING:
     from hcq.nv.device import NvDevice

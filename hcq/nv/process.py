@@ -9,10 +9,8 @@ Source   uvm.c: UVM_MM_INITIALIZE on a second file, without which page tables ca
 
 from __future__ import annotations
 
-import os
 import re
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import DriverError
@@ -21,7 +19,7 @@ from hcq.nv.abi import Abi, abi_for
 from hcq.nv.args import NO_FD
 from hcq.nv.rm import ROOT, Rm
 from hcq.nv.rm_structs import CardInfoArgs
-from hcq.port import LinuxPort, Port, refused
+from hcq.port import Port, of_process, refused
 
 if TYPE_CHECKING:
     from hcq.nv.gpu import Gpu
@@ -132,21 +130,6 @@ def _number(uuid: bytes) -> int:
     return int.from_bytes(uuid, "little")
 
 
-_real: dict[int, NvProcess] = {}
-_emulated: weakref.WeakKeyDictionary[Any, NvProcess] = weakref.WeakKeyDictionary()
-
-
-def root_of(port: Port) -> Any:
-    """The operating system behind a port."""
-    root: Any = port
-    while hasattr(root, "inner"):
-        root = root.inner
-    return root
-
-
 def process_of(port: Port) -> NvProcess:
     """The process as the operating system behind a port knows it."""
-    root = root_of(port)
-    if isinstance(root, LinuxPort):
-        return _real.setdefault(os.getpid(), NvProcess())  # a child of fork starts anew
-    return _emulated.setdefault(root, NvProcess())
+    return of_process(port, NvProcess)
