@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.amd import aql
 from hcq.amd.process import Fault
 from hcq.amd.rings import AqlRing, Ring
+from hcq.port import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,9 +34,8 @@ def describe_fault(device: AmdDevice, fault: Fault) -> str:
 
 def kernel_says(port: Any, gpu_id: int) -> str:
     """The last line of an emulated kernel's log about this GPU; a real kernel's log is not ours to read."""
-    while hasattr(port, "inner"):
-        port = port.inner
-    lines: list[str] = port.kernel_log() if hasattr(port, "kernel_log") else []
+    root = root_of(port)
+    lines: list[str] = root.kernel_log() if hasattr(root, "kernel_log") else []
     about = f"GPU {gpu_id:#x}: "
     return next(
         (line.removeprefix(about).rstrip(".") for line in reversed(lines) if line.startswith(about)), ""
