@@ -212,12 +212,9 @@ def of_process(port: Port, make: Callable[[], T]) -> T:
     """
     root = root_of(port)
     kept = _of_process if isinstance(root, LinuxPort) else vars(root).setdefault("of_process", {})
-    found: T | None = kept.get((os.getpid(), make))
-    if found is None:
-        found = kept.setdefault(
-            (os.getpid(), make), make()
-        )  # of two threads that are here at once, the first's is kept
-    return found
+    key = os.getpid(), make
+    found: T | None = kept.get(key)
+    return kept.setdefault(key, make()) if found is None else found  # of two threads at once, the first's is kept
 
 
 _of_process: dict[Any, Any] = {}  # of the real operating system
