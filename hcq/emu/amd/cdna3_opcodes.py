@@ -308,8 +308,10 @@ addr:V32 data0:V32 data1:V32
     12 ds_mskor_b32  14 ds_write2_b32  15 ds_write2st64_b32  16 ds_cmpst_b32  17 ds_cmpst_f32
 -
     20 ds_nop  152 ds_gws_sema_release_all  154 ds_gws_sema_v  156 ds_gws_sema_p
+data0:V32
+    29 ds_write_addtid_b32
 addr:V32
-    29 ds_write_addtid_b32  153 ds_gws_init  155 ds_gws_sema_br  157 ds_gws_barrier
+    153 ds_gws_init  155 ds_gws_sema_br  157 ds_gws_barrier
 vdst:V32 addr:V32 data0:V32
     32 ds_add_rtn_u32  33 ds_sub_rtn_u32  34 ds_rsub_rtn_u32  35 ds_inc_rtn_u32  36 ds_dec_rtn_u32
     37 ds_min_rtn_i32  38 ds_max_rtn_i32  39 ds_min_rtn_u32  40 ds_max_rtn_u32  41 ds_and_rtn_b32

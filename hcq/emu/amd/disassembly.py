@@ -63,9 +63,20 @@ def source_name(isa: Isa, inst: Instruction, code: int, width: int) -> str:
     return NAMED.get(code, f"src_{code}")
 
 
+def is_promoted(inst: Instruction) -> bool:
+    return inst.format == "VOP3" and inst.name.startswith("v_cmp")
+
+
+def in_accumulators(inst: Instruction, operand: Operand) -> bool:
+    """Whether a bit of the instruction puts an operand into the accumulation file."""
+    if inst.format == "MAI":
+        return bool(inst.fields["acc_cd"]) and operand.field == "vdst" and "mfma" in inst.name
+    return bool(inst.fields.get("acc")) and operand.field in ("data", "data0", "data1", "vdst", "vdata")
+
+
 def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
-    if operand.field == "vcc":
-        return "vcc"
+    if operand.field == "vcc":  # the mask of a promoted compare goes where vdst says
+        return scalar_name(isa, inst.fields["vdst"], 64 if isa.has_sdwa else 32) if is_promoted(inst) else "vcc"
     if operand.field == "literal32":
         return f"{inst.literal or 0:#x}"
     code = inst.fields[operand.field]
@@ -81,11 +92,7 @@ def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
         return scalar_name(isa, code, operand.width)
     if operand.field in ("src0", "src1", "src2", "ssrc0", "ssrc1", "soffset"):
         return source_operand(isa, inst, operand, code)
-    letter = (
-        "a"
-        if operand.file == "A" or (inst.fields.get("acc") and operand.field in ("data", "data0", "vdst"))
-        else "v"
-    )
+    letter = "a" if operand.file == "A" or in_accumulators(inst, operand) else "v"
     if operand.width == 16 and inst.format in ("VOP1", "VOP2", "VOPC"):
         return f"v{code & 127}.{'h' if code >> 7 else 'l'}"
     return span(letter, code, operand.width)
@@ -95,6 +102,8 @@ def source_operand(isa: Isa, inst: Instruction, operand: Operand, code: int) -> 
     if operand.width == 16 and code >= 256 and inst.format in ("VOP1", "VOP2", "VOPC"):
         return f"v{code & 127}.{'h' if code & 128 else 'l'}"
     name = source_name(isa, inst, code, operand.width)
+    if operand.file == "A":
+        name = name.replace("v", "a", 1)
     if operand.field.startswith("src") and inst.format in ("VOP3", "VOP3SD"):
         index = int(operand.field[3])
         if inst.fields.get("abs", 0) >> index & 1:

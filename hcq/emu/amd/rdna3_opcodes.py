@@ -280,7 +280,9 @@ addr:V32 data0:V32 data1:V32
 -
     20 ds_nop  24 ds_gws_sema_release_all  26 ds_gws_sema_v  28 ds_gws_sema_p
 addr:V32
-    25 ds_gws_init  27 ds_gws_sema_br  29 ds_gws_barrier  176 ds_store_addtid_b32
+    25 ds_gws_init  27 ds_gws_sema_br  29 ds_gws_barrier
+data0:V32
+    176 ds_store_addtid_b32
 vdst:V32 addr:V32 data0:V32
     32 ds_add_rtn_u32  33 ds_sub_rtn_u32  34 ds_rsub_rtn_u32  35 ds_inc_rtn_u32  36 ds_dec_rtn_u32
     37 ds_min_rtn_i32  38 ds_max_rtn_i32  39 ds_min_rtn_u32  40 ds_max_rtn_u32  41 ds_and_rtn_b32

@@ -367,7 +367,7 @@ vdst:V128 addr:V32 data0:V64 data1:V64
     110 ds_storexchg_2addr_rtn_b64  111 ds_storexchg_2addr_stride64_rtn_b64
 vdst:V128 addr:V32
     119 ds_load_2addr_b64  120 ds_load_2addr_stride64_b64  255 ds_load_b128
-addr:V32
+data0:V32
     176 ds_store_addtid_b32
 addr:V32 data0:V96
     222 ds_store_b96
