@@ -214,7 +214,8 @@ def of_process(port: Port, make: Callable[[], T]) -> T:
     kept = _of_process if isinstance(root, LinuxPort) else vars(root).setdefault("of_process", {})
     key = os.getpid(), make
     found: T | None = kept.get(key)
-    return kept.setdefault(key, make()) if found is None else found  # of two threads at once, the first's is kept
+    # of two threads that are here at once, the first one's is kept
+    return kept.setdefault(key, make()) if found is None else found
 
 
 _of_process: dict[Any, Any] = {}  # of the real operating system
