@@ -290,6 +290,37 @@ def test_a_random_kernel_computes_what_the_cpu_computes(seed: int) -> None:
     agree(sink, arrays)
 
 
+def mixed_kernel(seed: int) -> Node:
+    """A chain of operations and conversions among all dtypes."""
+    pick = random.Random(seed)
+    shape = (pick.randint(1, 4), pick.randint(1, 30))
+    dtypes_ = (dtypes.bool, *INTEGERS, *FLOATS)
+    found = [param(1 + i, shape, pick.choice(dtypes_)) for i in range(4)]
+    for _ in range(pick.randint(4, 12)):
+        a, b = pick.choice(found), pick.choice(found)
+        if pick.random() < 0.35:
+            found.append(Node(Op.CAST, pick.choice(dtypes_), (a,)))
+            continue
+        if b.dtype is not a.dtype:
+            b = Node(Op.CAST, a.dtype, (b,))
+        if a.dtype.is_bool:
+            ops = [Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN]
+        else:
+            ops = [op for op in (ON_FLOATS if a.dtype.is_float else BINARY) if op not in COMPARE]
+        found.append((a < b).where(a, b) if pick.random() < 0.15 else Node(pick.choice(ops), a.dtype, (a, b)))
+    return kernel((out(0, shape, found[-1].dtype), found[-1]))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_random_chain_of_conversions_computes_what_the_cpu_computes(seed: int) -> None:
+    sink = mixed_kernel(seed)
+    arrays = []
+    for i, n in enumerate(parameters(sink)):
+        count = n.arg.shape[0] * n.arg.shape[1]
+        arrays.append(np.asarray(edges(n.dtype, count, 10 * seed + i)).reshape(n.arg.shape))
+    agree(sink, arrays)
+
+
 @pytest.mark.parametrize(
     "schedule",
     [
