@@ -33,7 +33,7 @@ class _Ours(dict[str, bool]):
     """
 
     def __missing__(self, file: str) -> bool:
-        self[file] = found = file.startswith((*_folders(), "<frozen "))
+        self[file] = found = file.startswith(_folders()) or _starts_programs(file)
         return found
 
 
@@ -62,6 +62,11 @@ def site_of(frame: FrameType | None) -> Site:
     return _outermost(start)
 
 
+def _starts_programs(file: str) -> bool:
+    """Python's runpy, which is a file or, from 3.11 on, part of the interpreter."""
+    return file.startswith("<frozen ") or file == os.path.join(os.path.dirname(os.__file__), "runpy.py")
+
+
 def _is_library(file: str) -> bool:
     """Whether a file is part of Python's own library; packages that were installed beside it are not."""
     return file.startswith(os.path.dirname(os.__file__)) and "-packages" not in file
@@ -71,7 +76,7 @@ def _outermost(frame: FrameType | None) -> Site:
     """Where a program of this package (`python -m hcq doctor`) began what it does now."""
     found = None
     while frame is not None:
-        if not frame.f_code.co_filename.startswith("<frozen "):
+        if not _starts_programs(frame.f_code.co_filename):
             found = frame
         frame = frame.f_back
     return None if found is None else (found.f_code, found.f_lasti)
