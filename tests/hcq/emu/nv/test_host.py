@@ -231,6 +231,20 @@ def test_gp_put_beyond_the_ring_stops_the_channel(raw: Raw):
     assert raw.fault()[0] == 32
 
 
+def test_a_new_channels_ring_is_empty_whatever_was_in_its_userd():
+    raw = Raw().open_uvm()
+    raw.ring, raw.notifier, sem = raw.memory(1 << 16), raw.memory(4096), raw.memory(4096)
+    raw.ring.host[:] = 0xA5
+    raw.add_group()
+    raw.add_channel()
+    assert not raw.userd.any() and raw.ring.host[0] == 0xA5
+    raw.add_objects()
+    raw.register_channel()
+    raw.schedule()
+    raw.push(release(sem.va, 1, RELEASE))
+    raw.until(lambda: sem.array()[0] == 1)
+
+
 def test_an_entry_of_length_zero_is_an_operation(raw: Raw, sem):
     raw.enter_raw(GpControl(opcode=GpOpcode.NOP).words)
     raw.push(release(sem.va, 1, RELEASE))

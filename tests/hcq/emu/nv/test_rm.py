@@ -420,3 +420,58 @@ def test_a_privileged_doorbell_is_not_for_processes():
     raw = Raw().open_device()
     refused = refusal(raw.alloc, raw.engines.usermode, raw.subdevice, "UsermodeAlloc", bpriv=1)
     assert refused == S.NV_ERR_INSUFFICIENT_PERMISSIONS
+
+
+# ------------------------------------------------------------ what other drivers ask
+
+
+def control_of(raw: Raw, handle: int, command: int, params: bytes) -> bytes:
+    """A control call whose structure is given as bytes."""
+    memory = bytearray(params)
+    where = native.address_of(memory)
+    fields = {
+        "hclient": raw.client,
+        "hobject": handle,
+        "cmd": command,
+        "params": where,
+        "paramssize": len(memory),
+    }
+    raw.call(raw.ctl, abi.RM_CONTROL, **fields)
+    return bytes(memory)
+
+
+def test_the_version_can_be_asked_of_the_client():
+    raw = Raw().open_client()
+    assert control_of(raw, raw.client, 0x13E, bytes(1032)).startswith(b"580.142\0")
+    older = Raw("nv:sm_90:driver=550.90").open_client()
+    assert control_of(older, older.client, 0x13E, bytes(776)).startswith(b"550.90\0")
+    assert refusal(control_of, older, older.client, 0x13E, bytes(1032)) == S.NV_ERR_INVALID_PARAM_STRUCT
+
+
+def test_the_older_class_list_is_asked_twice():
+    raw = Raw().open_device()
+    (count,) = struct.unpack_from("<I", control_of(raw, raw.device, 0x800201, bytes(16)))
+    listed = bytearray(4 * count)
+    control_of(raw, raw.device, 0x800201, struct.pack("<I4xQ", count, native.address_of(listed)))
+    assert raw.engines.compute in struct.unpack(f"<{count}I", listed)
+
+
+def test_memory_is_mapped_into_rms_own_address_space_for_whoever_asks():
+    raw = Raw().open_device()
+    memory = raw.allocate(4096)
+    raw.alloc_raw(0x70, raw.device, bytes(24), handle=0x5C000070)
+    request = 3 << 30 | 64 << 16 | ord("F") << 8 | 0x57
+
+    def map_dma(virtual: int) -> tuple[int, int]:
+        given = struct.pack(
+            "<4IQQIIIIQII", raw.client, raw.device, virtual, memory, 0, 4096, 0x8000, 0, 0, 0, 0x7000, 0, 0
+        )
+        argument = bytearray(given)
+        raw.port.ioctl(raw.ctl, request, argument)
+        return struct.unpack_from("<QI", argument, 48)
+
+    assert map_dma(0x5C000070) == (0x7000, S.NV_OK)
+    assert map_dma(memory)[1] == S.NV_ERR_INVALID_OBJECT_HANDLE
+    older = Raw("nv:sm_90:driver=570.86").open_device()
+    with pytest.raises(DriverError):
+        older.port.ioctl(older.ctl, request, bytearray(64))

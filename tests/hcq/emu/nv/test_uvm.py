@@ -11,7 +11,7 @@ from hcq.nv import abi
 from hcq.nv.args import NO_FD
 from hcq.nv.classes import ClassId
 from hcq.nv.status import NvStatus as S
-from tests.hcq.emu.nv.raw import WINDOW, WINDOW_BYTES, Memory, Raw, refusal, release
+from tests.hcq.emu.nv.raw import USERD_AT, WINDOW, WINDOW_BYTES, Memory, Raw, refusal, release
 
 
 def opened(word: str = "nv:sm_90") -> Raw:
@@ -198,6 +198,19 @@ def test_a_graphics_channel_is_registered_after_its_compute_object_exists():
     raw.register_channel()
     assert refusal(raw.register_channel) == S.NV_ERR_INVALID_CHANNEL
     assert refusal(raw.create_range, WINDOW, 4096) == S.NV_ERR_UVM_ADDRESS_IN_USE
+
+
+def test_a_channel_without_a_compute_object_is_registered_once_its_group_has_one():
+    raw = opened()
+    raw.ring, raw.notifier = raw.memory(1 << 16), raw.memory(4096)
+    raw.add_group()
+    raw.add_channel()
+    with_compute = raw.channel
+    raw.add_channel(userdoffset_0=USERD_AT + 512)
+    raw.alloc(raw.engines.copy, raw.channel)
+    assert refusal(raw.register_channel) == S.NV_ERR_INVALID_OBJECT
+    raw.alloc(raw.engines.compute, with_compute)
+    raw.register_channel()
 
 
 def test_the_window_of_a_freed_channel_stays_taken_until_it_is_unregistered():
