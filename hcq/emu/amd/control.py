@@ -259,6 +259,9 @@ def get_register(ctx: Context) -> Step:
         29: lambda b: np.full(b.waves, time.perf_counter_ns() & 0xFFFFF, np.uint32),
         4 if gfx9 else 23: lambda b: b.ids.astype(np.uint32),
     }
+    if ctx.is_gfx12:  # the clock has two words there
+        readers[29] = lambda b: np.full(b.waves, time.perf_counter_ns() & 0xFFFFFFFF, np.uint32)
+        readers[30] = lambda b: np.full(b.waves, time.perf_counter_ns() >> 32 & 0xFFFFFFFF, np.uint32)
     read = readers.get(register)
     if read is None:
         raise ctx.refuse(f"hardware register {register} is not emulated")

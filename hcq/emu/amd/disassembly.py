@@ -76,7 +76,9 @@ def in_accumulators(inst: Instruction, operand: Operand) -> bool:
 
 def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
     if operand.field == "vcc":  # the mask of a promoted compare goes where vdst says
-        return scalar_name(isa, inst.fields["vdst"], 64 if isa.has_sdwa else 32) if is_promoted(inst) else "vcc"
+        return (
+            scalar_name(isa, inst.fields["vdst"], 64 if isa.has_sdwa else 32) if is_promoted(inst) else "vcc"
+        )
     if operand.field == "literal32":
         return f"{inst.literal or 0:#x}"
     code = inst.fields[operand.field]

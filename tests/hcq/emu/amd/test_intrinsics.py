@@ -263,3 +263,30 @@ def test_division_is_correctly_rounded_for_all_exponents(arch: str, kind: str, d
     with np.errstate(all="ignore"):
         expected = x / y
     assert ((out.view(bits) == expected.view(bits)) | (np.isnan(out) & np.isnan(expected))).all()
+
+
+@pytest.mark.parametrize("arch", sorted(WAVE.keys() - {"gfx1100"}))  # that one's has 20 bits, and wraps
+def test_the_clock_of_a_kernel_rises(arch: str) -> None:
+    ir = """
+declare i64 @llvm.readcyclecounter()
+define amdgpu_kernel void @k(ptr addrspace(1) %out, i32 %trips) {
+entry:
+  %before = call i64 @llvm.readcyclecounter()
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+  %next = add i32 %i, 1
+  store volatile i32 %next, ptr addrspace(1) %out
+  %more = icmp ult i32 %next, %trips
+  br i1 %more, label %loop, label %end
+end:
+  %after = call i64 @llvm.readcyclecounter()
+  %long = sub i64 %after, %before
+  %p = getelementptr i64, ptr addrspace(1) %out, i64 1
+  store i64 %long, ptr addrspace(1) %p
+  ret void
+}
+"""
+    out = np.zeros(2, np.uint64)
+    Loaded(ir, arch).run("k", [out, np.uint32(200)], block=(WAVE[arch], 1, 1))
+    assert 0 < int(out[1]) < 60 * 10**9
