@@ -242,6 +242,9 @@ class EmulatedGpu:
                 return True
             return state is State.WORKED
         except ChannelError as error:
+            if channel.is_ending:  # it is being freed, and the kernel it ran was cut short: nobody's error
+                channel.group.error = error
+                return False
             if isinstance(error, CopyError) and channel.group.engine_type in self.copy_engine_types:
                 error.xid = COPY_XIDS[self.copy_engine_types.index(channel.group.engine_type)]
             self._stop(channel, error)

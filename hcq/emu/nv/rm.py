@@ -92,10 +92,10 @@ class RmFile:
             raise Refusal(errno.EFAULT)
         if number == abi.CARD_INFO.request & 0xFF and self.gpu is None:
             return self.rm.card_info(size, argument)
-        call, node, answer = ANSWERS.get(number, (None, "", None))
         if number in others.ESCAPES and self.gpu is None:
             name, other = others.ESCAPES[number]
             return self._answer(self.rm.layout(name), other, size, argument)
+        call, node, answer = ANSWERS.get(number, (None, "", None))
         if call is None or answer is None or node != (CONTROL_NODE if self.gpu is None else DEVICE_NODE):
             raise Refusal(errno.EINVAL)
         if call is abi.RM_ALLOC and size == SHORT_ALLOC_BYTES:
