@@ -178,8 +178,8 @@ def test_control_c_is_the_commands(tmp_path):
 import hcq, time
 dev = hcq.open("CPU")
 dev.queue().submit().wait()
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(30)
 except KeyboardInterrupt:
     dev.queue().submit().wait()
