@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from hcq.nv import abi
 from hcq.nv.gpfifo import GpControl, GpOpcode
 from hcq.nv.status import NvStatus as S
-from tests.hcq.emu.nv.raw import ENTRIES, USERD_AT, Raw, methods, refusal, release
+from tests.hcq.emu.nv.raw import ENTRIES, USERD_AT, WINDOW, WINDOW_BYTES, Raw, methods, refusal, release
 
 WFI, CLASS_SIZE_64, TIMESTAMP = 1 << 20, 1 << 24, 1 << 25
 ACQUIRE, RELEASE, STRICT_GEQ, CIRC_GEQ, AND, NOR, REDUCTION = range(7)
@@ -362,3 +364,29 @@ def test_two_channels_meet_at_a_semaphore(raw: Raw, sem):
     raw.schedule()
     raw.push(release(sem.va, 1, RELEASE))
     raw.until(lambda: sem.array()[4] == 2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_channels_take_turns_in_any_order_and_each_keeps_its_own(seed: int):
+    first = Raw(f"nv:sm_90:seed={seed}").open_channel()
+    channels = [first]
+    for number in range(1, 4):
+        one = copy.copy(first)  # the same process, with a channel of its own
+        one.ring, one.notifier = one.memory(1 << 16), one.memory(4096)
+        one.add_group()
+        one.add_channel()
+        one.add_objects()
+        one.register_channel(base=WINDOW + number * WINDOW_BYTES)
+        one.schedule()
+        channels.append(one)
+    cells = [one.memory(4096) for one in channels]
+    for step in range(24):
+        for one, cell in zip(channels, cells):
+            one.push(release(cell.va + 16 * step, step + 1, RELEASE | TIMESTAMP), ring=step % 3 == 2)
+    for one, cell in zip(channels, cells):
+        one.until(lambda cell=cell: cell.array()[4 * 23] == 24)
+    stamps = [cell.array("u8")[1:48:2].tolist() for cell in cells]
+    assert all(own == sorted(own) for own in stamps)
+    together = sorted((stamp, number) for number, own in enumerate(stamps) for stamp in own)
+    turns = sum(one[1] != other[1] for one, other in zip(together, together[1:]))
+    assert turns > len(channels)  # they did not run one after the other
