@@ -214,7 +214,9 @@ class Device(ABC):
         """The packet that stores the device's clock at an address."""
         return self.encode(Timestamp(va))
 
-    # where the host reads device memory; a device whose memory is slow to read has it copied out first
+    # how the host reaches device memory; a device whose memory it reads slowly, or does not see, has it copied
+    view_memory: Callable[[int, int, object], memoryview] = staticmethod(native.view)
+    write_memory: Callable[[int, Any, int], None] = staticmethod(native.write)
     read_memory = staticmethod(native.read)
     read_memory_into = staticmethod(native.read_into)
 

@@ -18,7 +18,6 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from hcq import native
 from hcq.errors import DeviceFault, DriverError, UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Buffer:
             self.device.trace.expose((self.parent or self).address)
         if self.device.validator is not None:
             self.device.validator.wrote(self)
-        return native.view(self.address, self.size_bytes, self)
+        return self.device.view_memory(self.address, self.size_bytes, self)
 
     def wait(self, timeout_ms: float | None = None) -> None:
         """Return once no submitted work can still read or write this buffer.
@@ -111,7 +110,7 @@ class Buffer:
         if self.device.validator is not None:
             self.device.validator.wrote(self)
         if source.nbytes:
-            native.write(self.address + offset, source, source.nbytes)
+            self.device.write_memory(self.address + offset, source, source.nbytes)
             if self.device.trace is not None:
                 self.device.trace.wrote(self.address + offset, source)
 

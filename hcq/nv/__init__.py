@@ -1,6 +1,6 @@
 """NVIDIA GPUs through the open kernel module: RM and UVM ioctls, one channel, QMD launches, cubins loaded by hand.
 
-    device.py, queue.py                                           opening by named steps, submission, recovery
+    device.py, queue.py, host_access.py, staging.py               opening by named steps, submission, recovery, memory
     classes.py, chip.py                                           which GPU, and what its kind is like
     process.py, gpu.py, rm.py, memory.py, address.py, channel.py  what the kernel driver is told
     abi.py, *_structs.py, status.py                               how it is told, by release, and what it answers

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import command, native
 from hcq.command import Command
-from hcq.device import Device, Steps
+from hcq.device import Steps
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
 from hcq.layout import Packet
 from hcq.memory import Buffer
@@ -27,9 +27,10 @@ from hcq.nv.decode import decoder
 from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
 from hcq.nv.gpu import Gpu
+from hcq.nv.host_access import HostAccess
 from hcq.nv.launch import Launcher
 from hcq.nv.link import ALIGNMENT, Linked
-from hcq.nv.memory import Allocation, NvMemory, Place
+from hcq.nv.memory import NvMemory, Place
 from hcq.nv.process import process_of
 from hcq.nv.program import MAX_GRID, NvProgram
 from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, Pushbuffer, place, plan
@@ -38,7 +39,6 @@ from hcq.nv.rings import GpFifo, segment
 from hcq.nv.rm import Rm
 from hcq.nv.rm_structs import CardInfoArgs
 from hcq.nv.signals import Clock, NvSignal, NvTimeline
-from hcq.nv.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.port import is_emulated
 from hcq.program import Program
 from hcq.queue import ONE, Grid
@@ -57,14 +57,13 @@ LOCAL_UNIT, LOCAL_TPC_UNIT, LOCAL_TOTAL_UNIT = 0x200, 0x8000, 0x20000
 BOOST_TO_MAX, FOREVER = 0x12, 0xFFFFFFFF  # of PERF_BOOST
 
 
-class NvDevice(Device):
+class NvDevice(HostAccess):
     """One GPU."""
 
     gpu: Gpu
     chip: Chip
     rm: Rm
     channel: Channel
-    why_host_memory = ""
     _is_attaching = False
 
     # ------------------------------------------------------------ opening
@@ -146,7 +145,6 @@ class NvDevice(Device):
         self.nv_memory = NvMemory(
             self.port, self.process, self.rm, gpu.device, gpu.path, gpu.uuid, self.process.uvm_fd
         )
-        self._owned: list[Allocation] = []  # the driver's own, apart from the channel's
         self._choose_place()
         self._cells = self.nv_memory.alloc(CELLS_BYTES, Place.SYSTEM)
         self._cells_view = native.view(self._cells.va, CELLS_BYTES)
@@ -162,20 +160,8 @@ class NvDevice(Device):
         self.local: tuple[int, int, int] | None = None  # address, bytes for each TPC, bytes for each thread
         self._launches = self._commands = 0  # submitted so far
         self._first: list[Piece] = []  # what the next submission tells the channel before anything else
-        self._stage: Stage | None = None
         self._fault = ""
         self._abandoned = False
-
-    def _choose_place(self) -> None:
-        """Buffers are in the GPU's memory where the host sees all of it; otherwise in the host's."""
-        if self.gpu.bar1_bytes >= self.gpu.ram_bytes > 0:
-            self.place = Place.VIDEO
-        else:
-            self.place = Place.SYSTEM
-            self.why_host_memory = (
-                f"the host sees {self.gpu.bar1_bytes >> 20} of {self.gpu.ram_bytes >> 20} MiB of the GPU's memory; "
-                "turn on Resizable BAR to use it"
-            )
 
     def make_channel(self) -> None:
         self._cells_view[ORDER_AT : STAMP_AT + CELL_BYTES] = bytes(STAMP_AT + CELL_BYTES - ORDER_AT)
@@ -242,17 +228,6 @@ class NvDevice(Device):
 
     # ------------------------------------------------------------ memory and signals
 
-    def map_memory(self, size_bytes: int) -> int:
-        return self.nv_memory.alloc(size_bytes, self.place).va
-
-    def _own(self, size_bytes: int, where: Place) -> Allocation:
-        """Memory for the driver itself, given back when the device closes."""
-        self._owned.append(self.nv_memory.alloc(size_bytes, where))
-        return self._owned[-1]
-
-    def unmap_memory(self, va: int, size_bytes: int) -> None:
-        self.nv_memory.free(self.nv_memory.live[va])
-
     def can_reach(self, buffer: Buffer) -> bool:
         """Whether this GPU can be given another one's buffer; maps it when it can."""
         other = buffer.device
@@ -284,27 +259,6 @@ class NvDevice(Device):
 
     def moment_ns(self, ticks: int) -> int:
         return self.clock.to_ns(ticks)
-
-    def read_memory(self, va: int, size_bytes: int) -> bytes:
-        """What device memory holds; a long read goes through the copy engine."""
-        if not self._is_staged(size_bytes):
-            return native.read(va, size_bytes)
-        found = bytearray(size_bytes)
-        self.read_memory_into(va, found, size_bytes)
-        return bytes(found)
-
-    def read_memory_into(self, va: int, target: Any, size_bytes: int) -> None:
-        """The same, into memory of the host."""
-        if not self._is_staged(size_bytes):
-            native.read_into(va, target, size_bytes)
-            return
-        with self.lock:
-            if self._stage is None:
-                self._stage = Stage(self, self._own(STAGE_BYTES, Place.SYSTEM).va)
-            self._stage.fetch(va, target, size_bytes)
-
-    def _is_staged(self, size_bytes: int) -> bool:
-        return size_bytes >= WORTH_BYTES and self.place == Place.VIDEO
 
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into."""
@@ -542,7 +496,7 @@ class NvDevice(Device):
             "arch": self.arch,
             "threads": self.gpu.sm_count,
             "model": f"{self.gpu.name}, {self.gpu.sm_count} SMs",
-            "memory": self.place.value,
+            "memory": self.place.value if self.place == Place.VIDEO or self.config.trace_data else "mixed",
             **({"why_host_memory": self.why_host_memory} if self.why_host_memory else {}),
             **({"why_no_boost": self.why_no_boost} if self.why_no_boost else {}),
             "vram_bytes": self.gpu.ram_bytes,

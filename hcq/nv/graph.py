@@ -164,7 +164,7 @@ class NvGraph(Graph):
                 f"{4 * MAX_SEGMENT_WORDS}. Split it."
             )
         for _ in range(COPIES):
-            buffer = self.device.alloc(how.size_bytes + ALIGNMENT_BYTES, f"{self.name} block")
+            buffer = self.device.visible(how.size_bytes + ALIGNMENT_BYTES, f"{self.name} block")
             self._copies.append(self._lay_out(buffer, recorded, how))
         first, start = self._copies[0], self._indirects[0].address
         for key, points in self.points.items():

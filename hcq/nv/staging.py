@@ -1,11 +1,12 @@
-"""Staging: what the GPU's memory holds comes to the host through the copy engine, and not by loads through the BAR.
+"""Staging: what the GPU's memory holds comes to the host through the copy engine, and what it does not see goes there.
 
-In       addresses of device memory that is settled
-Out      its bytes
-Changes  a buffer of host memory, made when the first large read comes
+In       addresses of device memory that is settled; bytes of the host
+Out      the memory's bytes; memory that holds the host's
+Changes  a buffer of host memory, made when it is first needed
 Next     device.py (who asks), hcq/memory.py (Buffer.read)
 
-Loads through BAR1 are not cached and wait for each other. Stores are combined and fast, so writing needs no detour.
+Loads through BAR1 are not cached and wait for each other. Stores are combined and fast, so writing needs no detour
+where BAR1 shows the memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hcq import command, native
 from hcq.memory import Buffer
 
 if TYPE_CHECKING:
-    from hcq.nv.device import NvDevice
+    from hcq.device import Device
 
 STAGE_BYTES = 4 << 20
 WORTH_BYTES = 16 << 10  # shorter reads are done before a copy has started
@@ -25,7 +26,7 @@ WORTH_BYTES = 16 << 10  # shorter reads are done before a copy has started
 class Stage:
     """Host memory that the copy engine writes and the host reads. The caller holds the device's lock."""
 
-    def __init__(self, device: NvDevice, area_va: int) -> None:
+    def __init__(self, device: Device, area_va: int) -> None:
         self.device = device
         self.buffer = Buffer(device, area_va, STAGE_BYTES, STAGE_BYTES, 0, "staging")
         self.buffer.parent = self.buffer  # it is the driver's: dropping it gives nothing to the pool
@@ -43,3 +44,15 @@ class Stage:
             what = command.Copy(source, va + at, size)
             self.device.submit([self.device.encode(what)], [what]).wait()
             native.read_into(source, place[at : at + size], size)
+
+    def send(self, va: int, data: Any, size_bytes: int) -> None:
+        """Copy bytes of the host into device memory."""
+        source = memoryview(data).cast("B")
+        stage = self.buffer.address
+        for at in range(0, size_bytes, STAGE_BYTES):
+            size = min(STAGE_BYTES, size_bytes - at)
+            native.write(stage, source[at : at + size], size)
+            if self.device.validator is not None:
+                self.device.validator.wrote(self.buffer)
+            what = command.Copy(va + at, stage, size)
+            self.device.submit([self.device.encode(what)], [what]).wait()
