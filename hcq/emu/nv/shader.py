@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 CONSTANTS = "GRAPHICS GPC0 GPCCLIENT_GCC"  # constants and instructions are fetched by the same unit
 THREADS = "GRAPHICS GPC0 GPCCLIENT_T1_0"
 CODE_ALIGNMENT = 128
+CODE_BYTES = 16  # of one instruction
+CONSTANT_BANKS = range(8)
 RESERVED_SHARED_BYTES = 0x400
 MAX_THREADS, MAX_BARRIERS, MAX_REGISTERS = 1024, 16, 255
 REGISTERS_PER_SM = 65536
@@ -47,10 +49,11 @@ TPCS = GPCS * TPCS_PER_GPC
 
 
 class Code(NamedTuple):
-    """What lies at a program address: a kernel, and the PTX it came from."""
+    """What lies at a program address: a kernel, its PTX, its .const variables as (name, address, bytes)."""
 
     kernel: Kernel
     text: str
+    constants: tuple[tuple[str, int, int], ...] = ()
 
 
 class Bank0(NamedTuple):
@@ -107,6 +110,8 @@ class Shader:
         bank = self._bank0(view, qmd)
         shared_window, local_window = self._windows(engine, view, program)
         self._compare(qmd, code, bank, grid, block, shared_window, local_window)
+        if any(view.read(program, CODE_BYTES, CONSTANTS)):  # zeros stand for the code where there is only PTX
+            check_constants(qmd, code)
         dynamic = self._shared(qmd, kernel, program)
         engine.check_local_memory(qmd, view)
         at = self.gpu.chip.param_offset
@@ -146,7 +151,7 @@ class Shader:
             raise LaunchError(
                 f"Graphics SKEDCHECK: program address {program:#x} is no multiple of {CODE_ALIGNMENT}"
             )
-        view.read(program, 16, CONSTANTS)
+        view.read(program, CODE_BYTES, CONSTANTS)
         raw = view.read(program - DESCRIPTOR_BYTES, DESCRIPTOR_BYTES, CONSTANTS)
         key = view.table.number, program
         known = self.code.get(key)
@@ -259,6 +264,21 @@ class Shader:
                     inside.va,
                 )
         return shared, local
+
+
+def check_constants(qmd: Qmd, code: Code) -> None:
+    """Machine code reads .const variables through constant banks: each has to lie in one that the QMD binds."""
+    bound = []
+    for bank in CONSTANT_BANKS:
+        if qmd.value(f"constant_buffer_valid_{bank}"):
+            va = qmd.value(f"constant_buffer_addr_{bank}")
+            bound.append((va, va + qmd.value(f"constant_buffer_size_{bank}")))
+    for name, va, size in code.constants:
+        if not any(start <= va and va + size <= end for start, end in bound):
+            raise LaunchError(
+                f"Graphics Exception: the .const variable {name!r} at {va:#x} is in none of the constant banks that "
+                f"the QMD binds: {', '.join(f'[{start:#x}, {end:#x})' for start, end in bound)}"
+            )
 
 
 def stopped(error: KernelFault | UsageError, memory: View, program: int) -> ChannelError:
@@ -383,4 +403,10 @@ def name_at(view: View, va: int) -> str:
 @functools.lru_cache(256)
 def _compiled(text: bytes, entry: str, symbols: tuple[tuple[str, int], ...]) -> Code:
     source = text.decode("utf-8", "replace")
-    return Code(Kernel(parse(source), entry, dict(symbols)), source)
+    module = parse(source)
+    constants = [
+        (name, va, module.variables[name].size_bytes)
+        for name, va in symbols
+        if name in module.variables and module.variables[name].space == "const"
+    ]
+    return Code(Kernel(module, entry, dict(symbols)), source, tuple(constants))

@@ -209,6 +209,31 @@ def test_variables_of_a_module_lie_where_its_symbols_say(raw: Raw):
     assert raw.out.array()[2] == 2
 
 
+def test_constants_of_machine_code_lie_in_a_bank_that_the_qmd_binds(raw: Raw):
+    ptx = VARIABLE.replace(".global .align 4 .u32 count;", ".const .align 4 .u32 count = 5;").replace(
+        "st.global.u32 [count], %r2", "st.global.u32 [%rd1], %r2"
+    )
+    ptx = ptx.replace("bump()", "bump(.param .u64 at)").replace("ld.global.u32 %r1", "ld.const.u32 %r1")
+    ptx = ptx.replace(".reg .b32 %r<3>;", ".reg .b32 %r<3>;\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [at];")
+    kernel = Loaded(raw, ptx, "bump", 8)
+    table = raw.memory(4096)
+    entry = SymbolEntry(name_address=table.va + 64, address=table.va + 256).to_bytes()
+    table.host[:16] = np.frombuffer(entry, np.uint8)
+    table.host[64:70] = np.frombuffer(b"count\0", np.uint8)
+    table.array()[64] = 41
+    kernel.put(ptx.encode(), "bump", 8, symbols_address=table.va, symbol_count=1)
+    launch = Launch(raw, kernel.program, struct.pack("<Q", raw.out.va))
+    do(raw, launch.words)  # there is only PTX: nothing reads a bank
+    assert raw.out.array()[0] == 42
+    kernel.memory.host[0x200] = 1  # as if there were machine code
+    launch.write(constant_buffer_valid_3=1, constant_buffer_addr_3=table.va + 256, constant_buffer_size_3=16)
+    do(raw, launch.words)
+    launch.write(constant_buffer_valid_3=0)
+    raw.push(launch.words)
+    xid, line = raw.fault()
+    assert xid == 13 and "the .const variable 'count'" in line and "is in none of the constant banks" in line
+
+
 def test_a_qmd_releases_semaphores_when_its_grid_has_ended(raw: Raw):
     va = raw.sem.va
     fields: dict[str, int] = {}
