@@ -3,7 +3,7 @@
 In       modules when they are called, optimizers when they step; what the user says with `call`
 Out      the names of buffers, told to the device's trace as soon as the tensors have memory
 Changes  the names of those buffers, which reports print, too
-Next     nn/module.py and nn/optim.py (who is asked), realize.py (when tensors get memory), hcq/trace.py (the record)
+Next     nn/module.py and nn/optim.py (who is asked), realize.py (when tensors get memory), hcq/trace/writer.py
 
 A tensor is called after the outermost module that was called with it inside. Modules and optimizers are asked only
 while something is traced; a name that the user gave is in reports without a trace, too.

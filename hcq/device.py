@@ -32,7 +32,7 @@ from hcq.program import Program
 from hcq.queue import ONE, Grid, Queue
 from hcq.recorder import EVERY, Site, site
 from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal, Timeline
-from hcq.trace import DeviceTrace, TraceWriter
+from hcq.trace.writer import DeviceTrace, TraceWriter
 
 if TYPE_CHECKING:
     from hcq.report import RingState

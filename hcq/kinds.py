@@ -3,7 +3,7 @@
 In       a device name such as "CPU:1"
 Out      the Kind: its Device class, the decoder of each of its queues, its layouts, its ioctls, its rules
 Changes  nothing; a kind's modules are imported when something of it is first asked for
-Next     device.py (opens by kind), trace_file.py (decodes by kind), validate.py (checks by kind)
+Next     device.py (opens by kind), trace/file.py (decodes by kind), validate.py (checks by kind)
 
 A new kind of device adds one entry here and gets traces, fault reports, packet pages and rules with it.
 """

@@ -3,7 +3,7 @@
 In       the call stack at a submission or a wait
 Out      `site()`: a pair that is cheap to take and to keep; `where(site)`: the same as text
 Changes  nothing; what it keeps are code objects, never frames, so no buffer lives longer for it
-Next     ledger.py (keeps sites beside submissions), report.py and trace.py (print them)
+Next     ledger.py (keeps sites beside submissions), report.py and trace/writer.py (print them)
 
 Looking at the stack costs a quarter of a microsecond and more, which is too dear for every launch of three. So every
 submission has its line while a program is young, is traced or is validated, and whenever it does more than launch

@@ -23,7 +23,7 @@ from hcq.rules.rule import CHECKS, RULES, Broken, Finding, Rule
 from hcq.rules.state import DeviceState, State
 
 if TYPE_CHECKING:
-    from hcq.trace_file import Record, Submission, Trace
+    from hcq.trace.file import Record, Submission, Trace
 
 __all__ = ["RULES", "Finding", "Rule", "all_rules", "examine", "lint", "model_of"]
 

@@ -3,7 +3,7 @@
 In       nothing, or how many rounds (--rounds)
 Out      a table: the median time of each piece of work, off, on, and their ratio
 Changes  a trace in a temporary folder, which goes at the end
-Next     hcq/trace.py and hcq/recorder.py (what is measured), docs/performance.md (figures of a run)
+Next     hcq/trace/writer.py and hcq/recorder.py (what is measured), docs/performance.md (figures of a run)
 
 Two devices of one process, one of them traced, take turns in short rounds: a slow moment of the machine falls on both.
 """

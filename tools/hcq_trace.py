@@ -3,7 +3,7 @@
 In       a file recorded with HCQ_TRACE=FILE (or `hcq-trace record -o FILE -- CMD`)
 Out      text, or JSON with --json; exit status 0, 1 when something was found or differs, 2 when it could not be done
 Changes  nothing, except that record, export -o, assemble, minimise and edit write the files they are told to
-Next     trace/ (one file a verb), hcq/trace_file.py (the reader), docs/trace.md (a tutorial)
+Next     trace/ (one file a verb), hcq/trace/file.py (the reader), docs/trace.md (a tutorial)
 """
 
 from __future__ import annotations
@@ -414,7 +414,7 @@ def _assemble(options: argparse.Namespace) -> int:
 
 
 def _read(path: str) -> Any:
-    from hcq.trace_file import Trace
+    from hcq.trace.file import Trace
 
     return Trace.read(path)
 

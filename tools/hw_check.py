@@ -236,7 +236,7 @@ def _tail(text: str | bytes | None) -> str:
 def read_capture(path: Path, result: Result) -> Result:
     """What the recorded run holds, and whether every word of it has a name."""
     from hcq.tools.trace import lint, show
-    from hcq.trace_file import Trace
+    from hcq.trace.file import Trace
 
     try:
         trace = Trace.read(str(path))

@@ -1,6 +1,6 @@
 """Packet pages: docs/packets/*.md, written from the very classes that encode and decode (`make docs`).
 
-In       hcq.kinds (which modules declare which layouts) and hcq.trace_records
+In       hcq.kinds (which modules declare which layouts) and hcq.trace.records
 Out      one page for each kind of device: packets, registers, structures, ioctls, each with its bits; one for traces
 Changes  docs/packets/, only files whose text differs
 Next     hcq/layout.py (what a declaration can say), tests/tools/test_packet_pages.py (pages are as the classes are)
@@ -21,9 +21,9 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hcq import trace_records
 from hcq.kinds import KINDS, Kind
 from hcq.layout import Ioctl, Packet
+from hcq.trace import records
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "packets"
 NOTE = "Written by `make docs` from the declarations in the source; change those, not this page."
@@ -98,10 +98,10 @@ def trace_page() -> str:
         "See [trace-format.md](../trace-format.md) for the prose.",
     ]
     rows = ["", "## Kinds of records", "", "| number | kind | head |", "| --- | --- | --- |"]
-    for kind in trace_records.Kind:
-        head = trace_records.HEADS.get(kind)
+    for kind in records.Kind:
+        head = records.HEADS.get(kind)
         rows.append(f"| {kind.value} | {kind.name} | {head.__name__ if head else 'text (JSON)'} |")
-    return "\n".join([*lines, *rows, "", *module_section("hcq.trace_records"), ""])
+    return "\n".join([*lines, *rows, "", *module_section("hcq.trace.records"), ""])
 
 
 def module_section(name: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from hcq.signal import Signal, Timeline
 
 if TYPE_CHECKING:
     from hcq.amd.device import AmdDevice
-    from hcq.trace import DeviceTrace
+    from hcq.trace.writer import DeviceTrace
 
 
 class Clock(NamedTuple):

@@ -15,7 +15,7 @@ import pytest
 from hcq import config
 from hcq.errors import DeviceFault, UsageError, WaitTimeout
 from hcq.graph import Symbol
-from hcq.trace_file import Trace
+from hcq.trace.file import Trace
 
 DEADLINE_MS = 200
 HERE = r"test_four_failures\.py:\d+"

@@ -14,8 +14,8 @@ from hcq.cpu.device import CpuDevice
 from hcq.errors import WaitTimeout
 from hcq.graph import Symbol
 from hcq.rules.rule import Finding
-from hcq.trace import TraceWriter
-from hcq.trace_file import Trace
+from hcq.trace.file import Trace
+from hcq.trace.writer import TraceWriter
 from hcq.validate import lint
 
 Two = tuple[CpuDevice, CpuDevice]

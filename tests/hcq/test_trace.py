@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from hcq.cpu import packets
 from hcq.errors import UsageError
-from hcq.trace_file import Trace, read_records
-from hcq.trace_records import MAGIC, Frame, Kind, Why, pack_record
+from hcq.trace.file import Trace, read_records
+from hcq.trace.records import MAGIC, Frame, Kind, Why, pack_record
 from tests.hcq.conftest import IR, assemble
 
 SCRIPT = """

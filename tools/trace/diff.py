@@ -21,7 +21,7 @@ from typing import Any
 
 from hcq.tools.trace.paint import Paint, counted
 from hcq.tools.trace.views import argument_text, code_hash, code_of, command_view, timelines
-from hcq.trace_file import MemoryMap, Submission, Trace
+from hcq.trace.file import MemoryMap, Submission, Trace
 
 MAX_LISTED = 3  # submissions in a row that only one trace has
 MAX_ALIGNED = 20_000  # beyond this many submissions in the part that differs, they are paired in order

@@ -28,7 +28,7 @@ from hcq import elf
 from hcq.errors import DriverError, HcqError, UsageError
 from hcq.tools.trace.paint import Paint, clean
 from hcq.tools.trace.views import code_of
-from hcq.trace_file import Code, Trace
+from hcq.trace.file import Code, Trace
 
 TOOL_TIMEOUT_S = 60
 CDNA = ("gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")

@@ -3,12 +3,12 @@
 In       a file's bytes; or the text
 Out      the text; or the bytes. What was not changed comes back bit for bit, whatever it is
 Changes  nothing
-Next     hcq/trace_records.py (the layouts named here), text.py (how one layout is spelled)
+Next     hcq/trace/records.py (the layouts named here), text.py (how one layout is spelled)
 
 A record begins at the margin: its kind, then what its frame holds. Indented lines are its text and its data:
 
     SUBMIT process=71 time_ns=1000
-      Submit device=1 queue=2 value=3 ...     the head: a layout of trace_records.py
+      Submit device=1 queue=2 value=3 ...     the head: a layout of trace/records.py
       words:                                  what the device reads, packet by packet, by its own layouts
       Fill opcode=FILL length=8 dst=0x1000 pattern=0x0 size_bytes=0x40
       commands:                               what the packets stand for
@@ -32,8 +32,8 @@ from hcq.errors import HcqError, UsageError
 from hcq.kinds import KINDS
 from hcq.layout import Packet
 from hcq.tools.trace import text as spelling
-from hcq.trace_file import Record, TraceDevice, read_records
-from hcq.trace_records import HEADS, MAGIC, Frame, Kind, PackedCommand, PackedDispatch, PackedOther, Verb
+from hcq.trace.file import Record, TraceDevice, read_records
+from hcq.trace.records import HEADS, MAGIC, Frame, Kind, PackedCommand, PackedDispatch, PackedOther, Verb
 
 _FRAME = Frame.struct()[0]
 _COUNTED = {  # heads with counts that can be worked out: section -> field, and how much of the section is one

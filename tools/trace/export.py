@@ -16,7 +16,7 @@ from typing import Any
 from hcq.errors import UsageError
 from hcq.tools.trace import perfetto
 from hcq.tools.trace.views import View, command_view, seconds, views
-from hcq.trace_file import Trace
+from hcq.trace.file import Trace
 
 SCHEMA = 1  # rises when a key or a column changes its meaning
 COLUMNS = (

@@ -18,7 +18,7 @@ from typing import Any
 
 from hcq.tools.trace.paint import Paint, clean, counted
 from hcq.tools.trace.views import name_of, timelines
-from hcq.trace_file import Submission, Trace
+from hcq.trace.file import Submission, Trace
 
 HOST = "the host"
 MAX_KERNELS = 3

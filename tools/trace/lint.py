@@ -16,7 +16,7 @@ from hcq import validate
 from hcq.errors import UsageError
 from hcq.rules.rule import Finding
 from hcq.tools.trace.paint import Paint, clean, counted
-from hcq.trace_file import Trace
+from hcq.trace.file import Trace
 
 
 def findings(trace: Trace) -> list[Finding]:

@@ -25,8 +25,8 @@ from typing import Any
 
 import hcq
 from hcq.errors import HcqError, UsageError
-from hcq.trace_file import Record, Trace
-from hcq.trace_records import MAGIC, Kind
+from hcq.trace.file import Record, Trace
+from hcq.trace.records import MAGIC, Kind
 
 Check = Callable[[bytes], bool]
 CHECK_TIMEOUT_S = 120

@@ -1,6 +1,6 @@
 """Page data: what the local page asks for, as plain data: the timeline once, everything else when it is looked at.
 
-In       a Trace (hcq/trace_file.py)
+In       a Trace (hcq/trace/file.py)
 Out      dictionaries for JSON. Long tables are columns, so that a hundred thousand submissions are a few megabytes
 Changes  nothing; what was worked out once is kept
 Next     serve.py (hands it out), page/page.js (draws it), views.py (one submission as data)
@@ -23,8 +23,8 @@ from hcq.tools.trace import disasm, lint
 from hcq.tools.trace.graph import Graph
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of
 from hcq.tools.trace.views import all_packets, code_hash, code_of, device_of, start_ns, submission_view
-from hcq.trace_file import Code, SignalSeen, Submission, Trace, addresses
-from hcq.trace_records import Kind
+from hcq.trace.file import Code, SignalSeen, Submission, Trace, addresses
+from hcq.trace.records import Kind
 
 Json = dict[str, Any]
 SPEAKING = (

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from hcq.tools.trace.graph import Graph
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of
 from hcq.tools.trace.views import argument_text, command_view
-from hcq.trace_file import Submission, Trace
+from hcq.trace.file import Submission, Trace
 
 MONOTONIC, BOOTTIME = 3, 6  # BUILTIN_CLOCK_...
 SEQUENCE = 1

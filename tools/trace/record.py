@@ -3,7 +3,7 @@
 In       a command and its arguments
 Out      the command's exit status; 128 and the number of the signal that ended it
 Changes  the file, which begins anew; whatever the command does
-Next     hcq/trace.py (what is written), show.py (reads it)
+Next     hcq/trace/writer.py (what is written), show.py (reads it)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hcq.errors import UsageError
-from hcq.trace_records import MAGIC
+from hcq.trace.records import MAGIC
 
 
 def record(command: Sequence[str], output: str, with_data: bool) -> int:

@@ -3,7 +3,7 @@
 In       a Trace with contents (recorded with HCQ_TRACE=FILE,data)
 Out      Outcome: what was run, what was compared, and each Mismatch with its first differing byte
 Changes  opens the devices that the trace names, loads the recorded code on them, and submits
-Next     minimise.py (the smallest part of a trace that still goes wrong), hcq/trace.py (what writes the contents)
+Next     minimise.py (the smallest part of a trace that still goes wrong), hcq/trace/writer.py (writes contents)
 
 The commands run, with the recorded code, arguments and host writes, at new addresses: each allocation of the trace gets
 a buffer of its own here. A pointer that a kernel finds in memory is not translated; the blocks of graphs are, because
@@ -21,8 +21,8 @@ from hcq import command as commands
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.paint import Paint, counted
 from hcq.tools.trace.views import all_packets, argument_text, code_hash, code_of, name_of, submission_view
-from hcq.trace_file import Contents, MemoryMap, Record, ResultSeen, SignalSeen, Submission, Trace, TraceDevice
-from hcq.trace_records import Why, digest
+from hcq.trace.file import Contents, MemoryMap, Record, ResultSeen, SignalSeen, Submission, Trace, TraceDevice
+from hcq.trace.records import Why, digest
 
 if TYPE_CHECKING:
     from hcq.device import Device

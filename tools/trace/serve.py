@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from hcq.errors import DriverError, HcqError, UsageError
 from hcq.tools.trace.page_data import Json, PageData, plain
-from hcq.trace_file import Trace
+from hcq.trace.file import Trace
 
 HOST = "127.0.0.1"
 NAMES = ("127.0.0.1", "localhost", "[::1]")  # how a browser may call us, also through `ssh -L`

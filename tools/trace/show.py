@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hcq.errors import UsageError
 from hcq.tools.trace.paint import Paint
 from hcq.tools.trace.views import View, record_view, submission_view
-from hcq.trace_file import Submission, Trace
+from hcq.trace.file import Submission, Trace
 
 WORDS_PER_LINE = 8
 FOLDED_FROM = 3  # equal packets in a row

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hcq.tools.trace.paint import Paint, clean, counted
-from hcq.trace_file import Submission, Trace
+from hcq.trace.file import Submission, Trace
 
 GAPS_SHOWN = 3
 

@@ -1,6 +1,6 @@
 """Views: what a trace holds as plain data, with every address named: one shape for show, diff, exports and the page.
 
-In       a Trace (hcq/trace_file.py)
+In       a Trace (hcq/trace/file.py)
 Out      dictionaries of numbers, texts and lists; docs/trace.md lists their keys, which stay what they are
 Changes  nothing
 Next     show.py (views as text), export.py (views as files)
@@ -20,8 +20,8 @@ from hcq import effects, validate
 from hcq.errors import HcqError, UsageError
 from hcq.kinds import KINDS
 from hcq.layout import Packet
-from hcq.trace_file import Code, MemoryMap, Record, Submission, Trace, TraceDevice
-from hcq.trace_records import Kind
+from hcq.trace.file import Code, MemoryMap, Record, Submission, Trace, TraceDevice
+from hcq.trace.records import Kind
 
 View = dict[str, Any]
 POINTER_BITS = 33  # a field of at least this width may hold an address
@@ -120,7 +120,7 @@ def record_view(trace: Trace, record: Record) -> View:
 
 
 def _why(number: int) -> str:
-    from hcq.trace_records import Why
+    from hcq.trace.records import Why
 
     return Why(number).name if number in Why._value2member_map_ else str(number)
 

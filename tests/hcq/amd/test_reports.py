@@ -13,7 +13,7 @@ from hcq import config
 from hcq.amd import aql, pm4, sdma
 from hcq.amd.device import AmdDevice
 from hcq.errors import WaitTimeout
-from hcq.trace_file import Trace
+from hcq.trace.file import Trace
 from hcq.validate import lint
 from tests.hcq.amd.conftest import QUEUES, settings_with
 from tests.hcq.amd.kernels import image

@@ -14,7 +14,7 @@ from hcq.nv.device import NvDevice
 from hcq.nv.method import UnknownMethod
 from hcq.nv.methods import Push
 from hcq.tools.trace import views
-from hcq.trace_file import Trace
+from hcq.trace.file import Trace
 from hcq.validate import lint
 from tests.hcq.nv.conftest import ARCHS, settings_with
 from tests.hcq.nv.kernels import image

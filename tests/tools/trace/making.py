@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hcq.command import Command, Signal, Wait
 from hcq.cpu import packets
-from hcq.trace_records import MAGIC, Alloc, Free, Kind, SignalSeen, Submit, Times, pack_commands, pack_record
+from hcq.trace.records import MAGIC, Alloc, Free, Kind, SignalSeen, Submit, Times, pack_commands, pack_record
 
 PROCESS = 7
 CELL = 0x10000

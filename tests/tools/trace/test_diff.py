@@ -8,8 +8,8 @@ import pytest
 
 from hcq.command import Signal, Wait
 from hcq.tools.trace.diff import compare
-from hcq.trace_file import Trace
-from hcq.trace_records import Kind
+from hcq.trace.file import Trace
+from hcq.trace.records import Kind
 from tests.tools.trace.making import CELL, PROGRAM, Maker, record
 
 

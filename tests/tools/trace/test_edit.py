@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hcq.command import Copy, Dispatch, Fill, Indirect, Signal, Wait
 from hcq.errors import UsageError
 from hcq.tools.trace.edit import assemble, edit
-from hcq.trace_file import Trace
-from hcq.trace_records import HEADS, MAGIC, Kind, pack_record
+from hcq.trace.file import Trace
+from hcq.trace.records import HEADS, MAGIC, Kind, pack_record
 from tests.tools.trace.making import CELL, Maker
 
 

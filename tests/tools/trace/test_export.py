@@ -11,7 +11,7 @@ import pytest
 from hcq.command import Signal, Wait
 from hcq.tools.trace.perfetto import encode
 from hcq.tools.trace.stats import collect, duration
-from hcq.trace_file import Trace
+from hcq.trace.file import Trace
 from tests.tools.trace.making import CELL, PROGRAM, Maker, record
 
 

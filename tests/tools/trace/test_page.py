@@ -15,7 +15,7 @@ import pytest
 
 from hcq.command import Signal, Wait
 from hcq.tools.trace.serve import PageServer
-from hcq.trace_records import Kind
+from hcq.trace.records import Kind
 from tests.tools.trace.making import CELL, PROGRAM, Maker, record
 
 pytestmark = pytest.mark.browser

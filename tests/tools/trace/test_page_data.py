@@ -12,8 +12,8 @@ from hcq.command import Barrier, Signal, Timestamp, Wait
 from hcq.cpu import packets
 from hcq.errors import UsageError
 from hcq.tools.trace.page_data import PageData, plain
-from hcq.trace_file import Trace
-from hcq.trace_records import Kind, Stamps
+from hcq.trace.file import Trace
+from hcq.trace.records import Kind, Stamps
 from tests.tools.trace.making import CELL, PROGRAM, TIMELINE, Maker, record
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hcq.tools.trace.perfetto import encode
-from hcq.trace_file import Trace
+from hcq.trace.file import Trace
 from tests.tools.trace.making import PROGRAM, record
 from tests.tools.trace.processor import Processor
 from tests.tools.trace.test_export import timed

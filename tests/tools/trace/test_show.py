@@ -12,7 +12,7 @@ from hcq.command import Signal, Wait
 from hcq.errors import UsageError
 from hcq.tools.trace.paint import Paint, clean
 from hcq.tools.trace.show import submission_range
-from hcq.trace_records import Kind
+from hcq.trace.records import Kind
 from tests.tools.trace.making import CELL, TIMELINE, Maker
 
 

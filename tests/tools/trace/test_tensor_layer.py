@@ -14,8 +14,8 @@ import pytest
 from hcq import config, fleet
 from hcq.tools.trace.page_data import PageData
 from hcq.tools.trace.views import submission_view
-from hcq.trace_file import Trace
-from hcq.trace_records import Kind
+from hcq.trace.file import Trace
+from hcq.trace.records import Kind
 from tests.tools.trace.making import record
 
 TRAINING = """

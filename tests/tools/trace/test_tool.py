@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hcq.tools import hcq_trace
-from hcq.trace_file import Trace
-from hcq.trace_records import MAGIC, Kind, pack_record
+from hcq.trace.file import Trace
+from hcq.trace.records import MAGIC, Kind, pack_record
 
 ROOT = Path(__file__).parents[3]
 # every verb that reads a trace; {} is the file

@@ -1,9 +1,9 @@
 """Trace: writes what happens between a program and its devices to a file, while it happens (HCQ_TRACE=FILE[,data]).
 
 In       calls from devices, memory, queues and ports, each behind one branch that is not taken when nothing is traced
-Out      a file of records that trace_file.py reads
+Out      a file of records that file.py reads
 Changes  the file; adds two Timestamp packets around every submission, which the recorded words leave out
-Next     trace_contents.py (what was in memory), trace_records.py (every byte of it), trace_file.py (the reader),
+Next     contents.py (what was in memory), records.py (every byte of it), file.py (the reader),
          docs/trace-format.md
 
 Submissions go to the kernel in one write before the doorbell, so a process that is killed, or that its own kernel
@@ -28,8 +28,8 @@ from hcq.command import Command, Indirect
 from hcq.errors import DriverError
 from hcq.layout import Packet
 from hcq.memory import Buffer
-from hcq.trace_contents import TraceContents
-from hcq.trace_records import (
+from hcq.trace.contents import TraceContents
+from hcq.trace.records import (
     MAGIC,
     Alloc,
     Block,
@@ -413,6 +413,8 @@ class DeviceTrace:
         writer.later(_pack_checksum(_crc32(body)) + body)
         if len(self._running) >= HARVEST:
             self.harvest()
+        if self.contents is not None:
+            self.contents.seen()
 
     def stamps(self, entries: Sequence[tuple[int, int]]) -> None:
         """What timestamp packets stored: address and nanoseconds."""

@@ -3,7 +3,7 @@
 In       a file written with HCQ_TRACE=FILE, whole or cut off
 Out      Trace: `submissions` with decoded packets and commands as data, `code`, `signals`, `faults`, `memory_at`
 Changes  nothing
-Next     trace_frames.py (bytes to records), trace_memory.py (addresses and blocks over time), kinds.py (whose decoder
+Next     frames.py (bytes to records), memory.py (addresses and blocks over time), kinds.py (whose decoder
          reads which words), tools/hcq_trace.py (shows it)
 
 Reading is two passes: `read_records` checks frames and checksums and stops at the first that is cut off or damaged;
@@ -22,14 +22,14 @@ from typing import Any
 from hcq.errors import UsageError
 from hcq.kinds import KINDS
 from hcq.layout import Packet
-from hcq.trace_frames import Record as Record
-from hcq.trace_frames import read_records as read_records
-from hcq.trace_memory import BlockHistory
-from hcq.trace_memory import BlockImage as BlockImage
-from hcq.trace_memory import MemoryMap as MemoryMap
-from hcq.trace_memory import Place as Place
-from hcq.trace_memory import Range as Range
-from hcq.trace_records import Kind, PatchEntry, Why, unpack_commands
+from hcq.trace.frames import Record as Record
+from hcq.trace.frames import read_records as read_records
+from hcq.trace.memory import BlockHistory
+from hcq.trace.memory import BlockImage as BlockImage
+from hcq.trace.memory import MemoryMap as MemoryMap
+from hcq.trace.memory import Place as Place
+from hcq.trace.memory import Range as Range
+from hcq.trace.records import Kind, PatchEntry, Why, unpack_commands
 
 _PATCH_ENTRY = PatchEntry.struct()[0]
 

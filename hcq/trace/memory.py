@@ -1,9 +1,9 @@
 """Trace memory: what was where at one moment, and what a recorded block held when a submission ran it.
 
-In       ranges and block records, put in order by trace_file.py
+In       ranges and block records, put in order by file.py
 Out      MemoryMap: `find` says what an address is; BlockHistory: words and commands of a block at any moment
 Changes  nothing outside itself
-Next     trace_file.py (who fills these)
+Next     file.py (who fills these)
 """
 
 from __future__ import annotations

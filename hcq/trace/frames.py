@@ -3,7 +3,7 @@
 In       the content of a file, whole or cut off
 Out      `read_records`: the whole records, and what is left after the last one
 Changes  nothing
-Next     trace_records.py (every byte), trace_file.py (what the records mean together)
+Next     records.py (every byte), file.py (what the records mean together)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.trace_records import HEADS, MAGIC, VERSION, Frame, Kind
+from hcq.trace.records import HEADS, MAGIC, VERSION, Frame, Kind
 
 _FRAME = Frame.struct()[0]
 _HEADS = {kind: head.struct() for kind, head in HEADS.items()}

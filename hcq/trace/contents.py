@@ -4,9 +4,10 @@ In       submissions with the buffers they were handed, what the host writes and
 Out      DATA records (bytes before a buffer's first use, what the host wrote and read) and RESULT records (a digest of
          every buffer that a submission was handed, taken once it is done)
 Changes  the trace; it keeps a buffer that nobody needs any more until its digest is taken
-Next     trace.py (who calls this), tools/trace/replay.py (who compares)
+Next     writer.py (who calls this), tools/trace/replay.py (who compares)
 
-Nothing here waits for work that the program would not wait for, but for what still uses memory that is handed out anew.
+Nothing here waits for work that the program would not wait for, but for what still uses memory that is handed out anew,
+and for a moment where a submission is about to write over the results of one that still runs.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from typing import TYPE_CHECKING, Any
 from hcq import native
 from hcq.command import Command, Indirect, Signal, Timestamp
 from hcq.memory import Buffer
-from hcq.trace_records import Data, Kind, Result, Why, digest, pack_record
+from hcq.trace.records import Data, Kind, Result, Why, digest, pack_record
 
 if TYPE_CHECKING:
     from hcq.device import Device
-    from hcq.trace import TraceWriter
+    from hcq.trace.writer import TraceWriter
 
 _DATA = Data.struct()[0].pack
 _RESULT = Result.struct()[0].pack
+GRACE_NS = 100_000_000
 STAMP_BYTES, CELL_BYTES = 8, 16  # what a Timestamp and a Signal write
 
 
@@ -81,6 +83,7 @@ class TraceContents:
             if whole.va is not None:
                 wholes[whole.va] = whole
         self._results()
+        self._wait_for_results(wholes)
         self._before_use(wholes)
         times = [(what.address, STAMP_BYTES) for what in _flat(commands) if type(what) is Timestamp]
         times += [(what.signal, CELL_BYTES) for what in _flat(commands) if type(what) is Signal]
@@ -89,6 +92,12 @@ class TraceContents:
                 self._stamped.add(va)
             if whole.device is self.device and va not in self._stamped and va not in self._exposed:
                 self.unread[va] = whole, value
+
+    def seen(self) -> None:
+        """The host saw a signal: what is done by now is in the file even if the process is killed next."""
+        if self.unread:
+            self._results()
+            self.writer.flush()
 
     def closed(self) -> None:
         """The device is about to close; its work is done, or never will be."""
@@ -114,6 +123,12 @@ class TraceContents:
             if self._known.get(va) != checksum:
                 self._bytes(Why.HOST_WROTE if va in self._known else Why.BEFORE_USE, va, data)
             self._known[va] = checksum
+
+    def _wait_for_results(self, wholes: Iterable[int]) -> None:
+        """Their buffers are about to be used again. Work that waits for something later is left to itself soon."""
+        last = max((self.unread[va][1] for va in wholes if va in self.unread), default=0)
+        if last and self.device.signal_wait(self.device.timeline.va, last, GRACE_NS) >= last:
+            self._results()
 
     def _results(self) -> None:
         """Write down what submissions that are done left in their buffers."""

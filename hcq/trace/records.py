@@ -4,7 +4,7 @@ In       nothing
 Out      the kinds of records, their frame and the heads of their data as layouts; pack_record, and commands to bytes
          and back
 Changes  nothing
-Next     trace.py (the writer), trace_file.py (the reader), docs/trace-format.md (the same for people)
+Next     writer.py (the writer), file.py (the reader), docs/trace-format.md (the same for people)
 
 A file is MAGIC and then records. A record is a Frame, text (JSON, or nothing) and data. What happens often
 (submissions, allocations, completions) has no text: its data starts with a head declared here.
@@ -326,7 +326,7 @@ def _pack_other(what: Command) -> bytes:
         return _pack_8(Verb.TIMESTAMP, 0, 8, 0, what.address, 0, 0)
     if isinstance(what, Barrier):
         return _pack_8(Verb.BARRIER, 0, 8, 0, 0, 0, 0)
-    raise UsageError(f"trace: no record for the command {what!r}. Add it to hcq/trace_records.py.")
+    raise UsageError(f"trace: no record for the command {what!r}. Add it to hcq/trace/records.py.")
 
 
 def unpack_commands(
