@@ -22,6 +22,7 @@ import numpy as np
 from hcq.emu.amd.kfd_memory import GpuVm
 from hcq.emu.amd.memory import AddressSpace, Range, aligned_words
 from hcq.emu.amd.waves import Array
+from hcq.emu.pages import zeros
 
 LINE = 4096
 
@@ -120,7 +121,7 @@ class CachedMemory(GpuVm):
 
 def shadow_of(source: Range) -> Shadow:
     size = len(source.data)
-    data = np.zeros(size, np.uint8)  # pages that nobody touches take no memory
+    data = zeros(size)
     return Shadow(
         source.start,
         source.end,
@@ -130,7 +131,7 @@ def shadow_of(source: Range) -> Shadow:
         source.name,
         source,
         np.zeros(-(-size // LINE), np.bool_),
-        np.zeros(size, np.bool_),
+        zeros(size).view(np.bool_),
     )
 
 

@@ -20,6 +20,7 @@ from hcq.emu.nv.memory import PAGE, Bytes, View
 from hcq.emu.nv.ptx.errors import BadAccess
 from hcq.emu.nv.ptx.memory import Mapping
 from hcq.emu.nv.ptx.types import Lanes, Scalar
+from hcq.emu.pages import zeros
 
 
 class Shadow(Mapping):
@@ -27,7 +28,7 @@ class Shadow(Mapping):
 
     def __init__(self, source: Mapping) -> None:
         # pages that nobody touches take no memory
-        super().__init__(source.va, np.zeros(len(source.host), np.uint8), source.is_writable, source.name)
+        super().__init__(source.va, zeros(len(source.host)), source.is_writable, source.name)
         self.source = source
         self.valid: NDArray[np.bool_] = np.zeros(-(-len(source.host) // PAGE), np.bool_)
         self.saved = self.valid.copy()  # lines that the running kernel has stored to
