@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -24,30 +24,28 @@ from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
-from hcq.amd.memory import Allocation, KfdMemory, Place
+from hcq.amd.memory import KfdMemory, Place
 from hcq.amd.order import Order, Start
 from hcq.amd.process import KfdProcess, process_of
 from hcq.amd.program import MAX_GRID, AmdProgram
-from hcq.amd.queue import AmdQueue
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
-from hcq.amd.signals import AmdSignal, AmdTimeline, Clock, tell_cells
-from hcq.amd.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.amd.topology import Node, read_nodes
 from hcq.command import Command
 from hcq.config import Config
-from hcq.device import Device, Steps
-from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.device import Steps
+from hcq.errors import DriverError, UsageError
+from hcq.gpu.device import CELLS_BYTES, GpuDevice
+from hcq.gpu.signals import Clock
 from hcq.layout import Packet
 from hcq.memory import Buffer
 from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, Port
 from hcq.program import Program
-from hcq.queue import ONE, Grid
-from hcq.signal import CELL_BYTES, Signal
+from hcq.signal import CELL_BYTES
 
 if TYPE_CHECKING:
     from hcq.report import RingState
+    from hcq.trace.writer import DeviceTrace
 
-CELLS_BYTES = 64 << 10  # of signals
 RELAY_AT, ORDER_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = 0, 64, 128, 256, 512  # in the memory of signals
 RELAY_LAST = 2**32 - 2  # before it wraps, the device drains and starts again
 SPIN_NS = 20_000  # how long the host looks at a signal before it sleeps
@@ -56,9 +54,10 @@ HDP_MEM_FLUSH = 0  # word of the MMIO page
 IN_FLIGHT_KEPT = 256  # submissions whose places in the rings are remembered, for reports
 
 
-class AmdDevice(Device):
+class AmdDevice(GpuDevice):
     """One GPU."""
 
+    stage_place = Place.STAGING
     node: Node
     chip: Chip
     process: KfdProcess
@@ -67,7 +66,19 @@ class AmdDevice(Device):
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
         super().__init__(name, port, config)
         if self.trace is not None:
-            tell_cells(self, self.trace)
+            self._tell_cells(self.trace)
+
+    def _tell_cells(self, trace: DeviceTrace) -> None:
+        """Name the driver's own cells in a trace: those between the rings, and where writing raises the event."""
+        encoder = self.encoder
+        for name, va in (
+            ("relay", encoder.relay_va),
+            ("order", encoder.order_va),
+            ("event", encoder.slot_va),
+        ):
+            cell = Buffer(self, va, 8, 8, 0, name)
+            cell.parent = cell  # the driver's: dropping it gives nothing to the pool
+            trace.alloc(cell)
 
     # ------------------------------------------------------------ opening
 
@@ -99,7 +110,7 @@ class AmdDevice(Device):
     def acquire_vm(self) -> None:
         self.drm_fd = self.process.render_fd(self.port, self.node.gpu_id, self.node.render_minor)
         kfd.ACQUIRE_VM.call(self.port, self.kfd_fd, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
-        self._owned: list[Allocation] = []  # the driver's own, apart from those of the rings
+        self._begin_owning()
         self.kfd_memory = KfdMemory(self.port, self.kfd_fd, self.drm_fd, self.node.gpu_id)
 
     def read_apertures(self) -> None:
@@ -156,12 +167,11 @@ class AmdDevice(Device):
             self.place = Place.PUBLIC
 
     def make_signals(self) -> None:
-        self._cells = self.kfd_memory.alloc(CELLS_BYTES, Place.SHARED)
+        cells = self.kfd_memory.alloc(CELLS_BYTES, Place.SHARED)
         del self.kfd_memory.live[
-            self._cells.va
+            cells.va
         ]  # completions that are kept still read it when the device is closed
-        self._cells_view = native.view(self._cells.va, CELLS_BYTES)
-        self._cells_view[:] = bytes(CELLS_BYTES)
+        self._begin_cells(cells, TIMELINE_AT, SIGNALS_AT)
         queue = (
             aql.AmdQueue(  # what a PM4 launch shows kernels that ask for their queue: the apertures are in it
                 group_segment_aperture_base_hi=self.apertures.lds_base >> 32,
@@ -169,10 +179,6 @@ class AmdDevice(Device):
             ).to_bytes()
         )
         self._cells_view[QUEUE_AT : QUEUE_AT + len(queue)] = queue
-        self.memory.regions[self._cells.va] = CELLS_BYTES
-        self._next_cell = self._cells.va + SIGNALS_AT
-        cell = Buffer(self, self._cells.va + TIMELINE_AT, CELL_BYTES, CELL_BYTES, 0, "timeline")
-        self.timeline = AmdTimeline(self, cell, "timeline")
         self.arena = Arena(self._own(ARENA_BYTES, Place.SHARED).va)
         self.memory.regions[self.arena.va] = ARENA_BYTES
         self.encoder = Encoder(
@@ -186,7 +192,6 @@ class AmdDevice(Device):
         )
         self.scratch: Scratch | None = None
         self._pieces = self._dispatches = 0  # put into rings since it was opened
-        self._stage: Stage | None = None
         self._fault = ""
         self._abandoned = False
 
@@ -228,85 +233,34 @@ class AmdDevice(Device):
             kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id)
             self.event_id = 0
             self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES)
-            for what in self._owned:
-                self.memory.regions.pop(what.va, None)
-                self.kfd_memory.free(what)
-                if self.validator is not None:
-                    self.validator.unmap(what.va, what.size_bytes)
+            self._give_back_owned()
         except DriverError as error:
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
             return False  # the GPU may still use its memory: it goes with the process
         return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
 
-    def _quietly(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except DriverError:
-            return
-
     # ------------------------------------------------------------ memory and signals
+
+    @property
+    def gpu_memory(self) -> KfdMemory:
+        return self.kfd_memory
+
+    @property
+    def peer_id(self) -> int:
+        return self.node.gpu_id
+
+    @property
+    def is_slow_to_read(self) -> bool:
+        return self.place == Place.PUBLIC
 
     def map_memory(self, size_bytes: int) -> int:
         return self.kfd_memory.alloc(size_bytes, self.place).va
 
-    def _own(self, size_bytes: int, place: Place) -> Allocation:
-        """Memory for the driver itself, given back when the device closes."""
-        self._owned.append(self.kfd_memory.alloc(size_bytes, place))
-        return self._owned[-1]
-
     def unmap_memory(self, va: int, size_bytes: int) -> None:
         self.kfd_memory.free(self.kfd_memory.live[va])
 
-    def can_reach(self, buffer: Buffer) -> bool:
-        """Whether this GPU can be given another one's buffer; maps it when it can."""
-        other = buffer.device
-        if not isinstance(other, AmdDevice) or other.process is not self.process:
-            return False
-        owner = other.kfd_memory.find(buffer.address)
-        if owner is None:
-            return False
-        try:
-            other.kfd_memory.map_for(owner, self.node.gpu_id)
-        except DriverError:
-            return False
-        return True
-
-    def queue(self) -> AmdQueue:
-        """A new, empty queue."""
-        return AmdQueue(self)
-
-    def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
-        self.queue().dispatch(program, args, grid, block).submit().wait()
-
     def ring_states(self) -> list[RingState]:
         return [ring_state(name, ring, self.decode) for name, ring in self.rings.items()]
-
-    def moment_ns(self, ticks: int) -> int:
-        return self.clock.to_ns(ticks)
-
-    def duration_ns(self, ticks: int) -> int:
-        return ticks * 1_000_000 // self.clock.ticks_per_ms
-
-    def read_memory(self, va: int, size_bytes: int) -> bytes:
-        """What device memory holds; a long read goes through the copy engine."""
-        if not self._is_staged(size_bytes):
-            return native.read(va, size_bytes)
-        found = bytearray(size_bytes)
-        self.read_memory_into(va, found, size_bytes)
-        return bytes(found)
-
-    def read_memory_into(self, va: int, target: Any, size_bytes: int) -> None:
-        """The same, into memory of the host."""
-        if not self._is_staged(size_bytes):
-            native.read_into(va, target, size_bytes)
-            return
-        with self.lock:
-            if self._stage is None:
-                self._stage = Stage(self, self._own(STAGE_BYTES, Place.STAGING).va)
-            self._stage.fetch(va, target, size_bytes)
-
-    def _is_staged(self, size_bytes: int) -> bool:
-        return size_bytes >= WORTH_BYTES and self.place == Place.PUBLIC
 
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into."""
@@ -314,30 +268,8 @@ class AmdDevice(Device):
 
         return AmdGraph(self, name)
 
-    def signal(self, name: str = "signal") -> Signal:
-        """A new signal, value 0, in memory that the host can poll."""
-        with self.lock:
-            if self.memory.free.get(CELL_BYTES):
-                va, fence = self.memory.free[CELL_BYTES].pop()
-                self.drain(fence)
-            elif self._next_cell < self._cells.va + CELLS_BYTES:
-                va, self._next_cell = self._next_cell, self._next_cell + CELL_BYTES
-            else:
-                most = (CELLS_BYTES - SIGNALS_AT) // CELL_BYTES
-                raise UsageError(
-                    f"signal({name!r}) on {self.name}: all {most} signals are in use. Drop some of them."
-                )
-        cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name)
-        if self.trace is not None:
-            self.trace.alloc(cell)
-        if self.validator is not None:
-            self.validator.alloc(cell)
-        return AmdSignal(self, cell, name)
-
     def signal_set(self, va: int, value: int) -> None:
-        cell = native.view(va, CELL_BYTES).cast("Q")
-        cell[1] = self.clock.to_ticks(time.monotonic_ns())
-        cell[0] = value
+        super().signal_set(va, value)
         kfd.SET_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id)
 
     def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
@@ -405,19 +337,6 @@ class AmdDevice(Device):
     def decode(self, words: Sequence[int]) -> list[Packet]:
         return self.encoder.decode(words)
 
-    def encode_dispatch(
-        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
-    ) -> tuple[bytes, tuple[int | float, ...]]:
-        if not isinstance(program, AmdProgram) or program.device is not self:
-            raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
-        return program.dispatch(args, grid, block)
-
-    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
-        """In the argument segment: here a dispatch's packets do not hold its arguments."""
-        if not isinstance(program, AmdProgram):
-            raise UsageError(f"dispatch: {program!r} is not a program of {self.name}.")
-        return program.shape(args).slots[index].offset
-
     def finish(self, value: int) -> Piece:
         """What ends a submission, on the ring that it ends on."""
         return self.encoder.finish(self.timeline.va, value, self._order.active)
@@ -479,19 +398,11 @@ class AmdDevice(Device):
 
     def _wait_for_room(self, ring: Ring, units: int) -> None:
         self._commit()  # let the GPU work on what is there
-        end = time.monotonic() + self.config.timeout_ms / 1000
-        while not ring.has_room(units):
-            if self.fault():
-                self._note_fault()
-                raise DeviceFault(
-                    f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
-                )
-            if time.monotonic() > end:
-                raise WaitTimeout(
-                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room. {describe_ring(ring)}. "
-                    f"{self._pending()}"
-                )
-            self.process.wait(self.port, self.event_id, 1)
+        self._until(
+            lambda: ring.has_room(units),
+            lambda: describe_ring(ring),
+            lambda: self.process.wait(self.port, self.event_id, 1),
+        )
 
     # ------------------------------------------------------------ faults
 

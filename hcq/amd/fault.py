@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.amd import aql
 from hcq.amd.process import Fault
 from hcq.amd.rings import AqlRing, Ring
+from hcq.gpu.addresses import describe_address
 from hcq.port import root_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from hcq.report import RingState
 
 SHOWN_BYTES = 256  # of a ring, for reports: more than any one packet of ours
-NEAR_BYTES = 1 << 20  # an address this close after a buffer was probably meant for it
 
 
 def describe_fault(device: AmdDevice, fault: Fault) -> str:
@@ -54,24 +54,6 @@ def _describe(device: AmdDevice, fault: Fault) -> str:
     assert fault.hardware is not None
     lost = " and lost the contents of its memory" if fault.hardware.memory_lost else ""
     return f"the GPU hung and was reset{lost}"
-
-
-def describe_address(device: AmdDevice, va: int) -> str:
-    """Which buffer an address is in, or after which one, or what it was before."""
-    buffers = sorted(device.memory.owners(), key=lambda buffer: buffer.address)
-    for buffer in reversed(buffers):
-        start, end = buffer.address, buffer.address + buffer.size_bytes
-        name = f"buffer {buffer.name!r}" if buffer.name else f"the buffer of {buffer.size_bytes} bytes"
-        if start <= va < end:
-            return f"byte {va - start} of {name} at {start:#x}"
-        if end <= va < end + NEAR_BYTES:
-            return f"{va - end} bytes after the end of {name} at {start:#x}"
-        if end <= va:
-            break
-    for start, size in device.memory.regions.items():
-        if start <= va < start + size:
-            return "in memory of this device that no live buffer owns: freed, or never given out"
-    return "not in or near any buffer of this device"
 
 
 def describe_ring(ring: Ring) -> str:

@@ -3,11 +3,7 @@
 In       an AMDGPU ELF object and a kernel's name
 Out      a Program whose dispatches are packed by the object's own metadata
 Changes  a block of executable memory; it goes back to the pool when the program is dropped
-Next     link.py (relocations, checks), launch.py (registers), metadata.py (the arguments)
-
-An argument is a Buffer, an int, a float, or bytes for a structure passed by value. The metadata says how large each is,
-and often no more than that: whether four bytes are an int or a float is then what the caller passes, or what `args` of
-load() says.
+Next     hcq/gpu/program.py (packing), link.py (relocations, checks), launch.py (registers), metadata.py (the arguments)
 """
 
 from __future__ import annotations
@@ -15,44 +11,25 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from collections.abc import Callable, Sequence
-from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from hcq.amd.encode import Piece
 from hcq.amd.launch import Grid, Launcher
 from hcq.amd.link import Kernel
 from hcq.amd.metadata import Argument
 from hcq.errors import UsageError
+from hcq.gpu.program import INTEGERS, GpuProgram
 from hcq.memory import Buffer
-from hcq.program import Program
 
 if TYPE_CHECKING:
     from hcq.amd.device import AmdDevice
 
 MAX_GRID = 2**31 - 1
-_INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
-_FLOATS = {2: "e", 4: "f", 8: "d"}
 _KIND_OF_TYPE = {"float": "float", "double": "float", "half": "float", "_Float16": "float"}
 
 
-class Slot(NamedTuple):
-    """Where an argument goes in the argument segment, and its struct letter; "s" for bytes."""
-
-    offset: int
-    size_bytes: int
-    letter: str
-
-
-class Shape(NamedTuple):
-    """How arguments of certain types are packed. masks: integers are cut to these bits, so that -1 fits."""
-
-    pack: Callable[..., bytes]
-    slots: tuple[Slot, ...]
-    masks: tuple[int, ...]  # 0 for what is no integer
-
-
-class AmdProgram(Program):
+class AmdProgram(GpuProgram):
     """An entry of a loaded object. `kernarg_bytes`: the size of its argument segment."""
 
     device: AmdDevice
@@ -106,13 +83,7 @@ class AmdProgram(Program):
         """The packets of one launch, and its arguments as plain numbers."""
         values = self.values(args)
         self.check_launch(grid, block)
-        shape = self.shape(args)
-        try:
-            packed = shape.pack(
-                *[index(value) & mask if mask else value for value, mask in zip(values, shape.masks)]
-            )
-        except (struct.error, OverflowError, TypeError) as error:
-            raise UsageError(f"dispatch {self.name}: {args!r} cannot be packed: {error}.") from None
+        packed = self.pack_args(args, values)
         if self.hidden:
             packed = packed.ljust(self.kernarg_bytes, b"\0")
             packed = packed[: self.hidden[0].offset] + self._hidden_for(grid, block)
@@ -125,45 +96,9 @@ class AmdProgram(Program):
             )
         return made, tuple(value for value in values if not isinstance(value, bytes))
 
-    def values(self, args: Sequence[Any]) -> list[Any]:
-        """Arguments as numbers and bytes. Raises UsageError for buffers that are freed, elsewhere or poisoned."""
-        found: list[Any] = []
-        for arg in args:
-            if isinstance(arg, Buffer):
-                if arg.device is not self.device and not self.device.can_reach(arg):
-                    raise UsageError(
-                        f"dispatch {self.name}: {arg!r} is not on {self.device.name}. Copy it there first."
-                    )
-                if self.device.failures:
-                    arg.check_poison(f"dispatch {self.name}")
-                found.append(arg.address)
-            else:
-                found.append(arg)
-        return found
-
-    def shape(self, args: Sequence[Any]) -> Shape:
-        """Check arguments against the metadata, once for each combination of types, and place them."""
-        types: Any = tuple(len(arg) if isinstance(arg, bytes) else type(arg) for arg in args)
-        known: Shape | None = self.shapes.get(types)
-        if known is not None:
-            return known
-        places = self._places(args)
-        letters, slots = "<", []
-        at = 0
-        for number, (arg, (offset, size)) in enumerate(zip(args, places)):
-            letter = self._letter(number, arg, size)
-            letters += f"{offset - at}x{size}s" if letter == "s" else f"{offset - at}x{letter}"
-            at = offset + size
-            slots.append(Slot(offset, size, letter))
-        masks = tuple((1 << 8 * slot.size_bytes) - 1 if slot.letter in "BHIQ" else 0 for slot in slots)
-        made = Shape(struct.Struct(letters).pack, tuple(slots), masks)
-        self.shapes[types] = made
-        return made
-
-    def _places(self, args: Sequence[Any]) -> list[tuple[int, int]]:
-        """(offset, size) of each argument."""
+    def places(self, args: Sequence[Any]) -> list[tuple[int, int]]:
         if self.kernel.metadata is None:
-            return [(8 * index, 8) for index in range(len(args))]
+            return [(8 * number, 8) for number in range(len(args))]
         if len(args) != len(self.explicit):
             names = ", ".join(arg.name or f"{arg.size_bytes} bytes" for arg in self.explicit) or "none"
             raise UsageError(
@@ -171,30 +106,9 @@ class AmdProgram(Program):
             )
         return [(arg.offset, arg.size_bytes) for arg in self.explicit]
 
-    def _letter(self, index: int, arg: object, size: int) -> str:
-        kind = kind_of(arg)
-        wanted = self.args[index] if self.args is not None else ""
-        is_buffer = index < len(self.explicit) and self.explicit[index].value_kind == "global_buffer"
-        if isinstance(arg, bytes) and len(arg) == size:
-            return "s"
-        if not kind:
-            raise UsageError(
-                f"dispatch {self.name}: argument {index} is {arg!r}. An argument is a Buffer, an int, a float, or "
-                f"{size} bytes."
-            )
-        if (wanted and wanted != kind and not (wanted == "float" and kind == "int")) or (
-            is_buffer and kind == "float"
-        ):
-            raise UsageError(
-                f"dispatch {self.name}: argument {index} is a {'buffer' if is_buffer else wanted}, got {arg!r}."
-            )
-        letters = _FLOATS if wanted == "float" or kind == "float" else _INTEGERS
-        if size not in letters or (kind == "buffer" and size != 8):
-            raise UsageError(
-                f"dispatch {self.name}: argument {index} has {size} bytes, and {arg!r} is no such value. "
-                f"Pass {size} bytes."
-            )
-        return letters[size]
+    def said(self, number: int) -> str:
+        is_buffer = number < len(self.explicit) and self.explicit[number].value_kind == "global_buffer"
+        return "buffer" if is_buffer else ""
 
     def check_launch(self, grid: Grid, block: Grid) -> None:
         """Raises UsageError when grid or block cannot be right."""
@@ -223,8 +137,8 @@ class AmdProgram(Program):
         data = bytearray(self.kernarg_bytes - start)
         for arg in self.hidden:
             value = self._hidden_value(arg, grid, block)
-            if value and arg.size_bytes in _INTEGERS:
-                struct.pack_into("<" + _INTEGERS[arg.size_bytes], data, arg.offset - start, value)
+            if value and arg.size_bytes in INTEGERS:
+                struct.pack_into("<" + INTEGERS[arg.size_bytes], data, arg.offset - start, value)
         return bytes(data)
 
     def _hidden_value(self, arg: Argument, grid: Grid, block: Grid) -> int:
@@ -240,15 +154,6 @@ class AmdProgram(Program):
             "private_base": apertures.scratch_base >> 32,
             "shared_base": apertures.lds_base >> 32,
         }.get(kind, 0)
-
-
-def kind_of(arg: object) -> str:
-    """What an argument is; numbers of other libraries count, arrays of any size do not."""
-    if isinstance(arg, Buffer):
-        return "buffer"
-    if hasattr(arg, "__len__"):
-        return ""
-    return "int" if hasattr(arg, "__index__") else "float" if hasattr(arg, "__float__") else ""
 
 
 def _kind_of_type(type_name: str) -> str:

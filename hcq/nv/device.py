@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import command, native
 from hcq.command import Command
 from hcq.device import Steps
-from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
+from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.gpu.device import CELLS_BYTES
+from hcq.gpu.signals import Clock
 from hcq.layout import Packet
-from hcq.memory import Buffer
 from hcq.nv.bundle import Bundle
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
@@ -30,24 +31,20 @@ from hcq.nv.gpu import Gpu
 from hcq.nv.host_access import HostAccess
 from hcq.nv.launch import Launcher
 from hcq.nv.link import ALIGNMENT, Linked
-from hcq.nv.memory import NvMemory, Place
+from hcq.nv.memory import Allocation, NvMemory, Place
 from hcq.nv.process import process_of
 from hcq.nv.program import MAX_GRID, NvProgram
 from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, Pushbuffer, place, plan
-from hcq.nv.queue import NvQueue
 from hcq.nv.rings import GpFifo, segment
 from hcq.nv.rm import Rm
 from hcq.nv.rm_structs import CardInfoArgs
-from hcq.nv.signals import Clock, NvSignal, NvTimeline
 from hcq.port import is_emulated
 from hcq.program import Program
-from hcq.queue import ONE, Grid
-from hcq.signal import CELL_BYTES, Signal
+from hcq.signal import CELL_BYTES
 
 if TYPE_CHECKING:
     from hcq.report import RingState
 
-CELLS_BYTES = 64 << 10  # of signals
 # in the memory of signals, a line for each writer; the channel's error notifier has to be at its start
 ORDER_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = 256, 320, 384, 512
 CLOCK_ROUNDS = 5  # of which the shortest sets the clock
@@ -64,6 +61,7 @@ class NvDevice(HostAccess):
     chip: Chip
     rm: Rm
     channel: Channel
+    _cells: Allocation
     _is_attaching = False
 
     # ------------------------------------------------------------ opening
@@ -146,13 +144,7 @@ class NvDevice(HostAccess):
             self.port, self.process, self.rm, gpu.device, gpu.path, gpu.uuid, self.process.uvm_fd
         )
         self._choose_place()
-        self._cells = self.nv_memory.alloc(CELLS_BYTES, Place.SYSTEM)
-        self._cells_view = native.view(self._cells.va, CELLS_BYTES)
-        self._cells_view[:] = bytes(CELLS_BYTES)
-        self.memory.regions[self._cells.va] = CELLS_BYTES
-        self._next_cell = self._cells.va + SIGNALS_AT
-        cell = Buffer(self, self._cells.va + TIMELINE_AT, CELL_BYTES, CELL_BYTES, 0, "timeline")
-        self.timeline = NvTimeline(self, cell, "timeline")
+        self._begin_cells(self.nv_memory.alloc(CELLS_BYTES, Place.SYSTEM), TIMELINE_AT, SIGNALS_AT)
         self.pushbuffer = Pushbuffer(self._own(PUSHBUFFER_BYTES, self.place).va)
         self.memory.regions[self.pushbuffer.va] = PUSHBUFFER_BYTES
         self._ring = self._own(GpFifo.size_bytes(), self.place)
@@ -210,45 +202,13 @@ class NvDevice(HostAccess):
         try:
             self.channel.destroy()
             self.channel.fifo.detach()
-            for what in self._owned:
-                self.memory.regions.pop(what.va, None)
-                self.nv_memory.free(what)
-                if self.validator is not None:
-                    self.validator.unmap(what.va, what.size_bytes)
+            self._give_back_owned()
         except DriverError as error:
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
             return False  # the GPU may still use its memory: it goes with the process
         return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
 
-    def _quietly(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except HcqError:
-            return
-
     # ------------------------------------------------------------ memory and signals
-
-    def can_reach(self, buffer: Buffer) -> bool:
-        """Whether this GPU can be given another one's buffer; maps it when it can."""
-        other = buffer.device
-        if not isinstance(other, NvDevice) or other.process is not self.process:
-            return False
-        owner = other.nv_memory.find(buffer.address)
-        if owner is None:
-            return False
-        try:
-            other.nv_memory.map_for(owner, self.gpu.uuid)
-        except DriverError:
-            return False
-        return True
-
-    def queue(self) -> NvQueue:
-        """A new, empty queue."""
-        return NvQueue(self)
-
-    def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
-        """Dispatch one program and wait for it."""
-        self.queue().dispatch(program, args, grid, block).submit().wait()
 
     def ring_states(self) -> list[RingState]:
         from hcq.report import RingState
@@ -257,39 +217,11 @@ class NvDevice(HostAccess):
         shown = "nothing: all segments are read" if fifo.get == fifo.put else repr(fifo.entry_at_get())
         return [RingState(f"main ({fifo.kind})", fifo.put, fifo.get, fifo.entries, shown)]
 
-    def moment_ns(self, ticks: int) -> int:
-        return self.clock.to_ns(ticks)
-
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into."""
         from hcq.nv.graph import NvGraph  # those who record pay for it
 
         return NvGraph(self, name)
-
-    def signal(self, name: str = "signal") -> Signal:
-        """A new signal, value 0, in memory that the host can poll."""
-        with self.lock:
-            if self.memory.free.get(CELL_BYTES):
-                va, fence = self.memory.free[CELL_BYTES].pop()
-                self.drain(fence)
-            elif self._next_cell < self._cells.va + CELLS_BYTES:
-                va, self._next_cell = self._next_cell, self._next_cell + CELL_BYTES
-            else:
-                most = (CELLS_BYTES - SIGNALS_AT) // CELL_BYTES
-                raise UsageError(
-                    f"signal({name!r}) on {self.name}: all {most} signals are in use. Drop some of them."
-                )
-        cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name)
-        if self.trace is not None:
-            self.trace.alloc(cell)
-        if self.validator is not None:
-            self.validator.alloc(cell)
-        return NvSignal(self, cell, name)
-
-    def signal_set(self, va: int, value: int) -> None:
-        cell = native.view(va, CELL_BYTES).cast("Q")
-        cell[1] = self.clock.to_gpu_ns(time.monotonic_ns())
-        cell[0] = value
 
     def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
         """Look at a cell until it is there: at first without a pause, then with longer and longer ones."""
@@ -384,19 +316,6 @@ class NvDevice(HostAccess):
     def decode(self, words: Sequence[int]) -> list[Packet]:
         return decoder(self.arch)(words)
 
-    def encode_dispatch(
-        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
-    ) -> tuple[bytes, tuple[int | float, ...]]:
-        if not isinstance(program, NvProgram) or program.device is not self:
-            raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
-        return program.dispatch(args, grid, block)
-
-    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
-        """In the words of a launch."""
-        if not isinstance(program, NvProgram):
-            raise UsageError(f"dispatch: {program!r} is not a program of {self.name}.")
-        return program.launcher.params_at + program.shape(args).slots[index].offset
-
     def finish(self, value: int) -> Piece:
         """What ends a submission."""
         return self.encoder.finish(self.timeline.va, value)
@@ -442,19 +361,11 @@ class NvDevice(HostAccess):
     def _wait_for_room(self, count: int) -> None:
         fifo = self.channel.fifo
         fifo.commit()  # let the GPU work on what is there
-        end = time.monotonic() + self.config.timeout_ms / 1000
-        while not fifo.has_room(count):
-            if self.fault():
-                self._note_fault()
-                raise DeviceFault(
-                    f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
-                )
-            if time.monotonic() > end:
-                raise WaitTimeout(
-                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room. "
-                    f"{describe_ring(self.channel)}. {self._pending()}"
-                )
-            time.sleep(SLEEP_NS[0] / 1e9)
+        self._until(
+            lambda: fifo.has_room(count),
+            lambda: describe_ring(self.channel),
+            lambda: time.sleep(SLEEP_NS[0] / 1e9),
+        )
 
     # ------------------------------------------------------------ faults
 

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hcq.errors import HcqError
+from hcq.gpu.addresses import describe_address
 from hcq.nv.channel import Channel, ChannelError
 from hcq.nv.controls import ControlId
 from hcq.nv.status import tell_xid
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from hcq.nv.device import NvDevice
 
 _WHO = re.compile(r"^ *pid=.*?, Ch [0-9a-fA-F]+, ")  # the process and the channel, which are ours
-NEAR_BYTES = 1 << 20  # an address this close after a buffer was probably meant for it
 MMU_FAULT = 31
 
 
@@ -57,24 +57,6 @@ def kernel_says(device: NvDevice, error: ChannelError) -> str:
     lines: list[str] = root.kernel_log() if hasattr(root, "kernel_log") else []
     found = next((line for line in reversed(lines) if f": {error.xid}," in line), "")
     return _WHO.sub("", found.partition(f": {error.xid},")[2]).strip().rstrip(".")
-
-
-def describe_address(device: NvDevice, va: int) -> str:
-    """Which buffer an address is in, or after which one, or what it was before."""
-    buffers = sorted(device.memory.owners(), key=lambda buffer: buffer.address)
-    for buffer in reversed(buffers):
-        start, end = buffer.address, buffer.address + buffer.size_bytes
-        name = f"buffer {buffer.name!r}" if buffer.name else f"the buffer of {buffer.size_bytes} bytes"
-        if start <= va < end:
-            return f"byte {va - start} of {name} at {start:#x}"
-        if end <= va < end + NEAR_BYTES:
-            return f"{va - end} bytes after the end of {name} at {start:#x}"
-        if end <= va:
-            break
-    for start, size in device.memory.regions.items():
-        if start <= va < start + size:
-            return "in memory of this device that no live buffer owns: freed, or never given out"
-    return "not in or near any buffer of this device"
 
 
 def describe_ring(channel: Channel) -> str:

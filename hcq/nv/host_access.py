@@ -3,7 +3,7 @@
 In       sizes of buffers; bytes to write and read
 Out      HostAccess, the part of a device that places memory and moves bytes
 Changes  allocations; a staging buffer
-Next     staging.py (copies), memory.py (allocations), device.py (the rest of the device)
+Next     hcq/gpu/staging.py (copies), memory.py (allocations), device.py (the rest of the device)
 
 Where BAR1 shows all of the GPU's memory, buffers are there. Where it does not (no Resizable BAR, some virtual
 machines), small buffers are in the host's memory, and large ones are in the GPU's, where the host does not see them:
@@ -16,28 +16,39 @@ import bisect
 from typing import Any
 
 from hcq import native
-from hcq.device import Device
 from hcq.errors import UsageError
+from hcq.gpu.device import GpuDevice
 from hcq.memory import SLAB_BYTES, Buffer
 from hcq.nv.gpu import Gpu
-from hcq.nv.memory import Allocation, NvMemory, Place
-from hcq.nv.staging import STAGE_BYTES, WORTH_BYTES, Stage
+from hcq.nv.memory import NvMemory, Place
 
 HIDDEN_BYTES = SLAB_BYTES  # larger buffers may be where the host does not see them
 
 
-class HostAccess(Device):
+class HostAccess(GpuDevice):
     """A device whose memory the host may see in part. `place`: of the driver's own memory and of small buffers."""
 
+    stage_place = Place.SYSTEM
     gpu: Gpu
     nv_memory: NvMemory
     place: Place
     why_host_memory = ""
 
+    @property
+    def gpu_memory(self) -> NvMemory:
+        return self.nv_memory
+
+    @property
+    def peer_id(self) -> bytes:
+        return self.gpu.uuid
+
+    @property
+    def is_slow_to_read(self) -> bool:
+        return self.place == Place.VIDEO
+
     def _choose_place(self) -> None:
         """Before anything is allocated: what does the host see?"""
-        self._owned: list[Allocation] = []  # the driver's own, given back when the device closes
-        self._stage: Stage | None = None
+        self._begin_owning()
         self._hidden: list[int] = []  # where memory starts that the host does not see, in order
         if self.gpu.bar1_bytes >= self.gpu.ram_bytes > 0:
             self.place = Place.VIDEO
@@ -48,11 +59,6 @@ class HostAccess(Device):
             f"the host sees {self.gpu.bar1_bytes >> 20} of {self.gpu.ram_bytes >> 20} MiB of the GPU's memory: small "
             f"buffers are in the host's, large ones are {large}; turn on Resizable BAR to change that"
         )
-
-    def _own(self, size_bytes: int, where: Place) -> Allocation:
-        """Memory for the driver itself, given back when the device closes."""
-        self._owned.append(self.nv_memory.alloc(size_bytes, where))
-        return self._owned[-1]
 
     def map_memory(self, size_bytes: int) -> int:
         if self.place == Place.VIDEO or size_bytes <= HIDDEN_BYTES or self.config.trace_data:
@@ -107,26 +113,5 @@ class HostAccess(Device):
         with self.lock:
             self._staging().send(va, data, size_bytes)
 
-    def read_memory(self, va: int, size_bytes: int) -> bytes:
-        """What device memory holds; a long read goes through the copy engine."""
-        if not self._is_staged(va, size_bytes):
-            return native.read(va, size_bytes)
-        found = bytearray(size_bytes)
-        self.read_memory_into(va, found, size_bytes)
-        return bytes(found)
-
-    def read_memory_into(self, va: int, target: Any, size_bytes: int) -> None:
-        """The same, into memory of the host."""
-        if not self._is_staged(va, size_bytes):
-            native.read_into(va, target, size_bytes)
-            return
-        with self.lock:
-            self._staging().fetch(va, target, size_bytes)
-
     def _is_staged(self, va: int, size_bytes: int) -> bool:
-        return (size_bytes >= WORTH_BYTES and self.place == Place.VIDEO) or self._is_hidden(va)
-
-    def _staging(self) -> Stage:
-        if self._stage is None:
-            self._stage = Stage(self, self._own(STAGE_BYTES, Place.SYSTEM).va)
-        return self._stage
+        return super()._is_staged(va, size_bytes) or self._is_hidden(va)

@@ -1,4 +1,4 @@
-"""Queues of NVIDIA devices: the verbs of any queue, and buffers of other GPUs where one reaches the other's memory.
+"""Queues of GPUs: the verbs of any queue, and buffers of other GPUs where one reaches the other's memory.
 
 In       programs, buffers, signals; verbs that chain
 Out      submit() -> Completion
@@ -19,13 +19,13 @@ from hcq.queue import Queue
 from hcq.signal import Completion
 
 if TYPE_CHECKING:
-    from hcq.nv.device import NvDevice
+    from hcq.gpu.device import GpuDevice
 
 
-class NvQueue(Queue):
-    """Work for one NVIDIA GPU."""
+class GpuQueue(Queue):
+    """Work for one GPU."""
 
-    device: NvDevice
+    device: GpuDevice
 
     def submit(self) -> Completion:
         guests = [(thing.parent or thing) for thing in self._held if self._is_guest(thing)]

@@ -5,8 +5,8 @@ Out      the memory's bytes; memory that holds the host's
 Changes  a buffer of host memory, made when it is first needed
 Next     device.py (who asks), hcq/memory.py (Buffer.read)
 
-Loads through BAR1 are not cached and wait for each other. Stores are combined and fast, so writing needs no detour
-where BAR1 shows the memory.
+Loads through the PCIe window are not cached and wait for each other: tens of megabytes a second. Stores are combined
+and fast, so writing needs no detour where the window shows the memory.
 """
 
 from __future__ import annotations

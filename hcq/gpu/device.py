@@ -1,0 +1,222 @@
+"""What the devices of AMD and NVIDIA share: signals, memory of their own and of peers, reads through the copy engine.
+
+In       what a driver fills in while it opens: `gpu_memory`, `clock`, the page of cells
+Out      the part of a device that does not depend on its packets
+Changes  allocations of the kernel driver
+Next     hcq/device.py (what all devices share), amd/device.py, nv/device.py (the rest of the device)
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
+
+from hcq import native
+from hcq.device import Device
+from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
+from hcq.gpu.program import GpuProgram
+from hcq.gpu.queue import GpuQueue
+from hcq.gpu.signals import Clock, GpuSignal, GpuTimeline
+from hcq.gpu.staging import STAGE_BYTES, WORTH_BYTES, Stage
+from hcq.memory import Buffer
+from hcq.program import Program
+from hcq.queue import ONE, Grid
+from hcq.signal import CELL_BYTES, Signal
+
+CELLS_BYTES = 64 << 10  # of signals and the driver's own cells
+
+
+class Owned(Protocol):
+    """An allocation: at one address for host and GPU."""
+
+    @property
+    def va(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+
+
+class GpuMemory(Protocol):
+    """The allocations that a device made through its kernel driver."""
+
+    def alloc(self, size_bytes: int, place: Any) -> Any: ...
+    def free(self, what: Any) -> None: ...
+    def find(self, va: int) -> Any: ...
+    def map_for(self, what: Any, peer: Any) -> Any: ...
+
+
+class GpuDevice(Device):
+    """One GPU behind a kernel driver. The cells of signals outlive it: completions that were kept still read them."""
+
+    stage_place: ClassVar[Any]  # where a staging buffer is: memory of the host
+    process: Any  # what the driver keeps for the process; buffers reach other GPUs of the same one
+    clock: Clock
+    _cells: Owned
+
+    # ------------------------------------------------------------ what a driver provides
+
+    @property
+    @abstractmethod
+    def gpu_memory(self) -> GpuMemory:
+        """Its allocations."""
+
+    @property
+    @abstractmethod
+    def peer_id(self) -> Any:
+        """What another device maps memory for, when this one is to see it."""
+
+    @property
+    @abstractmethod
+    def is_slow_to_read(self) -> bool:
+        """Whether the host sees buffers through the PCIe window, so that long reads are better copied."""
+
+    # ------------------------------------------------------------ memory of its own
+
+    def _own(self, size_bytes: int, place: Any) -> Any:
+        """Memory for the driver itself, given back when the device closes."""
+        self._owned.append(self.gpu_memory.alloc(size_bytes, place))
+        return self._owned[-1]
+
+    def _give_back_owned(self) -> None:
+        for what in self._owned:
+            self.memory.regions.pop(what.va, None)
+            self.gpu_memory.free(what)
+            if self.validator is not None:
+                self.validator.unmap(what.va, what.size_bytes)
+
+    def _begin_owning(self) -> None:
+        """Before the driver's first allocation of its own."""
+        self._owned: list[Owned] = []
+        self._stage: Stage | None = None
+
+    def _quietly(self, act: Callable[[], object]) -> None:
+        """Undo something; the error that led here is the one to tell."""
+        try:
+            act()
+        except HcqError:
+            return
+
+    def can_reach(self, buffer: Buffer) -> bool:
+        """Whether this GPU can be given another one's buffer; maps it when it can."""
+        other = buffer.device
+        if not isinstance(other, GpuDevice) or other.process is not self.process:
+            return False
+        owner = other.gpu_memory.find(buffer.address)
+        if owner is None:
+            return False
+        try:
+            other.gpu_memory.map_for(owner, self.peer_id)
+        except DriverError:
+            return False
+        return True
+
+    # ------------------------------------------------------------ reading
+
+    def read_memory(self, va: int, size_bytes: int) -> bytes:
+        """What device memory holds; a long read goes through the copy engine."""
+        if not self._is_staged(va, size_bytes):
+            return native.read(va, size_bytes)
+        found = bytearray(size_bytes)
+        self.read_memory_into(va, found, size_bytes)
+        return bytes(found)
+
+    def read_memory_into(self, va: int, target: Any, size_bytes: int) -> None:
+        """The same, into memory of the host."""
+        if not self._is_staged(va, size_bytes):
+            native.read_into(va, target, size_bytes)
+            return
+        with self.lock:
+            self._staging().fetch(va, target, size_bytes)
+
+    def _is_staged(self, va: int, size_bytes: int) -> bool:
+        return size_bytes >= WORTH_BYTES and self.is_slow_to_read
+
+    def _staging(self) -> Stage:
+        if self._stage is None:
+            self._stage = Stage(self, self._own(STAGE_BYTES, self.stage_place).va)
+        return self._stage
+
+    # ------------------------------------------------------------ signals
+
+    def _begin_cells(self, cells: Owned, timeline_at: int, signals_at: int) -> None:
+        """Take a page of cells into use: zeroed, with the timeline at one offset and signals from another on."""
+        self._cells = cells
+        self._cells_view = native.view(cells.va, CELLS_BYTES)
+        self._cells_view[:] = bytes(CELLS_BYTES)
+        self.memory.regions[cells.va] = CELLS_BYTES
+        self._next_cell = cells.va + signals_at
+        self._most_signals = (CELLS_BYTES - signals_at) // CELL_BYTES
+        cell = Buffer(self, cells.va + timeline_at, CELL_BYTES, CELL_BYTES, 0, "timeline")
+        self.timeline = GpuTimeline(self, cell, "timeline")
+
+    def signal(self, name: str = "signal") -> Signal:
+        """A new signal, value 0, in memory that the host can poll."""
+        with self.lock:
+            if self.memory.free.get(CELL_BYTES):
+                va, fence = self.memory.free[CELL_BYTES].pop()
+                self.drain(fence)
+            elif self._next_cell < self._cells.va + CELLS_BYTES:
+                va, self._next_cell = self._next_cell, self._next_cell + CELL_BYTES
+            else:
+                raise UsageError(
+                    f"signal({name!r}) on {self.name}: all {self._most_signals} signals are in use. "
+                    "Drop some of them."
+                )
+        cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name)
+        if self.trace is not None:
+            self.trace.alloc(cell)
+        if self.validator is not None:
+            self.validator.alloc(cell)
+        return GpuSignal(self, cell, name)
+
+    def signal_set(self, va: int, value: int) -> None:
+        cell = native.view(va, CELL_BYTES).cast("Q")
+        cell[1] = self.clock.to_ticks(time.monotonic_ns())
+        cell[0] = value
+
+    def moment_ns(self, ticks: int) -> int:
+        return self.clock.to_ns(ticks)
+
+    def duration_ns(self, ticks: int) -> int:
+        return self.clock.duration_ns(ticks)
+
+    # ------------------------------------------------------------ work
+
+    def queue(self) -> GpuQueue:
+        """A new, empty queue."""
+        return GpuQueue(self)
+
+    def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
+        """Dispatch one program and wait for it."""
+        self.queue().dispatch(program, args, grid, block).submit().wait()
+
+    def encode_dispatch(
+        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
+    ) -> tuple[bytes, tuple[int | float, ...]]:
+        if not isinstance(program, GpuProgram) or program.device is not self:
+            raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
+        return program.dispatch(args, grid, block)
+
+    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
+        """In what a launch uploads: here packets do not hold arguments."""
+        if not isinstance(program, GpuProgram):
+            raise UsageError(f"dispatch: {program!r} is not a program of {self.name}.")
+        return program.params_at + program.shape(args).slots[index].offset
+
+    def _until(
+        self, has_room: Callable[[], bool], state: Callable[[], str], pause: Callable[[], None]
+    ) -> None:
+        """Wait for room in a ring that the GPU is told of. Raises DeviceFault, or WaitTimeout at the deadline."""
+        end = time.monotonic() + self.config.timeout_ms / 1000
+        while not has_room():
+            if self.fault():
+                self._note_fault()
+                raise DeviceFault(
+                    f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
+                )
+            if time.monotonic() > end:
+                raise WaitTimeout(
+                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room. {state()}. {self._pending()}"
+                )
+            pause()

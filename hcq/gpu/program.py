@@ -1,0 +1,149 @@
+"""Programs of GPUs: how a kernel's arguments are checked and packed as its code object says.
+
+In       arguments: a Buffer, an int, a float, or bytes for a structure passed by value
+Out      the packed arguments; where each one is in them
+Changes  nothing
+Next     the driver's own program.py (what a launch is made of), hcq/program.py (what all programs are)
+
+A code object says how large each argument is, and often no more than that: whether four bytes are an int or a float is
+then what the caller passes, or what `args` of load() says.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from operator import index
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hcq.errors import UsageError
+from hcq.memory import Buffer
+from hcq.program import Program
+from hcq.queue import Grid
+
+if TYPE_CHECKING:
+    from hcq.gpu.device import GpuDevice
+
+INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+FLOATS = {2: "e", 4: "f", 8: "d"}
+
+
+class Slot(NamedTuple):
+    """Where an argument goes among the packed ones, and its struct letter; "s" for bytes."""
+
+    offset: int
+    size_bytes: int
+    letter: str
+
+    def write(self, host: memoryview, at: int, value: int | float) -> None:
+        """A new value into arguments that were packed to `at`."""
+        if self.letter in "BHIQ":
+            value = int(value) & (1 << 8 * self.size_bytes) - 1
+        struct.pack_into("<" + self.letter, host, at + self.offset, value)
+
+
+class Shape(NamedTuple):
+    """How arguments of certain types are packed. masks: integers are cut to these bits, so that -1 fits."""
+
+    pack: Callable[..., bytes]
+    slots: tuple[Slot, ...]
+    masks: tuple[int, ...]  # 0 for what is no integer
+
+
+class GpuProgram(Program, ABC):
+    """An entry of a loaded object."""
+
+    device: GpuDevice
+
+    @property
+    def params_at(self) -> int:
+        """Where the packed arguments begin in what a launch uploads, in bytes."""
+        return 0
+
+    @abstractmethod
+    def dispatch(self, args: Sequence[Any], grid: Grid, block: Grid) -> tuple[Any, tuple[int | float, ...]]:
+        """One launch as a piece of a submission, and its arguments as plain numbers."""
+
+    @abstractmethod
+    def places(self, args: Sequence[Any]) -> list[tuple[int, int]]:
+        """(offset, size in bytes) of each argument. Raises UsageError when their number is wrong."""
+
+    @abstractmethod
+    def said(self, number: int) -> str:
+        """What the code object says an argument is: "buffer", "float", or "" when it does not say."""
+
+    def pack_args(self, args: Sequence[Any], values: Sequence[Any]) -> bytes:
+        """Arguments as the kernel takes them. `values`: the same as numbers and bytes, see `values()`."""
+        shape = self.shape(args)
+        try:
+            return shape.pack(
+                *[index(value) & mask if mask else value for value, mask in zip(values, shape.masks)]
+            )
+        except (struct.error, OverflowError, TypeError) as error:
+            raise UsageError(f"dispatch {self.name}: {args!r} cannot be packed: {error}.") from None
+
+    def values(self, args: Sequence[Any]) -> list[Any]:
+        """Arguments as numbers and bytes. Raises UsageError for buffers that are freed, elsewhere or poisoned."""
+        found: list[Any] = []
+        for arg in args:
+            if isinstance(arg, Buffer):
+                if arg.device is not self.device and not self.device.can_reach(arg):
+                    raise UsageError(
+                        f"dispatch {self.name}: {arg!r} is not on {self.device.name}. Copy it there first."
+                    )
+                if self.device.failures:
+                    arg.check_poison(f"dispatch {self.name}")
+                found.append(arg.address)
+            else:
+                found.append(arg)
+        return found
+
+    def shape(self, args: Sequence[Any]) -> Shape:
+        """Check arguments against the code object, once for each combination of types, and place them."""
+        types: Any = tuple(len(arg) if isinstance(arg, bytes) else type(arg) for arg in args)
+        known: Shape | None = self.shapes.get(types)
+        if known is not None:
+            return known
+        letters, slots, at = "<", [], 0
+        for number, (arg, (offset, size)) in enumerate(zip(args, self.places(args))):
+            letter = self._letter(number, arg, size)
+            letters += f"{offset - at}x{size}s" if letter == "s" else f"{offset - at}x{letter}"
+            at = offset + size
+            slots.append(Slot(offset, size, letter))
+        masks = tuple((1 << 8 * slot.size_bytes) - 1 if slot.letter in "BHIQ" else 0 for slot in slots)
+        made = Shape(struct.Struct(letters).pack, tuple(slots), masks)
+        self.shapes[types] = made
+        return made
+
+    def _letter(self, number: int, arg: object, size: int) -> str:
+        kind = kind_of(arg)
+        wanted = self.args[number] if self.args is not None else ""
+        said = self.said(number)
+        if isinstance(arg, bytes) and len(arg) == size:
+            return "s"
+        if not kind:
+            raise UsageError(
+                f"dispatch {self.name}: argument {number} is {arg!r}. An argument is a Buffer, an int, a float, or "
+                f"{size} bytes."
+            )
+        is_wanted = not wanted or wanted == kind or (wanted == "float" and kind == "int")
+        if not is_wanted or {said, kind} == {"buffer", "float"}:
+            what = said if said == "buffer" else wanted or said
+            raise UsageError(f"dispatch {self.name}: argument {number} is a {what}, got {arg!r}.")
+        letters = FLOATS if "float" in (wanted, said, kind) else INTEGERS
+        if size not in letters or (kind == "buffer" and size != 8):
+            raise UsageError(
+                f"dispatch {self.name}: argument {number} has {size} bytes, and {arg!r} is no such value. "
+                f"Pass {size} bytes."
+            )
+        return letters[size]
+
+
+def kind_of(arg: object) -> str:
+    """What an argument is; numbers of other libraries count, arrays of any size do not."""
+    if isinstance(arg, Buffer):
+        return "buffer"
+    if hasattr(arg, "__len__"):
+        return ""
+    return "int" if hasattr(arg, "__index__") else "float" if hasattr(arg, "__float__") else ""
