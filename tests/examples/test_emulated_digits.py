@@ -1,0 +1,63 @@
+"""The digits network learns on emulated GPUs as on the CPU: the same losses, whatever the queue and the compiler."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hcq.errors import UsageError
+from hcq.nv.toolchain import nvrtc
+
+PROGRAM = Path(__file__).parent / "digits_losses.py"
+ROOT = PROGRAM.parents[2]
+
+
+def losses(**switches: str) -> list[float]:
+    environ = {key: value for key, value in os.environ.items() if key not in ("HCQ_DEVICE", "HCQ_EMULATE")}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM)],
+        capture_output=True,
+        text=True,
+        env={**environ, "PYTHONPATH": str(ROOT), **switches},
+        timeout=150,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: list[float] = json.loads(done.stdout)
+    return found
+
+
+@functools.cache
+def on_the_cpu() -> list[float]:
+    return losses(HCQ_DEVICE="CPU")
+
+
+def test_the_loss_falls() -> None:
+    found = on_the_cpu()
+    assert found == sorted(found, reverse=True)
+
+
+@pytest.mark.deadline(160)
+@pytest.mark.parametrize("queue", ["pm4", "aql"])
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+def test_amd_gpus_give_the_cpus_losses(arch: str, queue: str) -> None:
+    found = losses(HCQ_DEVICE="AMD", HCQ_EMULATE=f"amd:{arch}", HCQ_AMD_QUEUE=queue)
+    assert found == pytest.approx(on_the_cpu(), rel=1e-4)
+
+
+@pytest.mark.deadline(160)
+@pytest.mark.parametrize("renderer", ["ptx", "cuda"])
+@pytest.mark.parametrize("arch", ["sm_90", "sm_80"])
+def test_nvidia_gpus_give_the_cpus_losses(arch: str, renderer: str) -> None:
+    if renderer == "cuda":
+        try:
+            nvrtc.library()
+        except UsageError as error:
+            pytest.skip(str(error))
+    found = losses(HCQ_DEVICE="NV", HCQ_EMULATE=f"nv:{arch}", HCQ_NV_RENDERER=renderer)
+    assert found == pytest.approx(on_the_cpu(), rel=1e-4)
