@@ -1,0 +1,178 @@
+"""What a GPU is told to do it does, whoever made it: copies, fills, kernels, order, arguments."""
+
+from __future__ import annotations
+
+import struct
+import time
+
+import pytest
+
+from hcq.errors import UsageError
+from hcq.gpu.device import GpuDevice
+from tests.hcq.gpu.conftest import Open
+from tests.hcq.gpu.kernels import image
+
+
+def floats(data: bytes) -> tuple[float, ...]:
+    return struct.unpack(f"<{len(data) // 4}f", data)
+
+
+def words(data: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(data) // 4}I", data)
+
+
+def test_a_copy_moves_every_byte(gpu: GpuDevice):
+    data = bytes(range(251)) * 799
+    a, b = gpu.alloc(len(data)), gpu.alloc(len(data))
+    a.write(data)
+    gpu.queue().copy(b, a).submit().wait()
+    assert b.read() == data
+
+
+@pytest.mark.parametrize("distance", [1024, -1024, 4096, 3])
+def test_a_copy_within_one_buffer_moves_what_was_there_before(gpu: GpuDevice, distance: int):
+    data = bytes(i * 7 % 256 for i in range(16384))
+    size = 9000 if abs(distance) >= 1024 else 64
+    buffer = gpu.alloc(len(data))
+    buffer.write(data)
+    src = 2048
+    gpu.queue().copy(buffer, buffer, size, dst_offset=src + distance, src_offset=src).submit().wait()
+    expected = bytearray(data)
+    expected[src + distance : src + distance + size] = data[src : src + size]
+    assert buffer.read() == bytes(expected)
+
+
+def test_a_copy_over_itself_that_would_take_many_packets_is_refused(gpu: GpuDevice):
+    buffer = gpu.alloc(1 << 20)
+    with pytest.raises(UsageError, match=r"1 bytes apart.*Copy through another buffer"):
+        gpu.queue().copy(buffer, buffer, 1 << 19, dst_offset=1)
+
+
+@pytest.mark.parametrize("value_bytes", [1, 2, 4, 8])
+@pytest.mark.parametrize(("offset", "size"), [(0, 4096), (3, 1000), (5, 8), (1, 0), (4, 4), (2, 264)])
+def test_a_fill_repeats_its_pattern_from_the_first_byte_on(
+    gpu: GpuDevice, value_bytes: int, offset: int, size: int
+):
+    value = int.from_bytes(bytes(range(0x11, 0x11 + value_bytes)), "little")
+    buffer = gpu.alloc(8192)
+    buffer.write(b"\xee" * 8192)
+    size -= size % value_bytes
+    gpu.queue().fill(buffer, value, size, offset, value_bytes).submit().wait()
+    pattern = value.to_bytes(value_bytes, "little") * (size // value_bytes)
+    assert buffer.read() == b"\xee" * offset + pattern + b"\xee" * (8192 - offset - size)
+
+
+def test_a_kernel_takes_buffers_ints_floats_and_doubles(gpu: GpuDevice):
+    program = gpu.load(image(gpu), "scale", args=("buffer", "buffer", "int", "float", "float"))
+    out, a = gpu.alloc(4096), gpu.alloc(4096)
+    a.write(struct.pack("<1024f", *range(1024)))
+    out.write(bytes(4096))
+    gpu.run(program, [out, a, 1000, 2, 0.5], grid=(16, 1, 1), block=(64, 1, 1))
+    assert floats(out.read()) == tuple(i * 2 + 0.5 if i < 1000 else 0 for i in range(1024))
+
+
+def test_divergent_loops_add_64_bit_numbers_atomically(gpu: GpuDevice):
+    total = gpu.alloc(8)
+    total.write(bytes(8))
+    gpu.run(gpu.load(image(gpu), "triangle"), [total], grid=(3, 1, 1), block=(100, 1, 1))
+    assert int.from_bytes(total.read(), "little") == 3 * sum(i * (i + 1) // 2 for i in range(100))
+
+
+def test_submissions_run_in_the_order_of_their_submit_calls(gpu: GpuDevice):
+    increment = gpu.load(image(gpu), "increment")
+    a, b = gpu.alloc(256), gpu.alloc(256)
+    a.write(bytes(256))
+    for _ in range(5):
+        gpu.queue().dispatch(increment, [a], block=(64, 1, 1)).submit()
+        gpu.queue().copy(b, a).submit()
+        gpu.queue().copy(a, b).submit()
+    gpu.synchronize()
+    assert words(a.read()) == (5,) * 64
+
+
+def test_a_queue_waits_for_a_signal_that_the_host_sets(gpu: GpuDevice):
+    a, b = gpu.alloc(64), gpu.alloc(64)
+    a.write(b"\x05" * 64)
+    b.write(bytes(64))
+    go, gone = gpu.signal("go"), gpu.signal("gone")
+    done = gpu.queue().wait(go, 3).copy(b, a).signal(gone, 8).submit()
+    time.sleep(0.02)
+    assert not done.is_done
+    assert gone.value == 0
+    before = time.monotonic_ns()
+    go.set(3)
+    done.wait(timeout_ms=5000)
+    assert gone.value == 8
+    assert before - 10**6 <= gone.timestamp_ns <= time.monotonic_ns() + 10**6
+    assert b.read() == b"\x05" * 64
+
+
+def test_timestamps_rise(gpu: GpuDevice):
+    cells = gpu.alloc(32)
+    gpu.queue().timestamp(cells).barrier().timestamp(cells, 8).submit().wait()
+    first, second = struct.unpack("<2Q", cells.read(0, 16))
+    assert 0 < first <= second
+    assert abs(gpu.clock.to_ns(second) - time.monotonic_ns()) < 5 * 10**9
+
+
+def test_a_device_opens_again_after_it_was_closed(open_gpu: Open):
+    gpu = open_gpu()
+    port = gpu.port
+    gpu.close()
+    again = open_gpu(port=port)
+    a, b = again.alloc(100), again.alloc(100)
+    a.write(b"x" * 100)
+    again.queue().copy(b, a).submit().wait()
+    assert b.read() == b"x" * 100
+
+
+def test_a_missing_kernel_is_refused_with_the_names_there_are(gpu: GpuDevice):
+    with pytest.raises(
+        UsageError, match=r"no kernel 'missing' in the object. Its kernels: .*increment.*scale"
+    ):
+        gpu.load(image(gpu), "missing")
+
+
+def test_the_driver_needs_neither_numpy_nor_llvm():
+    import subprocess
+    import sys
+
+    code = "import sys, hcq, hcq.gpu.device, hcq.gpu.graph; print({'numpy', 'llvmlite', 'hcq.emu'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_a_profile_is_in_nanoseconds(open_gpu: Open):
+    gpu = open_gpu(profile=True)
+    increment = gpu.load(image(gpu), "increment")
+    a = gpu.alloc(256)
+    start = time.monotonic_ns()
+    for _ in range(3):
+        gpu.run(increment, [a], block=(64, 1, 1))
+    assert gpu.profile is not None
+    gpu.profile.collect()
+    calls, total = gpu.profile.totals["increment"]
+    assert calls == 3
+    assert 0 < total < time.monotonic_ns() - start
+
+
+def test_numbers_of_other_libraries_and_bytes_are_arguments(gpu: GpuDevice):
+    import numpy as np
+
+    program = gpu.load(image(gpu), "scale")
+    out, a = gpu.alloc(256), gpu.alloc(256)
+    a.write(struct.pack("<64f", *[2.0] * 64))
+    gpu.run(program, [out, a, np.int64(64), np.float32(3), np.float64(1)], block=(64, 1, 1))
+    assert floats(out.read()) == (7.0,) * 64
+    gpu.run(program, [out, a, struct.pack("<i", 64), struct.pack("<f", 4), 0.5], block=(64, 1, 1))
+    assert floats(out.read()) == (8.5,) * 64
+    with pytest.raises(UsageError, match="argument 2 is b'123'"):
+        gpu.queue().dispatch(program, [out, a, b"123", 1.0, 1.0], block=(64, 1, 1))
+
+
+def test_negative_numbers_keep_their_bits(gpu: GpuDevice):
+    out = gpu.alloc(64)
+    out.write(b"\xff" * 64)
+    program = gpu.load(image(gpu), "store_at")
+    gpu.run(program, [out.view(32, 32), -16])
+    assert words(out.read(16, 4)) == (7,)
