@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "training.py"
+PROGRAM = Path(__file__).parents[1] / "gpu" / "training.py"
 ROOT = PROGRAM.parents[3]
 ARCHES = ["gfx1100", "gfx1201", "gfx90a", "gfx942"]
 SEEDS = [f"amd:{ARCHES[seed % 4]}:seed={seed}" for seed in range(20)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "training.py"
+PROGRAM = Path(__file__).parents[1] / "gpu" / "training.py"
 ROOT = PROGRAM.parents[3]
 ARCHS = ("sm_90", "sm_80", "sm_120", "sm_90")
 SEEDS = [f"nv:{ARCHS[seed % 4]}:seed={seed}" for seed in range(16)]  # as many GPUs as one process can have

@@ -1,6 +1,6 @@
 """A small training on one CPU device and on many emulated GPUs at once; test_training.py runs this in a process.
 
-In       argv: the HCQ_EMULATE words; HCQ_AMD_QUEUE from the environment
+In       argv: the HCQ_EMULATE words, all of one vendor; HCQ_AMD_QUEUE, HCQ_NV_RENDERER from the environment
 Out      one line of JSON: device -> losses, the CPU's first
 Changes  nothing outside the process
 """
@@ -51,5 +51,7 @@ def losses(device: str) -> list[float]:
 
 
 if __name__ == "__main__":
-    names = ["CPU", *(f"AMD:{index}" if index else "AMD" for index in range(len(sys.argv[1].split(","))))]
+    words = sys.argv[1].split(",")
+    kind = words[0].partition(":")[0].upper()
+    names = ["CPU", *(f"{kind}:{index}" if index else kind for index in range(len(words)))]
     print(json.dumps({name: losses(name) for name in names}))
