@@ -12,18 +12,15 @@ while something is traced; a name that the user gave is in reports without a tra
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from hcq import config
 from hcq.errors import UsageError
+from hcq.frontend.core import Core
 from hcq.ir.op import Op
 
-if TYPE_CHECKING:
-    from hcq.frontend.core import Core
-    from hcq.frontend.nn.module import Module
-    from hcq.frontend.nn.optim import Optimizer
-    from hcq.frontend.tensor import Tensor
+T = TypeVar("T", bound=Core)
 
 _names: dict[int, tuple[weakref.ref[Core], str]] = {}  # id of a tensor -> the tensor and its name
 untold: dict[int, weakref.ref[Core]] = {}  # those whose memory has not been named: realize.py looks at it
@@ -35,14 +32,12 @@ def wanted() -> bool:
     return config.current().trace is not None
 
 
-def call(tensor: Tensor, name: str) -> Tensor:
+def call(tensor: T, name: str) -> T:
     """Give the memory of a tensor a name, now or as soon as it has some. Returns the tensor.
 
     The name goes with this tensor, not with what is computed from it.
     """
-    from hcq.frontend.tensor import Tensor
-
-    if not isinstance(tensor, Tensor) or not isinstance(name, str):
+    if not isinstance(tensor, Core) or not isinstance(name, str):
         raise UsageError(f"names.call({tensor!r}, {name!r}): takes a tensor and a text.")
     _names.pop(id(tensor), None)
     _learn([(name, tensor)])
@@ -50,27 +45,22 @@ def call(tensor: Tensor, name: str) -> Tensor:
     return tensor
 
 
-def learn_module(module: Module) -> None:
-    """A module is called: its tensors, and those of all modules in it, are known by their path from here."""
-    if _is_new(module):
-        for inner in module.modules():
-            _is_new(inner)
-        _learn([*module.named_parameters(), *module.named_buffers()])
+def learn(thing: object, inner: Iterable[object], named: Callable[[], Iterable[tuple[str, Core]]]) -> None:
+    """A module or an optimizer is at work; the first time, its tensors are known by these names from now on.
+
+    inner  the modules in it: they are not asked by themselves any more
+    """
+    if _is_new(thing):
+        for one in inner:
+            _is_new(one)
+        _learn(named())
         tell()
 
 
-def learn_optimizer(optimizer: Optimizer) -> None:
-    """An optimizer steps: its state is called after the parameter it belongs to, as in "conv1.weight (Adam mean)"."""
-    if not _is_new(optimizer):
-        return
-    kind = type(optimizer).__name__
-    found = [(f"{kind} learning rate", rate) for rate in optimizer.rates()]
-    for key, tensor in optimizer.state().items():
-        what, _, place = key.rpartition(".")
-        known = _names.get(id(optimizer.params[int(place)])) if what and place.isdigit() else None
-        found.append((f"{known[1]} ({kind} {what})" if known else f"{kind} {key}", tensor))
-    _learn(found)
-    tell()
+def name_of(tensor: Core) -> str:
+    """What a tensor is called, or ""."""
+    known = _names.get(id(tensor))
+    return known[1] if known else ""
 
 
 def tell() -> None:

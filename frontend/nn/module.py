@@ -36,7 +36,7 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if names.wanted():
-            names.learn_module(self)
+            names.learn(self, self.modules(), lambda: (*self.named_parameters(), *self.named_buffers()))
         return self.forward(*args, **kwargs)
 
     # -- what it holds --

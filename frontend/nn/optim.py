@@ -69,7 +69,7 @@ class Optimizer:
         from hcq.frontend.realize import realize
 
         if names.wanted():
-            names.learn_optimizer(self)
+            names.learn(self, (), self._named)
         parts = [
             Part(place, parameter, parameter.detach(), parameter.grad.detach())
             for place, parameter in enumerate(self.params)
@@ -125,6 +125,16 @@ class Optimizer:
     def rates(self) -> list[Tensor]:
         """The learning rate in device memory, one for each device and dtype."""
         return list(self._rates.values())
+
+    def _named(self) -> list[tuple[str, Tensor]]:
+        """Its tensors, called after the parameters they belong to, as in "conv1.weight (Adam mean)"."""
+        kind = type(self).__name__
+        found = [(f"{kind} learning rate", rate) for rate in self.rates()]
+        for key, tensor in self.state().items():
+            what, _, place = key.rpartition(".")
+            parameter = names.name_of(self.params[int(place)]) if what and place.isdigit() else ""
+            found.append((f"{parameter} ({kind} {what})" if parameter else f"{kind} {key}", tensor))
+        return found
 
     def prepare(self, parts: list[Part]) -> None:
         """Update what is shared by all parameters of a step."""
