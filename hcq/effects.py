@@ -11,6 +11,7 @@ model that declares less is checked less, never wrongly.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -182,7 +183,7 @@ class ProgramFacts:
 Programs = Mapping[int, ProgramFacts]
 
 
-class Model:
+class Model(ABC):
     """What one device promises, for the rules. A subclass for each kind of device, made from its arch and its facts.
 
     declares_effects  False for a kind that only has packets: then its device's own `validate` is asked, too
@@ -207,9 +208,9 @@ class Model:
         self.arch = arch
         self.facts = {} if facts is None else facts
 
+    @abstractmethod
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
         """Words as packets; never raises."""
-        raise NotImplementedError
 
     def malformed(self, packet: Packet) -> tuple[str, str] | None:
         """Why the hardware would not understand a packet: "packet-unknown" or "packet-length", and what is wrong."""

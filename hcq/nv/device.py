@@ -85,7 +85,12 @@ class NvDevice(HostAccess):
 
     def _begin_attaching(self, card: CardInfoArgs) -> None:
         """The GPU of the process. Who comes first attaches it, step by step, and others wait until that is done."""
-        self.process.attaching.acquire()
+        limit_ms = self.config.timeout_ms
+        if not self.process.attaching.acquire(timeout=limit_ms / 1000):
+            raise WaitTimeout(
+                f"{self.name}: waited {limit_ms} ms for another thread that is attaching a GPU. See the kernel log "
+                "for NVRM, or give more time with HCQ_TIMEOUT_MS."
+            )
         self._is_attaching = True
         self.gpu = self.process.gpus.get(int(card.values["gpu_id"])) or Gpu(self.process, card)
         if self.gpu.is_ready:

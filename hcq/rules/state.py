@@ -285,9 +285,9 @@ class State:
 
     def _follow(self, agent: Agent, promise: Promise) -> None:
         """The agent comes after a promise, and after whatever that one still waits for."""
-        todo, seen = [promise], {id(promise)}
-        while todo:
-            now = todo.pop()
+        pending, seen = [promise], {id(promise)}
+        while pending:
+            now = pending.pop()
             agent.join(now.clock)
             for still in now.open:
                 cell = self.cells.get(still.cell)
@@ -297,7 +297,7 @@ class State:
                     self.waiting.add(agent)
                 elif id(kept) not in seen:
                     seen.add(id(kept))
-                    todo.append(kept)
+                    pending.append(kept)
 
     def _resolve(self, va: int, promise: Promise) -> None:
         for agent in list(self.waiting):

@@ -26,10 +26,10 @@ def all_layouts() -> list[type[Packet]]:
         if path.stem not in ("__init__", "__main__"):
             importlib.import_module(".".join(("hcq", *path.relative_to(FOLDER).with_suffix("").parts)))
     found: list[type[Packet]] = []
-    todo: list[type[Packet]] = [Packet]
-    while todo:
-        for layout in todo.pop().__subclasses__():
-            todo.append(layout)
+    pending: list[type[Packet]] = [Packet]
+    while pending:
+        for layout in pending.pop().__subclasses__():
+            pending.append(layout)
             if layout.fields and layout.__module__.startswith("hcq."):
                 found.append(layout)
     return sorted(found, key=lambda layout: (layout.__module__, layout.__qualname__))

@@ -606,14 +606,14 @@ class Oracle:
         return self.count
 
     def is_before(self, first: int, second: int) -> bool:
-        todo, seen = [second], set()
-        while todo:
-            now = todo.pop()
+        pending, seen = [second], set()
+        while pending:
+            now = pending.pop()
             if now == first:
                 return True
             if now not in seen:
                 seen.add(now)
-                todo += self.after[now]
+                pending += self.after[now]
         return False
 
 

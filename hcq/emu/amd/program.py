@@ -113,9 +113,9 @@ class Program:
     def explore(self, entry: int) -> None:
         """Follow all direct branches from `entry`, so that every meeting point is known before blocks are made."""
         self.leaders.add(entry)
-        todo = [entry]
-        while todo:
-            pc = todo.pop()
+        pending = [entry]
+        while pending:
+            pc = pending.pop()
             while pc not in self.instructions:
                 try:
                     inst = self.fetch(pc)
@@ -127,7 +127,7 @@ class Program:
                     continue
                 for target in targets:
                     self.leaders.add(target)
-                    todo.append(target)
+                    pending.append(target)
                 break
 
     def block(self, pc: int, mode: int) -> Block:

@@ -205,7 +205,8 @@ def test_no_line_stops_the_reader():
             )
         abi = abi_for("580.142")
         for call in read(damaged):
-            tell(abi, call.path, call.request, call.before, call.after, call.params).line()
+            line = tell(abi, call.path, call.request, call.before, call.after, call.params).line()
+            assert line and "\n" not in line
 
 
 # -- words
