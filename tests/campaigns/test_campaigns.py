@@ -26,5 +26,5 @@ def test_what_grows_at_the_start_only_is_no_leak() -> None:
 
 @pytest.mark.parametrize("what", ["bytes", "maps", "descriptors", "threads"])
 def test_what_grows_for_ever_is_a_leak(what: str) -> None:
-    told = runner.growth([sample(**{what: 1000 + n * (1 << 20)}) for n in range(60)])
+    told = runner.growth([sample(**{what: 1000 + n * (8 << 20)}) for n in range(60)])
     assert told.startswith(what)
