@@ -21,17 +21,20 @@ TORCH_FLAGS ?=
 
 PYTEST_FLAGS ?=
 EMULATE      ?= amd:gfx1100
+SOAK_SECONDS ?= 3600
+SOAK_FLAGS   ?=
 DEMO_FLAGS   ?=
 BENCH_FLAGS  ?=
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-emulated lint format torch browser nv bench clean
+.PHONY: help demo test test-emulated soak lint format torch browser nv bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
+	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
 	@echo "make lint     formatting, lint rules, types, the law of the floors"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write docs/packets/ from the declarations of packets, registers and ioctls"
@@ -50,6 +53,10 @@ test: $(VENV)/test.stamp
 
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
+
+# attacks, not examples: docs/reliability.md; each failure is a line that repeats it
+soak: $(VENV)/test.stamp
+	@$(BIN)/python -m tests.campaigns --seconds $(SOAK_SECONDS) --jobs $(JOBS) $(SOAK_FLAGS)
 
 # mypy and import-linter read files: build/tree/hcq holds copies of hcq, ir, compiler, ... laid out as they are installed
 lint: $(VENV)/lint.stamp

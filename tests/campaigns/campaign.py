@@ -15,7 +15,7 @@ import enum
 import importlib
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 SHARED = ("campaign", "runner", "worker")  # files of this folder that are no campaigns
@@ -61,6 +61,7 @@ class Campaign:
     environment  switches for the worker process: HCQ_EMULATE, HCQ_DEVICE, HCQ_TIMEOUT_MS, ...
     deadline_s   a case that takes longer hangs; generous, for machines are busy
     is_flat      memory, maps, descriptors and threads of the worker must stop growing
+    module       where it is declared: `campaigns()` says it, and a worker imports that file alone
     """
 
     name: str
@@ -70,6 +71,13 @@ class Campaign:
     environment: Mapping[str, str] = field(default_factory=dict)
     deadline_s: float = 120
     is_flat: bool = True
+    module: str = ""
+
+
+def declared_in(module: str) -> dict[str, Campaign]:
+    """The campaigns that a module declares in CAMPAIGNS, by name."""
+    declared = importlib.import_module(module).CAMPAIGNS
+    return {campaign.name: replace(campaign, module=module) for campaign in declared}
 
 
 def campaigns() -> dict[str, Campaign]:
@@ -78,8 +86,9 @@ def campaigns() -> dict[str, Campaign]:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         if path.stem in SHARED or path.stem.startswith(("_", "test_")):
             continue
-        module = importlib.import_module(f"tests.campaigns.{path.stem}")
-        for campaign in getattr(module, "CAMPAIGNS", ()):
-            assert campaign.name not in found, f"two campaigns are called {campaign.name}"
-            found[campaign.name] = campaign
+        declared = declared_in(f"tests.campaigns.{path.stem}")
+        assert not declared.keys() & found.keys(), (
+            f"two campaigns are called {declared.keys() & found.keys()}"
+        )
+        found.update(declared)
     return found

@@ -106,7 +106,7 @@ class _Worker:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HCQ_")}
         environment |= {"HCQ_CACHE_DIR": f"{self.folder.name}/cache", "HCQ_REPORT_DIR": self.folder.name}
         environment |= {"TMPDIR": self.folder.name, **campaign.environment}
-        words = [campaign.name, seed, first, count, writes]
+        words = [campaign.module, campaign.name, seed, first, count, writes]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.campaigns.worker", *map(str, words)],
             cwd=ROOT,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.campaigns import runner
-from tests.campaigns.campaign import Campaign, campaigns
+from tests.campaigns import _failing, runner
+from tests.campaigns.__main__ import main
+from tests.campaigns.campaign import Campaign, Case, campaigns, declared_in
 
 
 @pytest.mark.deadline(900)
@@ -14,6 +15,55 @@ def test_a_campaign_finds_nothing(campaign: Campaign) -> None:
     tally = runner.run(campaign, 0, count=campaign.short)
     assert tally.failures == []
     assert tally.cases == campaign.short
+
+
+FAILING = declared_in("tests.campaigns._failing")
+
+
+def test_every_kind_of_failure_is_counted_and_the_cases_after_it_still_run() -> None:
+    tally = runner.run(FAILING["failing"], 3, count=10)
+    assert (tally.right, tally.refused) == (5, 1)
+    assert (tally.wrong, tally.crashes, tally.hangs, tally.leaks) == (2, 1, 1, 0)
+    assert tally.cases == 10
+
+
+def test_a_failure_is_told_with_the_line_that_repeats_it_and_what_was_said() -> None:
+    told: list[str] = []
+    runner.run(FAILING["failing"], 3, count=10, tell=told.append)
+    lines = [text.splitlines()[0].partition("   # ") for text in told]
+    numbers = [_failing.CRASHES, _failing.HANGS, _failing.IS_WRONG, _failing.RAISES]
+    assert [command for command, _, _ in lines] == [Case("failing", 3, number).command for number in numbers]
+    assert [what for _, _, what in lines] == [
+        "the process ended with SIGKILL",
+        "hangs for 10 s",
+        "wrong",
+        "wrong",
+    ]
+    assert "in fail" in told[1]  # the stack of the case that hangs
+    assert "2 + 2 gave 5" in told[2]
+    assert "nobody expects this" in told[3]
+
+
+def test_a_case_that_is_run_alone_draws_what_it_drew_among_others() -> None:
+    both = runner.run(FAILING["drawing"], 7, count=2).failures
+    alone = runner.run(FAILING["drawing"], 7, first=1, count=1).failures
+    assert both[1] == alone[0]
+    assert both[0].splitlines()[1] != both[1].splitlines()[1]
+
+
+def test_a_descriptor_kept_by_every_case_is_a_leak() -> None:
+    tally = runner.run(FAILING["leaking"], 0, count=200)
+    assert tally.right == 200
+    assert tally.leaks == 1
+    assert "descriptors went from" in tally.failures[0]
+
+
+def test_an_unknown_campaign_is_answered_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["no-such-campaign"])
+    told = capsys.readouterr().err
+    assert "no campaign 'no-such-campaign'" in told
+    assert all(name in told for name in campaigns())
 
 
 def sample(bytes: int = 1 << 28, maps: int = 100, descriptors: int = 10, threads: int = 3) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """The worker: runs cases of one campaign, one after the other, and says how each went.
 
-In       campaign, seed, first case, how many, a descriptor to report to: arguments of the command line
+In       module, campaign, seed, first case, how many, a descriptor to report to: arguments of the command line
 Out      lines of JSON: {"case": 7} when one starts, {"outcome": "right"} or {"wrong": text} when it ends, and what the
          process holds then
 Changes  whatever the cases change; this process is theirs to ruin
@@ -18,7 +18,7 @@ import threading
 import traceback
 from pathlib import Path
 
-from tests.campaigns.campaign import Case, Wrong, campaigns
+from tests.campaigns.campaign import Case, Wrong, declared_in
 
 SAMPLE_EVERY = 8  # cases
 
@@ -35,11 +35,11 @@ def held() -> dict[str, int]:
     }
 
 
-def main(name: str, seed: int, first: int, count: int, report: int) -> None:
+def main(module: str, name: str, seed: int, first: int, count: int, report: int) -> None:
     """Run cases `first` to `first + count - 1`."""
     faulthandler.enable()
     os.set_inheritable(report, False)
-    campaign = campaigns()[name]
+    campaign = declared_in(module)[name]
     with open(report, "w", buffering=1, encoding="utf-8") as out:
         for number in range(first, first + count):
             print(json.dumps({"case": number}), file=out)
@@ -55,4 +55,4 @@ def main(name: str, seed: int, first: int, count: int, report: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *[int(word) for word in sys.argv[2:]])
+    main(*sys.argv[1:3], *[int(word) for word in sys.argv[3:]])
