@@ -364,15 +364,13 @@ class AtPoint(Emitter):
             return read(base, spot.offset, 1, mask)
         one_mask = mask is None or mask.dtype.lanes == 1
         if spot.is_run and spot.lanes == lanes:
-            if mask is not None and one_mask and base is not None:
-                # all lanes off: read at the start instead, for an address that is not mapped costs hundreds of cycles
-                base = self.emit(Op.WHERE, dtypes.index, (mask, base, self.number(-spot.offset)))
-            return read(base, spot.offset, lanes, wide(mask, lanes))
+            return read(self._base_under(mask, base, spot.offset), spot.offset, lanes, wide(mask, lanes))
         if not spot.vectors and one_mask and not any(spot.steps):
             return read(base, spot.offset, 1, mask)
         low, high = min(spot.steps), max(spot.steps)
         if not spot.vectors and one_mask and spot.lanes == lanes and low < high < low + 2 * lanes:
-            # neighbours in another order: one or two vectors that hold them all and end where they end
+            # neighbours in another order: one or two vectors that hold them all and end where they end. What lies
+            # between two lanes is inside the buffer, for they are, or all of it is off
             width = 1 << ((high - low + 1).bit_length() - 1)
             later = high - width + 1
             starts = sorted({low, later})
@@ -381,7 +379,12 @@ class AtPoint(Emitter):
             if node in self.volatile:
                 return self.place(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
             return self.emit(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
-        if not spot.vectors and mask is None and packed is None and node not in self.volatile:
+        if (
+            not spot.vectors
+            and packed is None
+            and node not in self.volatile
+            and len(set(spot.steps)) == lanes
+        ):
             square = self._square(node, point, lanes)
             if square is not None:
                 return square
@@ -392,10 +395,24 @@ class AtPoint(Emitter):
             return self.place(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
         return self.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
 
+    def _base_under(
+        self, mask: Instruction | None, base: Instruction | None, offset: int
+    ) -> Instruction | None:
+        """Where a vector under one mask is read: at the buffer's start when all lanes are off.
+
+        For an address that is not mapped costs hundreds of cycles, although nothing is read there.
+        """
+        if mask is None or mask.dtype.lanes > 1 or base is None:
+            return base
+        return self.emit(Op.WHERE, dtypes.index, (mask, base, self.number(-offset)))
+
     def _square(self, node: Node, point: Point, lanes: int) -> Instruction | None:
-        """Lanes far apart, but neighbours along another written-out range: read those, and turn them in registers."""
+        """Lanes far apart, but neighbours along another written-out range: read those, and turn them in registers.
+
+        A row holds other points than the one that is asked for, so each row is read under the conditions of its own.
+        """
         form = self.affine.of(node.src[1])
-        if any(True for _ in form.atoms()):
+        if any(True for _ in form.atoms()) or not self._is_geometry(node.src[2:]):
             return None
         across = next(axis for axis in self.axes_of(self.masks[node]) if point[axis][1] > 1)
         for axis in self.axes_of(self.masks[node]):
@@ -404,11 +421,10 @@ class AtPoint(Emitter):
                 continue
             if axis.loops[-1].stride != 1:
                 continue
-            spot = self._spot(node.src[1], {**point, axis: (start, 1)})
-            base = self.total(spot.terms)
-            address = self.addresses[node.src[0]]
-            dtype = node.dtype.vec(lanes)
-            rows = [self.emit(Op.LOAD, dtype, (address, base), spot.offset + step) for step in spot.steps]
+            rows = []
+            for lane in range(lanes):
+                at = {**point, across: (point[across][0] + lane, 1), axis: (start, lanes)}
+                rows.append(self._row(node, at, lanes))
             columns = self.turned(rows)
             for i, column in enumerate(columns):
                 key = node, self.place_in(node, {**point, axis: (start + i, 1)})
@@ -416,6 +432,24 @@ class AtPoint(Emitter):
                 self.scopes[depth].values[key] = column
             return columns[point[axis][0] - start]
         return None
+
+    def _row(self, node: Node, point: Point, lanes: int) -> Instruction:
+        """A load whose lanes at this point are neighbours in memory."""
+        mask = self.value(node.src[2], point) if len(node.src) > 2 else None
+        if mask is not None and mask.op is Op.CONST:
+            if not mask.arg:
+                return self.broadcast(self.number(0, node.dtype), lanes)
+            mask = None
+        spot = self._spot(node.src[1], point)
+        base = self._base_under(mask, self.total(spot.terms), spot.offset)
+        where = () if mask is None else (self.broadcast(mask, lanes),)
+        return self.emit(
+            Op.LOAD, node.dtype.vec(lanes), (self.addresses[node.src[0]], base, *where), spot.offset
+        )
+
+    def _is_geometry(self, conditions: tuple[Node, ...]) -> bool:
+        """True for conditions on ranges alone: they can be asked at any point, whatever is in lanes there."""
+        return all(n.op is not Op.LOAD and n.op is not Op.REDUCE for n in toposort(conditions))
 
     def _lanes(
         self, spot: Spot, lanes: int, base: Instruction | None

@@ -176,6 +176,24 @@ def test_transposes(device: Device, shape: tuple[int, int]) -> None:
     check(device, kernel((out(0, shape[::-1]), permute(param(1, shape), 1, 0))))
 
 
+@pytest.mark.parametrize("pads", [((0, 0), (1, 1)), ((2, 1), (1, 3))], ids=str)
+@pytest.mark.parametrize("shape", [(2, 4), (8, 6), (16, 7), (17, 15), (33, 30), (40, 100)], ids=str)
+def test_a_square_that_is_turned_reads_each_row_under_its_own_conditions(
+    device: Device, shape: tuple[int, int], pads: tuple[tuple[int, int], ...]
+) -> None:
+    """Padding that is transposed: what holds for one element of a square holds not for its neighbours."""
+    for dtype in (dtypes.float32, dtypes.uint8, dtypes.bool, dtypes.float64):
+        grown = permute(pad(param(1, shape, dtype), *pads), 1, 0)
+        check(device, kernel((out(0, grown.shape, dtype), grown)))
+
+
+def test_squares_are_turned_where_only_the_values_have_conditions(device: Device) -> None:
+    """The padding of an operand that is read at places of its own, in two orders and backwards."""
+    x = pad(param(1, (30, 20)), (3, 2), (0, 0))
+    y = flip(permute(pad(param(2, (18, 33)), (1, 1), (2, 0)), 1, 0), 1)
+    check(device, kernel((out(0, (35, 20)), x + y)))
+
+
 def test_windows_overlap(device: Device) -> None:
     x = window(param(1, (6, 30)), 1, 5, 2)
     check(device, kernel((out(0, x.shape), x * 2.0)))
