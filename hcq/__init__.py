@@ -26,6 +26,7 @@ if (_checkout / "setup.py").is_file() and (_checkout / "ir" / "node.py").is_file
 
 _LAZY = {
     "open": "hcq.opening",
+    "HcqError": "hcq.errors",
     "UsageError": "hcq.errors",
     "DriverError": "hcq.errors",
     "DeviceFault": "hcq.errors",

@@ -18,8 +18,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from hcq import checks, fleet, native
 from hcq import config as config_module
-from hcq import fleet, native
 from hcq.command import Command, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound="Device")
 
 GRACE_MS = 1000  # reset() waits so long for work to stop by itself
+MAX_SCRATCH_BYTES = 1 << 32  # of a thread
 
 
 class Steps(Generic[D]):
@@ -240,7 +241,7 @@ class Device(ABC):
 
     def signal(self, name: str = "signal") -> Signal:
         """A new signal, value 0."""
-        return Signal(self, self.alloc(CELL_BYTES, name), name)
+        return Signal(self, self.alloc(CELL_BYTES, checks.text("signal", "name", name)), name)
 
     def load(
         self,
@@ -265,14 +266,19 @@ class Device(ABC):
         Raises         UsageError saying what is wrong with the object
         """
         self.check_alive()
-        kinds = None if args is None else tuple(args)
-        program = self.make_program(bytes(image), entry, kinds, scratch_bytes, name or entry)
+        image = bytes(checks.memory("load", image))
+        label = checks.text("load", "entry", entry)
+        if name:
+            label = checks.text("load", "name", name)
+        kinds = None if args is None else checks.words(f"load({label!r})", "args", args)
+        scratch = checks.whole(f"load({label!r})", "scratch_bytes", scratch_bytes, 0, MAX_SCRATCH_BYTES)
+        program = self.make_program(image, entry, kinds, scratch, label)
         if access is not None:
             program.set_access(access)
         if self.trace is not None:
-            self.trace.code(program, entry, bytes(image), texts)
+            self.trace.code(program, entry, image, texts)
         if self.validator is not None:
-            self.validator.load(program, bytes(image))
+            self.validator.load(program, image)
         return program
 
     def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
@@ -310,6 +316,8 @@ class Device(ABC):
 
     def synchronize(self, timeout_ms: float | None = None) -> None:
         """Return once everything submitted so far is done. Raises WaitTimeout; DeviceFault if the last of it failed."""
+        if timeout_ms is not None:
+            timeout_ms = checks.milliseconds(f"{self.name}.synchronize", timeout_ms)
         if self.dead:
             self.check_alive()
         value = self.timeline.submitted
@@ -404,6 +412,8 @@ class Device(ABC):
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Drain with a deadline, end the threads, give memory back. Closing twice is fine."""
+        if timeout_ms is not None:
+            timeout_ms = checks.milliseconds(f"{self.name}.close", timeout_ms)
         if not self.is_open or self.dead:
             return
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms

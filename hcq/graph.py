@@ -14,10 +14,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq import command
+from hcq import checks, command
 from hcq.errors import UsageError
 from hcq.memory import Buffer
-from hcq.program import Program
+from hcq.program import Program, check_dispatch
 from hcq.queue import ONE, Grid, Queue
 from hcq.signal import Completion
 
@@ -72,7 +72,7 @@ class Graph(Queue):
 
     def __init__(self, device: Device, name: str = "graph") -> None:
         super().__init__(device)
-        self.name = name
+        self.name = checks.text("graph", "name", name)
         self.patch_points: dict[Any, list[PatchPoint]] = {}
         self._size_bytes = 0
         self._blocks: list[_Block] = []
@@ -92,6 +92,7 @@ class Graph(Queue):
     ) -> Graph:
         """Record one launch; a Symbol may stand for any argument."""
         self._check_recording()
+        check_dispatch(self.device, program, args, block, groups_per_claim)
         points: list[tuple[Symbol, int, int]] = []  # symbol, argument, bytes into the dispatch's packet
         plain = list(args)
         for index, arg in enumerate(args):
@@ -118,7 +119,7 @@ class Graph(Queue):
         values   a Buffer, an int or a float for each key of patch_points; kept alive until the device has the work
         Raises   UsageError when a key is missing or unknown, or a value is of the wrong kind
         """
-        values = values or {}
+        values = self._mapping(values)
         if len(values) != len(self.patch_points):
             self._check_keys(values)
         if not self._blocks:
@@ -244,6 +245,14 @@ class Graph(Queue):
             return self._stand_in_buffer
         return 0 if symbol.kind == "int" else 0.0
 
+    def _mapping(self, values: Any) -> Mapping[Any, Any]:
+        if values is not None and not isinstance(values, Mapping):
+            raise UsageError(
+                f"replay of {self.name!r}: {checks.shown(values)}; takes a dict with a value for each of "
+                f"{list(self.patch_points)}."
+            )
+        return values or {}
+
     def _check_kind(self, symbol: Symbol, program: Program, index: int) -> None:
         known = self.patch_points.get(symbol.key)
         if known and known[0].kind != symbol.kind:
@@ -269,16 +278,24 @@ class Graph(Queue):
                 raise UsageError(f"replay of {self.name!r}: {value!r} is not on {self.device.name}.")
             return value.address
         if point.kind == "float" and isinstance(value, (int, float)):
-            return int(struct.unpack("<q", struct.pack("<d", value))[0])
-        if point.kind == "int" and hasattr(value, "__index__"):
+            try:
+                return int(struct.unpack("<q", struct.pack("<d", value))[0])
+            except OverflowError:
+                raise self._no_room(key, value, 8) from None
+        if point.kind == "int" and checks.is_whole(value):
             number = int(value.__index__())
             if not -(2**63) <= number < 2**64:
-                raise UsageError(f"replay of {self.name!r}: {key!r} is {number}; it does not fit 64 bits.")
+                raise self._no_room(key, number, 8)
             return number - 2**64 if number >= 2**63 else number
         raise self._wrong_kind(key, point, value)
 
     def _wrong_kind(self, key: Any, point: PatchPoint, value: Any) -> UsageError:
-        return UsageError(f"replay of {self.name!r}: {key!r} is a {point.kind}, got {value!r}.")
+        return UsageError(f"replay of {self.name!r}: {key!r} is a {point.kind}, got {checks.shown(value)}.")
+
+    def _no_room(self, key: Any, value: Any, size_bytes: int) -> UsageError:
+        return UsageError(
+            f"replay of {self.name!r}: {key!r} is {checks.shown(value)}; it does not fit {8 * size_bytes} bits."
+        )
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.commands)} commands, keys {list(self.patch_points)})"

@@ -18,6 +18,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from hcq import checks
 from hcq.errors import DeviceFault, DriverError, UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Buffer:
 
         Raises WaitTimeout; DeviceFault when work that was handed this buffer failed.
         """
+        if timeout_ms is not None:
+            timeout_ms = checks.milliseconds(f"{self!r}.wait", timeout_ms)
         whole = self.parent or self
         device = self.device
         value = device.timeline.submitted if whole.is_recorded else max(whole.last, whole.fence)
@@ -100,10 +103,8 @@ class Buffer:
         data    bytes, or anything with a contiguous buffer (array, numpy array, memoryview)
         Raises  UsageError when the data does not fit or the buffer was freed
         """
-        source = memoryview(data)
-        if not source.c_contiguous:
-            raise UsageError(f"{self!r}.write: the data is not contiguous. Make a contiguous copy first.")
-        self._check_range("write", offset, source.nbytes)
+        source = checks.memory(f"{self!r}.write", data)
+        offset, _ = self._check_range("write", offset, source.nbytes)
         if self.poison and source.nbytes == self.size_bytes:
             self.poison = ""
         self.wait()
@@ -119,8 +120,8 @@ class Buffer:
 
         Raises  DeviceFault when work that was handed this buffer failed
         """
-        size = self.size_bytes - offset if size_bytes is None else size_bytes
-        self._settle(offset, size)
+        offset, size = self._check_range("read", offset, size_bytes)
+        self._settle()
         data = self.device.read_memory(self.address + offset, size)
         if self.device.trace is not None:
             self.device.trace.saw(self.address + offset, data)
@@ -131,20 +132,20 @@ class Buffer:
 
         Raises  UsageError when the target is larger than the buffer, or not contiguous and writable
         """
-        place = memoryview(target)
-        if place.readonly or not place.c_contiguous:
+        place = checks.memory(f"{self!r}.read_into", target)
+        if place.readonly:
             raise UsageError(
                 f"{self!r}.read_into: the target must be contiguous and writable. Make a new array."
             )
-        self._settle(offset, place.nbytes)
+        offset, _ = self._check_range("read_into", offset, place.nbytes)
+        self._settle()
         if place.nbytes:
             self.device.read_memory_into(self.address + offset, place, place.nbytes)
             if self.device.trace is not None:
                 self.device.trace.saw(self.address + offset, place)
 
-    def _settle(self, offset: int, size_bytes: int) -> None:
-        """All submitted work is done, and the bytes there are what it left."""
-        self._check_range("read", offset, size_bytes)
+    def _settle(self) -> None:
+        """All submitted work is done, and the bytes here are what it left."""
         device = self.device
         if device.dead:
             device.check_alive()
@@ -154,8 +155,8 @@ class Buffer:
 
     def view(self, offset: int, size_bytes: int) -> Buffer:
         """A part of this buffer as a buffer of its own; it keeps the whole alive."""
-        self._check_range("view", offset, size_bytes)
-        part = Buffer(self.device, self.address + offset, size_bytes, 0, 0, self.name)
+        offset, size = self._check_range("view", offset, size_bytes)
+        part = Buffer(self.device, self.address + offset, size, 0, 0, self.name)
         part.parent = self.parent or self
         return part
 
@@ -191,13 +192,22 @@ class Buffer:
                 f"{verb}: {self!r} holds no result. {whole.poison} Write or fill all of it to use it again."
             )
 
-    def _check_range(self, verb: str, offset: int, size_bytes: int) -> None:
+    def _check_range(self, verb: str, offset: int, size_bytes: int | None) -> tuple[int, int]:
+        """Offset and size of a part; the size is what is left from the offset on, unless told."""
         if self.va is None:
             raise UsageError(f"{self!r}.{verb}: the buffer was freed. Keep it until its last use.")
+        if type(offset) is not int:
+            offset = checks.whole(f"{self!r}.{verb}", "offset", offset)
+        if size_bytes is None:
+            size_bytes = self.size_bytes - offset
+        elif type(size_bytes) is not int:
+            size_bytes = checks.whole(f"{self!r}.{verb}", "size_bytes", size_bytes)
         if offset < 0 or size_bytes < 0 or offset + size_bytes > self.size_bytes:
             raise UsageError(
-                f"{self!r}.{verb}(offset={offset}): {size_bytes} bytes from there do not lie in its {self.size_bytes}."
+                f"{self!r}.{verb}(offset={checks.shown(offset)}): {checks.shown(size_bytes)} bytes from there do not "
+                f"lie in its {self.size_bytes}."
             )
+        return offset, size_bytes
 
     def __repr__(self) -> str:
         where = "freed" if self.va is None else f"{self.va:#x}"
@@ -230,19 +240,19 @@ class Pool:
 
     def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
         """A buffer of at least this size, its contents unknown."""
+        if type(size_bytes) is not int or size_bytes < 0:
+            size_bytes = checks.whole("alloc", "size_bytes", size_bytes, 0, MAX_BUFFER_BYTES)
+        if name is not None and type(name) is not str:
+            checks.text("alloc", "name", name)
+        if size_bytes <= 4096:
+            capacity = (size_bytes + 63) & -64 or 64
+        else:
+            step = 1 << size_bytes.bit_length() - 4  # eight classes for each power of two
+            capacity = (size_bytes + step - 1) & -step
         try:
-            if 0 <= size_bytes <= 4096:
-                capacity = (size_bytes + 63) & -64 or 64
-            else:
-                step = 1 << size_bytes.bit_length() - 4  # eight classes for each power of two
-                capacity = (size_bytes + step - 1) & -step
             va, fence = self.free[capacity].pop()
         except (KeyError, IndexError):
             return self._alloc_new(size_bytes, capacity, name)
-        except (TypeError, ValueError, AttributeError):
-            raise UsageError(
-                f"alloc({size_bytes!r}): takes a size in bytes, a whole number from 0 on."
-            ) from None
         if capacity >= LARGE_BYTES:
             self.free_large_bytes -= capacity
         buffer = Buffer(self.device, va, size_bytes, capacity, fence, name)
@@ -343,8 +353,7 @@ class Pool:
             }
 
     def _alloc_new(self, size_bytes: int, capacity: int, name: str | None) -> Buffer:
-        if not 0 <= size_bytes <= MAX_BUFFER_BYTES:
-            raise UsageError(f"alloc({size_bytes}): takes a size from 0 to {MAX_BUFFER_BYTES} bytes.")
+        checks.whole("alloc", "size_bytes", size_bytes, 0, MAX_BUFFER_BYTES)
         self.device.check_alive()
         with self._lock:
             if capacity >= LARGE_BYTES:

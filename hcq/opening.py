@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hcq import config, fleet
+from hcq import checks, config, fleet
 from hcq.errors import UsageError
 from hcq.kinds import KINDS, load
 from hcq.port import Port
@@ -19,7 +19,7 @@ from hcq.port import Port
 
 def open(name: str = "CPU") -> Any:
     """The device of this name, opened on first use: "CPU", "CPU:1", ... Raises UsageError listing the known ones."""
-    kind, _, number = name.upper().partition(":")
+    kind, _, number = checks.text("open", "name", name).upper().partition(":")
     if kind not in KINDS or not (number == "" or number.isdecimal()):
         known = ", ".join(KINDS)
         raise UsageError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hcq import checks
 from hcq.errors import UsageError
 from hcq.recorder import Site
 
@@ -44,8 +45,6 @@ class Program:
                 raise UsageError(
                     f"load({name!r}): unknown argument kind {kind!r}. Kinds: {', '.join(KINDS)}."
                 )
-        if scratch_bytes < 0:
-            raise UsageError(f"load({name!r}): scratch_bytes={scratch_bytes} is negative.")
         self.device = device
         self.name = name
         self.entry = entry
@@ -59,6 +58,7 @@ class Program:
 
     def set_access(self, access: Sequence[str]) -> None:
         """Say what the program does with the memory of each argument."""
+        access = checks.words(f"load({self.name!r})", "access", access)
         count = len(access) if self.args is None else len(self.args)
         if len(access) != count or not set(access) <= {"read", "write", "both", ""}:
             raise UsageError(
@@ -79,3 +79,18 @@ class Program:
     def __repr__(self) -> str:
         args = "unchecked arguments" if self.args is None else f"({', '.join(self.args)})"
         return f"Program({self.name} {args} on {self.device.name} at {self.entry:#x})"
+
+
+def check_dispatch(device: Device, program: Any, args: Any, block: Any, groups_per_claim: Any) -> None:
+    """Refuse a launch where something is not even of the right type; asked when it could not be encoded."""
+    if not isinstance(program, Program):
+        raise UsageError(
+            f"dispatch: takes a Program, not {checks.shown(program)}. Make one with load() of {device.name}."
+        )
+    call = f"dispatch {program.name}"
+    if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
+        raise UsageError(
+            f"{call}: args={checks.shown(args)}; takes a list of a Buffer, an int or a float for each parameter."
+        )
+    checks.sizes(call, "block", block, (2**31, 2**31, 2**31))
+    checks.whole(call, "groups_per_claim", groups_per_claim, 0, 2**32 - 1)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hcq import command
-from hcq.errors import UsageError
+from hcq import checks, command
+from hcq.errors import HcqError, UsageError
 from hcq.memory import Buffer
-from hcq.program import Program
+from hcq.program import Program, check_dispatch
 from hcq.recorder import Site, site
 from hcq.signal import Completion, Signal
 
@@ -58,7 +58,13 @@ class Queue:
         Raises            UsageError when an argument, the grid or the block cannot be right
         """
         device = self.device
-        words, values = device.encode_dispatch(program, args, grid, block, groups_per_claim)
+        try:
+            words, values = device.encode_dispatch(program, args, grid, block, groups_per_claim)
+        except HcqError:
+            raise
+        except (AttributeError, TypeError, ValueError):  # what was passed has not even the right type
+            check_dispatch(device, program, args, block, groups_per_claim)
+            raise
         if device.profile is not None:
             return self._dispatch_timed(
                 words, command.Dispatch(program, values, grid, block, groups_per_claim), args
@@ -77,11 +83,9 @@ class Queue:
         src_offset: int = 0,
     ) -> Q:
         """Record a copy of `size_bytes` (default: as much as both hold). The ranges may overlap."""
-        if size_bytes is None:
-            size_bytes = min(dst.size_bytes - dst_offset, src.size_bytes - src_offset)
-        to = self._range("copy", dst, dst_offset, size_bytes)
-        from_ = self._range("copy", src, src_offset, size_bytes)
-        return self._add(command.Copy(to, from_, size_bytes), dst, src)
+        to, room = self._range("copy", dst, dst_offset, size_bytes)
+        from_, size = self._range("copy", src, src_offset, size_bytes)
+        return self._add(command.Copy(to, from_, min(room, size)), dst, src)
 
     def fill(
         self: Q,
@@ -92,29 +96,30 @@ class Queue:
         value_bytes: int = 1,
     ) -> Q:
         """Record a fill with a value of 1, 2, 4 or 8 bytes, repeated."""
-        size_bytes = dst.size_bytes - offset if size_bytes is None else size_bytes
-        if value_bytes not in (1, 2, 4, 8):
+        count = checks.whole("fill", "value_bytes", value_bytes)
+        if count not in (1, 2, 4, 8):
             raise UsageError(f"fill: value_bytes={value_bytes}; a value has 1, 2, 4 or 8 bytes.")
-        if not -(1 << 8 * value_bytes - 1) <= value < 1 << 8 * value_bytes:
-            raise UsageError(f"fill: {value} does not fit {value_bytes} bytes. Give value_bytes=2, 4 or 8.")
-        if size_bytes % value_bytes:
-            raise UsageError(f"fill: {size_bytes} bytes are no whole number of {value_bytes}-byte values.")
-        to = self._range("fill", dst, offset, size_bytes)
-        once = value % (1 << 8 * value_bytes)
-        pattern = int.from_bytes(once.to_bytes(value_bytes, "little") * (8 // value_bytes), "little")
-        return self._add(command.Fill(to, pattern, size_bytes), dst)
+        number = checks.whole("fill", "value", value, -(1 << 63))
+        if not -(1 << 8 * count - 1) <= number < 1 << 8 * count:
+            raise UsageError(f"fill: {value} does not fit {count} bytes. Give value_bytes=2, 4 or 8.")
+        to, size = self._range("fill", dst, offset, size_bytes, count)
+        once = number % (1 << 8 * count)
+        pattern = int.from_bytes(once.to_bytes(count, "little") * (8 // count), "little")
+        return self._add(command.Fill(to, pattern, size), dst)
 
     def wait(self: Q, signal: Signal, value: int) -> Q:
         """Record: go on once the signal is at least `value`."""
-        return self._add(command.Wait(signal.va, value), signal)
+        va = self._cell("wait", signal)
+        return self._add(command.Wait(va, checks.whole("wait", "value", value)), signal)
 
     def signal(self: Q, signal: Signal, value: int) -> Q:
         """Record: set the signal once everything before is done."""
-        return self._add(command.Signal(signal.va, value), signal)
+        va = self._cell("signal", signal)
+        return self._add(command.Signal(va, checks.whole("signal", "value", value)), signal)
 
     def timestamp(self: Q, dst: Buffer, offset: int = 0) -> Q:
         """Record: store the device's clock in nanoseconds (8 bytes)."""
-        return self._add(command.Timestamp(self._range("timestamp", dst, offset, 8)), dst)
+        return self._add(command.Timestamp(self._range("timestamp", dst, offset, 8)[0]), dst)
 
     def barrier(self: Q) -> Q:
         """Record: all memory written before is visible to all that comes after."""
@@ -166,15 +171,28 @@ class Queue:
         self._held.extend(held)
         return self
 
-    def _range(self, verb: str, buffer: Buffer, offset: int, size_bytes: int) -> int:
+    def _range(
+        self, verb: str, buffer: Buffer, offset: int, size_bytes: int | None, step: int = 1
+    ) -> tuple[int, int]:
+        """The address of a part of a buffer, and its size: what is left from the offset on, unless told."""
         if not isinstance(buffer, Buffer):
-            raise UsageError(f"{verb}: takes a Buffer, not {buffer!r}.")
+            raise UsageError(f"{verb}: takes a Buffer, not {checks.shown(buffer)}.")
+        self._check_reach(verb, buffer)
+        offset, size = buffer._check_range(verb, offset, size_bytes)
+        if size % step:
+            raise UsageError(f"{verb}: {size} bytes are no whole number of {step}-byte values.")
+        if self.device.failures and buffer.device is self.device:
+            buffer.check_poison(verb, is_overwritten=verb == "fill" and size == buffer.size_bytes)
+        return buffer.address + offset, size
+
+    def _check_reach(self, verb: str, buffer: Buffer) -> None:
         if buffer.device is not self.device:
             raise UsageError(f"{verb}: {buffer!r} is not on {self.device.name}. Copy it there first.")
-        buffer._check_range(verb, offset, size_bytes)
-        if self.device.failures:
-            buffer.check_poison(verb, is_overwritten=verb == "fill" and size_bytes == buffer.size_bytes)
-        return buffer.address + offset
+
+    def _cell(self, verb: str, signal: Signal) -> int:
+        if not isinstance(signal, Signal):
+            raise UsageError(f"{verb}: takes a Signal, not {checks.shown(signal)}.")
+        return signal.va
 
     def __repr__(self) -> str:
         return f"Queue({self.device.name}, {len(self.commands)} commands)"

@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from hcq import native
-from hcq.errors import UsageError, WaitTimeout
+from hcq import checks, native
+from hcq.errors import WaitTimeout
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -50,8 +50,7 @@ class Signal:
 
     def set(self, value: int) -> None:
         """Store a value from the host and wake whoever waits."""
-        if not 0 <= value < 2**64:
-            raise UsageError(f"{self.name}.set({value}): a signal's value is a number from 0 to 2**64-1.")
+        value = checks.whole(f"{self.name}.set", "value", value)
         self.device.signal_set(self.va, value)
         if self.device.validator is not None:
             self.device.validator.host_set(self.va, value)
@@ -60,6 +59,9 @@ class Signal:
 
     def wait(self, value: int, timeout_ms: float | None = None) -> None:
         """Return once the value is at least `value`. Raises WaitTimeout at the deadline (default HCQ_TIMEOUT_MS)."""
+        value = checks.whole(f"{self.name}.wait", "value", value)
+        if timeout_ms is not None:
+            timeout_ms = checks.milliseconds(f"{self.name}.wait", timeout_ms)
         self.device.wait_cell(self, value, timeout_ms)
 
     def timeout(self, value: int, timeout_ms: float, why: str) -> WaitTimeout:
@@ -103,6 +105,8 @@ class Completion:
         timeout_ms  deadline; default HCQ_TIMEOUT_MS; 0 asks once
         Raises      WaitTimeout naming what was waited for; DeviceFault when this submission failed
         """
+        if timeout_ms is not None:
+            timeout_ms = checks.milliseconds("wait", timeout_ms)
         self.device.wait_value(self.value, timeout_ms)
 
     def __repr__(self) -> str:

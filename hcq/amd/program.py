@@ -14,6 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hcq import checks
 from hcq.amd.encode import Piece
 from hcq.amd.launch import Grid, Launcher
 from hcq.amd.link import Kernel
@@ -82,7 +83,7 @@ class AmdProgram(GpuProgram):
     def dispatch(self, args: Sequence[Any], grid: Grid, block: Grid) -> tuple[Piece, tuple[int | float, ...]]:
         """The packets of one launch, and its arguments as plain numbers."""
         values = self.values(args)
-        self.check_launch(grid, block)
+        grid, block = self.launch_sizes(grid, block)
         packed = self.pack_args(args, values)
         if self.hidden:
             packed = packed.ljust(self.kernarg_bytes, b"\0")
@@ -110,15 +111,9 @@ class AmdProgram(GpuProgram):
         is_buffer = number < len(self.explicit) and self.explicit[number].value_kind == "global_buffer"
         return "buffer" if is_buffer else ""
 
-    def check_launch(self, grid: Grid, block: Grid) -> None:
-        """Raises UsageError when grid or block cannot be right."""
-        for what, size in (("grid", grid), ("block", block)):
-            if not (isinstance(size, (tuple, list)) and len(size) == 3) or not all(
-                isinstance(n, int) and 0 < n <= MAX_GRID for n in size
-            ):
-                raise UsageError(
-                    f"dispatch {self.name}: {what}={size!r}; takes three whole numbers from 1 to {MAX_GRID}."
-                )
+    def check_launch(self, grid: Grid, block: Grid) -> tuple[Grid, Grid]:
+        grid = checks.sizes(f"dispatch {self.name}", "grid", grid, (MAX_GRID, MAX_GRID, MAX_GRID))
+        block = checks.sizes(f"dispatch {self.name}", "block", block, (MAX_GRID, MAX_GRID, MAX_GRID))
         if math.prod(block) > self.max_threads:
             raise UsageError(
                 f"dispatch {self.name}: block={block!r} has {math.prod(block)} threads; the kernel was compiled for at "
@@ -128,6 +123,7 @@ class AmdProgram(GpuProgram):
             raise UsageError(
                 f"dispatch {self.name}: grid={grid!r} of block={block!r}: more than 2**32-1 threads along one axis."
             )
+        return grid, block
 
     # ------------------------------------------------------------ hidden arguments
 

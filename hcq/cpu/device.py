@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hcq import native
+from hcq import checks, native
 from hcq.cache import DiskCache
 from hcq.command import Command, Indirect
 from hcq.config import cores
@@ -40,7 +40,7 @@ from hcq.port import (
     LinuxPort,
     refused,
 )
-from hcq.program import Program
+from hcq.program import Program, check_dispatch
 from hcq.queue import ONE, Grid
 from hcq.recorder import site
 from hcq.signal import Timeline
@@ -292,7 +292,7 @@ class CpuDevice(Device):
             or x > MAX_GRID
             or y > MAX_GRID
             or z > MAX_GRID
-            or block != ONE
+            or (block is not ONE and tuple(block) != ONE)
             or program.device is not self
         ):
             self._explain_launch(program, grid, block)
@@ -310,7 +310,8 @@ class CpuDevice(Device):
             kind = _kind(arg)
             if not kind:
                 raise UsageError(
-                    f"dispatch {program.name}: argument {index} is {arg!r}. An argument is a Buffer, an int or a float."
+                    f"dispatch {program.name}: argument {index} is {checks.shown(arg)}. An argument is a Buffer, an "
+                    "int or a float."
                 )
             wanted = kind if program.args is None else program.args[index]
             if wanted != kind and not (wanted == "float" and kind == "int"):
@@ -330,12 +331,9 @@ class CpuDevice(Device):
         self, program: Program, args: Sequence[Any], values: list[Any], grid: Grid, groups_per_claim: int
     ) -> list[Any]:
         """Packing failed: say why, or return the values in a form that packs (unsigned 64-bit ones as signed)."""
+        check_dispatch(self, program, args, ONE, groups_per_claim)
         self._explain_launch(program, grid, ONE)
-        if not isinstance(groups_per_claim, int) or not 0 <= groups_per_claim < 2**32:
-            raise UsageError(
-                f"dispatch {program.name}: groups_per_claim={groups_per_claim!r}; takes 0 to 2**32-1."
-            )
-        fitting = []
+        fitting: list[Any] = []
         for index, (arg, value) in enumerate(zip(args, values)):
             if isinstance(arg, Buffer):
                 value = arg.address  # raises when it was freed
@@ -343,28 +341,32 @@ class CpuDevice(Device):
                     raise UsageError(
                         f"dispatch {program.name}: {arg!r} is not on {self.name}. Copy it there first."
                     )
-            elif not isinstance(value, float) and hasattr(value, "__index__"):
+            elif (program.args[index] if program.args is not None else _kind(arg)) == "float":
+                try:
+                    value = float(value)
+                except OverflowError:
+                    raise self._no_room(program, index, value) from None
+            else:
                 value = value.__index__()
                 if not -(2**63) <= value < 2**64:
-                    raise UsageError(
-                        f"dispatch {program.name}: argument {index} is {value}; it does not fit 64 bits."
-                    )
+                    raise self._no_room(program, index, value)
                 value = value - 2**64 if value >= 2**63 else value
             fitting.append(value)
         return fitting
 
+    def _no_room(self, program: Program, index: int, value: object) -> UsageError:
+        return UsageError(
+            f"dispatch {program.name}: argument {index} is {checks.shown(value)}; it does not fit 64 bits."
+        )
+
     def _explain_launch(self, program: Program, grid: Grid, block: Grid) -> None:
-        for what, size in (("grid", grid), ("block", block)):
-            whole = isinstance(size, (tuple, list)) and len(size) == 3
-            if not whole or not all(isinstance(n, int) and 0 < n <= MAX_GRID for n in size):
-                raise UsageError(
-                    f"dispatch {program.name}: {what}={size!r}; takes three whole numbers from 1 to {MAX_GRID}."
-                )
+        grid = checks.sizes(f"dispatch {program.name}", "grid", grid, (MAX_GRID, MAX_GRID, MAX_GRID))
+        block = checks.sizes(f"dispatch {program.name}", "block", block, (MAX_GRID, MAX_GRID, MAX_GRID))
         if math.prod(grid) >= 2**62:
             raise UsageError(
                 f"dispatch {program.name}: grid={grid!r} has {math.prod(grid)} groups, more than 2**62."
             )
-        if tuple(block) != ONE:
+        if block != ONE:
             raise UsageError(
                 f"dispatch {program.name}: block={block!r}; a group is one call on {self.name}, so block is (1, 1, 1)."
             )

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
-from hcq import native
+from hcq import checks, native
 from hcq.device import Device
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
 from hcq.gpu.program import GpuProgram
@@ -152,6 +152,7 @@ class GpuDevice(Device):
 
     def signal(self, name: str = "signal") -> Signal:
         """A new signal, value 0, in memory that the host can poll."""
+        checks.text("signal", "name", name)
         with self.lock:
             if self.memory.free.get(CELL_BYTES):
                 va, fence = self.memory.free[CELL_BYTES].pop()
@@ -194,6 +195,8 @@ class GpuDevice(Device):
     def encode_dispatch(
         self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
     ) -> tuple[bytes, tuple[int | float, ...]]:
+        if groups_per_claim != 0:  # for workers of a CPU; wrong ones are refused here, too
+            checks.whole(f"dispatch {program.name}", "groups_per_claim", groups_per_claim, 0, 2**32 - 1)
         if not isinstance(program, GpuProgram) or program.device is not self:
             raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
         return program.dispatch(args, grid, block)

@@ -12,12 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq import command
+from hcq import checks, command
 from hcq.errors import UsageError
 from hcq.gpu.program import GpuProgram, Slot
 from hcq.graph import COPIES, Graph, PatchPoint, Symbol
 from hcq.memory import Buffer
-from hcq.program import Program
+from hcq.program import Program, check_dispatch
 from hcq.queue import ONE, Grid, Queue
 from hcq.signal import Completion
 
@@ -74,8 +74,11 @@ class GpuGraph(Graph, ABC):
     ) -> Self:
         """Record one launch; a Symbol may stand for any argument."""
         self._check_recording()
+        check_dispatch(self.device, program, args, block, groups_per_claim)
         if not isinstance(program, GpuProgram):
-            raise UsageError(f"dispatch: {program!r} is not a program of {self.device.name}.")
+            raise UsageError(
+                f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.device.name}."
+            )
         plain = list(args)
         for index, arg in enumerate(args):
             if isinstance(arg, Symbol):
@@ -92,7 +95,7 @@ class GpuGraph(Graph, ABC):
 
     def replay(self, values: Mapping[Any, Any] | None = None) -> Completion:
         """Run the recorded work with these values for its symbols."""
-        values = values or {}
+        values = self._mapping(values)
         if values.keys() != self.points.keys():
             self._refuse_keys(values)
         if not self._copies:
@@ -107,8 +110,11 @@ class GpuGraph(Graph, ABC):
             device.wait_value(block.busy_until)
         for key, points in self.points.items():
             value = self._value(key, points[0], values[key])
-            if block.written.get(key) != value:
+            if block.written.get(key) != value or value == 0:  # 0.0 and -0.0 are equal, and two values
+                block.written.pop(key, None)
                 for point in points:
+                    if not point.slot.holds(value):
+                        raise self._no_room(key, value, point.slot.size_bytes)
                     point.slot.write(block.host, block.uploads[point.piece] + point.at, value)
                 block.written[key] = value
         held = (*self._held, *values.values())
@@ -199,10 +205,13 @@ class GpuGraph(Graph, ABC):
                 raise UsageError(f"replay of {self.name!r}: {value!r} is not on {self.device.name}.")
             return value.address
         if point.kind == "float" and isinstance(value, (int, float)):
-            return float(value)
-        if point.kind == "int" and hasattr(value, "__index__"):
+            try:
+                return float(value)
+            except OverflowError:
+                raise self._no_room(key, value, point.slot.size_bytes) from None
+        if point.kind == "int" and checks.is_whole(value):
             return int(value.__index__())
-        raise UsageError(f"replay of {self.name!r}: {key!r} is a {point.kind}, got {value!r}.")
+        raise UsageError(f"replay of {self.name!r}: {key!r} is a {point.kind}, got {checks.shown(value)}.")
 
 
 def _buffers(things: Any) -> list[Buffer]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hcq import checks
 from hcq.errors import UsageError
 from hcq.memory import Buffer
 from hcq.program import Program
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 FLOATS = {2: "e", 4: "f", 8: "d"}
+MAX_KNOWN = 1024  # sizes of launches that a program remembers
 
 
 class Slot(NamedTuple):
@@ -36,15 +38,27 @@ class Slot(NamedTuple):
     size_bytes: int
     letter: str
 
+    def holds(self, value: Any) -> bool:
+        """Whether a value fits: an integer as a signed or an unsigned one, a float that does not become infinite."""
+        if self.letter in "BHIQ":
+            return bool(-(1 << 8 * self.size_bytes - 1) <= value < 1 << 8 * self.size_bytes)
+        if self.letter == "s":
+            return True
+        try:
+            struct.pack("<" + self.letter, value)
+        except OverflowError:
+            return False
+        return True
+
     def write(self, host: memoryview, at: int, value: int | float) -> None:
-        """A new value into arguments that were packed to `at`."""
+        """A new value, which it holds, into arguments that were packed to `at`."""
         if self.letter in "BHIQ":
             value = int(value) & (1 << 8 * self.size_bytes) - 1
         struct.pack_into("<" + self.letter, host, at + self.offset, value)
 
 
 class Shape(NamedTuple):
-    """How arguments of certain types are packed. masks: integers are cut to these bits, so that -1 fits."""
+    """How arguments of certain types are packed. masks: a negative integer is packed as these bits of it."""
 
     pack: Callable[..., bytes]
     slots: tuple[Slot, ...]
@@ -55,6 +69,12 @@ class GpuProgram(Program, ABC):
     """An entry of a loaded object."""
 
     device: GpuDevice
+
+    def __init__(self, *args: Any) -> None:
+        self._known_launches: dict[
+            tuple[Grid, Grid], tuple[Grid, Grid]
+        ] = {}  # sizes that were found to be right
+        super().__init__(*args)
 
     @property
     def params_at(self) -> int:
@@ -77,11 +97,41 @@ class GpuProgram(Program, ABC):
         """Arguments as the kernel takes them. `values`: the same as numbers and bytes, see `values()`."""
         shape = self.shape(args)
         try:
-            return shape.pack(
-                *[index(value) & mask if mask else value for value, mask in zip(values, shape.masks)]
-            )
-        except (struct.error, OverflowError, TypeError) as error:
-            raise UsageError(f"dispatch {self.name}: {args!r} cannot be packed: {error}.") from None
+            return shape.pack(*values)
+        except (
+            struct.error,
+            OverflowError,
+        ):  # a negative integer, one of another library, or one that does not fit
+            return shape.pack(*self._fitting(args, values, shape))
+
+    def _fitting(self, args: Sequence[Any], values: Sequence[Any], shape: Shape) -> list[Any]:
+        """The values in a form that packs. Raises UsageError when one does not fit its parameter: none is cut off."""
+        found = []
+        for number, (value, slot, mask) in enumerate(zip(values, shape.slots, shape.masks)):
+            plain = index(value) if mask else value
+            if not slot.holds(plain):
+                raise UsageError(
+                    f"dispatch {self.name}: argument {number} is {checks.shown(args[number])}; it does not fit "
+                    f"{8 * slot.size_bytes} bits."
+                )
+            found.append(plain & mask if mask else plain)
+        return found
+
+    def launch_sizes(self, grid: Grid, block: Grid) -> tuple[Grid, Grid]:
+        """Grid and block as tuples, checked once for each pair. Raises UsageError when they cannot be right."""
+        try:
+            return self._known_launches[grid, block]
+        except (KeyError, TypeError):  # lists, which are fine, too
+            pass
+        sizes = self.check_launch(grid, block)
+        if len(self._known_launches) >= MAX_KNOWN:
+            self._known_launches.clear()
+        self._known_launches[sizes] = sizes
+        return sizes
+
+    @abstractmethod
+    def check_launch(self, grid: Grid, block: Grid) -> tuple[Grid, Grid]:
+        """Both as tuples. Raises UsageError when grid or block cannot be right."""
 
     def values(self, args: Sequence[Any]) -> list[Any]:
         """Arguments as numbers and bytes. Raises UsageError for buffers that are freed, elsewhere or poisoned."""
@@ -124,8 +174,8 @@ class GpuProgram(Program, ABC):
             return "s"
         if not kind:
             raise UsageError(
-                f"dispatch {self.name}: argument {number} is {arg!r}. An argument is a Buffer, an int, a float, or "
-                f"{size} bytes."
+                f"dispatch {self.name}: argument {number} is {checks.shown(arg)}. An argument is a Buffer, an int or a "
+                f"float; here also {size} bytes."
             )
         is_wanted = not wanted or wanted == kind or (wanted == "float" and kind == "int")
         if not is_wanted or {said, kind} == {"buffer", "float"}:

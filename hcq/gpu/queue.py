@@ -39,16 +39,12 @@ class GpuQueue(Queue):
             buffer.last = value  # on its own device's timeline
         return done
 
-    def _range(self, verb: str, buffer: Buffer, offset: int, size_bytes: int) -> int:
-        if not self._is_guest(buffer):
-            return super()._range(verb, buffer, offset, size_bytes)
-        if not self.device.can_reach(buffer):
+    def _check_reach(self, verb: str, buffer: Buffer) -> None:
+        if buffer.device is not self.device and not self.device.can_reach(buffer):
             raise UsageError(
                 f"{verb}: {buffer!r} is on {buffer.device.name}, and {self.device.name} cannot reach its memory. "
                 "Copy it through the host."
             )
-        buffer._check_range(verb, offset, size_bytes)
-        return buffer.address + offset
 
     def _is_guest(self, thing: object) -> bool:
         return isinstance(thing, Buffer) and thing.device is not self.device

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hcq import checks
 from hcq.errors import UsageError
 from hcq.gpu.program import GpuProgram
 from hcq.memory import Buffer
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 MAX_GRID: Grid = (2**31 - 1, 65535, 65535)
 MAX_BLOCK: Grid = (1024, 1024, 64)
-MAX_KNOWN = 1024
 
 
 class NvProgram(GpuProgram):
@@ -44,7 +44,6 @@ class NvProgram(GpuProgram):
     ) -> None:
         self.kernel, self.launcher, self.code = kernel, launcher, code
         self._dynamic_shared = 0
-        self._known_launches: set[tuple[Grid, Grid]] = set()  # sizes that were found to be right
         if args is not None and len(args) != len(kernel.parameters):
             raise UsageError(
                 f"load({name!r}): args names {len(args)} arguments; the kernel has {len(kernel.parameters)} parameters."
@@ -65,7 +64,8 @@ class NvProgram(GpuProgram):
     @dynamic_shared_bytes.setter
     def dynamic_shared_bytes(self, size_bytes: int) -> None:
         limit = self.launcher.chip.max_shared_bytes
-        if size_bytes < 0 or self.launcher.shared_bytes(size_bytes) > limit + 1024:
+        size_bytes = checks.whole(self.name, "dynamic_shared_bytes", size_bytes)
+        if self.launcher.shared_bytes(size_bytes) > limit + 1024:
             raise UsageError(
                 f"{self.name}.dynamic_shared_bytes={size_bytes}: with the kernel's own {self.kernel.static_shared}, "
                 f"a block has 0 to {limit} bytes of shared memory on {self.device.arch}."
@@ -77,12 +77,7 @@ class NvProgram(GpuProgram):
     def dispatch(self, args: Sequence[Any], grid: Grid, block: Grid) -> tuple[Piece, tuple[int | float, ...]]:
         """The words of one launch, and its arguments as plain numbers."""
         values = self.values(args)
-        try:
-            is_known = (grid, block) in self._known_launches
-        except TypeError:  # lists, which are fine, too
-            is_known = False
-        if not is_known:
-            grid, block = self.check_launch(grid, block)
+        grid, block = self.launch_sizes(grid, block)
         packed = self.pack_args(args, values)
         made = self.launcher.dispatch(packed, grid, block, self._dynamic_shared)
         return made, tuple(value for value in values if not isinstance(value, bytes))
@@ -100,16 +95,10 @@ class NvProgram(GpuProgram):
         return self.kernel.parameters[number].kind
 
     def check_launch(self, grid: Grid, block: Grid) -> tuple[Grid, Grid]:
-        """Both as tuples. Raises UsageError when grid or block cannot be right."""
-        for what, size, limits in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
-            if not (isinstance(size, (tuple, list)) and len(size) == 3) or not all(
-                isinstance(n, int) and 0 < n <= limit for n, limit in zip(size, limits)
-            ):
-                raise UsageError(
-                    f"dispatch {self.name}: {what}={size!r}; takes three whole numbers from 1 to {limits}."
-                )
+        grid = checks.sizes(f"dispatch {self.name}", "grid", grid, MAX_GRID)
+        block = checks.sizes(f"dispatch {self.name}", "block", block, MAX_BLOCK)
         required = self.kernel.required_block
-        if required and tuple(block) != tuple(required):
+        if required and block != tuple(required):
             raise UsageError(
                 f"dispatch {self.name}: block={block!r}; the kernel was compiled for exactly {tuple(required)}."
             )
@@ -118,8 +107,4 @@ class NvProgram(GpuProgram):
                 f"dispatch {self.name}: block={block!r} has {math.prod(block)} threads; the kernel was compiled for at "
                 f"most {self.max_threads}, with {self.kernel.registers} registers for each."
             )
-        if len(self._known_launches) >= MAX_KNOWN:
-            self._known_launches.clear()
-        sizes: tuple[Grid, Grid] = tuple(grid), tuple(block)  # type: ignore[assignment]
-        self._known_launches.add(sizes)
-        return sizes
+        return grid, block
