@@ -235,4 +235,6 @@ _FIXES = {
     errno_names.EPERM: " This process may not do that; a container or a security policy forbids it.",
     errno_names.ENOENT: " The kernel driver that makes this file is not loaded.",
     errno_names.ENOMEM: " Free memory, or raise the limit (ulimit -v, cgroup memory.max).",
+    errno_names.EMFILE: " This process has too many files open. Close some, or raise the limit (ulimit -n).",
+    errno_names.ENFILE: " The system has too many files open. Raise its limit (sysctl fs.file-max).",
 }

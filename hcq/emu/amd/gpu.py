@@ -24,8 +24,9 @@ from hcq.amd.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceAper
 from hcq.amd.topology import node_of
 from hcq.emu.amd.errors import PageFault, ShaderFault
 from hcq.emu.amd.kfd_events import Events
-from hcq.emu.amd.kfd_memory import PAGE, Backing, BufferObject, GpuVm
+from hcq.emu.amd.kfd_memory import PAGE, BufferObject, GpuVm
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
+from hcq.emu.backing import Backing
 
 if TYPE_CHECKING:
     from hcq.emu.amd.dispatch import Dispatch

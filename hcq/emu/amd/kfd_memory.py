@@ -2,8 +2,8 @@
 
 In       allocation, mapping and freeing, as ioctls ask for them
 Out      BufferObject; GpuVm, which packet processors and kernels read and write
-Changes  host memory: every object is an anonymous file, mapped once for the GPU and again wherever the host asks
-Next     kfd.py (the ioctls), memory.py (the address space), gpu.py (who accesses it)
+Changes  host memory: an object's bytes are mapped once for the GPU and again wherever the host asks
+Next     hcq/emu/backing.py (what holds the bytes), kfd.py (the ioctls), memory.py (addresses), gpu.py (who accesses it)
 
 The GPU's view never depends on the host's mappings: a driver that unmaps memory the GPU still uses is not a crash here,
 and one that frees it gets a page fault with an address.
@@ -11,14 +11,13 @@ and one that frees it gets a page fault with an address.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
 from hcq.amd.kfd import AllocFlags
 from hcq.emu.amd.memory import AddressSpace
-from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE, LinuxPort
+from hcq.emu.backing import Backing
 
 PAGE = 4096
 
@@ -35,28 +34,6 @@ class BufferObject:
     @property
     def data(self) -> Any:
         return self.backing.data
-
-
-class Backing:
-    """Anonymous shared memory, as a NumPy array here, and as a mapping wherever the host wants one."""
-
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
-        self.fd = os.memfd_create("emulated GPU memory", os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, size_bytes)
-        self.port = LinuxPort()
-        import mmap
-
-        self.pages = mmap.mmap(self.fd, size_bytes)
-        self.data = np.frombuffer(self.pages, np.uint8)
-
-    def map_host(self, va: int, size_bytes: int, prot: int, flags: int) -> int:
-        return self.port.mmap(va, size_bytes, prot & (PROT_READ | PROT_WRITE), flags | MAP_SHARED, self.fd, 0)
-
-    def __del__(self) -> None:
-        fd = getattr(self, "fd", -1)
-        if fd >= 0:
-            os.close(fd)
 
 
 class GpuVm(AddressSpace):

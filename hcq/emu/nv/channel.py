@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from hcq.emu.backing import Backing
 from hcq.emu.nv.errors import ChannelError, ClassError, HostError
-from hcq.emu.nv.memory import Backing, Bytes, PageTable, View
+from hcq.emu.nv.memory import Bytes, PageTable, View
 from hcq.nv.classes import COMPUTE, COPY
 from hcq.nv.control_structs import Notification
 from hcq.nv.gpfifo import USERD_GP_GET, USERD_GP_PUT, GpControl, GpEntry, GpOpcode, decode_entry

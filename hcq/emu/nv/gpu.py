@@ -20,11 +20,12 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from hcq.emu.backing import Backing
 from hcq.emu.nv.channel import Channel, Group, State
 from hcq.emu.nv.copy_processor import CopyProcessor
 from hcq.emu.nv.errors import ChannelError, CopyError
 from hcq.emu.nv.host_processor import HostProcessor
-from hcq.emu.nv.memory import Backing, Bytes, PageTable
+from hcq.emu.nv.memory import Bytes, PageTable
 from hcq.emu.nv.words import ENGINE_COPY0, ENGINE_COPY10, ENGINE_GR0, VIDEO_MEMORY_BYTES, Spec
 from hcq.nv.gpfifo import USERMODE_BYTES, USERMODE_DOORBELL, USERMODE_TIME_0
 from hcq.nv.rm_structs import CardInfoArgs

@@ -1,9 +1,10 @@
 """Memory of the emulated driver: what stands behind an allocation, and the page tables through which a GPU sees it.
 
 In       allocations of the resource manager, mappings of UVM
-Out      Backing, mapped wherever the host asks; PageTable, which channels, engines and kernels read and write
-Changes  host memory: every allocation is an anonymous file
-Next     rm_objects.py (allocations), uvm.py (mappings), channel.py and the processors (accesses)
+Out      HostPages; PageTable, which channels, engines and kernels read and write
+Changes  nothing of its own
+Next     hcq/emu/backing.py (what holds an allocation's bytes), rm_objects.py (allocations), uvm.py (mappings),
+         channel.py and the processors (accesses)
 
 A GPU's view never depends on the host's mappings: what an engine touches is found in the page table, or is a fault.
 """
@@ -11,10 +12,7 @@ A GPU's view never depends on the host's mappings: what an engine touches is fou
 from __future__ import annotations
 
 import itertools
-import mmap
-import os
 import threading
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,32 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcq import native
+from hcq.emu.backing import Backing
 from hcq.emu.nv.errors import Access, FaultType, MmuFault
 from hcq.emu.nv.ptx.errors import BadAccess
 from hcq.emu.nv.ptx.memory import AddressSpace, Mapping
 from hcq.emu.nv.ptx.types import Lanes, Scalar
-from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE, LinuxPort
 
 PAGE = 4096
 Bytes = NDArray[np.uint8]
 _NUMBERS = itertools.count()
-
-
-class Backing:
-    """Anonymous shared memory: an array here, and a mapping wherever the host wants one."""
-
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
-        self.fd = os.memfd_create("emulated GPU memory", os.MFD_CLOEXEC)
-        weakref.finalize(self, os.close, self.fd)
-        os.ftruncate(self.fd, size_bytes)
-        self.data: Bytes = np.frombuffer(mmap.mmap(self.fd, size_bytes), np.uint8)
-
-    def map_host(self, va: int, size_bytes: int, prot: int, flags: int, offset: int = 0) -> int:
-        """Map a part of it, page-aligned, into the process; MAP_FIXED is honoured."""
-        return LinuxPort().mmap(
-            va, size_bytes, prot & (PROT_READ | PROT_WRITE), flags | MAP_SHARED, self.fd, offset
-        )
 
 
 class HostPages(Backing):

@@ -18,9 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq import native
+from hcq.emu.backing import Backing
 from hcq.emu.nv import others
 from hcq.emu.nv.gpu import EmulatedGpu
-from hcq.emu.nv.memory import PAGE, Backing
+from hcq.emu.nv.memory import PAGE
 from hcq.emu.nv.rm_controls import control
 from hcq.emu.nv.rm_objects import (
     RULES,

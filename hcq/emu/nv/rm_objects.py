@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hcq.emu.backing import Backing
 from hcq.emu.nv.channel import Channel, Group
-from hcq.emu.nv.memory import PAGE, Backing, HostPages, PageTable
+from hcq.emu.nv.memory import PAGE, HostPages, PageTable
 from hcq.emu.nv.words import ENGINE_GR0, NV01_MEMORY_VIRTUAL, VIDEO_MEMORY_BYTES
 from hcq.nv.classes import ClassId
 from hcq.nv.gpfifo import USERD_BYTES
@@ -221,10 +222,7 @@ def memory(call: Allocation) -> RmObject:
     size = -(-params.size // PAGE) * PAGE
     if is_video:
         check(gpu.video_memory_used + size <= VIDEO_MEMORY_BYTES, NvStatus.NV_ERR_NO_MEMORY)
-    try:
-        backing = Backing(size)
-    except OSError:
-        raise RmError(NvStatus.NV_ERR_NO_MEMORY) from None
+    backing = Backing(size)
     made = call.make(Memory)
     made.backing = backing
     if is_video:

@@ -1,0 +1,84 @@
+"""What stands behind allocations of emulated drivers: one file for all of them, and errors that say what is short."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import resource
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hcq.amd.device import AmdDevice
+from hcq.emu import backing
+from hcq.emu.backing import Backing
+from hcq.emu.port import port_for
+from hcq.errors import DriverError
+from hcq.nv.device import NvDevice
+
+KINDS = {"amd:gfx1100": AmdDevice, "nv:sm_90": NvDevice}
+
+
+def descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.fixture
+def few_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No further descriptor can be had, and the file of the emulators is not made yet."""
+    monkeypatch.setattr(backing, "_file", backing._File())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.open("/dev/null", os.O_RDONLY)
+    os.close(spare)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_was_given_back_is_zero_for_the_next_owner() -> None:
+    first = Backing(8192)
+    first.data[:] = 7
+    at = first._mapped.at
+    kept = first.data[10:20]
+    del first
+    assert kept.tolist() == [7] * 10  # whoever still reads it keeps it
+    del kept
+    second = Backing(8192)
+    assert second._mapped.at == at
+    assert not second.data.any()
+
+
+@pytest.mark.parametrize("word", KINDS)
+def test_buffers_cost_no_descriptors(word: str) -> None:
+    device = KINDS[word](word.partition(":")[0].upper(), port_for((word,)))
+    before = descriptors()
+    buffers = [device.alloc(1 << 16) for _ in range(40)]
+    assert descriptors() == before
+    del buffers
+    device.close()
+
+
+@pytest.mark.parametrize("word", KINDS)
+def test_opening_and_closing_leaves_no_descriptors(word: str) -> None:
+    def use() -> None:
+        device = KINDS[word](word.partition(":")[0].upper(), port_for((word,)))
+        device.alloc(1 << 20)
+        device.close()
+
+    use()
+    before = descriptors()
+    for _ in range(5):
+        use()
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("word", KINDS)
+def test_too_many_open_files_are_told_as_such(word: str, few_files: Any) -> None:
+    with pytest.raises(DriverError, match=r"EMFILE.*ulimit -n") as caught:
+        KINDS[word](word.partition(":")[0].upper(), port_for((f"{word}:seed=77",)))  # an emulator of its own
+    assert caught.value.errno == errno.EMFILE
