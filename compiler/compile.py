@@ -66,10 +66,23 @@ class CodeObject:
             facts = json.loads(head)
             for name in ("args", "grid", "block"):
                 facts[name] = tuple(facts[name])
-            return cls(image=image, **facts)
-        except (KeyError, TypeError, ValueError) as problem:
+            made = cls(image=image, **facts)
+            made._check()
+            return made
+        except (KeyError, TypeError, ValueError, RecursionError) as problem:
             raise ValueError(f"not a stored code object: {problem}") from problem
 
+    def _check(self) -> None:
+        """Raises TypeError when a field is not what its annotation says."""
+        words = (self.name, self.arch, self.entry, self.choice, *self.args)
+        numbers = (*self.grid, *self.block, self.scratch_bytes, self.flops, self.traffic_bytes)
+        if not all(type(word) is str for word in words) or not all(type(number) is int for number in numbers):
+            raise TypeError("a field of the wrong type")
+        if len(self.grid) != 3 or len(self.block) != 3:
+            raise TypeError("a grid and a block have three sizes")
+
+
+MAX_KEPT = 1024  # objects in memory; beyond, the oldest go (they are still on disk)
 
 _memory: dict[tuple[str, str, str | None], CodeObject] = {}
 
@@ -99,13 +112,19 @@ def compile_kernel(
         data = cache.get(CACHE_KIND, stored_key)
         if data is not None:
             try:
-                found = _memory[key] = CodeObject.from_bytes(data)
-                return found
+                return _keep(key, CodeObject.from_bytes(data))
             except ValueError:
                 pass  # written by something else under our name: compile, and write it anew
-    made = _memory[key] = _compile(sink, target, show, schedule)
+    made = _keep(key, _compile(sink, target, show, schedule))
     if cache is not None:
         cache.put(CACHE_KIND, stored_key, made.to_bytes())
+    return made
+
+
+def _keep(key: tuple[str, str, str | None], made: CodeObject) -> CodeObject:
+    while len(_memory) >= MAX_KEPT:
+        _memory.pop(next(iter(_memory), key), None)
+    _memory[key] = made
     return made
 
 

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import json
 import sys
+import weakref
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import Any
 
 from hcq import config
 from hcq.cache import DiskCache
+from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import texts
 from hcq.frontend.scheduler.structure import Structure
@@ -86,6 +89,10 @@ class Plan:
         self._memories = [(size, shared[i]) for i, size in enumerate(self.memory_sizes)]
         self._steps: list[Step] | None = None
         self._device: Any = None
+        self.is_recent = False  # asked for since it was last looked at for eviction
+        # what it takes in memory, about: the objects that are kept for each value and each launch, and the code
+        images = {launch.image for launch in launches}
+        self.size_bytes = sum(map(len, images)) + 1024 * len(values) + 4096 * len(launches)
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
         """Submit every launch. Returns one storage per root: a new one, or the input that was assigned to."""
@@ -144,9 +151,14 @@ def _allocate(storage: Storage, alloc: Any) -> Any:
     return storage.buffer
 
 
-_plans: dict[tuple[Any, ...], Plan] = {}
-_programs: dict[tuple[str, str, bytes, tuple[bool, ...], int], Any] = {}
-MAX_PLANS = 4096  # plans kept in memory; beyond, the oldest go (they are still on disk)
+MAX_PLANS = 2048  # plans kept in memory, and how large they may be together
+MAX_PLAN_BYTES = 64 << 20
+
+_plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
+_plan_bytes = 0
+_programs: weakref.WeakValueDictionary[tuple[str, str, bytes, tuple[bool, ...], int], Any] = (
+    weakref.WeakValueDictionary()
+)
 
 
 def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
@@ -154,22 +166,72 @@ def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     key = structure.key
     plan = _plans.get(key)
     if plan is None:
-        disk = DiskCache()
-        name = f"{structure.digest()}-{_toolchain(device)}"
-        debug = config.current().debug
-        if not debug & {"ir", "code"}:  # what should be shown has to be done
-            plan = _decode(device, disk.get("plan", name))
-            if plan is not None and texts.wanted() and not _are_told(plan, disk):
-                plan = None  # a trace holds what its kernels were made from
-        if plan is None:
-            plan = _make(structure, roots, device, disk)
-            disk.put("plan", name, _encode(plan))
-        if "schedule" in debug:
+        plan = _find(structure, roots, device)
+        if "schedule" in config.current().debug:
             print(f"-- schedule on {device}: {len(plan.launches)} kernels\n{plan}", file=sys.stderr)
-        if len(_plans) >= MAX_PLANS:
-            del _plans[next(iter(_plans))]
-        _plans[key] = plan
+        _keep(key, plan)
+    plan.is_recent = True
     return plan
+
+
+def _keep(key: tuple[Any, ...], plan: Plan) -> None:
+    """Room for a new plan: those go that nobody asked for since they were last looked at. They are still on disk."""
+    global _plan_bytes
+    _plans[key] = plan
+    _plan_bytes += plan.size_bytes
+    while len(_plans) > MAX_PLANS or (_plan_bytes > MAX_PLAN_BYTES and len(_plans) > 1):
+        oldest, old = _plans.popitem(last=False)
+        if old.is_recent or old is plan:
+            old.is_recent = False
+            _plans[oldest] = old
+        else:
+            _plan_bytes -= old.size_bytes
+
+
+def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
+    """A plan from disk whose programs load; any doubt about what is there, and it is made anew."""
+    disk = DiskCache()
+    name = f"{structure.digest()}-{_toolchain(device)}"
+    if not config.current().debug & {"ir", "code"}:  # what should be shown has to be done
+        plan = _decode(device, disk.get("plan", name))
+        # a trace holds what its kernels were made from
+        is_told = plan is not None and (not texts.wanted() or _are_told(plan, disk))
+        if plan is not None and is_told and _answers(plan, structure, roots) and _loads(plan):
+            return plan
+    plan = _make(structure, roots, device, disk)
+    if not _loads(plan):  # an object that the compiler found in the cache
+        from hcq.compiler.compile import forget
+
+        forget()
+        plan = _make(structure, roots, device, _WriteOnly(disk.root))
+        plan.programs()
+    disk.put("plan", name, _encode(plan))
+    return plan
+
+
+def _answers(plan: Plan, structure: Structure, roots: Sequence[Node]) -> bool:
+    """Whether a plan takes what a structure reads, and gives as much as it is asked for."""
+    inputs = [(value.dtype, value.size_bytes) for value in plan.values[: plan.inputs]]
+    wanted = [(storage.dtype, storage.size_bytes) for storage in structure.storages]
+    written = {value for launch in plan.launches for value in launch.writes}
+    is_made = all(number in written or number < plan.inputs for number in plan.results)
+    return inputs == wanted and len(plan.results) == len(roots) and is_made
+
+
+def _loads(plan: Plan) -> bool:
+    """Whether the device takes the plan's programs."""
+    try:
+        plan.programs()
+    except UsageError:
+        return False
+    return True
+
+
+class _WriteOnly(DiskCache):
+    """A cache in which nothing is found."""
+
+    def get(self, kind: str, key: bytes | str) -> bytes | None:
+        return None
 
 
 def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCache) -> Plan:
@@ -260,7 +322,7 @@ def _program(device: Any, launch: Launch) -> Any:
     writes = tuple(value in launch.writes for value in launch.arguments)
     key = (device.name, launch.entry, launch.image, writes, launch.scratch_bytes)
     program = _programs.get(key)
-    if program is None:
+    if program is None or program.device is not device:
         program = _programs[key] = device.load(
             launch.image,
             launch.entry,
@@ -290,23 +352,61 @@ def _encode(plan: Plan) -> bytes:
 
 
 def _decode(device: str, data: bytes | None) -> Plan | None:
-    """A plan from the cache; the cache has checked that the bytes are those that were put there."""
+    """A plan from the cache; None when there is none, or something of another form."""
     if data is None:
         return None
+    try:
+        return _parse(device, data)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _parse(device: str, data: bytes) -> Plan:
+    """Raises ValueError and its kin for anything but what `_encode` makes."""
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     images = []
     at = 8 + size
-    for length in header["images"]:
+    for length in _numbers(header["images"]):
         images.append(data[at : at + length])
         at += length
-    values = [Slot(k, dtypes.named(d), tuple(s), b, m) for k, d, s, b, m in header["values"]]
-    launches = []
-    for fields in header["launches"]:
-        for name in ("arguments", "writes", "grid", "block"):
-            fields[name] = tuple(fields[name])
-        launches.append(Launch(**{**fields, "image": images[fields["image"]]}))
-    return Plan(device, values, launches, header["results"])
+    if at != len(data):
+        raise ValueError(f"{len(data)} bytes, not {at}")
+    values = [
+        Slot(
+            _KINDS[kind],
+            dtypes.named(dtype),
+            _numbers(shape),
+            *_numbers((size_bytes,)),
+            *_numbers((memory,), -1),
+        )
+        for kind, dtype, shape, size_bytes, memory in header["values"]
+    ]
+    launches = [_parse_launch(fields, images, len(values)) for fields in header["launches"]]
+    return Plan(device, values, launches, _numbers(header["results"], 0, len(values)))
+
+
+def _parse_launch(fields: Any, images: Sequence[bytes], values: int) -> Launch:
+    for name in ("arguments", "writes"):
+        fields[name] = _numbers(fields[name], 0, values)
+    for name in ("grid", "block"):
+        fields[name] = _numbers(fields[name], 1)
+        if len(fields[name]) != 3:
+            raise ValueError(f"{name} {fields[name]}: three sizes are wanted")
+    _numbers([fields[name] for name in ("scratch_bytes", "flops", "traffic_bytes")])
+    if not all(type(fields[name]) is str for name in ("name", "entry", "choice")):
+        raise TypeError("a text is none")
+    (image,) = _numbers([fields["image"]], 0, len(images))
+    return Launch(**{**fields, "image": images[image]})
+
+
+_KINDS = {kind: kind for kind in ("input", "output", "temporary")}
+
+
+def _numbers(found: Any, low: int = 0, end: float = inf) -> tuple[int, ...]:
+    if type(found) not in (list, tuple) or not all(type(n) is int and low <= n < end for n in found):
+        raise TypeError(f"{found!r}: whole numbers from {low} are wanted")
+    return tuple(found)
 
 
 @cache
@@ -319,5 +419,6 @@ def _toolchain(device: str) -> str:
     for folder in ("ir", "compiler", "frontend"):
         for path in sorted((root / folder).rglob("*.py")):
             about = path.stat()
-            words.append(f"{path.relative_to(root)} {about.st_size} {about.st_mtime_ns}")
+            # the time of the last change of anything, too: some installers give all files one time of change
+            words.append(f"{path.relative_to(root)} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}")
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]

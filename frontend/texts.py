@@ -19,6 +19,8 @@ from hcq.cache import DiskCache
 KIND = "text"
 NAMES = {"ir": "ir", "code": "source"}  # the compiler's word -> the trace's
 
+MAX_KNOWN = 512  # kernels whose texts are kept in memory
+
 _known: dict[str, dict[str, str]] = {}
 
 
@@ -31,19 +33,38 @@ def keep(disk: DiskCache, image: bytes, entry: str, shown: Mapping[str, str]) ->
     """Remember what a kernel was made from."""
     texts = {NAMES[stage]: text for stage, text in shown.items() if stage in NAMES}
     key = _key(image, entry)
-    _known[key] = texts
+    _remember(key, texts)
     disk.put(KIND, key, zlib.compress(json.dumps(texts).encode()))
 
 
 def of(disk: DiskCache, image: bytes, entry: str) -> dict[str, str] | None:
     """What a kernel was made from; None when nobody remembers."""
     key = _key(image, entry)
-    if key not in _known:
-        data = disk.get(KIND, key)
-        if data is None:
-            return None
-        _known[key] = json.loads(zlib.decompress(data))
-    return _known[key]
+    known = _known.get(key)
+    if known is None:
+        known = _decode(disk.get(KIND, key))
+        if known is not None:
+            _remember(key, known)
+    return known
+
+
+def _remember(key: str, texts: dict[str, str]) -> None:
+    while len(_known) >= MAX_KNOWN:
+        _known.pop(next(iter(_known), key), None)  # the oldest: they are still on disk
+    _known[key] = texts
+
+
+def _decode(data: bytes | None) -> dict[str, str] | None:
+    """Texts from the cache; None when it has none, or of another form."""
+    if data is None:
+        return None
+    try:
+        texts = json.loads(zlib.decompress(data))
+    except (zlib.error, ValueError, RecursionError):
+        return None
+    if isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values()):
+        return texts
+    return None
 
 
 def _key(image: bytes, entry: str) -> str:

@@ -13,6 +13,7 @@ device.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import os
 import signal as os_signal
 import sys
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq import config, fleet, native, recorder
+from hcq import config, fleet, native, private, recorder
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
 from hcq.errors import UsageError
 
@@ -111,18 +112,22 @@ def describe(device: Device, title: str, signal: int | None = None) -> str:
 def save(text: str) -> Path | None:
     """Write a report beside the earlier ones, the oldest of which go. None when there is nowhere to write."""
     folder = config.current().report_dir
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns() % 10**9:09d}.txt"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = (
-            folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns() % 10**9:09d}.txt"
-        )
-        path.write_text(text + "\n", encoding="utf-8")
-        for old in sorted(folder.glob("*-*-*.txt"))[:-KEPT]:
-            old.unlink(missing_ok=True)
+        opened = private.open_folder(folder, make=True)
+        try:
+            private.write(opened, name, lambda file: file.write(f"{text}\n".encode()))
+            for old in sorted(fnmatch.filter(os.listdir(opened), "[0-9]*-*-*.txt"))[:-KEPT]:
+                private.remove(old, opened)
+        finally:
+            os.close(opened)
+    except private.Unsafe as problem:
+        print(f"hcq: the report could not be saved: {problem}", file=sys.stderr)
+        return None
     except OSError as error:
         print(f"hcq: the report could not be saved in {folder} ({error.strerror})", file=sys.stderr)
         return None
-    return path
+    return folder / name
 
 
 def install(number: int = os_signal.SIGUSR1, chain: bool = False) -> Callable[[], None]:

@@ -575,7 +575,7 @@ class _Processor:
     """The linked command processor: what the host calls, and where threads start."""
 
     def __init__(self, functions: dict[str, int]) -> None:
-        self.functions = functions
+        self.functions = {name: functions[name] for name in ("processor_main", "worker_main")}
         self.doorbell_ring = native.function(functions["doorbell_ring"], "void(*)(void *, uint64_t)")
         self.signal_set = native.function(functions["signal_set"], "void(*)(void *, uint64_t)")
         self.signal_wait = native.function(
@@ -594,12 +594,26 @@ def _processor(machine: processor.Machine) -> _Processor:
     """
     cache = DiskCache()
     text = processor.ir_text(machine)
-    extra = {name: native.symbol(name) for name in ("syscall", "clock_gettime")}
     image = cache.get("cpu-processor", text)
-    if image is None:
-        image = processor.build(machine)
-        cache.put("cpu-processor", text, image)
-    return _Processor(link(image, LinuxPort(), machine.name, "command processor", extra).functions)
+    if image is not None:
+        try:
+            return _linked(image, machine)
+        except (UsageError, KeyError):
+            pass  # an object of another version of ours: make it anew
+    image = processor.build(machine)
+    cache.put("cpu-processor", text, image)
+    return _linked(image, machine)
+
+
+def _linked(image: bytes, machine: processor.Machine) -> _Processor:
+    """Raises UsageError when the object cannot be linked, KeyError when it lacks a function."""
+    extra = {name: native.symbol(name) for name in ("syscall", "clock_gettime")}
+    mapping = link(image, LinuxPort(), machine.name, "command processor", extra)
+    try:
+        return _Processor(mapping.functions)
+    except KeyError:
+        mapping.close()
+        raise
 
 
 def _kind(arg: object) -> str:

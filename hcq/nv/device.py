@@ -288,13 +288,20 @@ class NvDevice(HostAccess):
         if bundle.cubin:
             return bundle
         from hcq.cache import DiskCache
+        from hcq.nv.cubin import Cubin
         from hcq.nv.toolchain import images
 
         cache, key = DiskCache(), f"{images.ptx_name()}\n{self.arch}\n".encode() + bundle.ptx
-        made = cache.get("cubin", key)
-        if made is None:
-            made = images.of_ptx(bundle.ptx.decode(), self.arch, name)
-            cache.put("cubin", key, made)
+        found = cache.get("cubin", key)
+        if found is not None:
+            try:
+                known = Bundle.of(found)
+                Cubin(known.cubin, name)
+                return known
+            except UsageError:
+                pass  # an image of another form: make it anew
+        made = images.of_ptx(bundle.ptx.decode(), self.arch, name)
+        cache.put("cubin", key, made)
         return Bundle.of(made)
 
     def _provide_local(self, thread_bytes: int) -> None:

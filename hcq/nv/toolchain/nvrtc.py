@@ -10,12 +10,13 @@ Source   nvrtc.h
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcq import config, native
+from hcq import config, native, private
 from hcq.errors import UsageError
 from hcq.nv.toolchain.library import Library, open_library
 
@@ -171,7 +172,13 @@ def _unpack_headers(install: Any) -> Path:
     folder = config.current().cache_dir / f"cuda-headers-{major}.{minor}"
     message = native.new("char *[1]")
     try:
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        above = private.open_folder(folder.parent, make=True)
+        try:
+            os.close(
+                private.open_inner(above, folder.name, make=True)
+            )  # headers of others would be their code
+        finally:
+            os.close(above)
         status = install(str(folder).encode(), 0, message)
     except OSError as error:
         raise UsageError(

@@ -1,0 +1,178 @@
+"""Plans in memory and on disk: whatever the cache holds, the numbers are right; what nobody needs is given back."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hcq import config
+from hcq.cache import DiskCache
+from hcq.compiler import compile as compiling
+from hcq.frontend import plan as plans
+from hcq.frontend import texts
+from hcq.frontend.tensor import Tensor
+
+A = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A cache folder of this test's own."""
+    config.use(config.Config.read({**os.environ, "HCQ_CACHE_DIR": str(tmp_path / "cache")}))
+    forget()
+    yield tmp_path / "cache"
+    config.use(None)
+    forget()
+
+
+def forget() -> None:
+    """As in a new process."""
+    compiling.forget()
+    plans._plans.clear()
+    plans._programs.clear()
+    texts._known.clear()
+
+
+def compute() -> list[np.ndarray]:
+    forget()
+    return [(Tensor(A) + 1).numpy(), (Tensor(A) * 2).numpy(), Tensor(A).sum(dim=1).numpy()]
+
+
+def check(found: list[np.ndarray]) -> None:
+    for got, want in zip(found, [A + 1, A * 2, A.sum(axis=1)], strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def files(folder: Path, kind: str) -> list[Path]:
+    return sorted(path for path in (folder / kind).rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What is really compiled."""
+    seen: list[object] = []
+    before = compiling._compile
+
+    def count(sink: object, *rest: object) -> object:
+        seen.append(sink)
+        return before(sink, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compiling, "_compile", count)
+    return seen
+
+
+def test_a_second_process_compiles_nothing(folder: Path, compiled: list[object]) -> None:
+    check(compute())
+    first = len(compiled)
+    assert first >= 3
+    check(compute())
+    assert len(compiled) == first
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(("plan", "kernel"), repeat=2)))
+def test_files_that_were_exchanged_change_no_result(folder: Path, kinds: tuple[str, str]) -> None:
+    check(compute())
+    ones, others = files(folder, kinds[0]), files(folder, kinds[1])
+    contents = [path.read_bytes() for path in others]
+    for path, data in zip(ones, contents[1:] + contents[:1]):
+        path.write_bytes(data)
+    check(compute())
+    check(compute())
+
+
+def damaged_plans(data: bytes) -> Iterator[bytes]:
+    """What an earlier or a later version of ours might have meant by a plan, under the right key."""
+    size = int.from_bytes(data[:8], "little")
+    header, images = json.loads(data[8 : 8 + size]), data[8 + size :]
+
+    def packed(changed: object) -> bytes:
+        text = json.dumps(changed).encode()
+        return len(text).to_bytes(8, "little") + text + images
+
+    yield from (b"", b"hello", b"\xff" * 100, data[:-1], data + b"1", data[: size // 2])
+    for value in (None, {}, "x", 1.5, -1, [None], [-1], [[]], [{}], [1.5], [[None] * 5]):
+        yield packed(value)
+        for name in header:
+            yield packed({**header, name: value})
+        for name in header["launches"][0]:
+            launch = {**header["launches"][0], name: value}
+            if name not in ("name", "choice", "flops", "traffic_bytes") and launch != header["launches"][0]:
+                yield packed({**header, "launches": [launch]})
+    for name in header:
+        yield packed({key: value for key, value in header.items() if key != name})
+    yield packed({**header, "launches": [{**header["launches"][0], "more": 1}]})
+    yield packed({**header, "values": header["values"][:1]})
+
+
+def test_a_plan_of_another_form_is_made_anew(folder: Path) -> None:
+    check(compute())
+    good: list[tuple[str, bytes]] = []
+    before = DiskCache.put
+
+    def put(self: DiskCache, kind: str, key: bytes | str, data: bytes) -> None:
+        if kind == "plan":
+            good.append((str(key), data))
+        before(self, kind, key, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DiskCache, "put", put)
+        for path in files(folder, "plan"):
+            path.unlink()
+        check(compute())
+    assert len(good) == 3
+    key, data = good[0]
+    assert plans._decode("CPU", data) is not None
+    for damaged in damaged_plans(data):
+        DiskCache().put("plan", key, damaged)
+        check(compute())
+        assert DiskCache().get("plan", key) == data, damaged
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda code: b"hello",
+        lambda code: b"{}\n",
+        lambda code: dataclasses.replace(code, image=b"\x7fELF" + bytes(100)).to_bytes(),
+        lambda code: dataclasses.replace(code, image=code.image[:-100]).to_bytes(),
+        lambda code: dataclasses.replace(code, entry="another").to_bytes(),
+        lambda code: dataclasses.replace(code, grid=(1, 1)).to_bytes(),
+        lambda code: dataclasses.replace(code, scratch_bytes="1").to_bytes(),
+    ],
+    ids=["text", "no-fields", "no-object", "half", "entry", "grid", "types"],
+)
+def test_an_object_that_cannot_be_loaded_is_made_anew(
+    folder: Path, damage: Callable[[compiling.CodeObject], bytes]
+) -> None:
+    class Damaging(DiskCache):
+        """Keeps kernels and plans that are damaged before their hash is taken."""
+
+        def put(self, kind: str, key: bytes | str, data: bytes) -> None:
+            if kind == compiling.CACHE_KIND:
+                data = damage(compiling.CodeObject.from_bytes(data))
+            super().put(kind, key, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "DiskCache", Damaging)
+        check(compute())
+    for path in files(folder, "plan"):
+        path.unlink()
+    check(compute())  # finds the kernels
+    check(compute())  # finds the plans, too
+
+
+def test_texts_of_another_form_are_asked_for_anew(folder: Path) -> None:
+    disk = DiskCache()
+    for data in (b"", b"hello", b"\x78\x9c\x00"):
+        disk.put(texts.KIND, texts._key(b"image", "entry"), data)
+        assert texts.of(disk, b"image", "entry") is None
+    texts.keep(disk, b"image", "entry", {"ir": "a", "code": "b"})
+    texts._known.clear()
+    assert texts.of(disk, b"image", "entry") == {"ir": "a", "source": "b"}
