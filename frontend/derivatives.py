@@ -427,6 +427,7 @@ DERIVATIVES: dict[Op, tuple[Rule | Flat | None, ...]] = {
     Op.SCATTER_ADD: (_same, None, _scatter_added),
     Op.CONTIGUOUS: (_same,),
     Op.DETACH: (None,),
+    Op.FUNCTION: (None,),  # the value; the rules of the arguments are the node's own
     Op.ASSIGN: (None, _assigned),
     Op.COPY: (_copy,),
 }

@@ -56,7 +56,8 @@ def gradients(roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[No
             if g is None or isinstance(rule, Flat):
                 continue
             part = rule(node, g)
-            _accumulate(sums, source, sum_to(part, source.shape) if node.op in ARITHMETIC else part)
+            is_elementwise = node.op in ARITHMETIC or node.op is Op.FUNCTION
+            _accumulate(sums, source, sum_to(part, source.shape) if is_elementwise else part)
     found = [_total(target, sums, target in reached) for target in targets]
     return _read_realized(found, realized)
 
@@ -121,6 +122,8 @@ def _from_history(node: Node, g: Node) -> Node:
 def _rules(node: Node) -> tuple[Rule | Flat | None, ...]:
     if node.op is Op.BUFFER:
         return (_from_history,)
+    if node.op is Op.FUNCTION:
+        return (None, *node.arg.rules)
     rules = DERIVATIVES.get(node.op)
     if rules is None:
         raise UsageError(

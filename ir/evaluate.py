@@ -94,7 +94,7 @@ def _tensor_value(node: Node, src: list[Array]) -> Array:
         return _gather(src[0], src[1], node.arg)
     if op is Op.SCATTER_ADD:
         return _scatter_add(node.dtype, src[0], src[1], src[2], node.arg)
-    if op in (Op.CONTIGUOUS, Op.DETACH, Op.COPY):
+    if op in (Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.COPY):
         return src[0]
     if op is Op.ASSIGN:
         return src[1]

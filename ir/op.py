@@ -85,6 +85,7 @@ class Op(Enum):
     )  # src: base, index, x; arg: axis; base + sums of x at index along axis; outside is dropped
     CONTIGUOUS = auto()  # the same value, written to memory of its own
     DETACH = auto()  # the same value, no gradient flows
+    FUNCTION = auto()  # src: value, arguments; arg: a `Function`; the value, with slopes of its own
     ASSIGN = auto()  # src: a view of a BUFFER or of an ASSIGN, a value; the whole buffer afterwards
     COPY = auto()  # the same value on another device; arg: the device's name
     SINK = auto()  # the roots of a graph; any stage

@@ -97,6 +97,12 @@ def _same(node: Node) -> Shape:
     return _of(node.src[0])
 
 
+def _first(node: Node) -> Shape:
+    if not node.src:
+        _refuse(node, "takes a value, got no source")
+    return _of(node.src[0])
+
+
 def _written(node: Node) -> Shape:
     """STORE and ASSIGN: target, value."""
     if len(node.src) != 2:
@@ -276,6 +282,7 @@ _RULES: dict[Op, Callable[[Node], Shape]] = {
     Op.SCATTER_ADD: _scatter_add,
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
+    Op.FUNCTION: _first,
     Op.COPY: _same,
     Op.ASSIGN: _assigned,
     Op.STORE: _written,

@@ -293,6 +293,7 @@ STAGES: dict[str, Stage] = {
             Op.REDUCE_AXIS: _shaped,
             Op.CONTIGUOUS: _shaped,
             Op.DETACH: _shaped,
+            Op.FUNCTION: _shaped,
             Op.COPY: _shaped,
             Op.ASSIGN: _shaped,
             Op.GATHER: _gather,

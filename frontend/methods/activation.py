@@ -5,8 +5,8 @@ Out      lazy tensors, elementwise; float16 and bfloat16 are computed in float32
 Changes  nothing
 Next     functions.py (what they are made of), normalisation.py (softmax)
 
-Each function is written so that no branch overflows or divides by zero, chosen or not: a gradient flows through both
-branches of a WHERE, and zero times infinity would be NaN.
+A function without a slope of its own is written so that no branch overflows or divides by zero, chosen or not: a
+gradient flows through both branches of a WHERE, and zero times infinity would be NaN.
 
 The polynomials are Chebyshev interpolations, computed with 60 digits: erf(x) = x + x P(x*x) below 1.5 and
 1 - exp(Q(x)) above, tanh(x) = x + x*x*x T(x*x) below 0.625, log(1 + x) = x L(x) up to 1. Measured against 60 digits:
@@ -22,8 +22,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hcq.frontend.errors import UsageError
+from hcq.frontend.function import Function
 from hcq.frontend.methods.power import Power
 from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node, binary, const
+from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,27 +126,32 @@ class Activation(Power):
         size = self.abs().clamp(ERF_LIMIT, top)
         rest = size._polynomial(ERF_LARGE_DOUBLE if self._is_double else ERF_LARGE, ERF_LIMIT, top).exp()
         large = 1.0 - rest
-        return (self.abs() < ERF_LIMIT).where(small, (self < 0.0).where(-large, large))
+        value = (self.abs() < ERF_LIMIT).where(small, (self < 0.0).where(-large, large))
+        return self._like(ERF.of(value.node, self.node))
 
     @in_float
     def tanh(self) -> Self:
         """Hyperbolic tangent."""
         inside = self.clamp(-TANH_LIMIT, TANH_LIMIT)
         square = inside * inside
-        small = inside + inside * square * square._polynomial(
-            TANH_DOUBLE if self._is_double else TANH, 0.0, TANH_LIMIT * TANH_LIMIT
+        small = inside * (
+            square
+            * square._polynomial(TANH_DOUBLE if self._is_double else TANH, 0.0, TANH_LIMIT * TANH_LIMIT)
+            + 1.0
         )
         size = self.abs()
         shrunk = (size * -2.0).exp()
         large = (1.0 - shrunk) / (1.0 + shrunk)
-        return (size < TANH_LIMIT).where(small, (self < 0.0).where(-large, large))
+        value = (size < TANH_LIMIT).where(small, (self < 0.0).where(-large, large))
+        return self._like(TANH_OF.of(value.node, self.node))
 
     @in_float
     def sigmoid(self) -> Self:
         """1 / (1 + exp(-x))."""
         is_negative = self < 0.0
         small = is_negative.where(self, -self).exp()
-        return is_negative.where(small, 1.0) / (small + 1.0)
+        value = is_negative.where(small, 1.0) / (small + 1.0)
+        return self._like(SIGMOID.of(value.node, self.node))
 
     def relu(self) -> Self:
         """max(x, 0); at zero its slope is 0, as in PyTorch."""
@@ -227,7 +235,8 @@ class Activation(Power):
 
     def _log1p_of_unit(self) -> Self:
         """log(1 + x) for x = 0..1, precise near zero, without a logarithm or a division."""
-        return self * self._polynomial(LOG1P_DOUBLE if self._is_double else LOG1P, 0.0, 1.0)
+        value = self * self._polynomial(LOG1P_DOUBLE if self._is_double else LOG1P, 0.0, 1.0)
+        return self._like(LOG1P_OF.of(value.node, self.node))
 
     @in_float
     def log1p(self) -> Self:
@@ -237,7 +246,8 @@ class Activation(Power):
         is_tiny = step == 0.0
         is_plain = is_tiny | ~total.isfinite() | (total <= 0.0)
         ratio = self / is_plain.where(1.0, step)
-        return is_tiny.where(self, total.log() * is_plain.where(1.0, ratio))
+        value = is_tiny.where(self, total.log() * is_plain.where(1.0, ratio))
+        return self._like(LOG1P_OF.of(value.node, self.node))
 
     @in_float
     def expm1(self) -> Self:
@@ -247,20 +257,58 @@ class Activation(Power):
         small = inside * (1.0 / math.factorial(terms)) + 1.0 / math.factorial(terms - 1)
         for n in range(terms - 2, 0, -1):
             small = small * inside + 1.0 / math.factorial(n)
-        return (self.abs() < limit).where(small * inside, self.exp() - 1.0)
+        value = (self.abs() < limit).where(small * inside, self.exp() - 1.0)
+        return self._like(EXPM1.of(value.node, self.node))
 
     @in_float
     def sinh(self) -> Self:
         """Hyperbolic sine."""
         is_negative = self < 0.0
         size = is_negative.where(-self, self)
-        is_large = size > 80.0
-        # far out, the other road would add infinity times zero to a gradient
-        grown = is_large.where(0.0, size).expm1()
-        size = is_large.where(0.5 * size.exp(), 0.5 * (grown + grown / (grown + 1.0)))
-        return is_negative.where(-size, size)
+        is_large = size > 80.0  # there the root of exp(x) is finite wherever the result is
+        grown, root = is_large.where(0.0, size).expm1(), (0.5 * size).exp()
+        size = is_large.where(0.5 * root * root, 0.5 * (grown + grown / (grown + 1.0)))
+        return self._like(SINH.of(is_negative.where(-size, size).node, self.node))
 
     @in_float
     def cosh(self) -> Self:
         """Hyperbolic cosine."""
-        return 0.5 * (self.exp() + (-self).exp())
+        return self._like(COSH.of(_cosh(self.node), self.node))
+
+
+# -- derivatives: g times a graph of x ---------------------------------------------------------------------------------
+
+
+def _exp(x: Node) -> Node:
+    return Node(Op.EXP, x.dtype, (x,))
+
+
+def _cosh(x: Node) -> Node:
+    """By the root of exp(|x|), which is finite wherever the result is."""
+    root = _exp((x < 0.0).where(x * -0.5, x * 0.5))
+    half = root * 0.5 * root
+    return half + binary(Op.DIV, const(0.25, x.dtype), half)
+
+
+def _sinh(x: Node) -> Node:
+    return Activation._of(x, "").sinh().node
+
+
+def _bell(x: Node, width: float) -> Node:
+    """4 * e / (1 + e) ** 2 for e = exp(-width * |x|): 1 at zero, and precise where 1 minus a square would cancel."""
+    shrunk = _exp((x < 0.0).where(x * width, x * -width))
+    above = shrunk + 1.0
+    return binary(Op.DIV, shrunk * 4.0, above * above)
+
+
+def _slope(of: Callable[[Node], Node], name: str) -> Function:
+    return Function(name, lambda node, g: g * of(node.src[1]))
+
+
+TANH_OF = _slope(lambda x: _bell(x, 2.0), "tanh")
+SIGMOID = _slope(lambda x: _bell(x, 1.0) * 0.25, "sigmoid")
+ERF = _slope(lambda x: _exp(Node(Op.NEG, x.dtype, (x,)) * x) * (2.0 / math.sqrt(math.pi)), "erf")
+LOG1P_OF = _slope(lambda x: binary(Op.DIV, const(1.0, x.dtype), x + 1.0), "log1p")
+EXPM1 = _slope(_exp, "expm1")
+SINH = _slope(_cosh, "sinh")
+COSH = _slope(_sinh, "cosh")

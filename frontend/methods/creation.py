@@ -17,7 +17,7 @@ from hcq.frontend.methods.elementwise import scalar_dtype
 from hcq.frontend.methods.movement import expanded, iota, ordinal
 from hcq.frontend.methods.normalisation import Normalisation
 from hcq.ir.dtype import DType, Scalar, dtypes
-from hcq.ir.node import Node
+from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Creation(Normalisation):
         row = self._like(ordinal(shape[-2], 0, shape[-2:]))
         column = self._like(ordinal(shape[-1], 1, shape[-2:]))
         inside = (column <= row + diagonal) if lower else (column >= row + diagonal)
-        return inside.where(self, 0)
+        return self._zero_unless(inside)
 
     def diagonal(self) -> Self:
         """The main diagonal of a matrix."""
@@ -197,4 +197,8 @@ class Creation(Normalisation):
         n = self.node.shape[0]
         shape = (n, n)
         same = self._like(ordinal(n, 0, shape)) == self._like(ordinal(n, 1, shape))
-        return same.where(self.unsqueeze(1), 0)
+        return self.unsqueeze(1)._zero_unless(same)
+
+    def _zero_unless(self, condition: Self) -> Self:
+        """This tensor where the condition holds, elsewhere zero, or False."""
+        return condition.where(self, self._like(const(0, self.node.dtype)))

@@ -291,8 +291,8 @@ class Elementwise(Conversion):
             raise UsageError("[clamp] neither min nor max is given. Give one of them at least.")
         x = self  # at a bound the slope is 1, as in PyTorch: maximum() and minimum() would share it with the bound
         if min is not None:
-            x = (x < min).where(min, x)
-        return x if max is None else (x > max).where(max, x)
+            x = _or_nan(x < min, min).where(min, x)
+        return x if max is None else _or_nan(x > max, max).where(max, x)
 
     clip = clamp
 
@@ -386,6 +386,13 @@ class Elementwise(Conversion):
             raise UsageError(
                 f"[{call}] bool tensors are not subtracted or negated. Use ~ or ^, or cast to an integer."
             )
+
+
+def _or_nan(beyond: Any, bound: Any) -> Any:
+    """Where a clamp takes the bound: beyond it, and where the bound is NaN."""
+    if isinstance(bound, Core):
+        return beyond | (bound != bound) if bound.node.dtype.is_float else beyond
+    return beyond if bound == bound else beyond | True
 
 
 def broadcast(call: str, a: Node, b: Node) -> tuple[Node, Node]:

@@ -11,14 +11,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from hcq.frontend.derivatives import FLAT, Rule
 from hcq.frontend.errors import DivisionByZero, UsageError
-from hcq.frontend.methods.elementwise import Elementwise, broadcast
+from hcq.frontend.function import Function, constant_in
+from hcq.frontend.methods.elementwise import Elementwise, broadcast, refuse_storage_only
 from hcq.frontend.methods.movement import expanded
 from hcq.ir.dtype import Scalar, dtypes, promote
-from hcq.ir.node import Node, const
+from hcq.ir.node import Node, binary, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Self
 
 
@@ -45,14 +49,15 @@ class Functions(Elementwise):
         x, y = self._pair("//", other, reverse)
         if not x.node.dtype.is_float:
             return x._binary(Op.FLOORDIV, y)
-        wide, by = x.cast(dtypes.float64), y.cast(dtypes.float64)
-        return ((wide - wide._float_modulo(by)) / by).round().cast(x.node.dtype)
+        value = _whole_quotient(x.node, y.node)
+        return x._like(QUOTIENT.of(value.cast(x.node.dtype), x.node, y.node))
 
     def _modulo(self, other: Any, reverse: bool) -> Self:
         x, y = self._pair("%", other, reverse)
         if not x.node.dtype.is_float:
             return x._binary(Op.MOD, y)
-        return x.cast(dtypes.float64)._float_modulo(y.cast(dtypes.float64)).cast(x.node.dtype)
+        value = _modulo_of(x.node, y.node)
+        return x._like(MODULO.of(value.cast(x.node.dtype), x.node, y.node))
 
     def _pair(self, call: str, other: Any, reverse: bool) -> tuple[Self, Self]:
         """Dividend and divisor in one integer or float dtype; refuses a Python 0 under an integer, and bools."""
@@ -72,25 +77,15 @@ class Functions(Elementwise):
         x, y = self._like(a), self._like(b)
         return (y, x) if reverse else (x, y)
 
-    def _float_modulo(self, y: Self) -> Self:
-        """x - y * floor(x / y), with the sign of y, in float64: exact for float32 while |x / y| is below 2 ** 29.
-
-        The rounded quotient may lie across a multiple; then the rest is put right by one divisor.
-        """
-        x = self
-        rest = x - (x / y)._unary(Op.TRUNC) * y
-        rest = (y.abs() == math.inf).where(x + 0 * x, rest)
-        size = y.abs()
-        rest = (rest >= size).where(rest - size, rest)
-        rest = (rest <= -size).where(rest + size, rest)
-        return ((rest != 0) & ((rest < 0) != (y < 0))).where(rest + y, rest)
-
     def __divmod__(self, other: Any) -> tuple[Self, Self]:
         return self // other, self % other
 
     def fmod(self, other: Any) -> Self:
         """The rest of a division rounded towards zero; it has the sign of the dividend."""
         x, y = self._pair("fmod", other, reverse=False)
+        if x.node.dtype.is_float:
+            value = _rest(x.node, y.node)
+            return x._like(REST.of(value.cast(x.node.dtype), x.node, y.node))
         rest = x._modulo(y, reverse=False)
         return ((rest != 0) & ((rest < 0) != (x < 0))).where(rest - y, rest)
 
@@ -147,7 +142,9 @@ class Functions(Elementwise):
         return self._divide(1.0, reverse=True)
 
     def square(self) -> Self:
-        """x * x."""
+        """x * x; of bools int64, as in PyTorch."""
+        if self.node.dtype.is_bool:
+            return self.cast(dtypes.int64)
         return self._like(Node(Op.MUL, self.node.dtype, (self.node, self.node)))
 
     def abs(self) -> Self:
@@ -155,13 +152,19 @@ class Functions(Elementwise):
         dtype = self.node.dtype
         if dtype.is_unsigned or dtype.is_bool:
             return self
-        return self._like(Node(Op.MAX, dtype, (self.node, Node(Op.NEG, dtype, (self.node,)))))
+        negated = Node(Op.NEG, dtype, (self.node,))
+        if not dtype.is_float:
+            return self._like(Node(Op.MAX, dtype, (self.node, negated)))
+        if dtype.rank == 1:
+            refuse_storage_only("abs", dtype)
+        # 0.0 - x and not -x: the size of -0.0 is 0.0
+        return self._like(ABS.of((self.node <= 0.0).where(negated + 0.0, self.node), self.node))
 
     def sign(self) -> Self:
         """-1, 0 or 1; 0 for NaN."""
         if self.node.dtype.is_bool:
             return self
-        return self._flat((self > 0).cast(self.node.dtype) - (self < 0).cast(self.node.dtype))
+        return constant_in(self, (self > 0).cast(self.node.dtype) - (self < 0).cast(self.node.dtype))
 
     def trunc(self) -> Self:
         """Rounded towards zero."""
@@ -215,13 +218,6 @@ class Functions(Elementwise):
     def _all(self, value: Scalar) -> Self:
         return self._like(expanded(const(value, dtypes.bool), self.node.shape))
 
-    def _flat(self, values: Self) -> Self:
-        """These values, which do not change with this tensor: their gradient is zero, and not missing."""
-        if not self.node.dtype.is_float:
-            return values
-        never = const(False, dtypes.bool)
-        return values._like(Node(Op.WHERE, values.node.dtype, (never, self.trunc().node, values.node)))
-
     def _ones(self) -> Self:
         return self._like(expanded(const(1, self.node.dtype), self.node.shape))
 
@@ -231,3 +227,109 @@ class Functions(Elementwise):
         near = ((self - other).abs() <= other.abs() * rtol + atol) & other.isfinite()
         near = near | (self == other)
         return near | (self.isnan() & other.isnan()) if equal_nan else near
+
+
+# -- floats divided with a rest: nodes, in float64 ----------------------------------------------------------------
+
+
+# float64 holds 53 bits: the bits of a quotient that its product with a divisor of each format leaves room for, and the
+# bits that a quotient of two numbers of the format can have
+_ROOM = {dtypes.float16: (42, 42), dtypes.bfloat16: (44, 262), dtypes.float32: (28, 278)}
+
+
+def _rest(x: Node, y: Node) -> Node:
+    """C's fmod: x - y * trunc(x / y), with the sign of x; in float64, of numbers of their dtype.
+
+    A long division: each step takes off as many bits of the quotient as leave the product with y exact, rounded to the
+    nearest, so that a rest may be negative. Of float64 there is one step, which rounds.
+    """
+    step, bits = _ROOM.get(x.dtype, (1, 1))
+    x, y = x.cast(dtypes.float64), y.cast(dtypes.float64)
+    size = (y < 0.0).where(_negated(y), y)
+    rest = (x < 0.0).where(_negated(x), x)
+    if bits == 1:
+        rest = minus(rest, _trunc(binary(Op.DIV, rest, size)) * size)
+        rest = (rest < 0.0).where(rest + size, rest)
+        is_lost = binary(Op.OR, rest < 0.0, rest >= size)  # rounded by more than the divisor
+        rest = is_lost.where(const(0.0, dtypes.float64), rest)
+    else:
+        inverse = binary(Op.DIV, const(1.0, dtypes.float64), size)
+        for place in range((bits - 1) // step * step, -1, -step):
+            quotient = _trunc(rest * (inverse * 2.0**-place))
+            rest = minus(rest, quotient * (size * 2.0**place))
+        rest = (rest < 0.0).where(rest + size, rest)
+        rest = (rest >= size).where(minus(rest, size), rest)
+    rest = (x < 0.0).where(_negated(rest), rest)
+    rest = rest.eq(0.0).where(x * 0.0, rest)
+    is_finite = binary(Op.AND, x.ne(math.inf), x.ne(-math.inf))
+    return binary(Op.AND, size.eq(math.inf), is_finite).where(x, rest)
+
+
+def _is_across(rest: Node, y: Node) -> Node:
+    """True where the sign of the rest is not the divisor's, so that rounding down is one divisor away."""
+    return rest.ne(0.0) & (rest < 0.0).ne(y < 0.0)
+
+
+def _modulo_of(x: Node, y: Node) -> Node:
+    """Python's %: the rest with the sign of y."""
+    rest, y = _rest(x, y), y.cast(dtypes.float64)
+    return _is_across(rest, y).where(rest + y, rest)
+
+
+def _whole_quotient(x: Node, y: Node) -> Node:
+    """Python's //: the quotient rounded down. By zero it is what / gives."""
+    rest = _rest(x, y)
+    x, y = x.cast(dtypes.float64), y.cast(dtypes.float64)
+    ratio = binary(Op.DIV, x, y)
+    whole = binary(Op.DIV, minus(x, rest), y)
+    whole = _trunc(whole + (whole < 0.0).where(const(-0.5, x.dtype), const(0.5, x.dtype)))
+    whole = _is_across(rest, y).where(whole + -1.0, whole)
+    whole = whole.eq(0.0).where(ratio * 0.0, whole)
+    return y.eq(0.0).where(ratio, whole)
+
+
+def _quotient_towards_zero(x: Node, y: Node) -> Node:
+    return _trunc(binary(Op.DIV, x.cast(dtypes.float64), y.cast(dtypes.float64)))
+
+
+def _negated(x: Node) -> Node:
+    return Node(Op.NEG, x.dtype, (x,))
+
+
+def _trunc(x: Node) -> Node:
+    return Node(Op.TRUNC, x.dtype, (x,))
+
+
+def minus(a: Node, b: Node) -> Node:
+    """a - b."""
+    return a + _negated(b)
+
+
+# -- derivatives -------------------------------------------------------------------------------------------------
+
+
+def _slope_of_abs(node: Node, g: Node) -> Node:
+    one, minus_one, zero = (const(value, g.dtype) for value in (1.0, -1.0, 0.0))
+    x = node.src[1]
+    return g * (x < 0.0).where(minus_one, (x > 0.0).where(one, zero))
+
+
+def _slope_of_divisor(rounded: Callable[[Node, Node], Node]) -> Rule:
+    """Of x - y * rounded(x / y): minus the rounded quotient."""
+
+    def rule(node: Node, g: Node) -> Node:
+        _, x, y = node.src
+        whole = rounded(x, y)
+        return _negated(g * whole.cast(g.dtype))
+
+    return rule
+
+
+def _slope_of_dividend(node: Node, g: Node) -> Node:
+    return g
+
+
+ABS = Function("abs", _slope_of_abs)
+QUOTIENT = Function("//", FLAT, FLAT)
+MODULO = Function("%", _slope_of_dividend, _slope_of_divisor(_whole_quotient))
+REST = Function("fmod", _slope_of_dividend, _slope_of_divisor(_quotient_towards_zero))

@@ -349,10 +349,12 @@ class Indexing(Joining):
         return self._like(Node(Op.GATHER, self.node.dtype, (x.node, index.node), axis))
 
     def take_along_dim(self, indices: Self, dim: int) -> Self:
-        """`gather` whose index broadcasts against this tensor on the other axes."""
+        """`gather` whose index broadcasts on the other axes, and counts from the end where it is negative."""
         axis = self._axis("take_along_dim", dim)
         shape = self.node.shape
         wide = tuple(indices.node.shape[d] if d == axis else size for d, size in enumerate(shape))
+        if indices.node.dtype.is_integer and not indices.node.dtype.is_unsigned:
+            indices = (indices < 0).where(indices.cast(dtypes.int64) + shape[axis], indices)
         return self.gather(axis, indices.expand(wide))
 
     def index_select(self, dim: int, index: Self) -> Self:

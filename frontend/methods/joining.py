@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
+from hcq.frontend.function import also_of
 from hcq.frontend.methods.reduction import Reduction
 from hcq.ir.dtype import promote
 
@@ -39,7 +40,13 @@ class Joining(Reduction):
                 raise UsageError(
                     f"[cat] item 0 has shape {a}, item {place} {b}: only axis {axis} may differ. Reshape one."
                 )
-        return first.cat_with(parts[1:], axis)
+        joined = first.cat_with(parts[1:], axis)
+        for part in (
+            parts
+        ):  # what has no elements is not in the graph, and yet has a gradient: zeros, of which there are none
+            if 0 in part.node.shape and part.node.dtype.is_float and part.node is not joined.node:
+                joined = also_of(part, joined)
+        return joined
 
     @staticmethod
     def stack(tensors: Sequence[T], dim: int = 0) -> T:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
+from hcq.frontend.function import Function
 from hcq.frontend.methods.activation import in_float
 from hcq.frontend.methods.creation import Creation
 from hcq.frontend.methods.movement import iota
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class Loss(Creation):
 
     def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
         """target * (log(target) - self), where this tensor holds logarithms; "batchmean" divides by the first size."""
-        logs = target if log_target else (target > 0).where(target, 1.0).log()
+        logs = target if log_target else (target == 0).where(1.0, target).log()
         weights = target.exp() if log_target else target
         points = weights * (logs - self)
         if reduction == "batchmean":
@@ -89,6 +91,9 @@ class Loss(Creation):
         self._difference("binary_cross_entropy_with_logits", target)
         favour = 1.0 if pos_weight is None else (pos_weight - 1.0) * target + 1.0
         points = (1.0 - target) * self - favour * self.logsigmoid()
+        dtype, weighed = points.node.dtype, self._operand("binary_cross_entropy_with_logits", favour)
+        arguments = [argument.node.cast(dtype) for argument in (self, target, weighed)]
+        points = self._like(LOGITS.of(points.node, *arguments))
         points = points if weight is None else points * weight
         return points._reduced("binary_cross_entropy_with_logits", reduction)
 
@@ -204,3 +209,24 @@ def _weighted(call: str, points: T, scale: T, reduction: str) -> T:
 
 def _along(weight: T, rank: int, axis: int) -> T:
     return weight._reshape(tuple(weight.numel() if d == axis else 1 for d in range(rank)))
+
+
+# -- the derivative of binary cross entropy, which taken step by step would cancel where the prediction is sure ---
+
+
+def _slope_of_logits(node: Node, g: Node) -> Node:
+    """favour * sigmoid(x) - (favour + target - 1), which is sigmoid(x) - target unless positives weigh more."""
+    _, x, target, favour = node.src
+    sigmoid = Loss._of(x, "").sigmoid().node
+    return g * (sigmoid * favour + ((target + favour) * -1.0 + 1.0))
+
+
+def _slope_of_target(node: Node, g: Node) -> Node:
+    return g * (node.src[1] * -1.0)
+
+
+def _slope_of_favour(node: Node, g: Node) -> Node:
+    return g * (Loss._of(node.src[1], "").logsigmoid().node * -1.0)
+
+
+LOGITS = Function("binary_cross_entropy_with_logits", _slope_of_logits, _slope_of_target, _slope_of_favour)

@@ -3,10 +3,10 @@
 In       a base and an exponent: tensors or Python numbers
 Out      lazy tensors; whole Python exponents become multiplications, halves a square root, the rest exp2(y * log2(x))
 Changes  nothing
-Next     functions.py (what powers are built from), activation.py (the layer above)
+Next     ../function.py (why the slopes are said apart), functions.py (the layer below), activation.py (the layer above)
 
-The general road has a relative error that grows with the logarithm of the result: about |y * log2(x)| times the
-spacing of the format.
+Signs, zeros, infinities and NaN are as C's pow has them, slopes as PyTorch has them. The general road has a relative
+error that grows with the logarithm of the result: about |y * log2(x)| times the spacing of the format.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
+from hcq.frontend.function import Function, constant_in
+from hcq.frontend.methods.elementwise import broadcast
 from hcq.frontend.methods.functions import Functions
-from hcq.ir.dtype import dtypes, promote
-from hcq.ir.node import const
+from hcq.ir.dtype import DType, dtypes, promote, truncate
+from hcq.ir.node import Node, binary, const
+from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Functions)
 
 MULTIPLIED_UP_TO = 32  # larger whole exponents of floats take the general road
+_BITS = {
+    dtypes.float32: dtypes.int32,
+    dtypes.float64: dtypes.int64,
+}  # integers that are negative where a sign is
 
 
 class Power(Functions):
@@ -37,6 +43,11 @@ class Power(Functions):
         return power(self, exponent)
 
     def __rpow__(self, base: Any) -> Self:
+        if isinstance(base, (int, float)) and not isinstance(base, bool) and self.node.dtype.is_float:
+            wide = _wide(self.node)
+            return self._like(
+                raised(const(truncate(base, wide.dtype), wide.dtype), wide).cast(self.node.dtype)
+            )
         return power(self._operand("**", base), self)
 
     def pow(self, exponent: Any) -> Self:
@@ -45,45 +56,76 @@ class Power(Functions):
 
 def power(x: T, exponent: Any) -> T:
     """x ** exponent."""
-    if x.node.dtype.is_bool:
+    dtype = x.node.dtype
+    if dtype.is_bool:
         raise UsageError(
             "[**] bool tensors are not raised to powers. Cast to an integer: x.cast(dtypes.int32)."
         )
-    if x.node.dtype.is_float and x.node.dtype.itemsize < 4:
-        return power(x.cast(dtypes.float32), exponent).cast(x.node.dtype)
     if isinstance(exponent, (bool, int, float)):
-        return _scalar_power(x, exponent)
-    if not isinstance(exponent, Core):
-        exponent = x._operand("**", exponent)
-    dtype = promote(x.node.dtype, exponent.node.dtype)
-    base, exponent = x.cast(dtype), exponent.cast(dtype)
-    return _general(base, exponent) if dtype.is_float else _integers(base, exponent)
-
-
-def _scalar_power(x: T, exponent: Any) -> T:
-    if isinstance(exponent, float) and not x.node.dtype.is_float:
-        x = x.cast(dtypes.float32)
-    if not x.node.dtype.is_float:
+        if isinstance(exponent, float) and not dtype.is_float:
+            x, dtype = x.cast(dtypes.float32), dtypes.float32
+        if exponent == 0:
+            return constant_in(x, x._ones())
+        if dtype.is_float:
+            wide = _wide(x.node)
+            return x._like(raised(wide, const(truncate(exponent, wide.dtype), wide.dtype)).cast(dtype))
         if exponent < 0:
             raise UsageError(
                 f"[**] integer tensor ** {exponent}: the result is not whole. Cast to float first."
             )
-        return _by_squaring(x, int(exponent))
-    if abs(exponent) <= MULTIPLIED_UP_TO and exponent == int(exponent):
-        whole = _by_squaring(x, abs(int(exponent)))
-        return whole.reciprocal() if exponent < 0 else whole
-    if exponent == 0.5:
-        return x.sqrt()
-    if exponent == -0.5:
-        return x.rsqrt()
-    if not math.isfinite(exponent):
-        return _general(x, x._like(const(exponent, x.node.dtype)))
-    return _number(x, float(exponent))
+        return x._like(_multiplied(x.node, int(exponent)))
+    other = x._operand("**", exponent)
+    x._same_device("**", other)
+    dtype = promote(dtype, other.node.dtype)
+    if not dtype.is_float:
+        return _integers(x.cast(dtype), other.cast(dtype))
+    a, b = broadcast("**", x.node.cast(dtype), other.node.cast(dtype))
+    return x._like(raised(_wide(a), _wide(b)).cast(dtype))
 
 
-def _by_squaring(x: T, exponent: int) -> T:
-    if exponent == 0:
-        return x._flat(x._ones())
+def _wide(node: Node) -> Node:
+    """At least float32: powers of narrower floats are rounded once, at the end."""
+    return node.cast(dtypes.float32) if node.dtype.itemsize < 4 else node
+
+
+def raised(x: Node, y: Node) -> Node:
+    """x ** y of one dtype, float32 or float64; either may be a constant."""
+    if y.op is Op.CONST and math.isfinite(y.arg):
+        exponent = float(y.arg)
+        if exponent == 1.0:
+            return x
+        if exponent == 2.0:
+            return binary(Op.MUL, x, x)
+        if exponent == -1.0:
+            return Node(Op.DIV, x.dtype, (const(1.0, x.dtype), x))
+        return POWER.of(_by_number(x, exponent), x, y)
+    return POWER.of(_general(x, y), x, y)
+
+
+def _slope_of_base(node: Node, g: Node) -> Node:
+    """y * x ** (y - 1), and 0 where y is 0."""
+    _, x, y = node.src
+    zero = const(0.0, g.dtype)
+    if y.op is not Op.CONST:
+        slope = y * raised(x, y + -1.0)
+        return y.eq(0.0).where(zero, g * slope)
+    if y.arg == 0.0:
+        return zero
+    return g * (raised(x, const(truncate(y.arg - 1.0, y.dtype), y.dtype)) * y)
+
+
+def _slope_of_exponent(node: Node, g: Node) -> Node:
+    """x ** y * log(x), and 0 where x is 0 and y is not negative."""
+    _, x, y = node.src
+    is_flat = binary(Op.AND, x.eq(0.0), y >= 0.0)
+    return is_flat.where(const(0.0, g.dtype), g * (node * Node(Op.LOG, x.dtype, (x,))))
+
+
+POWER = Function("power", _slope_of_base, _slope_of_exponent)
+
+
+def _multiplied(x: Node, exponent: int) -> Node:
+    """x ** exponent for a whole exponent of 1 or more, by squaring and multiplying."""
     result, square = None, x
     while True:
         if exponent & 1:
@@ -92,37 +134,76 @@ def _by_squaring(x: T, exponent: int) -> T:
         if not exponent:
             assert result is not None
             return result
-        square = square.square()
+        square = square * square
 
 
-def _number(x: T, exponent: float) -> T:
-    """exp2(exponent * log2(x)); zero is set apart, because the logarithm has no slope there."""
-    is_zero = x == 0
-    base = is_zero.where(1.0, x)
+def _by_number(x: Node, exponent: float) -> Node:
+    """x ** exponent for a finite exponent that Python holds."""
     is_whole = exponent == int(exponent)
-    size = ((base.abs() if is_whole else base).log2() * exponent).exp2()
-    if is_whole and exponent % 2:
-        size = (x < 0).where(-size, size)
-    return is_zero.where(math.inf if exponent < 0 else 0.0, size)
+    if is_whole and abs(exponent) <= MULTIPLIED_UP_TO:
+        if exponent == 0.0:
+            return const(1.0, x.dtype)
+        # of 1 / x, not 1 over the power: that would be infinite, or lose bits, where the result is not yet zero
+        return _multiplied(
+            x if exponent > 0 else Node(Op.DIV, x.dtype, (const(1.0, x.dtype), x)), abs(int(exponent))
+        )
+    if abs(exponent) == 0.5:
+        root = Node(Op.SQRT, x.dtype, (x + 0.0,))  # of -0.0 it is 0.0
+        root = x.eq(-math.inf).where(const(math.inf, x.dtype), root)
+        return root if exponent > 0 else Node(Op.DIV, x.dtype, (const(1.0, x.dtype), root))
+    if not is_whole:  # a logarithm is NaN below zero, as the power is, but for -inf
+        power = Node(Op.EXP2, x.dtype, (Node(Op.LOG2, x.dtype, (x,)) * exponent,))
+        return x.eq(-math.inf).where(const(math.inf if exponent > 0 else 0.0, x.dtype), power)
+    size = _size(x, const(exponent, x.dtype))
+    return _has_sign(x).where(_negated(size), size) if exponent % 2 else size
 
 
-def _general(x: T, y: T) -> T:
+def _general(x: Node, y: Node) -> Node:
     """exp2(y * log2(|x|)), then what C's pow says about signs, zeros, ones and NaN."""
-    is_zero = x == 0
-    size = (y * is_zero.where(1.0, x).abs().log2()).exp2()
-    size = is_zero.where((y < 0).where(math.inf, 0.0).cast(x.node.dtype), size)
-    is_whole = y.trunc() == y
-    is_odd = is_whole & ((y * 0.5).trunc() * 2.0 != y)
-    signed = (is_odd & (x < 0)).where(-size, size)
-    signed = ((x < 0) & ~is_whole & y.isfinite() & x.isfinite()).where(float("nan"), signed)
-    is_one = (y == 0) | (x == 1) | ((x == -1) & (y.abs() == math.inf))
-    # only where it is not 1 by itself: a constant there would have no slope
-    return (is_one & (signed != 1.0)).where(1.0, signed)
+    dtype = x.dtype
+    if x.op is Op.CONST and x.arg > 0.0 and x.arg != 1.0 and math.isfinite(x.arg):
+        return Node(Op.EXP2, dtype, (y * truncate(math.log2(x.arg), dtype),))
+    size = _size(x, y)
+    is_whole = _trunc(y).eq(y)
+    is_odd = binary(Op.AND, is_whole, (_trunc(y * 0.5) * 2.0).ne(y))
+    signed = binary(Op.AND, is_odd, _has_sign(x)).where(_negated(size), size)
+    is_undefined = binary(Op.AND, _is_negative_number(x), _trunc(y).ne(y))
+    signed = is_undefined.where(const(math.nan, dtype), signed)
+    is_one = binary(Op.OR, y.eq(0.0), x.eq(1.0))
+    is_one = binary(Op.OR, is_one, binary(Op.AND, x.eq(-1.0), _absolute(y).eq(math.inf)))
+    return is_one.where(const(1.0, dtype), signed)
+
+
+def _size(x: Node, y: Node) -> Node:
+    """|x| ** y; NaN for 0 ** 0 and 1 ** inf."""
+    return Node(Op.EXP2, x.dtype, (y * Node(Op.LOG2, x.dtype, (_absolute(x),)),))
+
+
+def _absolute(x: Node) -> Node:
+    return (x < 0.0).where(_negated(x), x)
+
+
+def _negated(x: Node) -> Node:
+    return Node(Op.NEG, x.dtype, (x,))
+
+
+def _trunc(x: Node) -> Node:
+    return Node(Op.TRUNC, x.dtype, (x,))
+
+
+def _has_sign(x: Node) -> Node:
+    """True for negative numbers and for -0.0."""
+    return Node(Op.BITCAST, _BITS[x.dtype], (x,)) < 0
+
+
+def _is_negative_number(x: Node) -> Node:
+    """True for what is negative and finite: only whole powers of it are numbers."""
+    return binary(Op.AND, x < 0.0, x > -math.inf)
 
 
 def _integers(x: T, y: T) -> T:
     """Square and multiply over every bit of the exponent, so that overflow wraps as multiplication does."""
-    dtype = x.node.dtype
+    dtype: DType = x.node.dtype
     result, square = x._ones(), x
     for bit in range(dtype.bits - (0 if dtype.is_unsigned else 1)):
         result = ((y >> bit) & 1).bool().where(result * square, result)

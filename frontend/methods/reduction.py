@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
+from hcq.frontend.function import constant_in
 from hcq.frontend.methods.activation import Activation
 from hcq.frontend.methods.elementwise import refuse_storage_only
 from hcq.frontend.methods.movement import iota, ordinal, reshaped
@@ -120,11 +121,11 @@ class Reduction(Activation):
         return self.var(dim, correction, keepdim), self.mean(dim, keepdim)
 
     def norm(self, p: float = 2.0, dim: Axes = None, keepdim: bool = False) -> Self:
-        """Vector norm of order p; inf is the largest size, 0 counts what is not zero."""
-        if p == math.inf:
-            return self.abs().amax(dim, keepdim)
+        """Vector norm of order p; inf is the largest size, -inf the least, 0 counts what is not zero."""
+        if math.isinf(p):
+            return self.abs().amax(dim, keepdim) if p > 0 else self.abs().amin(dim, keepdim)
         if p == 0:
-            return (self != 0).cast(self.node.dtype).sum(dim, keepdim)
+            return constant_in(self, (self != 0).cast(self.node.dtype)).sum(dim, keepdim)
         if p == 1:
             return self.abs().sum(dim, keepdim)
         if p == 2:

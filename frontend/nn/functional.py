@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
+from hcq.frontend.function import constant_in
 
 if TYPE_CHECKING:
     from hcq.frontend.tensor import Tensor
@@ -74,7 +75,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     if not training or p == 0.0:
         return x
     if p == 1.0:
-        return x.zeros_like()
+        return constant_in(x, x.zeros_like())
     keep = x.bernoulli(x.shape, p=1.0 - p, device=x.device)
     return keep.where(x * (1.0 / (1.0 - p)), 0.0)
 

@@ -1,8 +1,8 @@
 """What a lazy graph says, said with less: rewrites of the tensor stage before anything is scheduled.
 
 In       roots
-Out      roots of the same values: no DETACH, no expanded constants, no reshape of a reshape, no empty reductions; large
-         reductions to few elements in two steps; every scatter with a base of its own
+Out      roots of the same values: no DETACH, no FUNCTION, no expanded constants, no reshape of a reshape, no empty
+         reductions; large reductions to few elements in two steps; every scatter with a base of its own
 Changes  nothing
 Next     fuse.py
 """
@@ -34,7 +34,7 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
         elif op is Op.ASSIGN and not src[1].shape:
             src = (src[0], _spread(src[1], src[0].shape))
         made = node if src == node.src else Node(op, node.dtype, src, node.arg)
-        if op is Op.DETACH:
+        if op is Op.DETACH or op is Op.FUNCTION:
             made = src[0]
         elif op in ARITHMETIC:
             made = _arithmetic(made)
