@@ -8,10 +8,13 @@ Next     hcq/device.py (how a device opens), compiler/target.py (what a Target s
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hcq import config
 from hcq import opening as drivers
+from hcq.errors import DriverError
 
 if TYPE_CHECKING:
     from hcq.compiler.target import Target
@@ -42,6 +45,17 @@ def get(name: str) -> Any:
     if device is None:
         device = _open[name] = drivers.open(name)
     return device
+
+
+@contextlib.contextmanager
+def toolchain() -> Iterator[None]:
+    """A compiler that is missing here is told as an error of the machine: DriverError."""
+    from hcq.compiler.assemble.llvm_cpu import ToolchainError
+
+    try:
+        yield
+    except ToolchainError as error:
+        raise DriverError(str(error)) from error
 
 
 def target(name: str) -> Target:

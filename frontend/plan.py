@@ -22,7 +22,7 @@ from math import inf, prod
 from pathlib import Path
 from typing import Any
 
-from hcq import config
+from hcq import config, confined
 from hcq.cache import DiskCache
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
@@ -235,7 +235,7 @@ class _WriteOnly(DiskCache):
 
 
 def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCache) -> Plan:
-    from hcq.compiler.compile import compile_kernel
+    from hcq.compiler.compile import CodeObject, compile_kernel
     from hcq.frontend.scheduler.schedule import schedule
 
     debug = config.current().debug
@@ -254,7 +254,16 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     for kernel in made.kernels:
         if not prod(kernel.sink.src[0].src[0].shape):
             continue  # nothing to store
-        code = compile_kernel(kernel.sink, target, disk, show if is_shown else None)
+        with devices.toolchain():
+            if is_shown or not confined.limits():
+                code = compile_kernel(kernel.sink, target, disk, show if is_shown else None)
+            else:
+                sink = kernel.sink
+                made_bytes = confined.run(
+                    lambda sink=sink: compile_kernel(sink, target, disk).to_bytes(),  # type: ignore[misc]
+                    f"compiling a kernel for {device}",
+                )
+                code = CodeObject.from_bytes(made_bytes)
         if texts.wanted():
             texts.keep(disk, code.image, code.entry, shown)
         launches.append(

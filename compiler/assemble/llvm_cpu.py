@@ -22,11 +22,25 @@ class AssembleError(RuntimeError):
     """LLVM refused the text: a fault of ours, shown with the line it points at."""
 
 
+class ToolchainError(AssembleError):
+    """LLVM itself cannot be used here: an affair of whoever owns the machine."""
+
+
+MISSING = "kernels are compiled by llvmlite: pip install llvmlite"
+
+
 def binding() -> Any:
+    """LLVM. Raises ToolchainError that says what is missing: the package, or something that it needs."""
     try:
         import llvmlite.binding as llvm
-    except ImportError as problem:
-        raise AssembleError("compiling for the CPU needs llvmlite: pip install llvmlite") from problem
+    except ModuleNotFoundError as problem:
+        if problem.name not in ("llvmlite", "llvmlite.binding"):
+            raise ToolchainError(
+                f"llvmlite cannot be imported: {problem}. Install what it asks for."
+            ) from problem
+        raise ToolchainError(MISSING) from problem
+    except (ImportError, OSError) as problem:  # a library that it needs, or memory for its own
+        raise ToolchainError(f"llvmlite is installed, and cannot be imported: {problem}") from problem
     return llvm
 
 
@@ -43,7 +57,7 @@ def toolchain_version() -> str:
     try:
         return f"llvmlite-{version('llvmlite')}"
     except PackageNotFoundError as problem:
-        raise AssembleError("compiling for the CPU needs llvmlite: pip install llvmlite") from problem
+        raise ToolchainError(MISSING) from problem
 
 
 def _machine(target: Target) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hcq.compiler.assemble.llvm_cpu import AssembleError, binding
+from hcq.compiler.assemble.llvm_cpu import AssembleError, ToolchainError, binding
 from hcq.compiler.target import Target
 
 TRIPLES = {"amdgpu": "amdgcn-amd-amdhsa", "nvptx": "nvptx64-nvidia-cuda"}
@@ -29,7 +29,7 @@ def _machine(target: Target) -> Any:
         try:
             backend = llvm.Target.from_triple(triple)
         except RuntimeError as problem:
-            raise AssembleError(
+            raise ToolchainError(
                 f"this llvmlite has no {triple} ({problem}): pip install --upgrade llvmlite"
             ) from problem
         machine = backend.create_target_machine(cpu=target.arch, features=target.features, opt=2)

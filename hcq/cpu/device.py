@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hcq import checks, native
+from hcq import checks, confined, native
 from hcq.cache import DiskCache
 from hcq.command import Command, Indirect
 from hcq.config import cores
@@ -142,7 +142,8 @@ class CpuDevice(Device):
         if error:
             self._set_field("running", len(self._handles))  # nobody waits for threads that never were
             raise DriverError(
-                f"pthread_create({function}) -> errno {error}. Raise the thread limit (ulimit -u)."
+                f"pthread_create({function}) -> errno {error}. Raise the thread limit (ulimit -u)"
+                + (f", or that of memory, which is {limit}." if (limit := confined.limits()) else ".")
             )
         self._handles.append(handle[0])
 
@@ -600,7 +601,7 @@ def _processor(machine: processor.Machine) -> _Processor:
             return _linked(image, machine)
         except (UsageError, KeyError):
             pass  # an object of another version of ours: make it anew
-    image = processor.build(machine)
+    image = confined.run(lambda: processor.build(machine), "compiling the CPU device")
     cache.put("cpu-processor", text, image)
     return _linked(image, machine)
 

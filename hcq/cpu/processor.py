@@ -15,10 +15,10 @@ other side: change, then look for sleepers. All four are sequentially consistent
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.cpu import packets, processor_groups, processor_packets
-from hcq.errors import UsageError
+from hcq.errors import DriverError, UsageError
 
 
 class Machine(NamedTuple):
@@ -87,8 +87,7 @@ def ir_text(machine: Machine) -> str:
 
 def build(machine: Machine) -> bytes:
     """Assemble the module with LLVM. Slow (LLVM loads); call it on a cache miss only."""
-    import llvmlite.binding as llvm
-
+    llvm = _llvm()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     module = llvm.parse_assembly(ir_text(machine))
@@ -99,6 +98,20 @@ def build(machine: Machine) -> bytes:
     builder = llvm.create_pass_builder(tuned, options)
     builder.getModulePassManager().run(module, builder)
     return bytes(tuned.emit_object(module))
+
+
+def _llvm() -> Any:
+    try:
+        import llvmlite.binding as llvm
+    except ModuleNotFoundError as problem:
+        if problem.name not in ("llvmlite", "llvmlite.binding"):
+            raise DriverError(
+                f"llvmlite cannot be imported: {problem}. Install what it asks for."
+            ) from problem
+        raise DriverError("the CPU device is compiled by llvmlite: pip install llvmlite") from problem
+    except (ImportError, OSError) as problem:  # a library that it needs, or memory for its own
+        raise DriverError(f"llvmlite is installed, and cannot be imported: {problem}") from problem
+    return llvm
 
 
 def _universal_calls(machine: Machine) -> str:

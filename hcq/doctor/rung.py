@@ -110,10 +110,21 @@ class Walk:
             text = f"{error}: this rung needs {package}, which is not installed."
             return Rung(name, Status.FAILED, text, f"python -m pip install {package}")
         except (HcqError, OSError) as error:
-            return Rung(name, Status.FAILED, str(error), self.advise(name, error))
+            missing = _missing(error)
+            fix = f"python -m pip install {missing}" if missing else self.advise(name, error)
+            return Rung(name, Status.FAILED, str(error), fix)
         except Exception as error:  # whatever it is, the other rungs and devices are still worth looking at
             text = f"{type(error).__name__}: {error}. This is a defect of hcq."
             return Rung(
                 name, Status.FAILED, text, "report it, with the output of: python -m hcq doctor --json"
             )
         return Rung(name, Status.OK, found.text, "", found.figures)
+
+
+def _missing(error: BaseException | None) -> str:
+    """The package whose absence an error comes from, or ""."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return error.name.partition(".")[0]
+        error = error.__cause__
+    return ""

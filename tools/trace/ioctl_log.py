@@ -59,6 +59,7 @@ _LABEL = re.compile(
 _OFFSET = re.compile(r"(?:0x)?[0-9a-fA-F]{4,16}:?")
 _CELL = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9a-fA-F]{2}|[0-9a-fA-F]{4}")
 LINE_BYTES = 16  # what hexdump and xxd print on a line
+MAX_DIGITS = 24  # of a number: 64 bits and more
 
 
 @dataclass
@@ -95,15 +96,18 @@ class _Log:
 
     def read(self, lines: Iterable[str]) -> list[Call]:
         for number, line in enumerate(lines, 1):
-            self.line(number, line.rstrip("\n"))
+            try:
+                self.line(number, line.rstrip("\n"))
+            except ValueError:  # digits that are no number: the log is damaged there
+                continue
         self.settle()
         return self.calls
 
     def line(self, number: int, line: str) -> None:
         if opened := _OPEN.search(line):
-            self.files[int(opened["fd"], 0)] = opened["path"]
+            self.files[_int(opened["fd"])] = opened["path"]
         elif closed := _CLOSE.search(line):
-            self.files.pop(int(closed[1], 0), None)
+            self.files.pop(_int(closed[1]), None)
         elif found := _IOCTL.search(line):
             self.ioctl(number, line, found)
         elif _RESUMED.search(line):
@@ -111,8 +115,8 @@ class _Log:
         elif found := _MMT.search(line):
             self.mmt(number, found)
         elif found := _BARE.search(line):
-            request = 3 << 30 | int(found["size"]) << 16 | ord("F") << 8 | int(found["number"], 16)
-            self.begin(number, int(found["fd"]), request)
+            request = 3 << 30 | _int(found["size"]) << 16 | ord("F") << 8 | int(found["number"], 16)
+            self.begin(number, _int(found["fd"]), request)
             self.dump(found["data"], "")
         elif found := _BARE_PARAMS.search(line):
             self.dump(found["data"], "params")
@@ -128,7 +132,7 @@ class _Log:
 
     def ioctl(self, number: int, line: str, found: re.Match[str]) -> None:
         request = request_of(found["request"], found["rest"])
-        fd, path = int(found["fd"], 0), found["angled"] or found["plain"] or ""
+        fd, path = _int(found["fd"]), found["angled"] or found["plain"] or ""
         thread = _thread(line)
         entered = self.waiting.get(thread) if path or thread else None
         # gVisor prints a call when it begins and again when it ends
@@ -157,12 +161,12 @@ class _Log:
     def returned(self, call: Call | None, line: str) -> None:
         found = _RESULT.search(line)
         if call is not None and found is not None:
-            call.result = None if found["result"] == "?" else int(found["result"], 0)
+            call.result = None if found["result"] == "?" else _int(found["result"])
             call.error = found["error"] or ""
 
     def mmt(self, number: int, found: re.Match[str]) -> None:
         data = _hex_words(found["data"])
-        fd, request = int(found["fd"]), int(found["request"], 16)
+        fd, request = _int(found["fd"]), _int(found["request"])
         if (
             found["when"] == "post"
             and self.last is not None
@@ -231,16 +235,23 @@ def _request(text: str) -> int:
     if found := _IOC.fullmatch(text):
         way = 0
         for word in found[1].split("|"):
-            way |= DIRECTIONS.get(word, int(word) if word.isdecimal() else 0)
-        return way << 30 | int(found[4], 0) << 16 | _letter(found[2]) << 8 | int(found[3], 0)
+            way |= DIRECTIONS.get(word, _int(word) if word.isdecimal() else 0)
+        return way << 30 | _int(found[4]) << 16 | _letter(found[2]) << 8 | _int(found[3])
     if found := _IOWR.fullmatch(text):
         way = (1 if found[1] else 0) | (2 if found[2] else 0)
-        return way << 30 | int(found[5] or "0", 0) << 16 | _letter(found[3]) << 8 | int(found[4], 0)
-    return int(text, 0) if re.fullmatch(_NUMBER, text) else 0
+        return way << 30 | _int(found[5] or "0") << 16 | _letter(found[3]) << 8 | _int(found[4])
+    return _int(text) if re.fullmatch(_NUMBER, text) else 0
+
+
+def _int(text: str) -> int:
+    """A number of a log, decimal or with 0x; zeros may lead it. Raises ValueError for any other word."""
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"{len(text)} digits")
+    return int(text, 16 if text.lstrip("-").startswith(("0x", "0X")) else 10)
 
 
 def _letter(text: str) -> int:
-    return ord(text[1]) if text.startswith("'") else int(text, 0)
+    return ord(text[1]) if text.startswith("'") else _int(text)
 
 
 def _thread(line: str) -> str:

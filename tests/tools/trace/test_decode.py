@@ -17,7 +17,7 @@ from hcq.nv.abi import abi_for
 from hcq.nv.calls import tell
 from hcq.nv.names import class_name, control_name, escape_name, uvm_name
 from hcq.tools import hcq_trace
-from hcq.tools.trace import decode
+from hcq.tools.trace import decode, ioctl_log
 from hcq.tools.trace.ioctl_log import Call, read, request_of
 
 STRACE = """\
@@ -264,3 +264,17 @@ def test_a_text_without_ioctls_is_refused_with_what_it_takes(tmp_path, capsys):
     log.write_text("the quick brown fox\n")
     assert hcq_trace.main(["decode", str(log)]) == 2
     assert "no ioctl in this text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ioctl(0003, 0xc020462a, 0x7ffc) = 0",
+        "ioctl(0003, _IOC(_IOC_READ|_IOC_WRITE, 0x46, 042, 0032), 0x7ffc) = -0",
+        f"ioctl({'9' * 5000}, 0xc020462a, 0x7ffc) = 0\nioctl(3, 0xc020462a, 0x7ffc) = 0",
+        f"ioctl(3, 0xc020462a, 0x7ffc) = {'9' * 5000}",
+    ],
+)
+def test_a_number_with_leading_zeros_or_too_many_digits_is_no_error(line: str) -> None:
+    calls = list(ioctl_log.read(line.splitlines()))
+    assert [call.fd for call in calls] == [3]
