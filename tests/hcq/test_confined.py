@@ -94,10 +94,22 @@ def test_a_program_under_ulimit_v_gets_an_error_and_goes_on(tmp_path: Path, room
 @pytest.mark.parametrize(
     ("library", "told"),
     [
-        ("raise ModuleNotFoundError(\"No module named 'llvmlite'\", name='llvmlite')", "pip install llvmlite"),
-        ("raise ImportError('libstdc++.so.6: version not found')", "cannot be imported: libstdc.* version not found"),
-        ("raise OSError('libLLVM.so: failed to map segment')", "cannot be imported: libLLVM.so: failed to map"),
-        ("import no_such_thing", "cannot be imported: No module named 'no_such_thing'. Install what it asks for"),
+        (
+            "raise ModuleNotFoundError(\"No module named 'llvmlite'\", name='llvmlite')",
+            "pip install llvmlite",
+        ),
+        (
+            "raise ImportError('libstdc++.so.6: version not found')",
+            "cannot be imported: libstdc.* version not found",
+        ),
+        (
+            "raise OSError('libLLVM.so: failed to map segment')",
+            "cannot be imported: libLLVM.so: failed to map",
+        ),
+        (
+            "import no_such_thing",
+            "cannot be imported: No module named 'no_such_thing'. Install what it asks for",
+        ),
     ],
 )
 def test_why_llvm_cannot_be_imported_is_told_as_it_is(tmp_path: Path, library: str, told: str) -> None:
@@ -122,6 +134,11 @@ except hcq.DriverError as error:
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", code, told], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, told],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "told\n"), done.stderr

@@ -16,6 +16,7 @@ from hcq.doctor.host import facts_of
 from hcq.doctor.rung import LADDER, Skip, Status, Trouble
 from hcq.errors import DeviceFault, UsageError
 from hcq.kinds import KINDS
+from hcq.signal import CELL_BYTES, Signal
 
 from .conftest import FakeHost
 
@@ -80,18 +81,14 @@ def test_a_kernel_that_computes_wrongly_is_noticed(cpu: CpuDevice) -> None:
     ("scale", "said"), [(0.0, "does not rise"), (1.5, "the rate of its clock"), (0.5, "the rate")]
 )
 def test_a_clock_that_stands_or_runs_wrongly_is_noticed(cpu: CpuDevice, scale: float, said: str) -> None:
-    class Stuck:
-        def __init__(self) -> None:
-            self.signal_ = cpu.signal("clock")
-            self.va = self.signal_.va
-
+    class Stuck(Signal):
         @property
         def timestamp_ns(self) -> int:
-            return int(self.signal_.timestamp_ns * scale)
+            return int(super().timestamp_ns * scale)
 
     class Device:
         def signal(self, name: str) -> Stuck:
-            return Stuck()
+            return Stuck(cpu, cpu.alloc(CELL_BYTES), name)
 
         def queue(self) -> Any:
             return cpu.queue()
