@@ -16,7 +16,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq import checks
 from hcq.errors import DeviceFault, DriverError, UsageError
@@ -167,7 +167,7 @@ class Buffer:
         if self.parent is None:
             if self.is_recorded:
                 self._tell_graphs()
-            self.device.memory.take_back(va, self.capacity, self.name)
+            self.device.memory.take_back(va, self.capacity, self.name, self.fence)
         self.parent = None
 
     def _tell_graphs(self) -> None:
@@ -180,7 +180,7 @@ class Buffer:
 
     def __del__(self) -> None:
         if self.va is not None and self.parent is None:
-            self.device.memory.take_back(self.va, self.capacity, self.name)
+            self.device.memory.take_back(self.va, self.capacity, self.name, self.fence)
 
     def check_poison(self, verb: str, is_overwritten: bool = False) -> None:
         """Refuse contents that a failed submission should have made, unless they are about to be replaced."""
@@ -215,6 +215,16 @@ class Buffer:
         return f"Buffer({self.device.name}{name} {where}, {self.size_bytes} bytes)"
 
 
+class Freed(NamedTuple):
+    """A named buffer that is gone, and which submissions it can have been in: those after `since`, up to `until`."""
+
+    va: int
+    capacity: int
+    name: str
+    since: int
+    until: int
+
+
 class Pool:
     """Free blocks by size class. `alloc` and `take_back` are hot: one list pop, one list append."""
 
@@ -229,9 +239,7 @@ class Pool:
         self._slab_at = self._slab_end = 0
         self._slabs: list[int] = []
         self.regions: dict[int, int] = {}  # mapped for the pool: va -> bytes
-        self.freed: deque[tuple[int, int, str]] = deque(
-            maxlen=256
-        )  # named buffers that are gone, for reports
+        self.freed: deque[Freed] = deque(maxlen=256)  # named buffers that are gone, for reports
         self.forsaken: set[int] = (
             set()
         )  # blocks that work left to itself may still write: never handed out again
@@ -273,11 +281,11 @@ class Pool:
         self.device.say(f"alloc {buffer!r} in a block of {buffer.capacity}{new}")
         return buffer
 
-    def take_back(self, va: int, capacity: int, name: str | None = None) -> None:
+    def take_back(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
         """Put a block into the pool. Safe from destructors and at exit."""
         device = self.device
         if name is not None:
-            self.freed.append((va, capacity, name))
+            self.freed.append(Freed(va, capacity, name, fence, device.timeline.submitted))
         if self.forsaken and va in self.forsaken:
             return
         if device.trace is not None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 KEPT = 32
 POLL_MS = 10  # a wait with a shorter deadline is a question, not a failure
 SHOWN = 8  # submissions of each list
+NOW = 1 << 64  # after every submission
 NEAR_BYTES = 1 << 16  # an address this close to a buffer was probably meant for it
 
 
@@ -184,25 +185,32 @@ class _Names:
         self.freed = list(device.memory.freed.copy())
         self.regions = dict(device.memory.regions)
         self.timeline = device.timeline.va
-        self.signals = {
-            va: signal.name for other in fleet.devices() for va, signal in list(other.signals.items())
-        }
+        self.device = device
+        self.signals = {va: signal for other in fleet.devices() for va, signal in list(other.signals.items())}
 
-    def name(self, va: int) -> str:
-        """A live buffer and the offset in it; else a freed one; else the neighbours, and whether it is mapped."""
+    def name(self, va: int, at: int = NOW) -> str:
+        """What an address was when submission number `at` was made: a buffer and the offset in it, live or freed since.
+
+        Else its neighbours, and whether it is mapped. A block belongs to its owner from the first submission after its
+        fence to the last one when it was freed.
+        """
         if self.timeline <= va < self.timeline + 16:
             return "timeline"
-        if va in self.signals:
-            return self.signals[va]
-        for buffer in self.live:
+        past = [entry for entry in reversed(self.freed) if entry.va <= va < entry.va + entry.capacity]
+        freed = next((entry for entry in past if entry.since < at <= entry.until), None)
+        signal = None if freed else self.signals.get(va)
+        if signal is not None and (signal.device is not self.device or signal.buffer.fence < at):
+            return signal.name
+        for buffer in [] if freed else self.live:
             start = buffer.va
-            if start is not None and start <= va < start + max(buffer.size_bytes, 1):
+            if start is not None and start <= va < start + max(buffer.size_bytes, 1) and buffer.fence < at:
                 return _offset(buffer.name or f"unnamed buffer@{start:x}", va - start)
-        freed = next((entry for entry in reversed(self.freed) if entry[0] <= va < entry[0] + entry[1]), None)
+        if at == NOW:
+            freed = next(iter(past), None)
         mapped = any(start <= va < start + size for start, size in self.regions.items())
         text = f"{va:#x}"
         if freed is not None:
-            text += f" (freed: {_offset(freed[2], va - freed[0])}"
+            text += f" (freed: {_offset(freed.name, va - freed.va)}"
         else:
             text += " (freed or never handed out" if mapped else " (not mapped"
         before = max((b for b in self.live if b.va is not None and b.va <= va), key=_start, default=None)
@@ -252,7 +260,7 @@ def _submission(
     value, commands, site = entry
     line = names.ledger.line(value)
     if short:
-        first = _command(commands[0], names) if commands else "nothing but its signal"
+        first = _command(commands[0], names, value) if commands else "nothing but its signal"
         more = f"; and {len(commands) - 1} more" if len(commands) > 1 else ""
         yield f"  #{value} {first}{more}  [{line or 'no line known'}]"
         return
@@ -264,7 +272,7 @@ def _submission(
         begin = 0 if at is None else max(0, at - 2)
         if not begin <= index < begin + SHOWN:
             continue
-        yield f"    {'->' if index == at else '  '} {_command(what, names)}"
+        yield f"    {'->' if index == at else '  '} {_command(what, names, value)}"
         if isinstance(what, Dispatch) and index == (at or 0) and what.program.first_site is not None:
             origin = what.program.first_site
             quoted = recorder.source_line(origin)
@@ -273,24 +281,25 @@ def _submission(
         yield f"       {len(inside)} commands in all"
 
 
-def _command(what: Command, names: _Names) -> str:
+def _command(what: Command, names: _Names, at: int) -> str:
+    """A command of submission number `at` in words."""
     if isinstance(what, Dispatch):
         kinds = what.program.args or ("",) * len(what.args)
         args = []
         for kind, arg in zip(kinds, what.args):
             is_address = kind == "buffer" or (not kind and isinstance(arg, int) and arg > 1 << 20)
-            args.append(names.name(int(arg)) if is_address else str(arg))
+            args.append(names.name(int(arg), at) if is_address else str(arg))
         return f"kernel {what.program.name}({', '.join(args)}) grid={what.grid} block={what.block}"
     if isinstance(what, Copy):
-        return f"copy {what.size_bytes} bytes {names.name(what.src)} -> {names.name(what.dst)}"
+        return f"copy {what.size_bytes} bytes {names.name(what.src, at)} -> {names.name(what.dst, at)}"
     if isinstance(what, Fill):
-        return f"fill {what.size_bytes} bytes at {names.name(what.dst)}"
+        return f"fill {what.size_bytes} bytes at {names.name(what.dst, at)}"
     if isinstance(what, Wait):
-        return f"wait for {names.name(what.signal)} >= {what.value}"
+        return f"wait for {names.name(what.signal, at)} >= {what.value}"
     if isinstance(what, Signal):
-        return f"signal {names.name(what.signal)} = {what.value}"
+        return f"signal {names.name(what.signal, at)} = {what.value}"
     if isinstance(what, Timestamp):
-        return f"timestamp to {names.name(what.address)}"
+        return f"timestamp to {names.name(what.address, at)}"
     return str(what)
 
 

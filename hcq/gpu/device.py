@@ -158,13 +158,14 @@ class GpuDevice(Device):
                 va, fence = self.memory.free[CELL_BYTES].pop()
                 self.drain(fence)
             elif self._next_cell < self._cells.va + CELLS_BYTES:
-                va, self._next_cell = self._next_cell, self._next_cell + CELL_BYTES
+                va, fence = self._next_cell, 0
+                self._next_cell += CELL_BYTES
             else:
                 raise UsageError(
                     f"signal({name!r}) on {self.name}: all {self._most_signals} signals are in use. "
                     "Drop some of them."
                 )
-        cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name)
+        cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, fence, name)
         if self.trace is not None:
             self.trace.alloc(cell)
         if self.validator is not None:

@@ -399,3 +399,44 @@ def test_memory_limits_of_containers_count(monkeypatch: pytest.MonkeyPatch) -> N
     assert memory_bytes(Small()) == 4096000
     assert memory_bytes(LinuxPort()) > 1 << 20
     assert hcq.open("CPU").facts()["name"] == "CPU"
+
+
+def test_a_submission_is_told_with_the_buffers_it_had_whoever_owns_their_memory_now(
+    device: CpuDevice,
+) -> None:
+    first = device.alloc(4096, "first")
+    va = first.va
+    device.queue().fill(first, 1).submit().wait()  # 1
+    first.free()
+    unnamed = device.alloc(4096)
+    device.queue().fill(unnamed, 2).submit().wait()  # 2
+    unnamed.free()
+    second = device.alloc(4096, "second")
+    device.queue().fill(second, 3).submit().wait()  # 3
+    second.free()
+    third = device.alloc(4096, "third")
+    assert third.va == va
+    device.queue().fill(third, 4).submit().wait()  # 4
+    told = report.describe(device, "asked for")
+    lines = {
+        number: line
+        for line in told.splitlines()
+        if (number := line.partition(" fill")[0].strip())[:1] == "#"
+    }
+    assert f"bytes at {va:#x} (freed: first)" in lines["#1"]
+    assert f"bytes at {va:#x} (freed or never handed out" in lines["#2"]
+    assert f"bytes at {va:#x} (freed: second)" in lines["#3"]
+    assert "bytes at third " in lines["#4"]
+
+
+def test_a_signal_in_the_memory_of_another_one_is_told_by_its_own_name(device: CpuDevice) -> None:
+    old = device.signal("old")
+    va = old.va
+    device.queue().signal(old, 1).submit().wait()
+    del old
+    new = device.signal("new")
+    assert new.va == va
+    device.queue().signal(new, 1).submit().wait()
+    told = report.describe(device, "asked for")
+    assert re.search(rf"#1 signal {va:#x} \(freed: old\) = 1", told)
+    assert "#2 signal new = 1" in told
