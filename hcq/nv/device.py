@@ -20,6 +20,7 @@ from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.signals import Clock
 from hcq.layout import Packet
+from hcq.nv import ptx
 from hcq.nv.bundle import Bundle
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
@@ -284,14 +285,21 @@ class NvDevice(HostAccess):
                     f"load({name!r}): an emulated GPU runs PTX, and this image has only machine code. Load the PTX, or "
                     "both in one image: hcq.nv.toolchain.images."
                 )
-            return bundle
+            if bundle.cubin or not ptx.read_module(bundle.ptx.decode("utf-8", "replace"), name).variables:
+                return bundle  # else machine code says where variables are and what is in them first
         if bundle.cubin:
             return bundle
         from hcq.cache import DiskCache
         from hcq.nv.cubin import Cubin
         from hcq.nv.toolchain import images
 
-        cache, key = DiskCache(), f"{images.ptx_name()}\n{self.arch}\n".encode() + bundle.ptx
+        try:
+            tool = images.ptx_name()
+        except UsageError as error:
+            raise UsageError(
+                f"load({name!r}): this is PTX alone, and machine code is needed of it. {error}"
+            ) from error
+        cache, key = DiskCache(), f"{tool}\n{self.arch}\n".encode() + bundle.ptx
         found = cache.get("cubin", key)
         if found is not None:
             try:
@@ -300,7 +308,7 @@ class NvDevice(HostAccess):
                 return known
             except UsageError:
                 pass  # an image of another form: make it anew
-        made = images.of_ptx(bundle.ptx.decode(), self.arch, name)
+        made = images.of_ptx(bundle.ptx.decode("utf-8", "replace"), self.arch, name)
         cache.put("cubin", key, made)
         return Bundle.of(made)
 

@@ -15,6 +15,7 @@ from hcq.nv.classes import ARCHITECTURES
 from hcq.nv.device import NvDevice
 from hcq.nv.link import ALIGNMENT, CODE_AT, Linked
 from hcq.nv.toolchain import images as toolchain
+from hcq.nv.toolchain import nvjitlink
 
 Open = Callable[..., NvDevice]
 
@@ -174,9 +175,28 @@ def test_a_cubin_for_another_architecture_is_refused(open_nv: Open):
     )  # the same major architecture, and later
 
 
-def test_ptx_with_variables_needs_machine_code_beside_it(open_nv: Open):
+def test_ptx_alone_has_its_variables_where_machine_code_made_of_it_says(nv: NvDevice):
+    text = Bundle.of(image(nv.arch)).ptx
+    program = nv.load(text, "counting")
+    seen = nv.alloc(32)
+    for start in (7, 15):
+        nv.run(program, [seen], block=(8, 1, 1))
+        assert sorted(struct.unpack("<8i", seen.read())) == list(range(start, start + 8))
+    assert nv.load(text, "block_sums").kernel.banks  # .const variables
+
+
+def test_ptx_with_variables_is_refused_where_nothing_makes_machine_code_of_it(
+    open_nv: Open, monkeypatch: pytest.MonkeyPatch
+):
     nv = open_nv("sm_90")
-    with pytest.raises(UsageError, match=r"the PTX has variables \(.*weights.*\).*images.of_ptx"):
+
+    def missing() -> None:
+        raise UsageError("nvJitLink is not installed. Install it with: pip install 'hcq[nv]'.")
+
+    monkeypatch.setattr(nvjitlink, "library", missing)
+    with pytest.raises(
+        UsageError, match=r"load\('block_sums'\): this is PTX alone, .* Install it with: pip install"
+    ):
         nv.load(Bundle.of(image("sm_90")).ptx, "block_sums")
 
 
