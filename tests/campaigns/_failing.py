@@ -36,8 +36,14 @@ def draw(case: Case) -> Outcome:
     raise Wrong(str(case.rng().random()))
 
 
+def explain(case: Case) -> str:
+    """What the smallest failing program would be."""
+    return f"the smallest that fails as case {case.number} does"
+
+
 CAMPAIGNS = (
     Campaign("failing", "failures of every kind", fail, short=10, deadline_s=10),
     Campaign("leaking", "a leak", leak, short=200),
     Campaign("drawing", "nothing", draw, short=2),
+    Campaign("explaining", "failures that are explained", fail, short=10, deadline_s=10, explain=explain),
 )

@@ -61,6 +61,7 @@ class Campaign:
     environment  switches for the worker process: HCQ_EMULATE, HCQ_DEVICE, HCQ_TIMEOUT_MS, ...
     deadline_s   a case that takes longer hangs; generous, for machines are busy
     is_flat      memory, maps, descriptors and threads of the worker must stop growing
+    explain      tells more of a case that failed, in a process of its own: the smallest program that fails
     module       where it is declared: `campaigns()` says it, and a worker imports that file alone
     """
 
@@ -71,6 +72,7 @@ class Campaign:
     environment: Mapping[str, str] = field(default_factory=dict)
     deadline_s: float = 120
     is_flat: bool = True
+    explain: Callable[[Case], str] | None = None
     module: str = ""
 
 

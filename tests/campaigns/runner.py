@@ -26,6 +26,7 @@ from tests.campaigns.campaign import Campaign, Case
 ROOT = Path(__file__).resolve().parent.parent.parent
 MAX_FAILURES = 20  # of one campaign: then it ends
 ALL_CASES = 1 << 60
+EXPLAIN_S = 300
 START_S = 120  # a worker imports everything first, on a machine that may be busy
 # what a process may still grow by from the second third of a campaign to its last
 SLACK = {"bytes": 24 << 20, "maps": 64, "descriptors": 2, "threads": 1}
@@ -103,14 +104,11 @@ class _Worker:
         self.reads = reads
         self.errors = tempfile.TemporaryFile()  # closed by follow
         self.folder = tempfile.TemporaryDirectory(prefix="hcq-campaign-")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("HCQ_")}
-        environment |= {"HCQ_CACHE_DIR": f"{self.folder.name}/cache", "HCQ_REPORT_DIR": self.folder.name}
-        environment |= {"TMPDIR": self.folder.name, **campaign.environment}
         words = [campaign.module, campaign.name, seed, first, count, writes]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.campaigns.worker", *map(str, words)],
             cwd=ROOT,
-            env=environment,
+            env=_environment(campaign, self.folder.name),
             pass_fds=[writes],
             stdin=subprocess.DEVNULL,
             stdout=self.errors,
@@ -184,7 +182,27 @@ class _Worker:
 
     def _fail(self, tally: Tally, what: str, text: str) -> None:
         command = Case(self.campaign.name, self.seed, self.at).command
+        if self.campaign.explain is not None:
+            text = f"{text.rstrip()}\n{self._explained()}"
         tally.failures.append(f"{command}   # {what}\n{text}".rstrip())
+
+    def _explained(self) -> str:
+        """What the campaign itself tells of the case that failed."""
+        words = [self.campaign.module, self.campaign.name, self.seed, self.at]
+        try:
+            told = subprocess.run(
+                [sys.executable, "-m", "tests.campaigns.worker", *map(str, words)],
+                cwd=ROOT,
+                env=_environment(self.campaign, self.folder.name),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=EXPLAIN_S,
+            )
+        except subprocess.TimeoutExpired:
+            return f"(no explanation in {EXPLAIN_S} s)"
+        return told.stdout or told.stderr[-4000:]
 
     def _stacks(self) -> str:
         """Where a hanging worker is: faulthandler prints all threads on SIGABRT."""
@@ -208,6 +226,13 @@ class _Worker:
         os.close(self.reads)
         self.errors.close()
         self.folder.cleanup()
+
+
+def _environment(campaign: Campaign, folder: str) -> dict[str, str]:
+    """The switches of a campaign's processes: none of the user's, and a folder of their own."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HCQ_")}
+    environment |= {"HCQ_CACHE_DIR": f"{folder}/cache", "HCQ_REPORT_DIR": folder, "TMPDIR": folder}
+    return {**environment, **campaign.environment}
 
 
 def growth(samples: list[dict[str, int]]) -> str:

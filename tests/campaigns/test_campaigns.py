@@ -44,6 +44,14 @@ def test_a_failure_is_told_with_the_line_that_repeats_it_and_what_was_said() -> 
     assert "nobody expects this" in told[3]
 
 
+def test_a_failure_is_explained_by_its_campaign_in_a_process_of_its_own() -> None:
+    for number, kind in ((_failing.CRASHES, "SIGKILL"), (_failing.IS_WRONG, "wrong")):
+        failures = runner.run(FAILING["explaining"], 3, first=number, count=1).failures
+        assert len(failures) == 1
+        assert kind in failures[0]
+        assert failures[0].endswith(f"the smallest that fails as case {number} does")
+
+
 def test_a_case_that_is_run_alone_draws_what_it_drew_among_others() -> None:
     both = runner.run(FAILING["drawing"], 7, count=2).failures
     alone = runner.run(FAILING["drawing"], 7, first=1, count=1).failures

@@ -1,6 +1,7 @@
 """The worker: runs cases of one campaign, one after the other, and says how each went.
 
-In       module, campaign, seed, first case, how many, a descriptor to report to: arguments of the command line
+In       module, campaign, seed, first case, how many, a descriptor to report to: arguments of the command line; or the
+         first four alone, to explain that case
 Out      lines of JSON: {"case": 7} when one starts, {"outcome": "right"} or {"wrong": text} when it ends, and what the
          process holds then
 Changes  whatever the cases change; this process is theirs to ruin
@@ -54,5 +55,13 @@ def main(module: str, name: str, seed: int, first: int, count: int, report: int)
             print(json.dumps(line), file=out)
 
 
+def explain(module: str, name: str, seed: int, number: int) -> None:
+    """Print what the campaign tells of a case that failed."""
+    campaign = declared_in(module)[name]
+    assert campaign.explain is not None
+    print(campaign.explain(Case(name, seed, number)))
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:3], *[int(word) for word in sys.argv[3:]])
+    job = main if len(sys.argv) > 5 else explain
+    job(*sys.argv[1:3], *[int(word) for word in sys.argv[3:]])
