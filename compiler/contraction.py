@@ -143,7 +143,8 @@ def _outer_plan(
         )
     if far and steps >= 64:
         reads += steps * vector.size * row_tiles * others * 0.02
-    if panel_bytes <= target.l2_bytes and reuse >= 2 and packs < reads:
+    can_pack = not any(nest.never_staged(load) for load in vectors)
+    if can_pack and panel_bytes <= target.l2_bytes and reuse >= 2 and packs < reads:
         plan.pack_vectors = True
         reads = packs
     plan.cycles += reads
@@ -153,7 +154,7 @@ def _outer_plan(
         windows = [(load, a, b) for load in masked for a, b, _ in nest.overlaps(load)]
         runs = any(a is row and facts.stride(load, b) in (1, -1) for load, a, b in windows)
         packed = steps * row.size * panels * others * (0.2 if runs else MASKED)
-        if all(nest.overlaps(load) for load in masked):
+        if all(nest.overlaps(load) and not nest.never_staged(load) for load in masked):
             plan.pack_scalars = True
             direct = packed
         plan.cycles += direct
@@ -241,7 +242,8 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
                 _stage_box(nest, target, load)
     for load in plan.scalars:
         contiguous = any(a.is_reduce and a.size >= lanes and facts.stride(load, a) == 1 for a in nest.axes)
-        if load.dtype.itemsize < 4 and not facts.is_masked(load) and contiguous:
+        is_narrow = load.dtype.itemsize < 4 and not facts.is_masked(load)
+        if is_narrow and contiguous and not nest.never_staged(load):
             _stage_box(nest, target, load, innermost=True)
 
 

@@ -340,13 +340,11 @@ class LoopNest:
                 f"{verb} {load} {at}: the kernel has {len(self.loads)} loads, numbered from 0"
             )
         node = self.loads[load]
-        if node.src[0] in {store.src[0] for store in self.stores}:
-            raise ScheduleError(f"{verb} {load} {at}: the kernel writes what it would copy")
+        if refusal := self.never_staged(node):
+            raise ScheduleError(f"{verb} {load} {at}: {refusal}")
         loop = None if at == "-" else self.loop(at)
         if loop is not None and loop not in self.order:
             raise ScheduleError(f"{verb} {load} {at}: {at} is written out; stage at a counted loop")
-        if any(self.affine.is_gather(atom) for atom in self.affine.of(node.src[1]).atoms()):
-            raise ScheduleError(f"{verb} {load} {at}: its address is itself loaded")
         if at == "-" and any(self.masks[node] & group.axis.bit for group in self.groups):
             raise ScheduleError(
                 f"{verb} {load} {at}: it differs by group; name the group's loop instead of -"
@@ -358,6 +356,14 @@ class LoopNest:
         self.stages.append(Stage(node, users[0] if is_cast else node, loop, is_box))
         self.choices.append(f"{verb} {load} {at}")
         return self
+
+    def never_staged(self, load: Node) -> str:
+        """Why a load cannot be packed, wherever; "" when it can."""
+        if load.src[0] in {store.src[0] for store in self.stores}:
+            return "the kernel writes what it would copy"
+        if any(self.affine.is_gather(atom) for atom in self.affine.of(load.src[1]).atoms()):
+            return "its address is itself loaded"
+        return ""
 
     def box(self, load: int, at: str = "-") -> LoopNest:
         """`stage` in the order of memory: copied by vectors, and what sliding windows share is kept once."""

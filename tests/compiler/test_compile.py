@@ -20,6 +20,7 @@ from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, dtypes
 from hcq.ir.evaluate import evaluate_kernel
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
+from tests.campaigns._guard_pages import guarded
 from tests.compiler.building import (
     check,
     conv,
@@ -192,6 +193,48 @@ def test_squares_are_turned_where_only_the_values_have_conditions(device: Device
     x = pad(param(1, (30, 20)), (3, 2), (0, 0))
     y = flip(permute(pad(param(2, (18, 33)), (1, 1), (2, 0)), 1, 0), 1)
     check(device, kernel((out(0, (35, 20)), x + y)))
+
+
+def looked_up(table: Node, places: Node) -> Node:
+    """Rows of a table; outside of it are zeros."""
+    return Node(Op.GATHER, table.dtype, (table, expand(places, places.shape[0], table.shape[1])), 0)
+
+
+def moving_kernels() -> dict[str, Node]:
+    """Kernels that read by vectors what does not lie in the order of the result, or is not there."""
+    x = param(1, (33, 30))
+    places = param(3, (40, 1), dtypes.int32)
+    rows, columns = looked_up(param(1, (9, 47), dtypes.uint8), places), param(2, (47, 35), dtypes.uint8)
+    values = {
+        "backwards": flip(x, 0, 1),
+        "every third": shrink(flip(x, 1), (1, 33, 2), (2, 30, 3)),
+        "padded": pad(x, (3, 2), (1, 5)),
+        "padded and transposed": permute(pad(x, (3, 2), (1, 5)), 1, 0),
+        "padded, transposed, backwards": flip(permute(pad(x, (0, 0), (1, 1)), 1, 0), 0, 1),
+        "few, padded and transposed": permute(pad(param(1, (8, 14)), (0, 0), (1, 1)), 1, 0),
+        "windows": window(pad(x, (0, 0), (2, 2)), 1, 5, 3),
+        "largest of windows": reduce(window(pad(x, (0, 0), (2, 2)), 1, 5, 2), (2,), Op.MAX),
+        "sums of padded columns": reduce(permute(pad(x, (1, 1), (4, 4)), 1, 0), (1,)),
+        "a convolution": conv(param(1, (2, 3, 14, 17)), param(2, (16, 3, 3, 3))),
+        "a convolution with steps": conv(param(1, (1, 16, 13, 9)), param(2, (40, 16, 3, 3)), 2, 2),
+        "a product of transposes": matmul(
+            permute(param(1, (60, 70)), 1, 0), permute(param(2, (50, 60)), 1, 0)
+        ),
+        "a product of padded transposes": matmul(
+            permute(pad(x, (1, 0), (2, 2)), 1, 0), pad(param(2, (33, 50)), (1, 0), (0, 0))
+        ),
+        "a product with rows looked up": matmul(rows, columns),
+        "a product with columns looked up": matmul(permute(columns, 1, 0), permute(rows, 1, 0)),
+    }
+    return {name: kernel((out(0, value.shape, value.dtype), value)) for name, value in values.items()}
+
+
+@pytest.mark.parametrize("name", moving_kernels())
+def test_kernels_touch_no_memory_around_their_buffers(device: Device, name: str) -> None:
+    """Every buffer ends, then begins, at a page that ends the process when it is touched."""
+    with guarded(device) as pool:
+        for pool.at_end in (True, False):
+            check(device, moving_kernels()[name])
 
 
 def test_windows_overlap(device: Device) -> None:
