@@ -58,13 +58,13 @@ class GuardedPool(Pool):
         self._live[va] = weakref.ref(buffer)
         return buffer
 
-    def take_back(self, va: int, capacity: int, name: str | None = None) -> None:
+    def take_back(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
         if va in self.blocks:
             self.gone.append(va)
             if self.device.validator is not None:
                 self.device.validator.free(va)
         else:
-            self.others.take_back(va, capacity, name)
+            self.others.take_back(va, capacity, name, fence)
 
     def sweep(self) -> None:
         """Wait for the device, look at what buffers leave of their pages, unmap those that were freed."""
