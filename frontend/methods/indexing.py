@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import Core
+from hcq.frontend.core import Core, watcher
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.frontend.methods.elementwise import broadcast_shape
 from hcq.frontend.methods.joining import Joining
@@ -138,7 +138,10 @@ class Indexing(Joining):
             if getattr(item, "shape", None) == () and hasattr(item, "__index__"):
                 return [item.__index__()]
             values = _flat(item)
-            tensor = type(self)(item, device=self.device)
+            tensor = self._like(self._node_of(item, None))
+            watching = watcher()
+            if watching is not None:
+                watching.indexed(item)
             if not values:
                 tensor = tensor.cast(dtypes.int64)
         else:
