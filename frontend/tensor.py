@@ -287,13 +287,34 @@ class Tensor(Random, Loss):
             node = constant("assign", node.arg, self.dtype)
         if node is self.node:
             return self
-        self._means_next()
         if self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
-            self.node = Node(Op.ASSIGN, self.dtype, (self.node, node))
+            self._become(Node(Op.ASSIGN, self.dtype, (self.node, node)))
         else:
-            self.node = expanded(node, self.shape)
-        changed()
+            self._refuse_view("assign")
+            self._become(expanded(node, self.shape))
         return self
+
+    def _become(self, node: Node) -> None:
+        """Mean another node from now on."""
+        self._means_next()
+        self.node = node
+        changed()
+
+    def _refuse_view(self, call: str) -> None:
+        """Raise UsageError for a view of a tensor that somebody holds: the write would be seen in this one only."""
+        node = self.node
+        below: set[Node] = set()
+        while node.op in _VIEWS:
+            node = node.src[0]
+            below.add(node)
+        if node.op is Op.CONST:
+            below.discard(node)
+        if below and any(tensor.node in below for tensor in live):
+            where = "x[1:3] = y" if call == "assign" else "x[0, 1] = y"
+            raise UsageError(
+                f"[{call}] this tensor of shape {self.shape} is a view of another one, which would not change. "
+                f"Write to that one, as {where}, or make this one a tensor of its own first: v = v.clone()."
+            )
 
     def _means_next(self) -> None:
         """Called before this tensor gets another value."""
@@ -350,6 +371,10 @@ class Tensor(Random, Loss):
         from hcq.frontend.gradient import backward
 
         backward(self, gradient)
+
+
+# what shows the elements of a tensor in another order, or some of them
+_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.DETACH})
 
 
 def _empty(shape: tuple[int, ...]) -> Any:
