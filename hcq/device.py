@@ -73,6 +73,9 @@ class Device(ABC):
         self.lock = threading.RLock()
         self.is_open = False
         self.dead = ""  # why nothing may be submitted, or ""
+        self.is_lost = (
+            False  # it could not be rebuilt after a fault; what it holds is given back when it closes
+        )
         self.ledger = Ledger()
         self.memory = Pool(self)
         self.trace: DeviceTrace | None = None
@@ -321,12 +324,13 @@ class Device(ABC):
         if self.dead:
             self.check_alive()
         value = self.timeline.submitted
-        if self.asks_device or self.timeline._cell[0] < value or self.failures:
+        if self.asks_device or self.timeline._cell[0] != value or self.failures:
             self.wait_value(value, timeout_ms)
 
     def wait_value(self, value: int, timeout_ms: float | None = None) -> None:
         """Return once the timeline has reached `value`."""
-        if self.asks_device or self.timeline._cell[0] < value:
+        timeline = self.timeline
+        if self.asks_device or not value <= timeline._cell[0] <= timeline.submitted:
             self.wait_cell(self.timeline, value, timeout_ms)
         if self.failures:
             for first, last, why in self.failures:
@@ -335,12 +339,13 @@ class Device(ABC):
 
     def drain(self, value: int, timeout_ms: float | None = None) -> None:
         """Return once the timeline has reached `value`, whether the work failed or not."""
-        if self.asks_device or self.timeline._cell[0] < value:
+        timeline = self.timeline
+        if self.asks_device or not value <= timeline._cell[0] <= timeline.submitted:
             self.wait_cell(self.timeline, value, timeout_ms)
 
     def wait_cell(self, signal: Signal, value: int, timeout_ms: float | None = None) -> None:
         """Return once a signal has reached `value`; sees faults of this device meanwhile."""
-        if self.is_ordered and signal.value >= value:
+        if self.is_ordered and signal.value >= value and not self._is_overwritten(signal):
             if self.asks_device:
                 self._saw(signal, value)
             return
@@ -353,6 +358,8 @@ class Device(ABC):
             while True:
                 left = end - time.monotonic_ns()
                 if self.signal_wait(signal.va, value, min(max(left, 0), SLICE_NS)) >= value:
+                    if self._is_overwritten(signal):
+                        continue
                     break
                 if self.fault():
                     self._note_fault()
@@ -366,6 +373,24 @@ class Device(ABC):
             waited = (time.monotonic_ns() - start) / 1000
             self.say(f"waited {waited:.0f} us for {signal.name}@{signal.va:#x} >= {value}")
         self._saw(signal, value)
+
+    def _is_overwritten(self, signal: Signal) -> bool:
+        """Whether the timeline says that more is done than was submitted. Then it starts again below everything.
+
+        What is done is not known any more, so an empty submission is made: once it is done, all before it is.
+        """
+        if signal is not self.timeline or not self.timeline.is_ahead:
+            return False
+        with (
+            self.lock
+        ):  # whoever submits right now has the lock, and its work may be done before it is counted
+            seen, submitted = self.timeline.value, self.timeline.submitted
+            if seen <= submitted:
+                return False
+            self.say(f"the timeline says {seen} of {submitted} submissions: its memory was overwritten")
+            self.timeline._cell[0] = 0
+            self.submit([], [])
+        return True
 
     def _saw(self, signal: Signal, value: int) -> None:
         """The host knows that a signal has reached a value: rules and trace want to know, too."""
@@ -393,6 +418,7 @@ class Device(ABC):
         device can start anew beside it: see `replace`.
         """
         self.check_alive()
+        self._is_overwritten(self.timeline)
         if self.timeline.value >= self.timeline.submitted:
             return
         self.abandon()
@@ -414,17 +440,18 @@ class Device(ABC):
         """Drain with a deadline, end the threads, give memory back. Closing twice is fine."""
         if timeout_ms is not None:
             timeout_ms = checks.milliseconds(f"{self.name}.close", timeout_ms)
-        if not self.is_open or self.dead:
+        if not self.is_open or (self.dead and not self.is_lost):
             return
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
         known = len(self.failures)  # faults that somebody could already hear of
         try:
-            self.wait_cell(self.timeline, self.timeline.submitted, limit_ms)
+            if not self.is_lost:
+                self.wait_cell(self.timeline, self.timeline.submitted, limit_ms)
         except HcqError as error:
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
         for _, _, why in self.failures[known:]:
             print(f"hcq: closing {self.name}: {why}", file=sys.stderr)
-        if self.profile is not None and not self.fault():
+        if self.profile is not None and not self.is_lost and not self.fault():
             self.say("time on the device\n" + self.profile.table())
         with self.lock:
             if self.trace is not None:
@@ -461,6 +488,8 @@ class Device(ABC):
             if not what:
                 return
             first, last = self.timeline.value + 1, self.timeline.submitted
+            if first > last + 1:
+                first = 1  # the timeline was overwritten: nobody knows what was done
             why = f"{self.name}: {what}, in submission {self.ledger.describe(first)}."
             if last > first:
                 why += f" The {last - first} submissions after it were dropped."

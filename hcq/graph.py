@@ -130,7 +130,7 @@ class Graph(Queue):
         turn = self._next
         block = self._blocks[turn]
         self._next = 0 if turn else COPIES - 1
-        if device.timeline.value < block.busy_until:
+        if not device.timeline.has_reached(block.busy_until):
             device.wait_value(block.busy_until)
         slots, written = block.slots, block.written
         for key, points in self.patch_points.items():

@@ -91,7 +91,7 @@ class Buffer:
         whole = self.parent or self
         device = self.device
         value = device.timeline.submitted if whole.is_recorded else max(whole.last, whole.fence)
-        if device.asks_device or device.timeline.value < value:
+        if device.asks_device or not device.timeline.has_reached(value):
             device.check_alive()
             device.drain(value, timeout_ms)
         if whole.poison:

@@ -80,6 +80,18 @@ class Timeline(Signal):
 
     submitted = 0
 
+    def has_reached(self, value: int) -> bool:
+        """Whether a submission is done, and the cell holds what a device can have written there."""
+        now = self._cell[0]
+        if self.device.validator is not None:
+            self.device.validator.host_saw(self.va, now)
+        return value <= now <= self.submitted
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the cell says that more is done than was submitted: then something has overwritten it."""
+        return self._cell[0] > self.submitted
+
     def next(self) -> int:
         """The next submission's number. The caller holds the device's lock."""
         self.submitted += 1
@@ -97,7 +109,7 @@ class Completion:
 
     @property
     def is_done(self) -> bool:
-        return self.device.timeline.value >= self.value
+        return self.device.timeline.has_reached(self.value)
 
     def wait(self, timeout_ms: float | None = None) -> None:
         """Return once the work is done.

@@ -24,7 +24,7 @@ from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
-from hcq.amd.memory import KfdMemory, Place
+from hcq.amd.memory import Allocation, KfdMemory, Place
 from hcq.amd.order import Order, Start
 from hcq.amd.process import KfdProcess, process_of
 from hcq.amd.program import MAX_GRID, AmdProgram
@@ -35,6 +35,7 @@ from hcq.config import Config
 from hcq.device import Steps
 from hcq.errors import DriverError, UsageError
 from hcq.gpu.device import CELLS_BYTES, GpuDevice
+from hcq.gpu.release import do_all, quietly
 from hcq.gpu.signals import Clock
 from hcq.layout import Packet
 from hcq.memory import Buffer
@@ -61,6 +62,7 @@ class AmdDevice(GpuDevice):
     node: Node
     chip: Chip
     process: KfdProcess
+    _cells: Allocation
     why_staging = "the host does not see all of the GPU's memory"
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
@@ -168,10 +170,10 @@ class AmdDevice(GpuDevice):
 
     def make_signals(self) -> None:
         cells = self.kfd_memory.alloc(CELLS_BYTES, Place.SHARED)
+        self._begin_cells(cells, TIMELINE_AT, SIGNALS_AT)
         del self.kfd_memory.live[
             cells.va
         ]  # completions that are kept still read it when the device is closed
-        self._begin_cells(cells, TIMELINE_AT, SIGNALS_AT)
         queue = (
             aql.AmdQueue(  # what a PM4 launch shows kernels that ask for their queue: the apertures are in it
                 group_segment_aperture_base_hi=self.apertures.lds_base >> 32,
@@ -217,23 +219,27 @@ class AmdDevice(GpuDevice):
 
     def unwind(self) -> None:
         """End what was started. The error that led here is the one to tell, so nothing is raised."""
-        for ring in self.rings.values():
-            self._quietly(ring.destroy)
+        quietly(self._destroy_rings)
+        if hasattr(self, "_cells"):
+            cells = self._cells
+            quietly(lambda: self.kfd_memory.free(cells))  # nobody has waited for anything yet
         if hasattr(self, "kfd_memory"):
             self.kfd_memory.close()
         if getattr(self, "event_id", 0):
-            self._quietly(lambda: kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id))
+            quietly(lambda: kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id))
         if hasattr(self, "_doorbells_va"):
-            self._quietly(lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES))
+            quietly(lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES))
 
     def stop(self, timeout_ms: float) -> bool:
         try:
-            for name in list(self.rings):
-                self.rings.pop(name).destroy()
-            kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id)
-            self.event_id = 0
-            self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES)
-            self._give_back_owned()
+            do_all(
+                (
+                    self._destroy_rings,
+                    lambda: kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id),
+                    lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES),
+                    self._give_back_owned,
+                )
+            )
         except DriverError as error:
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
             return False  # the GPU may still use its memory: it goes with the process
@@ -344,6 +350,8 @@ class AmdDevice(GpuDevice):
     # ------------------------------------------------------------ submitting
 
     def send(self, words: list[bytes], value: int) -> None:
+        if self._abandoned:
+            self._rebuild()
         if self._order.relay >= RELAY_LAST - 2 * len(words) - 2:
             self._commit()
             self.drain(self.timeline.submitted)
@@ -427,14 +435,13 @@ class AmdDevice(GpuDevice):
     def recover(self) -> None:
         """New queues with nothing in them; the device is dead when the kernel driver does not give us any."""
         try:
-            for name in list(self.rings):
-                self.rings.pop(name).destroy()
+            self._destroy_rings()
             self.make_rings()
             ring = self.rings[COMPUTE]
             if isinstance(ring, AqlRing) and self.scratch is not None:
                 ring.set_scratch(self.scratch, self.chip.wave_bytes_unit)
         except DriverError as error:
-            self.dead = f"it could not be rebuilt after a fault ({error})"
+            self.dead, self.is_lost = f"it could not be rebuilt after a fault ({error})", True
         self.arena.clear()
         self._fault = ""
         self._abandoned = False
@@ -443,9 +450,15 @@ class AmdDevice(GpuDevice):
         """End the queues, and with them whatever they wait for; `recover` makes new ones."""
         if is_on:
             with self.lock:
-                for name in list(self.rings):
-                    self.rings.pop(name).destroy()
                 self._abandoned = True
+                self._destroy_rings()
+
+    def _destroy_rings(self) -> None:
+        rings, self.rings = (
+            list(self.rings.values()),
+            {},
+        )  # who looks at them next must not find their memory gone
+        do_all(ring.destroy for ring in rings)
 
     def _tell(self, words: list[bytes], commands: Sequence[Command], value: int) -> None:
         """HCQ_DEBUG=push: every word that went into the rings, what orders them included."""

@@ -19,7 +19,8 @@ from enum import Enum
 
 from hcq.amd import kfd
 from hcq.amd.kfd import AllocFlags
-from hcq.errors import DriverError, HcqError
+from hcq.errors import DriverError
+from hcq.gpu.release import quietly
 from hcq.port import (
     MAP_ANONYMOUS,
     MAP_FIXED,
@@ -106,8 +107,8 @@ class KfdMemory:
                 )
                 self.port.madvise(va, size, MADV_DONTFORK)
             self._map(handle, gpu_ids)
-        except HcqError:
-            self._give_up(va, size, handle)
+        except BaseException:
+            quietly(lambda: self._give_up(va, size, handle, gpu_ids))
             raise
         found = Allocation(va, size, handle, place, gpu_ids)
         self.live[va] = found
@@ -148,10 +149,14 @@ class KfdMemory:
             return self.port.mmap(0, size, PROT_NONE, flags)
         va = self.port.mmap(0, size + HUGE_BYTES, PROT_NONE, flags)
         start = -(-va // HUGE_BYTES) * HUGE_BYTES
-        if start > va:
-            self.port.munmap(va, start - va)
-        if rest := va + HUGE_BYTES - start:
-            self.port.munmap(start + size, rest)
+        try:
+            if start > va:
+                self.port.munmap(va, start - va)
+            if rest := va + HUGE_BYTES - start:
+                self.port.munmap(start + size, rest)
+        except BaseException:
+            quietly(lambda: self.port.munmap(va, size + HUGE_BYTES))
+            raise
         return start
 
     def _map(self, handle: int, gpu_ids: Sequence[int]) -> None:
@@ -179,11 +184,9 @@ class KfdMemory:
             n_devices=len(ids),
         )
 
-    def _give_up(self, va: int, size: int, handle: int) -> None:
-        """Undo half an allocation; the error that led here is the one to tell."""
-        try:
-            if handle:
-                kfd.FREE_MEMORY_OF_GPU.call(self.port, self.kfd_fd, handle=handle)
-            self.port.munmap(va, size)
-        except DriverError:
-            return
+    def _give_up(self, va: int, size: int, handle: int, gpu_ids: Sequence[int]) -> None:
+        """Undo half an allocation. Addresses that the driver still has are not given out again."""
+        if handle:
+            self._unmap(handle, gpu_ids)
+            kfd.FREE_MEMORY_OF_GPU.call(self.port, self.kfd_fd, handle=handle)
+        self.port.munmap(va, size)

@@ -17,6 +17,7 @@ from hcq import native
 from hcq.amd import kfd
 from hcq.amd.kfd import EventData, EventType, HwExceptionData, MemoryExceptionData
 from hcq.amd.memory import Allocation, KfdMemory, Place
+from hcq.errors import HcqError
 from hcq.port import Port, of_process
 
 DATA_BYTES = 4 * EventData.length_words
@@ -69,13 +70,25 @@ class KfdProcess:
             else:
                 self._share_page(memory)
                 signal = self._create(port, kfd_fd, EventType.SIGNAL).event_id
-            if not self.memory_event:
-                self.memory_event = self._create(port, kfd_fd, EventType.MEMORY, auto_reset=0).event_id
-            if not self.hardware_event:
-                self.hardware_event = self._create(
-                    port, kfd_fd, EventType.HW_EXCEPTION, auto_reset=0
-                ).event_id
+            try:
+                self._make_fault_events(port, kfd_fd)
+            except HcqError:
+                self._quietly_destroy(port, kfd_fd, signal)
+                raise
             return int(signal)
+
+    def _make_fault_events(self, port: Port, kfd_fd: int) -> None:
+        if not self.memory_event:
+            self.memory_event = self._create(port, kfd_fd, EventType.MEMORY, auto_reset=0).event_id
+        if not self.hardware_event:
+            self.hardware_event = self._create(port, kfd_fd, EventType.HW_EXCEPTION, auto_reset=0).event_id
+
+    def _quietly_destroy(self, port: Port, kfd_fd: int, event_id: int) -> None:
+        """The error that led here is the one to tell."""
+        try:
+            kfd.DESTROY_EVENT.call(port, kfd_fd, event_id=event_id)
+        except HcqError:
+            return
 
     def slot(self, event_id: int) -> int:
         """Where a GPU writes to raise an event."""

@@ -18,6 +18,7 @@ import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 
 from hcq import native
 from hcq.amd import aql, kfd
@@ -29,6 +30,7 @@ from hcq.amd.registers import ScratchResource, TmpringSize
 from hcq.amd.sizing import EOP_BYTES, area_headers, queue_sizes
 from hcq.amd.topology import Node
 from hcq.errors import UsageError
+from hcq.gpu.release import do_all, quietly
 from hcq.port import PAGE_BYTES, Port
 
 RING_BYTES = 1 << 20
@@ -72,7 +74,7 @@ class Ring(ABC):
         try:
             self._create()
         except BaseException:
-            self._free()
+            quietly(self.destroy)
             raise
 
     # ------------------------------------------------------------ the queue
@@ -139,9 +141,8 @@ class Ring(ABC):
         self._free()
 
     def _free(self) -> None:
-        for what in reversed(self.allocations):
-            self.memory.free(what)
-        self.allocations = []
+        allocations, self.allocations = self.allocations, []
+        do_all(partial(self.memory.free, what) for what in reversed(allocations))
 
     # ------------------------------------------------------------ writing
 

@@ -14,6 +14,7 @@ import math
 import platform
 import signal as os_signal
 import struct
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 RING_WORDS = 1 << 18  # 1 MiB: about ten thousand small dispatches
 CONTROL_BYTES = 1 << 16
+TIMELINE_BYTES = 4096
 WORKERS_AT = 4096  # the workers' start records, behind the control block
 MAX_GRID = 2**31 - 1
 HUGE_BYTES = 2 << 20
@@ -68,6 +70,7 @@ class CpuDevice(Device):
     """The embedded default."""
 
     machine: processor.Machine
+    _ring_va = _control_va = _timeline_va = 0
 
     # ------------------------------------------------------------ opening
 
@@ -95,9 +98,9 @@ class CpuDevice(Device):
         self._put = self._get = 0  # words, as last written and last seen
 
     def make_timeline(self) -> None:
-        self.timeline = Timeline(
-            self, Buffer(self, self.map_memory(4096), 4096, 4096, 0, "timeline"), "timeline"
-        )
+        self._timeline_va = self.map_memory(TIMELINE_BYTES)
+        cell = Buffer(self, self._timeline_va, TIMELINE_BYTES, TIMELINE_BYTES, 0, "timeline")
+        self.timeline = Timeline(self, cell, "timeline")
         pack, (opcode, length) = encoding.signal_struct()
         self.finish = functools.partial(pack, opcode, length, self.timeline.va)
         pack_stamp, head = encoding.timestamp_struct()
@@ -161,11 +164,19 @@ class CpuDevice(Device):
             self.unmap_memory(self._scratch_va, self._scratch_bytes)
             self._scratch_va = 0
         self.unmap_memory(self._ring_va, 4 * RING_WORDS)
+        self._ring_va = 0
         return True  # the control block and the timeline stay: completions that were kept still read them
 
     def unwind(self) -> None:
-        if hasattr(self, "_handles"):
-            self.stop(timeout_ms=1000)
+        if hasattr(self, "_handles") and not self.stop(timeout_ms=1000):
+            return
+        for va, size_bytes in (
+            (self._ring_va, 4 * RING_WORDS),
+            (self._control_va, CONTROL_BYTES),
+            (self._timeline_va, TIMELINE_BYTES),
+        ):
+            if va:
+                self.unmap_memory(va, size_bytes)
 
     # ------------------------------------------------------------ memory
 
@@ -216,6 +227,8 @@ class CpuDevice(Device):
         for entry in mapping.functions.values():
             self.entries.pop(entry, None)
         self._retired.append((self.timeline.submitted, mapping))
+        if not self.is_open and not sys.is_finalizing():
+            self._reap()  # nobody else will
 
     def _reap(self) -> None:
         done = self.timeline.value
@@ -463,6 +476,10 @@ class CpuDevice(Device):
 
     def abandon(self, is_on: bool = True) -> None:
         self._set_field("abandon", int(is_on))
+        if is_on:
+            self.code.doorbell_ring(
+                self._control_pointer, self._put
+            )  # it may have slept through the last one
 
     def replace(self) -> str:
         """A native thread cannot be stopped from outside while it is in a kernel. Leave it behind and start others.

@@ -8,6 +8,7 @@ Next     hcq/device.py (what all devices share), amd/device.py, nv/device.py (th
 
 from __future__ import annotations
 
+import functools
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,9 +16,10 @@ from typing import Any, ClassVar, Protocol
 
 from hcq import checks, native
 from hcq.device import Device
-from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
+from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.gpu.program import GpuProgram
 from hcq.gpu.queue import GpuQueue
+from hcq.gpu.release import do_all
 from hcq.gpu.signals import Clock, GpuSignal, GpuTimeline
 from hcq.gpu.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.memory import Buffer
@@ -79,23 +81,18 @@ class GpuDevice(Device):
         return self._owned[-1]
 
     def _give_back_owned(self) -> None:
-        for what in self._owned:
+        def give_back(what: Owned) -> None:
             self.memory.regions.pop(what.va, None)
             self.gpu_memory.free(what)
             if self.validator is not None:
                 self.validator.unmap(what.va, what.size_bytes)
 
+        do_all(functools.partial(give_back, what) for what in self._owned)
+
     def _begin_owning(self) -> None:
         """Before the driver's first allocation of its own."""
         self._owned: list[Owned] = []
         self._stage: Stage | None = None
-
-    def _quietly(self, act: Callable[[], object]) -> None:
-        """Undo something; the error that led here is the one to tell."""
-        try:
-            act()
-        except HcqError:
-            return
 
     def can_reach(self, buffer: Buffer) -> bool:
         """Whether this GPU can be given another one's buffer; maps it when it can."""
@@ -184,6 +181,11 @@ class GpuDevice(Device):
         return self.clock.duration_ns(ticks)
 
     # ------------------------------------------------------------ work
+
+    def _rebuild(self) -> None:
+        """Before new work: whoever ended the work in flight has not come to make the device usable again."""
+        self._note_fault(is_asked_for=True)
+        self.check_alive()
 
     def queue(self) -> GpuQueue:
         """A new, empty queue."""

@@ -106,7 +106,7 @@ class GpuGraph(Graph, ABC):
         turn = self._next
         block = self._copies[turn]
         self._next = (turn + 1) % COPIES
-        if device.timeline.value < block.busy_until:
+        if not device.timeline.has_reached(block.busy_until):
             device.wait_value(block.busy_until)
         for key, points in self.points.items():
             value = self._value(key, points[0], values[key])

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hcq import native
-from hcq.errors import HcqError
+from hcq.gpu.release import do_all, quietly
 from hcq.nv import abi as calls
 from hcq.nv.address import POOL
 from hcq.nv.chip import Chip
@@ -68,7 +68,7 @@ class Channel:
         try:
             self._create(vaspace, ring, notifier)
         except BaseException:
-            self._unwind()
+            quietly(self.destroy)
             raise
 
     def _create(self, vaspace: int, ring: Allocation, notifier: Allocation) -> None:
@@ -118,6 +118,12 @@ class Channel:
 
     def destroy(self) -> None:
         """End the channel. Work in it is dropped. Its ring and its notifier stay as they were."""
+        do_all((self._unregister, self._free_group))
+        if self.window:
+            POOL.give_back(self.port, self.window, WINDOW_BYTES)
+            self.window = 0
+
+    def _unregister(self) -> None:
         if self.is_registered:
             layout = self.rm.abi.layout("UvmUnregisterChannel")
             fields = {"hclient": self.rm.client, "hchannel": self.handle}
@@ -125,16 +131,8 @@ class Channel:
                 fields["gpuuuid"] = int.from_bytes(self.memory.uuid, "little")
             self.rm.abi.call(self.port, self.memory.uvm_fd, calls.UVM_UNREGISTER_CHANNEL, **fields)
             self.is_registered = False
+
+    def _free_group(self) -> None:
         if self.group:
             self.rm.free(self.group, self.memory.device)
             self.group = 0
-        if self.window:
-            POOL.give_back(self.port, self.window, WINDOW_BYTES)
-            self.window = 0
-
-    def _unwind(self) -> None:
-        """End half a channel; the error that led here is the one to tell."""
-        try:
-            self.destroy()
-        except HcqError:
-            return

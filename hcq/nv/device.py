@@ -18,6 +18,7 @@ from hcq.command import Command
 from hcq.device import Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.gpu.device import CELLS_BYTES
+from hcq.gpu.release import do_all, quietly
 from hcq.gpu.signals import Clock
 from hcq.layout import Packet
 from hcq.nv import ptx
@@ -196,7 +197,7 @@ class NvDevice(HostAccess):
     def unwind(self) -> None:
         """End what was started. The error that led here is the one to tell, so nothing is raised."""
         if hasattr(self, "channel"):
-            self._quietly(self.channel.destroy)
+            quietly(self.channel.destroy)
         if hasattr(self, "nv_memory"):
             self.nv_memory.close()
         gpu = getattr(self, "gpu", None)
@@ -206,9 +207,7 @@ class NvDevice(HostAccess):
 
     def stop(self, timeout_ms: float) -> bool:
         try:
-            self.channel.destroy()
-            self.channel.fifo.detach()
-            self._give_back_owned()
+            do_all((self.channel.destroy, self.channel.fifo.detach, self._give_back_owned))
         except DriverError as error:
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
             return False  # the GPU may still use its memory: it goes with the process
@@ -351,6 +350,8 @@ class NvDevice(HostAccess):
         return b"".join(self._pieces(words, value))
 
     def send(self, words: list[bytes], value: int) -> None:
+        if self._abandoned:
+            self._rebuild()
         self._put(self._pieces(words, value), value)
         self._first = []
 
@@ -404,7 +405,7 @@ class NvDevice(HostAccess):
             self.channel.destroy()
             self.make_channel()
         except DriverError as error:
-            self.dead = f"it could not be rebuilt after a fault ({error})"
+            self.dead, self.is_lost = f"it could not be rebuilt after a fault ({error})", True
         self.pushbuffer.clear()
         self._fault = ""
         self._abandoned = False
@@ -413,8 +414,8 @@ class NvDevice(HostAccess):
         """End the channel, and with it whatever it waits for; `recover` makes a new one."""
         if is_on:
             with self.lock:
-                self.channel.destroy()
                 self._abandoned = True
+                self.channel.destroy()
 
     def _pending(self) -> str:
         return f"{super()._pending()} {describe_ring(self.channel)}."

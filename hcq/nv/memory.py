@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from hcq.errors import HcqError
+from hcq.gpu.release import do_all, quietly
 from hcq.layout import Ioctl
 from hcq.nv import abi as calls
 from hcq.nv.address import HUGE_BYTES, POOL
@@ -92,8 +93,8 @@ class NvMemory:
             self._uvm(calls.UVM_CREATE_EXTERNAL_RANGE, base=va, length=size)
             is_range = True
             self._map(va, size, handle, self.uuid)
-        except HcqError:
-            self._give_up(va, size, handle, is_range)
+        except BaseException:
+            quietly(lambda: self._give_up(va, size, handle, is_range))
             raise
         found = Allocation(va, size, handle, place, (self.uuid,), mapping)
         self.live[va] = found
@@ -102,10 +103,13 @@ class NvMemory:
 
     def free(self, what: Allocation) -> None:
         """Give it back. No GPU may be using it."""
-        self._free_range(what.va, what.size_bytes)
-        if what.place.is_host_visible:
-            self.rm.unmap(self.device, what.handle, what.mapping)
-        self.rm.free(what.handle, self.device)
+        do_all(
+            (
+                lambda: self._free_range(what.va, what.size_bytes),
+                lambda: self._end_mapping(what),
+                lambda: self.rm.free(what.handle, self.device),
+            )
+        )
         self.live.pop(what.va, None)
         self.mapped_bytes -= what.size_bytes
         POOL.give_back(self.port, what.va, what.size_bytes)
@@ -168,6 +172,10 @@ class NvMemory:
             hmemory=handle,
         )
 
+    def _end_mapping(self, what: Allocation) -> None:
+        if what.place.is_host_visible:
+            self.rm.unmap(self.device, what.handle, what.mapping)
+
     def _free_range(self, va: int, size: int) -> None:
         layout = self.rm.abi.layout("UvmFree")
         length = {"length": size} if "length" in layout.fields else {}
@@ -177,12 +185,11 @@ class NvMemory:
         self.rm.abi.call(self.port, self.uvm_fd, call, **fields)
 
     def _give_up(self, va: int, size: int, handle: int, is_range: bool) -> None:
-        """Undo half an allocation; the error that led here is the one to tell."""
-        try:
-            if is_range:
-                self._free_range(va, size)
-            if handle:
-                self.rm.free(handle, self.device)
-            POOL.give_back(self.port, va, size)
-        except HcqError:
-            return
+        """Undo half an allocation. Addresses that the driver still has are not given out again."""
+        do_all(
+            (
+                lambda: self._free_range(va, size) if is_range else None,
+                lambda: self.rm.free(handle, self.device) if handle else None,
+            )
+        )
+        POOL.give_back(self.port, va, size)

@@ -18,7 +18,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-SHARED = ("campaign", "runner", "worker")  # files of this folder that are no campaigns
+SHARED = (
+    "campaign",
+    "digits_step",
+    "fault_port",
+    "runner",
+    "worker",
+)  # files of this folder that are no campaigns
 
 
 class Outcome(enum.Enum):

@@ -71,6 +71,18 @@ def test_opening_a_device_names_the_step_that_failed(allowed: int) -> None:
         CpuDevice("CPU:faulty", port=port, config=ONE_THREAD)
 
 
+@pytest.mark.parametrize("allowed", range(3))
+def test_a_device_that_does_not_open_gives_back_what_it_mapped(allowed: int) -> None:
+    calls: list[tuple[str, tuple[object, ...], object]] = []
+    faulty = FaultyPort(LinuxPort(), {"mmap": (allowed, errno.ENOMEM)})
+    with pytest.raises(DriverError, match="ENOMEM"):
+        CpuDevice(
+            "CPU:faulty", port=RecordingPort(faulty, lambda *call: calls.append(call)), config=ONE_THREAD
+        )
+    mapped = {call[2] for call in calls if call[0] == "mmap" and isinstance(call[2], int)}
+    assert mapped == {call[1][0] for call in calls if call[0] == "munmap"}
+
+
 def test_a_device_that_cannot_start_a_thread_stops_those_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
     from hcq import native
 
