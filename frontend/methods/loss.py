@@ -16,7 +16,7 @@ from hcq.frontend.function import Function
 from hcq.frontend.methods.activation import in_float
 from hcq.frontend.methods.creation import Creation
 from hcq.frontend.methods.movement import iota
-from hcq.ir.node import Node
+from hcq.ir.node import Node, binary, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ class Loss(Creation):
     def binary_cross_entropy(self, target: Self, weight: Any = None, reduction: str = "mean") -> Self:
         """-(t log p + (1 - t) log(1 - p)); logarithms stop at -100, as in PyTorch."""
         self._difference("binary_cross_entropy", target)
-        points = -(target * self.log().maximum(-100.0) + (1.0 - target) * (1.0 - self).log().maximum(-100.0))
+        points = -(target * self.log().maximum(-100.0) + (1.0 - target) * (-self).log1p().maximum(-100.0))
+        dtype = points.node.dtype
+        points = self._like(PROBABILITIES.of(points.node, self.node.cast(dtype), target.node.cast(dtype)))
         points = points if weight is None else points * weight
         return points._reduced("binary_cross_entropy", reduction)
 
@@ -211,7 +213,21 @@ def _along(weight: T, rank: int, axis: int) -> T:
     return weight._reshape(tuple(weight.numel() if d == axis else 1 for d in range(rank)))
 
 
-# -- the derivative of binary cross entropy, which taken step by step would cancel where the prediction is sure ---
+# -- derivatives of binary cross entropies: taken step by step they would cancel, or divide by zero, where one is sure -
+
+
+def _slope_of_probability(node: Node, g: Node) -> Node:
+    """(p - target) / (p (1 - p)), of which PyTorch keeps the divisor above 1e-12."""
+    _, p, target = node.src
+    spread = p * (p * -1.0 + 1.0)
+    least = const(1e-12, p.dtype)
+    return binary(Op.DIV, g * (p + target * -1.0), (spread < least).where(least, spread))
+
+
+def _slope_of_truth(node: Node, g: Node) -> Node:
+    """log(1 - p) - log(p), both from -100 on."""
+    p = Loss._of(node.src[1], "")
+    return g * ((-p).log1p().maximum(-100.0) - p.log().maximum(-100.0)).node
 
 
 def _slope_of_logits(node: Node, g: Node) -> Node:
@@ -229,4 +245,5 @@ def _slope_of_favour(node: Node, g: Node) -> Node:
     return g * (Loss._of(node.src[1], "").logsigmoid().node * -1.0)
 
 
+PROBABILITIES = Function("binary_cross_entropy", _slope_of_probability, _slope_of_truth)
 LOGITS = Function("binary_cross_entropy_with_logits", _slope_of_logits, _slope_of_target, _slope_of_favour)

@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import math
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hcq.frontend.core import Core
+from hcq.frontend.derivatives import FLAT
 from hcq.frontend.errors import UsageError
-from hcq.frontend.function import constant_in
+from hcq.frontend.function import Function, constant_in
 from hcq.frontend.methods.activation import Activation
 from hcq.frontend.methods.elementwise import refuse_storage_only
-from hcq.frontend.methods.movement import iota, ordinal, reshaped
+from hcq.frontend.methods.movement import expanded, iota, ordinal, reshaped
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import Node, Shape, const
+from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+T = TypeVar("T", bound="Reduction")
 Axes = int | tuple[int, ...] | list[int] | None
 
 
@@ -101,9 +103,11 @@ class Reduction(Activation):
         axes = self._axes("var", dim)
         count = prod([self.node.shape[axis] for axis in axes])
         wide = self.cast(dtypes.float32) if self.node.dtype.itemsize < 4 else self
-        distance = wide - wide.mean(axes, keepdim=True) if axes else wide - wide
-        total = distance.square()._reduce(Op.ADD, axes, keepdim)
-        return (total / max(0.0, count - correction)).cast(self.node.dtype)
+        divisor = const(max(0.0, count - correction), wide.node.dtype)
+        total = _distance(wide, axes).square()._reduce(Op.ADD, axes, keepdim=True)
+        value = VARIANCE.of((total / wide._like(divisor)).node, wide.node, divisor)
+        found = self._like(value).cast(self.node.dtype)
+        return found if keepdim else found._reshape(self._without(axes))
 
     def std(
         self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None
@@ -130,7 +134,12 @@ class Reduction(Activation):
             return self.abs().sum(dim, keepdim)
         if p == 2:
             return self._float().square().sum(dim, keepdim)._root()
-        return (self._float().abs() ** p).sum(dim, keepdim) ** (1.0 / p)
+        # zeros are set apart: they have no slope, neither an element nor a sum of them
+        x = self._float()
+        is_zero = x == 0.0
+        total = is_zero.where(0.0 if p > 0 else math.inf, is_zero.where(1.0, x).abs() ** p).sum(dim, keepdim)
+        is_nothing = total == 0.0
+        return is_nothing.where(0.0 if p > 0 else math.inf, is_nothing.where(1.0, total) ** (1.0 / p))
 
     # -- extremes --
 
@@ -217,6 +226,7 @@ class Reduction(Activation):
         top = x._reduce(Op.MAX, x._not_empty("logsumexp", axes), keepdim=True).detach()
         top = top.isfinite().where(top, 0.0)
         total = ((x - top).exp()._reduce(Op.ADD, axes, keepdim=True)).log() + top
+        total = x._like(LOGSUMEXP.of(total.node, x.node))
         return total if keepdim else total._reshape(self._without(axes))
 
     def _without(self, axes: tuple[int, ...]) -> Shape:
@@ -295,3 +305,40 @@ class Reduction(Activation):
             )
         values, indices = self.sort(axis, descending=largest)
         return ValuesIndices(values._part(axis, 0, k), indices._part(axis, 0, k))
+
+
+# -- derivatives of reductions: the value keeps its axes, with size 1 ------------------------------------------------
+
+
+def _distance(x: T, axes: tuple[int, ...]) -> T:
+    """How far each element is from the mean."""
+    return x - x.mean(axes, keepdim=True) if axes else x - x
+
+
+def _reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes that are shorter in the value than in the argument."""
+    both = zip(node.shape, node.src[1].shape)
+    return tuple(axis for axis, (now, before) in enumerate(both) if now != before)
+
+
+def _slope_of_variance(node: Node, g: Node) -> Node:
+    """2 (x - mean) / divisor. That the mean moves, too, adds nothing: the distances from it sum to zero."""
+    _, x, divisor = node.src
+    distance = _distance(Reduction._of(x, ""), _reduced_axes(node)).node
+    return binary(Op.DIV, binary(Op.MUL, distance, expanded(g, x.shape)) * 2.0, divisor)
+
+
+def _slope_of_logsumexp(node: Node, g: Node) -> Node:
+    """exp(x) over the sum of all; in a row with an infinity 0, but for the infinity itself."""
+    x, axes = Reduction._of(node.src[1], ""), _reduced_axes(node)
+    top = x._reduce(Op.MAX, axes, keepdim=True).detach()
+    is_infinite = top == math.inf
+    sizes = (x - top.isfinite().where(top, 0.0)).exp()
+    share = is_infinite.where(
+        (x == math.inf).where(math.nan, 0.0), sizes / sizes._reduce(Op.ADD, axes, keepdim=True)
+    )
+    return binary(Op.MUL, share.node, expanded(g, x.node.shape))
+
+
+VARIANCE = Function("variance", _slope_of_variance, FLAT)
+LOGSUMEXP = Function("logsumexp", _slope_of_logsumexp)

@@ -1,0 +1,178 @@
+"""Numbers and slopes of every public method, at the numbers where conventions differ, against PyTorch and C.
+
+In       number_table.py (the table), PyTorch
+Next     numbers_on_two_machines.py (the same on GPUs), campaigns/numbers.py (random expressions of the same functions)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hcq import Tensor, dtypes
+from hcq.frontend.gradient import grad
+from tests.frontend import number_cases as points
+from tests.frontend import number_table
+from tests.frontend.number_cases import SPACING, Case
+
+FORMATS = ["float32", "float64", "float16", "bfloat16"]
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def public_methods() -> set[str]:
+    """What a user may call or write as an operator."""
+    plain = set(dir(object)) | {
+        "__module__",
+        "__slots__",
+        "__weakref__",
+        "__annotations__",
+        "__array_ufunc__",
+    }
+    own = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
+    return {
+        name
+        for name in dir(Tensor)
+        if not name.startswith("_") or name in own or (name.startswith("__") and name not in plain)
+    }
+
+
+def test_every_public_method_is_compared_or_has_a_reason_not_to_be():
+    named = set(number_table.TABLE) | set(number_table.NOT_COMPARED)
+    assert public_methods() - named == set()
+    assert named - public_methods() == set()
+    assert set(number_table.TABLE) & set(number_table.NOT_COMPARED) == set()
+
+
+# -- floats against PyTorch and C --------------------------------------------------------------------------------------
+
+
+def arguments(over: str, dtype: str) -> tuple[np.ndarray, ...]:
+    if over == "one":
+        return (points.numbers(dtype),)
+    return points.pairs(dtype) if over == "two" else (points.rows(dtype),)
+
+
+def ours(case: Case, arrays: tuple[np.ndarray, ...], dtype: str) -> list[Tensor | None]:
+    """The value and the gradient of each argument, not computed yet."""
+    leaves = [Tensor(array).cast(dtypes.named(dtype)).realize() for array in arrays]
+    value = case.ours(*leaves)
+    if not (case.slope and value.dtype.is_float):
+        return [value]
+    return [value, *grad(value, leaves, weights_of(value.shape, Tensor).cast(value.dtype), allow_unused=True)]
+
+
+def weights_of(shape: tuple[int, ...], make: Any) -> Any:
+    """What gradients start from: ones, and in rows different numbers."""
+    array = np.ones(shape) if len(shape) < 2 else np.broadcast_to([1.0, -2.0, 4.0][: shape[-1]], shape)
+    return make(np.ascontiguousarray(array))
+
+
+def theirs(case: Case, arrays: tuple[np.ndarray, ...], dtype: str) -> list[np.ndarray | None]:
+    import torch
+
+    leaves = [torch.from_numpy(array).to(getattr(torch, dtype)).requires_grad_() for array in arrays]
+    value = case.theirs(*leaves) if case.slope else case.theirs(*[leaf.detach() for leaf in leaves])
+    found = [value]
+    if case.slope and value.is_floating_point():
+        if value.requires_grad:
+            value.backward(weights_of(tuple(value.shape), torch.from_numpy).to(value.dtype))
+        found += [leaf.grad for leaf in leaves]
+    return [None if one is None else one.detach().double().numpy() for one in found]
+
+
+def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """float64 rounded to a format."""
+    import torch
+
+    return torch.from_numpy(np.asarray(values)).to(getattr(torch, dtype)).double().numpy()
+
+
+def agree(
+    got: np.ndarray,
+    want: np.ndarray,
+    dtype: str,
+    units: float,
+    zero_sign: bool,
+    scale: float = 0,
+    floor: float = 1,
+) -> np.ndarray:
+    """Where two arrays of numbers of a format are equal, to so many units of the last place."""
+    with np.errstate(all="ignore"):
+        allowed = (
+            units * (np.abs(want) + scale) * SPACING[dtype] + max(units, floor) * points.LIMITS[dtype][0]
+        )
+        near = np.abs(got - want) <= allowed
+        same = (got == want) | (np.isfinite(got) & np.isfinite(want) & near)
+    if zero_sign:
+        same &= ~((got == 0) & (want == 0) & (np.signbit(got) != np.signbit(want)))
+    return same | (np.isnan(got) & np.isnan(want))
+
+
+def wrong_points(case: Case, dtype: str, found: list[np.ndarray | None]) -> list[str]:
+    """What of a case differs from every reference."""
+    arrays = arguments(case.over, dtype)
+    asked_at = np.stack(arrays, -1) if case.over != "rows" else arrays[0]
+    native, wide = theirs(case, arrays, dtype), theirs(case, arrays, "float64")
+    told = []
+    asked = np.array([case.where is None or case.where(*point) for point in asked_at])
+    for place, (got, first, second) in enumerate(zip(found, native, wide, strict=True)):
+        if first is None or got is None:
+            if place and (got is None or (got != 0).any()) and not (got is None and first is None):
+                told.append(f"{case.name}: gradient {place} is {'missing' if got is None else 'not zero'}")
+            continue
+        wants = [first, rounded(second, dtype) if first.dtype.kind == "f" else second]
+        if place == 0 and case.c is not None:
+            wants = [rounded(np.array([case.c(*point) for point in asked_at]), dtype)]
+        if place and case.c_slope is not None:
+            wants = [rounded(np.array([case.c_slope(*point) for point in asked_at]), dtype)]
+        right = np.zeros(got.shape, bool)
+        for want in wants:
+            units = case.slope_units if place else case.units
+            right |= agree(got, want, dtype, units, case.zero_sign and not place, case.scale, case.floor)
+        skip = ~asked | (np.isnan(asked_at).any(-1) if place else False)
+        right |= skip.reshape(skip.shape + (1,) * (right.ndim - 1))
+        if place == 0 and case.instead is not None:
+            for i, point in enumerate(asked_at):
+                if (value := case.instead(*point)) is not None:
+                    right[i] = agree(got[i : i + 1], np.array([value]), dtype, 0, True)[0]
+        for i in np.argwhere(~right)[:6]:
+            where = tuple(i)
+            what = "value" if place == 0 else f"gradient {place}"
+            told.append(
+                f"{case.name} {what} at {asked_at[where[0]].tolist()} {where[1:]}: "
+                f"{got[where]!r}, not {' or '.join(repr(want[where]) for want in wants)}"
+            )
+    return told
+
+
+def computed(results: list[list[Tensor | None]]) -> list[list[np.ndarray | None]]:
+    """All of them in one schedule."""
+    tensors = [
+        tensor.double() if tensor.dtype.is_float else tensor
+        for found in results
+        for tensor in found
+        if tensor is not None
+    ]
+    tensors[0].realize(*tensors[1:])
+    values = iter([tensor.numpy().astype(np.float64) for tensor in tensors])
+    return [[None if tensor is None else next(values) for tensor in found] for found in results]
+
+
+@pytest.mark.torch
+@pytest.mark.deadline(300)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("over", ["one", "two", "rows"])
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_functions_and_their_slopes_are_pytorchs_and_cs(dtype, over):
+    cases = [case for case in number_table.cases(over) if case.narrow or dtype in ("float32", "float64")]
+    arrays = arguments(over, dtype)
+    told = []
+    for start in range(0, len(cases), 24):
+        some = cases[start : start + 24]
+        for case, found in zip(some, computed([ours(case, arrays, dtype) for case in some]), strict=True):
+            told += wrong_points(case, dtype, found)
+    assert told == []
