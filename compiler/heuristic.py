@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from hcq.compiler.accesses import Accesses
 from hcq.compiler.contraction import schedule_contraction
-from hcq.compiler.loop_nest import Axis, Loop, LoopNest
+from hcq.compiler.loop_nest import MAX_COPIES, Axis, Loop, LoopNest
 from hcq.compiler.target import Target
 
 ALONE_NS = 30_000  # less work than this is not worth waking another thread
@@ -74,6 +74,8 @@ def _elementwise(nest: LoopNest, facts: Accesses, target: Target, lanes: int) ->
         if rows > 1:
             nest.split(other.name, rows)
             nest.unroll(nest.axis(other).loops[-1].name)
+    if len(nest.stores) > 8:
+        copies = 1
     copies = max(1, min(copies, vector.size // width))
     write_out(nest, vector, width, copies)
     spread(nest, facts.work_ns(), target, vector)
@@ -113,6 +115,7 @@ def _fused_row(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         shared &= nest.masks[reduce]
         needed |= nest.masks[reduce]
     copies = 4 if facts.op_count <= 16 else 2
+    written_out = 1
     for axis in list(nest.axes):
         contiguous = facts.contiguous_loads(axis) if axis.is_reduce else facts.store_stride(axis) == 1
         if axis.is_ordered or axis.size < 4 or not contiguous or (not axis.is_reduce and needed & axis.bit):
@@ -120,7 +123,11 @@ def _fused_row(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         if any(needed_by_both(nest, axis, other) for other in nest.axes if other.loops[-1].kind == "vector"):
             continue
         width = fit_lanes(axis.size, lanes)
-        write_out(nest, axis, width, max(1, min(copies, axis.size // width)))
+        here = max(1, min(copies, axis.size // width))
+        if written_out * here * width > MAX_COPIES:
+            here = 1
+        written_out *= here
+        write_out(nest, axis, width, here)
     spread(nest, facts.work_ns(), target, None, shared)
 
 

@@ -14,9 +14,10 @@ condition an index is known to be inside its axis: it travels as a placeholder o
 is WITHIN and whose second source is the real index), is simplified as such, and gives way to the real index at the
 end.
 
-STORE(P, SCATTER_ADD(P, index, x)) adds in place: its ranges run over the index, and the one along the scattered
-axis has the argument (number, ORDERED). Turns of an ordered range may meet in one element, so they run one after the
-other in one thread; turns of the other ranges never meet. `range_number` and `is_ordered` read both forms.
+STORE(P, SCATTER_ADD(P, index, x)) adds in place, so SCATTER overwrites: its ranges run over the index, and the one
+along the scattered axis has the argument (number, ORDERED). Turns of an ordered range may meet in one element, so they
+run one after the other in one thread; turns of the other ranges never meet. `range_number` and `is_ordered` read
+both forms.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from math import prod
 
 from hcq.ir.dtype import DType, dtypes, truncate
 from hcq.ir.node import Node, Shape, const, index, toposort
-from hcq.ir.op import ARITHMETIC, COMPARE, Op
+from hcq.ir.op import ARITHMETIC, COMPARE, SCATTERS, Op
 from hcq.ir.symbolic import (
     Rebuilding,
     both,
@@ -89,19 +90,19 @@ class _Lowering:
     def run(self) -> Node:
         for store in self.sink.src:
             target, value = store.src
-            if prod(target.shape) == 0 or (value.op is Op.SCATTER_ADD and prod(value.src[1].shape) == 0):
+            if prod(target.shape) == 0 or (value.op in SCATTERS and prod(value.src[1].shape) == 0):
                 return Node(Op.SINK, self.sink.dtype, (), self.sink.arg)
         space: Shape | None = None
         ranges: Indices = ()
         stores: list[Node] = []
         for store in self.sink.src:
             target, value = store.src
-            scatter = value if value.op is Op.SCATTER_ADD else None
+            scatter = value if value.op in SCATTERS else None
             own = scatter.src[1].shape if scatter else target.shape
             if space is None:
                 space = own
                 ranges = self.output_ranges(own, scatter.arg if scatter else None)
-            elif own != space or scatter or self.sink.src[0].src[1].op is Op.SCATTER_ADD:
+            elif own != space or scatter or self.sink.src[0].src[1].op in SCATTERS:
                 raise ValueError(
                     f"lower_movement: stores of {space} and {own} in one kernel; all stores of a kernel have one "
                     "shape, and a scatter is a kernel of its own"
@@ -148,7 +149,8 @@ class _Lowering:
         base, where, x = scatter.src
         if base is not target:
             raise ValueError(
-                "lower_movement: SCATTER_ADD adds in place; store it to its own base, as STORE(P, SCATTER_ADD(P, ..))"
+                f"lower_movement: {scatter.op.name} works in place; store it to its own base, as "
+                f"STORE(P, {scatter.op.name}(P, ..))"
             )
         axis: int = scatter.arg
         place, inside = _checked_place(self.value((where, ranges, None)), base.shape[axis])
@@ -161,6 +163,8 @@ class _Lowering:
         at[axis] = self.within(place, base.shape[axis])
         param, flat = _place_in_param(target, tuple(at))
         valid = () if inside is None else (inside,)
+        if scatter.op is Op.SCATTER:
+            return Node(Op.STORE, target.dtype, (param, flat, added, *valid))
         before = Node(Op.LOAD, target.dtype, (param, flat, *valid))
         total = Node(Op.ADD, target.dtype, (before, added))
         return Node(Op.STORE, target.dtype, (param, flat, total, *valid))

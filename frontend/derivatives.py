@@ -346,6 +346,45 @@ def _scatter_added(node: Node, g: Node) -> Node:
     return sum_to(Node(Op.GATHER, g.dtype, (g, index), node.arg), x.shape)
 
 
+def _scatter_base(node: Node, g: Node) -> Node:
+    index = node.src[1]
+    return Node(Op.SCATTER, g.dtype, (g, index, filled(0.0, index.shape, g.dtype)), node.arg)
+
+
+def _scattered(node: Node, g: Node) -> Node:
+    """What a later turn overwrote has no gradient: each place is asked which turn it keeps."""
+    base, index, x = node.src
+    count = index.shape[node.arg]
+    line = reshape(
+        Node(Op.IOTA, dtypes.int32, (), count),
+        tuple([count if axis == node.arg else 1 for axis in range(len(index.shape))]),
+    )
+    turn = expand(line, index.shape)
+    nobody = expand(const(-1, dtypes.int32), base.shape)
+    kept = Node(Op.SCATTER, dtypes.int32, (nobody, index, turn), node.arg)
+    is_kept = _compare(Op.CMPEQ, Node(Op.GATHER, dtypes.int32, (kept, index), node.arg), turn)
+    taken = Node(Op.GATHER, g.dtype, (g, index), node.arg)
+    return sum_to(_select(is_kept, taken, _zero(g)), x.shape)
+
+
+def parts_of_join(node: Node) -> tuple[Rule, ...]:
+    """The rules of a CAT, one per part: its own stretch of the gradient."""
+    axis: int = node.arg
+    whole = [(0, size, 1) for size in node.shape]
+    rules: list[Rule] = []
+    at = 0
+    for part in node.src:
+        stretch = list(whole)
+        stretch[axis] = (at, at + part.shape[axis], 1)
+        at += part.shape[axis]
+        rules.append(_stretch(tuple(stretch)))
+    return tuple(rules)
+
+
+def _stretch(stretch: tuple[tuple[int, int, int], ...]) -> Rule:
+    return lambda node, g: Node(Op.SHRINK, g.dtype, (g,), stretch)
+
+
 def _assigned(node: Node, g: Node) -> Node:
     return sum_to(g, node.src[1].shape)
 
@@ -425,6 +464,8 @@ DERIVATIVES: dict[Op, tuple[Rule | Flat | None, ...]] = {
     Op.REDUCE_AXIS: (_reduce,),
     Op.GATHER: (_gather, None),
     Op.SCATTER_ADD: (_same, None, _scatter_added),
+    Op.SCATTER: (_scatter_base, None, _scattered),
+    Op.CAT: _NOTHING,  # as many as there are parts: parts_of_join
     Op.CONTIGUOUS: (_same,),
     Op.DETACH: (None,),
     Op.FUNCTION: (None,),  # the value; the rules of the arguments are the node's own

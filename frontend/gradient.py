@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from hcq.errors import UsageError
 from hcq.frontend.core import Core, live, without_grad
-from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, filled, sum_to
+from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, filled, parts_of_join, sum_to
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import ARITHMETIC, Op
 
@@ -124,6 +124,8 @@ def _rules(node: Node) -> tuple[Rule | Flat | None, ...]:
         return (_from_history,)
     if node.op is Op.FUNCTION:
         return (None, *node.arg.rules)
+    if node.op is Op.CAT:
+        return parts_of_join(node)
     rules = DERIVATIVES.get(node.op)
     if rules is None:
         raise UsageError(

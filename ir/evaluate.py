@@ -94,6 +94,10 @@ def _tensor_value(node: Node, src: list[Array]) -> Array:
         return _gather(src[0], src[1], node.arg)
     if op is Op.SCATTER_ADD:
         return _scatter_add(node.dtype, src[0], src[1], src[2], node.arg)
+    if op is Op.SCATTER:
+        return _scatter(src[0], src[1], src[2], node.arg)
+    if op is Op.CAT:
+        return np.concatenate(src, node.arg)
     if op in (Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.COPY):
         return src[0]
     if op is Op.ASSIGN:
@@ -152,6 +156,21 @@ def _scatter_add(dtype: DType, base: Array, places: Array, x: Array, axis: int) 
     position[axis] = places[inside].astype(np.int64)
     np.add.at(total, tuple(position), x[inside])
     return array(total, dtype)
+
+
+def _scatter(base: Array, places: Array, x: Array, axis: int) -> Array:
+    import numpy as np
+
+    x, made = np.broadcast_to(x, places.shape), base.copy()
+    for turn in range(places.shape[axis]):  # one after the other: the last stays
+        here = [slice(None)] * places.ndim
+        here[axis] = slice(turn, turn + 1)
+        line = places[tuple(here)]
+        inside = (line >= 0) & (line < base.shape[axis])
+        position = list(np.nonzero(inside))
+        position[axis] = line[inside].astype(np.int64)
+        made[tuple(position)] = x[tuple(here)][inside]
+    return made
 
 
 def reduce_axes(how: Op, dtype: DType, x: Array, axes: tuple[int, ...]) -> Array:

@@ -108,6 +108,12 @@ class Op(Enum):
     SPECIAL = auto()
     BARRIER = auto()
 
+    # tensor stage: more values. They stand here because terms of an index are ordered by the numbers of their ops
+    SCATTER = (
+        auto()
+    )  # src: base, index, x; arg: axis; base with x put at index along axis; the last of equal indices stays
+    CAT = auto()  # src: any number of parts; arg: axis; one after the other along it
+
     def __repr__(self) -> str:
         return self.name
 
@@ -135,4 +141,5 @@ COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, 
 MOVEMENT = frozenset(
     {Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.FLIP, Op.WINDOW, Op.UNWINDOW},
 )
+SCATTERS = frozenset({Op.SCATTER_ADD, Op.SCATTER})
 REDUCTIONS = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN})

@@ -228,7 +228,21 @@ def _gather(node: Node) -> Shape:
     return index
 
 
-def _scatter_add(node: Node) -> Shape:
+def _cat(node: Node) -> Shape:
+    axis = node.arg
+    first = _of(node.src[0]) if node.src else ()
+    if not isinstance(axis, int) or not 0 <= axis < len(first):
+        _refuse(node, "it needs a part, and an axis that the part has")
+    total = 0
+    for part in node.src:
+        shape = _of(part)
+        if len(shape) != len(first) or shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :]:
+            _refuse(node, f"parts {first} and {shape} differ outside axis {axis}")
+        total += shape[axis]
+    return (*first[:axis], total, *first[axis + 1 :])
+
+
+def _scatter(node: Node) -> Shape:
     base, index, x = _of(node.src[0]), _of(node.src[1]), _of(node.src[2])
     axis = node.arg
     if len(base) != len(index) or not 0 <= axis < len(base):
@@ -279,7 +293,9 @@ _RULES: dict[Op, Callable[[Node], Shape]] = {
     Op.UNWINDOW: _unwindow,
     Op.REDUCE_AXIS: _reduce_axis,
     Op.GATHER: _gather,
-    Op.SCATTER_ADD: _scatter_add,
+    Op.SCATTER_ADD: _scatter,
+    Op.SCATTER: _scatter,
+    Op.CAT: _cat,
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.FUNCTION: _first,

@@ -147,7 +147,7 @@ def _params_agree(nodes: list[Node]) -> None:
 
 def _shaped(node: Node, notes: Notes) -> None:
     shape_of(node)
-    if node.op is not Op.SCATTER_ADD and node.op is not Op.GATHER and node.dtype is not node.src[0].dtype:
+    if node.dtype is not node.src[0].dtype:
         _broken(node, f"the dtype is {node.dtype.name}, the source's {node.src[0].dtype.name}")
 
 
@@ -156,13 +156,14 @@ def _tensor_arithmetic(node: Node, notes: Notes) -> None:
     shape_of(node)
 
 
-def _gather(node: Node, notes: Notes) -> None:
-    if node.dtype is not node.src[0].dtype:
-        _broken(node, f"the dtype is {node.dtype.name}, the source's {node.src[0].dtype.name}")
+def _cat(node: Node, notes: Notes) -> None:
+    for part in node.src:
+        if part.dtype is not node.dtype:
+            _broken(node, f"the dtype is {node.dtype.name}, a part's {part.dtype.name}")
     shape_of(node)
 
 
-def _scatter_add(node: Node, notes: Notes) -> None:
+def _scatter(node: Node, notes: Notes) -> None:
     if not node.dtype is node.src[0].dtype is node.src[2].dtype:
         _broken(node, f"base is {node.src[0].dtype.name}, values are {node.src[2].dtype.name}")
     shape_of(node)
@@ -296,8 +297,10 @@ STAGES: dict[str, Stage] = {
             Op.FUNCTION: _shaped,
             Op.COPY: _shaped,
             Op.ASSIGN: _shaped,
-            Op.GATHER: _gather,
-            Op.SCATTER_ADD: _scatter_add,
+            Op.GATHER: _shaped,
+            Op.SCATTER_ADD: _scatter,
+            Op.SCATTER: _scatter,
+            Op.CAT: _cat,
             Op.STORE: _tensor_store,
             Op.SINK: _any,
         },

@@ -338,33 +338,11 @@ class Movement(Core):
     # -- one from several --
 
     def cat_with(self, others: Sequence[Self], dim: int = 0) -> Self:
-        """This tensor and then the others, along one axis; dtypes and other sizes must agree already.
-
-        Each part is padded with zeros to its place in the whole, and WHERE picks the part that an element is in.
-        """
-        parts = [self, *others]
-        axis = self._axis("cat", dim)
-        total = sum(part.node.shape[axis] for part in parts)
-        rank = len(self.node.shape)
-        at, result = 0, None
-        for part in parts:
-            size = part.node.shape[axis]
-            if size == 0 and total:
-                continue
-            pads = tuple((at, total - at - size) if d == axis else (0, 0) for d in range(rank))
-            value = padded(part.node, pads)
-            result = value if result is None else _below(result, value, axis, at)
-            at += size
-        assert result is not None
-        return self._like(result)
-
-
-def _below(first: Node, second: Node, axis: int, limit: int) -> Node:
-    """`first` where the index along the axis is less than the limit, `second` from there on."""
-    shape = first.shape
-    number = ordinal(shape[axis], axis, shape)
-    condition = Node(Op.CMPLT, dtypes.bool, (number, const(limit, number.dtype)))
-    return Node(Op.WHERE, first.dtype, (condition, first, second))
+        """This tensor and then the others, along one axis; dtypes and other sizes must agree already."""
+        if not others:
+            return self
+        parts = (self.node, *[other.node for other in others])
+        return self._like(Node(Op.CAT, self.node.dtype, parts, self._axis("cat", dim)))
 
 
 # -- nodes, unchecked: no node is made where nothing would move -------------------------------------------------------

@@ -22,26 +22,29 @@ several stores: an optimizer's update of a weight and its two moments is one pas
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from hcq.frontend.scheduler.joins import is_piece
 from hcq.frontend.scheduler.rows import Frame, are_innermost, below, is_covered, row_axes, runs_along, whole
+from hcq.frontend.scheduler.split import too_much
 from hcq.ir.node import Node, toposort
-from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
+from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
 # a launch costs about as much as this many operations on the vectors of one core, a pass over memory as that many each
 REPEAT_LIMIT = 1 << 16
 MEMORY_COST = 12
 MAX_STORES = 8
 MAX_INPUTS = 24
+MAX_PIECES = 60  # of a CAT, in one kernel
 MAX_ROW = (
     1 << 16
 )  # elements of a row that a kernel may walk several times: it should stay in the second cache
 MIN_ROWS = 16  # fewer rows than this, unless they are short, are better spread over the workers axis by axis
 
 _LEAVES = frozenset({Op.BUFFER, Op.CONST, Op.IOTA})
-_ALWAYS_REALIZED = frozenset({Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD})
+_ALWAYS_REALIZED = frozenset({Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT})
 _KEEPS_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK})
 _READS_ZERO_OUTSIDE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.PAD, Op.UNWINDOW})
 _COSTLY = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.FLOORDIV, Op.MOD})
@@ -90,8 +93,13 @@ def fuse(roots: Sequence[Node]) -> Fusion:
     """Choose the realized nodes and group them. `roots` are always realized, unless they are buffers already."""
     walk = _Walk(roots)
     walk.run()
-    while idle := walk.kept_for_no_reduction():
-        walk = _Walk(roots, walk.plain | idle)
+    while True:
+        if idle := walk.kept_for_no_reduction():
+            walk = _Walk(roots, walk.plain | idle, walk.cuts)
+        elif cuts := too_much(walk.order, walk.kernels_of, walk.is_in_memory):
+            walk = _Walk(roots, walk.plain, walk.cuts | cuts)
+        else:
+            break
         walk.run()
     groups = _group(walk)
     return Fusion(set(walk.realized), groups, walk.uses)
@@ -100,11 +108,15 @@ def fuse(roots: Sequence[Node]) -> Fusion:
 class _Walk:
     """The walk from users to sources."""
 
-    def __init__(self, roots: Sequence[Node], plain: frozenset[Node] = frozenset()):
+    def __init__(
+        self, roots: Sequence[Node], plain: frozenset[Node] = frozenset(), cuts: frozenset[Node] = frozenset()
+    ):
         self.plain = plain  # nodes above a reduction that another value in memory already cuts off
+        self.cuts = cuts  # nodes whose kernel would be too large with them inside
         self.order = toposort(roots)
         self.forced = {n for n in roots if n.op is not Op.BUFFER}
         self.forced.update(n for n in self.order if n.op in _ALWAYS_REALIZED)
+        self.forced.update(cuts)
         self.roots = set(roots)
         self.users = Counter(source for node in self.order for source in node.src)
         self.realized: dict[Node, None] = {}
@@ -199,16 +211,27 @@ class _Walk:
                 if node.op is Op.REDUCE_AXIS:
                     self.rows[kernel] = row_axes(use.frame or (), stored_shape(kernel))
                 return False
-            is_taken = kernel in self.reduction or kernel in self.rows
+            is_taken = self.reduces(kernel)
             return use.blocked or (node.op in (Op.REDUCE_AXIS, Op.SHRINK) and is_taken)
         size = self.size[node]
         repeated = sum(use.count for use in uses.values()) - size
         return self.weight[node] * repeated > REPEAT_LIMIT + MEMORY_COST * size
 
+    def kernels_of(self, node: Node) -> Iterable[Node]:
+        """The kernels that compute a node or, when it is in memory, read it."""
+        return self.uses.get(node, ())
+
+    def is_in_memory(self, node: Node) -> bool:
+        return node.op is Op.BUFFER or node in self.realized
+
+    def reduces(self, kernel: Node) -> bool:
+        """True when a reduction is computed in the kernel."""
+        return kernel in self.reduction or kernel in self.rows
+
     def _fits_a_row(self, node: Node, kernel: Node, use: Use) -> bool:
         """True when the kernel can compute this once per row of its result, and walk the row again from the cache."""
         stored = stored_shape(kernel)
-        if use.frame is None or kernel in self.reduction or kernel.op is Op.SCATTER_ADD:
+        if use.frame is None or kernel in self.reduction or kernel.op in SCATTERS:
             return False
         axes = row_axes(use.frame, stored)
         if not axes or self.rows.get(kernel, axes) != axes or not are_innermost(axes, stored):
@@ -251,7 +274,12 @@ class _Walk:
             self._use(
                 source, self._below(node, source, uses, self.size[source] // max(1, self.size[node]), True)
             )
-        elif op is Op.SCATTER_ADD:
+        elif (
+            op is Op.CAT
+        ):  # its pieces have been stored in it: no kernel, but those who read it come after them
+            for piece in node.src:
+                self._use(piece, {node: Use(self.size[piece], False, True, None)})
+        elif op in SCATTERS:
             self._use(node.src[0], {node: Use(self.size[node], False, True, None)})
             inner = {node: Use(self.size[node.src[2]], False, True, None)}
             self._use(node.src[1], inner)
@@ -302,6 +330,9 @@ def _group(walk: _Walk) -> list[list[Node]]:
     group_of: dict[Node, int] = {}
     needs: list[set[int]] = []  # group -> groups whose values it reads
     readers: dict[Node, list[int]] = {}  # node -> groups that read it element by element
+    pieces: dict[
+        object, int
+    ] = {}  # which CAT, and of which shape -> the group that takes its pieces at the moment
     reads: dict[Node, list[Node]] = {
         n: [] for n in walk.realized
     }  # kernel -> buffers and realized nodes it reads
@@ -314,7 +345,11 @@ def _group(walk: _Walk) -> list[list[Node]]:
         sources = reads[node]
         needed = {group_of[s] for s in sources if s in group_of} | _assigned_before(node, group_of)
         number = None
-        for candidate in _candidates(node, sources, walk, group_of, readers):
+        candidates = _candidates(node, sources, walk, group_of, readers)
+        place = (node.arg[1], node.shape) if is_piece(node) and not walk.reduces(node) else None
+        if place in pieces:
+            candidates = [pieces[place], *candidates]
+        for candidate in candidates:
             if _may_join(node, candidate, sources, groups, needs, needed, reads, walk):
                 number = candidate
                 break
@@ -324,6 +359,8 @@ def _group(walk: _Walk) -> list[list[Node]]:
             needs.append(set())
         groups[number].append(node)
         group_of[node] = number
+        if place is not None:
+            pieces[place] = number
         needs[number] |= needed - {number}
         for source in sources:
             if walk.uses[source][node].aligned:
@@ -337,7 +374,7 @@ def _candidates(
     node: Node, sources: list[Node], walk: _Walk, group_of: dict[Node, int], readers: dict[Node, list[int]]
 ) -> list[int]:
     """Groups worth joining: those whose values are read element by element, then those that read the same ones."""
-    if node.op is Op.SCATTER_ADD or node in walk.reduction or node in walk.rows:
+    if node.op in SCATTERS or node.op is Op.CAT or walk.reduces(node):
         return []
     aligned = [s for s in sources if walk.uses[s][node].aligned]
     found = [group_of[s] for s in aligned if s in group_of]
@@ -356,16 +393,20 @@ def _may_join(
     walk: _Walk,
 ) -> bool:
     group = groups[number]
+    are_pieces = is_piece(node) and is_piece(group[0])
     if (
-        len(group) >= MAX_STORES
+        len(group) >= (MAX_PIECES if are_pieces else MAX_STORES)
         or stored_shape(group[0]) != stored_shape(node)
-        or group[0].op is Op.SCATTER_ADD
+        or group[0].op in SCATTERS
+        or group[0].op is Op.CAT
     ):
         return False
     members = [*group, node]
-    if len({source for member in members for source in reads[member]}) > MAX_INPUTS:
+    if len({source for member in members for source in reads[member]}) > (
+        MAX_PIECES if are_pieces else MAX_INPUTS
+    ):
         return False
-    if any(s in group and not walk.uses[s][node].aligned for s in sources):
+    if any(s in group and (s in walk.cuts or not walk.uses[s][node].aligned) for s in sources):
         return False
     written = {target_base(m) for m in members if m.op is Op.ASSIGN}
     if len(written) < sum(m.op is Op.ASSIGN for m in members):

@@ -20,7 +20,7 @@ from hcq.frontend.scheduler.fuse import Fusion, fuse, target_base, written_versi
 from hcq.frontend.scheduler.simplify import simplify_graph
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape
-from hcq.ir.op import MOVEMENT, Op
+from hcq.ir.op import MOVEMENT, SCATTERS, Op
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,9 @@ class _Builder:
         self.fusion = fusion
         self.result = Schedule(inputs=list(inputs))
         self.value_of: dict[Node, int] = {}  # realized node or BUFFER leaf -> value number
+        self.place_of: dict[
+            Node, tuple[tuple[int, int, int], ...]
+        ] = {}  # piece -> the part of its CAT's value
         for storage in inputs:
             self.value_of[storage.node()] = self._new_value("input", storage.dtype, storage.shape)
 
@@ -108,12 +111,26 @@ class _Builder:
             self.value_of[node] = self.value_of[target_base(node)]
             return
         self.value_of[node] = self._new_value(kind, node.dtype, node.shape)
-        if node.op is Op.SCATTER_ADD:  # adds in place to the copy of its base that it alone has
+        if node.op in SCATTERS:  # writes in place to the copy of its base that it alone has
             self.value_of[node.src[0]] = self.value_of[node]
+        elif node.op is Op.CAT:
+            at = 0
+            for piece in node.src:
+                self.value_of[piece] = self.value_of[node]
+                end = at + piece.shape[node.arg]
+                self.place_of[piece] = tuple(
+                    [
+                        (at, end, 1) if axis == node.arg else (0, size, 1)
+                        for axis, size in enumerate(piece.shape)
+                    ]
+                )
+                at = end
 
     def build(self) -> None:
         groups = self.fusion.groups
-        for group in reversed(groups):  # a scatter names the memory of its base before the base is met
+        for group in reversed(
+            groups
+        ):  # a scatter names its base's memory, a CAT its pieces', before these are met
             for node in group:
                 if node not in self.value_of:
                     self._name(node, "temporary")
@@ -131,12 +148,17 @@ class _Builder:
                 result = self._expression(node.src[1], draft, memo)
                 target = _onto(node.src[0], target)
                 draft.after.append(written_version(node))
-            elif node.op is Op.SCATTER_ADD:
+            elif node.op in SCATTERS:
                 index, added = (self._expression(s, draft, memo) for s in node.src[1:])
-                result = Node(Op.SCATTER_ADD, node.dtype, (target, index, added), node.arg)
+                result = Node(node.op, node.dtype, (target, index, added), node.arg)
                 draft.after.append(node.src[0])
+            elif node.op is Op.CAT:
+                draft.after.extend(node.src)
+                continue
             elif node.op is Op.CONTIGUOUS:
                 result = self._expression(node.src[0], draft, memo)
+                if node in self.place_of:
+                    target = Node(Op.SHRINK, node.dtype, (target,), self.place_of[node])
             else:
                 src = tuple([self._expression(s, draft, memo) for s in node.src])
                 result = Node(node.op, node.dtype, src, node.arg)
@@ -195,7 +217,7 @@ class _Builder:
                 for writer in later:
                     if writer != i or clashes:
                         needs[writer].add(len(drafts) - 1 if clashes else i)
-        self.result.kernels = [_finish(drafts[i]) for i in _topological(needs)]
+        self.result.kernels = [_finish(drafts[i]) for i in _topological(needs) if drafts[i].stores]
 
     def _may_read_first(
         self, reader: int, writer: int, node: Node, drafts: list[_Draft], needs: list[set[int]]

@@ -2,7 +2,8 @@
 
 In       roots
 Out      roots of the same values: no DETACH, no FUNCTION, no expanded constants, no reshape of a reshape, no empty
-         reductions; large reductions to few elements in two steps; every scatter with a base of its own
+         reductions; large reductions to few elements in two steps; every scatter with a base of its own; every CAT as
+         its readers see it (joins.py)
 Changes  nothing
 Next     fuse.py
 """
@@ -12,23 +13,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from hcq.frontend.scheduler.joins import inner_joins, joined, parts_of
 from hcq.ir.dtype import DType, Scalar
 from hcq.ir.node import Node, const, toposort
-from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
+from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
 # a reduction of at least this many elements to fewer elements than there are workers is worth a second kernel
 LARGE_REDUCTION = 1 << 18
+_IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER})
 PARTIAL_RESULTS = 64  # per reduction done in two steps, at most
 
 
 def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
     """The same values in fewer words. Identical roots stay identical."""
     new: dict[Node, Node] = {}
-    scatters = 0
-    for node in toposort(roots):
+    scatters = joins = 0
+    order = toposort(roots)
+    inner, written = inner_joins(order, roots)
+    for node in order:
         src = tuple([new[s] for s in node.src])
         op = node.op
-        if op is Op.SCATTER_ADD:
+        if op is Op.CAT:
+            if node not in inner:
+                joins += 1
+                new[node] = joined(parts_of(node, new, inner), node.arg, joins, node in written)
+            else:
+                new[node] = node  # nobody asks: its parts are those of the CAT above it
+            continue
+        if op in SCATTERS:
             scatters += 1  # told apart, so that no two scatters add into one memory
             src = (Node(Op.CONTIGUOUS, node.dtype, (src[0],), ("scatter", scatters)), *src[1:])
         elif op is Op.ASSIGN and not src[1].shape:
@@ -44,7 +56,7 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
             made = _movement(made)
         elif op is Op.REDUCE_AXIS:
             made = _reduction(made, threads)
-        elif op is Op.CONTIGUOUS and src[0].op in (Op.CONTIGUOUS, Op.REDUCE_AXIS) and node.arg is None:
+        elif op is Op.CONTIGUOUS and src[0].op in _IN_MEMORY_ANYWAY and node.arg is None:
             made = src[0]
         new[node] = made
     return [_own_memory(root, new[root]) for root in roots]

@@ -301,6 +301,14 @@ def test_scatter_add_meets_in_one_element_without_loss(device: Device) -> None:
     check(device, kernel((base, Node(Op.SCATTER_ADD, base.dtype, (base, i, x), 1))))
 
 
+def test_of_scatters_to_one_element_the_last_stays(device: Device) -> None:
+    base, i, x = out(0, (20, 8)), param(1, (300, 8), dtypes.int32), param(2, (300, 8))
+    check(device, kernel((base, Node(Op.SCATTER, base.dtype, (base, i, x), 0))))
+    base = out(0, (8, 20))
+    i, x = param(1, (8, 300), dtypes.int64), param(2, (8, 300))
+    check(device, kernel((base, Node(Op.SCATTER, base.dtype, (base, i, x), 1))))
+
+
 def test_counting_and_selecting(device: Device) -> None:
     count = Node(Op.IOTA, dtypes.int32, (), 100)
     x = param(1, (100,))

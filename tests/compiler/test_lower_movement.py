@@ -93,13 +93,14 @@ def run_kernel(sink: Node, *buffers: np.ndarray) -> None:
             flat, value, valid = np.broadcast_arrays(src[1], src[2], valid)
             buffer = buffers[n.src[0].arg.index]
             assert np.all(~valid | ((flat >= 0) & (flat < buffer.size))), "store outside its buffer"
-            if any(
-                is_ordered(r) for r in ranges
-            ):  # one turn after the other: what was loaded may just have changed
-                added = np.broadcast_to(values[n.src[2].src[1]], flat.shape)
-                assert n.src[2].op is Op.ADD
-                assert n.src[2].src[0].op is Op.LOAD
-                np.add.at(buffer, flat[valid], added[valid])
+            if any(is_ordered(r) for r in ranges):  # one turn after the other
+                if n.src[2].op is Op.ADD:  # what was loaded may just have changed
+                    added = np.broadcast_to(values[n.src[2].src[1]], flat.shape)
+                    assert n.src[2].src[0].op is Op.LOAD
+                    np.add.at(buffer, flat[valid], added[valid])
+                else:
+                    for place, new in zip(flat[valid], value[valid]):
+                        buffer[place] = new
             else:
                 assert len(np.unique(flat[valid])) == flat[valid].size, "two turns write one element"
                 buffer[flat[valid]] = value[valid]
@@ -239,6 +240,20 @@ def test_scatter_adds_in_place_along_an_ordered_range_and_drops_what_is_outside(
     out = base.ravel().copy()
     run_kernel(lowered, out, where.ravel(), x.ravel())
     assert np.array_equal([[1 + 10 + 20, 2, 3, 4], [5, 6, 7, 8 + 40 + 60]], out.reshape(2, 4))
+
+
+def test_of_two_scatters_to_one_place_the_later_turn_stays():
+    base, where, x = numbers(2, 4), np.array([[0, 0, 7], [3, -1, 3]]), numbers(2, 3) * 10
+    target = param(0, 2, 4, writable=True)
+    value = Node(Op.SCATTER, F, (target, param(1, 2, 3, dtype=INT), param(2, 2, 3)), 1)
+    lowered = kernel(value, target)
+    assert {range_number(n): is_ordered(n) for n in lowered.toposort() if n.op is Op.RANGE} == {
+        0: False,
+        1: True,
+    }
+    out = base.ravel().copy()
+    run_kernel(lowered, out, where.ravel(), x.ravel())
+    assert np.array_equal([[20, 2, 3, 4], [5, 6, 7, 60]], out.reshape(2, 4))
 
 
 def test_a_store_through_a_view_writes_only_the_view():

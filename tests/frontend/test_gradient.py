@@ -17,7 +17,7 @@ F = dtypes.float64
 TENSOR_OPS = (
     ARITHMETIC
     | MOVEMENT
-    | {Op.CONST, Op.BUFFER, Op.PARAM, Op.IOTA, Op.REDUCE_AXIS, Op.GATHER, Op.SCATTER_ADD}
+    | {Op.CONST, Op.BUFFER, Op.PARAM, Op.IOTA, Op.REDUCE_AXIS, Op.GATHER, Op.SCATTER_ADD, Op.SCATTER, Op.CAT}
     | {Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.ASSIGN, Op.COPY}
 )
 
@@ -204,6 +204,12 @@ def test_a_scatter_sends_the_gradient_to_its_base_and_to_its_values():
     index = np.array([[0, 2, 2], [1, -1, 9]], np.int32)
     sources = (leaf(0, 2, 4), leaf(1, 2, 3, dtype=dtypes.int32), leaf(2, 2, 3))
     check(Node(Op.SCATTER_ADD, F, sources, 1), [numbers(2, 4), index, numbers(2, 3, seed=1)])
+    check(Node(Op.SCATTER, F, sources, 1), [numbers(2, 4), index, numbers(2, 3, seed=1)])
+
+
+def test_each_part_of_a_join_has_its_stretch_of_the_gradient():
+    parts = (leaf(0, 2, 3), leaf(1, 2, 1), leaf(2, 2, 2))
+    check(Node(Op.CAT, F, parts, 1), [numbers(2, n, seed=n) for n in (3, 1, 2)])
 
 
 def test_detach_stops_the_gradient():

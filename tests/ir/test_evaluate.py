@@ -73,21 +73,25 @@ def test_unwindow_puts_every_window_back_where_it_was(size: int, step: int, dila
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_gather_reads_zero_outside_and_scatter_add_drops_it(axis: int):
+def test_gather_reads_zero_outside_and_scatters_drop_it(axis: int):
     random = np.random.default_rng(2)
     base = random.integers(-5, 5, (4, 5)).astype(np.float32)
     places = random.integers(-2, 8, (3, 5) if axis == 0 else (4, 6))
     x = random.integers(-5, 5, places.shape).astype(np.float32)
-    gathered, added = np.zeros(places.shape, np.float32), base.copy()
+    gathered, added, written = np.zeros(places.shape, np.float32), base.copy(), base.copy()
     for where in np.ndindex(*places.shape):
         at = list(where)
         at[axis] = int(places[where])
         if 0 <= at[axis] < base.shape[axis]:
             gathered[where] = base[tuple(at)]
             added[tuple(at)] += x[where]
+            written[tuple(at)] = x[where]
     leaves = param(0, base.shape), param(1, places.shape, dtypes.int64), param(2, x.shape)
     assert np.array_equal(value(Node(Op.GATHER, F, leaves[:2], axis), base, places, x), gathered)
     assert np.array_equal(value(Node(Op.SCATTER_ADD, F, leaves, axis), base, places, x), added)
+    assert np.array_equal(value(Node(Op.SCATTER, F, leaves, axis), base, places, x), written)
+    whole = value(Node(Op.CAT, F, (leaves[0], leaves[2]), axis), base, places, x)
+    assert np.array_equal(whole, np.concatenate([base, x], axis))
 
 
 @pytest.mark.parametrize("dtype", [d for d in ALL if not d.is_storage_only], ids=lambda d: d.name)

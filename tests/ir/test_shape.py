@@ -44,6 +44,8 @@ def node(op: Op, *src: Node, arg=None, dtype=F) -> Node:
         (node(Op.REDUCE_AXIS, leaf(2, 0, 4), arg=(Op.ADD, (0, 1))), (1, 1, 4)),
         (node(Op.GATHER, leaf(2, 9), leaf(2, 5, dtype=dtypes.int32), arg=1), (2, 5)),
         (node(Op.SCATTER_ADD, leaf(2, 9), leaf(2, 5, dtype=dtypes.int32), leaf(2, 5), arg=1), (2, 9)),
+        (node(Op.SCATTER, leaf(2, 9), leaf(2, 5, dtype=dtypes.int32), leaf(2, 5), arg=1), (2, 9)),
+        (node(Op.CAT, leaf(2, 9), leaf(2, 0), leaf(2, 5), arg=1), (2, 14)),
         (node(Op.STORE, leaf(2), const(1.0, F)), (2,)),
     ],
 )
@@ -70,6 +72,8 @@ def test_a_node_has_the_shape_its_op_promises(made: Node, shape: Shape):
         (node(Op.REDUCE_AXIS, leaf(2, 3), arg=(Op.ADD, (2,))), "among 0..1"),
         (node(Op.GATHER, leaf(2, 9), leaf(3, 5, dtype=dtypes.int32), arg=1), "differ outside axis 1"),
         (node(Op.GATHER, leaf(9), leaf(5), arg=0), "the index is float32"),
+        (node(Op.CAT, leaf(2, 9), leaf(3, 9), arg=1), "differ outside axis 1"),
+        (node(Op.CAT, arg=0), "it needs a part"),
         (node(Op.STORE, leaf(2), leaf(3)), "not the target's"),
         (node(Op.IOTA, arg=-1), "a count"),
         (node(Op.LOAD, leaf(2), leaf(3)), "LOAD has no shape"),

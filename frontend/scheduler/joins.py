@@ -1,0 +1,130 @@
+"""Joins: how a CAT is computed, by its readers or piece by piece into memory of its own.
+
+In       a CAT node, the parts flattened through CATs that it alone reads
+Out      a graph of views and choices; or the CAT of pieces that each have their place in its memory
+Changes  nothing
+Next     simplify.py (who asks), fuse.py (pieces of one shape share a kernel), schedule.py (where a piece is stored)
+
+A few parts are computed where they are read: each is padded with zeros to its place in the whole, and WHERE picks the
+part that an element is in. That reads every part for every element, so many parts, and parts that go into memory
+anyway, are written instead: each piece by the kernel that computes it, straight to its place. Work is then linear in
+the number of elements, and no kernel needs more arguments than a launch takes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node, const
+from hcq.ir.op import Op
+
+FEW = 8  # parts that readers choose among
+COMMON = 8  # parts of one shape that are worth a kernel of their own
+SMALL = 1 << 14  # elements; unlike neighbours up to this size are joined before they are written
+
+PIECE = "piece"
+
+
+def joined(parts: Sequence[Node], axis: int, number: int, is_written: bool) -> Node:
+    """The parts one after the other along an axis.
+
+    number      tells the pieces of this join from those of any other
+    is_written  True when the whole goes into memory anyway
+    """
+    parts = [part for part in parts if part.shape[axis]] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    shapes = Counter([part.shape for part in parts])
+    if len(parts) <= FEW and not (is_written and len(shapes) == 1):
+        return chosen(parts, axis)
+    pieces = []
+    for place, part in enumerate(_without_odd_ones(parts, shapes, axis)):
+        pieces.append(Node(Op.CONTIGUOUS, part.dtype, (part,), (PIECE, number, place)))
+    return pieces[0].src[0] if len(pieces) == 1 else Node(Op.CAT, parts[0].dtype, tuple(pieces), axis)
+
+
+def is_piece(node: Node) -> bool:
+    """True for what is stored to its place in the memory of a CAT."""
+    return node.op is Op.CONTIGUOUS and type(node.arg) is tuple and node.arg[0] == PIECE
+
+
+def chosen(parts: Sequence[Node], axis: int) -> Node:
+    """Every part padded to the whole, and for each element the part that it is in."""
+    total = sum([part.shape[axis] for part in parts])
+    rank = len(parts[0].shape)
+    line = Node(Op.IOTA, dtypes.int32 if total < 1 << 30 else dtypes.int64, (), total)
+    at, result = 0, None
+    for part in parts:
+        size = part.shape[axis]
+        pads = tuple([(at, total - at - size) if d == axis else (0, 0) for d in range(rank)])
+        value = Node(Op.PAD, part.dtype, (part,), pads)
+        if result is None:
+            result = value
+        else:
+            shape = value.shape
+            place = Node(
+                Op.RESHAPE, line.dtype, (line,), tuple([total if d == axis else 1 for d in range(rank)])
+            )
+            place = place if place.shape == shape else Node(Op.EXPAND, line.dtype, (place,), shape)
+            is_before = Node(Op.CMPLT, dtypes.bool, (place, const(at, line.dtype)))
+            result = Node(Op.WHERE, value.dtype, (is_before, result, value))
+        at += size
+    assert result is not None
+    return result
+
+
+def _without_odd_ones(parts: Sequence[Node], shapes: Counter[tuple[int, ...]], axis: int) -> list[Node]:
+    """Small neighbours of uncommon shapes joined, a few at a time: a kernel for each would be many kernels."""
+    found: list[Node] = []
+    run: list[Node] = []
+    for part in parts:
+        is_odd = shapes[part.shape] < COMMON and prod(part.shape) <= SMALL
+        if run and (not is_odd or len(run) == FEW):
+            found.append(chosen(run, axis) if len(run) > 1 else run[0])
+            run = []
+        if is_odd:
+            run.append(part)
+        else:
+            found.append(part)
+    if run:
+        found.append(chosen(run, axis) if len(run) > 1 else run[0])
+    return found
+
+
+def inner_joins(order: Sequence[Node], roots: Sequence[Node]) -> tuple[set[Node], set[Node]]:
+    """(CATs that only a CAT along the same axis reads: it takes their parts; CATs that go into memory as they are)."""
+    joins = [node for node in order if node.op is Op.CAT]
+    if not joins:
+        return set(), set()
+    users: dict[Node, list[Node]] = {node: [] for node in joins}
+    for node in order:
+        for source in node.src:
+            if source.op is Op.CAT:
+                users[source].append(node)
+    written = {node for node in joins if any(user.op is Op.CONTIGUOUS for user in users[node])}
+    written.update(root for root in roots if root.op is Op.CAT)
+    inner = {
+        node
+        for node in joins
+        if node not in written
+        and len(users[node]) == 1
+        and users[node][0].op is Op.CAT
+        and users[node][0].arg == node.arg
+    }
+    return inner, written
+
+
+def parts_of(node: Node, new: dict[Node, Node], inner: set[Node]) -> list[Node]:
+    """The simplified parts of a CAT, through the CATs that are only parts of it."""
+    parts: list[Node] = []
+    stack = list(reversed(node.src))
+    while stack:
+        part = stack.pop()
+        if part in inner:
+            stack.extend(reversed(part.src))
+        else:
+            parts.append(new[part])
+    return parts
