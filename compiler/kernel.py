@@ -11,7 +11,7 @@ import hashlib
 from math import prod
 
 from hcq.ir.dtype import DType
-from hcq.ir.node import Node, Param
+from hcq.ir.node import Node, Param, toposort
 from hcq.ir.op import MOVEMENT, UNARY, Op
 
 _WORDS = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
@@ -101,15 +101,10 @@ def kernel_flops(sink: Node) -> int:
 def kernel_traffic(sink: Node) -> int:
     """Bytes that must move at least: every buffer read once, every result written once."""
     count = 0
-    targets = set()
     for store in sink.src:
         target = store.src[0]
         count += prod(target.shape) * target.dtype.itemsize
-        while target.op is not Op.PARAM:
-            target = target.src[0]
-        targets.add(target)
-    read = {source for node in sink.toposort() if node.op is not Op.STORE for source in node.src}
-    for node in sink.toposort():
-        if node.op is Op.PARAM and (node not in targets or node in read):
+    for node in toposort([store.src[1] for store in sink.src]):
+        if node.op is Op.PARAM:
             count += prod(node.arg.shape) * node.dtype.itemsize
     return count

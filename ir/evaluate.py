@@ -170,7 +170,7 @@ def _scatter(base: Array, places: Array, x: Array, axis: int) -> Array:
         position = list(np.nonzero(inside))
         position[axis] = line[inside].astype(np.int64)
         made[tuple(position)] = x[tuple(here)][inside]
-    return made
+    return np.asarray(made)
 
 
 def reduce_axes(how: Op, dtype: DType, x: Array, axes: tuple[int, ...]) -> Array:
