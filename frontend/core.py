@@ -1,9 +1,10 @@
 """The core of a tensor: a node, a device, and how new tensors come from old ones.
 
 In       a graph node and the name of the device that will compute it
-Out      `Core`, the bottom layer of `Tensor`; `live`, every tensor that somebody still holds
-Changes  `live`
-Next     methods/ (the layers, each using those below it), tensor.py (the top)
+Out      `Core`, the bottom layer of `Tensor`; `live`, every tensor that somebody still holds; `unusual`, the threads
+         that are inside no_grad() or that somebody watches
+Changes  `live`; the clock of changes, which moves when a tensor that exists gets another node
+Next     methods/ (the layers, each using those below it), tensor.py (the top), observe.py (who watches a thread)
 
 Tensor's methods are layers of one idea each, stacked by inheritance in the order they need each other. Every method
 that computes builds a node and wraps it with `_like`; nothing runs before `realize`.
@@ -16,7 +17,7 @@ import weakref
 from collections.abc import Iterator
 from math import prod
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.ir.dtype import DType, Scalar, truncate
@@ -59,11 +60,103 @@ class Live:
         ref = _refs.get(id(tensor))
         return ref is not None and ref() is tensor
 
+    def refs(self) -> list[weakref.ref[Core]]:
+        """A reference to each, and perhaps to some that are gone."""
+        return list(_refs.values())
 
+    def ref(self, tensor: Core) -> weakref.ref[Core]:
+        """The reference to a tensor: the same one for as long as it lives."""
+        return _refs[id(tensor)]
+
+    def since(self, mark: Core) -> list[Core]:
+        """The tensors made after this one and still held; as many steps as there are of those."""
+        found: list[Core] = []
+        for count in (FEW, len(_refs)):  # copies, for other threads change it meanwhile
+            found = []
+            for ref in list(itertools.islice(reversed(_refs.values()), count)):
+                tensor = ref()
+                if tensor is mark:
+                    return found
+                if tensor is not None:
+                    found.append(tensor)
+        return found
+
+
+FEW = 32
 live = Live()
 
-# threads inside no_grad(), and how many of them deep: what they make is cut off from gradients
-without_grad: dict[int, int] = {}
+
+class Watcher(Protocol):
+    """Somebody who sees what a thread does with tensors: a jit, while it learns what a function does."""
+
+    name: str
+
+    def made(self, ref: weakref.ref[Core]) -> None:
+        """A tensor was made."""
+
+    def writes(self, tensor: Core) -> None:
+        """A tensor that exists is about to get another value. May refuse."""
+
+    def forbids(self, call: str, why: str) -> None:
+        """Something is about to happen that a recording cannot mean. May refuse."""
+
+    def reads_state(self, thing: object, name: str, value: object) -> None:
+        """Python state that decides what is computed was read: a module's mode, whether a gradient is there."""
+
+    def uploaded(self, storage: Any, raw: bytes) -> None:
+        """Memory was filled with data of the host."""
+
+    def indexed(self, item: Any) -> None:
+        """A list or array of the host is used as an index."""
+
+
+class Unusual:
+    """What is unusual about a thread: how many no_grad() deep it is, and who watches it."""
+
+    __slots__ = ("cuts", "watcher")
+
+    def __init__(self) -> None:
+        self.cuts = 0
+        self.watcher: Watcher | None = None
+
+
+unusual: dict[int, Unusual] = {}  # by thread; the others have no entry, so that usual work pays for one look
+
+
+def watcher() -> Any:
+    """Who watches this thread, or None."""
+    if not unusual:
+        return None
+    mode = unusual.get(get_ident())
+    return None if mode is None else mode.watcher
+
+
+def mode_of_thread() -> Unusual:
+    """This thread's entry of `unusual`, made when it has none."""
+    return unusual.setdefault(get_ident(), Unusual())
+
+
+def usual_again() -> None:
+    """Forget this thread's entry when nothing is unusual any more."""
+    mode = unusual.get(get_ident())
+    if mode is not None and not mode.cuts and mode.watcher is None:
+        del unusual[get_ident()]
+
+
+_ticks = itertools.count(1)
+_changes = 0
+
+
+def changes() -> int:
+    """The clock of changes: as long as it stands, every tensor means the node it meant."""
+    return _changes
+
+
+def changed() -> None:
+    """A tensor that exists has another node now, or Python state that decides what is computed has changed."""
+    global _changes
+    _changes = next(_ticks)  # each number is set once, so no change hides another thread's
+
 
 _NEVER_CUT = frozenset({Op.BUFFER, Op.CONST, Op.DETACH})
 
@@ -95,12 +188,15 @@ class Core:
         def to(self, target: str | DType, dtype: DType | None = None) -> Self: ...
         def assign(self, value: Any) -> Self: ...
         def requires_grad_(self, requires_grad: bool = True) -> Self: ...
+        def _node_of(self, data: Any, dtype: DType | None) -> Node: ...
+        def _become(self, node: Node) -> None: ...
+        def _refuse_view(self, call: str) -> None: ...
         def _write_view(self, view: Core, value: Core) -> None: ...
 
     def _like(self, node: Node) -> Self:
         """A new tensor on this one's device."""
-        if without_grad and get_ident() in without_grad and node.op not in _NEVER_CUT:
-            node = Node(Op.DETACH, node.dtype, (node,))
+        if unusual:
+            return self._like_unusual(node)
         tensor = object.__new__(type(self))
         tensor.node = node
         tensor.device = self.device
@@ -111,6 +207,12 @@ class Core:
         ref.key = key
         _refs[key] = ref
         return tensor
+
+    def _like_unusual(self, node: Node) -> Self:
+        mode = unusual.get(get_ident())
+        if mode is not None and mode.cuts and node.op not in _NEVER_CUT:
+            node = Node(Op.DETACH, node.dtype, (node,))
+        return self._of(node, self.device)
 
     @classmethod
     def _of(cls, node: Node, device: str) -> Self:
@@ -128,6 +230,8 @@ class Core:
         ref = _Ref(self, _forget)
         ref.key = key
         _refs[key] = ref
+        if unusual and (watching := watcher()) is not None:
+            watching.made(ref)
 
     @property
     def shape(self) -> Shape:

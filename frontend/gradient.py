@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ContextDecorator
-from threading import get_ident
 from typing import Any, TypeVar
 
 from hcq.errors import UsageError
-from hcq.frontend.core import Core, live, without_grad
+from hcq.frontend.core import Core, live, mode_of_thread, usual_again, watcher
 from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, filled, parts_of_join, sum_to
+from hcq.frontend.storage import REPLAYED
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import ARITHMETIC, Op
 
@@ -39,7 +39,8 @@ def gradient(root: Node, seed: Node, targets: Sequence[Node]) -> list[Node | Non
 def gradients(roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[Node]) -> list[Node | None]:
     """`gradient` of several roots at once: the sum of what each contributes. Linear in the size of the graph."""
     order, realized = expand_history(roots)
-    leads = _lead_to(order, targets)
+    replayed = [node for node in order if node.op is Op.BUFFER and node.arg.noted == REPLAYED]
+    leads = _lead_to(order, (*targets, *replayed))
     reached = dict.fromkeys(root for root in roots if root in leads)
     sums: dict[Node, Node] = {}
     for root, seed in zip(roots, seeds):
@@ -48,6 +49,11 @@ def gradients(roots: Sequence[Node], seeds: Sequence[Node], targets: Sequence[No
     for node in reversed(order):
         if node not in reached:
             continue
+        if node.op is Op.BUFFER and node.arg.noted == REPLAYED and node not in targets:
+            raise UsageError(
+                f"[gradient] values of shape {node.shape} come from a replay of a jit, which keeps no graph of what it "
+                "computed. Call backward() inside the function, or detach() them if no gradient should flow through."
+            )
         g = sums.get(node)
         for source, rule in _steps(node):
             if source not in leads:
@@ -178,14 +184,11 @@ class no_grad(ContextDecorator):
     """
 
     def __enter__(self) -> None:
-        thread = get_ident()
-        without_grad[thread] = without_grad.get(thread, 0) + 1
+        mode_of_thread().cuts += 1
 
     def __exit__(self, *error: object) -> None:
-        thread = get_ident()
-        without_grad[thread] -= 1
-        if not without_grad[thread]:
-            del without_grad[thread]
+        mode_of_thread().cuts -= 1
+        usual_again()
 
 
 # -- tensors --------------------------------------------------------------------------------------------------------
@@ -211,9 +214,12 @@ def backward(tensor: Core, gradient: Core | None = None) -> None:
             f"[backward] this {_describe(tensor)} does not depend on a tensor that requires a gradient, "
             "or only through detach(), comparisons or integers. Make its leaves with requires_grad=True."
         )
+    watching = watcher()
     for leaf, part in zip(leaves, parts):
         if part is None:
             continue
+        if watching is not None:
+            watching.reads_state(leaf, "grad", leaf.grad is not None)
         node = Node(Op.DETACH, part.dtype, (part,))
         if leaf.grad is not None:
             node = Node(Op.ADD, node.dtype, (leaf.grad.node, node))

@@ -3,7 +3,7 @@
 In       tensors
 Out      the same tensors, their nodes now leaves that read memory
 Changes  device memory; the nodes of live tensors; the in-place writes of ASSIGN nodes are done
-Next     scheduler/structure.py, plan.py (what runs), jit.py (who records what runs here)
+Next     scheduler/structure.py, plan.py (what runs), observe.py (who records what runs here)
 
 A write in place must not be seen by a tensor that was made before it and is not computed yet: `loss`, made from `w`,
 means the old `w` for ever. So before a buffer is overwritten, every live tensor that still reads it is computed too.
@@ -11,15 +11,17 @@ means the old `w` for ever. So before a buffer is overwritten, every live tensor
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import names
 from hcq.frontend import plan as plans
-from hcq.frontend.core import Core, live
+from hcq.frontend.core import Core, Watcher, changed, live, unusual, watcher
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage, next_write, written_so_far
 from hcq.ir.node import Node, substitute, toposort
@@ -29,26 +31,34 @@ if TYPE_CHECKING:
     from hcq.frontend.plan import Plan
 
 # one thread schedules at a time: it reads the nodes of all live tensors, and changes them
-_lock = threading.RLock()
+lock = threading.RLock()
 
 
-class Recorder(Protocol):
-    """Somebody who wants to know everything that runs: a jit while it records."""
+class Recorder(Watcher, Protocol):
+    """Somebody who wants to know everything that a thread runs: a jit while it learns what a function does."""
 
-    name: str
+    def runs(self, plan: Plan, structure: Structure, roots: Sequence[Node]) -> None:
+        """A plan is about to be submitted. May refuse."""
 
-    def ran(self, plan: Plan, storages: Sequence[Storage], outputs: Sequence[Storage]) -> None:
-        """A plan was submitted: what it read, in the structure's order, and what it wrote."""
-        ...
+    def ran(self, plan: Plan, structure: Structure, outputs: Sequence[Storage]) -> None:
+        """It was: what it read, in the structure's order, and what it wrote."""
 
-
-class _Recording(threading.local):
-    """The recording that this thread is making."""
-
-    now: Recorder | None = None
+    def owns(self, tensor: Core) -> bool:
+        """Whether the tensor was made, or assigned to, by what is recorded."""
 
 
-recording = _Recording()
+@contextlib.contextmanager
+def unwatched() -> Iterator[None]:
+    """Inside, nobody watches this thread: what runs is not part of what is recorded."""
+    mode = unusual.get(get_ident())
+    if mode is None or mode.watcher is None:
+        yield
+        return
+    before, mode.watcher = mode.watcher, None
+    try:
+        yield
+    finally:
+        mode.watcher = before
 
 
 def realize(tensors: Iterable[Any]) -> None:
@@ -64,7 +74,7 @@ def realize(tensors: Iterable[Any]) -> None:
             roots[node] = None
             by_device.setdefault(tensor.device, []).append(node)
     if roots:
-        with _lock:
+        with lock:
             for device, nodes in by_device.items():
                 _realize_on(device, nodes)
 
@@ -120,13 +130,19 @@ def _realize_on(device: str, roots: list[Node]) -> None:
     if structure.copies:
         roots = _bring_copies(roots)
         structure = structure_of(roots)
+    recorder: Recorder | None = watcher()
     if structure.assigns:
+        if recorder is not None:
+            roots = _others_first(roots, recorder)
+            structure = structure_of(roots)
         roots, structure = _with_readers(roots, structure)
     plan = plans.plan_for(structure, roots, device)
+    if recorder is not None:
+        recorder.runs(plan, structure, roots)
     before = written_so_far()
     outputs = plan.run(structure.storages)
-    if recording.now is not None:
-        recording.now.ran(plan, structure.storages, outputs)
+    if recorder is not None:
+        recorder.ran(plan, structure, outputs)
     in_memory: dict[Node, Node] = {}
     for root, storage, tracked in zip(roots, outputs, structure.tracked, strict=True):
         if root.op is Op.ASSIGN:
@@ -153,10 +169,11 @@ def _bring_copies(roots: list[Node]) -> list[Node]:
         if leaf is None:
             brought[node] = source  # computed from constants: every device can do that itself
             continue
-        if recording.now is not None:
-            raise UsageError(
-                f"[jit] {recording.now.name} moves a tensor from {leaf.arg.device} to {node.arg}: a recording is of "
-                "one device. Move it outside the function."
+        recorder = watcher()
+        if recorder is not None:
+            recorder.forbids(
+                f"moving a tensor from {leaf.arg.device} to {node.arg}",
+                "a recording is of one device. Move it outside",
             )
         there = storage_of(Core._of(source, leaf.arg.device))
         here = Storage(
@@ -186,6 +203,62 @@ def _replace(in_memory: dict[Node, Node]) -> None:
         for tensor, old, new in zip(lazy, before, substitute(before, in_memory), strict=True):
             if tensor.node is old:  # else another thread gave it a new meaning meanwhile
                 tensor.node = new
+    changed()
+
+
+def give_memory(tensors: Iterable[Any]) -> None:
+    """Compute each tensor into memory of its own, copies of views and constants too. A gradient still flows through."""
+    listed = list(tensors)
+    for tensor in listed:
+        if tensor.node.op is not Op.BUFFER:
+            realize((tensor,))
+    apart = [tensor for tensor in listed if tensor.node.op is not Op.BUFFER]
+    for tensor in apart:
+        tensor.node = Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,))
+    realize(apart)
+
+
+def readers(tensors: Iterable[Any], written: set[Node], owners: Container[int] = ()) -> list[Any]:
+    """Those of the tensors, by id not among the owners, that need what is in these buffers before it is overwritten."""
+    found = []
+    for tensor in tensors:
+        node = tensor.node
+        op = node.op
+        if op is Op.BUFFER:
+            is_reader = node in written
+        else:
+            is_reader = op is not Op.CONST and _reads(node, written)
+        if is_reader and id(tensor) not in owners:
+            found.append(tensor)
+    return found
+
+
+def compute_readers(found: Iterable[Any]) -> None:
+    """Give `readers` memory of their own; another name of a buffer gets a copy of it."""
+    listed = list(found)
+    for tensor in listed:
+        if _root(tensor.node) is None:
+            tensor.node = Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,))
+            changed()
+    realize(listed)
+
+
+def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
+    """Compute what tensors of others still need of the memory that these roots overwrite, apart from the recording.
+
+    Returns  the roots, which now read what was computed
+    """
+    while True:
+        known = set(roots)
+        found = [t for t in readers(live, _written(roots)) if t.node not in known and not recorder.owns(t)]
+        if not found:
+            return roots
+        before = [tensor.node for tensor in found]
+        with unwatched():
+            compute_readers(found)
+        # a view may be read by the roots as what it is, so only what was computed is put in its place
+        now = {old: t.node for old, t in zip(before, found) if _root(old) is not None}
+        roots = substitute(roots, now)
 
 
 def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], Structure]:

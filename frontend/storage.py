@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from hcq.memory import Buffer
 
 
+REPLAYED = (
+    -1
+)  # `noted` of what a replay made: it was computed from tensors that gradients flow to, and keeps no history
+
 _writes = 0  # in place, by all devices since the process began
 
 
@@ -39,7 +43,7 @@ class Storage:
     buffer   the device memory, None until something is written to it
     history  the graph that computed these values, kept while a gradient may still flow through it
     tracked  True when a gradient may flow into or through it: a leaf that requires one, or a storage with a history
-    noted    when the history was noted, on the clock of writes in place
+    noted    when the history was noted, on the clock of writes in place; or REPLAYED
     version  when it was last written in place, on that clock: a gradient of values since overwritten is refused
     """
 

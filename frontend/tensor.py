@@ -20,12 +20,11 @@ A tensor is a value: no change of one is ever seen through another. `x += 1` mak
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend import data as formats
-from hcq.frontend.core import Core, constant, live
+from hcq.frontend.core import Core, changed, constant, live, watcher
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.elementwise import scalar_dtype
 from hcq.frontend.methods.loss import Loss
@@ -69,6 +68,11 @@ class Tensor(Random, Loss):
             self.node = source.node if dtype is None else source.cast(dtype).node
         else:
             self.device = devices.canonical(device)
+            watching = watcher()
+            if watching is not None and type(data) not in (float, int, bool):
+                watching.forbids(
+                    "Tensor(data)", "new host data is not part of a recording. Make the tensor outside"
+                )
             self.node = self._node_of(data, dtype)
         self._register()
         if requires_grad:
@@ -93,13 +97,13 @@ class Tensor(Random, Loss):
     def _upload(self, shape: tuple[int, ...], dtype: DType, raw: Any) -> Node:
         from hcq.frontend import device as devices
 
-        _refuse_while_recording(
-            "Tensor(data)", "new host data is not part of a recording. Make the tensor outside"
-        )
         storage = Storage(self.device, dtype, shape)
         storage.buffer = devices.get(self.device).alloc(storage.size_bytes, f"data {shape}")
         if storage.size_bytes:
             storage.buffer.write(raw)
+        watching = watcher()
+        if watching is not None:
+            watching.uploaded(storage, bytes(raw))
         return storage.node()
 
     # -- running --
@@ -161,9 +165,11 @@ class Tensor(Random, Loss):
 
     def _buffer(self, call: str) -> Any:
         """The device memory that holds the elements in row-major order; computed now."""
-        _refuse_while_recording(
-            call, "values are not known while a recording is made. Return the tensor and read it after"
-        )
+        watching = watcher()
+        if watching is not None:
+            watching.forbids(
+                call, "values are not known while a recording is made. Return the tensor and read it after"
+            )
         from hcq.frontend.realize import storage_of
 
         return storage_of(self).buffer
@@ -282,13 +288,43 @@ class Tensor(Random, Loss):
         if node is self.node:
             return self
         if self.node.op is Op.BUFFER or self.node.op is Op.ASSIGN:
-            self.node = Node(Op.ASSIGN, self.dtype, (self.node, node))
+            self._become(Node(Op.ASSIGN, self.dtype, (self.node, node)))
         else:
-            self.node = expanded(node, self.shape)
+            self._refuse_view("assign")
+            self._become(expanded(node, self.shape))
         return self
+
+    def _become(self, node: Node) -> None:
+        """Mean another node from now on."""
+        self._means_next()
+        self.node = node
+        changed()
+
+    def _refuse_view(self, call: str) -> None:
+        """Raise UsageError for a view of a tensor that somebody holds: the write would be seen in this one only."""
+        node = self.node
+        below: set[Node] = set()
+        while node.op in _VIEWS:
+            node = node.src[0]
+            below.add(node)
+        if node.op is Op.CONST:
+            below.discard(node)
+        if below and any(tensor.node in below for tensor in live):
+            where = "x[1:3] = y" if call == "assign" else "x[0, 1] = y"
+            raise UsageError(
+                f"[{call}] this tensor of shape {self.shape} is a view of another one, which would not change. "
+                f"Write to that one, as {where}, or make this one a tensor of its own first: v = v.clone()."
+            )
+
+    def _means_next(self) -> None:
+        """Called before this tensor gets another value."""
+        watching = watcher()
+        if watching is not None:
+            watching.writes(self)
 
     def _write_view(self, view: Core, value: Core) -> None:
         """Write into a view of this tensor's memory, now."""
+        self._means_next()
         before = self.node
         if any(node is before for node in value.node.toposort()):
             value = self._like(value.node).clone().realize()  # what is read must not be overwritten half way
@@ -298,6 +334,8 @@ class Tensor(Random, Loss):
         except BaseException:
             self.node = before
             raise
+        finally:
+            changed()
 
     # -- gradients --
 
@@ -314,15 +352,18 @@ class Tensor(Random, Loss):
         """Ask for a gradient, or no longer. A leaf is known by its memory, so it gets memory of its own now."""
         if not requires_grad:
             self._requires_grad = False
+            changed()
             return self
         if not self.dtype.is_float:
             raise UsageError(
                 f"[requires_grad] {self.dtype.name} has no gradient. Cast to a floating-point dtype first."
             )
         if self.node.op is not Op.BUFFER or any(t.node is self.node and t is not self for t in live):
+            self._means_next()
             self.node = self.clone().realize().node
         self.node.arg.tracked = True
         self._requires_grad = True
+        changed()
         return self
 
     def backward(self, gradient: Tensor | None = None) -> None:
@@ -332,12 +373,9 @@ class Tensor(Random, Loss):
         backward(self, gradient)
 
 
+# what shows the elements of a tensor in another order, or some of them
+_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.DETACH})
+
+
 def _empty(shape: tuple[int, ...]) -> Any:
     return [] if shape[0] == 0 else [_empty(shape[1:]) for _ in range(shape[0])]
-
-
-def _refuse_while_recording(call: str, why: str) -> None:
-    """What a jit recording cannot mean is an error, not a constant that is silently the first call's."""
-    realizing = sys.modules.get("hcq.frontend.realize")
-    if realizing is not None and realizing.recording.now is not None:
-        raise UsageError(f"[jit] {call} while {realizing.recording.now.name} is recorded: {why}.")

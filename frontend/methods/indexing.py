@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import Core
+from hcq.frontend.core import Core, unusual, watcher
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.frontend.methods.elementwise import broadcast_shape
 from hcq.frontend.methods.joining import Joining
 from hcq.frontend.methods.movement import expanded, flipped, iota, ordinal, padded, permuted, reshaped, shrunk
+from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -138,7 +140,10 @@ class Indexing(Joining):
             if getattr(item, "shape", None) == () and hasattr(item, "__index__"):
                 return [item.__index__()]
             values = _flat(item)
-            tensor = type(self)(item, device=self.device)
+            tensor = self._like(self._node_of(item, None))
+            watching = watcher()
+            if watching is not None:
+                watching.indexed(item)
             if not values:
                 tensor = tensor.cast(dtypes.int64)
         else:
@@ -250,23 +255,47 @@ class Indexing(Joining):
         value = self._operand("setitem", value)
         if value.node.dtype is not self.node.dtype:
             value = value.cast(self.node.dtype)
+        self._refuse_view("setitem")
+        flows = self._is_on_a_gradients_way(value)
         if isinstance(key, Core) and key.node.dtype.is_bool and key.node.shape == self.node.shape:
             if value.numel() != 1:
                 raise UsageError(
                     "[setitem] x[mask] = y: y must be one value. Use x.assign(mask.where(y, x))."
                 )
-            self.assign(self.masked_fill(self._like(key.node), value._reshape(())))
+            self._write(self.masked_fill(self._like(key.node), value._reshape(())), flows)
             return
         view, picks = self._view(key)
         if picks:
-            self.assign(self._scattered(key, value))
+            self._write(self._scattered(key, value), flows)
             return
         value = _fitted(value, view.node.shape)
-        if self.node.op is Op.BUFFER:
+        if self.node.op is Op.BUFFER and not flows:
             self._write_view(view, value)
         else:
             inside = self._spread(key, self._like(expanded(const(True, dtypes.bool), view.node.shape)))
-            self.assign(inside.where(self._spread(key, value), self))
+            self._write(inside.where(self._spread(key, value), self), flows)
+
+    def _is_on_a_gradients_way(self, value: Self) -> bool:
+        """Whether a gradient flows from this tensor, once `value` is written into it, to leaves."""
+        mode = unusual.get(get_ident()) if unusual else None
+        if mode is not None and mode.cuts:
+            return False
+        is_tracked = structure_of([value.node]).tracked[-1]
+        if not self._requires_grad:
+            return is_tracked or structure_of([self.node]).tracked[-1]
+        if is_tracked:
+            raise UsageError(
+                f"[setitem] into a leaf of shape {self.node.shape} that requires a gradient, from a value that a "
+                "gradient flows through: write into a copy, x.clone(), or under no_grad()."
+            )
+        return False
+
+    def _write(self, new: Self, flows: bool) -> None:
+        """Become these values: in the memory there is, or, where a gradient flows through them, as what they are."""
+        if flows:
+            self._become(new.node)
+        else:
+            self.assign(new)
 
     def _scattered(self, key: Any, value: Self) -> Self:
         """This tensor with elements at computed indices replaced; the last of equal indices wins.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
 from hcq.frontend import names
+from hcq.frontend.core import changed, watcher
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,11 +24,28 @@ if TYPE_CHECKING:
     from hcq.frontend.tensor import Tensor
 
 
+class _Training:
+    """The attribute `training`. A recording is of one mode, so it has to hear of a change, however it is made."""
+
+    def __get__(self, module: Module | None, owner: type[Module]) -> bool:
+        if module is None:
+            return True
+        mode: bool = vars(module).get("training", True)
+        watching = watcher()
+        if watching is not None:
+            watching.reads_state(module, "training", mode)
+        return mode
+
+    def __set__(self, module: Module, mode: bool) -> None:
+        vars(module)["training"] = mode
+        changed()
+
+
 class Module:
     """A part of a model. Subclasses set attributes in `__init__` and compute in `forward`."""
 
     buffers_of_class: tuple[str, ...] = ()  # attributes that are state, not parameters
-    training: bool = True
+    training = _Training()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise UsageError(
@@ -148,7 +166,10 @@ class Module:
 
     def zero_grad(self) -> None:
         """Forget every parameter's gradient."""
+        watching = watcher()
         for parameter in self.parameters():
+            if watching is not None:
+                watching.reads_state(parameter, "grad", None)
             parameter.grad = None
 
     # -- how it prints --

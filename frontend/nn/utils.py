@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hcq.errors import UsageError
+from hcq.frontend.core import watcher
 
 if TYPE_CHECKING:
     from hcq.frontend.tensor import Tensor
@@ -47,6 +48,10 @@ def _with_gradients(call: str, parameters: Tensor | Iterable[Tensor]) -> list[tu
     from hcq.frontend.tensor import Tensor
 
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    watching = watcher()
+    if watching is not None:
+        for parameter in listed:
+            watching.reads_state(parameter, "grad", parameter.grad is not None)
     found = [(parameter, parameter.grad) for parameter in listed if parameter.grad is not None]
     if not found:
         raise UsageError(f"[{call}] none of the parameters has a gradient. Call loss.backward() first.")

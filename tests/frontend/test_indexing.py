@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hcq.errors import UsageError
+from hcq.frontend.gradient import no_grad
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -222,3 +223,60 @@ def test_any_index_writes_what_numpy_writes(case, is_lazy):
     expected[key] = value
     t[key] = Tensor(value)
     same(t, expected)
+
+
+@pytest.mark.parametrize(
+    ("write", "gradient"),
+    [
+        (lambda z, w: z.__setitem__(0, w), [1.0, 10.0]),
+        (lambda z, w: z.__setitem__([1, 0], w), [101.0, 1010.0]),
+        (lambda z, w: z.__setitem__((slice(None), 1), w * 2), [20.0, 2000.0]),
+        (lambda z, w: z.__setitem__(Tensor([[True, False], [False, True]]), w.sum()), [1001.0, 1001.0]),
+    ],
+)
+@pytest.mark.parametrize(
+    "make", [Tensor, lambda data: Tensor(data) * 1, lambda data: Tensor(data).assign(Tensor(data))]
+)
+def test_a_gradient_flows_through_what_is_written_into_a_tensor(write, gradient, make):
+    w = Tensor([5.0, 6.0], requires_grad=True)
+    z = make([[1.0, 2.0], [3.0, 4.0]])
+    write(z, w)
+    z.realize()
+    (z * Tensor([[1.0, 10.0], [100.0, 1000.0]])).sum().backward()
+    assert w.grad.tolist() == gradient
+
+
+def test_a_gradient_flows_through_what_is_left_of_a_tensor_that_is_written_to():
+    w = Tensor([5.0, 6.0], requires_grad=True)
+    z = (w * 3).realize()
+    z[0] = 5.0
+    z.sum().backward()
+    assert (z.tolist(), w.grad.tolist()) == ([5.0, 18.0], [0.0, 3.0])
+
+
+def test_a_leaf_takes_values_with_a_gradient_only_as_numbers():
+    w = Tensor([5.0, 6.0], requires_grad=True)
+    with pytest.raises(UsageError, match="no_grad"):
+        w[0] = w[1] * 2
+    with no_grad():
+        w[0] = w[1] * 2
+    w[1] = 1.0
+    assert (w.tolist(), w.requires_grad) == ([12.0, 1.0], True)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda x: x[0], lambda x: x.T, lambda x: x.reshape(4), lambda x: x.detach()]
+)
+@pytest.mark.parametrize("base", [Tensor, lambda data: Tensor(data) * 1, lambda data: Tensor.zeros(2, 2)])
+def test_writing_to_a_view_of_a_tensor_that_somebody_holds_is_refused(make, base):
+    x = base([[1.0, 2.0], [3.0, 4.0]])
+    before = x.tolist()
+    with pytest.raises(UsageError, match="is a view of another one"):
+        make(x)[0] = 9.0
+    with pytest.raises(UsageError, match="is a view of another one"):
+        make(x).assign(make(x) + 1)
+    assert x.tolist() == before
+    view = make(x)
+    del x
+    view[0] = 9.0  # nobody holds the other tensor any more
+    assert 9.0 in np.array(view.tolist()).flatten()

@@ -1,0 +1,636 @@
+"""Observe: what one call of a function does with tensors, said so that another call can be compared with it.
+
+In       a function and its arguments
+Out      the function's result and an `Observation`: the plans that ran on which memory, what the call read of the
+         tensors outside, what it left behind
+Changes  whatever the function changes; what it left lazy is computed at its end
+Next     replay.py (an observation submitted again), jit.py (which call is observed and which replayed)
+
+The function runs on stand-ins for its tensor arguments: the same memory, told apart from all other tensors. All other
+memory that it reads or writes belongs to tensors outside, and is known by whose it is. So two observations that are
+equal say that a call does again what the call before did; nothing else says so, for Python runs in between.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hcq.errors import UsageError
+from hcq.frontend.core import Core, live, mode_of_thread, usual_again
+from hcq.frontend.realize import give_memory, realize, unwatched
+from hcq.frontend.scheduler.structure import Structure, structure_of
+from hcq.frontend.storage import Storage
+from hcq.frontend.tensor import Tensor
+from hcq.ir.node import Node, toposort
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from hcq.frontend.plan import Plan
+
+# where memory comes from, as the call sees it: ("argument", number), ("made", number), ("data", number),
+# ("grad", id of the tensor whose .grad it was) or ("memory", the Storage of a tensor outside)
+Role = tuple[str, Any]
+
+Ref = weakref.ref[Any]
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+class Run(NamedTuple):
+    """A plan that was submitted, and the role of everything it read and wrote."""
+
+    plan: Plan
+    key: Any
+    inputs: tuple[Role, ...]
+    outputs: tuple[Role, ...]
+
+
+class Template:
+    """A tensor that a call made and left: a view of memory, of which what each call has anew is to be filled in."""
+
+    def __init__(self, tensor: Core, roles: dict[Storage, Role], hollow: dict[Role, Storage]):
+        structure = structure_of([tensor.node])
+        self.roles = [roles.get(storage) or ("memory", storage) for storage in structure.storages]
+        self.key = (structure.key, tuple(self.roles), tensor._requires_grad, tensor.device)
+        self.device = tensor.device
+        self.requires_grad = tensor._requires_grad
+        stand_ins = {}
+        for storage, role in zip(structure.storages, self.roles):
+            if role[0] != "memory" and role[0] != "data":
+                if role not in hollow:
+                    hollow[role] = Storage(storage.device, storage.dtype, storage.shape)
+                    # a gradient could flow on from here in the call; through a replay it cannot
+                    hollow[role].tracked = storage.history is not None
+                stand_ins[storage.node()] = hollow[role].node()
+        self.node = tensor.node.substitute(stand_ins)
+        self.whole = self.roles[0] if self.node.op is Op.BUFFER else None  # the usual case
+
+    def filled(self, hollow: dict[Role, Storage], found: dict[Role, Storage]) -> Node:
+        """Its node, on this call's memory."""
+        if self.whole is not None and self.whole in found:
+            return found[self.whole].node()
+        places = {hollow[role].node(): found[role].node() for role in self.roles if role in found}
+        return self.node.substitute(places)
+
+
+class Same(NamedTuple):
+    """In results: the very tensor object that is outside."""
+
+    id: int
+    ref: Ref
+
+
+class Argument(NamedTuple):
+    """In results: the tensor argument itself."""
+
+    number: int
+
+
+class New(NamedTuple):
+    """In results: a tensor made by the call, by its number among them."""
+
+    number: int
+
+
+class Held(NamedTuple):
+    """A tensor outside that the call read, and what it meant then."""
+
+    ref: Ref
+    node: Node
+    requires_grad: bool
+
+
+class State(NamedTuple):
+    """Python state that decided what was computed: the attribute of an object, and its value."""
+
+    ref: Ref
+    name: str
+    value: object
+
+    def holds(self) -> bool:
+        """Whether it is still so."""
+        thing: Any = self.ref()
+        if thing is None:
+            return False
+        now = thing.grad is not None if self.name == "grad" else vars(thing).get(self.name, True)
+        return bool(now == self.value)
+
+
+class Observation:
+    """What one call did. `unsettled` says why it is no model for the next calls, or is empty."""
+
+    def __init__(self) -> None:
+        self.unsettled = ""
+        self.device: str | None = None
+        self.runs: list[Run] = []
+        self.data: list[bytes] = []
+        self.data_storages: list[Storage] = []
+        self.hollow: dict[Role, Storage] = {}
+        self.sizes: dict[Role, int] = {}  # bytes of what was made
+        self.held: list[Held] = []
+        self.written: list[Storage] = []  # memory of tensors outside, written in place
+        self.state: list[State] = []
+        self.indices: list[tuple[Any, Any]] = []  # a list or array that was an index, and a copy of it
+        self.templates: list[Template] = []  # of what is New in results, gradients and kept tensors
+        self.results: Any = None
+        self.gradients: list[tuple[Ref, Any]] = []  # whose .grad the call set, and to what
+        self.slots: dict[int, Ref] = {}  # id of a tensor whose .grad the call read -> the tensor
+        self.kept: list[tuple[Ref, int, int]] = []  # a tensor left behind, its template, how many hold it
+
+    def unlike(self, other: Observation) -> str:
+        """Why a replay of this would not do what the other call did; empty when it would."""
+        for a, b in zip(self.runs, other.runs):
+            if a.key != b.key:
+                return _key_difference(a.key, b.key)
+            for x, y in zip((*a.inputs, *a.outputs), (*b.inputs, *b.outputs)):
+                if x != y:
+                    return _role_difference(x, y)
+        if len(self.runs) != len(other.runs):
+            return f"it ran {len(self.runs)} schedules in one call and {len(other.runs)} in the next"
+        if self.data != other.data:
+            return "a list or array that it uses as an index changes from call to call"
+        if _words(self.results, self) != _words(other.results, other):
+            return "what it returns changes from call to call: other views, other plain values"
+        mine, its = ([(id(r()), _words(g, o)) for r, g in o.gradients] for o in (self, other))
+        if mine != its:
+            return "it sets the .grad of other tensors from call to call"
+        if [self.templates[n].key for _, n, _ in self.kept] != [
+            other.templates[n].key for _, n, _ in other.kept
+        ]:
+            return "it leaves other tensors alive from call to call"
+        if any(ref() is not None for ref, _, _ in self.kept):
+            return "each call leaves one more tensor alive, which a replay does not: return it, or keep the last only"
+        return ""
+
+
+class Observer:
+    """The Watcher and Recorder of one call."""
+
+    def __init__(self, name: str, arguments: Sequence[Storage], is_first: bool):
+        self.name = name
+        self.is_first = is_first  # then what a recording cannot mean is done, and the call is no model
+        self.seen = Observation()
+        self.roles: dict[Storage, Role] = {}
+        for number, storage in enumerate(arguments):
+            self.roles.setdefault(storage, ("argument", number))
+        self.argument_memory = {id(storage.buffer): n for n, storage in enumerate(arguments)}
+        self.stand_ins: dict[int, tuple[Ref, int]] = {}
+        self.tensors: list[Ref] = []  # made here
+        self.ids: dict[int, Ref] = {}  # the same by id; an id is used again when its tensor is gone
+        self.touched: dict[int, Core] = {}  # tensors outside that were assigned to
+        self.written: dict[Storage, None] = {}
+        self.ran_on: list[tuple[Plan, Any, list[Storage], list[Storage]]] = []
+        self.executed: set[Node] = set()
+        self.state: dict[tuple[int, str], State | None] = {}
+        self.start: list[tuple[Ref, Node, bool]] = []
+        self.grads: dict[int, tuple[Ref, Core | None]] = {}
+        self.templates: dict[int, Template] = {}  # of what is alive at the end, by the id of its tensor
+        self.numbers: dict[int, int] = {}  # theirs in seen.templates
+        self.count = 0
+
+    # -- what it is told (core.Watcher, realize.Recorder) --
+
+    def made(self, ref: Ref) -> None:
+        self.tensors.append(ref)
+        self.ids[ref.key] = ref  # type: ignore[attr-defined]
+
+    def owns(self, tensor: Core) -> bool:
+        ref = self.ids.get(id(tensor))
+        return (ref is not None and ref() is tensor) or id(tensor) in self.touched
+
+    def writes(self, tensor: Core) -> None:
+        stand_in = self.stand_ins.get(id(tensor))
+        if stand_in is not None and stand_in[0]() is tensor:
+            raise _refused_write(self.name, stand_in[1], tensor.shape)
+        if not self.owns(tensor):
+            self.touched[id(tensor)] = tensor
+
+    def forbids(self, call: str, why: str) -> None:
+        if not self.is_first:
+            raise UsageError(f"[jit] {call} while {self.name} is recorded: {why}.")
+        self.unsettle(f"{call}: {why}")
+
+    def unsettle(self, why: str) -> None:
+        """This call is no model for the next ones."""
+        self.seen.unsettled = self.seen.unsettled or why
+
+    def reads_state(self, thing: Any, name: str, value: object) -> None:
+        key = (id(thing), name)
+        if key in self.state or (
+            isinstance(thing, Core) and self.owns(thing) and id(thing) not in self.touched
+        ):
+            return
+        if name == "grad":
+            _, start = self.grads.get(id(thing), (None, None))
+            if value is None or value != (start is not None):
+                self.state[key] = None  # set by the call itself before it was read
+                return
+        self.state[key] = State(weakref.ref(thing), name, value)
+
+    def uploaded(self, storage: Storage, raw: bytes) -> None:
+        self.roles[storage] = ("data", len(self.seen.data))
+        self.seen.data.append(raw)
+        self.seen.data_storages.append(storage)
+
+    def indexed(self, item: Any) -> None:
+        self.seen.indices.append((item, copied(item)))
+
+    def runs(self, plan: Plan, structure: Structure, roots: Sequence[Node]) -> None:
+        if self.seen.device is None:
+            self.seen.device = plan.device
+        elif plan.device != self.seen.device:
+            self.forbids(
+                f"computing on {plan.device} and on {self.seen.device}",
+                "a recording is of one device. Use one jit for each",
+            )
+        nodes = toposort(roots)
+        for node in nodes:
+            if node.op is Op.ASSIGN:
+                base = node.src[0]
+                while base.op is not Op.BUFFER:
+                    base = base.src[0]
+                if id(base.arg.buffer) in self.argument_memory:
+                    number = self.argument_memory[id(base.arg.buffer)]
+                    raise _refused_write(self.name, number, base.arg.shape)
+        self.executed.update(nodes)
+
+    def ran(self, plan: Plan, structure: Structure, outputs: Sequence[Storage]) -> None:
+        inputs = dict.fromkeys(structure.storages)
+        for storage in inputs:
+            self.roles.setdefault(storage, ("memory", storage))
+        for storage in outputs:
+            if storage in inputs:
+                self.written[storage] = None
+            else:
+                self.roles[storage] = ("made", self.count)
+                self.count += 1
+        self.ran_on.append((plan, structure.key, list(structure.storages), list(outputs)))
+
+    # -- the call --
+
+    def look_around(self) -> None:
+        """What tensors mean before the call. Pending writes are done, so that they are not taken for the call's own."""
+        give_memory([t for t in live if t.node.op is Op.ASSIGN])
+        give_memory([t.grad for t in live if t.grad is not None])
+        for ref in live.refs():
+            tensor = ref()
+            if tensor is not None:
+                self.start.append((ref, tensor.node, tensor._requires_grad))
+                if tensor._requires_grad or tensor.grad is not None:
+                    self.grads[id(tensor)] = (ref, tensor.grad)
+
+    def look_back(self, result: Any, own: dict[Node, Node]) -> Any:
+        """Compute what the call left, and write down how things are after it.
+
+        own      the nodes of the stand-ins, each with the node of the argument it stands for
+        Returns  the results as Same, Argument and New, in the containers they were in
+        """
+        left = [tensor for ref in self.tensors if (tensor := ref()) is not None]
+        touched = list(self.touched.values())
+        try:
+            realize([*tensors_in(result, self.name), *left, *touched])
+            give_memory(touched)
+            self._see_roles()
+            for tensor in left:
+                self.templates[id(tensor)] = Template(tensor, self.roles, self.seen.hollow)
+            self.seen.results = _mapped(result, self._word)
+            for ref, before in self.grads.values():
+                tensor = ref()
+                if tensor is not None and tensor.grad is not before:
+                    now = None if tensor.grad is None else self._word(tensor.grad)
+                    self.seen.gradients.append((ref, now))
+            self._see_held()
+            return self.seen.results
+        finally:
+            for tensor in (*left, *touched):
+                tensor.node = tensor.node.substitute(own)
+
+    def _word(self, tensor: Core) -> Same | Argument | New:
+        stand_in = self.stand_ins.get(id(tensor))
+        if stand_in is not None and stand_in[0]() is tensor:
+            return Argument(stand_in[1])
+        if id(tensor) in self.templates:
+            return New(self._number(id(tensor)))
+        ref = live.ref(tensor)
+        self.seen.held.append(Held(ref, tensor.node, tensor._requires_grad))
+        return Same(id(tensor), ref)
+
+    def _number(self, key: int) -> int:
+        if key not in self.numbers:
+            self.numbers[key] = len(self.seen.templates)
+            self.seen.templates.append(self.templates[key])
+        return self.numbers[key]
+
+    def _see_roles(self) -> None:
+        """The runs in roles; memory that comes from a .grad is known by whose gradient it is."""
+        owners: dict[Storage, list[int]] = {}
+        for key, (_, gradient) in self.grads.items():
+            if gradient is not None and gradient.node.op is Op.BUFFER:
+                owners.setdefault(gradient.node.arg, []).append(key)
+        for storage, keys in owners.items():
+            if len(keys) == 1 and storage in self.roles and storage not in self.written:
+                self.roles[storage] = ("grad", keys[0])
+                self.seen.slots[keys[0]] = self.grads[keys[0]][0]
+        known = _origins(node for _, node, _ in self.start)
+        for storage, role in self.roles.items():
+            if role[0] == "made":
+                self.seen.sizes[role] = storage.size_bytes
+            elif role[0] == "memory" and storage not in known:
+                self.unsettle(
+                    "it reads memory that appeared while it ran: another thread computed a part of it"
+                )
+        for plan, key, inputs, outputs in self.ran_on:
+            roles = tuple([self.roles[s] for s in inputs]), tuple([self.roles[s] for s in outputs])
+            self.seen.runs.append(Run(plan, key, *roles))
+        self.seen.written = [s for s in self.written if self.roles[s][0] == "memory"]
+        if any(self.roles[storage][0] == "data" for storage in self.written):
+            self.unsettle("it writes to an index")
+
+    def _see_held(self) -> None:
+        """Which tensors outside were read; each must mean after the call the memory that it meant before."""
+        slots = {id(self.grads[key][1]) for key in self.seen.slots}
+        for ref, node, requires_grad in self.start:
+            tensor = ref()
+            is_touched = tensor is not None and id(tensor) in self.touched
+            if (node not in self.executed and not is_touched) or id(tensor) in slots:
+                continue
+            if tensor is None:
+                if node.op is Op.BUFFER:
+                    self.unsettle(
+                        f"it replaces a tensor of shape {node.shape} that it reads: write into it instead, with assign"
+                    )
+                continue
+            if tensor.node is not node:
+                self.unsettle(f"a tensor of shape {node.shape} that it uses was given memory meanwhile")
+            self.seen.held.append(Held(ref, node, requires_grad))
+        self.seen.state = [state for state in self.state.values() if state is not None]
+
+    def close(self) -> Observation:
+        """The observation, once nothing of the call is on the stack: what is alive now is what it left."""
+        seen = self.seen
+        gradients = {id(owner.grad) for ref, _ in seen.gradients if (owner := ref()) is not None}
+        self.touched.clear()
+        self.grads.clear()
+        alive = [ref for ref in self.tensors if (t := ref()) is not None and id(t) not in gradients]
+        t = None
+        if alive:
+            gc.collect()  # what only a cycle holds is not left
+        for ref in alive:
+            key = ref.key  # type: ignore[attr-defined]
+            if ref() is not None and key in self.templates:
+                seen.kept.append((ref, self._number(key), holders(ref)))
+        # an index that nobody else holds is a literal: it cannot change
+        seen.indices = [(item, copy) for item, copy in seen.indices if sys.getrefcount(item) > 3]
+        return seen
+
+
+def observe(
+    function: Callable[..., Any],
+    name: str,
+    call: tuple[Any, Any],
+    tensors: Sequence[Tensor],
+    storages: Sequence[Storage],
+    is_first: bool,
+) -> tuple[Any, Observation]:
+    """Call a function on (args, kwargs), whose tensors have this memory. Returns its result and what it did."""
+    own: dict[Storage, Storage] = {}
+    for s in storages:
+        if s not in own:
+            own[s] = Storage(s.device, s.dtype, s.shape, s.buffer)
+    observer = Observer(name, [own[s] for s in storages], is_first)
+    observer.look_around()
+    mode = mode_of_thread()
+    mode.watcher = observer
+    meant = {own[s].node(): s.node() for s in own}
+    finished = False
+    try:
+        args, kwargs = _stand_ins(call, tensors, [own[s] for s in storages], observer)
+        before = _shape((args, kwargs))
+        result = function(*args, **kwargs)
+        if _shape((args, kwargs)) != before:
+            raise UsageError(
+                f"[jit] {name} changes a list or dict that is its argument, which a replay does not. Return it instead."
+            )
+        del args, kwargs, before
+        words = observer.look_back(result, meant)
+        del result
+        finished = True
+    finally:
+        mode.watcher = None
+        usual_again()
+        if not finished:
+            _restore(observer, meant)
+    with unwatched():
+        found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
+        found |= {role: s for s, role in observer.roles.items() if role[0] == "made" or role[0] == "grad"}
+        result = deliver(words, observer.seen, tensors, found)
+    del found, words
+    return result, observer.close()
+
+
+def deliver(
+    words: Any,
+    seen: Observation,
+    tensors: Sequence[Tensor],
+    found: dict[Role, Storage],
+    gradients: Sequence[tuple[Ref, Any]] | None = None,
+) -> Any:
+    """Results and kept tensors of a call, made of this call's memory.
+
+    gradients  what to set; None when the function itself ran: it has set gradients, and kept tensors
+    """
+    made: dict[int, Tensor] = {}
+
+    def tensor_of(word: Any) -> Any:
+        if isinstance(word, New):
+            tensor = made.get(word.number)
+            if tensor is None:
+                template = seen.templates[word.number]
+                tensor = Tensor._of(template.filled(seen.hollow, found), template.device)
+                if template.requires_grad:
+                    tensor.requires_grad_()
+                made[word.number] = tensor
+            return tensor
+        return tensors[word.number] if isinstance(word, Argument) else word.ref()
+
+    if gradients is not None:
+        for ref, word in gradients:
+            owner = ref()
+            if owner is not None:
+                owner.grad = None if word is None else tensor_of(word)
+        for ref, number, _ in seen.kept:
+            kept = ref()
+            if kept is not None:
+                kept.node = seen.templates[number].filled(seen.hollow, found)
+    else:
+        for ref, word in seen.gradients:
+            owner = ref()
+            if owner is not None and isinstance(word, New):
+                made[word.number] = owner.grad
+    return _filled(words, tensor_of)
+
+
+def _restore(observer: Observer, meant: dict[Node, Node]) -> None:
+    """After an error: what the call left lazy means the arguments, not their stand-ins."""
+    left = [tensor for ref in observer.tensors if (tensor := ref()) is not None]
+    for tensor in (*left, *observer.touched.values()):
+        tensor.node = tensor.node.substitute(meant)
+
+
+def _stand_ins(
+    call: tuple[Any, Any], tensors: Sequence[Tensor], own: Sequence[Storage], observer: Observer
+) -> tuple[Any, Any]:
+    """The arguments with other tensors for its tensors; one that is given twice is one tensor."""
+    made: dict[int, Tensor] = {}
+    numbers = iter(range(len(tensors)))
+
+    def stand_in(tensor: Tensor) -> Tensor:
+        number = next(numbers)
+        known = made.get(id(tensor))
+        if known is None:
+            node = own[number].node()
+            if node.shape != tensor.shape:
+                node = Node(Op.RESHAPE, node.dtype, (node,), tensor.shape)
+            known = made[id(tensor)] = Tensor._of(node, tensor.device)
+            observer.stand_ins[id(known)] = (live.ref(known), number)
+        return known
+
+    args, kwargs = _mapped(call, stand_in)
+    return args, kwargs
+
+
+def holders(ref: Ref) -> int:
+    """How many hold a tensor."""
+    return sys.getrefcount(ref())
+
+
+def copied(item: Any) -> Any:
+    """A copy of a list of lists, or an array, to compare it with later."""
+    return (
+        [copied(part) for part in item]
+        if isinstance(item, (list, tuple))
+        else (item.tobytes() if hasattr(item, "tobytes") else item)
+    )
+
+
+def _origins(nodes: Iterator[Node]) -> set[Storage]:
+    """The memory under these nodes, and what the gradients of its values may need."""
+    found: set[Storage] = set()
+    seen: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op is Op.BUFFER:
+            found.add(node.arg)
+            if node.arg.history is not None:
+                stack.append(node.arg.history)
+        stack.extend(node.src)
+    return found
+
+
+def _refused_write(name: str, number: int, shape: Any) -> UsageError:
+    return UsageError(
+        f"[jit] {name} writes to the memory of its tensor argument {number} {shape}. "
+        "Let the function reach that tensor from outside instead of as an argument, or pass x.clone()."
+    )
+
+
+def _key_difference(a: tuple[Any, ...], b: tuple[Any, ...]) -> str:
+    for x, y in zip(a, b):
+        if x != y and x[:2] == y[:2] and x[0] is Op.CONST:
+            return f"it computes with {x[2]} in one call and with {y[2]} in the next"
+    return "it computes something else from call to call"
+
+
+def _role_difference(a: Role, b: Role) -> str:
+    if a[0] == b[0] == "memory":
+        return (
+            f"it uses another tensor of shape {b[1].shape} from call to call: if it replaces the tensor, "
+            "write into it instead, with assign"
+        )
+    return "it uses other tensors from call to call"
+
+
+# -- nests of lists, tuples and dicts --------------------------------------------------------------------------------
+
+
+def tensors_in(value: Any, name: str) -> list[Tensor]:
+    """The tensors of a result. Raises UsageError for what is neither tensor nor plain value nor a container of them."""
+    if isinstance(value, Tensor):
+        return [value]
+    if type(value) in (list, tuple) or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return [tensor for item in value for tensor in tensors_in(item, name)]
+    if type(value) is dict:
+        return [tensor for item in value.values() for tensor in tensors_in(item, name)]
+    if type(value) not in PLAIN:
+        raise UsageError(
+            f"[jit] {name} returns a {type(value).__name__}, which a replay cannot make anew. "
+            "Return tensors, plain values, or lists, tuples and dicts of them."
+        )
+    return []
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same nest of lists, tuples and dicts with every tensor changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*[_mapped(item, change) for item in value])
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    return value
+
+
+def numbers_in(words: Any) -> list[int]:
+    """The numbers of what is New in results."""
+    if isinstance(words, New):
+        return [words.number]
+    if isinstance(words, (Same, Argument)):
+        return []
+    items = words.values() if isinstance(words, dict) else words if isinstance(words, (list, tuple)) else ()
+    return [number for item in items for number in numbers_in(item)]
+
+
+def _filled(words: Any, tensor_of: Callable[[Any], Any]) -> Any:
+    """The other way: tensors for Same, Argument and New."""
+    kind = type(words)
+    if kind is New or kind is Argument or kind is Same:
+        return tensor_of(words)
+    if kind is list:
+        return [_filled(word, tensor_of) for word in words]
+    if kind is dict:
+        return {key: _filled(word, tensor_of) for key, word in words.items()}
+    if isinstance(words, tuple):
+        parts = [_filled(word, tensor_of) for word in words]
+        return kind(*parts) if hasattr(words, "_fields") else kind(parts)
+    return words
+
+
+def _words(words: Any, seen: Observation) -> Any:
+    """Results in comparable words."""
+    if isinstance(words, New):
+        return ("new", words.number, seen.templates[words.number].key)
+    if isinstance(words, (Same, Argument)):
+        return (type(words).__name__, words[0])
+    if isinstance(words, (list, tuple)):
+        return (type(words), *[_words(word, seen) for word in words])
+    if isinstance(words, dict):
+        return (dict, *[(repr(key), _words(word, seen)) for key, word in words.items()])
+    return (type(words), repr(words))
+
+
+def _shape(value: Any) -> Any:
+    """The containers of arguments and what is in them, by identity."""
+    if isinstance(value, (list, tuple)):
+        return (type(value), *[_shape(item) for item in value])
+    if isinstance(value, dict):
+        return (dict, *[(id(key), _shape(item)) for key, item in value.items()])
+    return id(value)

@@ -1,0 +1,291 @@
+"""Replay: an observed call, submitted again with one doorbell.
+
+In       an Observation that the call after it repeated; the arguments of further calls
+Out      results, gradients and kept tensors as the call would have left them
+Changes  what the call changes: tensors outside that it writes to, `.grad`, tensors that it keeps
+Next     observe.py (what is known of a call), hcq/graph.py (how a recording is replayed), jit.py (who decides)
+
+A recording is of things as they were: the tensors that were read mean the memory they meant, modules are in their mode.
+Before each replay this is asked again, cheaply: as long as the clock of changes (core.py) stands, nothing has changed.
+What a replay leaves is in new memory, so that what earlier calls left stays; what it writes in place is first read by
+those who still mean the old values, as realize.py does it for a call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from sys import getrefcount
+from typing import Any
+
+from hcq import config
+from hcq.errors import UsageError
+from hcq.frontend import core
+from hcq.frontend import device as devices
+from hcq.frontend.core import live
+from hcq.frontend.observe import New, Observation, Role, copied, deliver, holders, numbers_in
+from hcq.frontend.realize import compute_readers, give_memory, readers, realize
+from hcq.frontend.storage import REPLAYED, Storage, next_write
+from hcq.frontend.tensor import Tensor
+from hcq.graph import Symbol
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node, const
+from hcq.ir.op import Op
+
+CHECKED_REPLAYS = 2  # with HCQ_JIT_CHECK=1: the first replays of a recording are compared with the function
+
+
+class Recording:
+    """A call that can be submitted again."""
+
+    def __init__(self, name: str, seen: Observation):
+        self.name = name
+        self.seen = seen
+        self.device = seen.device or devices.default()
+        self.opened = devices.get(self.device)
+        self.kernels = sum(len(run.plan.launches) for run in seen.runs)
+        self.checks_left = CHECKED_REPLAYS if config.current().jit_check else 0
+        self.own: dict[Role, Any] = {}  # its own memory
+        self.named: set[Role] = set()  # the roles that some launch names anew in each replay
+        # what is left by a call is in new memory each time; the rest of what it makes is the recording's own
+        self.fresh = {role for template in seen.templates for role in template.roles if role[0] == "made"}
+        self.gradients = self._own_gradients()
+        self.graph = self._graph()
+        self.written = [*seen.written, *[gradient.node.arg for _, gradient, _ in self.gradients]]
+        self.written_nodes = {storage.node() for storage in self.written}
+        self.written_buffers = {id(storage.buffer) for storage in self.written}
+        self.owners = {id(held.ref()) for held in seen.held if held.node in self.written_nodes}
+        self.owners |= {id(gradient) for _, gradient, _ in self.gradients}
+        self.clean_at = -1  # the clock of changes when everything was last looked at
+        self._mark: Tensor | None = None
+        self._made = sorted(self.fresh)
+        self._arguments = sorted(role for role in self.named if role[0] == "argument")
+        self._only_result = self._find_only_result()
+
+    def _own_gradients(self) -> list[tuple[Any, Tensor, Node]]:
+        """Whose gradient, and which: those of every call are written over, as long as nobody else holds them."""
+        seen, found = self.seen, []
+        elsewhere = {number for _, number, _ in seen.kept} | set(numbers_in(seen.results))
+        uses = Counter(role for template in seen.templates for role in template.roles)
+        left = []
+        for ref, word in seen.gradients:
+            role: Role | None = seen.templates[word.number].whole if isinstance(word, New) else None
+            if role is None or role not in self.fresh or uses[role] > 1 or word.number in elsewhere:
+                left.append((ref, word))
+            elif seen.slots:  # the gradient before is read: it cannot be written over meanwhile
+                left.append((ref, word))
+            else:
+                like = seen.hollow[role]
+                buffer = self.opened.alloc(like.size_bytes, f"{self.name} (gradient)")
+                storage = Storage(like.device, like.dtype, like.shape, buffer)
+                gradient = Tensor._of(storage.node(), self.device)
+                self.own[role] = buffer
+                self.fresh.discard(role)
+                found.append((ref, gradient, gradient.node))
+        self.other_gradients = left
+        return found
+
+    def _graph(self) -> Any:
+        """The device graph of the runs."""
+        device = self.opened
+        graph = device.graph(self.name)
+        memories: list[Any] = []
+        for run in self.seen.runs:
+            for number, size in enumerate(run.plan.memory_sizes):
+                if number == len(memories):
+                    memories.append(None)
+                if memories[number] is None or memories[number].size_bytes < size:
+                    memories[number] = device.alloc(size, f"{self.name} (temporary {number})")
+            roles = dict(enumerate(run.inputs))
+            roles.update({v: role for v, role in zip(run.plan.results, run.outputs) if v not in roles})
+            for program, values, grid, block in run.plan.programs():
+                places = [
+                    self._place(roles[v]) if v in roles else memories[run.plan.values[v].memory]
+                    for v in values
+                ]
+                graph.dispatch(program, places, grid, block)
+        return graph
+
+    def _place(self, role: Role) -> Any:
+        """The buffer that a launch's argument is, or the symbol under which each replay names one."""
+        kind, what = role
+        if kind == "memory":
+            return what.buffer
+        if kind == "data":
+            return self.seen.data_storages[what].buffer
+        if kind == "made" and role not in self.fresh:
+            if role not in self.own:
+                self.own[role] = self.opened.alloc(self.seen.sizes[role], f"{self.name} (made {what})")
+            return self.own[role]
+        self.named.add(role)
+        return Symbol(role)
+
+    def _find_only_result(self) -> Role | None:
+        """The role of the result, in the usual case: one new tensor in memory of its own, and nothing else is left."""
+        seen = self.seen
+        if type(seen.results) is not New or self.other_gradients or seen.kept:
+            return None
+        template = seen.templates[seen.results.number]
+        return template.whole if not template.requires_grad and template.whole in self.fresh else None
+
+    # -- whether it may be replayed --
+
+    def is_dead(self) -> bool:
+        """True when it can never hold again: what it was made of is gone."""
+        return any(held.node.op is Op.BUFFER and held.ref() is None for held in self.seen.held)
+
+    def holds(self) -> bool:
+        """Whether things are as they were when it was recorded. Does writes that are pending on what it reads."""
+        seen = self.seen
+        for state in seen.state:
+            if state.name == "grad" and not state.holds():
+                return False
+        for ref in seen.slots.values():
+            if getattr(ref(), "grad", None) is None:
+                return False
+        for item, copy in seen.indices:
+            if copied(item) != copy:
+                return False
+        if core.changes() == self.clean_at:
+            if self.written_nodes:
+                self._compute_readers(live.since(self._mark))  # type: ignore[arg-type]
+            return True
+        if devices.get(self.device) is not self.opened or not all(state.holds() for state in seen.state):
+            return False
+        pending = [t for held in seen.held if (t := held.ref()) is not None and t.node.op is Op.ASSIGN]
+        if pending:
+            realize(pending)
+        if not self._is_as_it_was():
+            return False
+        if self.written_nodes:
+            self._compute_readers(live)
+            if not self._is_as_it_was():  # two names of one memory that is written to: now they are apart
+                return False
+        self.clean_at = core.changes()
+        return True
+
+    def _is_as_it_was(self) -> bool:
+        for ref, node, requires_grad in self.seen.held:
+            tensor = ref()
+            if tensor is None:
+                if node.op is Op.BUFFER:
+                    return False
+            elif tensor.node is not node or tensor._requires_grad is not requires_grad:
+                return False
+        return True
+
+    def _compute_readers(self, tensors: Iterable[Any]) -> None:
+        """Compute what still means the old values of memory that the replay overwrites."""
+        mark = Tensor._of(
+            const(False, dtypes.bool), self.device
+        )  # before the look, for other threads make tensors
+        found = readers(tensors, self.written_nodes, self.owners)
+        if found:
+            compute_readers(found)
+        self._mark = mark
+        if found:
+            self.clean_at = core.changes()
+
+    # -- replaying it --
+
+    def replay(self, tensors: Sequence[Tensor], storages: Sequence[Storage]) -> Any:
+        """Submit the recording on other arguments; new memory for what it leaves."""
+        for number, storage in enumerate(storages):
+            if id(storage.buffer) in self.written_buffers:
+                raise UsageError(
+                    f"[jit] {self.name}: tensor argument {number} {storage.shape} shares memory with a tensor that the "
+                    "function assigns to. Pass x.clone()."
+                )
+        seen = self.seen
+        for ref, number, count in seen.kept:
+            if ref() is not None and holders(ref) > count:
+                raise UsageError(
+                    f"[jit] {self.name} leaves a tensor {seen.templates[number].node.shape} behind and replaces it in "
+                    "each call, and somebody else holds it, too. Keep a copy of it instead: x.clone().realize()."
+                )
+        if self.gradients:
+            self._hand_out_gradients()
+        found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
+        places: dict[Any, Any] = {role: found[role].buffer for role in self._arguments}
+        for key, ref in seen.slots.items():
+            owner: Any = ref()
+            gradient = owner.grad
+            give_memory((gradient,))
+            storage = found["grad", key] = gradient.node.arg
+            if ("grad", key) in self.named:
+                places["grad", key] = storage.buffer
+        alloc = self.opened.alloc
+        for role in self._made:
+            like = seen.hollow[role]
+            buffer = alloc(like.size_bytes, self.name)
+            storage = found[role] = Storage(like.device, like.dtype, like.shape, buffer)
+            if like.tracked:
+                storage.tracked, storage.noted = True, REPLAYED
+            if role in self.named:
+                places[role] = buffer
+        if self.graph.commands:
+            self.graph.replay(places)
+        if self.written:
+            now = next_write()
+            for storage in self.written:
+                storage.version = now
+        if self._only_result is not None:
+            return Tensor._of(found[self._only_result].node(), self.device)
+        return deliver(seen.results, seen, tensors, found, self.other_gradients)
+
+    def _hand_out_gradients(self) -> None:
+        """Every .grad is the tensor whose memory this replay writes; who holds the one before keeps what it was."""
+        for place, (ref, gradient, node) in enumerate(self.gradients):
+            owner = ref()
+            if owner is None:
+                continue
+            is_ours = owner.grad is gradient
+            # held by the list, its tuple's name here and the call; by the owner
+            if gradient.node is node and getrefcount(gradient) == (4 if is_ours else 3):
+                if not is_ours:
+                    owner.grad = gradient
+                continue
+            realize((gradient,))
+            if readers((gradient,), {node}):
+                compute_readers((gradient,))
+            self.owners.discard(id(gradient))
+            gradient = owner.grad = Tensor._of(node, self.device)
+            self.owners.add(id(gradient))
+            self.gradients[place] = ref, gradient, node
+
+    def check(self, observe: Callable[[], tuple[Any, Observation]], replay: Callable[[], Any]) -> Any:
+        """HCQ_JIT_CHECK: run the function itself and a replay from one state, and compare everything they leave."""
+        before = self._state()
+        eager, seen = observe()
+        why = seen.unsettled or self.seen.unlike(seen)
+        wanted = _contents(eager), self._state()
+        for storage, contents in zip(self.seen.written, before):
+            assert storage.buffer is not None
+            storage.buffer.write(contents)
+        del eager
+        self.seen.kept = seen.kept  # the function has left other tensors now
+        result = replay()
+        found = _contents(result), self._state()
+        for what, want, got in zip(("result", "assigned tensor"), wanted, found):
+            for number, (a, b) in enumerate(zip(want, got)):
+                if a != b:
+                    why = f"{what} {number} of a replay differs from the function's own: {why or 'for a reason unseen'}"
+                    raise UsageError(f"[jit] {self.name}: {why}. {ADVICE}")
+        if why:
+            raise UsageError(f"[jit] {self.name}: a replay would differ from the function: {why}. {ADVICE}")
+        return result
+
+    def _state(self) -> list[bytes]:
+        """The contents of every tensor that a replay assigns to."""
+        return [s.buffer.read(0, s.size_bytes) for s in self.seen.written if s.buffer is not None]
+
+
+ADVICE = "Pass what varies as an argument, or keep it in a tensor that the function assigns to."
+
+
+def _contents(result: Any) -> list[bytes]:
+    from hcq.frontend.observe import tensors_in
+    from hcq.frontend.realize import storage_of
+
+    storages = [storage_of(tensor) for tensor in tensors_in(result, "jit")]
+    return [s.buffer.read(0, s.size_bytes) if s.buffer is not None else b"" for s in storages]
