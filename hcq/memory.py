@@ -228,7 +228,7 @@ class Freed(NamedTuple):
 class Pool:
     """Free blocks by size class. `alloc` and `take_back` are hot: one list pop, one list append."""
 
-    large_bytes = LARGE_BYTES  # destructors may run when the module's own names are gone
+    large_bytes, gone = LARGE_BYTES, Freed  # destructors may run when the module's own names are gone
 
     def __init__(self, device: Device, limit_bytes: int | None = None) -> None:
         self.device = device
@@ -285,7 +285,7 @@ class Pool:
         """Put a block into the pool. Safe from destructors and at exit."""
         device = self.device
         if name is not None:
-            self.freed.append(Freed(va, capacity, name, fence, device.timeline.submitted))
+            self.freed.append(self.gone(va, capacity, name, fence, device.timeline.submitted))
         if self.forsaken and va in self.forsaken:
             return
         if device.trace is not None:
