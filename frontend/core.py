@@ -297,7 +297,7 @@ class Core:
         """Non-negative axes in order, each once; None means all of them."""
         if axes is None:
             return tuple(range(len(self.node.shape)))
-        if isinstance(axes, int):
+        if not isinstance(axes, (tuple, list)):
             axes = (axes,)
         found = sorted(self._axis(call, axis) for axis in axes)
         for a, b in itertools.pairwise(found):

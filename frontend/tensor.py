@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend import data as formats
+from hcq.frontend.arguments import check_methods
 from hcq.frontend.core import Core, changed, constant, live, watcher
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.elementwise import scalar_dtype
@@ -375,6 +376,8 @@ class Tensor(Random, Loss):
 
 # what shows the elements of a tensor in another order, or some of them
 _VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP, Op.DETACH})
+
+check_methods(Tensor)
 
 
 def _empty(shape: tuple[int, ...]) -> Any:
