@@ -14,6 +14,7 @@ import itertools
 import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from hcq.compiler.emitter import Emitter, Term
 from hcq.compiler.loop_nest import Axis, Loop, LoopNest
@@ -349,22 +350,16 @@ class AtPoint(Emitter):
                 mask = None
             spot, address = self._spot(node.src[1], point), self.addresses[node.src[0]]
         lanes = max(spot.lanes, mask.dtype.lanes if mask is not None else 1)
-
-        def read(base: Instruction | None, offset: int, width: int, where: Instruction | None) -> Instruction:
-            src = (address, base) if where is None else (address, base, where)
-            if node in self.volatile:
-                return self.place(Op.LOAD, node.dtype.vec(width), src, offset)
-            return self.emit(Op.LOAD, node.dtype.vec(width), src, offset, spot.least)
-
-        def wide(mask: Instruction | None, width: int) -> Instruction | None:
-            return None if mask is None else self.broadcast(mask, width)
-
         base = self.total(spot.terms)
+
+        def read(base: Instruction | None, offset: int, width: int, mask: Instruction | None) -> Instruction:
+            return self._read(node, (address, base), offset, width, mask, spot.least)
+
         if lanes == 1:
             return read(base, spot.offset, 1, mask)
         one_mask = mask is None or mask.dtype.lanes == 1
         if spot.is_run and spot.lanes == lanes:
-            return read(self._base_under(mask, base, spot.offset), spot.offset, lanes, wide(mask, lanes))
+            return read(base, spot.offset, lanes, mask)
         if not spot.vectors and one_mask and not any(spot.steps):
             return read(base, spot.offset, 1, mask)
         low, high = min(spot.steps), max(spot.steps)
@@ -374,7 +369,7 @@ class AtPoint(Emitter):
             width = 1 << ((high - low + 1).bit_length() - 1)
             later = high - width + 1
             starts = sorted({low, later})
-            parts = [read(base, spot.offset + start, width, wide(mask, width)) for start in starts]
+            parts = [read(base, spot.offset + start, width, mask) for start in starts]
             picks = tuple([s - low if s - low < width else width + s - later for s in spot.steps])
             if node in self.volatile:
                 return self.place(Op.LANE, node.dtype.vec(lanes), tuple(parts), picks)
@@ -395,16 +390,39 @@ class AtPoint(Emitter):
             return self.place(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
         return self.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
 
-    def _base_under(
-        self, mask: Instruction | None, base: Instruction | None, offset: int
-    ) -> Instruction | None:
-        """Where a vector under one mask is read: at the buffer's start when all lanes are off.
+    def _read(
+        self,
+        node: Node,
+        place: tuple[Instruction, Instruction | None],
+        offset: int,
+        width: int,
+        mask: Instruction | None,
+        least: int = 0,
+    ) -> Instruction:
+        """`width` neighbours of a load, the first at (address, base) + offset; zero where the mask is off.
 
-        For an address that is not mapped costs hundreds of cycles, although nothing is read there.
+        A vector under one mask is read whole, from the buffer's start where the mask is off: most processors have no
+        masked loads of narrow formats, and LLVM 22 takes an off lane's memory into a permutation under the same mask.
         """
-        if mask is None or mask.dtype.lanes > 1 or base is None:
-            return base
-        return self.emit(Op.WHERE, dtypes.index, (mask, base, self.number(-offset)))
+        dtype = node.dtype.vec(width)
+        address, base = place
+        one_mask = mask if mask is not None and mask.dtype.lanes == 1 and width > 1 else None
+        if one_mask is not None:
+            if prod(node.src[0].arg.shape) < width:
+                return self.broadcast(
+                    self.number(0, node.dtype), width
+                )  # so many are nowhere: it is never on
+            at = (one_mask, base or self.number(0), self.number(-offset))
+            base, mask = self.emit(Op.WHERE, dtypes.index, at), None
+        src = (address, base) if mask is None else (address, base, mask)
+        if node in self.volatile:
+            value = self.place(Op.LOAD, dtype, src, offset)
+        else:
+            value = self.emit(Op.LOAD, dtype, src, offset, least)
+        if one_mask is None:
+            return value
+        zeros = self.broadcast(self.number(0, node.dtype), width)
+        return self.emit(Op.WHERE, dtype, (self.broadcast(one_mask, width), value, zeros))
 
     def _square(self, node: Node, point: Point, lanes: int) -> Instruction | None:
         """Lanes far apart, but neighbours along another written-out range: read those, and turn them in registers.
@@ -441,11 +459,8 @@ class AtPoint(Emitter):
                 return self.broadcast(self.number(0, node.dtype), lanes)
             mask = None
         spot = self._spot(node.src[1], point)
-        base = self._base_under(mask, self.total(spot.terms), spot.offset)
-        where = () if mask is None else (self.broadcast(mask, lanes),)
-        return self.emit(
-            Op.LOAD, node.dtype.vec(lanes), (self.addresses[node.src[0]], base, *where), spot.offset
-        )
+        place = self.addresses[node.src[0]], self.total(spot.terms)
+        return self._read(node, place, spot.offset, lanes, mask)
 
     def _is_geometry(self, conditions: tuple[Node, ...]) -> bool:
         """True for conditions on ranges alone: they can be asked at any point, whatever is in lanes there."""

@@ -387,7 +387,7 @@ def _fits(x: Value, count: int) -> bool:
     return high * high * count <= most
 
 
-@operation(7)
+@operation(10)
 def product(dice: Dice, name: str, x: Value, y: Value) -> Line | None:
     """A matrix product of what is there, each side as a matrix and cut to fit."""
     y = y if y.dtype == x.dtype else x
@@ -410,7 +410,7 @@ def product(dice: Dice, name: str, x: Value, y: Value) -> Line | None:
     return _same(name, f"{a} @ {b}", x.dtype)
 
 
-@operation(5)
+@operation(12)
 def convolution(dice: Dice, name: str, x: Value, y: Value) -> Line | None:
     """A convolution with a window cut from another value, or the transposed one."""
     y = y if y.dtype == x.dtype else x
