@@ -25,6 +25,7 @@ A = np.arange(6, dtype=np.float32).reshape(2, 3)
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A cache folder of this test's own."""
+    Tensor([1.0]).realize()  # the device opens with everybody's cache
     config.use(config.Config.read({**os.environ, "HCQ_CACHE_DIR": str(tmp_path / "cache")}))
     forget()
     yield tmp_path / "cache"
