@@ -15,7 +15,33 @@ from typing import Any
 
 from hcq.compiler.target import Target
 
-_machines: dict[tuple[str, str], Any] = {}
+_machines: dict[tuple[str, str], Machine] = {}
+
+
+class Machine:
+    """LLVM's target machine, and the passes that run before it. Made once: llvmlite never frees passes."""
+
+    def __init__(self, target: Any) -> None:
+        llvm = binding()
+        self.target = target
+        self._builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
+        self._passes = llvm.create_new_function_pass_manager()
+        self._passes.add_instruction_combine_pass()
+
+    def parse(self, text: str, name: str) -> Any:
+        """A module in a context of its own, which goes with it. Raises AssembleError with LLVM's complaint."""
+        llvm = binding()
+        try:
+            module = llvm.parse_assembly(text, llvm.create_context())
+        except RuntimeError as problem:
+            raise AssembleError(f"{name}: LLVM does not accept the rendered text: {problem}") from problem
+        module.data_layout = str(self.target.target_data)
+        return module
+
+    def clean(self, module: Any) -> None:
+        for function in module.functions:
+            if not function.is_declaration:
+                self._passes.run(function, self._builder)
 
 
 class AssembleError(RuntimeError):
@@ -60,8 +86,8 @@ def toolchain_version() -> str:
         raise ToolchainError(MISSING) from problem
 
 
-def _machine(target: Target) -> Any:
-    """LLVM's target machine for a target; made once."""
+def _machine(target: Target) -> Machine:
+    """For a target; made once."""
     key = (target.cpu, target.features)
     machine = _machines.get(key)
     if machine is None:
@@ -71,40 +97,25 @@ def _machine(target: Target) -> Any:
         cpu = target.cpu or llvm.get_host_cpu_name()
         features = target.features if target.cpu else llvm.get_host_cpu_features().flatten()
         host = llvm.Target.from_default_triple()
-        machine = host.create_target_machine(
-            cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
-        )
-        _machines[key] = machine
+        made = host.create_target_machine(cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small")
+        machine = _machines[key] = Machine(made)
     return machine
 
 
 def assemble(text: str, target: Target, name: str) -> bytes:
     """The object of a module. Raises AssembleError with LLVM's complaint."""
-    llvm = binding()
     machine = _machine(target)
-    try:
-        module = llvm.parse_assembly(text)
-    except RuntimeError as problem:
-        raise AssembleError(f"{name}: LLVM does not accept the rendered text: {problem}") from problem
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    builder = llvm.create_pass_builder(machine, options)
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_instruction_combine_pass()
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
-    image: bytes = machine.emit_object(module)
+    module = machine.parse(text, name)
+    module.triple = machine.target.triple
+    machine.clean(module)
+    image: bytes = machine.target.emit_object(module)
     return image
 
 
 def disassemble(text: str, target: Target) -> str:
     """The assembly of a module, for people."""
-    llvm = binding()
     machine = _machine(target)
-    module = llvm.parse_assembly(text)
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    listing: str = machine.emit_assembly(module)
+    module = machine.parse(text, "disassemble")
+    module.triple = machine.target.triple
+    listing: str = machine.target.emit_assembly(module)
     return listing

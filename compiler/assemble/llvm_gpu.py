@@ -7,18 +7,16 @@ Next     ../render/gpu.py (the text), the device's loader (who reads the object 
 
 from __future__ import annotations
 
-from typing import Any
-
-from hcq.compiler.assemble.llvm_cpu import AssembleError, ToolchainError, binding
+from hcq.compiler.assemble.llvm_cpu import Machine, ToolchainError, binding
 from hcq.compiler.target import Target
 
 TRIPLES = {"amdgpu": "amdgcn-amd-amdhsa", "nvptx": "nvptx64-nvidia-cuda"}
 
-_machines: dict[tuple[str, str], Any] = {}
+_machines: dict[tuple[str, str], Machine] = {}
 
 
-def _machine(target: Target) -> Any:
-    """LLVM's target machine; made once for each architecture."""
+def _machine(target: Target) -> Machine:
+    """Made once for each architecture."""
     key = (target.name, target.arch)
     machine = _machines.get(key)
     if machine is None:
@@ -32,28 +30,17 @@ def _machine(target: Target) -> Any:
             raise ToolchainError(
                 f"this llvmlite has no {triple} ({problem}): pip install --upgrade llvmlite"
             ) from problem
-        machine = backend.create_target_machine(cpu=target.arch, features=target.features, opt=2)
-        _machines[key] = machine
+        made = backend.create_target_machine(cpu=target.arch, features=target.features, opt=2)
+        machine = _machines[key] = Machine(made)
     return machine
 
 
 def assemble(text: str, target: Target, name: str) -> bytes:
     """The code of a module. Raises AssembleError with LLVM's complaint."""
-    llvm = binding()
     machine = _machine(target)
-    try:
-        module = llvm.parse_assembly(f'target triple = "{TRIPLES[target.name]}"\n{text}')
-    except RuntimeError as problem:
-        raise AssembleError(f"{name}: LLVM does not accept the rendered text: {problem}") from problem
-    module.data_layout = str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    builder = llvm.create_pass_builder(machine, options)
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_instruction_combine_pass()
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
+    module = machine.parse(f'target triple = "{TRIPLES[target.name]}"\n{text}', name)
+    machine.clean(module)
     if target.name == "nvptx":
-        return str(machine.emit_assembly(module)).encode()
-    image: bytes = machine.emit_object(module)
+        return str(machine.target.emit_assembly(module)).encode()
+    image: bytes = machine.target.emit_object(module)
     return image

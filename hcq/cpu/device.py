@@ -26,6 +26,7 @@ from hcq.command import Command, Indirect
 from hcq.config import cores
 from hcq.cpu import encode as encoding
 from hcq.cpu import packets, processor, program
+from hcq.cpu.arena import Arena
 from hcq.cpu.link import Mapping, link
 from hcq.device import Device, Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
@@ -81,6 +82,7 @@ class CpuDevice(Device):
         self.arch = self.machine.name
         self.threads = self.config.threads
         self._retired: deque[tuple[int, Mapping]] = deque()
+        self.code_arena = Arena(self.port, self.arch)
         self.entries: dict[int, str] = {}  # where loaded programs start, and their names
         self._scratch_va = self._scratch_bytes = self._scratch_stride = 0
         self._memory_bytes = memory_bytes(self.port)
@@ -159,12 +161,14 @@ class CpuDevice(Device):
             time.sleep(0.0002)
         for handle in self._handles:
             native.libc().pthread_join(handle, native.pointer(0))
-        self._reap()
+        while self._retired:
+            self._retired.popleft()[1].close()
         if self._scratch_va:
             self.unmap_memory(self._scratch_va, self._scratch_bytes)
             self._scratch_va = 0
         self.unmap_memory(self._ring_va, 4 * RING_WORDS)
         self._ring_va = 0
+        self.code_arena.close()
         return True  # the control block and the timeline stay: completions that were kept still read them
 
     def unwind(self) -> None:
@@ -212,7 +216,7 @@ class CpuDevice(Device):
     ) -> Program:
         if self._retired:
             self._reap()
-        made = program.load(self, image, entry, args, scratch_bytes, name, self._retire)
+        made = program.load(self, image, entry, args, scratch_bytes, name, self.code_arena, self._retire)
         self.entries[made.entry] = made.name
         if scratch_bytes > self._scratch_stride:
             self._grow_scratch(scratch_bytes)
@@ -226,9 +230,10 @@ class CpuDevice(Device):
     def _retire(self, mapping: Mapping) -> None:
         for entry in mapping.functions.values():
             self.entries.pop(entry, None)
-        self._retired.append((self.timeline.submitted, mapping))
-        if not self.is_open and not sys.is_finalizing():
-            self._reap()  # nobody else will
+        if self.code_arena.is_closed and not sys.is_finalizing():
+            mapping.close()  # no thread of the device is left that could run it
+        else:
+            self._retired.append((self.timeline.submitted, mapping))
 
     def _reap(self) -> None:
         done = self.timeline.value

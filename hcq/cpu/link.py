@@ -2,8 +2,9 @@
 
 In       an ELF object for this machine, relocatable (cc -c) or shared (cc -shared)
 Out      a Mapping: functions by name, at addresses that can be called
-Changes  new pages: written while they are plain memory, then sealed: code r-x, constants r--, data rw-; never w and x
-Next     relocations.py (what each relocation writes), program.py (who asks), hcq/elf.py (how the file is read)
+Changes  new pages: written while they are plain memory, then sealed: code r-x, constants r--, data rw-; never w and x.
+         A small object without data gets a slot of an arena instead, in pages that it shares with others
+Next     relocations.py (what each relocation writes), arena.py (shared pages), program.py (who asks), hcq/elf.py
 Source   System V ABI; x86-64 psABI; AAELF64
 
 Layout of a relocatable object, every group from a page on:  code, stubs | GOT, constants | data, bss, common
@@ -14,11 +15,14 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Callable
 from collections.abc import Mapping as MappingType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hcq import elf, native
 from hcq.cpu import relocations
+from hcq.cpu.arena import ALIGNMENT as SLOT_ALIGNMENT
+from hcq.cpu.arena import Arena
 from hcq.errors import UsageError
 from hcq.port import (
     MAP_32BIT,
@@ -61,34 +65,38 @@ COMPILER_SYMBOLS = frozenset(
 
 
 class Mapping:
-    """A linked object in memory. `close` takes the pages away; nothing may run in them any more."""
+    """A linked object in memory. `close` takes the memory away; nothing may run in it any more."""
 
-    def __init__(self, port: Port, va: int, size_bytes: int) -> None:
-        self.port = port
-        self.va = va
-        self.size_bytes = size_bytes
+    def __init__(self, close: Callable[[], None]) -> None:
         self.functions: dict[str, int] = {}
+        self._close: Callable[[], None] | None = close
 
     def close(self) -> None:
-        if self.size_bytes:
-            self.port.munmap(self.va, self.size_bytes)
-            self.size_bytes = 0
+        close, self._close = self._close, None
+        if close is not None:
+            close()
 
 
 def link(
-    image: bytes, port: Port, machine_name: str, label: str, extra: MappingType[str, int] | None = None
+    image: bytes,
+    port: Port,
+    machine_name: str,
+    label: str,
+    extra: MappingType[str, int] | None = None,
+    arena: Arena | None = None,
 ) -> Mapping:
     """Load an object for this machine.
 
     image    the file's bytes
     extra    further symbols that may be undefined in it, with their addresses
+    arena    where a small object without data of its own is placed, beside others
     Raises   UsageError saying what is wrong with the object; DriverError when pages cannot be had
     """
     object_ = elf.Object(image, label)
     if object_.machine_name != machine_name or object_.machine not in relocations.KINDS:
         raise object_.refuse(f"it is for {object_.machine_name}, and this device runs {machine_name}")
     if object_.type == elf.ET_REL:
-        return _Relocatable(object_, port, extra or {}).link()
+        return _Relocatable(object_, port, extra or {}, arena).link()
     if object_.type == elf.ET_DYN:
         return _Shared(object_, port, extra or {}).link()
     raise object_.refuse(f"its type is {object_.type}; only relocatable (1) and shared (3) objects load")
@@ -111,14 +119,15 @@ class _Linker:
         self.extra = extra
         self.undefined: list[str] = []
 
-    def reserve(self, size_bytes: int, below_2_gib: bool = False) -> tuple[Mapping, memoryview]:
+    def reserve(self, size_bytes: int, below_2_gib: bool = False) -> tuple[int, memoryview]:
+        """New pages, writable until they are sealed."""
         if size_bytes > MAX_IMAGE_BYTES:
             raise self.object.refuse(
                 f"it would take {size_bytes} bytes of memory, more than {MAX_IMAGE_BYTES}"
             )
         flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (MAP_32BIT if below_2_gib else 0)
         va = self.port.mmap(0, size_bytes, PROT_READ | PROT_WRITE, flags)
-        return Mapping(self.port, va, size_bytes), native.view(va, size_bytes)
+        return va, native.view(va, size_bytes)
 
     def outside(self, symbol: elf.Symbol) -> int:
         """The address of an undefined symbol; weak ones that nobody has are 0, others are collected for one message."""
@@ -142,10 +151,10 @@ class _Linker:
                 f"memcpy, memmove, memset, memcmp; define anything else in the object itself."
             )
 
-    def seal(self, mapping: Mapping, spans: list[_Span]) -> None:
+    def seal(self, va: int, spans: list[_Span]) -> None:
         for start, end, protection in spans:
             if end > start:
-                self.port.mprotect(mapping.va + start, end - start, protection)
+                self.port.mprotect(va + start, end - start, protection)
 
     def check_symbol(self, symbol: elf.Symbol) -> None:
         if symbol.type == elf.STT_TLS:
@@ -156,8 +165,30 @@ class _Linker:
             )
 
 
+class _Place(NamedTuple):
+    """Where a section goes: a group, and the offset in it."""
+
+    group: int
+    offset: int
+
+
+class _Home(NamedTuple):
+    """Memory for the three groups: where each will be, its bytes until then, how it becomes what it shall be."""
+
+    va: tuple[int, int, int]
+    memory: tuple[Any, Any, Any]  # memoryview or bytearray
+    seal: Callable[[], None]
+    close: Callable[[], None]
+
+
 class _Relocatable(_Linker):
     """An ET_REL object: sections are grouped by what may be done to them, stubs and a GOT are made."""
+
+    def __init__(
+        self, object_: elf.Object, port: Port, extra: MappingType[str, int], arena: Arena | None
+    ) -> None:
+        super().__init__(object_, port, extra)
+        self.arena = arena
 
     def link(self) -> Mapping:
         object_ = self.object
@@ -178,14 +209,13 @@ class _Relocatable(_Linker):
                 stubs.setdefault(relocation.symbol, len(stubs))
                 got.setdefault(relocation.symbol, len(got))
 
-        # where everything goes, relative to the mapping
-        place: dict[int, int] = {}
-        at = self.lay(groups[CODE], 0, place)
-        stubs_at = at = -(-at // relocations.STUB_BYTES) * relocations.STUB_BYTES
-        at = code_end = _page(at + len(stubs) * relocations.STUB_BYTES)
-        got_at = at
-        at = constants_end = _page(self.lay(groups[CONSTANTS], at + 8 * len(got), place))
-        at = self.lay(groups[DATA], at, place)
+        # where everything goes, relative to its group: code, stubs | GOT, constants | data, commons
+        place: dict[int, _Place] = {}
+        at = self.lay(CODE, groups[CODE], 0, place)
+        stubs_at = -(-at // relocations.STUB_BYTES) * relocations.STUB_BYTES
+        code_bytes = stubs_at + len(stubs) * relocations.STUB_BYTES
+        constants_bytes = self.lay(CONSTANTS, groups[CONSTANTS], 8 * len(got), place)
+        at = self.lay(DATA, groups[DATA], 0, place)
         commons: dict[int, int] = {}
         for index, symbol in enumerate(symbols):
             if symbol.section == elf.SHN_COMMON:
@@ -193,51 +223,84 @@ class _Relocatable(_Linker):
                     raise object_.refuse(f"common symbol {symbol.name!r} is aligned to {symbol.value}")
                 commons[index] = at = -(-at // symbol.value) * symbol.value
                 at += symbol.size_bytes
-        total = max(_page(at), PAGE_BYTES)
 
-        mapping, memory = self.reserve(total, any(kind.is_absolute_32 for *_, kind in work))
+        home = self.home((code_bytes, constants_bytes, at), any(kind.is_absolute_32 for *_, kind in work))
         try:
-            for index, offset in place.items():
+            memory = home.memory
+            for index, (group, offset) in place.items():
                 contents = object_.contents(object_.sections[index])
-                memory[offset : offset + len(contents)] = contents
-            where = self.addresses(symbols, place, commons, mapping.va, {r.symbol for _, r, _ in work})
+                memory[group][offset : offset + len(contents)] = contents
+            where = self.addresses(symbols, place, commons, home.va, {r.symbol for _, r, _ in work})
             self.check_undefined()
             for index, slot in got.items():
-                struct.pack_into("<Q", memory, got_at + 8 * slot, where[index] % 2**64)
+                struct.pack_into("<Q", memory[CONSTANTS], 8 * slot, where[index] % 2**64)
             for index, slot in stubs.items():
                 offset = stubs_at + slot * relocations.STUB_BYTES
-                jump = relocations.stub(object_.machine, got_at + 8 * got[index] - offset)
-                memory[offset : offset + len(jump)] = jump
+                entry = home.va[CONSTANTS] + 8 * got[index]
+                jump = relocations.stub(object_.machine, entry - (home.va[CODE] + offset))
+                memory[CODE][offset : offset + len(jump)] = jump
             for target, relocation, kind in work:
-                offset = place[target] + relocation.offset
+                group, start = place[target]
+                offset = start + relocation.offset
                 value = where[relocation.symbol]
                 if kind.uses == "got":
-                    value = mapping.va + got_at + 8 * got[relocation.symbol]
+                    value = home.va[CONSTANTS] + 8 * got[relocation.symbol]
                 elif relocation.symbol in stubs:
-                    value = mapping.va + stubs_at + relocations.STUB_BYTES * stubs[relocation.symbol]
+                    value = home.va[CODE] + stubs_at + relocations.STUB_BYTES * stubs[relocation.symbol]
                 try:
-                    kind.write(memory, offset, value + relocation.addend, mapping.va + offset)
+                    kind.write(memory[group], offset, value + relocation.addend, home.va[group] + offset)
                 except relocations.DoesNotFit:
                     name = symbols[relocation.symbol].name
                     raise object_.refuse(
                         f"{kind.name} of {name!r} is out of range; compile with -fPIC"
                     ) from None
-            self.seal(
-                mapping,
-                [
-                    _Span(0, code_end, _PROTECTION[CODE]),
-                    _Span(code_end, constants_end, _PROTECTION[CONSTANTS]),
-                    _Span(constants_end, total, _PROTECTION[DATA]),
-                ],
-            )
+            home.seal()
         except BaseException:
-            mapping.close()
+            home.close()
             raise
+        mapping = Mapping(home.close)
         for symbol in symbols:
             inside = symbol.section in groups[CODE] and _is_entry(symbol)
             if inside and symbol.value < object_.sections[symbol.section].size_bytes:
-                mapping.functions[symbol.name] = mapping.va + place[symbol.section] + symbol.value
+                at = place[symbol.section].offset + symbol.value
+                mapping.functions[symbol.name] = home.va[CODE] + at
         return mapping
+
+    def home(self, sizes: tuple[int, int, int], below_2_gib: bool) -> _Home:
+        """Memory for groups of these sizes: a slot beside other kernels, or pages of their own."""
+        if (
+            self.arena is not None
+            and not sizes[DATA]
+            and not below_2_gib
+            and self.alignment <= SLOT_ALIGNMENT
+        ):
+            slot = self.arena.place(sizes[CODE], sizes[CONSTANTS])
+            if slot is not None:
+                code, constants = bytearray(sizes[CODE]), bytearray(sizes[CONSTANTS])
+                va = slot.code_va, slot.constants_va, slot.constants_va  # a section of data may be empty
+                return _Home(
+                    va, (code, constants, bytearray()), lambda: slot.write(code, constants), slot.free
+                )
+        constants_at = _page(sizes[CODE])
+        data_at = constants_at + _page(sizes[CONSTANTS])
+        total = max(data_at + _page(sizes[DATA]), PAGE_BYTES)
+        start, memory = self.reserve(total, below_2_gib)
+        spans = [
+            _Span(0, constants_at, _PROTECTION[CODE]),
+            _Span(constants_at, data_at, _PROTECTION[CONSTANTS]),
+            _Span(data_at, total, _PROTECTION[DATA]),
+        ]
+        return _Home(
+            (start, start + constants_at, start + data_at),
+            (memory[:constants_at], memory[constants_at:data_at], memory[data_at:]),
+            lambda: self.seal(start, spans),
+            lambda: self.port.munmap(start, total),
+        )
+
+    @property
+    def alignment(self) -> int:
+        """What the most demanding section asks for."""
+        return max((s.alignment for s in self.object.sections if s.flags & elf.SHF_ALLOC), default=1)
 
     def group_sections(self) -> tuple[list[int], list[int], list[int]]:
         """Section indices to place, by protection. Unwind tables and notes are for debuggers: they stay behind."""
@@ -259,12 +322,12 @@ class _Relocatable(_Linker):
             groups[DATA if writable else CODE if code else CONSTANTS].append(index)
         return groups
 
-    def lay(self, indices: list[int], at: int, place: dict[int, int]) -> int:
+    def lay(self, group: int, indices: list[int], at: int, place: dict[int, _Place]) -> int:
         for index in indices:
             section = self.object.sections[index]
             alignment = max(section.alignment, 1)
             at = -(-at // alignment) * alignment
-            place[index] = at
+            place[index] = _Place(group, at)
             at += section.size_bytes
         return at
 
@@ -305,9 +368,9 @@ class _Relocatable(_Linker):
     def addresses(
         self,
         symbols: list[elf.Symbol],
-        place: dict[int, int],
+        place: dict[int, _Place],
         commons: dict[int, int],
-        base: int,
+        base: tuple[int, int, int],
         used: set[int],
     ) -> dict[int, int]:
         """The address of every symbol that a relocation names."""
@@ -320,11 +383,12 @@ class _Relocatable(_Linker):
             elif symbol.is_undefined:
                 where[index] = self.outside(symbol)
             elif symbol.section == elf.SHN_COMMON:
-                where[index] = base + commons[index]
+                where[index] = base[DATA] + commons[index]
             elif symbol.section in place:
                 if symbol.value > self.object.sections[symbol.section].size_bytes:
                     raise self.object.refuse(f"symbol {symbol.name!r} is beyond the end of its section")
-                where[index] = base + place[symbol.section] + symbol.value
+                group, offset = place[symbol.section]
+                where[index] = base[group] + offset + symbol.value
             else:
                 raise self.object.refuse(
                     f"symbol {symbol.name!r} is in section {symbol.section}, which is not loaded"
@@ -354,15 +418,16 @@ class _Shared(_Linker):
             raise object_.refuse(f"it has {len(tables)} dynamic symbol tables; one is needed")
         symbols = object_.symbols(tables[0])
 
-        mapping, memory = self.reserve(total)
+        va, memory = self.reserve(total)
+        mapping = Mapping(lambda: self.port.munmap(va, total))
         try:
             for segment in loads:
                 start = segment.va - low
                 contents = object_.image[segment.offset : segment.offset + segment.file_bytes]
                 memory[start : start + len(contents)] = contents
-            self.relocate(memory, mapping.va - low, low, symbols)
+            self.relocate(memory, va - low, low, symbols)
             self.check_undefined()
-            self.seal(mapping, protections)
+            self.seal(va, protections)
         except BaseException:
             mapping.close()
             raise
@@ -371,7 +436,7 @@ class _Shared(_Linker):
                 continue
             for segment in loads:
                 if segment.flags & elf.PF_X and segment.va <= symbol.value < segment.va + segment.file_bytes:
-                    mapping.functions[symbol.name] = mapping.va + symbol.value - low
+                    mapping.functions[symbol.name] = va + symbol.value - low
         return mapping
 
     def protections(self, loads: list[elf.Segment], low: int) -> list[_Span]:

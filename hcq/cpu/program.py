@@ -2,7 +2,7 @@
 
 In       an ELF object for this machine and an entry's name
 Out      a Program whose entry is a C function: void entry(arguments..., const struct hcq_group *)
-Changes  new code pages; they go when the program is dropped and the work submitted by then is done
+Changes  memory for its code; it goes when the program is dropped and the work submitted by then is done
 Next     link.py (relocations, sealed pages), encode.py (how arguments reach the function)
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hcq.cpu.arena import Arena
 from hcq.cpu.link import Mapping, link
 from hcq.device import Device
 from hcq.errors import UsageError
@@ -23,10 +24,11 @@ def load(
     args: tuple[str, ...] | None,
     scratch_bytes: int,
     name: str,
+    arena: Arena,
     retire: Callable[[Mapping], None],
 ) -> Program:
     """Link an object and find its entry. `retire` takes the mapping when the program is dropped."""
-    mapping = link(image, device.port, device.arch, name)
+    mapping = link(image, device.port, device.arch, name, arena=arena)
     found = mapping.functions.get(entry)
     if found is None:
         names = ", ".join(sorted(mapping.functions)) or "none"
