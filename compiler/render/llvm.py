@@ -185,11 +185,14 @@ class Text:
     # -- memory -----------------------------------------------------------------------------------------------------
 
     def place(self, it: Instruction, element: str, checked: bool) -> str:
-        """The address of an access; only what needs no mask is known to lie inside its buffer."""
+        """The address of an access; only what needs no mask is known to lie inside its buffer.
+
+        In two steps it is not known of the first one: a walk backwards has a base before the buffer's start.
+        """
         address, base = it.src[0], it.src[1]
         assert address is not None
         pointer = self.name(address)
-        inbounds = "inbounds " if checked else ""
+        inbounds = "inbounds " if checked and (base is None or not it.arg) else ""
         if base is not None:
             pointer = self.let(
                 f"getelementptr {inbounds}{element}, {self.pointer} {pointer}, i64 {self.name(base)}"
