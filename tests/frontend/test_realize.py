@@ -189,3 +189,19 @@ def test_a_schedule_can_be_looked_at_before_it_runs():
     assert "float32[2, 2]" in text
     assert y.node.op is not Op.BUFFER
     assert x.schedule() == []
+
+
+@pytest.mark.parametrize("first", [lambda c: c + 1, lambda c: Tensor([2.0]), lambda c: Tensor([1.0]) * 2])
+@pytest.mark.parametrize("name", [Tensor, lambda c: c.detach(), lambda c: c[0:1], lambda c: c * 1])
+@pytest.mark.parametrize("order", ["tensor first", "name first", "both"])
+def test_what_was_made_between_two_pending_writes_means_the_first(first, name, order):
+    c = Tensor([1.0]).realize()
+    c.assign(first(c))
+    between = name(c)
+    c.assign(c * 10)
+    if order == "both":
+        c.realize(between)
+    elif order == "tensor first":
+        c.realize()
+    assert (between.tolist(), c.tolist()) == ([2.0], [20.0])
+    assert (between.tolist(), c.tolist()) == ([2.0], [20.0])
