@@ -238,7 +238,7 @@ def compute_readers(found: Iterable[Any]) -> None:
     listed = list(found)
     for tensor in listed:
         root = _root(tensor.node)
-        if root is None or root.op is Op.ASSIGN and root is not tensor.node:
+        if root is None or (root.op is Op.ASSIGN and root is not tensor.node):
             tensor.node = Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,))
             changed()
     realize(listed)

@@ -205,3 +205,30 @@ def test_what_was_made_between_two_pending_writes_means_the_first(first, name, o
         c.realize()
     assert (between.tolist(), c.tolist()) == ([2.0], [20.0])
     assert (between.tolist(), c.tolist()) == ([2.0], [20.0])
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_what_is_computed_together_with_a_write_means_the_values_before_it(size):
+    a = np.arange(size, dtype=np.float32)
+    b = 10 * a + 5
+    for later in (lambda c, d: c.realize(), lambda c, d: c.realize(d)):
+        c, d = Tensor(a), Tensor(b)
+        before, doubled = d - c * 2, c * 2
+        c.assign(d * 3)
+        later(c, before)
+        assert np.array_equal(before.numpy(), b - a * 2)
+        assert np.array_equal(doubled.numpy(), a * 2)
+        assert np.array_equal(c.numpy(), b * 3)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_tensors_that_take_each_others_values_at_a_time_change_places(size):
+    values = [np.arange(size, dtype=np.float32) + 10 * n for n in range(3)]
+    tensors = [Tensor(value) for value in values]
+    wanted = [tensor * 2 for tensor in (*tensors[1:], tensors[0])]
+    for tensor, value in zip(tensors, wanted):
+        tensor.assign(value)
+    del wanted, value
+    tensors[0].realize(*tensors[1:])
+    for place, tensor in enumerate(tensors):
+        assert np.array_equal(tensor.numpy(), values[(place + 1) % 3] * 2)
