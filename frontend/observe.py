@@ -273,9 +273,9 @@ class Observer:
 
     def look_around(self) -> None:
         """What tensors mean before the call. Pending writes are done, so that they are not taken for the call's own."""
-        for tensor in live:
-            if tensor.node.op is Op.ASSIGN:
-                realize((tensor,))  # one by one, for two may be of one memory
+        for pending in live:
+            if pending.node.op is Op.ASSIGN:
+                realize((pending,))  # one by one, for two may be of one memory
         give_memory([t.grad for t in live if t.grad is not None])
         for ref in live.refs():
             tensor = ref()
