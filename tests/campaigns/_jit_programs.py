@@ -5,8 +5,8 @@ Out      lines of Python: (part, line), parts in the order they are printed
 Changes  nothing
 Next     jit.py (runs them)
 
-Every line stands for itself, so that a program with fewer lines is a program, or raises a NameError at once. Numbers are
-small and halves of whole ones: sums are exact, in whatever order kernels add.
+Every line stands for itself, so that a program with fewer lines is a program, or raises a NameError at once. Numbers
+are small and halves of whole ones: sums are exact, in whatever order kernels add.
 """
 
 from __future__ import annotations

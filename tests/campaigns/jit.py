@@ -5,8 +5,8 @@ Out      right; refused, when jit raised a UsageError of its own and everything 
 Changes  the seed of the random numbers
 Next     _jit_programs.py (the programs), frontend/jit.py (what is attacked)
 
-A program is Python text: tensors, a function, calls of it, and what may come between them. It is run twice, with jit and
-with a `jit` that does nothing, and everything that can be seen is compared wherever the program looks.
+A program is Python text: tensors, a function, calls of it, and what may come between them. It is run twice, with jit
+and with a `jit` that does nothing, and everything that can be seen is compared wherever the program looks.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.campaigns._jit_programs import counting, draw, text
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
 SHRINK_SECONDS = 90
+ONLY = "only with jit"  # an error that is no refusal
 
 
 class Seen:
@@ -117,7 +118,7 @@ def verdict(program: str) -> tuple[str, bool]:
         if isinstance(recorded.error, UsageError) and str(recorded.error).startswith(("[jit]", "[gradient]")):
             return "", True
         lines = traceback.format_exception(recorded.error)
-        return f"only with jit: {''.join(lines[-4:])}", False
+        return f"{ONLY}: {''.join(lines[-4:])}", False
     if recorded.error is None and eager.error is None and len(eager.values) != len(recorded.values):
         return f"{len(recorded.values)} values seen, without jit {len(eager.values)}", False
     return "", recorded.error is not None
@@ -145,11 +146,7 @@ def explain(case: Case) -> str:
             while at >= 0 and time.monotonic() < until:
                 fewer = lines[:at] + lines[at + size :]
                 still = verdict(text(fewer))[0]
-                if (
-                    still
-                    and not still.startswith("only with jit")
-                    or (still and what.startswith("only with jit"))
-                ):
+                if still and still.startswith(ONLY) == what.startswith(ONLY):
                     lines, what, smaller = fewer, still, True
                 at -= 1
     return f"{text(lines)}\n{what}"
