@@ -23,6 +23,8 @@ class RenderError(ValueError):
 class Text(Protocol):
     """What spelling needs of the text being written."""
 
+    has_fence: bool
+
     def let(self, text: str) -> str: ...
     def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str: ...
 
