@@ -152,10 +152,9 @@ class Recording:
             return True
         if devices.get(self.device) is not self.opened or not all(state.holds() for state in seen.state):
             return False
-        for held in seen.held:
-            tensor = held.ref()
-            if tensor is not None and tensor.node.op is Op.ASSIGN:
-                realize((tensor,))
+        pending = [t for held in seen.held if (t := held.ref()) is not None and t.node.op is Op.ASSIGN]
+        if pending:
+            realize(pending)
         if not self._is_as_it_was():
             return False
         if self.written_nodes:

@@ -15,5 +15,4 @@ DIALECT = Dialect(
     block_id="llvm.amdgcn.workgroup.id.x",
     thread_id="llvm.amdgcn.workitem.id.x",
     attributes=f'nounwind "amdgpu-flat-work-group-size"="{BLOCK},{BLOCK}" "uniform-work-group-size"="true"',
-    has_fence=False,  # of a value that all threads share: "illegal VGPR to SGPR copy", and LLVM ends the process
 )

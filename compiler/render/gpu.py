@@ -28,7 +28,6 @@ class Dialect:
     block_id: str  # the intrinsic for a block's number along x
     thread_id: str  # the intrinsic for a thread's place in its block along x
     attributes: str
-    has_fence: bool = True  # llvm.arithmetic.fence can be compiled
 
 
 def render(program: Program, dialect: Dialect) -> str:
@@ -48,7 +47,6 @@ class _KernelText(Text):
     def __init__(self, program: Program, dialect: Dialect):
         super().__init__(program)
         self.dialect = dialect
-        self.has_fence = dialect.has_fence
         self.block = "work"
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
 

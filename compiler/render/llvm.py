@@ -29,7 +29,6 @@ def render(program: Program) -> str:
 class Text:
     pointer = "ptr"  # how the address of a buffer's element is written
     space = "p0"  # and how intrinsics call its address space
-    has_fence = True  # llvm.arithmetic.fence can be compiled
 
     def __init__(self, program: Program):
         self.program = program
