@@ -28,6 +28,9 @@ class Dialect:
     block_id: str  # the intrinsic for a block's number along x
     thread_id: str  # the intrinsic for a thread's place in its block along x
     attributes: str
+    fence: str = (
+        ""  # the constraint of an empty inline assembly that stands for llvm.arithmetic.fence, if it must
+    )
 
 
 def render(program: Program, dialect: Dialect) -> str:
@@ -78,6 +81,13 @@ class _KernelText(Text):
         tail += [f"declare i32 @{dialect.block_id}()", f"declare i32 @{dialect.thread_id}()", ""]
         tail.append(f"attributes #0 = {{ {dialect.attributes} }}")
         return "\n".join(head + self.lines + tail) + "\n"
+
+    def before_narrowing(self, kind: str, name: str) -> str:
+        fence = self.dialect.fence
+        return self.let(f'call {kind} asm "", "{fence}"({kind} {name})') if fence else name
+
+    def after_widening(self, kind: str, name: str, suffix: str) -> str:
+        return name if self.dialect.fence else super().after_widening(kind, name, suffix)
 
     def instruction(self, it: Instruction) -> None:
         if it.op is Op.SCRATCH:
