@@ -25,6 +25,10 @@ from hcq.ir.op import ARITHMETIC, Op
 USUAL_CASTS = frozenset({dtypes.float16, dtypes.bfloat16})
 
 
+class StorageOnly(ValueError):
+    """Arithmetic on a format that is kept, moved and cast, and not computed with."""
+
+
 def decompose(sink: Node, native: frozenset[Op], casts: frozenset[DType] = USUAL_CASTS) -> Node:
     """The same values without arithmetic that is not in `native`.
 
@@ -194,7 +198,7 @@ class _Decomposition:
 
     def refuse_storage_only(self, node: Node, dtype: DType) -> None:
         if dtype.is_storage_only:
-            raise ValueError(
+            raise StorageOnly(
                 f"[{node.op.name.lower()}] {dtype.name} is for storage only: cast to float32, compute, and cast back"
             )
 

@@ -17,7 +17,7 @@ A reduction is emitted as soon as the output loops that it needs are open; its a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hcq.compiler.at_point import Packed, Place
@@ -50,6 +50,7 @@ class _Writer(Staging):
         super().__init__(nest)
         self.open_reductions: list[LoopFacts] = []
         self.pending = _reductions_by_ranges(nest.reduces)
+        self.overwrites = _reads_what_was_stored(nest.stores)
 
     def write(self, name: str) -> Program:
         params = {n.arg.index: n for n in toposort((self.nest.sink,)) if n.op is Op.PARAM}
@@ -91,6 +92,8 @@ class _Writer(Staging):
         if at < len(loops):
             self._open(loops[at], lambda: self._outputs(loops, at + 1))
         else:
+            if self.overwrites:
+                self._values_first()
             for store in self.nest.stores:
                 if self._is_scattered(store):
                     self._store_turned(store)
@@ -98,6 +101,13 @@ class _Writer(Staging):
                 for point in self.points(self.masks[store]):
                     self.store(store, point)
         self.pending = waiting  # the next copy of this body computes them again
+
+    def _values_first(self) -> None:
+        """Compute everything that is stored here: what one store overwrites, another one reads."""
+        for store in self.nest.stores:
+            for point in self.points(self.masks[store]):
+                for source in store.src[2:]:
+                    self.value(source, point)
 
     def _open(self, loop: Loop, body: Callable[[], None]) -> None:
         """Run `body` for every step of a counted loop: the full steps, then a partial one with its own extent."""
@@ -347,6 +357,16 @@ def _conditional(node: Node) -> tuple[Node, Node | None]:
         if otherwise.op is Op.CONST and otherwise.arg == 0 and math.copysign(1.0, otherwise.arg) > 0:
             return x, condition
     return value, None
+
+
+def _reads_what_was_stored(stores: Sequence[Node]) -> bool:
+    """True when a store's value is computed from memory that a store before it writes."""
+    written: set[Node] = set()
+    for store in stores:
+        if any(node.op is Op.LOAD and node.src[0] in written for node in toposort(store.src[2:])):
+            return True
+        written.add(store.src[0])
+    return False
 
 
 def _reductions_by_ranges(reduces: list[Node]) -> list[list[Node]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -57,7 +58,7 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> Any:
-    if isinstance(value, bool) or hasattr(value, "__len__") or not hasattr(value, "__float__"):
+    if isinstance(value, (bool, type)) or hasattr(value, "__len__") or not hasattr(value, "__float__"):
         raise Refused
     try:
         number = float(value)
@@ -191,13 +192,14 @@ def checked(function: F, call: str = "") -> F:
         heads.append(name + default)
         passes.append(f"{name}={name}" if parameter.kind is parameter.KEYWORD_ONLY else name)
     source = [
-        f"def {function.__name__}({', '.join(heads)}):",
+        f"def _checked({', '.join(heads)}):",
         *lines,
         f"    return _inner({', '.join(passes)})",
     ]
-    # the file's own name: whoever looks for the user's line in a stack knows that this is not it
-    exec(compile("\n".join(source), __file__, "exec"), names)
-    made: Any = functools.wraps(function)(names[function.__name__])
+    # a name in this folder: whoever looks for the user's line in a stack knows that this is not it
+    file = f"{os.path.dirname(__file__)}/arguments of {call or function.__name__}"
+    exec(compile("\n".join(source), file, "exec"), names)
+    made: Any = functools.wraps(function)(names["_checked"])
     return made  # type: ignore[no-any-return]
 
 
@@ -227,6 +229,8 @@ def _read(tree: ast.expr) -> Kind | None:
         return KINDS["None"]
     if isinstance(tree, ast.Name):
         return _kind(ALIASES[tree.id]) if tree.id in ALIASES and tree.id != "Self" else KINDS.get(tree.id)
+    if isinstance(tree, ast.Subscript) and ast.unparse(tree.value) == "os.PathLike":
+        return Kind("a path", "", _of(os.PathLike))
     if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
         return None
     outer = tree.value.id

@@ -19,6 +19,7 @@ from math import prod
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hcq.checks import is_whole, shown
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.ir.dtype import DType, Scalar, truncate
 from hcq.ir.node import Node, Shape, const
@@ -158,6 +159,8 @@ def changed() -> None:
     _changes = next(_ticks)  # each number is set once, so no change hides another thread's
 
 
+MAX_SIZE = 1 << 62  # elements of a tensor: what an index of 64 bits can count
+
 _NEVER_CUT = frozenset({Op.BUFFER, Op.CONST, Op.DETACH})
 
 
@@ -283,7 +286,7 @@ class Core:
         """A non-negative axis; negative ones count from the end. `extra` is 1 where a new axis may be named."""
         rank = len(self.node.shape) + extra
         if not isinstance(axis, int) or isinstance(axis, bool):
-            raise UsageError(f"[{call}] axis {axis!r}: an axis is an int.")
+            raise UsageError(f"[{call}] axis {shown(axis)}: an axis is an int.")
         if -rank <= axis < rank:
             return axis + rank if axis < 0 else axis
         if rank == 0 and axis in (0, -1):  # a scalar answers to axis 0, as in PyTorch
@@ -292,6 +295,14 @@ class Core:
         raise OutOfRange(
             f"[{call}] axis {axis} of a tensor of shape {self.node.shape}: out of range; {known}."
         )
+
+    def _axis_of(self, call: str, axis: int) -> int:
+        """A non-negative axis of a tensor that has one."""
+        if not self.node.shape:
+            raise OutOfRange(
+                f"[{call}] a tensor of shape () has no axis. Give it one first, with unsqueeze(0)."
+            )
+        return self._axis(call, axis)
 
     def _axes(self, call: str, axes: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...]:
         """Non-negative axes in order, each once; None means all of them."""
@@ -322,11 +333,30 @@ def shape_args(call: str, args: tuple[Any, ...]) -> tuple[int, ...]:
     """A shape or list of axes given as one tuple or as loose ints."""
     found = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
     for item in found:
-        if not isinstance(item, int) or isinstance(item, bool):
-            if hasattr(item, "__index__"):
-                return tuple(item.__index__() for item in found)
-            raise UsageError(f"[{call}] {found}: {item!r} is not an int. Give ints, loose or in one tuple.")
+        if type(item) is not int or not -MAX_SIZE <= item <= MAX_SIZE:
+            return tuple(_plain_size(call, each, found) for each in found)
     return found
+
+
+def _plain_size(call: str, item: Any, found: Any) -> int:
+    if isinstance(item, Core) or not is_whole(item):
+        raise UsageError(
+            f"[{call}] {shown(found)}: {shown(item)} is not an int. Give ints, loose or in one tuple."
+        )
+    size = int(item.__index__())
+    if not -MAX_SIZE <= size <= MAX_SIZE:
+        raise UsageError(
+            f"[{call}] {shown(found)}: {shown(item)} is more than any tensor has. Use a smaller size."
+        )
+    return size
+
+
+def check_count(call: str, shape: Shape) -> None:
+    """Refuse a shape of more elements than an index can count."""
+    if prod(shape) > MAX_SIZE:
+        raise UsageError(
+            f"[{call}] shape {shown(shape)} has more elements than any tensor. Use smaller sizes."
+        )
 
 
 _constants: dict[tuple[DType, Scalar], Node] = {}
@@ -337,6 +367,8 @@ def constant(call: str, value: Scalar, dtype: DType) -> Node:
 
     Recent ones are kept, so that `x + 1` in a loop makes 1 once.
     """
+    if not isinstance(value, (float, int)):
+        raise UsageError(f"[{call}] {shown(value)} is no number. Give a number.")
     if value == 0 and type(value) is float:  # 0.0 and -0.0 are one key and two constants
         return const(value, dtype)
     node = _constants.get((dtype, value))

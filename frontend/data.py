@@ -14,9 +14,12 @@ import struct
 from math import prod
 from typing import Any
 
+from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.ir.dtype import NAMED, DType, Scalar, dtypes, from_bits, struct_code, to_bits, truncate
 from hcq.ir.node import Shape
+
+MAX_DEPTH = 64  # of lists in lists: axes of a tensor
 
 
 def from_python(data: Any, dtype: DType | None) -> tuple[Shape, DType, bytes]:
@@ -33,14 +36,18 @@ def _flatten(data: Any, flat: list[Any], depth: int) -> Shape:
     if type(data) is float or type(data) is int or type(data) is bool:
         flat.append(data)
         return ()
+    if depth > MAX_DEPTH:
+        raise UsageError(
+            f"[Tensor] lists deeper than {MAX_DEPTH}, or a list that holds itself. Give an array."
+        )
     if not isinstance(data, (list, tuple)):
-        if hasattr(data, "tolist"):  # a NumPy number or array, a tensor
-            return _flatten(data.tolist(), flat, depth)
+        if hasattr(data, "tolist") and not isinstance(data, type):  # a NumPy number or array, a tensor
+            return _flatten(data.tolist(), flat, depth + 1)
         if isinstance(data, (bool, int, float)):
             flat.append(data)
             return ()
         raise UsageError(
-            f"[Tensor] {data!r} ({type(data).__name__}) is not a number. Give numbers, or lists of them."
+            f"[Tensor] {shown(data)} ({type(data).__name__}) is not a number. Give numbers, or lists of them."
         )
     kinds = set(map(type, data))
     if kinds <= {float, int, bool}:  # the usual innermost row

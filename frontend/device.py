@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import config
 from hcq import opening as drivers
-from hcq.errors import DriverError
+from hcq.errors import DriverError, UsageError
 
 if TYPE_CHECKING:
     from hcq.compiler.target import Target
@@ -33,7 +33,7 @@ def canonical(name: str | None) -> str:
     """The one spelling of a device's name; opens the device. Raises UsageError naming the known ones."""
     if name is None:
         return default()
-    known = _canonical.get(name)
+    known = _canonical.get(name) if isinstance(name, str) else None
     if known is None:
         known = _canonical[name] = drivers.open(name).name
     return known
@@ -49,13 +49,18 @@ def get(name: str) -> Any:
 
 @contextlib.contextmanager
 def toolchain() -> Iterator[None]:
-    """A compiler that is missing here is told as an error of the machine: DriverError."""
-    from hcq.compiler.assemble.llvm_cpu import ToolchainError
-
+    """What the compiler refuses, as errors of ours: DriverError where LLVM is missing, UsageError for a dtype."""
     try:
         yield
-    except ToolchainError as error:
-        raise DriverError(str(error)) from error
+    except (RuntimeError, ValueError) as error:
+        from hcq.compiler.assemble.llvm_cpu import ToolchainError
+        from hcq.compiler.decompose import StorageOnly
+
+        if isinstance(error, ToolchainError):
+            raise DriverError(str(error)) from error
+        if isinstance(error, StorageOnly):
+            raise UsageError(str(error)) from error
+        raise
 
 
 def target(name: str) -> Target:

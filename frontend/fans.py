@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 
 from hcq.errors import UsageError
+from hcq.frontend.arguments import checked
 from hcq.ir.node import Shape
 
 _GAINS = {
@@ -23,6 +24,7 @@ _GAINS = {
 }
 
 
+@checked
 def kaiming_std(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> float:
     """The deviation that keeps the size of the signal (fan_in) or of the gradient (fan_out)."""
     if mode not in ("fan_in", "fan_out"):
@@ -31,11 +33,13 @@ def kaiming_std(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str 
     return calculate_gain(nonlinearity, a) / math.sqrt(max(1, fan_in if mode == "fan_in" else fan_out))
 
 
+@checked
 def xavier_std(shape: Shape, gain: float) -> float:
     """The deviation that keeps the size of signal and gradient alike, as far as both can be."""
-    return gain * math.sqrt(2.0 / sum(fans(shape)))
+    return gain * math.sqrt(2.0 / max(1, sum(fans(shape))))
 
 
+@checked
 def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
     """How much a nonlinearity shrinks a signal, to be made up for."""
     if nonlinearity == "leaky_relu":
@@ -48,9 +52,9 @@ def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
 
 def fans(shape: Shape) -> tuple[int, int]:
     """How many inputs each output of a weight (out, in, ...) has, and how many outputs each input."""
-    if len(shape) < 2:
+    if len(shape) < 2 or min(shape) < 0:
         raise UsageError(
-            f"[init] shape {shape}: fan in and fan out need two axes or more. Use uniform_ or zeros_."
+            f"[init] shape {shape}: fan in and fan out need two axes or more, of 0 or more. Use uniform_ or zeros_."
         )
     receptive = math.prod(shape[2:])
     return shape[1] * receptive, shape[0] * receptive

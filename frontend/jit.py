@@ -23,6 +23,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from hcq.errors import UsageError
 from hcq.frontend.core import unusual, watcher
+from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.observe import Observation, observe
 from hcq.frontend.realize import lock, realize, storage_of
 from hcq.frontend.replay import Recording
@@ -220,20 +221,26 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
     return Jit(function)
 
 
-def _key(value: Any, tensors: list[Tensor], name: str) -> Any:
+def _key(value: Any, tensors: list[Tensor], name: str, depth: int = 0) -> Any:
     """A hashable word for an argument; its tensors are collected and stand there as shapes."""
     kind = type(value)
+    if depth > MAX_DEPTH:
+        raise UsageError(
+            f"[jit] {name}: an argument is deeper than {MAX_DEPTH}, or holds itself. Pass it flat."
+        )
     if isinstance(value, Tensor):
         tensors.append(value)
         return (Tensor, value.node.shape, value.node.dtype, value.device)
     if isinstance(value, (list, tuple)):
-        return (kind, *[_key(item, tensors, name) for item in value])
+        return (kind, *[_key(item, tensors, name, depth + 1) for item in value])
     if isinstance(value, dict):
-        return (kind, *[(_key(k, tensors, name), _key(item, tensors, name)) for k, item in value.items()])
+        inside = depth + 1
+        pairs = [(_key(k, tensors, name, inside), _key(v, tensors, name, inside)) for k, v in value.items()]
+        return (kind, *pairs)
     if isinstance(value, Number) and kind is not int and kind is not bool:
         return (kind, repr(value))  # 0.0 and -0.0 are equal and differ, NaN is not equal to itself
     if isinstance(value, frozenset):
-        return (kind, frozenset(_key(item, tensors, name) for item in value))
+        return (kind, frozenset(_key(item, tensors, name, depth + 1) for item in value))
     try:
         hash(value)
     except TypeError:

@@ -273,7 +273,9 @@ class Observer:
 
     def look_around(self) -> None:
         """What tensors mean before the call. Pending writes are done, so that they are not taken for the call's own."""
-        give_memory([t for t in live if t.node.op is Op.ASSIGN])
+        for pending in live:
+            if pending.node.op is Op.ASSIGN:
+                realize((pending,))  # one by one, for two may be of one memory
         give_memory([t.grad for t in live if t.grad is not None])
         for ref in live.refs():
             tensor = ref()

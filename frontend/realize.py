@@ -237,7 +237,8 @@ def compute_readers(found: Iterable[Any]) -> None:
     """Give `readers` memory of their own; another name of a buffer gets a copy of it."""
     listed = list(found)
     for tensor in listed:
-        if _root(tensor.node) is None:
+        root = _root(tensor.node)
+        if root is None or (root.op is Op.ASSIGN and root is not tensor.node):
             tensor.node = Node(Op.CONTIGUOUS, tensor.node.dtype, (tensor.node,))
             changed()
     realize(listed)
@@ -250,7 +251,12 @@ def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
     """
     while True:
         known = set(roots)
-        found = [t for t in readers(live, _written(roots)) if t.node not in known and not recorder.owns(t)]
+        written = _written(roots)
+        found = [
+            t
+            for t in readers(live, written)
+            if (t.node not in known or t.node in written) and not recorder.owns(t)
+        ]
         if not found:
             return roots
         before = [tensor.node for tensor in found]
@@ -269,21 +275,21 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
         more: dict[Node, None] = {}
         for tensor in live:
             node = tensor.node
-            if node in known or not _reads(node, written):
+            if (node in known and node not in written) or not _reads(node, written):
                 continue
             root = _root(node)
-            if root is None:  # a view of what is overwritten becomes a copy
+            if root is None or root in written:  # a view of what is overwritten becomes a copy
                 root = tensor.node = Node(Op.CONTIGUOUS, node.dtype, (node,))
             if root not in known:
                 more[root] = None
         if not more:
             return roots, structure
-        roots = [*roots, *more]
+        roots = [*[root for root in roots if root not in written], *more]
         structure = structure_of(roots)
 
 
 def _written(roots: Sequence[Node]) -> set[Node]:
-    """The BUFFER leaves that the roots overwrite."""
+    """The BUFFER leaves that the roots overwrite, and each ASSIGN that another one writes over."""
     found: dict[Node, Node] = {}
     seen: set[Node] = set()
     stack = list(roots)
@@ -295,9 +301,9 @@ def _written(roots: Sequence[Node]) -> set[Node]:
         stack.extend(node.src)
         if node.op is Op.ASSIGN:
             base = _base(node.src[0])
-            if base.op is Op.BUFFER and found.setdefault(base, node) is not node:
+            if found.setdefault(base, node) is not node:
                 raise UsageError(
-                    f"[assign] two tensors share the memory {base.arg} and both are assigned to. "
+                    f"[assign] two tensors of shape {base.shape} share the memory and both are assigned to. "
                     "Realize one before the other is assigned, or make one a copy: x.clone()."
                 )
     return set(found)

@@ -152,9 +152,10 @@ class Recording:
             return True
         if devices.get(self.device) is not self.opened or not all(state.holds() for state in seen.state):
             return False
-        pending = [t for held in seen.held if (t := held.ref()) is not None and t.node.op is Op.ASSIGN]
-        if pending:
-            realize(pending)
+        for held in seen.held:
+            tensor = held.ref()
+            if tensor is not None and tensor.node.op is Op.ASSIGN:
+                realize((tensor,))
         if not self._is_as_it_was():
             return False
         if self.written_nodes:

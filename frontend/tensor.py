@@ -237,7 +237,7 @@ class Tensor(Random, Loss):
         return iter(self.unbind(0))
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
+        return bool((self == self._operand("in", value)).any())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         array = self.numpy()

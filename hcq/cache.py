@@ -16,6 +16,7 @@ the tally at an eighth of the limit looks at all files, removes what is old, and
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -189,7 +190,8 @@ class DiskCache:
 def _tell(text: str) -> None:
     if text not in _told and len(_told) < 64:
         _told.add(text)
-        print(text, file=sys.stderr)
+        with contextlib.suppress(OSError, ValueError):  # nobody listens: a full disk, a closed file
+            print(text, file=sys.stderr)
 
 
 def _header(kind: str, key: bytes | str, data: bytes) -> bytes:

@@ -32,7 +32,9 @@ def shown(value: object) -> str:
 
 def is_whole(value: object) -> bool:
     """True for an int and for the integers of other libraries; not for True and False."""
-    return not isinstance(value, bool) and hasattr(value, "__index__") and not hasattr(value, "__len__")
+    if isinstance(value, (bool, type)) or hasattr(value, "__len__"):
+        return False
+    return hasattr(value, "__index__")
 
 
 def whole(call: str, name: str, value: Any, low: int = 0, high: int = U64) -> int:
@@ -54,6 +56,7 @@ def _refuse(call: str, name: str, value: object, low: int, high: int) -> UsageEr
 def milliseconds(call: str, timeout_ms: Any) -> float:
     """A deadline; infinity is refused, for every wait ends."""
     is_number = hasattr(timeout_ms, "__float__") and not hasattr(timeout_ms, "__len__")
+    is_number = is_number and not isinstance(timeout_ms, type)
     if isinstance(timeout_ms, bool) or not is_number or not 0 <= timeout_ms <= MAX_TIMEOUT_MS:
         raise UsageError(
             f"{call}: timeout_ms={shown(timeout_ms)}; takes milliseconds, a number from 0 to {MAX_TIMEOUT_MS}, or None "

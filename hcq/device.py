@@ -23,7 +23,6 @@ from hcq import config as config_module
 from hcq.command import Command, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
-from hcq.interrupted import Sent, settle
 from hcq.layout import Packet
 from hcq.ledger import Ledger
 from hcq.memory import Buffer, Pool
@@ -91,7 +90,6 @@ class Device(ABC):
         self.signals: weakref.WeakValueDictionary[int, Signal] = (
             weakref.WeakValueDictionary()
         )  # address -> signal
-        self._dropped = 0  # the last submission of those that a fault made void, until the timeline says so
         self.waits: dict[int, tuple[str, int, int]] = {}  # thread -> signal, value and since when it waits
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,
@@ -146,10 +144,6 @@ class Device(ABC):
     @abstractmethod
     def send(self, words: list[bytes], value: int) -> None:
         """Put packets into the ring, then the signal that sets the timeline to `value`, and ring the doorbell."""
-
-    @abstractmethod
-    def settle(self, value: int) -> Sent:
-        """`send` was cut short at some line: take back what the device was not told of, or tell it all of it."""
 
     def ring_words(self, words: list[bytes], value: int) -> bytes:
         """Every word that a submission of these words puts into the ring, for the trace. `send` comes next."""
@@ -277,8 +271,8 @@ class Device(ABC):
         self.check_alive()
         image = bytes(checks.memory("load", image))
         label = checks.text("load", "entry", entry)
-        if name:
-            label = checks.text("load", "name", name)
+        if name is not None and checks.text("load", "name", name):
+            label = name
         kinds = None if args is None else checks.words(f"load({label!r})", "args", args)
         scratch = checks.whole(f"load({label!r})", "scratch_bytes", scratch_bytes, 0, MAX_SCRATCH_BYTES)
         program = self.make_program(image, entry, kinds, scratch, label)
@@ -311,18 +305,14 @@ class Device(ABC):
             value = timeline.submitted + 1
             if value < EVERY or not value & self._sites:
                 at = site()
-            try:
-                if self.validator is not None:
-                    self._send_validated(words, commands, value, held, at)
-                elif self.trace is None:
-                    self.send(words, value)
-                else:
-                    self._send_traced(words, commands, value, held, at)
-                timeline.submitted = value
-                self.ledger.note((value, commands, at))
-            except BaseException:
-                settle(self, value, commands, held, at)
-                raise
+            if self.validator is not None:
+                self._send_validated(words, commands, value, held, at)
+            elif self.trace is None:
+                self.send(words, value)
+            else:
+                self._send_traced(words, commands, value, held, at)
+            timeline.submitted = value
+            self.ledger.note((value, commands, at))
         if "push" in self.config.debug:
             self._tell(words, commands, value)
         return Completion(self, value)
@@ -371,7 +361,7 @@ class Device(ABC):
                     if self._is_overwritten(signal):
                         continue
                     break
-                if self.fault() or self._dropped:
+                if self.fault():
                     self._note_fault()
                 elif left <= 0:
                     raise self.late(signal, value, limit_ms)
@@ -431,15 +421,8 @@ class Device(ABC):
         self._is_overwritten(self.timeline)
         if self.timeline.value >= self.timeline.submitted:
             return
-        try:
-            self.abandon()
-            self._await_end(min(self.config.timeout_ms, GRACE_MS))
-            self._note_fault(is_asked_for=True)
-        finally:
-            self.abandon(False)
-
-    def _await_end(self, limit_ms: float) -> None:
-        """Return once no work runs any more that was in flight."""
+        self.abandon()
+        limit_ms = min(self.config.timeout_ms, GRACE_MS)
         end = time.monotonic() + limit_ms / 1000
         while not self.fault() and self.timeline.value < self.timeline.submitted:
             if time.monotonic() > end:
@@ -450,6 +433,8 @@ class Device(ABC):
                 print(f"hcq: {cost}", file=sys.stderr)
                 break
             time.sleep(0.001)
+        self._note_fault(is_asked_for=True)
+        self.abandon(False)
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Drain with a deadline, end the threads, give memory back. Closing twice is fine."""
@@ -501,7 +486,6 @@ class Device(ABC):
         with self.lock:
             what = self.fault()
             if not what:
-                self._skip_dropped()
                 return
             first, last = self.timeline.value + 1, self.timeline.submitted
             if first > last + 1:
@@ -523,15 +507,8 @@ class Device(ABC):
                     buffer.poison = why
             for graph in list(self.graphs):
                 graph.poison(first, last, why)
-            self._dropped = last
             self.recover()
-            self._skip_dropped()
-
-    def _skip_dropped(self) -> None:
-        """The timeline goes on behind the work that was dropped. Who was interrupted before it comes here again."""
-        if self.timeline._cell[0] < self._dropped:
-            self.signal_set(self.timeline.va, self._dropped)
-        self._dropped = 0
+            self.signal_set(self.timeline.va, last)
 
     def _send_validated(
         self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any], at: Site
@@ -544,13 +521,10 @@ class Device(ABC):
                 self.send(words, value)
             else:
                 self._send_traced(words, commands, value, held, at)
-            self.validator.sent()
         except BaseException:
-            if settle(self, value, commands, held, at):
-                self.validator.sent()
-            else:
-                self.validator.dropped()
+            self.validator.dropped()
             raise
+        self.validator.sent()
 
     def _send_traced(
         self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any], at: Site
@@ -559,9 +533,8 @@ class Device(ABC):
         assert self.trace is not None
         try:
             self.send(self.trace.submit(words, commands, value, held, at), value)
-        except BaseException as error:
-            if not settle(self, value, commands, held, at):
-                self.trace.dropped(value, str(error))
+        except HcqError as error:
+            self.trace.dropped(value, str(error))
             raise
 
     def _tell(self, words: list[bytes], commands: Sequence[Command], value: int) -> None:

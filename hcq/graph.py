@@ -32,8 +32,14 @@ class Symbol:
     """An argument that each replay names anew. `kind` is "buffer", "int" or "float"."""
 
     def __init__(self, key: Any, kind: str = "buffer") -> None:
-        if kind not in ("buffer", "int", "float"):
-            raise UsageError(f"Symbol({key!r}): unknown kind {kind!r}. Kinds: buffer, int, float.")
+        if not isinstance(kind, str) or kind not in ("buffer", "int", "float"):
+            raise UsageError(
+                f"Symbol({checks.shown(key)}): unknown kind {checks.shown(kind)}. Kinds: buffer, int, float."
+            )
+        try:
+            hash(key)
+        except TypeError:
+            raise UsageError(f"Symbol({checks.shown(key)}): a key is a name, or anything hashable.") from None
         self.key = key
         self.kind = kind
 
@@ -132,18 +138,7 @@ class Graph(Queue):
         self._next = 0 if turn else COPIES - 1
         if not device.timeline.has_reached(block.busy_until):
             device.wait_value(block.busy_until)
-        try:
-            return self._submit_block(block, turn, values)
-        except BaseException:  # at any line: it may have been sent, and what is patched is not known
-            block.busy_until = last = device.timeline.submitted
-            block.written.clear()
-            for value in values.values():
-                if type(value) is Buffer:
-                    (value.parent or value).last = last
-            raise
-
-    def _submit_block(self, block: _Block, turn: int, values: Mapping[Any, Any]) -> Completion:
-        device, slots, written = self.device, block.slots, block.written
+        slots, written = block.slots, block.written
         for key, points in self.patch_points.items():
             try:
                 value = values[key]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import constant, shape_args
+from hcq.frontend.core import check_count, constant, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.elementwise import scalar_dtype
 from hcq.frontend.methods.movement import expanded, iota, ordinal
@@ -42,6 +42,7 @@ class Creation(Normalisation):
         sizes = shape_args("full", (shape,))
         if any(size < 0 for size in sizes):
             raise UsageError(f"[full] shape {sizes}: sizes are 0 or more.")
+        check_count("full", sizes)
         node = expanded(constant("full", fill_value, dtype or scalar_dtype(fill_value)), sizes)
         return cls._leaf(node, device, requires_grad)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import shown
 from hcq.frontend.core import Core, constant
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.conversion import Conversion
@@ -80,10 +81,13 @@ class Elementwise(Conversion):
         if isinstance(other, (bool, int, float)):
             other = _plain(other)
             return self._like(constant(call, other, scalar_dtype(other)))
-        if isinstance(other, (list, tuple)) or hasattr(other, "__array__") or hasattr(other, "__index__"):
+        is_data = (
+            isinstance(other, (list, tuple)) or hasattr(other, "__array__") or hasattr(other, "__index__")
+        )
+        if is_data and not isinstance(other, type):
             return type(self)(other, device=self.device)
         raise UsageError(
-            f"[{call}] {other!r}: expected a Tensor, a number, a list or an array, got {type(other).__name__}."
+            f"[{call}] {shown(other)}: expected a Tensor, a number, a list or an array, got {type(other).__name__}."
         )
 
     def _compare(self, op: Op, other: Any, reverse: bool = False) -> Self:
@@ -255,6 +259,8 @@ class Elementwise(Conversion):
         return self.bool() ^ self._operand("logical_xor", other).bool()
 
     def _bitwise(self, op: Op, other: Any) -> Self:
+        if not isinstance(other, (Core, bool, int, float)):
+            other = self._operand(_SIGNS[op], other)
         for side in (self, other):
             if isinstance(side, float) or (isinstance(side, Core) and side.node.dtype.is_float):
                 raise UsageError(
@@ -328,6 +334,8 @@ class Elementwise(Conversion):
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
         """`value` where the mask is true, this tensor elsewhere; its dtype stays."""
+        if not isinstance(value, (bool, int, float)):
+            value = self._operand("masked_fill", value)
         node = value.node.cast(self.node.dtype) if isinstance(value, Core) else None
         return mask.where(
             self._like(node or constant("masked_fill", value, self.node.dtype)),
@@ -340,11 +348,11 @@ class Elementwise(Conversion):
 
     def addcmul(self, a: Self, b: Self, value: Any = 1) -> Self:
         """self + value * a * b."""
-        return self + (a * b if value == 1 else a * b * value)
+        return self + (a * b if type(value) is int and value == 1 else a * b * value)
 
     def addcdiv(self, a: Self, b: Self, value: Any = 1) -> Self:
         """self + value * a / b."""
-        return self + (a / b if value == 1 else a / b * value)
+        return self + (a / b if type(value) is int and value == 1 else a / b * value)
 
     # -- operators by name --
 
@@ -424,6 +432,8 @@ def broadcast_shape(call: str, *shapes: Shape) -> Shape:
 def _plain(value: Any) -> Scalar:
     """A Python bool, int or float, of a NumPy number or of a subclass."""
     found = value.item() if hasattr(value, "item") else value
+    if not isinstance(found, (bool, int, float)):
+        raise UsageError(f"[Tensor] {shown(value)} is no number. Give a number, or a tensor of numbers.")
     kind = bool if isinstance(found, bool) else int if isinstance(found, int) else float
     return kind(found)
 

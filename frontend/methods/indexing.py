@@ -18,7 +18,9 @@ from math import prod
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import is_whole, shown
 from hcq.frontend.core import Core, unusual, watcher
+from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.frontend.methods.elementwise import broadcast_shape
 from hcq.frontend.methods.joining import Joining
@@ -127,18 +129,21 @@ class Indexing(Joining):
         """A list, array or tensor as picks: one for integers, one per axis of a mask."""
         values: Any = None  # what the host knows of the indices
         if not isinstance(item, Core):
-            if hasattr(item, "__index__") and not hasattr(item, "shape"):
+            if is_whole(item) and not hasattr(item, "shape"):
                 return [item.__index__()]
-            if not (
+            if isinstance(item, type) or not (
                 isinstance(item, (list, tuple)) or hasattr(item, "__array__") or hasattr(item, "__index__")
             ):
                 raise UsageError(
-                    f"[index] {item!r} ({type(item).__name__}) is not an index. Use ints, slices, "
+                    f"[index] {shown(item)} ({type(item).__name__}) is not an index. Use ints, slices, "
                     "None, ..., lists of "
                     f"ints, or tensors of integers or bool."
                 )
             if getattr(item, "shape", None) == () and hasattr(item, "__index__"):
-                return [item.__index__()]
+                try:
+                    return [item.__index__()]
+                except TypeError:
+                    raise UsageError(f"[index] {shown(item)} is not an index. Use integers.") from None
             values = _flat(item)
             tensor = self._like(self._node_of(item, None))
             watching = watcher()
@@ -371,6 +376,8 @@ class Indexing(Joining):
         """out[.., i, ..] = self[.., index[.., i, ..], ..]; a computed index out of range reads zero."""
         axis = self._axis("gather", dim)
         index = self._index_like("gather", index, axis)
+        if not self.node.shape:
+            return self._reshape((1,)).gather(0, index._reshape((1,)))._reshape(())
         x = self
         for d, size in enumerate(index.node.shape):
             if d != axis and size < x.node.shape[d]:
@@ -379,8 +386,13 @@ class Indexing(Joining):
 
     def take_along_dim(self, indices: Self, dim: int) -> Self:
         """`gather` whose index broadcasts on the other axes, and counts from the end where it is negative."""
-        axis = self._axis("take_along_dim", dim)
+        axis = self._axis_of("take_along_dim", dim)
         shape = self.node.shape
+        if len(indices.node.shape) != len(shape):
+            raise UsageError(
+                f"[take_along_dim] indices {indices.node.shape} for a tensor of shape {shape}: they need "
+                f"{len(shape)} axes."
+            )
         wide = tuple(indices.node.shape[d] if d == axis else size for d, size in enumerate(shape))
         if indices.node.dtype.is_integer and not indices.node.dtype.is_unsigned:
             indices = (indices < 0).where(indices.cast(dtypes.int64) + shape[axis], indices)
@@ -388,14 +400,14 @@ class Indexing(Joining):
 
     def index_select(self, dim: int, index: Self) -> Self:
         """The slices of an axis that a vector of indices names."""
-        axis = self._axis("index_select", dim)
+        axis = self._axis_of("index_select", dim)
         if len(index.node.shape) > 1:
             raise UsageError(f"[index_select] index of shape {index.node.shape}: give a vector.")
         return self[(FULL,) * axis + (index.flatten(),)]
 
     def select(self, dim: int, index: int) -> Self:
         """One slice of an axis, which goes away."""
-        return self[(FULL,) * self._axis("select", dim) + (index,)]
+        return self[(FULL,) * self._axis_of("select", dim) + (index,)]
 
     def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
         """This tensor plus the elements of src at the indices along an axis; what is out of range adds nothing."""
@@ -405,6 +417,9 @@ class Indexing(Joining):
             raise UsageError(f"[scatter_add] adds {src.node.dtype.name} to {self.node.dtype.name}. Cast src.")
         self._same_device("scatter_add", src)
         shape = index.node.shape
+        if not self.node.shape and not src.node.shape:
+            line = self._reshape((1,)).scatter_add(0, index._reshape((1,)), src._reshape((1,)))
+            return line._reshape(())
         if len(src.node.shape) != len(shape) or any(s < i for s, i in zip(src.node.shape, shape)):
             raise UsageError(
                 f"[scatter_add] src {src.node.shape} is smaller than index {shape}. Give an element for each."
@@ -461,11 +476,13 @@ def _out_of_range(value: int, axis: int, shape: Shape) -> OutOfRange:
 
 def _slice_part(part: slice, size: int, axis: int) -> tuple[tuple[int, int, int], bool, int]:
     """SHRINK's (start, stop, step), whether it then runs backwards, and how many elements it has."""
-    if part == FULL:
+    if part.start is None and part.stop is None and part.step is None:
         return (0, size, 1), False, size
     for bound in (part.start, part.stop, part.step):
-        if bound is not None and not hasattr(bound, "__index__"):
-            raise UsageError(f"[index] slice bound {bound!r} on axis {axis} is not an int. Convert it first.")
+        if bound is not None and not (is_whole(bound) or (isinstance(bound, Core) and not bound.node.shape)):
+            raise UsageError(
+                f"[index] slice bound {shown(bound)} on axis {axis} is not an int. Convert it first."
+            )
     if part.step is not None and part.step.__index__() == 0:
         raise UsageError(f"[index] a slice with step 0 on axis {axis} never ends. Use another step.")
     places = range(size)[part]
@@ -476,12 +493,16 @@ def _slice_part(part: slice, size: int, axis: int) -> tuple[tuple[int, int, int]
     return (low, high + 1, abs(places.step) if count > 1 else 1), places.step < 0 and count > 1, count
 
 
-def _flat(item: Any) -> list[Any]:
+def _flat(item: Any, depth: int = 0) -> list[Any]:
     if hasattr(item, "tolist"):
         item = item.tolist()
     if not isinstance(item, (list, tuple)):
         return [item]
-    return [value for part in item for value in _flat(part)]
+    if depth > MAX_DEPTH:
+        raise UsageError(
+            f"[index] lists deeper than {MAX_DEPTH}, or a list that holds itself. Give a tensor."
+        )
+    return [value for part in item for value in _flat(part, depth + 1)]
 
 
 def _strides(sizes: Sequence[int]) -> list[int]:

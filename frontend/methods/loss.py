@@ -91,7 +91,8 @@ class Loss(Creation):
     ) -> Self:
         """Binary cross entropy of sigmoid(self), without overflow."""
         self._difference("binary_cross_entropy_with_logits", target)
-        favour = 1.0 if pos_weight is None else (pos_weight - 1.0) * target + 1.0
+        call = "binary_cross_entropy_with_logits"
+        favour = 1.0 if pos_weight is None else (self._operand(call, pos_weight) - 1.0) * target + 1.0
         points = (1.0 - target) * self - favour * self.logsigmoid()
         dtype, weighed = points.node.dtype, self._operand("binary_cross_entropy_with_logits", favour)
         arguments = [argument.node.cast(dtype) for argument in (self, target, weighed)]

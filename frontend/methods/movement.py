@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import Core, constant, shape_args
+from hcq.frontend.core import Core, check_count, constant, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape, const
@@ -134,6 +134,7 @@ class Movement(Core):
                     f"[expand] shape {shape} to {wanted}: axis {axis} has size {have}, only size 1 can repeat. "
                     f"Use repeat() to tile whole axes."
                 )
+        check_count("expand", full)
         return self._like(expanded(self.node, full))
 
     def expand_as(self, other: Core) -> Self:
@@ -187,7 +188,7 @@ class Movement(Core):
 
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """`length` elements of axis `dim`, from `start`."""
-        axis = self._axis("narrow", dim)
+        axis = self._axis_of("narrow", dim)
         begin = start + self.node.shape[axis] if start < 0 else start
         bounds: list[tuple[int, int] | None] = [None] * len(self.node.shape)
         bounds[axis] = (begin, begin + length)
@@ -282,7 +283,7 @@ class Movement(Core):
 
     def unfold(self, dimension: int, size: int, step: int, dilation: int = 1) -> Self:
         """Windows over an axis: it becomes the window's number, and a new last axis the place inside the window."""
-        axis = self._axis("unfold", dimension)
+        axis = self._axis_of("unfold", dimension)
         length, reach = self.node.shape[axis], dilation * (size - 1) + 1
         if size < 1 or step < 1 or dilation < 1:
             raise UsageError(
@@ -299,7 +300,7 @@ class Movement(Core):
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Parts of one axis: of that size (the last may be smaller), or of each of those sizes."""
-        axis = self._axis("split", dim)
+        axis = self._axis_of("split", dim)
         length = self.node.shape[axis]
         if isinstance(split_size, int):
             if split_size < 1:
@@ -321,7 +322,7 @@ class Movement(Core):
         """At most that many parts of one axis, all of one size but the last."""
         if chunks < 1:
             raise UsageError(f"[chunk] chunks={chunks}: must be 1 or more.")
-        length = self.node.shape[self._axis("chunk", dim)]
+        length = self.node.shape[self._axis_of("chunk", dim)]
         if length == 0:
             return tuple(self for _ in range(chunks))
         return self.split(-(-length // chunks), dim)
@@ -341,8 +342,19 @@ class Movement(Core):
         """This tensor and then the others, along one axis; dtypes and other sizes must agree already."""
         if not others:
             return self
+        axis, shape = self._axis_of("cat", dim), self.node.shape
+        self._same_device("cat_with", *others)
+        for other in others:
+            its = other.node.shape
+            if other.node.dtype is not self.node.dtype or (
+                len(its) != len(shape) or its[:axis] + its[axis + 1 :] != shape[:axis] + shape[axis + 1 :]
+            ):
+                raise UsageError(
+                    f"[cat_with] {other.node.dtype.name} {its} behind {self.node.dtype.name} {shape}: only axis {axis} "
+                    "may differ. Use Tensor.cat, which also finds the dtype."
+                )
         parts = (self.node, *[other.node for other in others])
-        return self._like(Node(Op.CAT, self.node.dtype, parts, self._axis("cat", dim)))
+        return self._like(Node(Op.CAT, self.node.dtype, parts, axis))
 
 
 # -- nodes, unchecked: no node is made where nothing would move -------------------------------------------------------

@@ -114,8 +114,9 @@ class Normalisation(Window):
             axes = (0, *range(2, len(shape)))
             result = self._normalised(axes, eps)
         else:
-            scale, column = (var + eps).rsqrt(), (1, shape[1], *(1,) * (len(shape) - 2))
-            result = (self - mean._reshape(column)) * scale._reshape(column)
+            scale = (var + eps).rsqrt()
+            centre, spread = _by_channel(mean, shape), _by_channel(scale, shape)
+            result = (self - centre) * spread
         return _scaled(result, _by_channel(weight, shape), _by_channel(bias, shape))
 
     def _normalised(self, axes: tuple[int, ...], eps: float) -> Self:
@@ -189,7 +190,13 @@ class Normalisation(Window):
 
 def _by_channel(value: T | None, shape: Shape) -> T | None:
     """A vector of one number per channel, in the shape that broadcasts against axis 1."""
-    return None if value is None else value._reshape((1, shape[1], *(1,) * (len(shape) - 2)))
+    if value is None:
+        return None
+    if value.numel() != shape[1]:
+        raise UsageError(
+            f"[norm] {value.node.shape} for the {shape[1]} channels of shape {shape}: give one number for each."
+        )
+    return value._reshape((1, shape[1], *(1,) * (len(shape) - 2)))
 
 
 def _scaled(x: T, weight: T | None, bias: T | None) -> T:

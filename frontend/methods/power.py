@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function, constant_in
 from hcq.frontend.methods.elementwise import broadcast
 from hcq.frontend.methods.functions import Functions
-from hcq.ir.dtype import DType, dtypes, promote, truncate
+from hcq.ir.dtype import DType, Scalar, dtypes, promote, truncate
 from hcq.ir.node import Node, binary, const
 from hcq.ir.op import Op
 
@@ -68,7 +69,7 @@ def power(x: T, exponent: Any) -> T:
             return constant_in(x, x._ones())
         if dtype.is_float:
             wide = _wide(x.node)
-            return x._like(raised(wide, const(truncate(exponent, wide.dtype), wide.dtype)).cast(dtype))
+            return x._like(raised(wide, const(_as_float(exponent, wide.dtype), wide.dtype)).cast(dtype))
         if exponent < 0:
             raise UsageError(
                 f"[**] integer tensor ** {exponent}: the result is not whole. Cast to float first."
@@ -214,3 +215,13 @@ def _integers(x: T, y: T) -> T:
         1, (x == -1).where(1 - 2 * (y & 1), 0)
     )  # 1 / x rounded towards zero, for negative y
     return (y < 0).where(unit.cast(dtype), result)
+
+
+def _as_float(exponent: Scalar, dtype: DType) -> Scalar:
+    """An exponent in a format; an int beyond every float is refused."""
+    try:
+        return truncate(exponent, dtype)
+    except OverflowError:
+        raise UsageError(
+            f"[**] exponent {shown(exponent)} is beyond every float. Use a smaller one."
+        ) from None

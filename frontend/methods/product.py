@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import shown
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.elementwise import broadcast_shape
@@ -117,6 +118,9 @@ class Product(Indexing):
         """Sums of products by letters: einsum("bij,bjk->bik", a, b). Repeated letters of one operand are not taken."""
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
             operands = tuple(operands[0])
+        for place, operand in enumerate(operands):
+            if not isinstance(operand, Core):
+                raise UsageError(f"[einsum] operand {place} is {shown(operand)}: give tensors.")
         inputs, arrow, output = formula.replace(" ", "").partition("->")
         terms = inputs.split(",")
         if len(terms) != len(operands):

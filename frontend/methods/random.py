@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend.core import Core, shape_args
+from hcq.frontend.core import Core, check_count, shape_args
 from hcq.frontend.fans import kaiming_std, xavier_std
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Kind, dtypes
@@ -253,7 +253,7 @@ class Random(Core):
         def number(words: tuple[Node, Node]) -> Node:
             return (_below(words, span) + offset).cast(kind)
 
-        sizes = _sizes("randint", (size,) if isinstance(size, int) else tuple(size))
+        sizes = _sizes("randint", (size,))
         return cls._draw(sizes, device, number, kind, False)
 
     @classmethod
@@ -372,6 +372,7 @@ def _sizes(call: str, shape: tuple[Any, ...]) -> Shape:
     for size in sizes:
         if size < 0:
             raise UsageError(f"[{call}] shape {sizes}: a size is 0 or more.")
+    check_count(call, sizes)
     return sizes
 
 

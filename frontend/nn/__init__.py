@@ -8,6 +8,7 @@ Next     module.py (what a layer is), optim.py (how parameters move), examples/d
 
 from __future__ import annotations
 
+from hcq.frontend.arguments import check_methods
 from hcq.frontend.nn import functional, init, optim, utils
 from hcq.frontend.nn.layers import (
     GELU,
@@ -38,6 +39,12 @@ from hcq.frontend.nn.norm import (
     RMSNorm,
 )
 from hcq.frontend.nn.safetensors import load_file, save_file
+
+_checked: list[type] = [Module, *Module.__subclasses__(), *BatchNorm.__subclasses__()]
+_checked += [optim.Optimizer, *optim.Optimizer.__subclasses__(), *optim.Adam.__subclasses__()]
+for _class in _checked:
+    check_methods(_class, "__init__")
+del _class, _checked
 
 __all__ = [
     "Module",

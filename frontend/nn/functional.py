@@ -8,9 +8,12 @@ Next     hcq/frontend/tensor.py (the methods), layers.py (the same as modules)
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import shown
 from hcq.errors import UsageError
+from hcq.frontend.arguments import checked
 from hcq.frontend.function import constant_in
 
 if TYPE_CHECKING:
@@ -68,6 +71,7 @@ METHODS = (
 )
 
 
+@checked
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """In training, each element becomes zero with probability p and the others grow to make up for it."""
     if not 0.0 <= p <= 1.0:
@@ -85,7 +89,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no function {name!r}")
     from hcq.frontend.tensor import Tensor
 
-    return getattr(Tensor, name)
+    method = getattr(Tensor, name)
+
+    @functools.wraps(method)
+    def function(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, Tensor):
+            raise UsageError(f"[{name}] {shown(x)}: takes a tensor first.")
+        return getattr(x, name)(*args, **kwargs)
+
+    globals()[name] = function
+    return function
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from hcq.frontend.arguments import checked
 from hcq.frontend.fans import calculate_gain as calculate_gain
 from hcq.frontend.fans import kaiming_std, xavier_std
 from hcq.ir.dtype import DType, dtypes, to_bits
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hcq.frontend.tensor import Tensor
 
 
+@checked
 def constant(shape: Shape, value: float, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """A tensor of one number in memory of its own: two of them are never the same, as two lazy constants are."""
     from hcq.frontend import device as devices
@@ -40,6 +42,7 @@ def _fill(tensor: Tensor, values: Tensor) -> Tensor:
     return tensor
 
 
+@checked
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Uniform numbers in [a, b)."""
     return _fill(
@@ -47,6 +50,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     )
 
 
+@checked
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Numbers of the normal distribution."""
     return _fill(
@@ -54,21 +58,25 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     )
 
 
+@checked
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One number everywhere."""
     return _fill(tensor, constant(tensor.shape, val, tensor.dtype, tensor.device))
 
 
+@checked
 def zeros_(tensor: Tensor) -> Tensor:
     """Zero everywhere."""
     return constant_(tensor, 0.0)
 
 
+@checked
 def ones_(tensor: Tensor) -> Tensor:
     """One everywhere."""
     return constant_(tensor, 1.0)
 
 
+@checked
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
@@ -77,6 +85,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound)
 
 
+@checked
 def kaiming_normal_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
@@ -84,12 +93,14 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, kaiming_std(tensor.shape, a, mode, nonlinearity))
 
 
+@checked
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Uniform numbers that keep the size of signal and gradient alike."""
     bound = math.sqrt(3.0) * xavier_std(tensor.shape, gain)
     return uniform_(tensor, -bound, bound)
 
 
+@checked
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Normal numbers that keep the size of signal and gradient alike."""
     return normal_(tensor, 0.0, xavier_std(tensor.shape, gain))

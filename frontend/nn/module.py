@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import is_whole, shown
 from hcq.errors import UsageError
 from hcq.frontend import names
 from hcq.frontend.core import changed, watcher
+from hcq.frontend.errors import OutOfRange
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -209,17 +211,27 @@ class Sequential(Module):
         return len(self.parts)
 
     def __getitem__(self, place: Any) -> Any:
-        return Sequential(*self.parts[place]) if isinstance(place, slice) else self.parts[place]
+        return Sequential(*self.parts[place]) if isinstance(place, slice) else _part(self, self.parts, place)
 
 
 class ModuleList(Module):
     """A list of modules; it has no forward of its own."""
 
     def __init__(self, modules: Iterable[Module] = ()):
-        self.parts = list(modules)
+        self.parts: list[Module] = []
+        try:
+            given = () if isinstance(modules, Module) else tuple(modules)
+        except TypeError:
+            given = ()
+        if not given and not isinstance(modules, (tuple, list)):
+            raise UsageError(f"[ModuleList] {shown(modules)}: give a list of modules.")
+        for module in given:
+            self.append(module)
 
     def append(self, module: Module) -> Self:
         """Add a module at the end."""
+        if not isinstance(module, Module):
+            raise UsageError(f"[ModuleList] {shown(module)} is no module. Give modules.")
         self.parts.append(module)
         return self
 
@@ -230,7 +242,17 @@ class ModuleList(Module):
         return len(self.parts)
 
     def __getitem__(self, place: Any) -> Any:
-        return ModuleList(self.parts[place]) if isinstance(place, slice) else self.parts[place]
+        return ModuleList(self.parts[place]) if isinstance(place, slice) else _part(self, self.parts, place)
+
+
+def _part(module: Module, parts: list[Any], place: Any) -> Any:
+    """One of the parts, by its number."""
+    if not is_whole(place):
+        raise UsageError(f"[{type(module).__name__}] {shown(place)}: a part is named by an int, or a slice.")
+    number = place.__index__()
+    if not -len(parts) <= number < len(parts):
+        raise OutOfRange(f"[{type(module).__name__}] part {shown(place)} of {len(parts)}: there is none.")
+    return parts[number]
 
 
 def _dotted(prefix: str) -> str:

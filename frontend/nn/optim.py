@@ -12,9 +12,11 @@ is part of the kernels: a new learning rate compiles nothing, and a recorded ste
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend import names
 from hcq.frontend.core import live, watcher
@@ -374,6 +376,6 @@ def _checked(name: str, params: Iterable[Tensor]) -> list[Tensor]:
 
 
 def _not_negative(name: str, what: str, value: float) -> float:
-    if not isinstance(value, (int, float)) or not value >= 0:
-        raise UsageError(f"[{name}] {what} {value!r}: give a number, 0 or more.")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
+        raise UsageError(f"[{name}] {what} {shown(value)}: give a number, 0 or more.")
     return float(value)

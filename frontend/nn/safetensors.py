@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.errors import UsageError
+from hcq.frontend.arguments import checked
 from hcq.ir.dtype import DType, dtypes
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Entry(NamedTuple):
     end: int
 
 
+@checked
 def save_file(
     tensors: Mapping[str, Tensor], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
 ) -> None:
@@ -116,6 +118,7 @@ def save_file(
         raise
 
 
+@checked
 def load_file(path: str | os.PathLike[str], device: str | None = None) -> dict[str, Tensor]:
     """The tensors of a file, in memory of a device (default: the default device).
 
@@ -143,6 +146,7 @@ def load_file(path: str | os.PathLike[str], device: str | None = None) -> dict[s
     return found
 
 
+@checked
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
     """The further words of a file. Raises as `load_file` does."""
     with open(path, "rb") as file:

@@ -13,12 +13,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hcq.errors import UsageError
+from hcq.frontend.arguments import checked
 from hcq.frontend.core import watcher
 
 if TYPE_CHECKING:
     from hcq.frontend.tensor import Tensor
 
 
+@checked
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0) -> Tensor:
     """Scale all gradients together so that the norm of all their elements is at most `max_norm`.
 
@@ -35,6 +37,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
     return total
 
 
+@checked
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Hold every element of every gradient between -clip_value and clip_value."""
     if not clip_value >= 0 or math.isinf(clip_value):

@@ -23,7 +23,7 @@ from hcq import elf, native
 from hcq.cpu import relocations
 from hcq.cpu.arena import ALIGNMENT as SLOT_ALIGNMENT
 from hcq.cpu.arena import Arena
-from hcq.errors import UsageError
+from hcq.errors import DriverError, UsageError
 from hcq.port import (
     MAP_32BIT,
     MAP_ANONYMOUS,
@@ -96,7 +96,14 @@ def link(
     if object_.machine_name != machine_name or object_.machine not in relocations.KINDS:
         raise object_.refuse(f"it is for {object_.machine_name}, and this device runs {machine_name}")
     if object_.type == elf.ET_REL:
-        return _Relocatable(object_, port, extra or {}, arena).link()
+        if arena is not None:
+            try:
+                return _Relocatable(object_, port, extra or {}, arena).link()
+            except (
+                DriverError
+            ):  # the arena's file cannot grow (ulimit -f): pages of its own may do, or say why not
+                pass
+        return _Relocatable(object_, port, extra or {}, None).link()
     if object_.type == elf.ET_DYN:
         return _Shared(object_, port, extra or {}).link()
     raise object_.refuse(f"its type is {object_.type}; only relocatable (1) and shared (3) objects load")

@@ -159,13 +159,13 @@ def _explained(program: Program, processor: str, between_guards: bool) -> str:
 
 
 def _kind(told: str) -> str:
-    """The kind of a failure: a signal, an exception, or wrong numbers."""
+    """The kind of a failure: how the process ended, an exception, or wrong numbers."""
     last = told.strip().splitlines()[-1] if told.strip() else ""
-    return last.split(":")[0] if "Error" in last or last.startswith("SIG") else last and "wrong"
+    return last.split(":")[0] if "Error" in last or last.startswith(("SIG", "exit")) else last and "wrong"
 
 
 def _in_a_child(program: Program, processor: str, between_guards: bool) -> str:
-    """What a program says in a process of its own, or the name of the signal that ends it; "" when all is well.
+    """What a program says in a process of its own, or how it ends that process; "" when all is well.
 
     This process has opened no device, so a forked child can.
     """
@@ -185,7 +185,9 @@ def _in_a_child(program: Program, processor: str, between_guards: bool) -> str:
     with os.fdopen(reads, "rb") as said:
         told = said.read().decode(errors="replace")
     _, status = os.waitpid(child, 0)
-    return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else told
+    if os.WIFSIGNALED(status):
+        return signal.Signals(os.WTERMSIG(status)).name
+    return told or (f"exit code {os.WEXITSTATUS(status)}" if status else "")
 
 
 CAMPAIGNS = (

@@ -189,3 +189,46 @@ def test_a_schedule_can_be_looked_at_before_it_runs():
     assert "float32[2, 2]" in text
     assert y.node.op is not Op.BUFFER
     assert x.schedule() == []
+
+
+@pytest.mark.parametrize("first", [lambda c: c + 1, lambda c: Tensor([2.0]), lambda c: Tensor([1.0]) * 2])
+@pytest.mark.parametrize("name", [Tensor, lambda c: c.detach(), lambda c: c[0:1], lambda c: c * 1])
+@pytest.mark.parametrize("order", ["tensor first", "name first", "both"])
+def test_what_was_made_between_two_pending_writes_means_the_first(first, name, order):
+    c = Tensor([1.0]).realize()
+    c.assign(first(c))
+    between = name(c)
+    c.assign(c * 10)
+    if order == "both":
+        c.realize(between)
+    elif order == "tensor first":
+        c.realize()
+    assert (between.tolist(), c.tolist()) == ([2.0], [20.0])
+    assert (between.tolist(), c.tolist()) == ([2.0], [20.0])
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_what_is_computed_together_with_a_write_means_the_values_before_it(size):
+    a = np.arange(size, dtype=np.float32)
+    b = 10 * a + 5
+    for later in (lambda c, d: c.realize(), lambda c, d: c.realize(d)):
+        c, d = Tensor(a), Tensor(b)
+        before, doubled = d - c * 2, c * 2
+        c.assign(d * 3)
+        later(c, before)
+        assert np.array_equal(before.numpy(), b - a * 2)
+        assert np.array_equal(doubled.numpy(), a * 2)
+        assert np.array_equal(c.numpy(), b * 3)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_tensors_that_take_each_others_values_at_a_time_change_places(size):
+    values = [np.arange(size, dtype=np.float32) + 10 * n for n in range(3)]
+    tensors = [Tensor(value) for value in values]
+    wanted = [tensor * 2 for tensor in (*tensors[1:], tensors[0])]
+    for tensor, value in zip(tensors, wanted):
+        tensor.assign(value)
+    del wanted, value
+    tensors[0].realize(*tensors[1:])
+    for place, tensor in enumerate(tensors):
+        assert np.array_equal(tensor.numpy(), values[(place + 1) % 3] * 2)

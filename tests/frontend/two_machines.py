@@ -52,6 +52,7 @@ CASES = {
     "uint8 wraps": (lambda x: x * 3 + 7, BYTES),
     "saturating cast": (lambda x: x.cast(dtypes.int8), A * 100),
     "float16": (lambda x: x.cast(dtypes.float16) * 3, A),
+    "sum of what is narrowed on the way": (lambda x: (x * 4).trunc().cast(dtypes.float16).sum(), A),
     "bfloat16 product": (lambda x: x.cast(dtypes.bfloat16) @ x.cast(dtypes.bfloat16).T, A),
     "float64": (lambda x: x.cast(dtypes.float64).exp() / 3, A),
     "8-bit float": (lambda x: x.cast(dtypes.fp8e4m3).cast(dtypes.float32), A),

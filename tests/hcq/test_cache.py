@@ -199,6 +199,21 @@ def test_a_folder_that_others_can_write_is_not_used_and_that_is_said_once(
     assert DiskCache(tmp_path).get("kind", "key") == b"value"
 
 
+def test_a_warning_that_cannot_be_written_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        """Where nothing can be written any more."""
+
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert DiskCache(tmp_path).get("kind", "key") is None
+    DiskCache(tmp_path).put("kind", "key", b"value")
+
+
 def test_a_lax_folder_inside_is_made_private(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path)
     cache.put("kind", "key", b"value")

@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import random
+import resource
 import struct
 import subprocess
 import sys
@@ -254,6 +255,20 @@ def test_where_the_system_refuses_shared_code_every_kernel_has_its_own_pages(
     assert descriptors_of_code() == descriptors
     assert rights_at(program.entry) == "r-xp"
     assert stored(device, program, 2) == 62
+    device.close()
+
+
+@pytest.mark.parametrize("size_bytes", [0, 5000])
+def test_a_limit_on_the_size_of_files_is_none_on_kernels(objects: list[bytes], size_bytes: int) -> None:
+    device = CpuDevice("CPU", LinuxPort())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    first = device.load(objects[1], "store")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        second = device.load(objects[2], "store")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (stored(device, first), stored(device, second)) == (10, 20)
     device.close()
 
 
