@@ -81,7 +81,7 @@ class TraceWriter:
 
     def __init__(self, path: str) -> None:
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             start = os.pread(self._fd, len(MAGIC), 0)
         except OSError as error:
             raise DriverError(

@@ -123,6 +123,7 @@ _ROUTES: dict[str, Callable[[PageData, dict[str, list[str]]], Json]] = {
 class _Handler(BaseHTTPRequestHandler):
     server: PageServer
     server_version = "hcq-trace"
+    timeout = 60  # seconds that a connection may say nothing: its thread and its descriptor are ours
     sys_version = ""
 
     def do_GET(self) -> None:
