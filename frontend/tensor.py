@@ -11,7 +11,8 @@ Next     core.py, methods/ (the layers), realize.py (what realize does), gradien
     elementwise + - * / < == where            normalisation  softmax, layer_norm, attention
     functions   // % ** exp, log, floor       creation       zeros, arange, eye
     activation  relu, tanh, gelu              loss           cross_entropy
-    reduction   sum, max, argmax, sort        random         rand, randn
+    reduction   sum, max, argmax, cumsum      random         rand, randn
+    ordering    sort, topk
     joining     cat, stack
 
 A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and

@@ -24,7 +24,7 @@ from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.frontend.methods.elementwise import broadcast_shape
 from hcq.frontend.methods.joining import Joining
-from hcq.frontend.methods.movement import expanded, flipped, iota, ordinal, padded, permuted, reshaped, shrunk
+from hcq.frontend.methods.movement import expanded, flipped, iota, padded, permuted, reshaped, shrunk
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape, const
@@ -305,42 +305,17 @@ class Indexing(Joining):
     def _scattered(self, key: Any, value: Self) -> Self:
         """This tensor with elements at computed indices replaced; the last of equal indices wins.
 
-        The same index taken of 0, 1, 2, ... tells which place each new element goes to; sums into those places then
-        carry the elements, once earlier writes to the same place are sent out of range.
+        The same index taken of 0, 1, 2, ... tells which place each new element goes to.
         """
         shape, size = self.node.shape, self.numel()
         places = self._like(iota(size, 0, (size,)))._reshape(shape)
         reached = (places + 1)[key]  # 0 is what an index out of range reads
         value = _fitted(value, reached.node.shape).flatten()
         target = reached.flatten() - 1
-        count = target.numel()
-        if count == 0 or size == 0:
+        if target.numel() == 0 or size == 0:
             return self
-        if count > 1 and not self._are_unique(key):
-            both = (count, count)
-            later = self._like(ordinal(count, 1, both)) > self._like(ordinal(count, 0, both))
-            is_overwritten = ((target.unsqueeze(0) == target.unsqueeze(1)) & later).any(1)
-            target = is_overwritten.where(-1, target)
-        ones = self._like(expanded(const(1, dtypes.int32), (count,)))
-        zeros = self._like(expanded(const(0, dtypes.int32), (size,)))
-        is_new = zeros.scatter_add(0, target, ones) > 0
-        wide = value.cast(dtypes.int32) if value.node.dtype.is_bool else value
-        blank = self._like(expanded(const(0, wide.node.dtype), (size,)))
-        new = blank.scatter_add(0, target, wide).cast(self.node.dtype)
-        return is_new.where(new, self.flatten())._reshape(shape)
-
-    def _are_unique(self, key: Any) -> bool:
-        """True where the host can tell that no two picks name the same place: one list of different ints, or masks."""
-        items = [i for i in (key if isinstance(key, tuple) else (key,)) if not isinstance(i, (int, slice))]
-        picked = [item for item in items if item is not None and item is not Ellipsis]
-        if len(picked) != 1:
-            return False
-        if isinstance(picked[0], Core):
-            return picked[0].node.dtype.is_bool
-        values = _flat(picked[0])
-        if any(isinstance(value, bool) for value in values):
-            return True
-        return len(set(values)) == len(values) and (min(values, default=0) >= 0 or max(values) < 0)
+        source = (self.flatten().node, target.node, value.node)
+        return self._like(Node(Op.SCATTER, self.node.dtype, source, 0))._reshape(shape)
 
     def _spread(self, key: Any, value: Self) -> Self:
         """A view's values back in the whole shape, zero around them: the inverse of `_view` for basic indices."""

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import also_of
-from hcq.frontend.methods.reduction import Reduction
+from hcq.frontend.methods.ordering import Ordering
 from hcq.ir.dtype import promote
 
 if TYPE_CHECKING:
     T = TypeVar("T", bound="Joining")
 
 
-class Joining(Reduction):
+class Joining(Ordering):
     """cat and stack."""
 
     __slots__ = ()

@@ -20,7 +20,7 @@ from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function, constant_in
 from hcq.frontend.methods.activation import Activation
 from hcq.frontend.methods.elementwise import refuse_storage_only
-from hcq.frontend.methods.movement import expanded, iota, ordinal, reshaped
+from hcq.frontend.methods.movement import expanded, ordinal, reshaped
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape, binary, const
 from hcq.ir.op import Op
@@ -261,50 +261,6 @@ class Reduction(Activation):
             x = x._like(Node(Op.CONTIGUOUS, x.node.dtype, (x._binary(op, before).node,)))
             reach *= 2
         return x.cast(dtype)
-
-    # -- order --
-
-    def sort(self, dim: int = -1, descending: bool = False) -> ValuesIndices:
-        """Sorted along an axis, equal elements in their order: (values, indices). Compares every pair of the axis."""
-        x = self if self.node.shape else self._reshape((1,))
-        axis = x._axis("sort", dim)
-        place = x._rank(axis, descending)
-        size, shape = x.node.shape[axis], x.node.shape
-        order = x._like(iota(size, axis, shape))
-        base = x._like(
-            Node(Op.EXPAND, dtypes.int64, (reshaped(const(0, dtypes.int64), (1,) * len(shape)),), shape)
-        )
-        indices = x._like(Node(Op.SCATTER_ADD, dtypes.int64, (base.node, place.node, order.node), axis))
-        values = x._like(Node(Op.GATHER, x.node.dtype, (x.node, indices.node), axis))
-        return ValuesIndices(values._reshape(self.node.shape), indices._reshape(self.node.shape))
-
-    def _rank(self, axis: int, descending: bool) -> Self:
-        """How many elements of the axis come before each one; NaN counts as the greatest."""
-        size = self.node.shape[axis]
-        mine, other = self.unsqueeze(axis + 1), self.unsqueeze(axis)
-        both = (*self.node.shape[: axis + 1], size, *self.node.shape[axis + 1 :])
-        less = other > mine if descending else other < mine
-        same = other == mine
-        if self.node.dtype.is_float:
-            nan_other, nan_mine = other.isnan(), mine.isnan()
-            less = less | ((nan_other & ~nan_mine) if descending else (nan_mine & ~nan_other))
-            same = same | (nan_other & nan_mine)
-        earlier = self._like(ordinal(size, axis + 1, both)) < self._like(ordinal(size, axis, both))
-        return (less | (same & earlier)).cast(dtypes.int64)._reduce(Op.ADD, (axis + 1,), keepdim=False)
-
-    def argsort(self, dim: int = -1, descending: bool = False) -> Self:
-        """The indices that sort an axis."""
-        return self.sort(dim, descending).indices
-
-    def topk(self, k: int, dim: int = -1, largest: bool = True) -> ValuesIndices:
-        """The k greatest (or least) along an axis, in order: (values, indices)."""
-        axis = self._axis("topk", dim)
-        if not self.node.shape or not 0 <= k <= self.node.shape[axis]:
-            raise UsageError(
-                f"[topk] k={k} of shape {self.node.shape}, axis {axis}: k must be 0 to the axis's size."
-            )
-        values, indices = self.sort(axis, descending=largest)
-        return ValuesIndices(values._part(axis, 0, k), indices._part(axis, 0, k))
 
 
 # -- derivatives of reductions: the value keeps its axes, with size 1 ------------------------------------------------

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from hcq.frontend.scheduler.joins import is_piece
+from hcq.frontend.scheduler.joins import kernels_of_pieces
 from hcq.frontend.scheduler.rows import Frame, are_innermost, below, is_covered, row_axes, runs_along, whole
 from hcq.frontend.scheduler.split import too_much
 from hcq.ir.node import Node, toposort
@@ -37,7 +37,6 @@ REPEAT_LIMIT = 1 << 16
 MEMORY_COST = 12
 MAX_STORES = 8
 MAX_INPUTS = 24
-MAX_PIECES = 60  # of a CAT, in one kernel
 MAX_ROW = (
     1 << 16
 )  # elements of a row that a kernel may walk several times: it should stay in the second cache
@@ -67,8 +66,11 @@ class Use:
     frame: Frame | None
 
     def and_also(self, other: Use) -> Use:
+        shifted = (
+            self.frame is None or other.frame is None
+        )  # then the same elements are needed at other times
         return Use(
-            max(self.count, other.count),
+            self.count + other.count if shifted else max(self.count, other.count),
             self.aligned and other.aligned,
             self.blocked or other.blocked,
             self.frame if self.frame == other.frame else None,
@@ -96,7 +98,7 @@ def fuse(roots: Sequence[Node]) -> Fusion:
     while True:
         if idle := walk.kept_for_no_reduction():
             walk = _Walk(roots, walk.plain | idle, walk.cuts)
-        elif cuts := too_much(walk.order, walk.kernels_of, walk.is_in_memory):
+        elif cuts := too_much(walk.order, walk.kernels_of, walk.is_in_memory) - walk.cuts:
             walk = _Walk(roots, walk.plain, walk.cuts | cuts)
         else:
             break
@@ -117,6 +119,8 @@ class _Walk:
         self.forced = {n for n in roots if n.op is not Op.BUFFER}
         self.forced.update(n for n in self.order if n.op in _ALWAYS_REALIZED)
         self.forced.update(cuts)
+        self.pieces = kernels_of_pieces(self.order, lambda n: n.op is Op.BUFFER or n in self.forced)
+        self.leader = {piece: last for last, pieces in self.pieces.items() for piece in pieces}
         self.roots = set(roots)
         self.users = Counter(source for node in self.order for source in node.src)
         self.realized: dict[Node, None] = {}
@@ -185,7 +189,8 @@ class _Walk:
                 self.realized[node] = None
                 if node.op is Op.REDUCE_AXIS:
                     self.reduction[node] = node
-                self._pass_on(node, {node: Use(self.size[node], True, False, whole(stored_shape(node)))})
+                kernel = self.leader.get(node, node)
+                self._pass_on(node, {kernel: Use(self.size[node], True, False, whole(stored_shape(node)))})
             elif node in self.uses:
                 uses = self.uses[node]
                 if node in self.once_per_row:
@@ -330,9 +335,6 @@ def _group(walk: _Walk) -> list[list[Node]]:
     group_of: dict[Node, int] = {}
     needs: list[set[int]] = []  # group -> groups whose values it reads
     readers: dict[Node, list[int]] = {}  # node -> groups that read it element by element
-    pieces: dict[
-        object, int
-    ] = {}  # which CAT, and of which shape -> the group that takes its pieces at the moment
     reads: dict[Node, list[Node]] = {
         n: [] for n in walk.realized
     }  # kernel -> buffers and realized nodes it reads
@@ -342,14 +344,12 @@ def _group(walk: _Walk) -> list[list[Node]]:
                 if kernel is not source:
                     reads[kernel].append(source)
     for node in walk.realized:
+        if walk.leader.get(node, node) is not node:
+            continue  # comes with the last piece of its kernel
         sources = reads[node]
         needed = {group_of[s] for s in sources if s in group_of} | _assigned_before(node, group_of)
         number = None
-        candidates = _candidates(node, sources, walk, group_of, readers)
-        place = (node.arg[1], node.shape) if is_piece(node) and not walk.reduces(node) else None
-        if place in pieces:
-            candidates = [pieces[place], *candidates]
-        for candidate in candidates:
+        for candidate in _candidates(node, sources, walk, group_of, readers):
             if _may_join(node, candidate, sources, groups, needs, needed, reads, walk):
                 number = candidate
                 break
@@ -357,10 +357,9 @@ def _group(walk: _Walk) -> list[list[Node]]:
             number = len(groups)
             groups.append([])
             needs.append(set())
-        groups[number].append(node)
-        group_of[node] = number
-        if place is not None:
-            pieces[place] = number
+        members = walk.pieces.get(node, [node])
+        groups[number].extend(members)
+        group_of.update(dict.fromkeys(members, number))
         needs[number] |= needed - {number}
         for source in sources:
             if walk.uses[source][node].aligned:
@@ -374,7 +373,7 @@ def _candidates(
     node: Node, sources: list[Node], walk: _Walk, group_of: dict[Node, int], readers: dict[Node, list[int]]
 ) -> list[int]:
     """Groups worth joining: those whose values are read element by element, then those that read the same ones."""
-    if node.op in SCATTERS or node.op is Op.CAT or walk.reduces(node):
+    if node.op in SCATTERS or node.op is Op.CAT or walk.reduces(node) or len(walk.pieces.get(node, ())) > 1:
         return []
     aligned = [s for s in sources if walk.uses[s][node].aligned]
     found = [group_of[s] for s in aligned if s in group_of]
@@ -393,18 +392,15 @@ def _may_join(
     walk: _Walk,
 ) -> bool:
     group = groups[number]
-    are_pieces = is_piece(node) and is_piece(group[0])
     if (
-        len(group) >= (MAX_PIECES if are_pieces else MAX_STORES)
+        len(group) >= MAX_STORES
         or stored_shape(group[0]) != stored_shape(node)
         or group[0].op in SCATTERS
         or group[0].op is Op.CAT
     ):
         return False
     members = [*group, node]
-    if len({source for member in members for source in reads[member]}) > (
-        MAX_PIECES if are_pieces else MAX_INPUTS
-    ):
+    if len({source for member in members for source in reads[member]}) > MAX_INPUTS:
         return False
     if any(s in group and (s in walk.cuts or not walk.uses[s][node].aligned) for s in sources):
         return False

@@ -14,7 +14,7 @@ the number of elements, and no kernel needs more arguments than a launch takes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from hcq.ir.dtype import dtypes
@@ -24,6 +24,9 @@ from hcq.ir.op import Op
 FEW = 8  # parts that readers choose among
 COMMON = 8  # parts of one shape that are worth a kernel of their own
 SMALL = 1 << 14  # elements; unlike neighbours up to this size are joined before they are written
+
+MAX_PIECES = 60  # in one kernel, and buffers that these read
+MAX_LOOK = 128  # nodes looked at to see what a part reads
 
 PIECE = "piece"
 
@@ -49,6 +52,53 @@ def joined(parts: Sequence[Node], axis: int, number: int, is_written: bool) -> N
 def is_piece(node: Node) -> bool:
     """True for what is stored to its place in the memory of a CAT."""
     return node.op is Op.CONTIGUOUS and type(node.arg) is tuple and node.arg[0] == PIECE
+
+
+def kernels_of_pieces(order: Sequence[Node], is_read: Callable[[Node], bool]) -> dict[Node, list[Node]]:
+    """Which pieces share a kernel: its last piece in order -> all of them, in order.
+
+    is_read  True for what a kernel reads from memory
+    Those of one CAT and one shape do, as long as all that they read fits a launch, unless they reduce.
+    """
+    kernels: dict[Node, list[Node]] = {}
+    open_now: dict[tuple[object, object], tuple[list[Node], set[Node]]] = {}
+    for node in order:
+        if not is_piece(node):
+            continue
+        key = (node.arg[1], node.shape)
+        reads = _reads(node.src[0], is_read)
+        pieces, known = open_now.get(key, ([], set()))
+        if reads is None:
+            kernels[node] = [node]
+            continue
+        if not pieces or len(pieces) == MAX_PIECES or len(known | reads) > MAX_PIECES:
+            pieces, known = [], set()
+            open_now[key] = pieces, known
+        else:
+            del kernels[pieces[-1]]
+        pieces.append(node)
+        known |= reads
+        kernels[node] = pieces
+    return kernels
+
+
+def _reads(part: Node, is_read: Callable[[Node], bool]) -> set[Node] | None:
+    """What a part is computed from; None when that is much, or a reduction."""
+    found: set[Node] = set()
+    seen = {part}
+    stack = [part]
+    while stack:
+        node = stack.pop()
+        if is_read(node):
+            found.add(node)
+            continue
+        if node.op in (Op.REDUCE_AXIS, Op.GATHER) or len(seen) > MAX_LOOK:
+            return None
+        for source in node.src:
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return found
 
 
 def chosen(parts: Sequence[Node], axis: int) -> Node:

@@ -156,9 +156,13 @@ class _Builder:
                 draft.after.extend(node.src)
                 continue
             elif node.op is Op.CONTIGUOUS:
-                result = self._expression(node.src[0], draft, memo)
+                source = node.src[0]
                 if node in self.place_of:
                     target = Node(Op.SHRINK, node.dtype, (target,), self.place_of[node])
+                    while source.op is Op.FLIP:  # stored backwards: computed in the order of its neighbours
+                        target = Node(Op.FLIP, node.dtype, (target,), source.arg)
+                        source = source.src[0]
+                result = self._expression(source, draft, memo)
             else:
                 src = tuple([self._expression(s, draft, memo) for s in node.src])
                 result = Node(node.op, node.dtype, src, node.arg)
