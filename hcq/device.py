@@ -23,6 +23,7 @@ from hcq import config as config_module
 from hcq.command import Command, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
+from hcq.interrupted import Sent, settle
 from hcq.layout import Packet
 from hcq.ledger import Ledger
 from hcq.memory import Buffer, Pool
@@ -90,6 +91,7 @@ class Device(ABC):
         self.signals: weakref.WeakValueDictionary[int, Signal] = (
             weakref.WeakValueDictionary()
         )  # address -> signal
+        self._dropped = 0  # the last submission of those that a fault made void, until the timeline says so
         self.waits: dict[int, tuple[str, int, int]] = {}  # thread -> signal, value and since when it waits
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,
@@ -144,6 +146,10 @@ class Device(ABC):
     @abstractmethod
     def send(self, words: list[bytes], value: int) -> None:
         """Put packets into the ring, then the signal that sets the timeline to `value`, and ring the doorbell."""
+
+    @abstractmethod
+    def settle(self, value: int) -> Sent:
+        """`send` was cut short at some line: take back what the device was not told of, or tell it all of it."""
 
     def ring_words(self, words: list[bytes], value: int) -> bytes:
         """Every word that a submission of these words puts into the ring, for the trace. `send` comes next."""
@@ -305,14 +311,18 @@ class Device(ABC):
             value = timeline.submitted + 1
             if value < EVERY or not value & self._sites:
                 at = site()
-            if self.validator is not None:
-                self._send_validated(words, commands, value, held, at)
-            elif self.trace is None:
-                self.send(words, value)
-            else:
-                self._send_traced(words, commands, value, held, at)
-            timeline.submitted = value
-            self.ledger.note((value, commands, at))
+            try:
+                if self.validator is not None:
+                    self._send_validated(words, commands, value, held, at)
+                elif self.trace is None:
+                    self.send(words, value)
+                else:
+                    self._send_traced(words, commands, value, held, at)
+                timeline.submitted = value
+                self.ledger.note((value, commands, at))
+            except BaseException:
+                settle(self, value, commands, held, at)
+                raise
         if "push" in self.config.debug:
             self._tell(words, commands, value)
         return Completion(self, value)
@@ -361,7 +371,7 @@ class Device(ABC):
                     if self._is_overwritten(signal):
                         continue
                     break
-                if self.fault():
+                if self.fault() or self._dropped:
                     self._note_fault()
                 elif left <= 0:
                     raise self.late(signal, value, limit_ms)
@@ -421,8 +431,15 @@ class Device(ABC):
         self._is_overwritten(self.timeline)
         if self.timeline.value >= self.timeline.submitted:
             return
-        self.abandon()
-        limit_ms = min(self.config.timeout_ms, GRACE_MS)
+        try:
+            self.abandon()
+            self._await_end(min(self.config.timeout_ms, GRACE_MS))
+            self._note_fault(is_asked_for=True)
+        finally:
+            self.abandon(False)
+
+    def _await_end(self, limit_ms: float) -> None:
+        """Return once no work runs any more that was in flight."""
         end = time.monotonic() + limit_ms / 1000
         while not self.fault() and self.timeline.value < self.timeline.submitted:
             if time.monotonic() > end:
@@ -433,8 +450,6 @@ class Device(ABC):
                 print(f"hcq: {cost}", file=sys.stderr)
                 break
             time.sleep(0.001)
-        self._note_fault(is_asked_for=True)
-        self.abandon(False)
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Drain with a deadline, end the threads, give memory back. Closing twice is fine."""
@@ -486,6 +501,7 @@ class Device(ABC):
         with self.lock:
             what = self.fault()
             if not what:
+                self._skip_dropped()
                 return
             first, last = self.timeline.value + 1, self.timeline.submitted
             if first > last + 1:
@@ -507,8 +523,15 @@ class Device(ABC):
                     buffer.poison = why
             for graph in list(self.graphs):
                 graph.poison(first, last, why)
+            self._dropped = last
             self.recover()
-            self.signal_set(self.timeline.va, last)
+            self._skip_dropped()
+
+    def _skip_dropped(self) -> None:
+        """The timeline goes on behind the work that was dropped. Who was interrupted before it comes here again."""
+        if self.timeline._cell[0] < self._dropped:
+            self.signal_set(self.timeline.va, self._dropped)
+        self._dropped = 0
 
     def _send_validated(
         self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any], at: Site
@@ -521,10 +544,13 @@ class Device(ABC):
                 self.send(words, value)
             else:
                 self._send_traced(words, commands, value, held, at)
+            self.validator.sent()
         except BaseException:
-            self.validator.dropped()
+            if settle(self, value, commands, held, at):
+                self.validator.sent()
+            else:
+                self.validator.dropped()
             raise
-        self.validator.sent()
 
     def _send_traced(
         self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any], at: Site
@@ -533,8 +559,9 @@ class Device(ABC):
         assert self.trace is not None
         try:
             self.send(self.trace.submit(words, commands, value, held, at), value)
-        except HcqError as error:
-            self.trace.dropped(value, str(error))
+        except BaseException as error:
+            if not settle(self, value, commands, held, at):
+                self.trace.dropped(value, str(error))
             raise
 
     def _tell(self, words: list[bytes], commands: Sequence[Command], value: int) -> None:

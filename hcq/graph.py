@@ -138,7 +138,18 @@ class Graph(Queue):
         self._next = 0 if turn else COPIES - 1
         if not device.timeline.has_reached(block.busy_until):
             device.wait_value(block.busy_until)
-        slots, written = block.slots, block.written
+        try:
+            return self._submit_block(block, turn, values)
+        except BaseException:  # at any line: it may have been sent, and what is patched is not known
+            block.busy_until = last = device.timeline.submitted
+            block.written.clear()
+            for value in values.values():
+                if type(value) is Buffer:
+                    (value.parent or value).last = last
+            raise
+
+    def _submit_block(self, block: _Block, turn: int, values: Mapping[Any, Any]) -> Completion:
+        device, slots, written = self.device, block.slots, block.written
         for key, points in self.patch_points.items():
             try:
                 value = values[key]

@@ -69,9 +69,9 @@ class Queue:
             return self._dispatch_timed(
                 words, command.Dispatch(program, values, grid, block, groups_per_claim), args
             )
-        self._words.append(words)
+        self._held.extend(args)  # the words last: whoever is interrupted before them has recorded nothing
         self.commands.append(command.Dispatch(program, values, grid, block, groups_per_claim))
-        self._held.extend(args)
+        self._words.append(words)
         return self
 
     def copy(
@@ -133,11 +133,17 @@ class Queue:
         for thing in held:
             if type(thing) is Buffer and thing.va is None:
                 self._refuse_freed(thing, commands)
-        done = self.device.submit(words, commands, held, self._site)
-        value = done.value
-        for thing in held:
-            if type(thing) is Buffer:
-                (thing.parent or thing).last = value
+        try:
+            done = self.device.submit(words, commands, held, self._site)
+            value = done.value
+            for thing in held:
+                if type(thing) is Buffer:
+                    (thing.parent or thing).last = value
+        except BaseException:
+            for thing in held:  # it may have been sent: the host waits for all before it writes there
+                if type(thing) is Buffer:
+                    (thing.parent or thing).last = self.device.timeline.submitted
+            raise
         return done
 
     def _refuse_freed(self, buffer: Buffer, commands: Sequence[command.Command]) -> None:
@@ -165,10 +171,11 @@ class Queue:
         return self._add(command.Timestamp(cell + 8))
 
     def _add(self: Q, what: command.Command, *held: object) -> Q:
-        self._words.append(self.device.encode(what))
+        words = self.device.encode(what)
+        self._held.extend(held)
         self._site = site()
         self.commands.append(what)
-        self._held.extend(held)
+        self._words.append(words)
         return self
 
     def _range(

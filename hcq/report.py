@@ -113,7 +113,8 @@ def describe(device: Device, title: str, signal: int | None = None) -> str:
 def save(text: str) -> Path | None:
     """Write a report beside the earlier ones, the oldest of which go. None when there is nowhere to write."""
     folder = config.current().report_dir
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns() % 10**9:09d}.txt"
+    seconds, rest = divmod(time.time_ns(), 10**9)  # one look at one clock: names sort by age
+    name = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(seconds))}-{os.getpid()}-{rest:09d}.txt"
     try:
         opened = private.open_folder(folder, make=True)
         try:

@@ -25,7 +25,7 @@ from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
 from hcq.amd.memory import Allocation, KfdMemory, Place
-from hcq.amd.order import Order, Start
+from hcq.amd.order import Numbered, Order, Start
 from hcq.amd.process import KfdProcess, process_of
 from hcq.amd.program import MAX_GRID, AmdProgram
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
@@ -37,6 +37,7 @@ from hcq.errors import DriverError, UsageError
 from hcq.gpu.device import CELLS_BYTES, GpuDevice
 from hcq.gpu.release import do_all, quietly
 from hcq.gpu.signals import Clock
+from hcq.interrupted import Sent
 from hcq.layout import Packet
 from hcq.memory import Buffer
 from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, Port
@@ -207,6 +208,8 @@ class AmdDevice(GpuDevice):
             if "push" in self.config.debug:
                 self.rings[name].seen = []
         self._order = Order()
+        self._before = 0, copy(self._order)  # a submission, and the order before it
+        self._written = 0  # the last submission that the rings have all of
         self._starts: deque[Start] = deque(maxlen=IN_FLIGHT_KEPT)
         self._cells_view[RELAY_AT : ORDER_AT + 4] = bytes(ORDER_AT + 4 - RELAY_AT)
 
@@ -355,16 +358,46 @@ class AmdDevice(GpuDevice):
         if self._order.relay >= RELAY_LAST - 2 * len(words) - 2:
             self._commit()
             self.drain(self.timeline.submitted)
-            self._order.relay = 0
             self._cells_view[RELAY_AT : RELAY_AT + 4] = bytes(4)
+            self._order.relay = 0
         rings, wait = self.rings, self._wait_for_room
+        self._before = value, copy(self._order)
         pieces = list(self._order.pieces(self.encoder, words, self.timeline.va, value))
+        self._make_room(pieces)
         self._starts.append(Start(value, {name: ring.put for name, ring in rings.items()}, pieces))
         for _, what in pieces:
             rings[what.ring].write(self._uploaded(what, value), wait)
             self._dispatches += what.dispatches
+        self._written = value
         self._pieces += len(pieces)
         self._commit()
+
+    def _make_room(self, pieces: Sequence[Numbered]) -> None:
+        """Wait for all of it before the first packet: who is interrupted while the ring is full has sent nothing."""
+        sizes = dict.fromkeys(self.rings, 0)
+        for _, what in pieces:
+            sizes[what.ring] += len(what)
+        for name, ring in self.rings.items():
+            units = ring.most_units(sizes[name])
+            if units <= ring.capacity and not ring.has_room(units):
+                self._wait_for_room(ring, units)
+
+    def settle(self, value: int) -> Sent:
+        if self._before[0] != value or not self.rings:
+            return Sent.NOTHING
+        if self._written == value:
+            self._commit()  # a second time, perhaps: the doorbell takes what the write pointer says
+            return Sent.ALL
+        if self._starts and self._starts[-1].value == value:
+            puts = self._starts[-1].puts
+            if any(ring.told != puts[name] for name, ring in self.rings.items()):
+                self._abandoned = True  # what one ring has of it may wait for what the other has not
+                return Sent.A_PART
+            self._starts.pop()
+            for name, ring in self.rings.items():
+                ring.take_back(puts[name])
+        self._order = self._before[1]
+        return Sent.NOTHING
 
     def ring_words(self, words: list[bytes], value: int) -> bytes:
         """Every word that this submission puts into the rings: what orders it and ends it, and blocks it runs."""
@@ -434,6 +467,7 @@ class AmdDevice(GpuDevice):
 
     def recover(self) -> None:
         """New queues with nothing in them; the device is dead when the kernel driver does not give us any."""
+        self._abandoned = True  # until all is done: who is interrupted here comes here again
         try:
             self._destroy_rings()
             self.make_rings()

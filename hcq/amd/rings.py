@@ -15,7 +15,6 @@ Source   the counting of pointers and doorbells: kfd_doorbell.c, ROCr's queues
 from __future__ import annotations
 
 import struct
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -30,22 +29,12 @@ from hcq.amd.registers import ScratchResource, TmpringSize
 from hcq.amd.sizing import EOP_BYTES, area_headers, queue_sizes
 from hcq.amd.topology import Node
 from hcq.errors import UsageError
+from hcq.gpu.fence import full_fence
 from hcq.gpu.release import do_all, quietly
 from hcq.port import PAGE_BYTES, Port
 
 RING_BYTES = 1 << 20
 WPTR_AT, RPTR_AT = 0, 64  # in the page of pointers; AQL has them where amd_queue_t says
-
-_FENCE = threading.Lock()
-
-
-def full_fence() -> None:
-    """All stores so far are visible before any later one, write-combined ones included.
-
-    Taking a lock is a locked instruction, which on x86-64 drains the store buffers; PCIe doorbells need no more.
-    """
-    with _FENCE:
-        pass
 
 
 class Ring(ABC):
@@ -151,9 +140,22 @@ class Ring(ABC):
         """How far the GPU has read."""
         return self._rptr[0]
 
+    @property
+    def told(self) -> int:
+        """How far the GPU knows that it may read."""
+        return self._wptr[0]
+
+    def take_back(self, put: int) -> None:
+        """Forget packets that the GPU was not told of."""
+        self.put = put
+
     @abstractmethod
     def after(self, put: int, packets: bytes) -> int:
         """What `put` becomes when these packets are written there."""
+
+    @abstractmethod
+    def most_units(self, size_bytes: int) -> int:
+        """How far so many bytes of packets move the write pointer at most."""
 
     @abstractmethod
     def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
@@ -199,6 +201,9 @@ class Pm4Ring(Ring):
     def after(self, put: int, packets: bytes) -> int:
         return put + len(packets) // 4
 
+    def most_units(self, size_bytes: int) -> int:
+        return size_bytes // 4
+
     def write(self, packets: bytes, wait: Callable[[Ring, int], None]) -> None:
         self._note(packets)
         units = len(packets) // 4
@@ -221,6 +226,9 @@ class SdmaRing(Ring):
 
     def after(self, put: int, packets: bytes) -> int:
         return put + self._gap(put, len(packets)) + len(packets)
+
+    def most_units(self, size_bytes: int) -> int:
+        return 2 * size_bytes
 
     def _gap(self, put: int, size: int) -> int:
         """What is left of the ring when packets of this size do not fit behind `put`."""
@@ -251,6 +259,9 @@ class AqlRing(Ring):
 
     def after(self, put: int, packets: bytes) -> int:
         return put + len(packets) // aql.PACKET_BYTES
+
+    def most_units(self, size_bytes: int) -> int:
+        return size_bytes // aql.PACKET_BYTES
 
     def _prepare_pointers(self, page: memoryview) -> tuple[int, int]:
         queue = aql.AmdQueue
@@ -311,3 +322,9 @@ class AqlRing(Ring):
 
     def _doorbell_value(self) -> int:
         return self.put - 1
+
+    def take_back(self, put: int) -> None:
+        for index in range(put, self.put + 1):  # the last one may be there without being counted
+            at = index % self.capacity * aql.PACKET_BYTES
+            self.bytes[at : at + 4] = aql.Header(type=aql.PacketType.INVALID).to_bytes()[:4]
+        self.put = put

@@ -30,6 +30,7 @@ from hcq.cpu.arena import Arena
 from hcq.cpu.link import Mapping, link
 from hcq.device import Device, Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.interrupted import Sent
 from hcq.layout import Packet
 from hcq.memory import MAX_BUFFER_BYTES, Buffer
 from hcq.port import (
@@ -98,6 +99,8 @@ class CpuDevice(Device):
         self._control = native.view(self._control_va, CONTROL_BYTES)
         self._control_pointer = native.pointer(self._control_va)
         self._put = self._get = 0  # words, as last written and last seen
+        self._sent = 0  # the end of the last whole submission
+        self._cut = 0  # a submission of which the ring has a part
 
     def make_timeline(self) -> None:
         self._timeline_va = self.map_memory(TIMELINE_BYTES)
@@ -252,9 +255,9 @@ class CpuDevice(Device):
 
     def _map_scratch(self, stride: int) -> None:
         va = self.map_memory(stride * self.threads)
-        self._scratch_va, self._scratch_bytes, self._scratch_stride = va, stride * self.threads, stride
         self._set_field("scratch", va)
         self._set_field("scratch_stride", stride)
+        self._scratch_va, self._scratch_bytes, self._scratch_stride = va, stride * self.threads, stride
 
     # ------------------------------------------------------------ encoding
 
@@ -405,9 +408,16 @@ class CpuDevice(Device):
         self._ring[4 * at : 4 * (at + size)] = blob
         self._put = put + size
         self.code.doorbell_ring(self._control_pointer, put + size)
+        self._sent = put + size
 
     def _send_slowly(self, words: list[bytes]) -> None:
-        """The same when the ring's end is near or the ring is full: packet by packet, with doorbells on the way."""
+        """The same when the ring's end is near or the ring is full: packet by packet, with doorbells on the way.
+
+        What fits the ring is not begun before there is room for all of it and the gap at the ring's end.
+        """
+        sizes = [len(packet) >> 2 for packet in words]
+        if sum(sizes) + max(sizes) <= RING_WORDS:
+            self._wait_for_room(sum(sizes) + max(sizes))
         for packet in words:
             size = len(packet) >> 2
             if size > RING_WORDS:
@@ -428,6 +438,7 @@ class CpuDevice(Device):
             self._ring[4 * at : 4 * (at + size)] = packet
             self._put += size
         self.code.doorbell_ring(self._control_pointer, self._put)
+        self._sent = self._put
 
     def _wait_for_room(self, size: int) -> None:
         if self._put + size - self._get <= RING_WORDS:
@@ -449,6 +460,18 @@ class CpuDevice(Device):
                 )
             time.sleep(0.00005)
 
+    def settle(self, value: int) -> Sent:
+        told, before = self._field("put"), self._sent
+        last = self.finish(value)
+        end = 4 * (told & RING_WORDS - 1) or 4 * RING_WORDS
+        self._put = self._sent = told  # packets behind it will be overwritten
+        if self._ring[end - len(last) : end] == last:
+            return Sent.ALL
+        if told == before:
+            return Sent.NOTHING
+        self._cut = value
+        return Sent.A_PART
+
     # ------------------------------------------------------------ signals and faults
 
     def signal_set(self, va: int, value: int) -> None:
@@ -462,6 +485,10 @@ class CpuDevice(Device):
     def fault(self) -> str:
         if self._replaced:
             return self._replaced
+        if self._cut and self._field("get") == self._field("put"):
+            if self.timeline.value < self._cut:
+                return "a submission was cut short"
+            self._cut = 0  # later ones are done
         code = self._field("fault")
         if not code:
             return ""
@@ -474,8 +501,9 @@ class CpuDevice(Device):
 
     def recover(self) -> None:
         self._replaced = ""
+        self._cut = 0
         self._set_field("get", self._put)
-        self._get = self._put
+        self._get = self._sent = self._put
         self._set_field("put", self._put)
         self.code.fault_clear(self._control_pointer)
 

@@ -108,6 +108,17 @@ class GpuGraph(Graph, ABC):
         self._next = (turn + 1) % COPIES
         if not device.timeline.has_reached(block.busy_until):
             device.wait_value(block.busy_until)
+        try:
+            return self._run_copy(block, turn, values)
+        except BaseException:  # at any line: it may have been sent, and what is patched is not known
+            block.busy_until = device.timeline.submitted
+            block.written.clear()
+            for buffer in _buffers(values.values()):
+                (buffer.parent or buffer).last = block.busy_until
+            raise
+
+    def _run_copy(self, block: Block, turn: int, values: Mapping[Any, Any]) -> Completion:
+        device = self.device
         for key, points in self.points.items():
             value = self._value(key, points[0], values[key])
             if block.written.get(key) != value or value == 0:  # 0.0 and -0.0 are equal, and two values
@@ -159,11 +170,8 @@ class GpuGraph(Graph, ABC):
     def _seal(self) -> None:
         if not self._words:
             raise UsageError(f"graph {self.name!r}: nothing was recorded. Dispatch something first.")
-        for _ in range(COPIES):
-            block, meaning = self.lay_out(self._words)
-            self._copies.append(block)
-            self._indirects.append(meaning)
-        first, start = self._copies[0], self._indirects[0].address
+        laid_out = [self.lay_out(self._words) for _ in range(COPIES)]
+        first, start = laid_out[0][0], laid_out[0][1].address
         for key, points in self.points.items():
             self.patch_points[key] = [
                 PatchPoint(
@@ -178,6 +186,8 @@ class GpuGraph(Graph, ABC):
         for buffer in _buffers(self._held):
             (buffer.parent or buffer).is_recorded = True
         self.device.graphs.add(self)
+        self._indirects = [meaning for _, meaning in laid_out]
+        self._copies = [block for block, _ in laid_out]
 
     # ------------------------------------------------------------ symbols
 

@@ -37,7 +37,7 @@ class AddressPool:
         self.free: list[tuple[int, int]] = []
         self.next = POOL_START
         self.is_window_reserved = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # whoever was interrupted while it had it may come again
 
     def take(self, port: Port, size_bytes: int, alignment: int = 0) -> int:
         """A range of whole pages, aligned so that large pages can be used. Raises DriverError when there is none."""

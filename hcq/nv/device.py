@@ -20,6 +20,7 @@ from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.release import do_all, quietly
 from hcq.gpu.signals import Clock
+from hcq.interrupted import Sent
 from hcq.layout import Packet
 from hcq.nv import ptx
 from hcq.nv.bundle import Bundle
@@ -161,6 +162,7 @@ class NvDevice(HostAccess):
         self._first: list[Piece] = []  # what the next submission tells the channel before anything else
         self._fault = ""
         self._abandoned = False
+        self._before = 0, 0  # a submission, and the entries before it
 
     def make_channel(self) -> None:
         self._cells_view[ORDER_AT : STAMP_AT + CELL_BYTES] = bytes(STAMP_AT + CELL_BYTES - ORDER_AT)
@@ -324,8 +326,8 @@ class NvDevice(HostAccess):
         total = -(-per_tpc * self.gpu.tpc_count // LOCAL_TOTAL_UNIT) * LOCAL_TOTAL_UNIT
         area = self._own(total, Place.PRIVATE)
         self.memory.regions[area.va] = area.size_bytes
-        self.local = area.va, per_tpc, thread_bytes
         self._first.append(self.encoder.local_memory(area.va, per_tpc, self.gpu.tpc_count))
+        self.local = area.va, per_tpc, thread_bytes
 
     # ------------------------------------------------------------ encoding
 
@@ -352,8 +354,20 @@ class NvDevice(HostAccess):
     def send(self, words: list[bytes], value: int) -> None:
         if self._abandoned:
             self._rebuild()
+        self._before = value, self.channel.fifo.put
         self._put(self._pieces(words, value), value)
         self._first = []
+
+    def settle(self, value: int) -> Sent:
+        number, before = self._before
+        fifo = self.channel.fifo
+        if number != value or not fifo.is_told(before):
+            if number == value:
+                fifo.put = before
+            return Sent.NOTHING
+        fifo.commit()  # a second time, perhaps: the doorbell only makes the GPU look
+        self._first = []
+        return Sent.ALL
 
     def _put(self, pieces: list[Piece], value: int) -> None:
         """Pieces into the pushbuffer, their segments into the GPFIFO, and the doorbell."""
@@ -401,6 +415,7 @@ class NvDevice(HostAccess):
 
     def recover(self) -> None:
         """A new channel with nothing in it; the device is dead when the kernel driver does not give us one."""
+        self._abandoned = True  # until all is done: who is interrupted here comes here again
         try:
             self.channel.destroy()
             self.make_channel()

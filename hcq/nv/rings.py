@@ -9,11 +9,11 @@ Source   clc56f.h: GP_ENTRY0/1, Nvc56fControl; clc361.h: NOTIFY_CHANNEL_PENDING
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
 from hcq import native
 from hcq.errors import UsageError
+from hcq.gpu.fence import full_fence
 from hcq.nv.gpfifo import (
     GP_ENTRY_BYTES,
     USERD_BYTES,
@@ -26,17 +26,6 @@ from hcq.nv.gpfifo import (
 )
 
 ENTRIES = 4096  # a power of two
-
-_FENCE = threading.Lock()
-
-
-def full_fence() -> None:
-    """All stores so far are visible before any later one, write-combined ones included.
-
-    Taking a lock is a locked instruction, which on x86-64 drains the store buffers; PCIe doorbells need no more.
-    """
-    with _FENCE:
-        pass
 
 
 class GpFifo:
@@ -103,6 +92,10 @@ class GpFifo:
         full_fence()  # and GP_PUT before the doorbell makes the GPU look
         self._doorbell[0] = self.token
         self.rung = self.put
+
+    def is_told(self, before: int) -> bool:
+        """Whether the GPU may read what was written since `put` was `before`."""
+        return before < self.put and self._put[0] == self.put % self.entries
 
     def detach(self) -> None:
         """The ring's memory is about to go; whoever still asks sees a ring that is read."""
