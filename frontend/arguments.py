@@ -203,6 +203,16 @@ def checked(function: F, call: str = "") -> F:
     return made  # type: ignore[no-any-return]
 
 
+def listed(call: str, name: str, values: Any) -> list[Any]:
+    """A list of what can be walked through once, such as a generator."""
+    try:
+        return list(values)
+    except TypeError:
+        raise UsageError(
+            f"[{call}] {name}={shown(values)}: give a list of tensors, as model.parameters()."
+        ) from None
+
+
 def _refuse(call: str, name: str, kind: Kind, value: Any) -> Any:
     """The value in its plain form, where the quick test did not know it."""
     try:
@@ -239,13 +249,13 @@ def _read(tree: ast.expr) -> Kind | None:
     kinds = [_read(part) for part in (inner[:-1] if is_open else inner)]
     if outer == "Mapping" and len(kinds) == 2 and kinds[1] is not None:
         return Kind(f"a mapping of names to {kinds[1].words}", "", _mapping(kinds[1].check))
-    if outer not in ("tuple", "list", "Sequence", "Iterable") or any(kind is None for kind in kinds):
+    if outer not in ("tuple", "list", "Sequence") or any(kind is None for kind in kinds):
         return None
     first = kinds[0]
     assert first is not None
     if outer == "tuple" and not is_open:
         return Kind(f"{len(kinds)} of {first.words}", "", _each(first.check, tuple, len(kinds)))
-    return Kind(f"a list of {first.words}", "", _each(first.check, list if outer == "Iterable" else tuple))
+    return Kind(f"a list of {first.words}", "", _each(first.check, tuple))
 
 
 def _either(first: Kind, second: Kind) -> Kind:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend import names
+from hcq.frontend.arguments import listed
 from hcq.frontend.core import live, watcher
 from hcq.frontend.nn.init import constant
 from hcq.ir.dtype import DType, dtypes
@@ -339,7 +340,7 @@ def _checked(name: str, params: Iterable[Tensor]) -> list[Tensor]:
 
     if isinstance(params, Tensor):
         raise UsageError(f"[{name}] params is one tensor: give a list of tensors, as model.parameters().")
-    found = list(params)
+    found = listed(name, "params", params)
     if not found:
         raise UsageError(
             f"[{name}] the list of parameters is empty. Has the model any, and was a generator used up?"

@@ -12,8 +12,9 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from hcq.checks import shown
 from hcq.errors import UsageError
-from hcq.frontend.arguments import checked
+from hcq.frontend.arguments import checked, listed
 from hcq.frontend.core import watcher
 
 if TYPE_CHECKING:
@@ -50,12 +51,15 @@ def _with_gradients(call: str, parameters: Tensor | Iterable[Tensor]) -> list[tu
     """The parameters that have a gradient, with it."""
     from hcq.frontend.tensor import Tensor
 
-    listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    several = [parameters] if isinstance(parameters, Tensor) else listed(call, "parameters", parameters)
+    for parameter in several:
+        if not isinstance(parameter, Tensor):
+            raise UsageError(f"[{call}] {shown(parameter)} is no tensor. Give parameters.")
     watching = watcher()
     if watching is not None:
-        for parameter in listed:
+        for parameter in several:
             watching.reads_state(parameter, "grad", parameter.grad is not None)
-    found = [(parameter, parameter.grad) for parameter in listed if parameter.grad is not None]
+    found = [(parameter, parameter.grad) for parameter in several if parameter.grad is not None]
     if not found:
         raise UsageError(f"[{call}] none of the parameters has a gradient. Call loss.backward() first.")
     return found
