@@ -26,7 +26,7 @@ from hcq import config, confined
 from hcq.cache import DiskCache
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend import texts
+from hcq.frontend import overdue, texts
 from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, dtypes
@@ -102,6 +102,8 @@ class Plan:
         device = self._device
         alloc = device.alloc
         buffers = [storage.buffer or _allocate(storage, alloc) for storage in storages]
+        if overdue.late:
+            overdue.make_way(device, buffers)
         made: dict[int, Storage] = {}
         memories = [alloc(size, name) for size, name in self._memories]
         for number, value, name in self._made:

@@ -20,7 +20,7 @@ from typing import Any
 
 from hcq import config
 from hcq.errors import UsageError
-from hcq.frontend import core
+from hcq.frontend import core, overdue
 from hcq.frontend import device as devices
 from hcq.frontend.core import live
 from hcq.frontend.observe import New, Observation, Role, copied, deliver, holders, numbers_in
@@ -215,6 +215,8 @@ class Recording:
             storage = found["grad", key] = gradient.node.arg
             if ("grad", key) in self.named:
                 places["grad", key] = storage.buffer
+        if overdue.late:
+            overdue.make_way(self.opened, [storage.buffer for storage in found.values()])
         alloc = self.opened.alloc
         for role in self._made:
             like = seen.hollow[role]

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend import data as formats
+from hcq.frontend import overdue
 from hcq.frontend.arguments import check_methods
 from hcq.frontend.core import Core, changed, constant, live, watcher
 from hcq.frontend.errors import UsageError
@@ -100,7 +101,10 @@ class Tensor(Random, Loss):
         from hcq.frontend import device as devices
 
         storage = Storage(self.device, dtype, shape)
-        storage.buffer = devices.get(self.device).alloc(storage.size_bytes, f"data {shape}")
+        device = devices.get(self.device)
+        if overdue.late:
+            overdue.make_way(device)
+        storage.buffer = device.alloc(storage.size_bytes, f"data {shape}")
         if storage.size_bytes:
             storage.buffer.write(raw)
         watching = watcher()
@@ -163,7 +167,11 @@ class Tensor(Random, Loss):
     def _bytes(self, call: str) -> bytes:
         if self.node.op is Op.CONST:
             return formats.pack([self.node.arg], self.dtype)
-        return self._buffer(call).read(0, self.nbytes) if self.numel() else b""
+        if not self.numel():
+            return b""
+        raw = bytearray(self.nbytes)
+        overdue.read(self._buffer(call), raw)
+        return bytes(raw)
 
     def _buffer(self, call: str) -> Any:
         """The device memory that holds the elements in row-major order; computed now."""
@@ -186,7 +194,7 @@ class Tensor(Random, Loss):
         if self.node.op is Op.CONST:
             array.fill(self.node.arg)
         elif array.size:
-            self._buffer("numpy").read_into(array)
+            overdue.read(self._buffer("numpy"), array)
         return array
 
     def tolist(self) -> Any:
