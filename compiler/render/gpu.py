@@ -28,7 +28,9 @@ class Dialect:
     block_id: str  # the intrinsic for a block's number along x
     thread_id: str  # the intrinsic for a thread's place in its block along x
     attributes: str
-    has_fence: bool = True  # llvm.arithmetic.fence can be compiled
+    fence: str = (
+        ""  # the constraint of an empty inline assembly that stands for llvm.arithmetic.fence, if it must
+    )
 
 
 def render(program: Program, dialect: Dialect) -> str:
@@ -48,7 +50,6 @@ class _KernelText(Text):
     def __init__(self, program: Program, dialect: Dialect):
         super().__init__(program)
         self.dialect = dialect
-        self.has_fence = dialect.has_fence
         self.block = "work"
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
 
@@ -80,6 +81,13 @@ class _KernelText(Text):
         tail += [f"declare i32 @{dialect.block_id}()", f"declare i32 @{dialect.thread_id}()", ""]
         tail.append(f"attributes #0 = {{ {dialect.attributes} }}")
         return "\n".join(head + self.lines + tail) + "\n"
+
+    def before_narrowing(self, kind: str, name: str) -> str:
+        fence = self.dialect.fence
+        return self.let(f'call {kind} asm "", "{fence}"({kind} {name})') if fence else name
+
+    def after_widening(self, kind: str, name: str, suffix: str) -> str:
+        return name if self.dialect.fence else super().after_widening(kind, name, suffix)
 
     def instruction(self, it: Instruction) -> None:
         if it.op is Op.SCRATCH:

@@ -29,7 +29,6 @@ def render(program: Program) -> str:
 class Text:
     pointer = "ptr"  # how the address of a buffer's element is written
     space = "p0"  # and how intrinsics call its address space
-    has_fence = True  # llvm.arithmetic.fence can be compiled
 
     def __init__(self, program: Program):
         self.program = program
@@ -81,6 +80,17 @@ class Text:
         """The value of an intrinsic; arguments are (type, value)."""
         self.declare(f"declare {result} @{function}({', '.join(t for t, _ in arguments)})")
         return self.let(f"call {result} @{function}({', '.join(f'{t} {v}' for t, v in arguments)})")
+
+    def before_narrowing(self, kind: str, name: str) -> str:
+        """The value that is rounded to a narrower format, kept apart from its rounding where a target needs that."""
+        return name
+
+    def after_widening(self, kind: str, name: str, suffix: str) -> str:
+        """The same value, of which LLVM does not know that it was widened.
+
+        Where it does, LLVM 22 takes `select (x > 0), 0, x` for a minimum, and then has 0.0 for -0.0.
+        """
+        return self.call(kind, f"llvm.arithmetic.fence.{suffix}", [(kind, name)])
 
     def declare(self, text: str) -> None:
         self.declarations[text] = None

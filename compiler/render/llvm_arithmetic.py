@@ -23,8 +23,6 @@ class RenderError(ValueError):
 class Text(Protocol):
     """What spelling needs of the text being written."""
 
-    has_fence: bool
-
     def let(self, text: str) -> str: ...
     def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str: ...
     def before_narrowing(self, kind: str, name: str) -> str: ...
@@ -293,12 +291,8 @@ def cast(text: Text, source: Operand, to: DType) -> str:
         return text.let(f"{test} {kind} {name}, zeroinitializer")
     if a.is_float and b.is_float:
         if b.itemsize < a.itemsize:
-            return text.let(f"fptrunc {kind} {name} to {into}")
-        # behind a fence: LLVM 22 makes of a choice between 0.0 and what was widened a minimum, and of -0.0 then 0.0
-        wide = text.let(f"fpext {kind} {name} to {into}")
-        if not text.has_fence:
-            return wide
-        return text.call(into, f"llvm.arithmetic.fence.{_suffix(to)}", [(into, wide)])
+            return text.let(f"fptrunc {kind} {text.before_narrowing(kind, name)} to {into}")
+        return text.after_widening(into, text.let(f"fpext {kind} {name} to {into}"), _suffix(to))
     if a.is_float:
         if a is dtypes.float16:
             single = dtypes.float32.vec(of.lanes)

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hcq.frontend.derivatives import FLAT
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
 from hcq.frontend.methods.power import Power
@@ -168,8 +169,8 @@ class Activation(Power):
     @in_float
     def elu(self, alpha: float = 1.0) -> Self:
         """x, or alpha * (exp(x) - 1) below zero."""
-        is_positive = self > 0.0
-        return is_positive.where(self, is_positive.where(0.0, self).expm1() * alpha)
+        value = (self > 0.0).where(self, self.expm1() * alpha)
+        return self._like(ELU.of(value.node, self.node, const(alpha, self.node.dtype)))
 
     def selu(self) -> Self:
         """The self-normalising elu."""
@@ -301,6 +302,11 @@ def _bell(x: Node, width: float) -> Node:
     return binary(Op.DIV, shrunk * 4.0, above * above)
 
 
+def _slope_of_elu(node: Node, g: Node) -> Node:
+    _, x, alpha = node.src
+    return g * (x > 0.0).where(const(1.0, x.dtype), _exp(x) * alpha)
+
+
 def _slope(of: Callable[[Node], Node], name: str) -> Function:
     return Function(name, lambda node, g: g * of(node.src[1]))
 
@@ -312,3 +318,4 @@ LOG1P_OF = _slope(lambda x: binary(Op.DIV, const(1.0, x.dtype), x + 1.0), "log1p
 EXPM1 = _slope(_exp, "expm1")
 SINH = _slope(_cosh, "sinh")
 COSH = _slope(_sinh, "cosh")
+ELU = Function("elu", _slope_of_elu, FLAT)

@@ -49,6 +49,25 @@ def rows(dtype: str) -> np.ndarray:
     return np.stack([axis.ravel() for axis in np.meshgrid(few, few, few, indexing="ij")], 1)
 
 
+def agree(
+    got: np.ndarray,
+    want: np.ndarray,
+    dtype: str,
+    units: float,
+    zero_sign: bool,
+    scale: float = 0,
+    floor: float = 1,
+) -> np.ndarray:
+    """Where two arrays of numbers of a format are equal, to so many units of the last place."""
+    with np.errstate(all="ignore"):
+        allowed = units * (np.abs(want) + scale) * SPACING[dtype] + max(units, floor) * LIMITS[dtype][0]
+        near = np.abs(got - want) <= allowed
+        same = (got == want) | (np.isfinite(got) & np.isfinite(want) & near)
+    if zero_sign:
+        same &= ~((got == 0) & (want == 0) & (np.signbit(got) != np.signbit(want)))
+    return same | (np.isnan(got) & np.isnan(want))
+
+
 class Case(NamedTuple):
     """One way to call a function.
 

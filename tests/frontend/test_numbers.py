@@ -6,6 +6,11 @@ Next     numbers_on_two_machines.py (the same on GPUs), campaigns/numbers.py (ra
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +20,7 @@ from hcq import Tensor, dtypes
 from hcq.frontend.gradient import grad
 from tests.frontend import number_cases as points
 from tests.frontend import number_table
-from tests.frontend.number_cases import SPACING, Case
+from tests.frontend.number_cases import Case
 
 FORMATS = ["float32", "float64", "float16", "bfloat16"]
 
@@ -91,27 +96,6 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
     return torch.from_numpy(np.asarray(values)).to(getattr(torch, dtype)).double().numpy()
 
 
-def agree(
-    got: np.ndarray,
-    want: np.ndarray,
-    dtype: str,
-    units: float,
-    zero_sign: bool,
-    scale: float = 0,
-    floor: float = 1,
-) -> np.ndarray:
-    """Where two arrays of numbers of a format are equal, to so many units of the last place."""
-    with np.errstate(all="ignore"):
-        allowed = (
-            units * (np.abs(want) + scale) * SPACING[dtype] + max(units, floor) * points.LIMITS[dtype][0]
-        )
-        near = np.abs(got - want) <= allowed
-        same = (got == want) | (np.isfinite(got) & np.isfinite(want) & near)
-    if zero_sign:
-        same &= ~((got == 0) & (want == 0) & (np.signbit(got) != np.signbit(want)))
-    return same | (np.isnan(got) & np.isnan(want))
-
-
 def wrong_points(case: Case, dtype: str, found: list[np.ndarray | None]) -> list[str]:
     """What of a case differs from every reference."""
     arrays = arguments(case.over, dtype)
@@ -132,13 +116,15 @@ def wrong_points(case: Case, dtype: str, found: list[np.ndarray | None]) -> list
         right = np.zeros(got.shape, bool)
         for want in wants:
             units = case.slope_units if place else case.units
-            right |= agree(got, want, dtype, units, case.zero_sign and not place, case.scale, case.floor)
+            right |= points.agree(
+                got, want, dtype, units, case.zero_sign and not place, case.scale, case.floor
+            )
         skip = ~asked | (np.isnan(asked_at).any(-1) if place else False)
         right |= skip.reshape(skip.shape + (1,) * (right.ndim - 1))
         if place == 0 and case.instead is not None:
             for i, point in enumerate(asked_at):
                 if (value := case.instead(*point)) is not None:
-                    right[i] = agree(got[i : i + 1], np.array([value]), dtype, 0, True)[0]
+                    right[i] = points.agree(got[i : i + 1], np.array([value]), dtype, 0, True)[0]
         for i in np.argwhere(~right)[:6]:
             where = tuple(i)
             what = "value" if place == 0 else f"gradient {place}"
@@ -176,3 +162,33 @@ def test_functions_and_their_slopes_are_pytorchs_and_cs(dtype, over):
         for case, found in zip(some, computed([ours(case, arrays, dtype) for case in some]), strict=True):
             told += wrong_points(case, dtype, found)
     assert told == []
+
+
+# -- GPUs against the CPU ----------------------------------------------------------------------------------------------
+
+MACHINES = [
+    ("amd:gfx1100", "float32"),
+    ("amd:gfx942", "float16"),
+    ("amd:gfx1201", "bfloat16"),
+    ("nv:sm_90", "float32"),
+    ("nv:sm_80", "float64"),
+]
+
+
+@pytest.mark.deadline(400)
+@pytest.mark.parametrize("emulate, dtype", MACHINES, ids="-".join)
+def test_functions_and_their_slopes_are_on_an_emulated_gpu_what_they_are_on_the_cpu(emulate, dtype):
+    script = Path(__file__).with_name("numbers_on_two_machines.py")
+    root = script.parent.parent.parent
+    run = subprocess.run(
+        [sys.executable, script, emulate, emulate.partition(":")[0].upper(), dtype],
+        capture_output=True,
+        text=True,
+        timeout=380,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert found["told"] == []
+    assert found["cases"] > 150
