@@ -13,6 +13,7 @@ that computes builds a node and wraps it with `_like`; nothing runs before `real
 from __future__ import annotations
 
 import itertools
+import os
 import weakref
 from collections.abc import Iterator
 from math import prod
@@ -157,6 +158,15 @@ def changed() -> None:
     """A tensor that exists has another node now, or Python state that decides what is computed has changed."""
     global _changes
     _changes = next(_ticks)  # each number is set once, so no change hides another thread's
+
+
+def _after_fork() -> None:
+    """In the child other threads are gone, and new ones may get their numbers."""
+    for thread in unusual.keys() - {get_ident()}:
+        del unusual[thread]
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 MAX_SIZE = 1 << 62  # elements of a tensor: what an index of 64 bits can count

@@ -2,23 +2,27 @@
 
 In       a name such as "CPU" (any case), or None for the default
 Out      the open hcq device, its compiler Target
-Changes  opens a device when it is first used; keeps it until the process ends
+Changes  opens a device when it is first used, and again after it was closed; tells those who keep something of one
+         that is gone
 Next     hcq/device.py (how a device opens), compiler/target.py (what a Target says)
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hcq import config
+from hcq import config, fleet
 from hcq import opening as drivers
 from hcq.errors import DriverError, UsageError
+from hcq.life import FORKED
 
 if TYPE_CHECKING:
     from hcq.compiler.target import Target
+    from hcq.frontend.storage import Storage
 
+forgetting: list[Callable[[str], None]] = []  # called with the name of a device that is gone
 _open: dict[str, Any] = {}
 _targets: dict[str, Target] = {}
 _canonical: dict[str, str] = {}
@@ -61,6 +65,35 @@ def toolchain() -> Iterator[None]:
         if isinstance(error, StorageOnly):
             raise UsageError(str(error)) from error
         raise
+
+
+def _forget(device: Any) -> None:
+    """It was closed, or it is our parent's: nothing is kept of it, and the next tensor opens it anew."""
+    name: str = device.name
+    if _open.get(name) is device:
+        del _open[name]
+        _targets.pop(name, None)
+        for act in forgetting:
+            act(name)
+
+
+fleet.listeners.append(_forget)
+
+
+def check_values(call: str, storage: Storage) -> None:
+    """Raises UsageError when the memory of these values went with the device that was closed, or is our parent's."""
+    device = None if storage.buffer is None else storage.buffer.device
+    if device is None or not device.dead or device.revive():
+        return
+    fix = "Make the tensor again; new tensors work, and open the device anew."
+    if device.dead == FORKED:
+        fix = (
+            'Before the fork, move it to the CPU, which the child gets a copy of (x.to("CPU").realize()), or start the '
+            'process with multiprocessing\'s "spawn". New tensors work.'
+        )
+    raise UsageError(
+        f"[{call}] the values of a tensor {storage.shape} were in the memory of {device.name}, and {device.dead}. {fix}"
+    )
 
 
 def target(name: str) -> Target:

@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import threading
+import weakref
 from collections.abc import Callable
 from numbers import Number
 from threading import get_ident
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from hcq.errors import UsageError
+from hcq.frontend import device as devices
 from hcq.frontend.core import unusual, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.observe import Observation, observe
@@ -72,6 +75,7 @@ class Jit(Generic[P, R]):
         )  # one call at a time: another thread waits for a recording that is made
         self._around: Surroundings | None = None
         self._last: Recording | None = None
+        _all.add(self)
 
     def reset(self) -> None:
         """Forget every recording; the next two calls run and are recorded again."""
@@ -198,6 +202,25 @@ class Jit(Generic[P, R]):
         known.known.insert(0, version)
         del known.known[MAX_VERSIONS:]
         return result  # type: ignore[no-any-return]
+
+
+_all: weakref.WeakSet[Jit[Any, Any]] = weakref.WeakSet()
+
+
+def _forget(device: str) -> None:
+    """The device is gone, and with it what was recorded on it."""
+    for each in list(_all):
+        for versions in list(each._seen.values()):
+            versions.known = [v for v in versions.known if v.seen.device not in (device, None)]
+
+
+def _after_fork() -> None:
+    for each in list(_all):
+        each._lock = threading.RLock()  # another thread of the parent may have had it
+
+
+devices.forgetting.append(_forget)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def jit(function: Callable[P, R]) -> Jit[P, R]:

@@ -114,8 +114,13 @@ class Plan:
             else:
                 buffers.append(memories[value.memory])
         queue = device.queue()
-        for program, arguments, grid, block in steps:
-            queue.dispatch(program, [buffers[i] for i in arguments], grid, block)
+        try:
+            for program, arguments, grid, block in steps:
+                queue.dispatch(program, [buffers[i] for i in arguments], grid, block)
+        except UsageError:
+            for storage in storages:
+                devices.check_values("realize", storage)
+            raise
         queue.submit()
         return [storages[i] if i < self.inputs else made[i] for i in self.results]
 
@@ -188,6 +193,18 @@ def _keep(key: tuple[Any, ...], plan: Plan) -> None:
             _plans[oldest] = old
         else:
             _plan_bytes -= old.size_bytes
+
+
+def _forget(device: str) -> None:
+    """The device is gone. It may come back as another, by HCQ_EMULATE: its plans are on disk."""
+    global _plan_bytes
+    for key, plan in list(_plans.items()):
+        if plan.device == device and _plans.pop(key, None) is not None:
+            _plan_bytes -= plan.size_bytes
+    _toolchain.cache_clear()
+
+
+devices.forgetting.append(_forget)
 
 
 def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:

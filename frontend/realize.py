@@ -12,6 +12,7 @@ means the old `w` for ever. So before a buffer is overwritten, every live tensor
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Container, Iterable, Iterator, Sequence
 from threading import get_ident
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 
 # one thread schedules at a time: it reads the nodes of all live tensors, and changes them
 lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    if not lock._is_owned():  # type: ignore[attr-defined]
+        lock._at_fork_reinit()  # type: ignore[attr-defined]  # another thread of the parent may have had it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Recorder(Watcher, Protocol):

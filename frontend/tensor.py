@@ -182,7 +182,12 @@ class Tensor(Random, Loss):
             )
         from hcq.frontend.realize import storage_of
 
-        return storage_of(self).buffer
+        storage = storage_of(self)
+        if storage.buffer is not None and storage.buffer.device.dead:
+            from hcq.frontend.device import check_values
+
+            check_values(call, storage)
+        return storage.buffer
 
     def numpy(self) -> Any:
         """The values as a NumPy array that owns its memory."""

@@ -25,6 +25,14 @@ AMPLE_BYTES = 1 << 30  # LLVM loads in 130 MB, and the largest kernels took a te
 _lock = threading.Lock()  # a child must not be forked while another thread is inside LLVM
 
 
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # in a child that another thread made
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def limits() -> str:
     """The limits on this process's memory that leave little room, in words; "" when there is none."""
     import resource

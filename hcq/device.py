@@ -22,10 +22,11 @@ from hcq import checks, fleet, native
 from hcq import config as config_module
 from hcq.command import Command, Timestamp
 from hcq.config import Config
-from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
+from hcq.errors import DeviceFault, HcqError, WaitTimeout
 from hcq.interrupted import Sent, settle
 from hcq.layout import Packet
 from hcq.ledger import Ledger
+from hcq.life import CLOSED, Mortal
 from hcq.memory import Buffer, Pool
 from hcq.port import LinuxPort, Port, RecordingPort
 from hcq.profile import Profile
@@ -61,7 +62,7 @@ class Steps(Generic[D]):
                 raise type(error)(where) from error
 
 
-class Device(ABC):
+class Device(Mortal, ABC):
     """Base of all devices. A subclass encodes commands, carries words to its hardware, and maps memory."""
 
     steps: ClassVar[Steps[Any]]
@@ -72,8 +73,6 @@ class Device(ABC):
         self.config = config_module.current() if config is None else config
         self.arch = ""
         self.lock = threading.RLock()
-        self.is_open = False
-        self.dead = ""  # why nothing may be submitted, or ""
         self.is_lost = (
             False  # it could not be rebuilt after a fault; what it holds is given back when it closes
         )
@@ -84,14 +83,17 @@ class Device(ABC):
             self.trace = DeviceTrace(TraceWriter.of(self.config.trace), self, self.config.trace_data)
             self.port = RecordingPort(self.port, self.trace.call)
         self._sites = 0 if self.trace is not None or self.config.validate or self.config.debug else EVERY - 1
-        tells = self.trace is not None or self.config.validate or "alloc" in self.config.debug
-        self.alloc = self.memory.alloc_and_tell if tells else self.memory.alloc
+        self.choose_alloc()
         self.validator: Validator | None = None
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
         self.signals: weakref.WeakValueDictionary[int, Signal] = (
             weakref.WeakValueDictionary()
         )  # address -> signal
         self._dropped = 0  # the last submission of those that a fault made void, until the timeline says so
+        # what trace and rules were told of programs: a child of fork tells its own
+        self.told: weakref.WeakKeyDictionary[Program, tuple[str, bytes, Mapping[str, str] | None]] = (
+            weakref.WeakKeyDictionary()
+        )
         self.waits: dict[int, tuple[str, int, int]] = {}  # thread -> signal, value and since when it waits
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,
@@ -103,7 +105,7 @@ class Device(ABC):
         try:
             self.steps.run(self)
         except BaseException:
-            self.dead = "it did not open"
+            self.die("it did not open")
             self.unwind()
             raise
         if self.config.validate:
@@ -188,6 +190,10 @@ class Device(ABC):
         """End what was started when opening fails at a later step."""
 
     @abstractmethod
+    def give_back(self) -> None:
+        """Unmap what `stop` has left for those who kept completions and signals: nobody does any more."""
+
+    @abstractmethod
     def facts(self) -> dict[str, Any]:
         """What `python -m hcq devices` and the trace say about this device."""
 
@@ -195,7 +201,7 @@ class Device(ABC):
     def stats(self) -> dict[str, int]:
         """Counters since the device opened: submissions, packets, dispatches."""
 
-    def validate(self, words: Sequence[bytes]) -> None:  # noqa: B027
+    def validate(self, words: Sequence[bytes]) -> None:
         """Rules of a kind of device that declares no effects to hcq.validate yet; asked under HCQ_VALIDATE=1."""
 
     def ring_states(self) -> list[RingState]:
@@ -229,6 +235,10 @@ class Device(ABC):
     write_memory: Callable[[int, Any, int], None] = staticmethod(native.write)
     read_memory = staticmethod(native.read)
     read_memory_into = staticmethod(native.read_into)
+
+    def choose_alloc(self) -> None:
+        tells = self.trace is not None or self.config.validate or "alloc" in self.config.debug
+        self.alloc = self.memory.alloc_and_tell if tells else self.memory.alloc
 
     def queue(self) -> Queue:
         """A new, empty queue."""
@@ -288,6 +298,8 @@ class Device(ABC):
             self.trace.code(program, entry, image, texts)
         if self.validator is not None:
             self.validator.load(program, image)
+        if self.trace is not None or self.validator is not None:
+            self.told[program] = entry, image, texts
         return program
 
     def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
@@ -451,11 +463,25 @@ class Device(ABC):
                 break
             time.sleep(0.001)
 
+    def rests_within(self, limit_ms: float) -> bool:
+        """Wait for what is in flight now, or until the device stops on a fault; False when that took too long."""
+        end, value = time.monotonic_ns() + int(limit_ms * 1e6), self.timeline.submitted
+        while self.timeline.value < value and not self.fault():
+            left = end - time.monotonic_ns()
+            if left <= 0:
+                return False
+            self.signal_wait(self.timeline.va, value, min(left, SLICE_NS))
+        return True
+
     def close(self, timeout_ms: float | None = None) -> None:
-        """Drain with a deadline, end the threads, give memory back. Closing twice is fine."""
+        """Drain with a deadline, end the threads, give memory back. Closing twice is fine.
+
+        What the device's buffers held goes with it: read results before. Signals and completions still tell theirs.
+        """
         if timeout_ms is not None:
             timeout_ms = checks.milliseconds(f"{self.name}.close", timeout_ms)
-        if not self.is_open or (self.dead and not self.is_lost):
+        is_of_use = self.is_open and (self.is_lost or not self.dead)
+        if not is_of_use:
             return
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
         known = len(self.failures)  # faults that somebody could already hear of
@@ -463,25 +489,29 @@ class Device(ABC):
             if not self.is_lost:
                 self.wait_cell(self.timeline, self.timeline.submitted, limit_ms)
         except HcqError as error:
+            if self.dead == CLOSED:
+                return  # another thread was faster
             print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
         for _, _, why in self.failures[known:]:
             print(f"hcq: closing {self.name}: {why}", file=sys.stderr)
-        if self.profile is not None and not self.is_lost and not self.fault():
-            self.say("time on the device\n" + self.profile.table())
+        self.end(CLOSED, min(limit_ms, 5000))
+
+    def end(self, why: str, timeout_ms: float) -> None:
+        """Die, and stop what runs. Work that is still in flight stays unfinished."""
         with self.lock:
+            if self.dead and not self.is_lost:
+                return  # another thread was faster
+            if self.profile is not None and not self.is_lost and not self.fault():
+                self.say("time on the device\n" + self.profile.table())
             if self.trace is not None:
                 self.trace.closed()
                 self.trace = None
-            self.is_open = False
-            self.dead = "it was closed"
-        fleet.leave(self, is_stopped=self.stop(min(limit_ms, 5000)))
-
-    def check_alive(self) -> None:
-        """Raises UsageError when this device cannot be used any more."""
-        if self.dead:
-            raise UsageError(
-                f"{self.name} cannot be used: {self.dead}. Open it again with hcq.open({self.name!r})."
-            )
+            self.is_open = self.is_lost = False
+            self.die(why)
+        try:
+            self.is_stopped = self.stop(timeout_ms)
+        finally:
+            fleet.leave(self)
 
     def say(self, text: str) -> None:
         """One line of HCQ_DEBUG output."""
@@ -572,6 +602,10 @@ class Device(ABC):
 
     def __repr__(self) -> str:
         return f"Device({self.name}, {self.arch})"
+
+    def __del__(self, bury: Callable[[Device], None] = fleet.bury) -> None:
+        if self.is_stopped:
+            bury(self)
 
 
 def _report_on_signal() -> None:

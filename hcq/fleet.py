@@ -1,9 +1,9 @@
-"""The fleet: every device of this process that is open, and what becomes of them at exit and after a fork.
+"""The fleet: every device of this process that is open, and what becomes of them at exit and around a fork.
 
 In       devices as they open and close
-Out      which are open
-Changes  at exit all are closed; in a forked child all are dead, and it may open its own
-Next     device.py (who joins and leaves), opening.py (who opens by name)
+Out      which are open; `listeners` hear of those that are gone
+Changes  at exit all are closed, without waiting long for work that nobody will see; before a fork they hold still
+Next     life.py (what a device is in the child), device.py (who joins and leaves), opening.py (who opens by name)
 """
 
 from __future__ import annotations
@@ -12,15 +12,29 @@ import atexit
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hcq import life
+from hcq.errors import HcqError
 
 if TYPE_CHECKING:
     from hcq.device import Device
 
 by_name: dict[str, Device] = {}  # what opening.py has opened
 lock = threading.RLock()  # of `by_name`, and of unmapping
+listeners: list[Callable[[Device], None]] = []  # called with a device whose memory is gone
+is_ending = False  # the process is: nothing opens any more
+
+FORK_MS = 2000  # before a fork: so long for work in flight, and for other threads that are submitting
+LLVM_S = 60  # before a fork: so long for the call of LLVM that another thread is in
+QUIET_MS = 300  # at exit: from here on whoever waits is told for what
+EXIT_MS = 2000  # at exit: work that is not done by then is left unfinished
+
 _open: list[Device] = []
-_closed: list[Device] = []  # stopped, their memory still mapped
+_closed: list[Device] = []  # stopped, and what nobody uses of their memory is to be unmapped
+_buried: list[Device] = []  # nobody holds them any more, and all of their memory is to be unmapped
 
 
 def devices() -> list[Device]:
@@ -31,57 +45,162 @@ def devices() -> list[Device]:
 def join(device: Device) -> None:
     """It is open now."""
     _open.append(device)
+    unmap_closed()
 
 
-def leave(device: Device, is_stopped: bool) -> None:
+def leave(device: Device) -> None:
     """It is closed now. Memory of a device that did not stop is left to the end of the process."""
     if device in _open:
         _open.remove(device)
     for name, known in list(by_name.items()):
         if known is device:
             del by_name[name]
-    if is_stopped:
+    if is_ending:
+        return
+    for listener in listeners:
+        listener(device)
+    if device.is_stopped:
+        device.memory.retire()
         _closed.append(device)
-    _unmap_closed()
+    unmap_closed()
 
 
-def _unmap_closed() -> None:
-    """Unmap the memory of closed devices, unless another device has work in flight: it may wait on a signal there."""
-    with lock:
-        if all(device.timeline._cell[0] >= device.timeline.submitted for device in _open):
+def bury(device: Device, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+    """Its last reference is gone. For destructors."""
+    if not is_finalizing():
+        _buried.append(device)
+        unmap_in_destructor()
+
+
+def retired(device: Device) -> None:
+    """Something of a closed device can be unmapped. For destructors."""
+    _closed.append(device)
+    unmap_in_destructor()
+
+
+def unmap_in_destructor() -> None:
+    """Destructors run at any moment, inside a call of a driver, too: what is behind a kernel driver waits for a better
+    one, which is when a device opens or closes, or maps memory."""
+    if all(device.unmaps_anywhere for device in (*_closed, *_buried)):
+        unmap_closed()
+
+
+def unmap_closed() -> None:
+    """Unmap memory of closed devices, unless an open one has work in flight: it may wait on a signal there."""
+    if not (_closed or _buried) or not lock.acquire(blocking=False):
+        return
+    try:
+        if all(each.timeline._cell[0] >= each.timeline.submitted for each in _open):
             while _closed:
                 _closed.pop().memory.close()
+            while _buried:
+                gone = _buried.pop()
+                gone.give_back()
+                gone.memory.close(is_last=True)
+    except HcqError as error:
+        print(f"hcq: unmapping memory of a closed device: {error}", file=sys.stderr)
+    finally:
+        lock.release()
+
+
+# ------------------------------------------------------------ exit
 
 
 @atexit.register
 def _close_all() -> None:
+    global is_ending
+    is_ending = True
     error = getattr(sys, "last_value", None)  # set when the program ends with an exception
-    for device in devices():
-        if error is not None and (device.failures or device.timeline.value < device.timeline.submitted):
-            from hcq import report
+    try:
+        for device in devices():
+            if error is not None and (device.failures or device.timeline.value < device.timeline.submitted):
+                from hcq import report
 
-            title = (
-                f"the program ended with {type(error).__name__} while {device.name} had work or had failed"
-            )
-            report.tell(device, title, ("exit",))
-        device.close()
+                title = f"the program ended with {type(error).__name__} while {device.name} had work or had failed"
+                report.tell(device, title, ("exit",))
+            _close_at_exit(device)
+    except KeyboardInterrupt:
+        return  # at once: what still runs goes with the process
 
 
-def _after_fork() -> None:
-    """The child has our memory but not our threads: its copies of devices are dead, and it may open new ones."""
+def _close_at_exit(device: Device) -> None:
+    """Nobody can see results any more, so work that does not end is not worth a long wait; a trace may be."""
+    known = len(device.failures)  # faults that somebody could already hear of
+    is_watched = device.trace is not None or device.profile is not None
+    limit_ms = device.config.timeout_ms if is_watched else min(EXIT_MS, device.config.timeout_ms)
+    quiet_ms = min(QUIET_MS, limit_ms)
+    is_done = device.is_lost or device.rests_within(quiet_ms)
+    if not is_done:
+        late = device.ledger.describe(device.timeline.value + 1)
+        print(
+            f"hcq: {device.name} has not finished submission {late}. The exit leaves it unfinished "
+            f"{limit_ms / 1000:g} s after it began, or at once on Ctrl-C.",
+            file=sys.stderr,
+        )
+        is_done = device.rests_within(limit_ms - quiet_ms)
+    if is_done and not device.is_lost:
+        device._note_fault()
+    for _, _, why in device.failures[known:]:
+        print(f"hcq: closing {device.name}: {why}", file=sys.stderr)
+    device.end(life.ENDING, 5000 if is_done else 100)
+
+
+# ------------------------------------------------------------ fork
+
+
+_llvm: Any = None  # the lock of llvmlite, while the process forks
+
+
+def _before_fork() -> None:
+    """A child inherits locks as they are, so nobody may be inside: neither a device nor LLVM, whose calls all end."""
+    global _llvm
+    ffi = sys.modules.get("llvmlite.binding.ffi")
+    lock = getattr(getattr(getattr(ffi, "lib", None), "_lock", None), "_lock", None)
+    if lock is not None and lock.acquire(timeout=LLVM_S):
+        _llvm = lock
+    end = time.monotonic() + FORK_MS / 1000
+    for device in _open:
+        device.hold_still(end)
+
+
+def _release_llvm() -> None:
+    global _llvm
+    if _llvm is not None:
+        _llvm.release()
+        _llvm = None
+
+
+def _after_fork_in_parent() -> None:
+    for device in reversed(_open):
+        device.let_go()
+    _release_llvm()
+
+
+def _after_fork_in_child() -> None:
+    """The child has our memory but not our threads, and no part in the queues of a GPU."""
     global lock
     lock = threading.RLock()
-    for device in _open:
-        device.dead = "this process was forked from the one that opened it, and threads do not survive a fork"
-        device.lock = threading.RLock()
-        device.trace = None
-        device.validator = None
-        device.waits = {}
+    _release_llvm()
+    inherited, names = list(_open), dict(by_name)
+    for group in (_open, _closed, _buried):
+        group.clear()
     if "hcq.validator" in sys.modules:
         sys.modules["hcq.validator"].after_fork()
-    for group in (_open, _closed):
-        group.clear()
-    by_name.clear()
+    for device in inherited:
+        try:
+            is_of_use = device.inherit()
+        except (
+            Exception
+        ) as error:  # a hook's error would be printed and forgotten, and the next wait would never end
+            device.die(f"{life.FORKED}, and: {error}")
+            is_of_use = False
+        if not is_of_use:
+            for name in [name for name, known in names.items() if known is device]:
+                del by_name[name]
+            for listener in listeners:
+                listener(device)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

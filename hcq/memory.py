@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq import checks
+from hcq import checks, fleet
 from hcq.errors import DeviceFault, DriverError, UsageError
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class Buffer:
     @property
     def host(self) -> memoryview:
         """The memory as the host sees it, writable. It does not wait for the device: call `wait` first."""
+        if self.device.dead:
+            self.device.check_alive()
         if self.device.trace is not None:
             self.device.trace.expose((self.parent or self).address)
         if self.device.validator is not None:
@@ -105,6 +107,8 @@ class Buffer:
         """
         source = checks.memory(f"{self!r}.write", data)
         offset, _ = self._check_range("write", offset, source.nbytes)
+        if self.device.dead:
+            self.device.check_alive()
         if self.poison and source.nbytes == self.size_bytes:
             self.poison = ""
         self.wait()
@@ -244,7 +248,7 @@ class Pool:
             set()
         )  # blocks that work left to itself may still write: never handed out again
         self._live: dict[int, weakref.ref[Buffer]] = {}  # block -> who had it last
-        self._lock = threading.RLock()  # a destructor may run inside an allocation
+        self.lock = threading.RLock()  # a destructor may run inside an allocation
 
     def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
         """A buffer of at least this size, its contents unknown."""
@@ -298,12 +302,14 @@ class Pool:
             self.free.setdefault(capacity, []).append((va, device.timeline.submitted))
         if capacity >= self.large_bytes:
             self.free_large_bytes += capacity
-            # a destructor may run while its thread holds the device's lock: never wait for the pool's here
-            if self.free_large_bytes > self.limit_bytes and self._lock.acquire(blocking=False):
+            # a destructor may run while its thread holds the device's lock: never wait for the pool's here, nor call a
+            # kernel driver, whose locks it may hold, too
+            is_much = self.free_large_bytes > self.limit_bytes and device.unmaps_anywhere
+            if is_much and self.lock.acquire(blocking=False):
                 try:
                     self.trim(self.limit_bytes // 2)
                 finally:
-                    self._lock.release()
+                    self.lock.release()
         if "alloc" in device.config.debug:
             device.say(f"free {capacity} bytes at {va:#x}")
 
@@ -315,7 +321,7 @@ class Pool:
         if wait:
             self.device.synchronize()
         unmapped = 0
-        with self._lock:
+        with self.lock:
             done = self.device.timeline.value
             for capacity in sorted((c for c in self.free if c >= LARGE_BYTES), reverse=True):
                 blocks = self.free[capacity]
@@ -334,7 +340,7 @@ class Pool:
     def forsake(self, first: int) -> int:
         """Never hand out again what submissions from `first` on may use; returns how many bytes that is."""
         lost = 0
-        with self._lock:
+        with self.lock:
             for buffer in self.owners():
                 if buffer.is_recorded or max(buffer.last, buffer.fence) >= first:
                     self.forsaken.add(buffer.address)
@@ -348,22 +354,48 @@ class Pool:
                     self.free_large_bytes -= gone
         return lost
 
-    def close(self) -> None:
-        """Unmap what is free; slabs go when no buffer of the device is alive. The device has stopped."""
-        self.trim(0)
-        if not self.owners() and not self.forsaken:
+    def retire(self) -> None:
+        """The device has stopped. Nothing is handed out any more, and large blocks are unmapped when they are freed."""
+        setattr(self, "take_back", self._take_back_late)  # noqa: B010
+
+    def _take_back_late(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
+        if va not in self.forsaken and va in self.regions:
+            self.free.setdefault(capacity, []).append((va, 0))
+            fleet.retired(self.device)
+
+    def forget_parent(self) -> None:
+        """In a child of fork that has a copy of the memory: another thread of the parent may have had the lock."""
+        self.lock = threading.RLock()
+
+    def abandon(self) -> None:
+        """In a child of fork: the memory is the parent's, so nothing of it is given back from here."""
+        self.lock = threading.RLock()
+        setattr(self, "take_back", lambda *of_what: None)  # noqa: B010
+
+    def close(self, is_last: bool = False) -> None:
+        """Unmap what is free; slabs go when no buffer of the device is alive. The device has stopped.
+
+        is_last  nobody holds any of its buffers
+        """
+        for capacity in [capacity for capacity in self.free if capacity >= LARGE_BYTES]:
+            for va, _ in self.free.pop(capacity):
+                self._unmap(va, capacity)
+        self.free_large_bytes = 0
+        if is_last:
+            self.abandon()
+            for va, size_bytes in list(self.regions.items()):
+                self._unmap(va, size_bytes)
+        elif not self.owners() and not self.forsaken:
             for slab in self._slabs:
                 self._unmap(slab, SLAB_BYTES)
             self._slabs.clear()
             self._slab_at = self._slab_end = 0
-            self.free = {
-                capacity: blocks for capacity, blocks in self.free.items() if capacity >= LARGE_BYTES
-            }
+            self.free.clear()
 
     def _alloc_new(self, size_bytes: int, capacity: int, name: str | None) -> Buffer:
         checks.whole("alloc", "size_bytes", size_bytes, 0, MAX_BUFFER_BYTES)
         self.device.check_alive()
-        with self._lock:
+        with self.lock:
             if capacity >= LARGE_BYTES:
                 va = self._map(capacity, size_bytes, name)
             else:
@@ -378,6 +410,9 @@ class Pool:
         return buffer
 
     def _map(self, capacity: int, size_bytes: int, name: str | None) -> int:
+        fleet.unmap_closed()
+        if self.free_large_bytes > self.limit_bytes:
+            self.trim(self.limit_bytes // 2)
         try:
             va = self.device.map_memory(capacity)
         except DriverError as refusal:

@@ -36,9 +36,13 @@ def open(name: str = "CPU") -> Any:
         index = settings.visible[index]
     key = kind if index == 0 else f"{kind}:{index}"
     with fleet.lock:
-        if key not in fleet.by_name:
-            fleet.by_name[key] = load(KINDS[kind].device)(key, port)
-        return fleet.by_name[key]
+        found = fleet.by_name.get(key)
+        if found is not None and (not found.dead or found.revive()):
+            return found
+        if fleet.is_ending:
+            raise UsageError(f"open({name!r}): this process is ending. Join threads before the program ends.")
+        made = fleet.by_name[key] = load(KINDS[kind].device)(key, port)
+        return made
 
 
 def known_devices() -> Mapping[str, str]:

@@ -19,6 +19,7 @@ import signal as os_signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,11 +54,12 @@ class RingState(NamedTuple):
 def tell(device: Device, title: str, key: tuple[Any, ...], signal: int | None = None) -> None:
     """Report once for each `key`. Never raises: a report that fails must not hide what it is about."""
     settings = device.config
-    if "off" in settings.report or (device.name, key) in _told:
+    told = _told.setdefault(device, {})
+    if "off" in settings.report or key in told:
         return
-    _told[device.name, key] = None
-    while len(_told) > 1024:
-        del _told[next(iter(_told))]
+    told[key] = None
+    while len(told) > 1024:
+        del told[next(iter(told))]
     try:
         text = describe(device, title, signal)
         path = save(text)
@@ -69,7 +71,7 @@ def tell(device: Device, title: str, key: tuple[Any, ...], signal: int | None = 
     print(f"{text}\nsaved as {path}" if path else text, file=sys.stderr)
 
 
-_told: dict[tuple[str, tuple[Any, ...]], None] = {}
+_told: weakref.WeakKeyDictionary[Device, dict[tuple[Any, ...], None]] = weakref.WeakKeyDictionary()
 
 
 def describe(device: Device, title: str, signal: int | None = None) -> str:

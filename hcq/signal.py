@@ -9,10 +9,11 @@ Next     ledger.py (what a value stands for), queue.py (device-side waits and si
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hcq import checks, native
 from hcq.errors import WaitTimeout
+from hcq.life import Elsewhere
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -30,7 +31,7 @@ class Signal:
         self.buffer = buffer
         self.name = name
         self.va = buffer.address
-        self._cell = native.view(self.va, CELL_BYTES, buffer).cast("Q")
+        self._cell: Any = native.view(self.va, CELL_BYTES, buffer).cast("Q")
         self._cell[0] = self._cell[1] = 0
         device.signals[self.va] = self
         if device.trace is not None and device.is_open:
@@ -38,7 +39,7 @@ class Signal:
 
     @property
     def value(self) -> int:
-        value = self._cell[0]
+        value: int = self._cell[0]
         if self.device.validator is not None:
             self.device.validator.host_saw(self.va, value)
         return value
@@ -46,11 +47,13 @@ class Signal:
     @property
     def timestamp_ns(self) -> int:
         """When the value was stored, on the clock of time.monotonic_ns."""
-        return self._cell[1]
+        return int(self._cell[1])
 
     def set(self, value: int) -> None:
         """Store a value from the host and wake whoever waits."""
         value = checks.whole(f"{self.name}.set", "value", value)
+        if self.device.dead:
+            self.device.check_alive()
         self.device.signal_set(self.va, value)
         if self.device.validator is not None:
             self.device.validator.host_set(self.va, value)
@@ -71,8 +74,13 @@ class Signal:
             f"{self.value}. {why}"
         )
 
+    def move_elsewhere(self) -> None:
+        """In a child of fork: the cell is the parent's, and asking for it is refused."""
+        self._cell = Elsewhere(self.device)
+
     def __repr__(self) -> str:
-        return f"Signal({self.name}@{self.va:#x}, value={self.value})"
+        value = "?" if isinstance(self._cell, Elsewhere) else self._cell[0]
+        return f"Signal({self.name}@{self.va:#x}, value={value})"
 
 
 class Timeline(Signal):
@@ -82,7 +90,7 @@ class Timeline(Signal):
 
     def has_reached(self, value: int) -> bool:
         """Whether a submission is done, and the cell holds what a device can have written there."""
-        now = self._cell[0]
+        now: int = self._cell[0]
         if self.device.validator is not None:
             self.device.validator.host_saw(self.va, now)
         return value <= now <= self.submitted
@@ -90,7 +98,7 @@ class Timeline(Signal):
     @property
     def is_ahead(self) -> bool:
         """Whether the cell says that more is done than was submitted: then something has overwritten it."""
-        return self._cell[0] > self.submitted
+        return bool(self._cell[0] > self.submitted)
 
     def next(self) -> int:
         """The next submission's number. The caller holds the device's lock."""
@@ -122,6 +130,8 @@ class Completion:
         self.device.wait_value(self.value, timeout_ms)
 
     def __repr__(self) -> str:
+        if isinstance(self.device.timeline._cell, Elsewhere):
+            return f"Completion({self.device.name} #{self.value}, of the parent process)"
         return f"Completion({self.device.name} #{self.value}, {'done' if self.is_done else 'pending'})"
 
 

@@ -79,8 +79,15 @@ class _State:
         self.counter = _scalar(kind, device, 0)
 
 
-_states: dict[str, _State] = {}
+_states: dict[str, _State] = {}  # by device; where one was closed, the next draw starts over from the seed
 _seed = DEFAULT_SEED
+
+
+def _forget(device: str) -> None:
+    _states.pop(device, None)
+
+
+devices.forgetting.append(_forget)
 
 
 def _scalar(kind: type[Any], device: str, value: int) -> Any:

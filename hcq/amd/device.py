@@ -172,9 +172,6 @@ class AmdDevice(GpuDevice):
     def make_signals(self) -> None:
         cells = self.kfd_memory.alloc(CELLS_BYTES, Place.SHARED)
         self._begin_cells(cells, TIMELINE_AT, SIGNALS_AT)
-        del self.kfd_memory.live[
-            cells.va
-        ]  # completions that are kept still read it when the device is closed
         queue = (
             aql.AmdQueue(  # what a PM4 launch shows kernels that ask for their queue: the apertures are in it
                 group_segment_aperture_base_hi=self.apertures.lds_base >> 32,
@@ -291,8 +288,18 @@ class AmdDevice(GpuDevice):
                 break
             if now >= sleepy:
                 left_ms = (end - now) // 1_000_000
-                self.process.wait(self.port, self.event_id, max(1, min(SLEEP_MS, left_ms)))
+                self._sleep(max(1, min(SLEEP_MS, left_ms)))
+                if self.dead:
+                    break
         return int(seen)
+
+    def _sleep(self, timeout_ms: int) -> None:
+        """Until something happens on the GPU."""
+        try:
+            self.process.wait(self.port, self.event_id, timeout_ms)
+        except DriverError:
+            if not self.dead:  # else another thread has closed the device, and its event is gone
+                raise
 
     # ------------------------------------------------------------ programs
 
@@ -442,7 +449,7 @@ class AmdDevice(GpuDevice):
         self._until(
             lambda: ring.has_room(units),
             lambda: describe_ring(ring),
-            lambda: self.process.wait(self.port, self.event_id, 1),
+            lambda: self._sleep(1),
         )
 
     # ------------------------------------------------------------ faults
@@ -453,7 +460,7 @@ class AmdDevice(GpuDevice):
         if self._abandoned:
             self._fault = "the work in flight was abandoned"
             return self._fault
-        self.process.wait(self.port, self.event_id, 0)
+        self._sleep(0)
         known = self.process.faults.pop(self.node.gpu_id, None)
         if known is not None:
             self._fault = describe_fault(self, known)
@@ -475,7 +482,8 @@ class AmdDevice(GpuDevice):
             if isinstance(ring, AqlRing) and self.scratch is not None:
                 ring.set_scratch(self.scratch, self.chip.wave_bytes_unit)
         except DriverError as error:
-            self.dead, self.is_lost = f"it could not be rebuilt after a fault ({error})", True
+            self.is_lost = True
+            self.die(f"it could not be rebuilt after a fault ({error})")
         self.arena.clear()
         self._fault = ""
         self._abandoned = False

@@ -25,13 +25,14 @@ from hcq.cache import DiskCache
 from hcq.command import Command, Indirect
 from hcq.config import cores
 from hcq.cpu import encode as encoding
-from hcq.cpu import packets, processor, program
+from hcq.cpu import fork, packets, processor, program
 from hcq.cpu.arena import Arena
 from hcq.cpu.link import Mapping, link
 from hcq.device import Device, Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.interrupted import Sent
 from hcq.layout import Packet
+from hcq.life import FORKED
 from hcq.memory import MAX_BUFFER_BYTES, Buffer
 from hcq.port import (
     MADV_HUGEPAGE,
@@ -72,7 +73,7 @@ class CpuDevice(Device):
     """The embedded default."""
 
     machine: processor.Machine
-    _ring_va = _control_va = _timeline_va = 0
+    unmaps_anywhere = True
 
     # ------------------------------------------------------------ opening
 
@@ -88,14 +89,23 @@ class CpuDevice(Device):
         self._scratch_va = self._scratch_bytes = self._scratch_stride = 0
         self._memory_bytes = memory_bytes(self.port)
         self._replaced = ""  # why the threads, the ring and the control block are new ones
+        self._owned: dict[int, int] = {}
+        self._still: fork.Still | None = None  # while the process forks
+        self.is_traced = False  # by the parent
 
     def load_processor(self) -> None:
         self.code = _processor(self.machine)
 
+    def _own(self, size_bytes: int) -> int:
+        """Memory for the device itself, unmapped when nobody holds the device any more."""
+        va = self.map_memory(size_bytes)
+        self._owned[va] = size_bytes
+        return va
+
     def make_ring(self) -> None:
-        self._ring_va = self.map_memory(4 * RING_WORDS)
+        self._ring_va = self._own(4 * RING_WORDS)
         self._ring = native.view(self._ring_va, 4 * RING_WORDS)
-        self._control_va = self.map_memory(CONTROL_BYTES)
+        self._control_va = self._own(CONTROL_BYTES)
         self._control = native.view(self._control_va, CONTROL_BYTES)
         self._control_pointer = native.pointer(self._control_va)
         self._put = self._get = 0  # words, as last written and last seen
@@ -103,8 +113,8 @@ class CpuDevice(Device):
         self._cut = 0  # a submission of which the ring has a part
 
     def make_timeline(self) -> None:
-        self._timeline_va = self.map_memory(TIMELINE_BYTES)
-        cell = Buffer(self, self._timeline_va, TIMELINE_BYTES, TIMELINE_BYTES, 0, "timeline")
+        cell = Buffer(self, self._own(TIMELINE_BYTES), TIMELINE_BYTES, TIMELINE_BYTES, 0, "timeline")
+        cell.parent = cell  # the device's own: it never goes to the pool
         self.timeline = Timeline(self, cell, "timeline")
         pack, (opcode, length) = encoding.signal_struct()
         self.finish = functools.partial(pack, opcode, length, self.timeline.va)
@@ -156,34 +166,70 @@ class CpuDevice(Device):
         self._handles.append(handle[0])
 
     def stop(self, timeout_ms: float) -> bool:
+        if not self._stop_threads(timeout_ms):
+            return False  # a kernel that does not return; its memory stays mapped under it
+        while self._retired:
+            self._retired.popleft()[1].close()
+        self.code_arena.close()
+        if self._scratch_va:
+            self.unmap_memory(self._scratch_va, self._scratch_bytes)
+            self._scratch_va = 0
+        return True  # ring, control block and timeline stay: completions that were kept and reports still read them
+
+    def _stop_threads(self, timeout_ms: float) -> bool:
         self.code.stop_all(self._control_pointer)
         end = time.monotonic() + timeout_ms / 1000
         while self._field("running"):
             if time.monotonic() > end:
-                return False  # a kernel that does not return; its memory stays mapped under it
+                return False
             time.sleep(0.0002)
         for handle in self._handles:
             native.libc().pthread_join(handle, native.pointer(0))
-        while self._retired:
-            self._retired.popleft()[1].close()
-        if self._scratch_va:
-            self.unmap_memory(self._scratch_va, self._scratch_bytes)
-            self._scratch_va = 0
-        self.unmap_memory(self._ring_va, 4 * RING_WORDS)
-        self._ring_va = 0
-        self.code_arena.close()
-        return True  # the control block and the timeline stay: completions that were kept still read them
+        self._handles.clear()
+        return True
+
+    def give_back(self) -> None:
+        owned = getattr(self, "_owned", {})  # it may not have got that far
+        while owned:
+            self.unmap_memory(*owned.popitem())
 
     def unwind(self) -> None:
-        if hasattr(self, "_handles") and not self.stop(timeout_ms=1000):
-            return
-        for va, size_bytes in (
-            (self._ring_va, 4 * RING_WORDS),
-            (self._control_va, CONTROL_BYTES),
-            (self._timeline_va, TIMELINE_BYTES),
-        ):
-            if va:
-                self.unmap_memory(va, size_bytes)
+        if not hasattr(self, "_handles") or self.stop(timeout_ms=1000):
+            self.give_back()
+
+    # ------------------------------------------------------------ fork
+
+    def hold_still(self, end: float) -> None:
+        self._still = fork.Still(self, end)
+
+    def let_go(self) -> None:
+        if self._still is not None:
+            self._still.let_go()
+
+    def inherit(self) -> bool:
+        return fork.inherit(self, self._still)
+
+    def revive(self) -> bool:
+        return self.dead == FORKED and fork.revive(self)
+
+    def restart(self) -> None:
+        """In a child of fork: empty the ring and start threads, for there are none here."""
+        self._handles.clear()
+        self._control[:] = bytes(CONTROL_BYTES)
+        self._put = self._get = 0
+        try:
+            self.start_threads()
+        except BaseException:
+            self._stop_threads(timeout_ms=1000)
+            raise
+        if self._scratch_va:
+            self._set_field("scratch", self._scratch_va)
+            self._set_field("scratch_stride", self._scratch_stride)
+
+    def leave_unfinished(self, why: str) -> None:
+        """What is in flight counts as failed."""
+        self._replaced = why
+        self._note_fault(is_asked_for=True)
 
     # ------------------------------------------------------------ memory
 
@@ -527,6 +573,8 @@ class CpuDevice(Device):
         programs = [entry for entry in self.ledger.entries.copy() if entry[0] >= first]
         kept = [entry for entry in self._retired if entry[0] >= first]
         _left_behind.append((programs, kept, self.memory))
+        for va in (self._ring_va, self._control_va):
+            del self._owned[va]
         self._retired = deque(entry for entry in self._retired if entry[0] < first)
         stride, self._scratch_va = self._scratch_stride, 0
         self.make_ring()

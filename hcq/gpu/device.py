@@ -45,6 +45,7 @@ class GpuMemory(Protocol):
     def alloc(self, size_bytes: int, place: Any) -> Any: ...
     def free(self, what: Any) -> None: ...
     def find(self, va: int) -> Any: ...
+    def close(self) -> None: ...
     def map_for(self, what: Any, peer: Any) -> Any: ...
 
 
@@ -94,10 +95,18 @@ class GpuDevice(Device):
         self._owned: list[Owned] = []
         self._stage: Stage | None = None
 
+    def give_back(self) -> None:
+        if hasattr(self, "_cells"):
+            self.gpu_memory.close()
+        if self.validator is not None:
+            for va, size_bytes in self.memory.regions.items():
+                self.validator.unmap(va, size_bytes)
+        self.memory.regions.clear()
+
     def can_reach(self, buffer: Buffer) -> bool:
         """Whether this GPU can be given another one's buffer; maps it when it can."""
         other = buffer.device
-        if not isinstance(other, GpuDevice) or other.process is not self.process:
+        if not isinstance(other, GpuDevice) or other.process is not self.process or other.dead:
             return False
         owner = other.gpu_memory.find(buffer.address)
         if owner is None:

@@ -16,6 +16,7 @@ no mapping of the process gets in; the local one lies where the kernel puts no m
 
 from __future__ import annotations
 
+import os
 import threading
 
 from hcq.errors import DriverError
@@ -67,6 +68,10 @@ class AddressPool:
                     joined.append((start, end))
             self.free = joined
 
+    def after_fork(self) -> None:
+        """In the child: another thread of the parent may have had the lock."""
+        self._lock = threading.Lock()
+
     def _grow(self, port: Port, size: int) -> None:
         """Reserve one more region; places where something else already lies are passed over."""
         if not self.is_window_reserved:
@@ -91,6 +96,7 @@ class AddressPool:
 
 
 POOL = AddressPool()  # addresses are the process's, however many operating systems are emulated in it
+os.register_at_fork(after_in_child=POOL.after_fork)
 
 
 def _reserve(port: Port, va: int, size: int) -> None:

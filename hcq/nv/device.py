@@ -420,7 +420,8 @@ class NvDevice(HostAccess):
             self.channel.destroy()
             self.make_channel()
         except DriverError as error:
-            self.dead, self.is_lost = f"it could not be rebuilt after a fault ({error})", True
+            self.is_lost = True
+            self.die(f"it could not be rebuilt after a fault ({error})")
         self.pushbuffer.clear()
         self._fault = ""
         self._abandoned = False

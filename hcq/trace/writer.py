@@ -159,6 +159,14 @@ class TraceWriter:
                     os.close(self._fd)
                     self._fd = -1
 
+    def close(self) -> None:
+        """Write nothing more, and nothing of what is kept."""
+        self._lock = threading.RLock()
+        self._pending.clear()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
     def intern(self, text: str) -> int:
         """The number of a string, introduced to the file when it is new."""
         number = self._strings.get(text)
@@ -481,3 +489,13 @@ def _bits(number: int | float) -> int:
 
 
 _writers: dict[str, TraceWriter] = {}
+
+
+def _after_fork() -> None:
+    """In the child: what was not flushed yet is the parent's to write, and its writers are of no use here."""
+    for writer in _writers.values():
+        writer.close()
+    _writers.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

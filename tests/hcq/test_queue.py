@@ -462,37 +462,6 @@ def run_python(script: str, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_a_forked_child_cannot_use_its_parents_device_but_may_open_its_own() -> None:
-    script = """
-import os, hcq
-dev = hcq.open("CPU")
-buffer = dev.alloc(64)
-buffer.write(b"p" * 64)
-queue = dev.queue().fill(buffer, 1)
-dev.queue().fill(dev.alloc(64)).submit().wait()
-pid = os.fork()
-if pid == 0:
-    for action in (queue.submit, buffer.read, dev.synchronize, lambda: dev.load(b"", "k")):
-        try:
-            action()
-            print("no error")
-        except hcq.UsageError as error:
-            assert "forked" in str(error), error
-    fresh = hcq.open("CPU")
-    mine = fresh.alloc(8)
-    fresh.queue().fill(mine, 7).submit().wait()
-    print("child", mine.read())
-else:
-    os.waitpid(pid, 0)
-    queue.submit().wait()
-    print("parent", buffer.read(0, 2))
-"""
-    done = run_python(script)
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == [f"child {bytes([7] * 8)!r}", "parent b'\\x01\\x01'"]
-    assert done.returncode == 0
-
-
 @pytest.mark.parametrize(
     "ending", ["pass", "raise SystemExit(3)", "import os; os._exit(3)", "dev.close(); dev.close()"]
 )
@@ -513,20 +482,6 @@ kept = dev.alloc(100).host
     assert done.returncode == (3 if "3" in ending else 0)
 
 
-def test_a_process_whose_device_hangs_ends_within_its_deadline_and_says_why() -> None:
-    script = """
-import hcq
-dev = hcq.open("CPU")
-dev.queue().wait(dev.signal("never"), 1).submit()
-"""
-    start = time.monotonic()
-    done = run_python(script, HCQ_TIMEOUT_MS="300")
-    assert time.monotonic() - start < 10
-    assert done.returncode == 0
-    assert "closing CPU: signal timeline@" in done.stderr
-    assert "waited 300 ms" in done.stderr
-
-
 def test_control_c_interrupts_a_wait() -> None:
     script = """
 import hcq, os, signal, threading
@@ -544,22 +499,6 @@ done.wait(1000)
     start = time.monotonic()
     assert run_python(script).stdout == "interrupted\n"
     assert time.monotonic() - start < 10
-
-
-def test_a_closed_device_says_so(llvm_object: bytes) -> None:
-    device = CpuDevice("CPU:closing")
-    buffer = device.alloc(64)
-    program = device.load(llvm_object, "functions")
-    device.close()
-    queue = device.queue().dispatch(program, [buffer, 1])
-    for action in (
-        queue.submit,
-        device.synchronize,
-        buffer.read,
-        lambda: device.load(llvm_object, "functions"),
-    ):
-        with pytest.raises(UsageError, match=r"CPU:closing cannot be used: it was closed"):
-            action()
 
 
 def test_memory_of_a_closed_device_stays_while_another_waits_for_a_signal_in_it() -> None:
