@@ -216,7 +216,7 @@ class CpuDevice(Device):
         """In a child of fork: empty the ring and start threads, for there are none here."""
         self._handles.clear()
         self._control[:] = bytes(CONTROL_BYTES)
-        self._put = self._get = 0
+        self._put = self._get = self._sent = 0
         try:
             self.start_threads()
         except BaseException:

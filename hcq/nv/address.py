@@ -70,7 +70,7 @@ class AddressPool:
 
     def after_fork(self) -> None:
         """In the child: another thread of the parent may have had the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def _grow(self, port: Port, size: int) -> None:
         """Reserve one more region; places where something else already lies are passed over."""

@@ -442,7 +442,9 @@ def work():
 threading.Thread(target=work, daemon=True).start()
 time.sleep(0.1)
 """
-    assert lines(name, script) == []
+    done = run(name, script)
+    assert done.returncode == 0
+    assert all(line.startswith(f"hcq: {name} has not finished") for line in done.stderr.splitlines())
 
 
 @pytest.mark.parametrize("name", KINDS)
