@@ -177,7 +177,8 @@ def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
         if "schedule" in config.current().debug:
             print(f"-- schedule on {device}: {len(plan.launches)} kernels\n{plan}", file=sys.stderr)
         _keep(key, plan)
-    plan.is_recent = True
+    else:
+        plan.is_recent = True
     return plan
 
 

@@ -351,7 +351,7 @@ class Encoder:
 _BLOCK_AT = aql.Pm4Ib.ib_base.low // 32 * 4
 
 
-@functools.cache
+@functools.lru_cache(256)
 def _run_block(size_words: int) -> bytes:
     """The AQL packet that runs a block of so many words; its address comes when the block has one."""
     return aql.Pm4Ib(ib_base=0, ib_size=size_words).to_bytes()

@@ -8,7 +8,6 @@ Next     hcq/gpu/program.py (packing), link.py (relocations, checks), launch.py 
 
 from __future__ import annotations
 
-import functools
 import math
 import struct
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from hcq.amd.device import AmdDevice
 
 MAX_GRID = 2**31 - 1
+MAX_KNOWN = 64
 _KIND_OF_TYPE = {"float": "float", "double": "float", "half": "float", "_Float16": "float"}
 
 
@@ -65,7 +65,7 @@ class AmdProgram(GpuProgram):
                     f"load({name!r}): argument {arg.name!r} is a {arg.value_kind}; "
                     "only buffers and values can be passed."
                 )
-        self._hidden_for = functools.lru_cache(64)(self._hidden)
+        self._hidden_known: dict[tuple[Grid, Grid], bytes] = {}  # for grid and block
         # what a launch names: the code on a PM4 ring, the descriptor on an AQL ring
         entry = kernel.descriptor_offset if device.is_aql else kernel.entry_offset
         super().__init__(device, name, va + entry, args or self._known_kinds(), 0, lambda: None)
@@ -87,7 +87,7 @@ class AmdProgram(GpuProgram):
         packed = self.pack_args(args, values)
         if self.hidden:
             packed = packed.ljust(self.kernarg_bytes, b"\0")
-            packed = packed[: self.hidden[0].offset] + self._hidden_for(grid, block)
+            packed = packed[: self.hidden[0].offset] + self._hidden(grid, block)
         made = self.launcher.dispatch(packed.ljust(self.kernarg_bytes, b"\0") or bytes(64), grid, block)
         if self.device.validator is not None:
             made.buffers = tuple(
@@ -129,13 +129,19 @@ class AmdProgram(GpuProgram):
 
     def _hidden(self, grid: Grid, block: Grid) -> bytes:
         """The bytes from the first hidden argument to the end of the segment."""
+        known = self._hidden_known.get((grid, block))
+        if known is not None:
+            return known
+        if len(self._hidden_known) >= MAX_KNOWN:
+            self._hidden_known.clear()
         start = self.hidden[0].offset
         data = bytearray(self.kernarg_bytes - start)
         for arg in self.hidden:
             value = self._hidden_value(arg, grid, block)
             if value and arg.size_bytes in INTEGERS:
                 struct.pack_into("<" + INTEGERS[arg.size_bytes], data, arg.offset - start, value)
-        return bytes(data)
+        made = self._hidden_known[grid, block] = bytes(data)
+        return made
 
     def _hidden_value(self, arg: Argument, grid: Grid, block: Grid) -> int:
         kind = arg.value_kind.removeprefix("hidden_")

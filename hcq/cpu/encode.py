@@ -38,7 +38,7 @@ class ArgumentShape(NamedTuple):
     slots: tuple[int, ...]  # argument index -> the 64-bit slot it goes to
 
 
-@functools.cache
+@functools.lru_cache(1024)
 def argument_shape(machine: Machine, kinds: str) -> ArgumentShape:
     """Place arguments as the C calling convention does. kinds: one letter each, "i" integer or address, "f" double."""
     integers: list[int] = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from functools import lru_cache
 
 from hcq.errors import UsageError
 from hcq.layout import Packet, bits
@@ -124,7 +124,7 @@ _BY_CLASS: dict[int, tuple[type[Method], ...]] = {
 }
 
 
-@cache
+@lru_cache(64)
 def methods_of(class_id: int) -> dict[int, type[Method]]:
     """Address -> method of a class; empty for a class that is not known. Of two with one address the later wins."""
     found: dict[int, type[Method]] = {}

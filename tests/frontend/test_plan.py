@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +17,13 @@ import pytest
 from hcq import config
 from hcq.cache import DiskCache
 from hcq.compiler import compile as compiling
+from hcq.frontend import device as devices
 from hcq.frontend import plan as plans
 from hcq.frontend import texts
+from hcq.frontend.jit import jit
+from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.tensor import Tensor
+from hcq.ir.node import Node
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -132,7 +138,8 @@ def test_a_plan_of_another_form_is_made_anew(folder: Path) -> None:
     assert plans._decode("CPU", data) is not None
     for damaged in damaged_plans(data):
         DiskCache().put("plan", key, damaged)
-        check(compute())
+        forget()
+        np.testing.assert_array_equal((Tensor(A) + 1).numpy(), A + 1)
         assert DiskCache().get("plan", key) == data, damaged
 
 
@@ -177,3 +184,83 @@ def test_texts_of_another_form_are_asked_for_anew(folder: Path) -> None:
     texts.keep(disk, b"image", "entry", {"ir": "a", "code": "b"})
     texts._known.clear()
     assert texts.of(disk, b"image", "entry") == {"ir": "a", "source": "b"}
+
+
+# -- what is kept in memory -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The device, when four plans are kept; its ledger of submissions, which holds programs, is emptied by `settle`."""
+    monkeypatch.setattr(plans, "MAX_PLANS", 4)
+    monkeypatch.setattr(plans, "_plan_bytes", 0)
+    return devices.get(devices.default())
+
+
+def settle(device: Any) -> None:
+    device.synchronize()
+    device.ledger.entries.clear()
+    gc.collect()
+
+
+def test_programs_of_plans_that_went_go_and_their_code_is_given_back(few: Any) -> None:
+    for number in range(12):
+        (Tensor(A) + number).realize()
+    settle(few)
+    assert len(plans._plans) == 4
+    assert len(plans._programs) <= 8
+    mapped = few.memory.mapped_bytes
+    for number in range(12, 32):
+        np.testing.assert_array_equal((Tensor(A) + number).numpy(), A + number)
+        few.ledger.entries.clear()
+        if number % 8 == 0:
+            settle(few)
+            assert len(plans._programs) <= 8
+    assert few.memory.mapped_bytes == mapped
+
+
+def test_a_plan_that_is_used_again_and_again_stays(few: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[object] = []
+    before = plans._find
+
+    def find(structure: Structure, roots: Sequence[Node], device: str) -> plans.Plan:
+        found.append(structure.key)
+        return before(structure, roots, device)
+
+    monkeypatch.setattr(plans, "_find", find)
+    for number in range(12):
+        np.testing.assert_array_equal((Tensor(A) * 3).numpy(), A * 3)
+        np.testing.assert_array_equal((Tensor(A) + number).numpy(), A + number)
+    assert len(found) == 13
+
+
+def test_a_plan_that_is_too_large_to_keep_runs(few: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "MAX_PLAN_BYTES", 1)
+    for _ in range(2):
+        for number in range(4):
+            np.testing.assert_array_equal((Tensor(A) - number).numpy(), A - number)
+            assert len(plans._plans) == 1
+
+
+def test_a_recording_keeps_its_programs(few: Any) -> None:
+    @jit
+    def step(x: Tensor) -> Tensor:
+        return ((x * 5 + 1).relu() - 3).realize()
+
+    wanted = np.maximum(A * 5 + 1, 0) - 3
+    for _ in range(3):
+        np.testing.assert_array_equal(step(Tensor(A)).numpy(), wanted)
+    for number in range(12):
+        (Tensor(A) + number).realize()
+    settle(few)
+    for _ in range(3):
+        np.testing.assert_array_equal(step(Tensor(A)).numpy(), wanted)
+
+
+def test_code_of_work_in_flight_stays_when_its_plan_goes(few: Any) -> None:
+    results = []
+    for number in range(16):
+        results.append((Tensor(A) * number).realize())
+        few.ledger.entries.clear()
+    for number, result in enumerate(results):
+        np.testing.assert_array_equal(result.numpy(), A * number)

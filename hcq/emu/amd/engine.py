@@ -29,6 +29,7 @@ from hcq.errors import UsageError
 LDS_LIMIT = 65536
 LANES_AT_ONCE = 16384  # lanes that are resident together: enough to hide Python, few enough for the caches
 PATIENCE = 256  # blocks that others may run while a batch that could run waits
+MAX_PROGRAMS = 1024  # decoded, by address
 DEFAULT_BUDGET = 1 << 34  # instructions times waves
 
 
@@ -59,6 +60,8 @@ class Machine:
         known = self.programs.get(key)
         if known is None or not known.unchanged():
             known = Program(self.isa, self.code or self.memory, entry, wave_size, acc_offset)
+            if len(self.programs) >= MAX_PROGRAMS:
+                self.programs.clear()
             self.programs[key] = known
         return known
 
