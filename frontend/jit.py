@@ -198,7 +198,7 @@ class Jit(Generic[P, R]):
                 known.unlike = 0
                 break
         known.why = whys[0] if whys else ""
-        known.known = [v for v in known.known if v.recording is None or not v.recording.is_dead()]
+        known.known = [v for v in known.known if not v.seen.is_over()]
         known.known.insert(0, version)
         del known.known[MAX_VERSIONS:]
         return result  # type: ignore[no-any-return]

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.frontend.core import Core, live, mode_of_thread, usual_again
+from hcq.frontend.nests import Argument, New, Same, filled, mapped, shape_of, tensors_in, words_of
+from hcq.frontend.places import Place, places_of
 from hcq.frontend.realize import give_memory, realize, unwatched
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage
@@ -76,25 +78,6 @@ class Template:
         return self.node.substitute(places)
 
 
-class Same(NamedTuple):
-    """In results: the very tensor object that is outside."""
-
-    id: int
-    ref: Ref
-
-
-class Argument(NamedTuple):
-    """In results: the tensor argument itself."""
-
-    number: int
-
-
-class New(NamedTuple):
-    """In results: a tensor made by the call, by its number among them."""
-
-    number: int
-
-
 class Held(NamedTuple):
     """A tensor outside that the call read, and what it meant then."""
 
@@ -138,7 +121,11 @@ class Observation:
         self.results: Any = None
         self.gradients: list[tuple[Ref, Any]] = []  # whose .grad the call set, and to what
         self.slots: dict[int, Ref] = {}  # id of a tensor whose .grad the call read -> the tensor
-        self.kept: list[tuple[Ref, int, int]] = []  # a tensor left behind, its template, how many hold it
+        self.kept: list[tuple[list[Place], int]] = []  # where a tensor was left, and its template
+
+    def is_over(self) -> bool:
+        """True when no call can be like it any more: a tensor that it read is gone."""
+        return any(held.node.op is Op.BUFFER and held.ref() is None for held in self.held)
 
     def unlike(self, other: Observation) -> str:
         """Why a replay of this would not do what the other call did; empty when it would."""
@@ -152,17 +139,17 @@ class Observation:
             return f"it ran {len(self.runs)} schedules in one call and {len(other.runs)} in the next"
         if self.data != other.data:
             return "a list or array that it uses as an index changes from call to call"
-        if _words(self.results, self) != _words(other.results, other):
+        if words_of(self.results, self.templates) != words_of(other.results, other.templates):
             return "what it returns changes from call to call: other views, other plain values"
-        mine, its = ([(id(r()), _words(g, o)) for r, g in o.gradients] for o in (self, other))
+        mine, its = ([(id(r()), words_of(g, o.templates)) for r, g in o.gradients] for o in (self, other))
         if mine != its:
             return "it sets the .grad of other tensors from call to call"
-        if [self.templates[n].key for _, n, _ in self.kept] != [
-            other.templates[n].key for _, n, _ in other.kept
-        ]:
-            return "it leaves other tensors alive from call to call"
-        if any(ref() is not None for ref, _, _ in self.kept):
-            return "each call leaves one more tensor alive, which a replay does not: return it, or keep the last only"
+        mine, its = ([([p.word for p in ps], o.templates[n].key) for ps, n in o.kept] for o in (self, other))
+        if mine != its:
+            return (
+                "it leaves tensors in other places from call to call, as in a list that grows: keep one in a dict "
+                "or an attribute, or return it"
+            )
         return ""
 
 
@@ -298,7 +285,7 @@ class Observer:
             self._see_roles()
             for tensor in left:
                 self.templates[id(tensor)] = Template(tensor, self.roles, self.seen.hollow)
-            self.seen.results = _mapped(result, self._word)
+            self.seen.results = mapped(result, self._word)
             for ref, before in self.grads.values():
                 tensor = ref()
                 if tensor is not None and tensor.grad is not before:
@@ -382,8 +369,16 @@ class Observer:
             gc.collect()  # what only a cycle holds is not left
         for ref in alive:
             key = ref.key  # type: ignore[attr-defined]
-            if ref() is not None and key in self.templates:
-                seen.kept.append((ref, self._number(key), holders(ref)))
+            tensor = ref()
+            if tensor is not None and key in self.templates:
+                places = places_of(tensor)
+                if places is None:
+                    self.unsettle(
+                        f"it leaves a tensor of shape {tensor.shape} where a replay cannot put the next one: keep it "
+                        "in a dict, a list or an attribute, or return it"
+                    )
+                else:
+                    seen.kept.append((places, self._number(key)))
         # an index that nobody else holds is a literal: it cannot change
         seen.indices = [(item, copy) for item, copy in seen.indices if sys.getrefcount(item) > 3]
         return seen
@@ -410,9 +405,9 @@ def observe(
     finished = False
     try:
         args, kwargs = _stand_ins(call, tensors, [own[s] for s in storages], observer)
-        before = _shape((args, kwargs))
+        before = shape_of((args, kwargs))
         result = function(*args, **kwargs)
-        if _shape((args, kwargs)) != before:
+        if shape_of((args, kwargs)) != before:
             raise UsageError(
                 f"[jit] {name} changes a list or dict that is its argument, which a replay does not. Return it instead."
             )
@@ -463,16 +458,15 @@ def deliver(
             owner = ref()
             if owner is not None:
                 owner.grad = None if word is None else tensor_of(word)
-        for ref, number, _ in seen.kept:
-            kept = ref()
-            if kept is not None:
-                kept.node = seen.templates[number].filled(seen.hollow, found)
+        for places, number in seen.kept:
+            for place in places:
+                place.put(tensor_of(New(number)))
     else:
         for ref, word in seen.gradients:
             owner = ref()
             if owner is not None and isinstance(word, New):
                 made[word.number] = owner.grad
-    return _filled(words, tensor_of)
+    return filled(words, tensor_of)
 
 
 def _restore(observer: Observer, meant: dict[Node, Node]) -> None:
@@ -500,13 +494,8 @@ def _stand_ins(
             observer.stand_ins[id(known)] = (live.ref(known), number)
         return known
 
-    args, kwargs = _mapped(call, stand_in)
+    args, kwargs = mapped(call, stand_in)
     return args, kwargs
-
-
-def holders(ref: Ref) -> int:
-    """How many hold a tensor."""
-    return sys.getrefcount(ref())
 
 
 def copied(item: Any) -> Any:
@@ -557,82 +546,3 @@ def _role_difference(a: Role, b: Role) -> str:
             "write into it instead, with assign"
         )
     return "it uses other tensors from call to call"
-
-
-# -- nests of lists, tuples and dicts --------------------------------------------------------------------------------
-
-
-def tensors_in(value: Any, name: str) -> list[Tensor]:
-    """The tensors of a result. Raises UsageError for what is neither tensor nor plain value nor a container of them."""
-    if isinstance(value, Tensor):
-        return [value]
-    if type(value) in (list, tuple) or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        return [tensor for item in value for tensor in tensors_in(item, name)]
-    if type(value) is dict:
-        return [tensor for item in value.values() for tensor in tensors_in(item, name)]
-    if type(value) not in PLAIN:
-        raise UsageError(
-            f"[jit] {name} returns a {type(value).__name__}, which a replay cannot make anew. "
-            "Return tensors, plain values, or lists, tuples and dicts of them."
-        )
-    return []
-
-
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same nest of lists, tuples and dicts with every tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*[_mapped(item, change) for item in value])
-    if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(item, change) for item in value)
-    if isinstance(value, dict):
-        return {key: _mapped(item, change) for key, item in value.items()}
-    return value
-
-
-def numbers_in(words: Any) -> list[int]:
-    """The numbers of what is New in results."""
-    if isinstance(words, New):
-        return [words.number]
-    if isinstance(words, (Same, Argument)):
-        return []
-    items = words.values() if isinstance(words, dict) else words if isinstance(words, (list, tuple)) else ()
-    return [number for item in items for number in numbers_in(item)]
-
-
-def _filled(words: Any, tensor_of: Callable[[Any], Any]) -> Any:
-    """The other way: tensors for Same, Argument and New."""
-    kind = type(words)
-    if kind is New or kind is Argument or kind is Same:
-        return tensor_of(words)
-    if kind is list:
-        return [_filled(word, tensor_of) for word in words]
-    if kind is dict:
-        return {key: _filled(word, tensor_of) for key, word in words.items()}
-    if isinstance(words, tuple):
-        parts = [_filled(word, tensor_of) for word in words]
-        return kind(*parts) if hasattr(words, "_fields") else kind(parts)
-    return words
-
-
-def _words(words: Any, seen: Observation) -> Any:
-    """Results in comparable words."""
-    if isinstance(words, New):
-        return ("new", words.number, seen.templates[words.number].key)
-    if isinstance(words, (Same, Argument)):
-        return (type(words).__name__, words[0])
-    if isinstance(words, (list, tuple)):
-        return (type(words), *[_words(word, seen) for word in words])
-    if isinstance(words, dict):
-        return (dict, *[(repr(key), _words(word, seen)) for key, word in words.items()])
-    return (type(words), repr(words))
-
-
-def _shape(value: Any) -> Any:
-    """The containers of arguments and what is in them, by identity."""
-    if isinstance(value, (list, tuple)):
-        return (type(value), *[_shape(item) for item in value])
-    if isinstance(value, dict):
-        return (dict, *[(id(key), _shape(item)) for key, item in value.items()])
-    return id(value)

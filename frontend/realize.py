@@ -23,6 +23,7 @@ from hcq.frontend import device as devices
 from hcq.frontend import names
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, unusual, watcher
+from hcq.frontend.methods.movement import expanded
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage, next_write, written_so_far
 from hcq.ir.node import Node, substitute, toposort
@@ -142,7 +143,7 @@ def _realize_on(device: str, roots: list[Node]) -> None:
     recorder: Recorder | None = watcher()
     if structure.assigns:
         if recorder is not None:
-            roots = _others_first(roots, recorder)
+            roots = _others_first(_parted(roots), recorder)
             structure = structure_of(roots)
         roots, structure = _with_readers(roots, structure)
     plan = plans.plan_for(structure, roots, device)
@@ -279,6 +280,9 @@ def _others_first(roots: list[Node], recorder: Recorder) -> list[Node]:
 def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], Structure]:
     """The roots, and every live tensor that reads memory which they overwrite; the structure of them all."""
     while True:
+        parted = _parted(roots)
+        if parted is not roots:
+            roots, structure = parted, structure_of(parted)
         written = _written(roots)
         known = set(roots)
         more: dict[Node, None] = {}
@@ -297,11 +301,31 @@ def _with_readers(roots: list[Node], structure: Structure) -> tuple[list[Node], 
         structure = structure_of(roots)
 
 
+def _parted(roots: list[Node]) -> list[Node]:
+    """The roots, in which no two write to one memory: of two tensors that share it, one gets memory of its own."""
+    while (second := _written_over(roots)[1]) is not None:
+        if _base(second.src[0]) is not second.src[0]:
+            raise UsageError(
+                f"[assign] two tensors of shape {second.shape} share the memory and both are assigned to, one in part. "
+                "Realize one before the other is assigned, or make one a copy: x.clone()."
+            )
+        value = expanded(second.src[1], second.shape)
+        apart = {second: Node(Op.DETACH, value.dtype, (value,))}
+        _replace(apart)
+        roots = [root for root in substitute(roots, apart) if _root(root) is not None]
+    return roots
+
+
 def _written(roots: Sequence[Node]) -> set[Node]:
     """The BUFFER leaves that the roots overwrite, and each ASSIGN that another one writes over."""
+    return set(_written_over(roots)[0])
+
+
+def _written_over(roots: Sequence[Node]) -> tuple[dict[Node, Node], Node | None]:
+    """What is overwritten, each with the ASSIGN that does it; and one that overwrites what another does, if any."""
     found: dict[Node, Node] = {}
     seen: set[Node] = set()
-    stack = list(roots)
+    stack = list(reversed(roots))
     while stack:
         node = stack.pop()
         if node in seen:
@@ -311,11 +335,8 @@ def _written(roots: Sequence[Node]) -> set[Node]:
         if node.op is Op.ASSIGN:
             base = _base(node.src[0])
             if found.setdefault(base, node) is not node:
-                raise UsageError(
-                    f"[assign] two tensors of shape {base.shape} share the memory and both are assigned to. "
-                    "Realize one before the other is assigned, or make one a copy: x.clone()."
-                )
-    return set(found)
+                return found, node
+    return found, None
 
 
 def _base(view: Node) -> Node:

@@ -23,7 +23,8 @@ from hcq.errors import UsageError
 from hcq.frontend import core, overdue
 from hcq.frontend import device as devices
 from hcq.frontend.core import live
-from hcq.frontend.observe import New, Observation, Role, copied, deliver, holders, numbers_in
+from hcq.frontend.nests import New, numbers_in, tensors_in
+from hcq.frontend.observe import Observation, Role, copied, deliver
 from hcq.frontend.realize import compute_readers, give_memory, readers, realize
 from hcq.frontend.storage import REPLAYED, Storage, next_write
 from hcq.frontend.tensor import Tensor
@@ -65,7 +66,7 @@ class Recording:
     def _own_gradients(self) -> list[tuple[Any, Tensor, Node]]:
         """Whose gradient, and which: those of every call are written over, as long as nobody else holds them."""
         seen, found = self.seen, []
-        elsewhere = {number for _, number, _ in seen.kept} | set(numbers_in(seen.results))
+        elsewhere = {number for _, number in seen.kept} | set(numbers_in(seen.results))
         uses = Counter(role for template in seen.templates for role in template.roles)
         left = []
         for ref, word in seen.gradients:
@@ -130,10 +131,6 @@ class Recording:
 
     # -- whether it may be replayed --
 
-    def is_dead(self) -> bool:
-        """True when it can never hold again: what it was made of is gone."""
-        return any(held.node.op is Op.BUFFER and held.ref() is None for held in self.seen.held)
-
     def holds(self) -> bool:
         """Whether things are as they were when it was recorded. Does writes that are pending on what it reads."""
         seen = self.seen
@@ -142,6 +139,9 @@ class Recording:
                 return False
         for ref in seen.slots.values():
             if getattr(ref(), "grad", None) is None:
+                return False
+        for places, _ in seen.kept:
+            if not all(place.is_there() for place in places):
                 return False
         for item, copy in seen.indices:
             if copied(item) != copy:
@@ -198,12 +198,6 @@ class Recording:
                     "function assigns to. Pass x.clone()."
                 )
         seen = self.seen
-        for ref, number, count in seen.kept:
-            if ref() is not None and holders(ref) > count:
-                raise UsageError(
-                    f"[jit] {self.name} leaves a tensor {seen.templates[number].node.shape} behind and replaces it in "
-                    "each call, and somebody else holds it, too. Keep a copy of it instead: x.clone().realize()."
-                )
         if self.gradients:
             self._hand_out_gradients()
         found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
@@ -266,7 +260,6 @@ class Recording:
             assert storage.buffer is not None
             storage.buffer.write(contents)
         del eager
-        self.seen.kept = seen.kept  # the function has left other tensors now
         result = replay()
         found = _contents(result), self._state()
         for what, want, got in zip(("result", "assigned tensor"), wanted, found):
@@ -287,7 +280,6 @@ ADVICE = "Pass what varies as an argument, or keep it in a tensor that the funct
 
 
 def _contents(result: Any) -> list[bytes]:
-    from hcq.frontend.observe import tensors_in
     from hcq.frontend.realize import storage_of
 
     storages = [storage_of(tensor) for tensor in tensors_in(result, "jit")]

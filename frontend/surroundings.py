@@ -35,8 +35,13 @@ class Surroundings:
             if plain is None or id(plain) in seen:
                 continue
             seen.add(id(plain))
-            cells = list(zip(plain.__code__.co_freevars, plain.__closure__ or ()))
-            names = [(name, plain.__globals__) for name in dict.fromkeys(_globals_of(plain.__code__))]
+            loaded = set(_loaded_by(plain.__code__))  # what is only given values is for others to read
+            cells = [
+                (name, cell)
+                for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or ())
+                if name in loaded
+            ]
+            names = [(name, plain.__globals__) for name in sorted(loaded - set(plain.__code__.co_freevars))]
             self._cells += cells
             self._globals += names
             stack += [_content(cell) for _, cell in cells]
@@ -81,11 +86,11 @@ def _content(cell: types.CellType) -> Any:
         return EMPTY
 
 
-def _globals_of(code: types.CodeType) -> Iterator[str]:
-    """The globals that code loads or stores, and the code inside of it."""
+def _loaded_by(code: types.CodeType) -> Iterator[str]:
+    """The globals and the variables around it that code loads, and the code inside of it."""
     for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"):
             yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _globals_of(constant)
+            yield from _loaded_by(constant)
