@@ -27,7 +27,7 @@ from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.core import unusual, watcher
 from hcq.frontend.data import MAX_DEPTH
-from hcq.frontend.observe import Observation, observe
+from hcq.frontend.observe import Observation, observe, settle
 from hcq.frontend.realize import lock, realize, storage_of
 from hcq.frontend.replay import Recording
 from hcq.frontend.storage import Storage
@@ -136,6 +136,8 @@ class Jit(Generic[P, R]):
     def _call(self, key: Any, args: Any, kwargs: Any, tensors: list[Tensor], storages: list[Storage]) -> R:
         known = self._seen.get(key)
         if known is None:
+            if settle():
+                return self(*args, **kwargs)
             if len(self._seen) >= MAX_RECORDINGS:
                 raise UsageError(
                     f"[jit] {self.name} was called with {MAX_RECORDINGS} different shapes or plain values, each of "
@@ -151,13 +153,19 @@ class Jit(Generic[P, R]):
                 continue
             with lock:  # what holds must hold until it is submitted
                 if recording.holds():
+                    if recording.has_moved:  # an argument may have other memory now
+                        return self(*args, **kwargs)
                     known.unlike = 0
                     self._last = recording
                     if not recording.checks_left:
                         return recording.replay(tensors, storages)  # type: ignore[no-any-return]
                     break
         else:
+            if settle():
+                return self(*args, **kwargs)
             return self._observed(known, around, args, kwargs, tensors, storages)
+        if settle():
+            return self(*args, **kwargs)
         recording.checks_left -= 1
         result: R = recording.check(
             lambda: observe(self.function, self.name, (args, kwargs), tensors, storages, False),

@@ -127,6 +127,9 @@ class Observation:
         """True when no call can be like it any more: a tensor that it read is gone."""
         return any(held.node.op is Op.BUFFER and held.ref() is None for held in self.held)
 
+    def _kept_words(self) -> list[Any]:
+        return [([place.word for place in places], self.templates[n].key) for places, n in self.kept]
+
     def unlike(self, other: Observation) -> str:
         """Why a replay of this would not do what the other call did; empty when it would."""
         for a, b in zip(self.runs, other.runs):
@@ -144,8 +147,7 @@ class Observation:
         mine, its = ([(id(r()), words_of(g, o.templates)) for r, g in o.gradients] for o in (self, other))
         if mine != its:
             return "it sets the .grad of other tensors from call to call"
-        mine, its = ([([p.word for p in ps], o.templates[n].key) for ps, n in o.kept] for o in (self, other))
-        if mine != its:
+        if self._kept_words() != other._kept_words():
             return (
                 "it leaves tensors in other places from call to call, as in a list that grows: keep one in a dict "
                 "or an attribute, or return it"
@@ -259,11 +261,7 @@ class Observer:
     # -- the call --
 
     def look_around(self) -> None:
-        """What tensors mean before the call. Pending writes are done, so that they are not taken for the call's own."""
-        for pending in live:
-            if pending.node.op is Op.ASSIGN:
-                realize((pending,))  # one by one, for two may be of one memory
-        give_memory([t.grad for t in live if t.grad is not None])
+        """What tensors mean before the call."""
         for ref in live.refs():
             tensor = ref()
             if tensor is not None:
@@ -382,6 +380,19 @@ class Observer:
         # an index that nobody else holds is a literal: it cannot change
         seen.indices = [(item, copy) for item, copy in seen.indices if sys.getrefcount(item) > 3]
         return seen
+
+
+def settle() -> bool:
+    """Do the writes that are pending, so that they are not taken for a call's own, and compute gradients.
+
+    Returns  True when there were any: then tensors may have other memory now
+    """
+    pending = [tensor for tensor in live if tensor.node.op is Op.ASSIGN]
+    for tensor in pending:
+        realize((tensor,))  # one by one, for two may be of one memory
+    lazy = [gradient for t in live if (gradient := t.grad) is not None and gradient.node.op is not Op.BUFFER]
+    give_memory(lazy)
+    return bool(pending or lazy)
 
 
 def observe(

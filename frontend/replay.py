@@ -57,6 +57,7 @@ class Recording:
         self.written_buffers = {id(storage.buffer) for storage in self.written}
         self.owners = {id(held.ref()) for held in seen.held if held.node in self.written_nodes}
         self.owners |= {id(gradient) for _, gradient, _ in self.gradients}
+        self.has_moved = False  # whether looking gave tensors other memory
         self.clean_at = -1  # the clock of changes when everything was last looked at
         self._mark: Tensor | None = None
         self._made = sorted(self.fresh)
@@ -134,6 +135,7 @@ class Recording:
     def holds(self) -> bool:
         """Whether things are as they were when it was recorded. Does writes that are pending on what it reads."""
         seen = self.seen
+        self.has_moved = False
         for state in seen.state:
             if state.name == "grad" and not state.holds():
                 return False
@@ -156,6 +158,7 @@ class Recording:
             tensor = held.ref()
             if tensor is not None and tensor.node.op is Op.ASSIGN:
                 realize((tensor,))
+                self.has_moved = True
         if not self._is_as_it_was():
             return False
         if self.written_nodes:
@@ -183,6 +186,7 @@ class Recording:
         found = readers(tensors, self.written_nodes, self.owners)
         if found:
             compute_readers(found)
+            self.has_moved = True
         self._mark = mark
         if found:
             self.clean_at = core.changes()

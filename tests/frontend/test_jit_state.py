@@ -465,3 +465,15 @@ def test_reset_in_the_middle_only_costs_time():
         if i % 4 == 3:
             f.reset()
         assert f(Tensor([1.0])).item() == i + 1.0
+
+
+def test_an_argument_that_shares_memory_with_a_pending_write_keeps_its_value():
+    for calls in range(4):
+        c, d = Tensor([1.0]).realize(), Tensor([0.0]).realize()
+        f = jit(lambda x, c=c, d=d: (d.assign(x * 2), c + x)[1])
+        for _ in range(calls):
+            f(Tensor([1.0]))
+        name = Tensor(c)
+        c.assign(Tensor([5.0]))
+        assert f(name).item() == 6.0
+        assert (d.item(), name.item(), c.item()) == (2.0, 1.0, 5.0)
