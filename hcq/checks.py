@@ -53,6 +53,11 @@ def _refuse(call: str, name: str, value: object, low: int, high: int) -> UsageEr
     return UsageError(f"{call}: {name}={shown(value)}; takes a whole number {range_}.")
 
 
+def is_decimal(text: str) -> bool:
+    """True for a number as people write it: ASCII digits, and no more of them than 64 bits can mean."""
+    return text.isascii() and text.isdecimal() and len(text) < 19
+
+
 def milliseconds(call: str, timeout_ms: Any) -> float:
     """A deadline; infinity is refused, for every wait ends."""
     is_number = hasattr(timeout_ms, "__float__") and not hasattr(timeout_ms, "__len__")

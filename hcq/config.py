@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hcq.checks import is_decimal, shown
 from hcq.errors import UsageError
 
 DEBUG_WORDS = ("schedule", "ir", "code", "push", "sync", "alloc")
@@ -148,14 +149,14 @@ def _number(environ: Mapping[str, str], name: str, default: int, low: int, high:
     text = environ.get(name, "").strip()
     if not text:
         return default
-    if not text.isdecimal() or not low <= int(text) <= high:
-        raise UsageError(f"{name}={text!r}: takes a whole number from {low} to {high}.")
+    if not is_decimal(text) or not low <= int(text) <= high:
+        raise UsageError(f"{name}={shown(text)}: takes a whole number from {low} to {high}.")
     return int(text)
 
 
 def _visible(word: str) -> int:
-    if not word.isdecimal():
-        raise UsageError(f"HCQ_VISIBLE: {word!r} is not a device number. Give numbers such as 0,1.")
+    if not is_decimal(word):
+        raise UsageError(f"HCQ_VISIBLE: {shown(word)} is not a device number. Give numbers such as 0,1.")
     return int(word)
 
 

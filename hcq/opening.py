@@ -20,10 +20,10 @@ from hcq.port import Port
 def open(name: str = "CPU") -> Any:
     """The device of this name, opened on first use: "CPU", "CPU:1", ... Raises UsageError listing the known ones."""
     kind, _, number = checks.text("open", "name", name).upper().partition(":")
-    if kind not in KINDS or not (number == "" or number.isdecimal()):
+    if kind not in KINDS or not (number == "" or checks.is_decimal(number)):
         known = ", ".join(KINDS)
         raise UsageError(
-            f"open({name!r}): unknown device. Known: {known}; a number may follow, as in {known}:0."
+            f"open({checks.shown(name)}): unknown device. Known: {known}; a number may follow, as in {known}:0."
         )
     settings = config.current()
     port = _emulated(kind, settings.emulate) if settings.emulate else None

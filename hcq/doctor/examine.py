@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from hcq import config as config_module
 from hcq import kinds
+from hcq.checks import is_decimal
 from hcq.doctor import amd, cpu, nv, rungs
 from hcq.doctor.access import KernelDriver
 from hcq.doctor.host import Facts, Host, LinuxHost, facts_of
@@ -98,7 +99,7 @@ def examine(
 def _parsed(device: str) -> tuple[str, str]:
     """A kind, and the one device of it that is meant, or "" for all."""
     kind, colon, number = device.strip().upper().partition(":")
-    if kind not in KINDS or (colon and not number.isdecimal()):
+    if kind not in KINDS or (colon and not is_decimal(number)):
         raise UsageError(
             f"doctor: unknown device {device!r}. Known: {', '.join(KINDS)}; a number may follow, as in AMD:1."
         )

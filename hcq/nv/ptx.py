@@ -24,6 +24,7 @@ _VARIABLE = re.compile(
     r"\s+([\w$%]+)((?:\s*\[\s*\d*\s*\])*)"
 )
 _ALIGN = re.compile(r"\.align\s+(\d+)")
+_LONG = re.compile(r"\d{64,}")  # no number of PTX is as long
 _BOUND = re.compile(r"\.(reqntid|maxntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 
 
@@ -62,6 +63,8 @@ class Module(NamedTuple):
 def read_module(text: str, label: str = "ptx") -> Module:
     """The facts of a text. Raises UsageError when it is no PTX with a kernel."""
     plain = _COMMENT.sub(" ", text)
+    if long := _LONG.search(plain):
+        raise UsageError(f"load({label!r}): the PTX has a number of {len(long[0])} digits. It is damaged.")
     target = _TARGET.search(plain)
     if target is None:
         raise UsageError(

@@ -104,3 +104,14 @@ def test_importing_reads_no_environment() -> None:
         timeout=30,
     )
     assert done.stdout == "fine\n"
+
+
+@pytest.mark.parametrize("name", ["HCQ_VISIBLE", "HCQ_TIMEOUT_MS", "HCQ_THREADS"])
+@pytest.mark.parametrize("word", ["9" * 5000, "\u0663", "-1", "1e3", ""])
+def test_a_number_that_cannot_be_one_is_refused_and_not_printed_whole(name: str, word: str) -> None:
+    if not word:
+        assert Config.read({name: word}) == Config.read({})
+        return
+    with pytest.raises(UsageError, match=name) as refused:
+        Config.read({name: word})
+    assert len(str(refused.value)) < 300

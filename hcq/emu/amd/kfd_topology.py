@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from hcq.amd.chip import CHIPS, Chip
 from hcq.amd.topology import ROOT
+from hcq.checks import is_decimal
 from hcq.errors import UsageError
 
 FIRST_RENDER_MINOR = 128
@@ -52,7 +53,7 @@ def parse(word: str) -> Spec:
             is_public = False
         elif part == "caches":
             has_caches = True
-        elif part.startswith("seed=") and part[5:].isdecimal():
+        elif part.startswith("seed=") and is_decimal(part[5:]):
             seed = int(part[5:])
         else:
             raise UsageError(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hcq.checks import is_decimal
 from hcq.errors import UsageError
 from hcq.nv.classes import ARCHITECTURES, ClassId, Engines
 
@@ -145,9 +146,9 @@ def parse(word: str) -> Spec:
             is_mappable = False
         elif part == "caches":
             has_caches = True
-        elif name == "seed" and value.isdecimal():
+        elif name == "seed" and is_decimal(value):
             seed = int(value)
-        elif name == "steps" and value.isdecimal() and int(value):
+        elif name == "steps" and is_decimal(value) and int(value):
             steps = int(value)
         elif name == "driver" and re.fullmatch(r"\d{3}(\.\d+){1,2}", value):
             version = value

@@ -118,3 +118,9 @@ def test_it_agrees_with_the_interpreters_parser_on_what_nvrtc_writes():
         assert entry.param_bytes == kernel.param_bytes
         assert entry.shared_bytes >= kernel.static_shared_bytes
         assert -(-entry.local_bytes // 16) * 16 == kernel.program.entry.local_bytes  # which it rounds
+
+
+def test_a_number_of_thousands_of_digits_is_damage_and_no_error_of_pythons():
+    text = ".version 8.0\n.target sm_80\n.entry k() { .local .align " + "9" * 5000 + " .b8 x[4]; }"
+    with pytest.raises(UsageError, match="the PTX has a number of 5000 digits"):
+        read_module(text)

@@ -57,10 +57,15 @@ def words(text: str) -> list[Word]:
     return found
 
 
+MAX_DIGITS = 400  # of a number: a float written out
+
+
 def number(text: str) -> Immediate | None:
-    """The value of a numeric word, or None when it is not one. Floats come as their bits."""
-    if not text[0].isdigit():
+    """The value of a numeric word, or None when it is not one. Floats come as their bits. Raises ValueError."""
+    if not text[:1].isdigit():
         return None
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
     if text[:2] in ("0f", "0F"):
         return Immediate(int(text[2:], 16), 4)
     if text[:2] in ("0d", "0D"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hcq.checks import is_decimal
 from hcq.emu.nv.ptx import lexer
 from hcq.emu.nv.ptx.errors import PtxError
 from hcq.emu.nv.ptx.syntax import (
@@ -104,10 +105,17 @@ class _Parser:
     def integer(self, what: str) -> int:
         negative = self.accept("-")
         word = self.next()
-        value = lexer.number(word)
+        value = self.number(word)
         if value is None or value.float_bytes:
             raise self.error(f"expected {what}, an integer, found {word!r}")
         return -value.value if negative else value.value
+
+    def number(self, word: str) -> Immediate | None:
+        """The value of a numeric word, or None when it is not one."""
+        try:
+            return lexer.number(word)
+        except ValueError:
+            raise self.error(f"{word[:40]!r} is no number of PTX") from None
 
     def error(self, why: str) -> PtxError:
         return PtxError(self.words[min(self.at, len(self.words)) - 1].line if self.at else self.line, why)
@@ -126,7 +134,7 @@ class _Parser:
         if word == ".version":
             self.next()
             major, _, minor = self.next().partition(".")
-            if not (major.isdigit() and minor.isdigit()):
+            if not (is_decimal(major) and is_decimal(minor)):
                 raise self.error("expected a version such as 8.0")
             self.version = (int(major), int(minor))
         elif word == ".target":
@@ -275,7 +283,7 @@ class _Parser:
                     self.accept(",")
                 return
             shift = 0
-            if (mask := lexer.number(self.peek())) is not None and self.peek(1) == "(":
+            if (mask := self.number(self.peek())) is not None and self.peek(1) == "(":
                 # 0xFF00(symbol): one byte of an address
                 self.next()
                 if mask.value == 0 or (mask.value >> lexer.low_zeros(mask.value)) != 0xFF:
@@ -304,7 +312,7 @@ class _Parser:
             self.expect(")")
             return inner
         word = self.next()
-        value = lexer.number(word)
+        value = self.number(word)
         if value is not None:
             if negative:
                 sign = 1 << (8 * value.float_bytes - 1) if value.float_bytes else 0
@@ -532,7 +540,7 @@ class _Parser:
     def _address(self, function: Function) -> Address:
         base: Register | Symbol | None = None
         offset = 0
-        if lexer.number(self.peek()) is not None:
+        if self.number(self.peek()) is not None:
             offset = self.integer("an address")
         else:
             simple = self._simple(function)
@@ -556,7 +564,7 @@ class _Parser:
             return Register(self._resolve(self.name("a predicate")), True)
         negative = self.accept("-")
         word = self.next()
-        value = lexer.number(word)
+        value = self.number(word)
         if value is not None:
             if not negative:
                 return value
@@ -574,7 +582,7 @@ class _Parser:
             return Immediate(32)
         if word.startswith("%"):
             return self._special(word[1:])
-        if self.peek() == "+" and lexer.number(self.peek(1)) is not None:
+        if self.peek() == "+" and self.number(self.peek(1)) is not None:
             self.next()
             return Symbol(known, self.integer("an offset"))
         return Symbol(known)

@@ -1,0 +1,103 @@
+"""What a method's annotations do not take is refused before a node is made, and told with call, argument and value."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+
+import pytest
+
+from hcq import Tensor, UsageError, dtypes, jit, nn
+from hcq.frontend.arguments import checked
+
+ITSELF: list[object] = []
+ITSELF.append(ITSELF)
+
+
+def x() -> Tensor:
+    return Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+
+
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "narrow": (lambda: x().narrow(0, Tensor(1), 2), r"^\[narrow\] start=Tensor\(.*\): takes an int\.$"),
+    "narrow of a scalar": (lambda: Tensor(1.0).narrow(0, 0, 1), r"^\[narrow\] a tensor of shape \(\) has no axis"),
+    "unfold of a scalar": (lambda: Tensor(1.0).unfold(0, 1, 1), r"^\[unfold\] a tensor of shape \(\) has no axis"),
+    "split of a scalar": (lambda: Tensor(1).split(1), r"^\[split\] a tensor of shape \(\) has no axis"),
+    "abs of fp8": (lambda: x().cast(dtypes.fp8e4m3).abs().realize(), r"^\[abs\] fp8e4m3 is for storage"),
+    "square of fp8": (lambda: x().cast(dtypes.fp8e4m3).square().realize(), r"fp8e4m3 is for storage only: cast"),
+    "a list that holds itself": (lambda: Tensor(ITSELF), r"^\[Tensor\] lists deeper than 64, or a list that holds"),
+    "an index that holds itself": (lambda: x()[ITSELF], r"^\[index\] lists deeper than 64, or a list that holds"),
+    "a jit argument that holds itself": (lambda: jit(lambda a: a)(ITSELF), r"deeper than 64, or holds itself"),
+    "an axis too many": (lambda: x().sum(True), r"^\[sum\] axis True: an axis is an int"),
+    "a size beyond all": (lambda: Tensor.zeros(2**40, 2**40), r"^\[full\] shape .* has more elements than any tensor"),
+    "a size beyond 64 bits": (lambda: x().reshape(10**30), r"is more than any tensor has"),
+    "shifting by a float": (lambda: Tensor([1]) >> [1.5], r"^\[>>\] floating point has no bitwise operators"),
+    "joining other dtypes": (lambda: x().cat_with([Tensor([[1, 2, 3]])]), r"^\[cat_with\] int64 .* behind float32"),
+    "a channel too many": (lambda: x().group_norm(1, weight=Tensor([1.0])), r"for the 3 channels of shape \(2, 3\)"),
+    "a huge exponent": (lambda: x() ** 10**400, r"^\[\*\*\] exponent .* is beyond every float"),
+    "keepdim": (lambda: x().sum(0, keepdim="yes"), r"^\[sum\] keepdim='yes': takes True or False\.$"),
+    "a dtype by name": (lambda: x().cast("float32"), r"^\[cast\] dtype='float32': takes a dtype, such as"),
+    "eps": (lambda: x().layer_norm(3, eps=None), r"^\[layer_norm\] eps=None: takes a number\.$"),
+    "a weight": (lambda: x().linear([1.0]), r"^\[linear\] weight=\[1.0\]: takes a tensor\.$"),
+    "a tensor elsewhere": (lambda: x().linear(x().to("CPU:1")), r'^\[linear\] one tensor is on CPU, another on CPU:1'),
+    "a layer's size": (lambda: nn.Linear("3", 2), r"^\[Linear\] in_features='3': takes an int\.$"),
+    "a module": (lambda: nn.ModuleList([1]), r"^\[ModuleList\] 1 is no module"),
+    "a function of no tensor": (lambda: nn.functional.relu(5), r"^\[relu\] 5: takes a tensor first"),
+    "a path that is a descriptor": (lambda: nn.load_file(1), r"^\[load_file\] path=1: takes a string, or a path\.$"),
+    "a part": (lambda: nn.Sequential(nn.ReLU())[1.5], r"^\[Sequential\] 1.5: a part is named by an int"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_what_a_call_does_not_take_is_told_with_the_call_and_the_argument(call: str) -> None:
+    act, message = WRONG[call]
+    with pytest.raises(UsageError, match=message):
+        act()
+
+
+def test_a_scalar_is_gathered_and_added_to_as_a_line_of_one() -> None:
+    assert Tensor(1.5).gather(0, Tensor(0)).item() == 1.5
+    assert Tensor(1.5).scatter_add(0, Tensor(0), Tensor(2.0)).item() == 3.5
+
+
+def test_integers_and_numbers_of_other_libraries_are_taken() -> None:
+    np = pytest.importorskip("numpy")
+    assert x().narrow(np.int64(1), np.int32(0), np.uint8(2)).shape == (2, 2)
+    assert x().sum(1, keepdim=np.bool_(True)).shape == (2, 1)
+    assert x().leaky_relu(np.float32(0.5)).shape == (2, 3)
+
+
+def test_a_checked_method_is_the_method_for_whoever_looks_at_it() -> None:
+    signature = inspect.signature(Tensor.narrow)
+    assert list(signature.parameters) == ["self", "dim", "start", "length"]
+    assert Tensor.narrow.__doc__ is not None
+    assert Tensor.narrow.__name__ == "narrow"
+    x().narrow(0, 0, 1)
+    assert inspect.signature(Tensor.narrow) == signature
+
+
+def test_defaults_keywords_and_stars_reach_a_checked_function() -> None:
+    @checked
+    def join(a: int, *rest: int, by: str = "-", **others: str) -> str:
+        return by.join(map(str, (a, *rest, *others.values())))
+
+    assert join(1, 2, 3, by="+", end="x") == "1+2+3+x"
+    assert join(a=1) == "1"
+    with pytest.raises(UsageError, match=r"^\[join\] rest=\(2, 'x'\): takes an int each\.$"):
+        join(1, 2, "x")
+    with pytest.raises(TypeError, match="missing"):
+        join()
+
+
+def test_what_has_nothing_to_check_stays_as_it_is() -> None:
+    def plain(a, b=None):  # type: ignore[no-untyped-def]
+        return a, b
+
+    assert checked(plain) is plain
+
+
+def test_paths_are_strings_or_path_objects(tmp_path: object) -> None:
+    path = os.fspath(tmp_path) + "/w.safetensors"  # type: ignore[call-overload]
+    nn.save_file({"w": x()}, path)
+    assert nn.load_file(path)["w"].shape == (2, 3)
