@@ -96,11 +96,13 @@ def pad(dice: Dice, name: str, x: Value, y: Value) -> Line | None:
     if not x.shape:
         return None
     pads = []
-    for size in x.shape:
-        low, high = [dice.pick((0, 0, 1, 1, 2, 3, 5, 8, 17)) for _ in range(2)]
+    # every axis, or only one: the last of them most often
+    alone = dice.pick((-1, *range(len(x.shape)), len(x.shape) - 1, len(x.shape) - 1))
+    for axis, size in enumerate(x.shape):
+        low, high = [dice.pick((0, 0, 1, 1, 1, 2, 3, 5, 17)) for _ in range(2)]
         if dice.below(8) == 0:
             low = -dice.below(size // 2 + 1)
-        pads.append((low, high))
+        pads.append((low, high) if alone in (axis, -1) else (0, 0))
     number = dice.pick((0, 0, 0, 1, 3, -2)) if x.is_signed else dice.pick((0, 0, 1))
     flat = [amount for pair in reversed(pads) for amount in pair]
     crop = ", ".join(f"{max(0, -low)}:" for low, _ in pads)

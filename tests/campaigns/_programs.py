@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,18 @@ DTYPES = {  # ours, and the format in which NumPy holds the same whole numbers
     "fp8e5m2": "float32",
 }
 USUAL = ("float32", "float32", "float32", "int32", "uint8", "float64", "float16")
+PHRASES = (  # steps that are drawn together: what one leaves is what the other reads in another order
+    ("pad", "permute"),
+    ("pad", "permute"),
+    ("pad", "permute", "reduce"),
+    ("cat", "permute"),
+    ("cat", "flip"),
+    ("permute", "binary"),
+    ("pad", "permute", "product"),
+    ("take", "product"),
+    ("convolution", "permute"),
+)
+TURNS = (*[("pad", "permute")] * 3, ("cat", "permute"), ("roll", "permute"), ("pad", "flip", "permute"))
 SMALL = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 MIDDLE = (12, 13, 15, 16, 17, 20, 31, 32, 33, 47)
 LARGE = (63, 64, 65, 100, 128, 129, 200, 257, 300)
@@ -102,17 +114,25 @@ def draw(rng: random.Random, most: int) -> Program:
     most   elements of a leaf
     """
     dtype = rng.choice(USUAL) if rng.random() < 0.6 else rng.choice(list(DTYPES))
+    if (
+        rng.random() < 0.3
+    ):  # a small matrix that is turned: whether vectors stay inside is decided at its edges
+        leaf = Leaf(tuple(rng.choice(SMALL + MIDDLE) for _ in range(2)), dtype, rng.randrange(1000))
+        return Program((leaf,), _steps(rng, rng.choice(TURNS)))
     leaves = []
     for _ in range(rng.choice((1, 1, 2, 3))):
         name = dtype if rng.random() < 0.8 else rng.choice(list(DTYPES))
         leaves.append(Leaf(_shape(rng, most), name, rng.randrange(1000)))
     names = list(OPERATIONS)
     weights = [OPERATIONS[name].weight for name in names]
-    steps = []
-    for _ in range(rng.choice((1, 2, 2, 3, 3, 4, 5, 6, 8))):
-        numbers = tuple(rng.randrange(1 << 16) for _ in range(24))
-        steps.append(Step(rng.choices(names, weights)[0], numbers))
-    return Program(tuple(leaves), tuple(steps))
+    chosen: list[str] = []
+    for _ in range(rng.choice((1, 2, 2, 3, 3, 4, 5, 6))):
+        chosen += rng.choice(PHRASES) if rng.random() < 0.3 else rng.choices(names, weights)
+    return Program(tuple(leaves), _steps(rng, chosen))
+
+
+def _steps(rng: random.Random, names: Sequence[str]) -> tuple[Step, ...]:
+    return tuple(Step(name, tuple(rng.randrange(1 << 16) for _ in range(24))) for name in names)
 
 
 def _shape(rng: random.Random, most: int) -> tuple[int, ...]:

@@ -195,7 +195,7 @@ CAMPAIGNS = (
         "movement",
         "random programs that move values; every buffer ends or begins at a guard page",
         run,
-        short=60,
+        short=96,
         environment={"HCQ_THREADS": str(THREADS)},
         explain=explain,
     ),
