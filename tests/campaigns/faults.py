@@ -102,8 +102,15 @@ class System:
         if self.device is not None:
             self.device.close(timeout_ms=1000)
             self.device = None
+        if self.kind == "AMD":
+            for gpu in self.kernel.gpus.values():  # of which the driver could not end some
+                gpu.queues.clear()
+        elif self.kind == "NV":
+            for gpu in self.kernel.gpus:
+                gpu.channels.clear()
         gc.collect()
         if is_over:
+            _await_threads()
             self.port.sweep()
 
     def held(self) -> dict[str, int]:
@@ -489,19 +496,24 @@ def _kept(word: str, opened: int) -> dict[str, int]:
     return held
 
 
+def _await_threads() -> list[str]:
+    """Threads of emulated GPUs end soon after their last queue; those that do not within a minute."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        threads = [one.name for one in threading.enumerate() if one is not threading.main_thread()]
+        if not threads:
+            return []
+        time.sleep(0.002)
+    return threads
+
+
 def _check_system(system: System, has_refused: bool) -> None:
     """The kernel driver holds no more than after a life without faults; threads are gone."""
     gc.collect()
-    end = time.monotonic() + 60
-    while [
-        one for one in threading.enumerate() if one.name.startswith("emulated")
-    ] and time.monotonic() < end:
-        time.sleep(0.002)
-    threads = [one.name for one in threading.enumerate() if one is not threading.main_thread()]
-    if threads:
-        raise Wrong(f"leak: threads {threads}")
     if has_refused:
         return
+    if threads := _await_threads():
+        raise Wrong(f"leak: threads {threads}")
     held, kept = system.held(), _kept(system.word, system.opened)
     more = [f"{held[what]} {what}, not {kept[what]}" for what in held if held[what] > kept[what]]
     if more:
