@@ -93,6 +93,7 @@ class FaultPort:
         self.inner, self.injector = inner, injector
         self.maps: dict[int, int] = {}  # start -> end, of what is more than reserved
         self.files: dict[int, str] = {}
+        self.is_over = False  # the process has ended: its memory is somebody else's now
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
         self._check("open " + path)
@@ -131,6 +132,8 @@ class FaultPort:
 
     def munmap(self, va: int, size_bytes: int) -> None:
         self._check("munmap")
+        if self.is_over:
+            return
         self.inner.munmap(va, size_bytes)
         self._forget(va, va + -(-size_bytes // 4096) * 4096)
 
@@ -152,6 +155,7 @@ class FaultPort:
 
     def sweep(self) -> None:
         """The process ends here, as far as this port knows: all that was mapped and opened is given back."""
+        self.is_over = True
         for start, end in list(self.maps.items()):
             self.inner.munmap(start, end - start)
         for fd in list(self.files):

@@ -207,7 +207,8 @@ def events_of(word: str) -> dict[str, list[str]]:
         found[phase] = [
             name for name in system.injector.events if name != "WAIT_EVENTS"
         ]  # as many as it takes
-    system.port.sweep()
+    system.device = None
+    system.end(is_over=True)
     return found
 
 
@@ -492,7 +493,7 @@ def _kept(word: str, opened: int) -> dict[str, int]:
         system.device = None
         gc.collect()
     held = system.held()
-    system.port.sweep()
+    system.end(is_over=True)
     return held
 
 
