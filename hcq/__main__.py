@@ -13,10 +13,14 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hcq import config
 from hcq.config import SWITCHES
 from hcq.errors import HcqError
+
+if TYPE_CHECKING:
+    from hcq.doctor.host import Host
 
 DEVICES = """examples:
   python -m hcq devices                    what is here, one line each
@@ -41,10 +45,11 @@ one does not, 2 when the question makes no sense.
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The program. Returns its exit status."""
+def main(argv: Sequence[str] | None = None, host: Host | None = None) -> int:
+    """The program. Returns its exit status. host: the machine it looks at, instead of this one."""
     parser = _parser()
     options = parser.parse_args(argv)
+    options.host = host
     if options.verb is None:
         parser.print_help()
         return 0
@@ -63,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _devices(options: argparse.Namespace) -> int:
     from hcq.doctor import devices
 
-    found = devices.list_devices(emulated=_emulated(options))
+    found = devices.list_devices(options.host, emulated=_emulated(options))
     print(json.dumps(devices.entries(found), indent=2) if options.json else devices.as_text(found))
     return 0 if any(walk.is_well for walk in found.walks) else 1
 
@@ -72,7 +77,7 @@ def _doctor(options: argparse.Namespace) -> int:
     from hcq.doctor import report
     from hcq.doctor.examine import examine
 
-    found = examine(device=options.device, emulated=_emulated(options))
+    found = examine(options.host, device=options.device, emulated=_emulated(options))
     print(report.as_json(found) if options.json else report.as_text(found, sys.stdout.isatty()))
     return 0 if found.is_well else 1
 

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from hcq.tools.bench_cases import Arrays, Case, Run
@@ -72,12 +73,11 @@ def fetch(result: Any) -> Any:
     return result.numpy() if hasattr(result, "numpy") else result
 
 
-def block(run: Run, seconds: float) -> list[float]:
+def block(run: Run, seconds: float, clock: Callable[[], float] = time.perf_counter) -> list[float]:
     """Times of single runs, at least three, for about that long.
 
     A run before them wakes the threads up and is not counted, unless it alone took longer than the block may.
     """
-    clock = time.perf_counter
     before = clock()
     run()
     first = clock() - before

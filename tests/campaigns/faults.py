@@ -288,7 +288,7 @@ def _rebuild_plan(word: str, rng: random.Random) -> Plan:
     calls = {name for phase in ("open", "close") for name in events_of(word)[phase]}
     chosen = rng.choice(sorted(name for name in calls if not name.endswith(" submission")))
     first, share, dice = rng.randint(1, 8), rng.choice((0.0, 0.02, 0.2)), random.Random(rng.random())
-    reset = Fault(act=_reset, what="a wait for nobody, and a reset")
+    reset = Fault(act=_reset, what="a wait for nobody, and a reset", stalls=True)
     is_reset = False
 
     def decide(name: str, count: int, index: int) -> Fault | None:
@@ -325,6 +325,7 @@ def _call_fault(name: str, rng: random.Random, is_lasting: bool = False) -> Faul
 
 
 def _cell_fault(rng: random.Random) -> Fault:
+    # beyond all that the step will submit: a number that is about to be reached cannot be told from the device's own
     way = rng.choice(("past", "future", "last", "garbage"))
     back, noise = rng.randint(1, 3), rng.getrandbits(64)
 
@@ -332,9 +333,9 @@ def _cell_fault(rng: random.Random) -> Fault:
         now, submitted = device.timeline._cell[0], device.timeline.submitted
         value = {
             "past": max(0, min(now, submitted) - back),
-            "future": submitted + back,
+            "future": submitted + 1000 + back,
             "last": 2**64 - 1,
-            "garbage": max(noise, submitted + 1),
+            "garbage": max(noise, submitted + 1000),
         }[way]
         device.timeline._cell[0] = value
 

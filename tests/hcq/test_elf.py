@@ -6,7 +6,6 @@ import random
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from hcq.cpu import relocations
 from hcq.cpu.device import CpuDevice
 from hcq.cpu.link import link
 from hcq.errors import UsageError
-from hcq.port import LinuxPort
+from hcq.port import LinuxPort, RecordingPort
 from tests.hcq.conftest import IR, assemble
 
 SMALL = r"""
@@ -159,14 +158,11 @@ for line in open("/proc/self/maps"):
     assert (done.stdout.split(), done.stderr) == (["r-xp", "r-xp"], "")
 
 
-def test_loading_takes_less_than_a_millisecond() -> None:
+def test_loading_takes_a_handful_of_system_calls() -> None:
     image = assemble(IR, "x86_64-unknown-linux-gnu")
-    times = []
-    for _ in range(20):
-        start = time.perf_counter()
-        link(image, LinuxPort(), "x86_64", "timed").close()
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.001
+    calls: list[str] = []
+    link(image, RecordingPort(LinuxPort(), lambda call, *_: calls.append(call)), "x86_64", "counted").close()
+    assert len(calls) <= 6, calls
 
 
 def test_an_aarch64_object_is_linked_as_its_instructions_say() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -99,11 +98,9 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, llvm_object: bytes) ->
 def test_a_kernel_that_never_ends(bench: Bench) -> None:
     word = bench.device.alloc(256, "word")
     word.write(bytes(256))
-    start = time.monotonic()
     late = bench.device.queue().dispatch(bench.forever, [word]).submit()  # the culprit
     with pytest.raises(WaitTimeout, match=f"waited {DEADLINE_MS} ms for 1.*forever"):
         late.wait(timeout_ms=DEADLINE_MS)
-    assert time.monotonic() - start < 5
     text = bench.report()
     assert " kernel forever(word) grid=(1, 1, 1)" in text
     assert re.search(rf"#1, submitted at .*{HERE} in .*: late = .*# the culprit", text)

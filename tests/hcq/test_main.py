@@ -9,17 +9,18 @@ import pytest
 
 from hcq.__main__ import main
 from hcq.config import SWITCHES
+from tests.hcq.machines import BrokenGpus, NoGpus
 
 
 def test_devices_lists_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices"]) == 0
+    assert main(["devices"], NoGpus()) == 0
     said = capsys.readouterr().out
     assert said.startswith("CPU: ")
     assert f"arch {os.uname().machine}" in said
 
 
 def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "--json"]) == 0
+    assert main(["devices", "--json"], NoGpus()) == 0
     facts = json.loads(capsys.readouterr().out)[0]
     assert facts["name"] == "CPU"
     assert facts["arch"] == os.uname().machine
@@ -43,7 +44,20 @@ def test_a_device_that_cannot_be_opened_says_why(
         raise DriverError('open CPU device: step 3/5 "make the ring" failed')
 
     monkeypatch.setattr(examine, "open_device", refuse)
-    assert main(["devices"]) == 1
+    assert main(["devices"], NoGpus()) == 1
     said = capsys.readouterr().out
     assert 'CPU: cannot be opened. open CPU device: step 3/5 "make the ring" failed' in said
     assert "    fix: " in said
+
+
+def test_files_of_gpus_that_cannot_be_opened_are_told_and_the_cpu_is_well(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["devices"], BrokenGpus()) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("CPU: ")
+    assert "NV: cannot be opened. open(/dev/nvidiactl) -> EIO" in said
+    assert "AMD: cannot be opened. " in said
+    assert main(["doctor", "--device", "CPU"], BrokenGpus()) == 0
+    assert main(["doctor", "--device", "NV"], BrokenGpus()) == 1
+    assert main(["doctor", "--device", "AMD"], BrokenGpus()) == 1

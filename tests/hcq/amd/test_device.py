@@ -63,7 +63,7 @@ def test_commands_of_both_rings_run_in_the_order_they_were_recorded(amd: AmdDevi
 
 def test_arguments_in_flight_are_never_overwritten(open_amd: Open):
     """More arguments than the arena holds, while the GPU waits: later submissions wait for room."""
-    amd = open_amd(timeout_ms=5000)
+    amd = open_amd(timeout_ms=50_000)
     increment = amd.load(image(amd.arch), "increment")
     a = amd.alloc(256)
     a.write(bytes(256))

@@ -127,7 +127,7 @@ def test_a_report_points_at_the_command_in_hand(open_amd: Callable[..., AmdDevic
     device = open_amd("gfx1100", validate=False)
     gate, buffer = device.signal("gate"), device.alloc(4096, "target")
     device.queue().fill(buffer, 1).fill(buffer, 2).wait(gate, 3).fill(buffer, 3).submit()
-    end = time.monotonic() + 5
+    end = time.monotonic() + 50
     while device.command_in_hand() != 2 and time.monotonic() < end:
         time.sleep(0.001)
     assert device.command_in_hand() == 2

@@ -55,7 +55,7 @@ def test_the_cpu_passes_every_rung(host: FakeHost) -> None:
     figures = {rung.name: rung.figures for rung in walk.rungs}
     assert figures["open"]["arch"] in ("x86_64", "aarch64")
     assert 0 < figures["queue"]["best_round_trip_us"] <= figures["queue"]["round_trip_us"]
-    assert figures["copy"]["copy_gb_per_s"] > 0.05
+    assert figures["copy"]["copy_gb_per_s"] > 0
     assert 40 < figures["timestamp"]["device_ms"]
 
 

@@ -72,7 +72,7 @@ def test_kernels_copies_and_fills_run_in_the_order_they_were_recorded(nv: NvDevi
 
 def test_launches_in_flight_are_never_overwritten(open_nv: Open):
     """More launches than the pushbuffer holds, while the GPU waits: later submissions wait for room."""
-    nv = open_nv(timeout_ms=5000)
+    nv = open_nv(timeout_ms=50_000)
     increment = nv.load(image(nv.arch), "increment")
     a = nv.alloc(256)
     a.write(bytes(256))

@@ -141,7 +141,7 @@ def test_a_program_run_as_a_module_has_lines_and_so_has_one_of_ours(tmp_path):
     for module, about in (("mine", "mine.py:3 in <module>"), ("hcq", "__main__.py:")):
         path.unlink(missing_ok=True)
         subprocess.run(
-            [sys.executable, "-m", module, *(["doctor"] if module == "hcq" else [])],
+            [sys.executable, "-m", module, *(["doctor", "--device", "CPU"] if module == "hcq" else [])],
             env={"PYTHONPATH": f"{root}:{tmp_path}", "HCQ_TRACE": str(path), "HCQ_CACHE_DIR": str(tmp_path)},
             timeout=50,
             capture_output=True,
