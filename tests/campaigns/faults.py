@@ -414,7 +414,8 @@ def _attack(system: System, plan: Plan, step: Step) -> Outcome:
     _check_device(device)
     device.close()
     system.device = device = None  # its ledger holds programs
-    has_refused = any(is_release(name) for name in injector.fired)
+    # an mmap while a device closes gives back, too: reserved addresses are mapped as nothing
+    has_refused = any(is_release(name) or plan.phase == "close" for name in injector.fired)
     _check_system(system, has_refused)
     return Outcome.RIGHT if error is None else Outcome.REFUSED
 
