@@ -67,7 +67,8 @@ class Arena:
         _arenas.add(self)
         self._lock = threading.RLock()
         self._membarrier = _MEMBARRIER.get(machine_name, 0)
-        self.is_usable = bool(self._membarrier) and not self._barrier(_REGISTER_SYNC_CORE)
+        has_files = hasattr(os, "memfd_create")  # not every C library has it
+        self.is_usable = has_files and bool(self._membarrier) and not self._barrier(_REGISTER_SYNC_CORE)
 
     def place(self, code_bytes: int, constants_bytes: int) -> Slot | None:
         """A slot of those sizes, or None where there can be none."""

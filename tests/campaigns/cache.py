@@ -205,6 +205,14 @@ def processes(folder: Path, rng: random.Random) -> str:
     return "two processes that wrote were killed"
 
 
+def processor(folder: Path, rng: random.Random) -> str:
+    """Something else in the place of the CPU device's own code."""
+    (path,) = files(folder / "cpu-processor")
+    other = rng.choice([p for p in files(folder) if p != path])
+    path.write_bytes(other.read_bytes())
+    return f"a {other.parent.parent.name} in the place of the command processor"
+
+
 ATTACKS = [
     *(swap, rotate, truncate, flip, other_format, replace, lax_folder, replaced_folder),
     *(foreign, read_only, processes),
@@ -258,6 +266,8 @@ def attack_and_compute(folder: Path, programs: list[Program], rng: random.Random
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         if len(files(folder)) >= 2:
             did.append(rng.choice(ATTACKS)(folder, rng))
+    if is_opened and len(files(folder)) >= 2 and files(folder / "cpu-processor"):
+        did.append(processor(folder, rng))
     what = "; ".join(did)
     if rng.random() < 0.15:
         size = rng.choice([0, 1, 100, 4096])
@@ -277,8 +287,8 @@ def attack_and_compute(folder: Path, programs: list[Program], rng: random.Random
 CAMPAIGNS = (
     Campaign(
         "cache",
-        "files of the cache swapped, copied, cut, flipped, replaced by links, pipes and folders; folders of others; "
-        "full disks; processes killed while they write",
+        "files of the cache swapped, copied across kinds, cut, flipped, replaced by links, pipes and folders; folders "
+        "of others; full disks; processes killed while they write",
         run,
         short=60,
     ),

@@ -229,6 +229,19 @@ def test_a_report_that_cannot_be_saved_is_printed_and_says_so(
     assert "---- hcq report: nothing wrong" in said
 
 
+def test_reports_are_their_owners_alone(
+    device: CpuDevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = report.save("a report")
+    assert path is not None
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    path.parent.chmod(0o777)
+    assert report.save("another") is None
+    said = capsys.readouterr().err
+    assert said.startswith(f"hcq: the report could not be saved: other users can write to {path.parent}. ")
+
+
 def run_python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", script],

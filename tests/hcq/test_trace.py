@@ -193,6 +193,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(subprocess.CalledProcessError) as killed:
         run_script(script, path)
     assert killed.value.returncode == -signal.SIGKILL
+    assert path.stat().st_mode & 0o777 == 0o600  # what was in memory is its owner's affair
     whole = Trace.read(str(path))
     assert whole.cut_bytes == 0
     assert len(whole.submissions) == 5
