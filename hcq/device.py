@@ -510,6 +510,8 @@ class Device(Mortal, ABC):
             self.die(why)
         try:
             self.is_stopped = self.stop(timeout_ms)
+            if self.is_stopped:
+                self.ledger.entries.clear()  # they hold programs, and those hold code
         finally:
             fleet.leave(self)
 
