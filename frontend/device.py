@@ -48,6 +48,8 @@ def get(name: str) -> Any:
     device = _open.get(name)
     if device is None:
         device = _open[name] = drivers.open(name)
+        if device.dead:
+            _forget(device)  # another thread has closed it meanwhile, and did not see that we have it
     return device
 
 

@@ -15,11 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hcq import fleet
 from hcq.errors import WaitTimeout
 
 late: dict[
     int, tuple[Any, int]
 ] = {}  # id of a device -> the device, the last submission that was waited for in vain
+
+
+fleet.listeners.append(lambda device: late.pop(id(device), None))
 
 
 def make_way(device: Any, buffers: Sequence[Any] = ()) -> None:

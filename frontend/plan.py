@@ -96,6 +96,19 @@ class Plan:
 
     def run(self, storages: Sequence[Storage]) -> list[Storage]:
         """Submit every launch. Returns one storage per root: a new one, or the input that was assigned to."""
+        try:
+            return self._run(storages)
+        except UsageError:
+            device = self._device
+            if device is not None and device.dead and not device.revive():
+                self._steps = self._device = None  # another thread has closed it meanwhile
+            for storage in storages:
+                devices.check_values("realize", storage)
+            if self._device is not None:
+                raise
+        return self.run(storages)  # on the device that opens anew
+
+    def _run(self, storages: Sequence[Storage]) -> list[Storage]:
         steps = self._steps
         if steps is None:
             steps = self._load()
@@ -114,13 +127,8 @@ class Plan:
             else:
                 buffers.append(memories[value.memory])
         queue = device.queue()
-        try:
-            for program, arguments, grid, block in steps:
-                queue.dispatch(program, [buffers[i] for i in arguments], grid, block)
-        except UsageError:
-            for storage in storages:
-                devices.check_values("realize", storage)
-            raise
+        for program, arguments, grid, block in steps:
+            queue.dispatch(program, [buffers[i] for i in arguments], grid, block)
         queue.submit()
         return [storages[i] if i < self.inputs else made[i] for i in self.results]
 
@@ -187,6 +195,8 @@ def _keep(key: tuple[Any, ...], plan: Plan) -> None:
     global _plan_bytes
     _plans[key] = plan
     _plan_bytes += plan.size_bytes
+    if plan._device is not None and plan._device.dead:
+        _forget(plan.device)  # another thread has closed it meanwhile, and did not see this plan
     while len(_plans) > MAX_PLANS or (_plan_bytes > MAX_PLAN_BYTES and len(_plans) > 1):
         oldest, old = _plans.popitem(last=False)
         if old.is_recent or old is plan:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 by_name: dict[str, Device] = {}  # what opening.py has opened
 lock = threading.RLock()  # of `by_name`, and of unmapping
-listeners: list[Callable[[Device], None]] = []  # called with a device whose memory is gone
+listeners: list[Callable[[Device], object]] = []  # called with a device whose memory is gone
 is_ending = False  # the process is: nothing opens any more
 
 FORK_MS = 2000  # before a fork: so long for work in flight, and for other threads that are submitting

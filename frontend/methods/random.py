@@ -72,9 +72,10 @@ def _halves(x: Node) -> tuple[Node, Node]:
 class _State:
     """A device's seed and counter, one uint64 each, in its memory."""
 
-    __slots__ = ("counter", "seed")
+    __slots__ = ("counter", "opened", "seed")
 
     def __init__(self, kind: type[Any], device: str, seed: int):
+        self.opened = devices.get(device)
         self.seed = _scalar(kind, device, seed)
         self.counter = _scalar(kind, device, 0)
 
@@ -102,6 +103,8 @@ def _state(kind: type[Any], device: str) -> _State:
     state = _states.get(device)
     if state is None:
         state = _states[device] = _State(kind, device, _seed)
+        if devices.get(device) is not state.opened:
+            _forget(device)  # another thread has closed it meanwhile
     return state
 
 

@@ -234,6 +234,8 @@ class World:
     def reset(self) -> None:
         """Work that never ends is dropped; what it should have written says so, and the rest stays."""
         device = self.device
+        with contextlib.suppress(hcq.DeviceFault):  # of the reset before
+            device.synchronize()  # a reset drops everything that is in flight
         lost = device.alloc(64, "lost")
         done = device.queue().wait(device.signal("never"), 1).fill(lost, 1).submit()
         device.reset()
