@@ -292,7 +292,7 @@ class Graph(Queue):
         """The 64 bits of a value, as the signed number that the slot takes."""
         if isinstance(value, Buffer) and point.kind == "buffer":
             if value.device is not self.device:
-                raise UsageError(f"replay of {self.name!r}: {value!r} is not on {self.device.name}.")
+                raise value.elsewhere(f"replay of {self.name!r}", self.device)
             return value.address
         if point.kind == "float" and isinstance(value, (int, float)):
             try:

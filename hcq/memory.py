@@ -186,6 +186,12 @@ class Buffer:
         if self.va is not None and self.parent is None:
             self.device.memory.take_back(self.va, self.capacity, self.name, self.fence)
 
+    def elsewhere(self, call: str, device: Device) -> UsageError:
+        """The error for work of another device that names this buffer."""
+        if self.device.dead:
+            self.device.check_alive()
+        return UsageError(f"{call}: {self!r} is not on {device.name}. Copy it there first.")
+
     def check_poison(self, verb: str, is_overwritten: bool = False) -> None:
         """Refuse contents that a failed submission should have made, unless they are about to be replaced."""
         whole = self.parent or self

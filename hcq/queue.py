@@ -194,7 +194,7 @@ class Queue:
 
     def _check_reach(self, verb: str, buffer: Buffer) -> None:
         if buffer.device is not self.device:
-            raise UsageError(f"{verb}: {buffer!r} is not on {self.device.name}. Copy it there first.")
+            raise buffer.elsewhere(verb, self.device)
 
     def _cell(self, verb: str, signal: Signal) -> int:
         if not isinstance(signal, Signal):

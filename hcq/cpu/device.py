@@ -320,9 +320,7 @@ class CpuDevice(Device):
         for arg in args:
             if type(arg) is Buffer:
                 if arg.device is not self:
-                    raise UsageError(
-                        f"dispatch {program.name}: {arg!r} is not on {self.name}. Copy it there first."
-                    )
+                    raise arg.elsewhere(f"dispatch {program.name}", self)
                 values.append(arg.va)
             else:
                 values.append(arg)
@@ -406,9 +404,7 @@ class CpuDevice(Device):
             if isinstance(arg, Buffer):
                 value = arg.address  # raises when it was freed
                 if arg.device is not self:
-                    raise UsageError(
-                        f"dispatch {program.name}: {arg!r} is not on {self.name}. Copy it there first."
-                    )
+                    raise arg.elsewhere(f"dispatch {program.name}", self)
             elif (program.args[index] if program.args is not None else _kind(arg)) == "float":
                 try:
                     value = float(value)

@@ -212,7 +212,7 @@ class GpuGraph(Graph, ABC):
         """A symbol's value as a number of its kind."""
         if point.kind == "buffer" and isinstance(value, Buffer):
             if value.device is not self.device:
-                raise UsageError(f"replay of {self.name!r}: {value!r} is not on {self.device.name}.")
+                raise value.elsewhere(f"replay of {self.name!r}", self.device)
             return value.address
         if point.kind == "float" and isinstance(value, (int, float)):
             try:

@@ -139,9 +139,7 @@ class GpuProgram(Program, ABC):
         for arg in args:
             if isinstance(arg, Buffer):
                 if arg.device is not self.device and not self.device.can_reach(arg):
-                    raise UsageError(
-                        f"dispatch {self.name}: {arg!r} is not on {self.device.name}. Copy it there first."
-                    )
+                    raise arg.elsewhere(f"dispatch {self.name}", self.device)
                 if self.device.failures:
                     arg.check_poison(f"dispatch {self.name}")
                 found.append(arg.address)

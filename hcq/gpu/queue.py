@@ -41,6 +41,8 @@ class GpuQueue(Queue):
 
     def _check_reach(self, verb: str, buffer: Buffer) -> None:
         if buffer.device is not self.device and not self.device.can_reach(buffer):
+            if buffer.device.dead:
+                buffer.device.check_alive()
             raise UsageError(
                 f"{verb}: {buffer!r} is on {buffer.device.name}, and {self.device.name} cannot reach its memory. "
                 "Copy it through the host."

@@ -98,7 +98,7 @@ class World:
             return
         value = self.rng.randrange(256)
         if one.gone:
-            self.refused("fill", lambda: self.device.queue().fill(one.thing, value), "")
+            self.refused("fill", lambda: self.device.queue().fill(one.thing, value), one.gone)
             return
         done = self.device.queue().fill(one.thing, value).submit()
         one.value = bytes([value]) * len(one.value)
@@ -462,7 +462,7 @@ def warm_up(name: str) -> None:
                 act(world)
         for device in fleet.devices():
             device.close()
-    del world, device
+    del world
     now = counts()
     _before.update(now, maps=now["maps"] + SPARE_MAPS)
 
@@ -522,8 +522,8 @@ def campaign(label: str, word: str, short: int) -> Campaign:
 
 
 CAMPAIGNS = (
-    campaign("cpu", "", 40),
-    campaign("gfx1100", "amd:gfx1100", 12),
-    campaign("gfx942", "amd:gfx942", 12),
-    campaign("sm_90", "nv:sm_90", 12),
+    campaign("cpu", "", 20),
+    campaign("gfx1100", "amd:gfx1100", 6),
+    campaign("gfx942", "amd:gfx942", 6),
+    campaign("sm_90", "nv:sm_90", 6),
 )
