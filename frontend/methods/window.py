@@ -60,6 +60,10 @@ class Window(Product):
                 f"[conv2d] input {x.node.shape}, weight {w.node.shape}, groups={groups}: the input has {channels} "
                 f"channels, the weight takes {inner} x {groups}. Match the weight's second size or groups."
             )
+        if bias is not None and bias.node.shape != (out,):
+            raise UsageError(
+                f"[conv2d] bias {bias.node.shape}, weight {w.node.shape}: give a number for each of the {out} outputs."
+            )
         x._same_device("conv2d", w)
         steps, spread = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
         x = x._surrounded("conv2d", _both_sides(padding, window, steps, spread), window, spread)

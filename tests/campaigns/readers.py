@@ -366,7 +366,7 @@ CAMPAIGNS = (
         "readers",
         "damaged objects, cubins, PTX, safetensors, plans, traces, packets, logs and switches to their readers",
         run,
-        60,
+        40,
         deadline_s=60,
     ),
 )

@@ -392,16 +392,16 @@ def _space() -> Space:
     return Space()
 
 
-def _settle(value: Any) -> None:
+def _settle(value: Any, depth: int = 0) -> None:
     """Compute what a call returned: a node that means nothing is found out here."""
     from hcq import Tensor
 
     if isinstance(value, Tensor):
         if value.numel() <= MOST_ELEMENTS:
             value.realize()
-    elif isinstance(value, (tuple, list)):
+    elif isinstance(value, (tuple, list)) and depth < 4:
         for each in value[:8]:
-            _settle(each)
+            _settle(each, depth + 1)
 
 
 def attempt(text: str, names: dict[str, Any] | None = None, may_be_late: bool = False) -> Outcome:

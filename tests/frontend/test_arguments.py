@@ -35,6 +35,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "shifting by a float": (lambda: Tensor([1]) >> [1.5], r"^\[>>\] floating point has no bitwise operators"),
     "joining other dtypes": (lambda: x().cat_with([Tensor([[1, 2, 3]])]), r"^\[cat_with\] int64 .* behind float32"),
     "a channel too many": (lambda: x().group_norm(1, weight=Tensor([1.0])), r"for the 3 channels of shape \(2, 3\)"),
+    "a bias too long": (
+        lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), bias=Tensor([1.0, 2.0])),
+        r"^\[conv2d\] bias \(2,\), weight \(1, 1, 2, 2\): give a number for each of the 1 outputs",
+    ),
     "a huge exponent": (lambda: x() ** 10**400, r"^\[\*\*\] exponent .* is beyond every float"),
     "keepdim": (lambda: x().sum(0, keepdim="yes"), r"^\[sum\] keepdim='yes': takes True or False\.$"),
     "a dtype by name": (lambda: x().cast("float32"), r"^\[cast\] dtype='float32': takes a dtype, such as"),
