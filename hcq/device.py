@@ -291,7 +291,7 @@ class Device(Mortal, ABC):
             label = name
         kinds = None if args is None else checks.words(f"load({label!r})", "args", args)
         scratch = checks.whole(f"load({label!r})", "scratch_bytes", scratch_bytes, 0, MAX_SCRATCH_BYTES)
-        program = self.make_program(image, entry, kinds, scratch, label)
+        program = self.memory.with_room(lambda: self.make_program(image, entry, kinds, scratch, label))
         if access is not None:
             program.set_access(access)
         if self.trace is not None:

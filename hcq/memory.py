@@ -12,17 +12,22 @@ writes to the block's next owner.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hcq import checks, fleet
-from hcq.errors import DeviceFault, DriverError, UsageError
+from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 
 if TYPE_CHECKING:
     from hcq.device import Device
+
+T = TypeVar("T")
 
 ALIGNMENT = 64
 SLAB_BYTES = 2 << 20  # small blocks are cut from slabs of this size
@@ -325,7 +330,8 @@ class Pool:
         Blocks that work in flight may still use stay, unless `wait` says to wait for it.
         """
         if wait:
-            self.device.synchronize()
+            with contextlib.suppress(WaitTimeout):  # what is done is enough to be going on with
+                self.device.drain(self.device.timeline.submitted)
         unmapped = 0
         with self.lock:
             done = self.device.timeline.value
@@ -342,6 +348,16 @@ class Pool:
                     self.free_large_bytes -= capacity
                     unmapped += capacity
         return unmapped
+
+    def with_room(self, take: Callable[[], T]) -> T:
+        """What `take` returns. Where the system refuses it, free blocks go back to the system first, then once more."""
+        try:
+            return take()
+        except DriverError:
+            gc.collect()  # buffers that only circles of objects hold
+            if not self.trim(0, wait=True):
+                raise
+        return take()
 
     def forsake(self, first: int) -> int:
         """Never hand out again what submissions from `first` on may use; returns how many bytes that is."""
@@ -420,13 +436,9 @@ class Pool:
         if self.free_large_bytes > self.limit_bytes:
             self.trim(self.limit_bytes // 2)
         try:
-            va = self.device.map_memory(capacity)
+            va = self.with_room(lambda: self.device.map_memory(capacity))
         except DriverError as refusal:
-            self.trim(0, wait=True)
-            try:
-                va = self.device.map_memory(capacity)
-            except DriverError:
-                raise self._out_of_memory(size_bytes, refusal) from None
+            raise self._out_of_memory(size_bytes, refusal) from None
         self.mapped_bytes += capacity
         self.regions[va] = capacity
         if self.device.trace is not None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import dataclasses
 import errno
 import gc
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +17,7 @@ from hcq import config
 from hcq.cpu.device import CpuDevice
 from hcq.errors import DriverError, UsageError
 from hcq.memory import LARGE_BYTES
-from hcq.port import FaultyPort, LinuxPort
+from hcq.port import FaultyPort, LinuxPort, refused
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 4096, 4097, 65535, 65536, 10**6, 5 * 10**6])
@@ -133,6 +136,49 @@ def test_out_of_memory_names_the_owners() -> None:
     assert 1 <= len(kept) < 20
     kept.clear()
     assert device.alloc(100_000).read(0, 0) == b""  # what was freed can be had again
+    device.close()
+
+
+def refuse_while_the_pool_keeps_blocks(device: CpuDevice) -> None:
+    """The system has no memory left beyond what the pool keeps."""
+    given = device.map_memory
+
+    def map_memory(size_bytes: int) -> int:
+        if device.memory.free_large_bytes:
+            raise refused(f"mmap(size_bytes={size_bytes})", errno.ENOMEM)
+        return given(size_bytes)
+
+    device.map_memory = map_memory  # type: ignore[method-assign]
+
+
+def test_free_blocks_give_way_to_other_blocks_and_to_a_programs_memory(llvm_object: bytes) -> None:
+    with own_device() as device:
+        refuse_while_the_pool_keeps_blocks(device)
+        device.alloc(8 << 20).free()
+        assert device.alloc(100_000).read(0, 0) == b""
+        device.alloc(8 << 20).free()
+        assert device.alloc(100).read(0, 0) == b""
+        device.alloc(8 << 20).free()
+        device.load(llvm_object, "functions", scratch_bytes=1 << 20)
+        assert device.memory.free_large_bytes == 0
+
+
+def test_out_of_memory_is_said_also_when_work_that_does_not_end_holds_the_free_blocks() -> None:
+    with own_device(timeout_ms=50) as device:
+        gate, buffer = device.signal("gate"), device.alloc(8 << 20)
+        device.queue().wait(gate, 1).fill(buffer).submit()
+        buffer.free()
+        refuse_while_the_pool_keeps_blocks(device)
+        with pytest.raises(DriverError, match="out of memory"):
+            device.alloc(100_000)
+        gate.set(1)
+        assert device.alloc(100_000).read(0, 0) == b""
+
+
+@contextlib.contextmanager
+def own_device(**switches: Any) -> Iterator[CpuDevice]:
+    device = CpuDevice("CPU:own", config=dataclasses.replace(config.current(), threads=1, **switches))
+    yield device
     device.close()
 
 
