@@ -64,8 +64,9 @@ def compute(programs: list[Program], what: str) -> None:
 
 
 def files(folder: Path) -> list[Path]:
-    """Entries of the cache."""
-    return sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink() and len(p.name) == 64)
+    """Entries of the cache, but for those that an attack has made huge."""
+    found = [p for p in folder.rglob("*") if len(p.name) == 64 and p.is_file() and not p.is_symlink()]
+    return sorted(p for p in found if p.stat().st_size < 1 << 24)
 
 
 # -- attacks: each does its damage below a folder and returns what it did in words ----------------------------------
