@@ -177,13 +177,13 @@ _NEVER_CUT = frozenset({Op.BUFFER, Op.CONST, Op.DETACH})
 class Core:
     """What every layer of Tensor relies on: `node`, `device`, `grad`, and making a tensor like this one."""
 
-    __slots__ = ("__weakref__", "_requires_grad", "device", "grad", "node")
+    __slots__ = ("__weakref__", "_grad", "_requires_grad", "device", "node")
 
     __array_ufunc__ = None  # NumPy's operators leave `array + tensor` to the tensor
 
     node: Node  # what to compute, or the BUFFER that holds it
     device: str  # canonical device name
-    grad: Self | None
+    _grad: Self | None
     _requires_grad: bool
 
     if TYPE_CHECKING:  # what the top layer, tensor.py, gives the layers between
@@ -214,7 +214,7 @@ class Core:
         tensor.node = node
         tensor.device = self.device
         tensor._requires_grad = False
-        tensor.grad = None
+        tensor._grad = None
         key = id(tensor)
         ref = _Ref(tensor, _forget)
         ref.key = key
@@ -234,7 +234,7 @@ class Core:
         tensor.node = node
         tensor.device = device
         tensor._requires_grad = False
-        tensor.grad = None
+        tensor._grad = None
         tensor._register()
         return tensor
 
@@ -245,6 +245,19 @@ class Core:
         _refs[key] = ref
         if unusual and (watching := watcher()) is not None:
             watching.made(ref)
+
+    @property
+    def grad(self) -> Self | None:
+        """The gradient that backward() added up, of this shape; None before."""
+        if unusual and (watching := watcher()) is not None:
+            watching.reads_state(self, "grad", self._grad is not None)
+        return self._grad
+
+    @grad.setter
+    def grad(self, gradient: Self | None) -> None:
+        if unusual and (watching := watcher()) is not None:
+            watching.reads_state(self, "grad", None)  # what is read after this is not from before
+        self._grad = gradient
 
     @property
     def shape(self) -> Shape:

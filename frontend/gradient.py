@@ -16,7 +16,7 @@ from contextlib import ContextDecorator
 from typing import Any, TypeVar
 
 from hcq.errors import UsageError
-from hcq.frontend.core import Core, live, mode_of_thread, usual_again, watcher
+from hcq.frontend.core import Core, live, mode_of_thread, usual_again
 from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, filled, parts_of_join, sum_to
 from hcq.frontend.storage import REPLAYED
 from hcq.ir.node import Node, substitute
@@ -214,12 +214,9 @@ def backward(tensor: Core, gradient: Core | None = None) -> None:
             f"[backward] this {_describe(tensor)} does not depend on a tensor that requires a gradient, "
             "or only through detach(), comparisons or integers. Make its leaves with requires_grad=True."
         )
-    watching = watcher()
     for leaf, part in zip(leaves, parts):
         if part is None:
             continue
-        if watching is not None:
-            watching.reads_state(leaf, "grad", leaf.grad is not None)
         node = Node(Op.DETACH, part.dtype, (part,))
         if leaf.grad is not None:
             node = Node(Op.ADD, node.dtype, (leaf.grad.node, node))

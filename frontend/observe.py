@@ -98,7 +98,7 @@ class State(NamedTuple):
         thing: Any = self.ref()
         if thing is None:
             return False
-        now = thing.grad is not None if self.name == "grad" else vars(thing).get(self.name, True)
+        now = thing._grad is not None if self.name == "grad" else vars(thing).get(self.name, True)
         return bool(now == self.value)
 
 
@@ -266,8 +266,8 @@ class Observer:
             tensor = ref()
             if tensor is not None:
                 self.start.append((ref, tensor.node, tensor._requires_grad))
-                if tensor._requires_grad or tensor.grad is not None:
-                    self.grads[id(tensor)] = (ref, tensor.grad)
+                if tensor._requires_grad or tensor._grad is not None:
+                    self.grads[id(tensor)] = (ref, tensor._grad)
 
     def look_back(self, result: Any, own: dict[Node, Node]) -> Any:
         """Compute what the call left, and write down how things are after it.
@@ -286,8 +286,8 @@ class Observer:
             self.seen.results = mapped(result, self._word)
             for ref, before in self.grads.values():
                 tensor = ref()
-                if tensor is not None and tensor.grad is not before:
-                    now = None if tensor.grad is None else self._word(tensor.grad)
+                if tensor is not None and tensor._grad is not before:
+                    now = None if tensor._grad is None else self._word(tensor._grad)
                     self.seen.gradients.append((ref, now))
             self._see_held()
             return self.seen.results
@@ -358,7 +358,7 @@ class Observer:
     def close(self) -> Observation:
         """The observation, once nothing of the call is on the stack: what is alive now is what it left."""
         seen = self.seen
-        gradients = {id(owner.grad) for ref, _ in seen.gradients if (owner := ref()) is not None}
+        gradients = {id(owner._grad) for ref, _ in seen.gradients if (owner := ref()) is not None}
         self.touched.clear()
         self.grads.clear()
         alive = [ref for ref in self.tensors if (t := ref()) is not None and id(t) not in gradients]
@@ -390,7 +390,7 @@ def settle() -> bool:
     pending = [tensor for tensor in live if tensor.node.op is Op.ASSIGN]
     for tensor in pending:
         realize((tensor,))  # one by one, for two may be of one memory
-    lazy = [gradient for t in live if (gradient := t.grad) is not None and gradient.node.op is not Op.BUFFER]
+    lazy = [gradient for t in live if (gradient := t._grad) is not None and gradient.node.op is not Op.BUFFER]
     give_memory(lazy)
     return bool(pending or lazy)
 
@@ -468,7 +468,7 @@ def deliver(
         for ref, word in gradients:
             owner = ref()
             if owner is not None:
-                owner.grad = None if word is None else tensor_of(word)
+                owner._grad = None if word is None else tensor_of(word)
         for places, number in seen.kept:
             for place in places:
                 place.put(tensor_of(New(number)))
@@ -476,7 +476,7 @@ def deliver(
         for ref, word in seen.gradients:
             owner = ref()
             if owner is not None and isinstance(word, New):
-                made[word.number] = owner.grad
+                made[word.number] = owner._grad
     return filled(words, tensor_of)
 
 

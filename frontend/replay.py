@@ -140,7 +140,7 @@ class Recording:
             if state.name == "grad" and not state.holds():
                 return False
         for ref in seen.slots.values():
-            if getattr(ref(), "grad", None) is None:
+            if getattr(ref(), "_grad", None) is None:
                 return False
         for places, _ in seen.kept:
             if not all(place.is_there() for place in places):
@@ -208,7 +208,7 @@ class Recording:
         places: dict[Any, Any] = {role: found[role].buffer for role in self._arguments}
         for key, ref in seen.slots.items():
             owner: Any = ref()
-            gradient = owner.grad
+            gradient = owner._grad
             give_memory((gradient,))
             storage = found["grad", key] = gradient.node.arg
             if ("grad", key) in self.named:
@@ -240,17 +240,17 @@ class Recording:
             owner = ref()
             if owner is None:
                 continue
-            is_ours = owner.grad is gradient
+            is_ours = owner._grad is gradient
             # held by the list, its tuple's name here and the call; by the owner
             if gradient.node is node and getrefcount(gradient) == (4 if is_ours else 3):
                 if not is_ours:
-                    owner.grad = gradient
+                    owner._grad = gradient
                 continue
             realize((gradient,))
             if readers((gradient,), {node}):
                 compute_readers((gradient,))
             self.owners.discard(id(gradient))
-            gradient = owner.grad = Tensor._of(node, self.device)
+            gradient = owner._grad = Tensor._of(node, self.device)
             self.owners.add(id(gradient))
             self.gradients[place] = ref, gradient, node
 

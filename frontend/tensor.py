@@ -63,7 +63,7 @@ class Tensor(Random, Loss):
                 f"[Tensor] dtype {dtype!r} is not a dtype. Use one of hcq.dtypes, as dtypes.float32."
             )
         self._requires_grad = False
-        self.grad = None
+        self._grad = None
         if isinstance(data, Core):
             self.device = data.device
             source: Any = data if device is None else data.to(device)

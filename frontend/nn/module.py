@@ -168,10 +168,7 @@ class Module:
 
     def zero_grad(self) -> None:
         """Forget every parameter's gradient."""
-        watching = watcher()
         for parameter in self.parameters():
-            if watching is not None:
-                watching.reads_state(parameter, "grad", None)
             parameter.grad = None
 
     # -- how it prints --

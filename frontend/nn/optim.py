@@ -20,7 +20,7 @@ from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend import names
 from hcq.frontend.arguments import listed
-from hcq.frontend.core import live, watcher
+from hcq.frontend.core import live
 from hcq.frontend.nn.init import constant
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.op import Op
@@ -61,10 +61,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or make them zero."""
-        watching = watcher()
         for parameter in self.params:
-            if watching is not None:
-                watching.reads_state(parameter, "grad", None if set_to_none else parameter.grad is not None)
             if set_to_none or parameter.grad is None:
                 parameter.grad = None
             else:
@@ -76,10 +73,6 @@ class Optimizer:
 
         if names.wanted():
             names.learn(self, (), self._named)
-        watching = watcher()
-        if watching is not None:
-            for parameter in self.params:
-                watching.reads_state(parameter, "grad", parameter.grad is not None)
         parts = [
             Part(place, parameter, parameter.detach(), parameter.grad.detach())
             for place, parameter in enumerate(self.params)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.arguments import checked, listed
-from hcq.frontend.core import watcher
 
 if TYPE_CHECKING:
     from hcq.frontend.tensor import Tensor
@@ -55,10 +54,6 @@ def _with_gradients(call: str, parameters: Tensor | Iterable[Tensor]) -> list[tu
     for parameter in several:
         if not isinstance(parameter, Tensor):
             raise UsageError(f"[{call}] {shown(parameter)} is no tensor. Give parameters.")
-    watching = watcher()
-    if watching is not None:
-        for parameter in several:
-            watching.reads_state(parameter, "grad", parameter.grad is not None)
     found = [(parameter, parameter.grad) for parameter in several if parameter.grad is not None]
     if not found:
         raise UsageError(f"[{call}] none of the parameters has a gradient. Call loss.backward() first.")

@@ -477,3 +477,15 @@ def test_an_argument_that_shares_memory_with_a_pending_write_keeps_its_value():
         c.assign(Tensor([5.0]))
         assert f(name).item() == 6.0
         assert (d.item(), name.item(), c.item()) == (2.0, 1.0, 5.0)
+
+
+def test_a_gradient_that_appears_is_seen_by_a_function_that_only_looks():
+    w = Tensor([1.0], requires_grad=True)
+    f = jit(lambda x: (x + 1, w.grad))
+    for _ in range(4):
+        assert f(Tensor([1.0]))[1] is None
+    (w * 3).sum().backward()
+    for _ in range(4):
+        assert f(Tensor([1.0]))[1].item() == 3.0
+    w.grad = None
+    assert f(Tensor([1.0]))[1] is None
