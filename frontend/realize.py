@@ -204,10 +204,10 @@ def _replace(in_memory: dict[Node, Node]) -> None:
         if node.op is Op.BUFFER:
             continue
         found = in_memory.get(node)
-        if found is None:
-            lazy.append(tensor)
-        else:
+        if found is not None:
             tensor.node = found
+        elif node.src:
+            lazy.append(tensor)
     if lazy:
         before = [tensor.node for tensor in lazy]
         for tensor, old, new in zip(lazy, before, substitute(before, in_memory), strict=True):
