@@ -94,6 +94,7 @@ def _truth(value: Any) -> bool:
     raise Refused
 
 
+_ONLY_INT = {int}
 _WHOLE = "(type({0}) is int and -0x8000000000000000 <= {0} <= 0x7fffffffffffffff)"
 KINDS = {
     "int": Kind("an int", _WHOLE, _int),
@@ -147,7 +148,7 @@ def _at_first_call(layer: type, name: str, inner: Callable[..., Any], wrap: Call
 def checked(function: F, call: str = "") -> F:
     """The function with its arguments checked; itself when its annotations leave all of them to it."""
     parameters = list(inspect.signature(function).parameters.values())
-    names: dict[str, Any] = {"_inner": function, "Core": Core, "DType": DType}
+    names: dict[str, Any] = {"_inner": function, "Core": Core, "DType": DType, "_are_ints": _are_ints}
     lines: list[str] = []
     takes_self = bool(parameters) and parameters[0].name == "self"
     for parameter in parameters:
@@ -255,7 +256,8 @@ def _read(tree: ast.expr) -> Kind | None:
     assert first is not None
     if outer == "tuple" and not is_open:
         return Kind(f"{len(kinds)} of {first.words}", "", _each(first.check, tuple, len(kinds)))
-    return Kind(f"a list of {first.words}", "", _each(first.check, tuple))
+    quick = "type({0}) is tuple and _are_ints({0})" if first is KINDS["int"] else ""
+    return Kind(f"a list of {first.words}", quick, _each(first.check, tuple))
 
 
 def _either(first: Kind, second: Kind) -> Kind:
@@ -270,6 +272,13 @@ def _either(first: Kind, second: Kind) -> Kind:
     quick = " or ".join(filter(None, (first.quick, second.quick)))
     words = first.words if second.words in first.words else f"{first.words}, or {second.words}"
     return Kind(words, quick, check)
+
+
+def _are_ints(values: tuple[Any, ...]) -> bool:
+    """The quick test of a shape: plain ints of 64 bits."""
+    return not values or (
+        set(map(type, values)) == _ONLY_INT and -(2**63) <= min(values) and max(values) < 2**63
+    )
 
 
 def _each(check: Check, make: Callable[[Iterable[Any]], Any], count: int | None = None) -> Check:

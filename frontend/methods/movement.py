@@ -189,10 +189,15 @@ class Movement(Core):
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """`length` elements of axis `dim`, from `start`."""
         axis = self._axis_of("narrow", dim)
-        begin = start + self.node.shape[axis] if start < 0 else start
-        bounds: list[tuple[int, int] | None] = [None] * len(self.node.shape)
-        bounds[axis] = (begin, begin + length)
-        return self.shrink(bounds)
+        shape = self.node.shape
+        begin = start + shape[axis] if start < 0 else start
+        if not 0 <= begin <= begin + length <= shape[axis]:
+            raise UsageError(
+                f"[narrow] axis {axis} of size {shape[axis]}: {length} from {start} on are not inside it."
+            )
+        keep = [(0, size, 1) for size in shape]
+        keep[axis] = (begin, begin + length, 1)
+        return self._like(shrunk(self.node, tuple(keep)))
 
     def pad(self, padding: Sequence[int], mode: str = "constant", value: float = 0.0) -> Self:
         """Surrounded by `value`. `padding` is PyTorch's: (low, high) of the last axis, then of the one before, ...
