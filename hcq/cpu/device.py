@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import checks, confined, native
@@ -276,10 +276,11 @@ class CpuDevice(Device):
         """Scratch memory of each thread, in bytes."""
         return self._scratch_stride
 
-    def _retire(self, mapping: Mapping) -> None:
+    # is_finalizing is bound here, for at the interpreter's end the names of modules are gone
+    def _retire(self, mapping: Mapping, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         for entry in mapping.functions.values():
             self.entries.pop(entry, None)
-        if self.code_arena.is_closed and not sys.is_finalizing():
+        if self.code_arena.is_closed and not is_finalizing():
             mapping.close()  # no thread of the device is left that could run it
         else:
             self._retired.append((self.timeline.submitted, mapping))
