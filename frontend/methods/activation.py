@@ -193,14 +193,14 @@ class Activation(Power):
     @in_float
     def silu(self) -> Self:
         """x * sigmoid(x)."""
-        return self * self.sigmoid()
+        return self._like(SILU.of((self * self.sigmoid()).node, self.node))
 
     swish = silu
 
     @in_float
     def mish(self) -> Self:
         """x * tanh(softplus(x))."""
-        return self * self.softplus().tanh()
+        return self._like(MISH.of((self * self.softplus().tanh()).node, self.node))
 
     @in_float
     def softplus(self, beta: float = 1.0, threshold: float = 20.0) -> Self:
@@ -302,6 +302,16 @@ def _bell(x: Node, width: float) -> Node:
     return binary(Op.DIV, shrunk * 4.0, above * above)
 
 
+def _silu(x: Node) -> Node:
+    return Activation._of(x, "").sigmoid().node + x * (_bell(x, 1.0) * 0.25)
+
+
+def _mish(x: Node) -> Node:
+    of = Activation._of(x, "")
+    soft = of.softplus()
+    return soft.tanh().node + x * (_bell(soft.node, 2.0) * of.sigmoid().node)
+
+
 def _slope_of_elu(node: Node, g: Node) -> Node:
     _, x, alpha = node.src
     return g * (x > 0.0).where(const(1.0, x.dtype), _exp(x) * alpha)
@@ -318,4 +328,6 @@ LOG1P_OF = _slope(lambda x: binary(Op.DIV, const(1.0, x.dtype), x + 1.0), "log1p
 EXPM1 = _slope(_exp, "expm1")
 SINH = _slope(_cosh, "sinh")
 COSH = _slope(_sinh, "cosh")
+SILU = _slope(_silu, "silu")
+MISH = _slope(_mish, "mish")
 ELU = Function("elu", _slope_of_elu, FLAT)
