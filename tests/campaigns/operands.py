@@ -22,7 +22,7 @@ import numpy as np
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint8", "bool")
-COUNTS = (2, 3, 8, 9, 20, 65, 130, 300, 300, 700)
+COUNTS = (2, 3, 8, 9, 20, 65, 130, 350, 350, 700)
 MAX_ELEMENTS = 20_000
 STEP = 1e-6
 
@@ -66,7 +66,7 @@ class Program:
 
     def _leaf(self, shape: tuple[int, ...]) -> tuple[Build, tuple[int, ...]]:
         alike = [i for i, leaf in enumerate(self.leaves) if leaf.shape == shape]
-        if alike and self.rng.random() < 0.2:
+        if alike and self.rng.random() < 0.1:
             number = self.rng.choice(alike)
         else:
             number = len(self.leaves)
