@@ -112,7 +112,12 @@ class AmdDevice(GpuDevice):
 
     def acquire_vm(self) -> None:
         self.drm_fd = self.process.render_fd(self.port, self.node.gpu_id, self.node.render_minor)
-        kfd.ACQUIRE_VM.call(self.port, self.kfd_fd, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
+        try:
+            kfd.ACQUIRE_VM.call(self.port, self.kfd_fd, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
+        except DriverError:
+            quietly(lambda: self.process.drop_render_fd(self.port, self.node.gpu_id))
+            raise
+        self.process.acquired.add(self.node.gpu_id)
         self._begin_owning()
         self.kfd_memory = KfdMemory(self.port, self.kfd_fd, self.drm_fd, self.node.gpu_id)
 

@@ -39,6 +39,7 @@ class KfdProcess:
         self.lock = threading.RLock()
         self.kfd_fd = -1
         self.render_fds: dict[int, int] = {}  # gpu id -> file
+        self.acquired: set[int] = set()  # GPUs whose address space is bound to such a file
         self.faults: dict[int, Fault] = {}  # gpu id -> what was reported, until its device has seen it
         self.event_page: Allocation | None = None
         self.memory_event = 0
@@ -57,6 +58,12 @@ class KfdProcess:
             if gpu_id not in self.render_fds:
                 self.render_fds[gpu_id] = port.open(f"/dev/dri/renderD{minor}")
             return self.render_fds[gpu_id]
+
+    def drop_render_fd(self, port: Port, gpu_id: int) -> None:
+        """Close the render node of a GPU whose address space could not be acquired with it."""
+        with self.lock:
+            if gpu_id not in self.acquired:
+                port.close(self.render_fds.pop(gpu_id))
 
     def make_events(self, port: Port, kfd_fd: int, memory: KfdMemory) -> int:
         """A signal event for one device: its id. The first device also makes the page and the events of faults."""

@@ -94,7 +94,7 @@ def _node(port: Port, index: int) -> Node | None:
     try:
         gpu_id = int(port.read_file(f"{folder}/gpu_id").strip() or b"0")
     except DriverError as error:
-        if error.errno == errno.ENOENT:
+        if error.errno == errno.ENOENT and index:  # the first is the host's: it is always there
             return None
         if error.errno != errno.EPERM:  # EPERM: the device cgroup hides it
             raise
