@@ -33,7 +33,7 @@ from hcq.amd.topology import Node, read_nodes
 from hcq.command import Command
 from hcq.config import Config
 from hcq.device import Steps
-from hcq.errors import DriverError, UsageError
+from hcq.errors import DriverError, HcqError, UsageError
 from hcq.gpu.device import CELLS_BYTES, GpuDevice
 from hcq.gpu.release import do_all, quietly
 from hcq.gpu.signals import Clock
@@ -87,6 +87,7 @@ class AmdDevice(GpuDevice):
 
     def open_driver(self) -> None:
         self.rings: dict[str, Ring] = {}
+        self._ending: list[Ring] = []
         self.process = process_of(self.port)
         self.kfd_fd = self.process.open_kfd(self.port)
         version = kfd.GET_VERSION.call(self.port, self.kfd_fd)
@@ -501,11 +502,14 @@ class AmdDevice(GpuDevice):
                 self._destroy_rings()
 
     def _destroy_rings(self) -> None:
-        rings, self.rings = (
-            list(self.rings.values()),
-            {},
-        )  # who looks at them next must not find their memory gone
-        do_all(ring.destroy for ring in rings)
+        self._ending += self.rings.values()
+        self.rings = {}  # who looks at them next must not find their memory gone
+        try:
+            do_all(ring.destroy for ring in self._ending)
+        except HcqError:
+            self._ending = []  # what the kernel driver keeps goes with the process
+            raise
+        self._ending = []  # whoever was interrupted before this comes here again
 
     def _tell(self, words: list[bytes], commands: Sequence[Command], value: int) -> None:
         """HCQ_DEBUG=push: every word that went into the rings, what orders them included."""

@@ -14,6 +14,7 @@ Source   the counting of pointers and doorbells: kfd_doorbell.c, ROCr's queues
 
 from __future__ import annotations
 
+import errno
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from hcq.amd.memory import Allocation, KfdMemory, Place
 from hcq.amd.registers import ScratchResource, TmpringSize
 from hcq.amd.sizing import EOP_BYTES, area_headers, queue_sizes
 from hcq.amd.topology import Node
-from hcq.errors import UsageError
+from hcq.errors import DriverError, UsageError
 from hcq.gpu.fence import full_fence
 from hcq.gpu.release import do_all, quietly
 from hcq.port import PAGE_BYTES, Port
@@ -57,6 +58,7 @@ class Ring(ABC):
         self.put = 0
         self.rung = 0
         self.queue_id = -1
+        self.is_ending = False
         self.seen: list[bytes] | None = None  # what was written, for HCQ_DEBUG=push
         self.allocations: list[Allocation] = []
         self._doorbells = doorbells
@@ -125,7 +127,12 @@ class Ring(ABC):
     def destroy(self) -> None:
         """End the queue and free its buffers. Work in it is dropped."""
         if self.queue_id >= 0:
-            kfd.DESTROY_QUEUE.call(self.port, self.memory.kfd_fd, queue_id=self.queue_id)
+            again, self.is_ending = self.is_ending, True
+            try:
+                kfd.DESTROY_QUEUE.call(self.port, self.memory.kfd_fd, queue_id=self.queue_id)
+            except DriverError as refusal:
+                if not again or refusal.errno != errno.EINVAL:  # whoever was interrupted may have ended it
+                    raise
             self.queue_id = -1
         self._free()
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from hcq import native
 from hcq.gpu.release import do_all, quietly
 from hcq.nv import abi as calls
+from hcq.nv.abi import CallRefused
 from hcq.nv.address import POOL
 from hcq.nv.chip import Chip
 from hcq.nv.classes import ClassId
@@ -24,6 +25,7 @@ from hcq.nv.control_structs import Notification
 from hcq.nv.controls import ControlId
 from hcq.nv.memory import Allocation, NvMemory
 from hcq.nv.rings import GpFifo
+from hcq.nv.status import NvStatus
 
 GR0 = 1  # NV2080_ENGINE_TYPE_GRAPHICS: compute, and copies through the engine beside it
 ASYNC = 1  # NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC
@@ -60,7 +62,7 @@ class Channel:
         self.memory, self.rm, self.chip = memory, memory.rm, chip
         self.port = memory.port
         self.group = self.handle = self.compute = 0
-        self.is_registered = False
+        self.is_registered = self.is_ending = False
         self.window = 0
         self.notifier = native.view(notifier.va, Notification.size_bytes)
         self.notifier[:] = bytes(Notification.size_bytes)
@@ -118,21 +120,31 @@ class Channel:
 
     def destroy(self) -> None:
         """End the channel. Work in it is dropped. Its ring and its notifier stay as they were."""
-        do_all((self._unregister, self._free_group))
+        again, self.is_ending = self.is_ending, True
+        do_all((lambda: self._unregister(again), lambda: self._free_group(again)))
         if self.window:
             POOL.give_back(self.port, self.window, WINDOW_BYTES)
             self.window = 0
 
-    def _unregister(self) -> None:
+    def _unregister(self, again: bool) -> None:
+        """again: whoever was interrupted in it comes here a second time, and it may be done."""
         if self.is_registered:
             layout = self.rm.abi.layout("UvmUnregisterChannel")
             fields = {"hclient": self.rm.client, "hchannel": self.handle}
             if "gpuuuid" in layout.fields:
                 fields["gpuuuid"] = int.from_bytes(self.memory.uuid, "little")
-            self.rm.abi.call(self.port, self.memory.uvm_fd, calls.UVM_UNREGISTER_CHANNEL, **fields)
+            try:
+                self.rm.abi.call(self.port, self.memory.uvm_fd, calls.UVM_UNREGISTER_CHANNEL, **fields)
+            except CallRefused:
+                if not again:
+                    raise
             self.is_registered = False
 
-    def _free_group(self) -> None:
+    def _free_group(self, again: bool) -> None:
         if self.group:
-            self.rm.free(self.group, self.memory.device)
+            try:
+                self.rm.free(self.group, self.memory.device)
+            except CallRefused as refusal:
+                if not again or refusal.status != NvStatus.NV_ERR_OBJECT_NOT_FOUND:
+                    raise
             self.group = 0

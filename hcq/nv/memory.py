@@ -90,8 +90,12 @@ class NvMemory:
                 path = CTL_NODE if place == Place.SYSTEM else self.path
                 _, mapping = self.rm.map(self.device, handle, size, path, va)
                 self.port.madvise(va, size, MADV_DONTFORK)
-            self._uvm(calls.UVM_CREATE_EXTERNAL_RANGE, base=va, length=size)
-            is_range = True
+            is_range = True  # from here on it may be one, whoever is interrupted
+            try:
+                self._uvm(calls.UVM_CREATE_EXTERNAL_RANGE, base=va, length=size)
+            except HcqError:
+                is_range = False
+                raise
             self._map(va, size, handle, self.uuid)
         except BaseException:
             quietly(lambda: self._give_up(va, size, handle, is_range))

@@ -12,6 +12,7 @@ line that is executed in hcq's own files. What is emulated is the kernel's side,
 from __future__ import annotations
 
 import functools
+import linecache
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -55,14 +56,25 @@ class Interrupt:
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":
             self.lines += 1
-            if self.lines == self.at and _is_in_destructor(frame):
-                self.at += 1  # Python ignores what is raised there
+            if self.lines == self.at and (_is_in_destructor(frame) or _looks_at_no_signal(frame)):
+                self.at += 1  # Python ignores what is raised in the one, and looks at no signal in the other
             elif self.lines == self.at:  # raising ends the tracing, too
                 self.where = (
                     f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
                 )
                 raise self.what("a signal's handler")
         return self._line
+
+
+def _looks_at_no_signal(frame: FrameType) -> bool:
+    """Lines between which Python handles no signal, so that a lock is always given back.
+
+    They are `try:`, and a `with` that comes to its line a second time, to leave.
+    """
+    code, line = frame.f_code, frame.f_lineno
+    first = min(start for start, _, of in code.co_lines() if of == line)
+    text = linecache.getline(code.co_filename, line).strip()
+    return text == "try:" or (frame.f_lasti > first and text.startswith("with "))
 
 
 def _is_in_destructor(frame: FrameType | None) -> bool:
