@@ -58,23 +58,30 @@ class Use:
     aligned  True when the store of element i needs only element i
     blocked  True when a reduction in it would be repeated, or stand inside another one
     frame    along which axes of the kernel's result it varies (rows.py), where that can be said
+    routes   the ways through movement by which it is reached, where no frame says where: two uses by one way are of the
+             same element at a time, which is computed once; by different ways the count adds up
     """
 
     count: int
     aligned: bool
     blocked: bool
     frame: Frame | None
+    routes: frozenset[int] = frozenset()
 
     def and_also(self, other: Use) -> Use:
-        shifted = (
-            self.frame is None or other.frame is None
-        )  # then the same elements are needed at other times
+        routes = frozenset[int]() if self.frame == other.frame is not None else self.ways() | other.ways()
+        is_apart = None in (self.frame, other.frame) and routes not in (self.ways(), other.ways())
         return Use(
-            self.count + other.count if shifted else max(self.count, other.count),
+            self.count + other.count if is_apart else max(self.count, other.count),
             self.aligned and other.aligned,
             self.blocked or other.blocked,
             self.frame if self.frame == other.frame else None,
+            routes,
         )
+
+    def ways(self) -> frozenset[int]:
+        """Its routes; a frame is one, too."""
+        return self.routes if self.frame is None else frozenset((hash(self.frame),))
 
 
 @dataclass
@@ -303,6 +310,7 @@ class _Walk:
                 False,
                 use.blocked or blocks,
                 below(node, source, use.frame, stored_shape(kernel)),
+                frozenset((hash((node, use.ways())),)),
             )
             for kernel, use in uses.items()
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq import Tensor, dtypes
+from hcq import Tensor, dtypes, jit
 from hcq.errors import UsageError
 from hcq.frontend.methods.random import MAX_RANKED, threefry2x32
 from hcq.ir.evaluate import evaluate
@@ -184,3 +184,11 @@ def test_like_takes_shape_and_dtype_from_its_tensor():
 def test_a_mistake_is_answered_with_a_sentence(call, sentence):
     with pytest.raises(UsageError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize("shape", [(32,), (4, 8), (2, 2, 8)], ids=str)
+def test_numbers_of_any_shape_are_made_by_one_kernel_beside_the_counter(shape):
+    draw = jit(lambda: Tensor.rand(*shape))
+    for _ in range(3):
+        draw()
+    assert draw.kernels == 2

@@ -110,8 +110,9 @@ def test_a_load_that_gets_no_pages_is_a_driver_error_and_leaks_none(llvm_object:
     )
     with pytest.raises(DriverError, match="mprotect"):
         device.load(llvm_object, "add_one")
+    attempts = sum(call[0] == "mprotect" and isinstance(call[2], DriverError) for call in calls)
     maps = {call[2]: call[1][1] for call in calls if call[0] == "mmap"}
     unmaps = [call[1] for call in calls if call[0] == "munmap"]
-    assert len(unmaps) == 1
-    assert maps[unmaps[0][0]] == unmaps[0][1]
+    assert len(unmaps) == attempts == 2  # the second after the pool has made room
+    assert all(maps[va] == size for va, size in unmaps)
     device.close()
