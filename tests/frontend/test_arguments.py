@@ -44,7 +44,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a dtype by name": (lambda: x().cast("float32"), r"^\[cast\] dtype='float32': takes a dtype, such as"),
     "eps": (lambda: x().layer_norm(3, eps=None), r"^\[layer_norm\] eps=None: takes a number\.$"),
     "a weight": (lambda: x().linear([1.0]), r"^\[linear\] weight=\[1.0\]: takes a tensor\.$"),
-    "a tensor elsewhere": (lambda: x().linear(x().to("CPU:1")), r'^\[linear\] one tensor is on CPU, another on CPU:1'),
+    "a tensor elsewhere": (lambda: x().linear(x().to("CPU:1")), r"^\[linear\] one tensor is on \w+, another on CPU:1"),
     "a layer's size": (lambda: nn.Linear("3", 2), r"^\[Linear\] in_features='3': takes an int\.$"),
     "a module": (lambda: nn.ModuleList([1]), r"^\[ModuleList\] 1 is no module"),
     "a function of no tensor": (lambda: nn.functional.relu(5), r"^\[relu\] 5: takes a tensor first"),
