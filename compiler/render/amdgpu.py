@@ -15,7 +15,5 @@ DIALECT = Dialect(
     block_id="llvm.amdgcn.workgroup.id.x",
     thread_id="llvm.amdgcn.workitem.id.x",
     attributes=f'nounwind "amdgpu-flat-work-group-size"="{BLOCK},{BLOCK}" "uniform-work-group-size"="true"',
-    # LLVM 22 has "illegal VGPR to SGPR copy" for llvm.arithmetic.fence; and it rounds a product to float16 by
-    # v_fma_mixlo_f16 a, b, 0, which makes 0.0 of -0.0
-    fence="=v,0",
+    registers={"half": "v", "float": "v", "double": "v"},
 )

@@ -10,6 +10,7 @@ the thread's place in it. Threads beyond the last group return at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hcq.compiler.program import Instruction, Program
@@ -28,9 +29,7 @@ class Dialect:
     block_id: str  # the intrinsic for a block's number along x
     thread_id: str  # the intrinsic for a thread's place in its block along x
     attributes: str
-    fence: str = (
-        ""  # the constraint of an empty inline assembly that stands for llvm.arithmetic.fence, if it must
-    )
+    registers: Mapping[str, str]  # the constraint of inline assembly for a number's register, by LLVM's type
 
 
 def render(program: Program, dialect: Dialect) -> str:
@@ -82,12 +81,21 @@ class _KernelText(Text):
         tail.append(f"attributes #0 = {{ {dialect.attributes} }}")
         return "\n".join(head + self.lines + tail) + "\n"
 
-    def before_narrowing(self, kind: str, name: str) -> str:
-        fence = self.dialect.fence
-        return self.let(f'call {kind} asm "", "{fence}"({kind} {name})') if fence else name
+    def before_narrowing(self, kind: str, name: str, suffix: str) -> str:
+        return self.opaque(kind, name, suffix)
 
     def after_widening(self, kind: str, name: str, suffix: str) -> str:
-        return name if self.dialect.fence else super().after_widening(kind, name, suffix)
+        return self.opaque(kind, name, suffix)
+
+    def opaque(self, kind: str, name: str, suffix: str) -> str:
+        """An empty inline assembly, which is no instruction.
+
+        Where LLVM 22 sees `select (x < 0), x, 0`, it takes that for a minimum, and has -0.0 for 0.0; so on AMD for
+        0.0 - 0.0. There it also rounds a product to float16 by v_fma_mixlo_f16 a, b, 0, which makes 0.0 of -0.0. Of two
+        llvm.arithmetic.fence in a row it drops one, and AMD's backend knows none.
+        """
+        constraint = self.dialect.registers[kind]
+        return self.let(f'call {kind} asm "", "={constraint},0"({kind} {name})')
 
     def instruction(self, it: Instruction) -> None:
         if it.op is Op.SCRATCH:

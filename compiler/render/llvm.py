@@ -81,7 +81,7 @@ class Text:
         self.declare(f"declare {result} @{function}({', '.join(t for t, _ in arguments)})")
         return self.let(f"call {result} @{function}({', '.join(f'{t} {v}' for t, v in arguments)})")
 
-    def before_narrowing(self, kind: str, name: str) -> str:
+    def before_narrowing(self, kind: str, name: str, suffix: str) -> str:
         """The value that is rounded to a narrower format, kept apart from its rounding where a target needs that."""
         return name
 
@@ -91,6 +91,10 @@ class Text:
         Where it does, LLVM 22 takes `select (x > 0), 0, x` for a minimum, and then has 0.0 for -0.0.
         """
         return self.call(kind, f"llvm.arithmetic.fence.{suffix}", [(kind, name)])
+
+    def opaque(self, kind: str, name: str, suffix: str) -> str:
+        """The same value; where a target needs that, one of which LLVM knows nothing."""
+        return name
 
     def declare(self, text: str) -> None:
         self.declarations[text] = None

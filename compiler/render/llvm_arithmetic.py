@@ -25,8 +25,9 @@ class Text(Protocol):
 
     def let(self, text: str) -> str: ...
     def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str: ...
-    def before_narrowing(self, kind: str, name: str) -> str: ...
+    def before_narrowing(self, kind: str, name: str, suffix: str) -> str: ...
     def after_widening(self, kind: str, name: str, suffix: str) -> str: ...
+    def opaque(self, kind: str, name: str, suffix: str) -> str: ...
 
 
 _REGISTER = {
@@ -110,6 +111,8 @@ def arithmetic(
     if op is Op.WHERE:
         (condition, kind), (a, _), (b, _) = sources
         value = register_type(dtype)
+        if dtype.is_float and dtype.scalar not in _AS_BITS:
+            a = text.opaque(value, a, _suffix(dtype))
         return text.let(f"select {register_type(kind)} {condition}, {value} {a}, {value} {b}")
     names = [name for name, _ in sources]
     of = sources[0][1]
@@ -159,7 +162,9 @@ def _on_float(text: Text, op: Op, dtype: DType, names: list[str], numbers: list[
     if op is Op.NEG:
         return text.let(f"fneg {kind} {names[0]}")
     if op in _FLOAT:
-        return text.let(f"{_FLOAT[op]} {kind} {names[0]}, {names[1]}")
+        result = text.let(f"{_FLOAT[op]} {kind} {names[0]}, {names[1]}")
+        adds_zero = op is Op.ADD and 0 in numbers
+        return text.opaque(kind, result, _suffix(dtype)) if adds_zero else result
     if op in (Op.SQRT, Op.TRUNC):
         return text.call(kind, f"llvm.{op.name.lower()}.{_suffix(dtype)}", [(kind, names[0])])
     if op in (Op.MAX, Op.MIN):
@@ -291,7 +296,7 @@ def cast(text: Text, source: Operand, to: DType) -> str:
         return text.let(f"{test} {kind} {name}, zeroinitializer")
     if a.is_float and b.is_float:
         if b.itemsize < a.itemsize:
-            return text.let(f"fptrunc {kind} {text.before_narrowing(kind, name)} to {into}")
+            return text.let(f"fptrunc {kind} {text.before_narrowing(kind, name, _suffix(of))} to {into}")
         return text.after_widening(into, text.let(f"fpext {kind} {name} to {into}"), _suffix(to))
     if a.is_float:
         if a is dtypes.float16:

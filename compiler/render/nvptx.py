@@ -15,4 +15,5 @@ DIALECT = Dialect(
     block_id="llvm.nvvm.read.ptx.sreg.ctaid.x",
     thread_id="llvm.nvvm.read.ptx.sreg.tid.x",
     attributes=f'nounwind "nvvm.maxntid"="{BLOCK}"',
+    registers={"half": "h", "float": "f", "double": "d"},
 )

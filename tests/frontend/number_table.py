@@ -178,7 +178,27 @@ TABLE: dict[str, Cases] = {
     **{name: [two(name)] for name in ("logical_and", "logical_or", "logical_xor")},
     "isclose": [two("isclose")],
     "where": [
-        Case("where", lambda x, y: (x < y).where(x, y), lambda x, y: torch().where(x < y, x, y), over="two")
+        Case("where", lambda x, y: (x < y).where(x, y), lambda x, y: torch().where(x < y, x, y), over="two"),
+        *[
+            Case(
+                f"{zero} where x {name} {zero}",
+                lambda x, f=function, z=zero: f(x, z).where(z, x),
+                lambda x, f=function, z=zero: torch().where(f(x, z), z, x),
+            )
+            for name, function in COMPARISONS.items()
+            for zero in (0.0, -0.0)
+        ],
+        *[
+            Case(
+                f"x where x {name} {zero}, else {zero}",
+                lambda x, f=function, z=zero: f(x, z).where(x, z),
+                lambda x, f=function, z=zero: torch().where(f(x, z), x, z),
+            )
+            for name, function in COMPARISONS.items()
+            for zero in (0.0, -0.0)
+        ],
+        both("1 / (0.0 - x)", lambda x: 1.0 / (0.0 - x), slope=False),
+        both("1 / (0.0 + x * -1.0)", lambda x: 1.0 / (0.0 + x * -1.0), slope=False),
     ],
     **{
         name: [
