@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from hcq.compiler.program import Instruction, Program
 from hcq.compiler.render.llvm import Text
-from hcq.compiler.render.llvm_arithmetic import RenderError
+from hcq.compiler.render.llvm_arithmetic import RenderError, register_type
+from hcq.ir.dtype import DType
 from hcq.ir.op import Op
 
 BLOCK = 64  # threads in a block (a workgroup): one wave64, two warps
@@ -81,21 +82,29 @@ class _KernelText(Text):
         tail.append(f"attributes #0 = {{ {dialect.attributes} }}")
         return "\n".join(head + self.lines + tail) + "\n"
 
-    def before_narrowing(self, kind: str, name: str, suffix: str) -> str:
-        return self.opaque(kind, name, suffix)
+    def before_narrowing(self, dtype: DType, name: str) -> str:
+        return self.opaque(dtype, name)
 
-    def after_widening(self, kind: str, name: str, suffix: str) -> str:
-        return self.opaque(kind, name, suffix)
+    def after_widening(self, dtype: DType, name: str) -> str:
+        return self.opaque(dtype, name)
 
-    def opaque(self, kind: str, name: str, suffix: str) -> str:
-        """An empty inline assembly, which is no instruction.
+    def opaque(self, dtype: DType, name: str) -> str:
+        """Through an empty inline assembly, lane by lane, which is no instruction.
 
         Where LLVM 22 sees `select (x < 0), x, 0`, it takes that for a minimum, and has -0.0 for 0.0; so on AMD for
         0.0 - 0.0. There it also rounds a product to float16 by v_fma_mixlo_f16 a, b, 0, which makes 0.0 of -0.0. Of two
         llvm.arithmetic.fence in a row it drops one, and AMD's backend knows none.
         """
-        constraint = self.dialect.registers[kind]
-        return self.let(f'call {kind} asm "", "={constraint},0"({kind} {name})')
+        one, vector = register_type(dtype.scalar), register_type(dtype)
+        through = f'call {one} asm "", "={self.dialect.registers[one]},0"'
+        if dtype.lanes == 1:
+            return self.let(f"{through}({one} {name})")
+        made = "poison"
+        for lane in range(dtype.lanes):
+            taken = self.let(f"extractelement {vector} {name}, i64 {lane}")
+            passed = self.let(f"{through}({one} {taken})")
+            made = self.let(f"insertelement {vector} {made}, {one} {passed}, i64 {lane}")
+        return made
 
     def instruction(self, it: Instruction) -> None:
         if it.op is Op.SCRATCH:

@@ -81,18 +81,19 @@ class Text:
         self.declare(f"declare {result} @{function}({', '.join(t for t, _ in arguments)})")
         return self.let(f"call {result} @{function}({', '.join(f'{t} {v}' for t, v in arguments)})")
 
-    def before_narrowing(self, kind: str, name: str, suffix: str) -> str:
+    def before_narrowing(self, dtype: DType, name: str) -> str:
         """The value that is rounded to a narrower format, kept apart from its rounding where a target needs that."""
         return name
 
-    def after_widening(self, kind: str, name: str, suffix: str) -> str:
+    def after_widening(self, dtype: DType, name: str) -> str:
         """The same value, of which LLVM does not know that it was widened.
 
         Where it does, LLVM 22 takes `select (x > 0), 0, x` for a minimum, and then has 0.0 for -0.0.
         """
-        return self.call(kind, f"llvm.arithmetic.fence.{suffix}", [(kind, name)])
+        kind = register_type(dtype)
+        return self.call(kind, f"llvm.arithmetic.fence.{spell.suffix(dtype)}", [(kind, name)])
 
-    def opaque(self, kind: str, name: str, suffix: str) -> str:
+    def opaque(self, dtype: DType, name: str) -> str:
         """The same value; where a target needs that, one of which LLVM knows nothing."""
         return name
 

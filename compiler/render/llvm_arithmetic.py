@@ -25,9 +25,9 @@ class Text(Protocol):
 
     def let(self, text: str) -> str: ...
     def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str: ...
-    def before_narrowing(self, kind: str, name: str, suffix: str) -> str: ...
-    def after_widening(self, kind: str, name: str, suffix: str) -> str: ...
-    def opaque(self, kind: str, name: str, suffix: str) -> str: ...
+    def before_narrowing(self, dtype: DType, name: str) -> str: ...
+    def after_widening(self, dtype: DType, name: str) -> str: ...
+    def opaque(self, dtype: DType, name: str) -> str: ...
 
 
 _REGISTER = {
@@ -112,7 +112,7 @@ def arithmetic(
         (condition, kind), (a, _), (b, _) = sources
         value = register_type(dtype)
         if dtype.is_float and dtype.scalar not in _AS_BITS:
-            a = text.opaque(value, a, _suffix(dtype))
+            a = text.opaque(dtype, a)
         return text.let(f"select {register_type(kind)} {condition}, {value} {a}, {value} {b}")
     names = [name for name, _ in sources]
     of = sources[0][1]
@@ -164,9 +164,9 @@ def _on_float(text: Text, op: Op, dtype: DType, names: list[str], numbers: list[
     if op in _FLOAT:
         result = text.let(f"{_FLOAT[op]} {kind} {names[0]}, {names[1]}")
         adds_zero = op is Op.ADD and 0 in numbers
-        return text.opaque(kind, result, _suffix(dtype)) if adds_zero else result
+        return text.opaque(dtype, result) if adds_zero else result
     if op in (Op.SQRT, Op.TRUNC):
-        return text.call(kind, f"llvm.{op.name.lower()}.{_suffix(dtype)}", [(kind, names[0])])
+        return text.call(kind, f"llvm.{op.name.lower()}.{suffix(dtype)}", [(kind, names[0])])
     if op in (Op.MAX, Op.MIN):
         a, b = names
         known = numbers[1]
@@ -200,7 +200,7 @@ def _on_integer(
         return text.let(f"{_INTEGER[op]} {kind} {names[0]}, {names[1]}")
     if op in (Op.MAX, Op.MIN):
         sign = "u" if dtype.is_unsigned else "s"
-        return text.call(kind, f"llvm.{sign}{op.name.lower()}.{_suffix(dtype)}", [(kind, n) for n in names])
+        return text.call(kind, f"llvm.{sign}{op.name.lower()}.{suffix(dtype)}", [(kind, n) for n in names])
     if op in (Op.SHL, Op.SHR):
         return _shift(text, op, dtype, names, numbers[1])
     if op in (Op.FLOORDIV, Op.MOD):
@@ -223,7 +223,7 @@ def _shift(text: Text, op: Op, dtype: DType, names: list[str], by: Scalar | None
     if by is not None and 0 <= by < width:
         return text.let(f"{word} {kind} {value}, {count}")
     if is_signed:
-        bounded = text.call(kind, f"llvm.umin.{_suffix(dtype)}", [(kind, count), (kind, limit)])
+        bounded = text.call(kind, f"llvm.umin.{suffix(dtype)}", [(kind, count), (kind, limit)])
         return text.let(f"ashr {kind} {value}, {bounded}")
     fits = text.let(f"icmp ule {kind} {count}, {limit}")
     # not a select: LLVM 22's NVPTX takes that for a shift that saturates, and drops the upper half of a 64-bit count
@@ -296,14 +296,14 @@ def cast(text: Text, source: Operand, to: DType) -> str:
         return text.let(f"{test} {kind} {name}, zeroinitializer")
     if a.is_float and b.is_float:
         if b.itemsize < a.itemsize:
-            return text.let(f"fptrunc {kind} {text.before_narrowing(kind, name, _suffix(of))} to {into}")
-        return text.after_widening(into, text.let(f"fpext {kind} {name} to {into}"), _suffix(to))
+            return text.let(f"fptrunc {kind} {text.before_narrowing(of, name)} to {into}")
+        return text.after_widening(to, text.let(f"fpext {kind} {name} to {into}"))
     if a.is_float:
         if a is dtypes.float16:
             single = dtypes.float32.vec(of.lanes)
             return cast(text, (cast(text, source, single), single), to)
         sign = "u" if b.is_unsigned else "s"
-        return text.call(into, f"llvm.fpto{sign}i.sat.{_suffix(to)}.{_suffix(of)}", [(kind, name)])
+        return text.call(into, f"llvm.fpto{sign}i.sat.{suffix(to)}.{suffix(of)}", [(kind, name)])
     if b.is_float:
         word = "uitofp" if a.is_unsigned or a.is_bool else "sitofp"
         return text.let(f"{word} {kind} {name} to {into}")
@@ -344,7 +344,7 @@ def _bitcast(text: Text, source: Operand, to: DType) -> str:
     return name if kind == into else text.let(f"bitcast {kind} {name} to {into}")
 
 
-def _suffix(dtype: DType) -> str:
+def suffix(dtype: DType) -> str:
     """How intrinsics name a type: v16f32, i64."""
     scalar = register_type(dtype.scalar)
     scalar = _FLOAT_SUFFIX.get(scalar, scalar)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq import Device, Tensor, dtypes
+from hcq import Tensor, dtypes
 from hcq.frontend.gradient import grad
 from tests.frontend import number_cases as points
 from tests.frontend import number_table

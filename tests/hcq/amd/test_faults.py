@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +13,29 @@ import pytest
 from hcq.amd.device import AmdDevice
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
 from hcq.port import FaultyPort, refused
-from tests.hcq.amd.conftest import fresh_port, settings_with
+from tests.hcq.amd import conftest
+from tests.hcq.amd.conftest import settings_with
 from tests.hcq.amd.kernels import image
 
 Open = Callable[..., AmdDevice]
+_systems: list[Any] = []
+
+
+def fresh_port(*words: str) -> Any:
+    """An emulated operating system, whose process ends with the test."""
+    _systems.append(conftest.fresh_port(*words))
+    return _systems[-1]
+
+
+@pytest.fixture(autouse=True)
+def processes_end() -> Iterator[None]:
+    """A queue that could not be destroyed belongs to its process until that ends."""
+    yield
+    while _systems:
+        for kernel in _systems.pop().kernels:
+            for gpu in kernel.gpus.values():
+                for number in list(gpu.queues):
+                    gpu.remove(number)
 
 
 def works(amd: AmdDevice) -> None:
