@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.frontend.core import Core, live, mode_of_thread, usual_again
+from hcq.frontend.held import IN_A_TUPLE
 from hcq.frontend.nests import Argument, New, Same, filled, mapped, shape_of, tensors_in, words_of
 from hcq.frontend.places import Place, places_of
 from hcq.frontend.realize import give_memory, realize, unwatched
@@ -378,7 +379,7 @@ class Observer:
                 else:
                     seen.kept.append((places, self._number(key)))
         # an index that nobody else holds is a literal: it cannot change
-        seen.indices = [(item, copy) for item, copy in seen.indices if sys.getrefcount(item) > 3]
+        seen.indices = [(item, copy) for item, copy in seen.indices if sys.getrefcount(item) > IN_A_TUPLE]
         return seen
 
 

@@ -13,6 +13,8 @@ import types
 from sys import getrefcount
 from typing import Any, NamedTuple
 
+from hcq.frontend.held import PASSED
+
 
 class Place(NamedTuple):
     """An entry of a dict, an element of a list, an attribute of an object, a variable that a function closes over."""
@@ -56,5 +58,4 @@ def places_of(tensor: Any) -> list[Place] | None:
             key = value = None
         else:
             return None
-    # the caller's variable, this one and the one of getrefcount
-    return list(found.values()) if found and getrefcount(tensor) == len(found) + 3 else None
+    return list(found.values()) if found and getrefcount(tensor) == len(found) + PASSED else None

@@ -23,6 +23,7 @@ from hcq.errors import UsageError
 from hcq.frontend import core, overdue
 from hcq.frontend import device as devices
 from hcq.frontend.core import live
+from hcq.frontend.held import IN_A_TUPLE
 from hcq.frontend.nests import New, numbers_in, tensors_in
 from hcq.frontend.observe import Observation, Role, copied, deliver
 from hcq.frontend.realize import compute_readers, give_memory, readers, realize
@@ -241,8 +242,8 @@ class Recording:
             if owner is None:
                 continue
             is_ours = owner._grad is gradient
-            # held by the list, its tuple's name here and the call; by the owner
-            if gradient.node is node and getrefcount(gradient) == (4 if is_ours else 3):
+            # held by the list's tuple alone, and by the owner
+            if gradient.node is node and getrefcount(gradient) == IN_A_TUPLE + is_ours:
                 if not is_ours:
                     owner._grad = gradient
                 continue
