@@ -256,7 +256,7 @@ def _read(tree: ast.expr) -> Kind | None:
     assert first is not None
     if outer == "tuple" and not is_open:
         return Kind(f"{len(kinds)} of {first.words}", "", _each(first.check, tuple, len(kinds)))
-    quick = "type({0}) is tuple and _are_ints({0})" if first is KINDS["int"] else ""
+    quick = f"type({{0}}) is tuple and {'_are_ints({0})' if first is KINDS['int'] else 'not {0}'}"
     return Kind(f"a list of {first.words}", quick, _each(first.check, tuple))
 
 
