@@ -58,9 +58,17 @@ def properties(text: bytes) -> dict[str, int]:
     found = {}
     for line in text.decode("utf-8", "replace").splitlines():
         name, _, value = line.partition(" ")
-        if value.strip().isdecimal():
-            found[name] = int(value)
+        number = _number(value)
+        if number is not None:
+            found[name] = number
     return found
+
+
+def _number(text: str) -> int | None:
+    """A number as the kernel writes it, of 64 bits."""
+    text = text.strip()
+    is_number = text.isascii() and text.isdecimal() and len(text) <= 20
+    return int(text) if is_number and int(text) < 2**64 else None
 
 
 def read_nodes(port: Port) -> list[Node]:
@@ -92,13 +100,16 @@ def _node(port: Port, index: int) -> Node | None:
     """A node, with gpu_id 0 when it is no GPU or one that is hidden from us; None when there is none."""
     folder = f"{ROOT}/nodes/{index}"
     try:
-        gpu_id = int(port.read_file(f"{folder}/gpu_id").strip() or b"0")
+        text = port.read_file(f"{folder}/gpu_id").decode("utf-8", "replace").strip()
     except DriverError as error:
         if error.errno == errno.ENOENT and index:  # the first is the host's: it is always there
             return None
         if error.errno != errno.EPERM:  # EPERM: the device cgroup hides it
             raise
-        gpu_id = 0
+        text = ""
+    gpu_id = _number(text or "0")
+    if gpu_id is None or gpu_id >= 2**32:
+        raise DriverError(f"read({folder}/gpu_id): {text[:40]!r} is no number of a GPU. Load amdgpu anew.")
     facts = properties(port.read_file(f"{folder}/properties")) if gpu_id else {}
     if not facts.get("gfx_target_version") or not facts.get("drm_render_minor"):
         gpu_id = 0

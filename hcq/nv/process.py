@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VERSION_FILE = "/proc/driver/nvidia/version"
 CTL_NODE, UVM_NODE = "/dev/nvidiactl", "/dev/nvidia-uvm"
 DISABLE_HMM = 1  # a stray address is then a fault, also where the host has memory
-_VERSION = re.compile(rb"NVRM version:.*?\b(\d{3,}\.\d+(?:\.\d+)?)\b")
+_VERSION = re.compile(rb"NVRM version:.*?\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
 
 
 class NvProcess:

@@ -11,6 +11,8 @@ Next     _mutate.py (the damages)
     traces         parsed, shown, judged, compared, edited and put together again
     packets        of every queue of every kind of device; decoding them never raises
     logs           of ioctls; words of pushbuffers, launch descriptions and ring entries
+    questions      to the server of a trace's page
+    kernel files   the topology of AMD's kernel driver, the release of NVIDIA's
     switches       HCQ_EMULATE and its kin
 """
 
@@ -26,6 +28,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hcq.errors import HcqError
 from tests.campaigns import _mutate as mutate
@@ -95,6 +98,15 @@ class Space:
 @functools.cache
 def _space() -> Space:
     return Space()
+
+
+@functools.cache
+def _server() -> Any:
+    from hcq.tools.trace.serve import PageServer
+
+    file = Path(_space().folder.name) / "served"
+    file.write_bytes(_space().trace)
+    return PageServer(str(file))
 
 
 # ------------------------------------------------------------ the readers: each damages a file and reads it
@@ -327,9 +339,42 @@ def switches(rng: random.Random) -> None:
         port_for(found.emulate)
 
 
+def questions(rng: random.Random) -> None:
+    """What a page asks of the server of a trace."""
+    from urllib.parse import parse_qs
+
+    from hcq.tools.trace.page_data import plain
+    from hcq.tools.trace.serve import _ROUTES
+
+    name = rng.choice(list(_ROUTES))
+    query = mutate.of_text(rng.choice(("number=1", "span=0", "text=fill", "number=2&text=a&span=3")), rng)
+    json.dumps(plain(_server().answer(name, parse_qs(query))), allow_nan=False)
+
+
+def kernel_files(rng: random.Random) -> None:
+    """Text files of the kernel, one of them damaged, as a device reads them when it opens."""
+    from hcq.amd.topology import read_nodes
+    from hcq.emu.port import port_for
+    from hcq.nv.process import NvProcess
+
+    class Damaged:
+        def __init__(self, word: str) -> None:
+            self.inner, self.hit = port_for([word]), rng.randrange(6)
+
+        def read_file(self, path: str) -> bytes:
+            content: bytes = self.inner.read_file(path)
+            self.hit -= 1
+            return content if self.hit >= 0 else mutate.of_text(content.decode(), rng).encode()
+
+    if rng.random() < 0.7:
+        read_nodes(Damaged("amd:gfx1100"))  # type: ignore[arg-type]
+    else:
+        NvProcess().read_version(Damaged("nv:sm_90"))  # type: ignore[arg-type]
+
+
 READERS: tuple[Callable[[random.Random], None], ...] = (
     cpu_object, amd_object, metadata, cubin, disassembly, ptx, safetensors, plans, trace, edited, packets, logs,
-    switches,
+    questions, kernel_files, switches,
 )  # fmt: skip
 
 
@@ -364,7 +409,7 @@ def run(case: Case) -> Outcome:
 CAMPAIGNS = (
     Campaign(
         "readers",
-        "damaged objects, cubins, PTX, safetensors, plans, traces, packets, logs and switches to their readers",
+        "damaged objects, cubins, PTX, safetensors, plans, traces, packets, logs, questions, kernel files, switches",
         run,
         40,
         deadline_s=60,

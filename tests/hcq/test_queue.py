@@ -194,6 +194,21 @@ def test_a_wait_that_takes_too_long_names_what_it_waited_for(
         gate.wait(9, timeout_ms=0)
 
 
+def test_a_reset_after_somebody_overwrote_the_timeline_leaves_nothing_behind(
+    four_threads: CpuDevice, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = four_threads.alloc(64)
+    for value in (1, 2):
+        four_threads.queue().fill(out, value).submit().wait()
+    mapped = four_threads.memory.mapped_bytes
+    four_threads.timeline._cell[0] = 1
+    four_threads.reset()
+    assert "somebody overwrote its timeline" in capsys.readouterr().err
+    four_threads.queue().fill(out, 3).submit().wait()
+    assert out.read(0, 1) == b"\3"
+    assert four_threads.memory.mapped_bytes == mapped
+
+
 def test_a_device_that_waits_for_nobody_can_be_reset(four_threads: CpuDevice) -> None:
     device = four_threads
     gate = device.signal("gate")
