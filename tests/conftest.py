@@ -77,6 +77,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing["torch"] = "compares with PyTorch: make torch"
     if not _has_browser() and not config.getoption("--require-browser"):
         missing["browser"] = "needs a browser: apt install chromium chromium-driver; make browser"
+    if config.getoption("--emulate"):
+        own = [item for item in items if item.get_closest_marker("own_devices")]
+        config.hook.pytest_deselected(items=own)
+        items[:] = [item for item in items if item not in own]
     for item in items:
         for marker, reason in missing.items():
             if item.get_closest_marker(marker):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.own_devices
 KINDS = {"CPU": "", "AMD": "amd:gfx1100", "NV": "nv:sm_90"}
 SETUP = """
 import os, sys, threading

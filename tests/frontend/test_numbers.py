@@ -175,6 +175,7 @@ MACHINES = [
 ]
 
 
+@pytest.mark.own_devices
 @pytest.mark.deadline(400)
 @pytest.mark.parametrize("emulate, dtype", MACHINES, ids="-".join)
 def test_functions_and_their_slopes_are_on_an_emulated_gpu_what_they_are_on_the_cpu(emulate, dtype):

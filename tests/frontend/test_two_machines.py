@@ -13,6 +13,7 @@ import pytest
 SCRIPT = Path(__file__).with_name("two_machines.py")
 
 
+@pytest.mark.own_devices
 @pytest.mark.deadline(200)
 @pytest.mark.parametrize(
     "emulate",
