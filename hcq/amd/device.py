@@ -507,7 +507,8 @@ class AmdDevice(GpuDevice):
         try:
             do_all(ring.destroy for ring in self._ending)
         except HcqError:
-            self._ending = []  # what the kernel driver keeps goes with the process
+            # what a queue may still do, it must not do beside new ones: it is ended before those are made
+            self._ending = [ring for ring in self._ending if ring.queue_id >= 0]
             raise
         self._ending = []  # whoever was interrupted before this comes here again
 

@@ -132,6 +132,7 @@ class Ring(ABC):
                 kfd.DESTROY_QUEUE.call(self.port, self.memory.kfd_fd, queue_id=self.queue_id)
             except DriverError as refusal:
                 if not again or refusal.errno != errno.EINVAL:  # whoever was interrupted may have ended it
+                    self.is_ending = False
                     raise
             self.queue_id = -1
         self._free()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hcq.amd import kfd
 from hcq.amd.device import AmdDevice
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
 from hcq.port import FaultyPort, refused
@@ -155,6 +156,45 @@ def test_a_close_that_fails_is_told_and_does_not_stand_in_the_way(
     device.close()
     assert "closing AMD: AMDKFD_IOC_DESTROY_QUEUE(queue_id=0) -> EIO" in capsys.readouterr().err
     works(open_amd(port=inner))
+
+
+class KeepsQueues(FaultyPort):
+    """Refuses to end queues, `left` times."""
+
+    left = 0
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        if request == kfd.DESTROY_QUEUE.request and self.left:
+            self.left -= 1
+            raise refused(f"ioctl(fd={fd}, request={request:#x})", errno.EBUSY)
+        return super().ioctl(fd, request, argument)
+
+
+def test_no_queue_is_made_beside_one_that_could_not_be_ended():
+    port = KeepsQueues(fresh_port("amd:gfx1100"), {})
+    device = AmdDevice("AMD", port, settings_with())
+    late = device.queue().wait(device.signal("nobody's"), 1).submit()
+    port.left = 1
+    with pytest.raises(DriverError, match=r"AMDKFD_IOC_DESTROY_QUEUE.*EBUSY"):
+        device.reset()
+    with pytest.raises(DeviceFault, match="abandoned"):
+        late.wait()
+    works(device)
+    (gpu,) = port.inner.kernels[0].gpus.values()
+    assert set(gpu.queues) == {ring.queue_id for ring in device.rings.values()}
+    device.close()
+
+
+def test_a_queue_that_stays_costs_the_device_and_not_the_next_one(open_amd: Open):
+    port = KeepsQueues(fresh_port("amd:gfx1100"), {})
+    device = AmdDevice("AMD", port, settings_with())
+    device.queue().wait(device.signal("nobody's"), 1).submit()
+    port.left = 1 << 30
+    with pytest.raises(DriverError, match="AMDKFD_IOC_DESTROY_QUEUE"):
+        device.reset()
+    with pytest.raises(HcqError, match=r"could not be rebuilt after a fault.*DESTROY_QUEUE"):
+        works(device)
+    works(open_amd(port=port.inner))
 
 
 def test_an_ioctl_names_its_arguments_and_the_fix(open_amd: Open):
