@@ -291,6 +291,6 @@ CAMPAIGNS = (
         "files of the cache swapped, copied across kinds, cut, flipped, replaced by links, pipes and folders; folders "
         "of others; full disks; processes killed while they write",
         run,
-        short=60,
+        short=44,
     ),
 )
