@@ -158,7 +158,7 @@ def checked(function: F, call: str = "") -> F:
         name = parameter.name
         text = str(parameter.annotation)
         if parameter.kind is parameter.VAR_POSITIONAL:
-            kind = Kind(f"{kind.words} each", "", _each(kind.check, tuple))
+            kind = Kind(f"{kind.words} each", "not {0}", _each(kind.check, tuple))
         refuse = functools.partial(_refuse, call or function.__name__, name, kind)
         names[f"_check_{name}"] = refuse
         lines.append(
@@ -256,7 +256,7 @@ def _read(tree: ast.expr) -> Kind | None:
     assert first is not None
     if outer == "tuple" and not is_open:
         return Kind(f"{len(kinds)} of {first.words}", "", _each(first.check, tuple, len(kinds)))
-    quick = f"type({{0}}) is tuple and {'_are_ints({0})' if first is KINDS['int'] else 'not {0}'}"
+    quick = "type({0}) is tuple and _are_ints({0})" if first is KINDS["int"] else ""
     return Kind(f"a list of {first.words}", quick, _each(first.check, tuple))
 
 
