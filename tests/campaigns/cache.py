@@ -208,9 +208,10 @@ def processes(folder: Path, rng: random.Random) -> str:
 
 def processor(folder: Path, rng: random.Random) -> str:
     """Something else in the place of the CPU device's own code."""
-    (path,) = files(folder / "cpu-processor")
-    other = rng.choice([p for p in files(folder) if p != path])
-    path.write_bytes(other.read_bytes())
+    paths = files(folder / "cpu-processor")  # one, and what other attacks have put there
+    other = rng.choice([p for p in files(folder) if p not in paths] or paths)
+    for path in paths:
+        path.write_bytes(other.read_bytes())
     return f"a {other.parent.parent.name} in the place of the command processor"
 
 
