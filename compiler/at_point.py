@@ -409,9 +409,8 @@ class AtPoint(Emitter):
         one_mask = mask if mask is not None and mask.dtype.lanes == 1 and width > 1 else None
         if one_mask is not None:
             if prod(node.src[0].arg.shape) < width:
-                return self.broadcast(
-                    self.number(0, node.dtype), width
-                )  # so many are nowhere: it is never on
+                # so many are nowhere: it is never on
+                return self.broadcast(self.number(0, node.dtype), width)
             at = (one_mask, base or self.number(0), self.number(-offset))
             base, mask = self.emit(Op.WHERE, dtypes.index, at), None
         src = (address, base) if mask is None else (address, base, mask)

@@ -365,9 +365,8 @@ def _bind_groups(
     for axis in [*outside, *inside]:
         loop = axis.loops[0]
         enough = min(wanted, 4 * threads) if packs and axis in inside else wanted
-        is_even = (
-            groups % threads == 0 or groups >= 4 * threads
-        )  # three groups keep two threads busy 3/4 of the time
+        # three groups keep two threads busy 3/4 of the time
+        is_even = groups % threads == 0 or groups >= 4 * threads
         if (groups >= enough and is_even) or loop.kind != "serial" or loop.size < 2:
             continue
         pieces = max(-(-enough // groups), 1 if is_even else threads)

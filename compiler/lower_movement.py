@@ -42,9 +42,8 @@ from hcq.ir.symbolic import (
 )
 
 Indices = tuple[Node, ...]
-_Task = tuple[
-    Node, Indices, "Node | None"
-]  # a tensor-stage node, where it is asked for, under which condition
+# a tensor-stage node, where it is asked for, under which condition
+_Task = tuple[Node, Indices, "Node | None"]
 _Steps = Generator["_Task | Node", Node, None]  # asks for tasks, then gives the value
 
 ORDERED = "ordered"

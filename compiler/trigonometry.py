@@ -197,9 +197,8 @@ def _window(form: Format, size: Node) -> list[Node]:
             for place, word in enumerate(words[:kept])
         ]
     shift = binary(Op.AND, offset, 31)
-    back = binary(
-        Op.XOR, shift, 31
-    )  # 31 - shift, never 32, so that no target has to guard the shift; 1 more goes first
+    # 31 - shift, never 32, so that no target has to guard the shift; 1 more goes first
+    back = binary(Op.XOR, shift, 31)
     return [
         binary(Op.OR, binary(Op.SHL, word, shift), binary(Op.SHR, binary(Op.SHR, following, 1), back)).cast(
             dtypes.uint64
@@ -259,9 +258,8 @@ def _interval(x: Node, depth: int) -> Interval:
     low, high = _KNOWN_SIZE[x.op](*sources)
     if x.op in (Op.ADD, Op.MUL, Op.CAST):
         low, high = low - abs(low) * 0.01, high + abs(high) * 0.01
-    return (
-        (low, high) if anywhere[0] <= low <= high <= anywhere[1] else anywhere
-    )  # NaN, or integers that may wrap
+    # NaN, or integers that may wrap
+    return (low, high) if anywhere[0] <= low <= high <= anywhere[1] else anywhere
 
 
 def _of_sum(a: Interval, b: Interval) -> Interval:

@@ -70,9 +70,8 @@ class Jit(Generic[P, R]):
         self.function = function
         self.name = getattr(function, "__qualname__", repr(function))
         self._seen: dict[Any, Versions] = {}
-        self._lock = (
-            threading.RLock()
-        )  # one call at a time: another thread waits for a recording that is made
+        # one call at a time: another thread waits for a recording that is made
+        self._lock = threading.RLock()
         self._around: Surroundings | None = None
         self._last: Recording | None = None
         _all.add(self)

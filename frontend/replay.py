@@ -181,9 +181,8 @@ class Recording:
 
     def _compute_readers(self, tensors: Iterable[Any]) -> None:
         """Compute what still means the old values of memory that the replay overwrites."""
-        mark = Tensor._of(
-            const(False, dtypes.bool), self.device
-        )  # before the look, for other threads make tensors
+        # before the look, for other threads make tensors
+        mark = Tensor._of(const(False, dtypes.bool), self.device)
         found = readers(tensors, self.written_nodes, self.owners)
         if found:
             compute_readers(found)

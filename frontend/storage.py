@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from hcq.memory import Buffer
 
 
-REPLAYED = (
-    -1
-)  # `noted` of what a replay made: it was computed from tensors that gradients flow to, and keeps no history
+# `noted` of what a replay made: it was computed from tensors that gradients flow to, and keeps no history
+REPLAYED = -1
 
 _writes = 0  # in place, by all devices since the process began
 

@@ -86,9 +86,8 @@ class Device(Mortal, ABC):
         self.choose_alloc()
         self.validator: Validator | None = None
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
-        self.signals: weakref.WeakValueDictionary[int, Signal] = (
-            weakref.WeakValueDictionary()
-        )  # address -> signal
+        # address -> signal
+        self.signals: weakref.WeakValueDictionary[int, Signal] = weakref.WeakValueDictionary()
         self._dropped = 0  # the last submission of those that a fault made void, until the timeline says so
         # what trace and rules were told of programs: a child of fork tells its own
         self.told: weakref.WeakKeyDictionary[Program, tuple[str, bytes, Mapping[str, str] | None]] = (
@@ -403,9 +402,8 @@ class Device(Mortal, ABC):
         """
         if signal is not self.timeline or not self.timeline.is_ahead:
             return False
-        with (
-            self.lock
-        ):  # whoever submits right now has the lock, and its work may be done before it is counted
+        # whoever submits right now has the lock, and its work may be done before it is counted
+        with self.lock:
             seen, submitted = self.timeline.value, self.timeline.submitted
             if seen <= submitted:
                 return False

@@ -255,9 +255,8 @@ class Pool:
         self._slabs: list[int] = []
         self.regions: dict[int, int] = {}  # mapped for the pool: va -> bytes
         self.freed: deque[Freed] = deque(maxlen=256)  # named buffers that are gone, for reports
-        self.forsaken: set[int] = (
-            set()
-        )  # blocks that work left to itself may still write: never handed out again
+        # blocks that work left to itself may still write: never handed out again
+        self.forsaken: set[int] = set()
         self._live: dict[int, weakref.ref[Buffer]] = {}  # block -> who had it last
         self.lock = threading.RLock()  # a destructor may run inside an allocation
 

@@ -81,9 +81,8 @@ class LinuxPort:
             raise refused(f"mprotect({va:#x}, {size_bytes}, prot={prot:#x})", native.errno())
 
     def madvise(self, va: int, size_bytes: int, advice: int) -> None:
-        native.libc().madvise(
-            native.pointer(va), size_bytes, advice
-        )  # advice only: a refusal changes nothing
+        # advice only: a refusal changes nothing
+        native.libc().madvise(native.pointer(va), size_bytes, advice)
 
     def read_file(self, path: str) -> bytes:
         try:

@@ -75,9 +75,8 @@ def convert(values: Array, source: DType, dtype: DType) -> Array:
             return values.astype(target)
         wide = np.trunc(values.astype(np.float64))
         low, high = int(dtype.min), int(dtype.max)
-        inside = (wide >= float(low)) & (
-            wide < float(high + 1)
-        )  # both bounds are powers of two or zero: exact
+        # both bounds are powers of two or zero: exact
+        inside = (wide >= float(low)) & (wide < float(high + 1))
         whole = np.where(inside, wide, 0.0).astype(target)
         saturated = np.where(wide > 0, np.array(high, target), np.array(low, target))
         return np.where(inside, whole, np.where(np.isnan(wide), np.array(0, target), saturated))

@@ -244,9 +244,8 @@ def _floordiv(dtype: DType, a: Array, b: Array) -> Any:
     import numpy as np
 
     zero, one, minus_one = (array(value, dtype) for value in (0, 1, -1))
-    by_minus_one = (b == minus_one) & (
-        not dtype.is_unsigned
-    )  # apart: NumPy is of two minds about INT_MIN // -1
+    # apart: NumPy is of two minds about INT_MIN // -1
+    by_minus_one = (b == minus_one) & (not dtype.is_unsigned)
     quotient = np.floor_divide(a, np.where((b == zero) | by_minus_one, one, b))
     return np.where(b == zero, zero, np.where(by_minus_one, np.subtract(zero, a), quotient))
 

@@ -21,9 +21,8 @@ class Op(Enum):
     # leaves
     CONST = auto()  # arg: a Python number of the node's dtype; shape ()
     BUFFER = auto()  # tensor stage: memory that exists; arg: a `Storage` (identity matters), shape from it
-    PARAM = (
-        auto()
-    )  # a kernel's argument; arg: Param(index, shape, writable); tensor stage inside a kernel, kernel, linear
+    # a kernel's argument; arg: Param(index, shape, writable); tensor stage inside a kernel, kernel, linear
+    PARAM = auto()
     IOTA = auto()  # tensor stage: 0, 1, 2, ... n-1; arg: n; shape (n,)
 
     # arithmetic: one source
@@ -68,21 +67,17 @@ class Op(Enum):
     PAD = auto()  # arg: (low, high) per axis; the padding reads as zero
     SHRINK = auto()  # arg: (start, stop, step) per axis, 0 <= start <= stop <= size, step >= 1
     FLIP = auto()  # arg: axes that run backwards
-    WINDOW = (
-        auto()
-    )  # arg: (axis, size, step, dilation): axis becomes the window's number, a last axis the place inside it
-    UNWINDOW = (
-        auto()
-    )  # arg: (axis, length, step, dilation): undoes WINDOW, spread over the last axis; gaps read as zero
+    # arg: (axis, size, step, dilation): axis becomes the window's number, a last axis the place inside it
+    WINDOW = auto()
+    # arg: (axis, length, step, dilation): undoes WINDOW, spread over the last axis; gaps read as zero
+    UNWINDOW = auto()
 
     # tensor stage: values
     REDUCE_AXIS = auto()  # arg: (ADD | MUL | MAX | MIN, axes); the axes stay, with size 1
-    GATHER = (
-        auto()
-    )  # src: x, index; arg: axis; out[.., i, ..] = x[.., index[.., i, ..], ..]; outside reads as zero
-    SCATTER_ADD = (
-        auto()
-    )  # src: base, index, x; arg: axis; base + sums of x at index along axis; outside is dropped
+    # src: x, index; arg: axis; out[.., i, ..] = x[.., index[.., i, ..], ..]; outside reads as zero
+    GATHER = auto()
+    # src: base, index, x; arg: axis; base + sums of x at index along axis; outside is dropped
+    SCATTER_ADD = auto()
     CONTIGUOUS = auto()  # the same value, written to memory of its own
     DETACH = auto()  # the same value, no gradient flows
     FUNCTION = auto()  # src: value, arguments; arg: a `Function`; the value, with slopes of its own
@@ -109,9 +104,8 @@ class Op(Enum):
     BARRIER = auto()
 
     # tensor stage: more values. They stand here because terms of an index are ordered by the numbers of their ops
-    SCATTER = (
-        auto()
-    )  # src: base, index, x; arg: axis; base with x put at index along axis; the last of equal indices stays
+    # src: base, index, x; arg: axis; base with x put at index along axis; the last of equal indices stays
+    SCATTER = auto()
     CAT = auto()  # src: any number of parts; arg: axis; one after the other along it
 
     def __repr__(self) -> str:

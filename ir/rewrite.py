@@ -165,9 +165,8 @@ class Pass:
         becomes: dict[
             Node, Node
         ] = {}  # what a node waits for: itself over final sources, or what a rule made of it
-        asked: set[Node] = (
-            set()
-        )  # nodes whose successor was begun; to meet one again before it is done is a circle
+        # nodes whose successor was begun; to meet one again before it is done is a circle
+        asked: set[Node] = set()
         stack = [root]
         while stack:
             node = stack[-1]

@@ -54,9 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if (
-        signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    ):  # a shell's background job: the processes of tests would too
+    # a shell's background job: the processes of tests would too
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         return  # a process of pytest-xdist: it inherits the environment made below

@@ -18,9 +18,8 @@ from typing import NamedTuple
 DIGITS = 60
 GRID = 400  # points that the error is looked at
 EXCHANGES = 12
-NEGLIGIBLE = Decimal(
-    "1e-12"
-)  # closer to zero the functions are taken from their series: the closed form cancels
+# closer to zero the functions are taken from their series: the closed form cancels
+NEGLIGIBLE = Decimal("1e-12")
 Function = Callable[[Decimal], Decimal]
 
 

@@ -117,9 +117,8 @@ class Indexing(Joining):
         missing: list[Any] = [FULL] * (rank - used)
         entries[place : place + len(dots)] = missing
         axis = 0
-        for place, entry in enumerate(
-            entries
-        ):  # axes are known now: check what the host knows, wrap what it does not
+        # axes are known now: check what the host knows, wrap what it does not
+        for place, entry in enumerate(entries):
             if isinstance(entry, _Pick):
                 entries[place] = self._checked(entry, axis)
             axis += entry is not None

@@ -41,9 +41,8 @@ class Joining(Ordering):
                     f"[cat] item 0 has shape {a}, item {place} {b}: only axis {axis} may differ. Reshape one."
                 )
         joined = first.cat_with(parts[1:], axis)
-        for part in (
-            parts
-        ):  # what has no elements is not in the graph, and yet has a gradient: zeros, of which there are none
+        # what has no elements is not in the graph, and yet has a gradient: zeros, of which there are none
+        for part in parts:
             if 0 in part.node.shape and part.node.dtype.is_float and part.node is not joined.node:
                 joined = also_of(part, joined)
         return joined

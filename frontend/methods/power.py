@@ -211,9 +211,8 @@ def _integers(x: T, y: T) -> T:
         square = square.square()
     if dtype.is_unsigned:
         return result
-    unit = (x == 1).where(
-        1, (x == -1).where(1 - 2 * (y & 1), 0)
-    )  # 1 / x rounded towards zero, for negative y
+    # 1 / x rounded towards zero, for negative y
+    unit = (x == 1).where(1, (x == -1).where(1 - 2 * (y & 1), 0))
     return (y < 0).where(unit.cast(dtype), result)
 
 

@@ -83,9 +83,8 @@ class Optimizer:
                 f"[{type(self).__name__}.step] no parameter has a gradient. Call loss.backward() before step()."
             )
         self.prepare(parts)
-        while (
-            parts
-        ):  # nothing of a part may outlive it here: a live tensor of the old value would be kept in memory
+        # nothing of a part may outlive it here: a live tensor of the old value would be kept in memory
+        while parts:
             part = parts.pop(0)
             part.parameter.assign(self.moved(part, self._rate_for(part.parameter)))
             del part

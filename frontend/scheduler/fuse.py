@@ -37,9 +37,8 @@ REPEAT_LIMIT = 1 << 16
 MEMORY_COST = 12
 MAX_STORES = 8
 MAX_INPUTS = 24
-MAX_ROW = (
-    1 << 16
-)  # elements of a row that a kernel may walk several times: it should stay in the second cache
+# elements of a row that a kernel may walk several times: it should stay in the second cache
+MAX_ROW = 1 << 16
 MIN_ROWS = 16  # fewer rows than this, unless they are short, are better spread over the workers axis by axis
 
 _LEAVES = frozenset({Op.BUFFER, Op.CONST, Op.IOTA})
@@ -286,9 +285,8 @@ class _Walk:
             self._use(
                 source, self._below(node, source, uses, self.size[source] // max(1, self.size[node]), True)
             )
-        elif (
-            op is Op.CAT
-        ):  # its pieces have been stored in it: no kernel, but those who read it come after them
+        # its pieces have been stored in it: no kernel, but those who read it come after them
+        elif op is Op.CAT:
             for piece in node.src:
                 self._use(piece, {node: Use(self.size[piece], False, True, None)})
         elif op in SCATTERS:

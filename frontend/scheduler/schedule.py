@@ -128,9 +128,8 @@ class _Builder:
 
     def build(self) -> None:
         groups = self.fusion.groups
-        for group in reversed(
-            groups
-        ):  # a scatter names its base's memory, a CAT its pieces', before these are met
+        # a scatter names its base's memory, a CAT its pieces', before these are met
+        for group in reversed(groups):
             for node in group:
                 if node not in self.value_of:
                     self._name(node, "temporary")

@@ -439,9 +439,8 @@ class AmdDevice(GpuDevice):
     def _commit(self) -> None:
         if self._flush is not None:
             self._flush[HDP_MEM_FLUSH] = 1
-            self._flushed = self._flush[
-                HDP_MEM_FLUSH
-            ]  # a read comes back when the write before it has arrived
+            # a read comes back when the write before it has arrived
+            self._flushed = self._flush[HDP_MEM_FLUSH]
         for ring in self.rings.values():
             ring.commit()
 

@@ -233,9 +233,8 @@ class GetProcessAperturesNewArgs(Terse, words=4):
     """kfd_ioctl_get_process_apertures_new_args"""
 
     kfd_process_device_apertures_ptr = bits(63, 0)
-    num_of_nodes = bits(
-        95, 64
-    )  # in: room in the array; out: entries filled, or how many there are when 0 was given
+    # in: room in the array; out: entries filled, or how many there are when 0 was given
+    num_of_nodes = bits(95, 64)
     pad = bits(127, 96)
 
 

@@ -42,17 +42,14 @@ _USUAL = AllocFlags.WRITABLE | AllocFlags.EXECUTABLE | AllocFlags.NO_SUBSTITUTE
 class Place(Enum):
     """Where memory is and who sees it: the flags of ALLOC_MEMORY_OF_GPU."""
 
-    SHARED = (
-        AllocFlags.GTT | AllocFlags.COHERENT | AllocFlags.UNCACHED | _USUAL
-    )  # host memory; rings, signals, arguments
+    # host memory; rings, signals, arguments
+    SHARED = AllocFlags.GTT | AllocFlags.COHERENT | AllocFlags.UNCACHED | _USUAL
     STAGING = AllocFlags.GTT | AllocFlags.COHERENT | _USUAL  # host memory; data
-    PUBLIC = (
-        AllocFlags.VRAM | AllocFlags.PUBLIC | _USUAL
-    )  # the GPU's memory, seen by the host through a large BAR
+    # the GPU's memory, seen by the host through a large BAR
+    PUBLIC = AllocFlags.VRAM | AllocFlags.PUBLIC | _USUAL
     PRIVATE = AllocFlags.VRAM | _USUAL  # the GPU's memory, which the host does not see
-    MMIO = (
-        AllocFlags.MMIO_REMAP | AllocFlags.WRITABLE | AllocFlags.NO_SUBSTITUTE
-    )  # the page of flush registers
+    # the page of flush registers
+    MMIO = AllocFlags.MMIO_REMAP | AllocFlags.WRITABLE | AllocFlags.NO_SUBSTITUTE
 
     @property
     def flags(self) -> AllocFlags:

@@ -82,9 +82,8 @@ class Arena:
             size = max(CHUNK_BYTES, total // 2 // CHUNK_BYTES * CHUNK_BYTES)
             try:
                 chunk = _Chunk(self, size)
-            except (
-                DriverError
-            ):  # a policy against such files, or no memory: the kernel's own pages tell which
+            # a policy against such files, or no memory: the kernel's own pages tell which
+            except DriverError:
                 self.is_usable = False
                 return None
             self.chunks.append(chunk)

@@ -553,9 +553,8 @@ class CpuDevice(Device):
     def abandon(self, is_on: bool = True) -> None:
         self._set_field("abandon", int(is_on))
         if is_on:
-            self.code.doorbell_ring(
-                self._control_pointer, self._put
-            )  # it may have slept through the last one
+            # it may have slept through the last one
+            self.code.doorbell_ring(self._control_pointer, self._put)
 
     def replace(self) -> str:
         """A native thread cannot be stopped from outside while it is in a kernel. Leave it behind and start others.

@@ -99,9 +99,8 @@ def link(
         if arena is not None:
             try:
                 return _Relocatable(object_, port, extra or {}, arena).link()
-            except (
-                DriverError
-            ):  # the arena's file cannot grow (ulimit -f): pages of its own may do, or say why not
+            # the arena's file cannot grow (ulimit -f): pages of its own may do, or say why not
+            except DriverError:
                 pass
         return _Relocatable(object_, port, extra or {}, None).link()
     if object_.type == elf.ET_DYN:

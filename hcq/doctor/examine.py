@@ -162,9 +162,8 @@ class _Climber:
         if device is None or device.timeline.value >= device.timeline.submitted:
             return
         if self.walk.rungs[-1].status == Status.FAILED:
-            with contextlib.suppress(
-                HcqError
-            ):  # a device that cannot be reset fails the next rung, too, and says why
+            # a device that cannot be reset fails the next rung, too, and says why
+            with contextlib.suppress(HcqError):
                 device.reset()
 
     def close(self) -> None:

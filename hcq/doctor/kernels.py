@@ -85,9 +85,8 @@ def cpu_object(arch: str) -> bytes:
     """The machine code as a relocatable ELF object: a text section, a symbol, and the names of both."""
     code = b"".join(bytes.fromhex(words) for words, _ in CPU_CODE[arch])
     names = b"\0" + ENTRY.encode() + b"\0"
-    symbols = bytes(24) + struct.pack(
-        "<IBBHQQ", 1, elf.STB_GLOBAL << 4 | elf.STT_FUNC, 0, 1, 0, len(code)
-    )  # in section 1, at 0
+    # in section 1, at 0
+    symbols = bytes(24) + struct.pack("<IBBHQQ", 1, elf.STB_GLOBAL << 4 | elf.STT_FUNC, 0, 1, 0, len(code))
     titles = b"\0.text\0.symtab\0.strtab\0.shstrtab\0"
     executable = elf.SHF_ALLOC | elf.SHF_EXECINSTR
     sections = (  # title, type, flags, contents, link, info, alignment, entry size

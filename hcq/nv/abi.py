@@ -60,20 +60,17 @@ def _escape(number: int, name: str, layout: type[Args], show: tuple[str, ...] = 
 
 
 CARD_COUNT = 32
-RM_ALLOC_MEMORY = _escape(
-    0x27, "NV_ESC_RM_ALLOC_MEMORY", rm.RmAllocMemoryArgs, ("hclass", "limit")
-)  # nvidiaN
+# nvidiaN
+RM_ALLOC_MEMORY = _escape(0x27, "NV_ESC_RM_ALLOC_MEMORY", rm.RmAllocMemoryArgs, ("hclass", "limit"))
 RM_FREE = _escape(0x29, "NV_ESC_RM_FREE", rm.RmFreeArgs, ("hobjectold",))
 RM_CONTROL = _escape(0x2A, "NV_ESC_RM_CONTROL", rm.RmControlArgs, ("hobject", "cmd", "paramssize"))
 RM_ALLOC = _escape(0x2B, "NV_ESC_RM_ALLOC", rm.RmAllocArgs, ("hclass", "hobjectparent", "paramssize"))
 RM_MAP_MEMORY = _escape(0x4E, "NV_ESC_RM_MAP_MEMORY", rm.RmMapMemoryArgs, ("hmemory", "length", "fd"))
 RM_UNMAP_MEMORY = _escape(0x4F, "NV_ESC_RM_UNMAP_MEMORY", rm.RmUnmapMemoryArgs, ("hmemory",))
-CARD_INFO = _escape(
-    0xC8, "NV_ESC_CARD_INFO", rm.CardInfoArgs, count=CARD_COUNT
-)  # an array: the first entry is shown
-REGISTER_FD = _escape(
-    0xC9, "NV_ESC_REGISTER_FD", rm.RegisterFdArgs, ("ctl_fd",)
-)  # nvidiaN, once for each file
+# an array: the first entry is shown
+CARD_INFO = _escape(0xC8, "NV_ESC_CARD_INFO", rm.CardInfoArgs, count=CARD_COUNT)
+# nvidiaN, once for each file
+REGISTER_FD = _escape(0xC9, "NV_ESC_REGISTER_FD", rm.RegisterFdArgs, ("ctl_fd",))
 CHECK_VERSION_STR = _escape(0xD2, "NV_ESC_CHECK_VERSION_STR", rm.CheckVersionStrArgs)
 RM_UPDATE_DEVICE_MAPPING_INFO = _escape(
     0x5E, "NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO", controls.RmUpdateDeviceMappingInfoArgs, ("hmemory",)
@@ -99,9 +96,8 @@ UVM_UNMAP_EXTERNAL = Ioctl(66, "UVM_UNMAP_EXTERNAL", uvm.UvmUnmapExternal, ("bas
 UVM_CREATE_EXTERNAL_RANGE = Ioctl(
     73, "UVM_CREATE_EXTERNAL_RANGE", uvm.UvmCreateExternalRange, ("base", "length")
 )
-UVM_MM_INITIALIZE = Ioctl(
-    75, "UVM_MM_INITIALIZE", uvm.UvmMmInitialize, ("uvmfd",)
-)  # on a second file, kept open
+# on a second file, kept open
+UVM_MM_INITIALIZE = Ioctl(75, "UVM_MM_INITIALIZE", uvm.UvmMmInitialize, ("uvmfd",))
 
 # control calls: number -> structure
 CONTROLS: dict[int, str] = {

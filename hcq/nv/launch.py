@@ -43,9 +43,8 @@ class Launcher:
         self._tail = self._methods()
         self._made: dict[tuple[Grid, Grid, int], tuple[bytes, bytes]] = {}
         facts = {"data_bytes": self.data_bytes, "patches": self._addresses(), "launches": 1}
-        self._piece: type[Piece] = type(
-            "LaunchPiece", (Piece,), facts
-        )  # what all launches of the kernel share
+        # what all launches of the kernel share
+        self._piece: type[Piece] = type("LaunchPiece", (Piece,), facts)
 
     @property
     def is_too_large(self) -> bool:

@@ -169,9 +169,8 @@ class NvStatus(IntEnum):
 
 RENUMBERED_595 = {0x8B: "NV_ERR_OPERATION_ABORTED", 0x8C: "NV_ERR_DMA_XFER_FAILED"}  # 595 inserted one
 FIRST_WARNING = 0x10001
-BENIGN = frozenset(
-    {NvStatus.NV_OK, NvStatus.NV_WARN_NOTHING_TO_DO}
-)  # calls that answer these have done their work
+# calls that answer these have done their work
+BENIGN = frozenset({NvStatus.NV_OK, NvStatus.NV_WARN_NOTHING_TO_DO})
 
 CAUSES: dict[int, str] = {
     NvStatus.NV_ERR_INSUFFICIENT_PERMISSIONS: (

@@ -294,9 +294,8 @@ class _Drawing:
 
     def argument(self, alias: float) -> str:
         rng = self.rng
-        if (
-            alias < 0.12
-        ):  # what shares memory with a tensor that is written to is refused: in a few programs only
+        # what shares memory with a tensor that is written to is refused: in a few programs only
+        if alias < 0.12:
             return rng.choice((rng.choice(OUTER), "c0.flip(0)", *self.held[-2:], self.data()))
         kinds = [self.data(), self.data(), "s0", "s0.flip(0)", "s0 * 2", "Tensor.ones(2, 3)"]
         return rng.choice(kinds)

@@ -114,9 +114,8 @@ def draw(rng: random.Random, most: int) -> Program:
     most   elements of a leaf
     """
     dtype = rng.choice(USUAL) if rng.random() < 0.6 else rng.choice(list(DTYPES))
-    if (
-        rng.random() < 0.3
-    ):  # a small matrix that is turned: whether vectors stay inside is decided at its edges
+    # a small matrix that is turned: whether vectors stay inside is decided at its edges
+    if rng.random() < 0.3:
         leaf = Leaf(tuple(rng.choice(SMALL + MIDDLE) for _ in range(2)), dtype, rng.randrange(1000))
         return Program((leaf,), _steps(rng, rng.choice(TURNS)))
     leaves = []

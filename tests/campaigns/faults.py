@@ -204,9 +204,8 @@ def events_of(word: str) -> dict[str, list[str]]:
         system.injector.is_armed = True
         _act(system, phase, step)
         system.injector.is_armed = False
-        found[phase] = [
-            name for name in system.injector.events if name != "WAIT_EVENTS"
-        ]  # as many as it takes
+        # as many as it takes
+        found[phase] = [name for name in system.injector.events if name != "WAIT_EVENTS"]
     system.device = None
     system.end(is_over=True)
     return found

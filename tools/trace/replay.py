@@ -88,9 +88,8 @@ class Outcome:
     unchecked_bytes: int = 0
     mismatches: list[Mismatch] = field(default_factory=list)
     failure: str = ""
-    differing: list[int] = field(
-        default_factory=list
-    )  # submissions whose words do not say what their commands do
+    # submissions whose words do not say what their commands do
+    differing: list[int] = field(default_factory=list)
 
     @property
     def is_same(self) -> bool:

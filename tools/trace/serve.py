@@ -92,9 +92,8 @@ class PageServer(ThreadingHTTPServer):
 
     def answer(self, name: str, query: dict[str, list[str]]) -> Json:
         """The data of one address. Raises KeyError for one that does not exist, UsageError for a bad number."""
-        if (
-            name == "data/findings"
-        ):  # the rules take their time: meanwhile the page goes on with a reader of its own
+        # the rules take their time: meanwhile the page goes on with a reader of its own
+        if name == "data/findings":
             with self.rules_lock:
                 return PageData(Trace.read(self.path)).findings
         with self.lock:

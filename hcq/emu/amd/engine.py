@@ -164,9 +164,8 @@ def run_dispatch(
     at_once = max(1, LANES_AT_ONCE // (waves_per_group * launch.wave_size))
     if launch.scratch_waves:
         at_once = max(1, min(at_once, launch.scratch_waves // waves_per_group))
-    with np.errstate(
-        all="ignore"
-    ):  # floats overflow and divide by zero here as they do on the hardware: silently
+    # floats overflow and divide by zero here as they do on the hardware: silently
+    with np.errstate(all="ignore"):
         for first in range(0, total, at_once):
             groups = np.arange(first, min(total, first + at_once))
             home = Residents(machine, launch, work, groups)

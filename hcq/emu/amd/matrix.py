@@ -82,9 +82,8 @@ def compile_wmma(ctx: Context) -> Step:
         rows = read_a(b)  # (wave, i, k)
         columns = read_b(b)  # (wave, j, k)
         total = np.matmul(rows, columns.transpose(0, 2, 1)) + read_c(b)
-        spread = total.reshape(b.waves, c_registers, -1).transpose(
-            1, 0, 2
-        )  # lane = j + 16 * (i % rows per register)
+        # lane = j + 16 * (i % rows per register)
+        spread = total.reshape(b.waves, c_registers, -1).transpose(1, 0, 2)
         for index in range(c_registers):
             x = spread[index]
             if out_kind == "f32":
@@ -322,9 +321,8 @@ def spread_sparse(
     position = (index[:, a_lane] >> (2 * a_element)) & 3  # (wave, block, i, kept k)
     blocks, rows, kept, waves = a.shape
     out = np.zeros((blocks, rows, 2 * kept, waves), a.dtype)
-    where = 4 * (np.arange(kept) // 2) + position.transpose(1, 2, 3, 0).swapaxes(
-        2, 3
-    )  # (block, i, wave, kept)
+    # (block, i, wave, kept)
+    where = 4 * (np.arange(kept) // 2) + position.transpose(1, 2, 3, 0).swapaxes(2, 3)
     values = a.swapaxes(2, 3)
     block, row, wave = np.ogrid[:blocks, :rows, :waves]
     target = out.swapaxes(2, 3)

@@ -46,9 +46,8 @@ class Batch:
         self.ids, self.s, self.scc = ids, s, scc
         self.mask_words = home.wave_size // 32
         self.known: dict[int, Array] = {}  # mask registers already unpacked; every write to them forgets
-        self.readable: Array = np.ones(
-            (1, 1), np.bool_
-        )  # lanes whose DPP source exists, while such an instruction runs
+        # lanes whose DPP source exists, while such an instruction runs
+        self.readable: Array = np.ones((1, 1), np.bool_)
         self.turn = 0  # when it last ran, so that none waits for ever
         self.bind(v)
         self.exec_changed()

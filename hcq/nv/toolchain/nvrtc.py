@@ -174,9 +174,8 @@ def _unpack_headers(install: Any) -> Path:
     try:
         above = private.open_folder(folder.parent, make=True)
         try:
-            os.close(
-                private.open_inner(above, folder.name, make=True)
-            )  # headers of others would be their code
+            # headers of others would be their code
+            os.close(private.open_inner(above, folder.name, make=True))
         finally:
             os.close(above)
         status = install(str(folder).encode(), 0, message)

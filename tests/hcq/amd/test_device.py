@@ -182,9 +182,8 @@ def test_closing_gives_back_what_opening_took(open_amd: Open):
         again = open_amd(port=amd.port)
         again.run(again.load(image(again.arch), "scratch"), [again.alloc(400), 3], block=(100, 1, 1))
         again.close()
-    assert (
-        len(kernel.objects) <= left + 3 * 2
-    )  # each leaves its signals, and the slab of a buffer that still lives
+    # each leaves its signals, and the slab of a buffer that still lives
+    assert len(kernel.objects) <= left + 3 * 2
 
 
 def test_long_reads_come_through_the_copy_engine(amd: AmdDevice):

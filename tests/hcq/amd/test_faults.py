@@ -137,9 +137,8 @@ def test_each_ioctl_that_fails_while_a_device_works_is_named_and_it_can_be_opene
             told += 1
             assert "EIO" in str(error) and "AMDKFD_IOC_" in str(error), str(error)
         device.close(timeout_ms=1000)
-        port.arm(
-            -1
-        )  # how often the driver looks for events differs from run to run: this one may not have come so far
+        # how often the driver looks for events differs from run to run: this one may not have come so far
+        port.arm(-1)
         again = open_amd(port=port, queue=queue)
         works(again)
         again.close()

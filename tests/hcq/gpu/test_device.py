@@ -103,9 +103,8 @@ def test_a_queue_waits_for_a_signal_that_the_host_sets(gpu: GpuDevice):
     go.set(3)
     done.wait(timeout_ms=50_000)
     assert gone.value == 8
-    assert (
-        before - 10**9 <= gone.timestamp_ns <= time.monotonic_ns() + 10**9
-    )  # two clocks, set beside each other
+    # two clocks, set beside each other
+    assert before - 10**9 <= gone.timestamp_ns <= time.monotonic_ns() + 10**9
     assert b.read() == b"\x05" * 64
 
 

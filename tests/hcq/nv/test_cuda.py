@@ -170,9 +170,8 @@ def test_a_cubin_for_another_architecture_is_refused(open_nv: Open):
     nv = open_nv("sm_90")
     with pytest.raises(UsageError, match=r"the cubin is for sm_80, and this device is sm_90"):
         nv.load(image("sm_80"), "block_sums")
-    assert (
-        open_nv("sm_89").load(image("sm_86"), "nothing") is not None
-    )  # the same major architecture, and later
+    # the same major architecture, and later
+    assert open_nv("sm_89").load(image("sm_86"), "nothing") is not None
 
 
 def test_ptx_alone_has_its_variables_where_machine_code_made_of_it_says(nv: NvDevice):

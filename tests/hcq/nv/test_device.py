@@ -235,9 +235,8 @@ def test_closing_gives_back_what_opening_took(open_nv: Open):
         again.run(again.load(image(again.arch), "local"), [again.alloc(400), 3], block=(100, 1, 1))
         again.close()
     left = free - sum(end - start for start, end in POOL.free)
-    assert left <= 3 * (
-        CELLS_BYTES + (2 << 20)
-    )  # each leaves its signals, and the slab of a buffer that still lives
+    # each leaves its signals, and the slab of a buffer that still lives
+    assert left <= 3 * (CELLS_BYTES + (2 << 20))
 
 
 def test_long_reads_come_through_the_copy_engine(nv: NvDevice):

@@ -88,9 +88,8 @@ def busy_day(nv: NvDevice) -> None:
     a.free()
     b.free()
     nv.memory.trim(0)
-    with pytest.raises(
-        DeviceFault, match=r"page fault|MMU fault"
-    ):  # the address, or where RM does not say it the number
+    # the address, or where RM does not say it the number
+    with pytest.raises(DeviceFault, match=r"page fault|MMU fault"):
         nv.run(nv.load(image(nv.arch), "store_at"), [nv.alloc(64), 1 << 36])
     nv.queue().barrier().submit().wait(timeout_ms=50_000)
 

@@ -126,9 +126,8 @@ def test_words_that_are_no_packet_are_shown_and_stray_bits_too(trace, tmp_path):
     made.device()
     made.submit(words=(0xABCD00FF).to_bytes(4, "little") + bytes(8))
     words = bytearray(Maker().content[:0])
-    words += (7 | 2 << 16).to_bytes(4, "little") + (0xF0).to_bytes(
-        4, "little"
-    )  # a Barrier with bits in word 1
+    # a Barrier with bits in word 1
+    words += (7 | 2 << 16).to_bytes(4, "little") + (0xF0).to_bytes(4, "little")
     made.submit(words=bytes(words))
     text = trace("show", made.write(tmp_path / "t")).out
     assert "Header" in text

@@ -167,9 +167,8 @@ def bfe(code: Code) -> Step:
         inside = a.astype(np.uint64) if width == 32 else wide
         value = np.where(at < high, inside >> np.minimum(at, np.uint64(63)), np.uint64(0)) & mask
         if type_.kind == "s":
-            last = np.minimum(
-                at + size - np.uint64(1), np.uint64(width - 1)
-            )  # the sign is the field's last bit
+            # the sign is the field's last bit
+            last = np.minimum(at + size - np.uint64(1), np.uint64(width - 1))
             sign = np.where(size == 0, np.uint64(0), (inside >> last) & np.uint64(1))
             value = np.where(
                 sign != 0, value | ~_ones(np.minimum(size, last - np.minimum(at, last) + np.uint64(1))), value

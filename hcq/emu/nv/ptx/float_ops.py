@@ -191,9 +191,8 @@ def rcp(code: Code) -> Step:
     mode = code.take("approx", *ROUNDINGS)
     type_ = code.type("f32", "f64")
     divide = rounded("div", "" if mode == "approx" else mode, type_)
-    if (
-        mode == "approx" and type_.name == "f64"
-    ):  # only the upper half of the result is meaningful, the rest is 0
+    # only the upper half of the result is meaningful, the rest is 0
+    if mode == "approx" and type_.name == "f64":
         return float_step(code, type_, lambda a: _upper_half(1 / a), 1)
     return float_step(code, type_, lambda a: divide(np.ones(1, type_.scalar), a), 1)
 

@@ -264,9 +264,8 @@ def narrow_minifloat(x: Lanes, mantissa: int, bias: int, largest: float) -> Lane
     rounded = np.minimum(np.rint(wide / unit) * unit, largest)
     _, exponent = np.frexp(rounded)
     power = np.maximum(exponent - 1, 1 - bias)
-    steps = (rounded / np.ldexp(1.0, power - mantissa)).astype(
-        np.int64
-    )  # includes the hidden bit when there is one
+    # includes the hidden bit when there is one
+    steps = (rounded / np.ldexp(1.0, power - mantissa)).astype(np.int64)
     code = np.where(rounded == 0, 0, steps + ((power + bias - 1) << mantissa))
     code = np.where(np.isnan(x), 0x7F, code | (np.signbit(x).astype(np.int64) << 7))
     return code.astype(np.uint8)

@@ -176,9 +176,8 @@ def _find_rejoins(blocks: list[Block]) -> None:
     """Immediate post-dominators, by sets of blocks as bits of one integer."""
     end = len(blocks)
     everything = (1 << (end + 1)) - 1
-    after = [everything] * end + [
-        1 << end
-    ]  # the blocks on every path from here to the end, including this one
+    # the blocks on every path from here to the end, including this one
+    after = [everything] * end + [1 << end]
     changed = True
     while changed:
         changed = False

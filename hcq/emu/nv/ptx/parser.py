@@ -141,9 +141,8 @@ class _Parser:
             self.next()
             self.target = self.name("the target")
             while self.accept(","):
-                self.name(
-                    "a target option"
-                )  # debug, texmode_independent: nothing that we execute depends on them
+                # debug, texmode_independent: nothing that we execute depends on them
+                self.name("a target option")
         elif word == ".address_size":
             self.next()
             self.address_bytes = self.integer("the address size") // 8

@@ -573,9 +573,8 @@ def test_code_that_changed_in_memory_is_decoded_again() -> None:
     assert code is not None
     kernel.memory.unmap(code.start)
     changed = code.data.copy()
-    changed[kernel.symbols["store"] - code.start :][:4] = np.frombuffer(
-        b"\x00\x00\xb0\xbf", np.uint8
-    )  # s_endpgm
+    # s_endpgm
+    changed[kernel.symbols["store"] - code.start :][:4] = np.frombuffer(b"\x00\x00\xb0\xbf", np.uint8)
     kernel.memory.map(code.start, changed, writable=False, name="code")
     out[:] = 7
     kernel.run("store", [out, np.uint32(4)])

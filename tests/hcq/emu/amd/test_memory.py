@@ -245,9 +245,8 @@ def test_lds_pairs_use_two_offsets_in_units_of_their_element(arch: str) -> None:
         at = 4 * np.arange(size)
         lds = b.home.lds_words
         assert (lds[at + 3 * reach] == y).all()
-        expected = np.where(
-            reach == 1, x, lds[at + reach]
-        )  # with a far reach, lanes overlap: the last one wins
+        # with a far reach, lanes overlap: the last one wins
+        expected = np.where(reach == 1, x, lds[at + reach])
         assert (b.u32[4, 0] == expected).all() and (b.u32[5, 0] == y).all()
 
 

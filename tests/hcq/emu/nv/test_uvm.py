@@ -47,9 +47,8 @@ def test_numbers_that_do_not_exist_are_einval():
 def test_the_memory_map_is_kept_alive_by_another_file():
     raw = Raw().open_device()
     uvm, keeper = raw.port.open("/dev/nvidia-uvm"), raw.port.open("/dev/nvidia-uvm")
-    assert (
-        refusal(raw.call, keeper, abi.UVM_MM_INITIALIZE, uvmfd=uvm) == S.NV_ERR_INVALID_ARGUMENT
-    )  # not initialised
+    # not initialised
+    assert refusal(raw.call, keeper, abi.UVM_MM_INITIALIZE, uvmfd=uvm) == S.NV_ERR_INVALID_ARGUMENT
     raw.call(uvm, abi.UVM_INITIALIZE)
     assert refusal(raw.call, uvm, abi.UVM_MM_INITIALIZE, uvmfd=uvm) == S.NV_ERR_INVALID_ARGUMENT
     raw.call(keeper, abi.UVM_MM_INITIALIZE, uvmfd=uvm)
