@@ -2,7 +2,7 @@
 
 In       operations with the instructions they read
 Out      instructions inside scopes, one scope per open loop; equal ones within a scope are one
-Next     at_point.py (nodes to instructions), linear.py (loops), program.py (the instructions)
+Next     lower_expr.py (nodes to instructions), linear.py (loops), program.py (the instructions)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In       a LoopNest
 Out      a Program: every value once, at the outermost place where all it depends on is known
-Next     at_point.py (how a node becomes instructions), staging.py (operands packed into scratch), program.py (the
+Next     lower_expr.py (how a node becomes instructions), staging.py (operands packed into scratch), program.py (the
          instructions), render/llvm.py (their spelling)
 
 Counted loops are opened in order, outputs outside reductions. A node is evaluated at *points*: combinations of the
@@ -20,8 +20,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq.compiler.at_point import Packed, Place
 from hcq.compiler.loop_nest import Loop, LoopNest, ScheduleError
+from hcq.compiler.lower_expr import Packed, Place
 from hcq.compiler.program import NOT_NEGATIVE, Instruction, LoopFacts, Program
 from hcq.compiler.staging import Staging
 from hcq.ir.dtype import DType, Scalar, dtypes

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hcq import config, fleet
+from hcq import config, open_devices
 from hcq import opening as drivers
 from hcq.errors import DriverError, UsageError
 from hcq.life import FORKED
@@ -79,7 +79,7 @@ def _forget(device: Any) -> None:
             act(name)
 
 
-fleet.listeners.append(_forget)
+open_devices.listeners.append(_forget)
 
 
 def check_values(call: str, storage: Storage) -> None:

@@ -1,6 +1,6 @@
 """Names: what the tensors of modules and optimizers are called (layers.0.weight), for readers of a trace (HCQ_TRACE).
 
-In       modules when they are called, optimizers when they step; what the user says with `call`
+In       modules when they are called, optimizers when they step; what the user says with `set_name`
 Out      the names of buffers, told to the device's trace as soon as the tensors have memory
 Changes  the names of those buffers, which reports print, too
 Next     nn/module.py and nn/optim.py (who is asked), realize.py (when tensors get memory), hcq/trace/writer.py
@@ -32,13 +32,13 @@ def wanted() -> bool:
     return config.current().trace is not None
 
 
-def call(tensor: T, name: str) -> T:
+def set_name(tensor: T, name: str) -> T:
     """Give the memory of a tensor a name, now or as soon as it has some. Returns the tensor.
 
     The name goes with this tensor, not with what is computed from it.
     """
     if not isinstance(tensor, Core) or not isinstance(name, str):
-        raise UsageError(f"names.call({tensor!r}, {name!r}): takes a tensor and a text.")
+        raise UsageError(f"names.set_name({tensor!r}, {name!r}): takes a tensor and a text.")
     _names.pop(id(tensor), None)
     _learn([(name, tensor)])
     tell()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hcq import fleet
+from hcq import open_devices
 from hcq.errors import WaitTimeout
 
 late: dict[
@@ -23,7 +23,7 @@ late: dict[
 ] = {}  # id of a device -> the device, the last submission that was waited for in vain
 
 
-fleet.listeners.append(lambda device: late.pop(id(device), None))
+open_devices.listeners.append(lambda device: late.pop(id(device), None))
 
 
 def make_way(device: Any, buffers: Sequence[Any] = ()) -> None:

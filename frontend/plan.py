@@ -26,7 +26,7 @@ from hcq import config, confined
 from hcq.cache import DiskCache
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend import overdue, texts
+from hcq.frontend import kernel_sources, overdue
 from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, dtypes
@@ -225,7 +225,7 @@ def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     if not config.current().debug & {"ir", "code"}:  # what should be shown has to be done
         plan = _decode(device, disk.get("plan", name))
         # a trace holds what its kernels were made from
-        is_told = plan is not None and (not texts.wanted() or _are_told(plan, disk))
+        is_told = plan is not None and (not kernel_sources.wanted() or _are_told(plan, disk))
         if plan is not None and is_told and _answers(plan, structure, roots) and _loads(plan):
             return plan
     plan = _make(structure, roots, device, disk)
@@ -272,7 +272,7 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     target = devices.target(device)
     made = schedule(roots, structure.storages, target.threads)
 
-    is_shown = bool(debug & {"ir", "code"}) or texts.wanted()
+    is_shown = bool(debug & {"ir", "code"}) or kernel_sources.wanted()
     shown: dict[str, str] = {}
 
     def show(stage: str, text: str) -> None:
@@ -294,8 +294,8 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
                     f"compiling a kernel for {device}",
                 )
                 code = CodeObject.from_bytes(made_bytes)
-        if texts.wanted():
-            texts.keep(disk, code.image, code.entry, shown)
+        if kernel_sources.wanted():
+            kernel_sources.keep(disk, code.image, code.entry, shown)
         launches.append(
             Launch(
                 name=code.name,
@@ -322,7 +322,7 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
 
 def _are_told(plan: Plan, disk: DiskCache) -> bool:
     """Whether it is known what the kernels of a plan were made from."""
-    return all(texts.of(disk, launch.image, launch.entry) is not None for launch in plan.launches)
+    return all(kernel_sources.of(disk, launch.image, launch.entry) is not None for launch in plan.launches)
 
 
 def _share_memory(launches: Sequence[Launch], temporaries: set[int], values: Sequence[Any]) -> dict[int, int]:
@@ -369,7 +369,9 @@ def _program(device: Any, launch: Launch) -> Any:
             scratch_bytes=launch.scratch_bytes,
             name=launch.name,
             access=["write" if is_written else "read" for is_written in writes],
-            texts=texts.of(DiskCache(), launch.image, launch.entry) if texts.wanted() else None,
+            texts=kernel_sources.of(DiskCache(), launch.image, launch.entry)
+            if kernel_sources.wanted()
+            else None,
         )
     return program
 

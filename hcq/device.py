@@ -4,7 +4,7 @@ In       a name and a port to the operating system
 Out      a Device
 Changes  opening starts the device's threads or channels; closing (at exit, too) drains and ends them
 Next     opening.py (hcq.open), cpu/device.py (the first device), queue.py (how work is recorded), signal.py (how it is
-         awaited), fleet.py (all that are open)
+         awaited), open_devices.py (all that are open)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from hcq import checks, fleet, native
+from hcq import checks, native, open_devices
 from hcq import config as config_module
 from hcq.command import Command, Timestamp
 from hcq.config import Config
@@ -112,7 +112,7 @@ class Device(Mortal, ABC):
 
             self.validator = Validator(self)
         self.is_open = True
-        fleet.join(self)
+        open_devices.register(self)
         if "signal" in self.config.report:
             _report_on_signal()
         if self.trace is not None:
@@ -511,7 +511,7 @@ class Device(Mortal, ABC):
             if self.is_stopped:
                 self.ledger.entries.clear()  # they hold programs, and those hold code
         finally:
-            fleet.leave(self)
+            open_devices.unregister(self)
 
     def say(self, text: str) -> None:
         """One line of HCQ_DEBUG output."""
@@ -603,7 +603,7 @@ class Device(Mortal, ABC):
     def __repr__(self) -> str:
         return f"Device({self.name}, {self.arch})"
 
-    def __del__(self, bury: Callable[[Device], None] = fleet.bury) -> None:
+    def __del__(self, bury: Callable[[Device], None] = open_devices.bury) -> None:
         if self.is_stopped:
             bury(self)
 

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hcq import checks, fleet
+from hcq import checks, open_devices
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class Pool:
         self.regions: dict[int, int] = {}  # mapped for the pool: va -> bytes
         self.freed: deque[Freed] = deque(maxlen=256)  # named buffers that are gone, for reports
         # blocks that work left to itself may still write: never handed out again
-        self.forsaken: set[int] = set()
+        self.quarantined: set[int] = set()
         self._live: dict[int, weakref.ref[Buffer]] = {}  # block -> who had it last
         self.lock = threading.RLock()  # a destructor may run inside an allocation
 
@@ -300,7 +300,7 @@ class Pool:
         device = self.device
         if name is not None:
             self.freed.append(self.gone(va, capacity, name, fence, device.timeline.submitted))
-        if self.forsaken and va in self.forsaken:
+        if self.quarantined and va in self.quarantined:
             return
         if device.trace is not None:
             device.trace.free(va, capacity)
@@ -358,13 +358,13 @@ class Pool:
                 raise
         return take()
 
-    def forsake(self, first: int) -> int:
+    def quarantine(self, first: int) -> int:
         """Never hand out again what submissions from `first` on may use; returns how many bytes that is."""
         lost = 0
         with self.lock:
             for buffer in self.owners():
                 if buffer.is_recorded or max(buffer.last, buffer.fence) >= first:
-                    self.forsaken.add(buffer.address)
+                    self.quarantined.add(buffer.address)
                     lost += buffer.capacity
             for capacity, blocks in self.free.items():
                 kept = [block for block in blocks if block[1] < first]
@@ -380,9 +380,9 @@ class Pool:
         setattr(self, "take_back", self._take_back_late)  # noqa: B010
 
     def _take_back_late(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
-        if va not in self.forsaken and va in self.regions:
+        if va not in self.quarantined and va in self.regions:
             self.free.setdefault(capacity, []).append((va, 0))
-            fleet.retired(self.device)
+            open_devices.retired(self.device)
 
     def forget_parent(self) -> None:
         """In a child of fork that has a copy of the memory: another thread of the parent may have had the lock."""
@@ -406,7 +406,7 @@ class Pool:
             self.abandon()
             for va, size_bytes in list(self.regions.items()):
                 self._unmap(va, size_bytes)
-        elif not self.owners() and not self.forsaken:
+        elif not self.owners() and not self.quarantined:
             for slab in self._slabs:
                 self._unmap(slab, SLAB_BYTES)
             self._slabs.clear()
@@ -431,7 +431,7 @@ class Pool:
         return buffer
 
     def _map(self, capacity: int, size_bytes: int, name: str | None) -> int:
-        fleet.unmap_closed()
+        open_devices.unmap_closed()
         if self.free_large_bytes > self.limit_bytes:
             self.trim(self.limit_bytes // 2)
         try:

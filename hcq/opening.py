@@ -3,7 +3,7 @@
 In       a name ("CPU", "CPU:1"), HCQ_EMULATE and HCQ_VISIBLE
 Out      a Device, shared by everyone in the process who asks for the same name
 Changes  opening starts the device's threads or channels
-Next     kinds.py (where each driver lives), device.py (what every device has), fleet.py (what is open)
+Next     kinds.py (where each driver lives), device.py (what every device has), open_devices.py (what is open)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hcq import checks, config, fleet
+from hcq import checks, config, open_devices
 from hcq.errors import UsageError
 from hcq.kinds import KINDS, load
 from hcq.port import Port
@@ -35,13 +35,13 @@ def open(name: str = "CPU") -> Any:
             )
         index = settings.visible[index]
     key = kind if index == 0 else f"{kind}:{index}"
-    with fleet.lock:
-        found = fleet.by_name.get(key)
+    with open_devices.lock:
+        found = open_devices.by_name.get(key)
         if found is not None and (not found.dead or found.revive()):
             return found
-        if fleet.is_ending:
+        if open_devices.is_ending:
             raise UsageError(f"open({name!r}): this process is ending. Join threads before the program ends.")
-        made = fleet.by_name[key] = load(KINDS[kind].device)(key, port)
+        made = open_devices.by_name[key] = load(KINDS[kind].device)(key, port)
         return made
 
 

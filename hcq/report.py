@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq import config, fleet, native, private, recorder
+from hcq import config, native, open_devices, private, recorder
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
 from hcq.errors import UsageError
 
@@ -168,7 +168,7 @@ def install(number: int = os_signal.SIGUSR1, chain: bool = False) -> Callable[[]
 
 def everything(title: str) -> None:
     """Report on every open device."""
-    devices = fleet.devices()
+    devices = open_devices.devices()
     if not devices:
         print(f"---- hcq report: {title}: no device is open", file=sys.stderr)
     for device in devices:
@@ -189,7 +189,9 @@ class _Names:
         self.regions = dict(device.memory.regions)
         self.timeline = device.timeline.va
         self.device = device
-        self.signals = {va: signal for other in fleet.devices() for va, signal in list(other.signals.items())}
+        self.signals = {
+            va: signal for other in open_devices.devices() for va, signal in list(other.signals.items())
+        }
 
     def name(self, va: int, at: int = NOW) -> str:
         """What an address was when submission number `at` was made: a buffer and the offset in it, live or freed since.
@@ -323,7 +325,7 @@ def _setters(names: _Names, va: int) -> Iterator[str]:
     """Every remembered write to a signal, by devices and by the host, with those marked that go backwards."""
     found: list[tuple[int, str, int, recorder.Site]] = []
     value = None
-    for device in fleet.devices():
+    for device in open_devices.devices():
         for number, commands, site in device.ledger.entries.copy():
             found += [
                 (number, f"{device.name} #{number}", what.value, site)

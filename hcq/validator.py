@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from hcq import fleet, native, recorder
+from hcq import native, open_devices, recorder
 from hcq.command import Command, Indirect
 from hcq.effects import ProgramFacts
 from hcq.errors import UsageError
@@ -205,7 +205,7 @@ _told: set[tuple[str, str]] = set()
 
 def _elsewhere(va: int, size_bytes: int) -> bool:
     """Memory of open devices that do not validate."""
-    for each in fleet.devices():
+    for each in open_devices.devices():
         if each.validator is None:
             for start, size in [(each.timeline.va, CELL_BYTES), *each.memory.regions.items()]:
                 if start <= va and va + size_bytes <= start + size:

@@ -3,7 +3,7 @@
 In       the root of a graph and the name of the stage it claims to be in
 Out      nothing, or notes on what could not be proved; VerifyError names stage, node and the law it breaks
 Changes  nothing
-Next     op.py (the stages), shape.py (shapes have their own net), given.py (bounds under a condition)
+Next     op.py (the stages), shape.py (shapes have their own net), conditional_bounds.py (bounds under a condition)
 
 A stage is a row of STAGES: the ops it allows and one check per op. A later stage adds its checks to that row's table.
 That graphs have no cycles needs no law: a node is made after its sources and never changes.
@@ -17,8 +17,8 @@ from typing import NamedTuple, NoReturn
 
 from hcq.ir.affine import collect
 from hcq.ir.bounds import bounds
+from hcq.ir.conditional_bounds import bounds_given
 from hcq.ir.dtype import Kind, dtypes
-from hcq.ir.given import bounds_given
 from hcq.ir.node import Node, Param
 from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, MOVEMENT, REDUCTIONS, UNARY, Op
 from hcq.ir.shape import shape_of

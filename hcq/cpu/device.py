@@ -569,7 +569,7 @@ class CpuDevice(Device):
         self.code.stop_all(self._control_pointer)
         first = self.timeline.value + 1
         late = self.ledger.describe(first)
-        lost = self.memory.forsake(first)
+        lost = self.memory.quarantine(first)
         programs = [entry for entry in self.ledger.entries.copy() if entry[0] >= first]
         kept = [entry for entry in self._retired if entry[0] >= first]
         _left_behind.append((programs, kept, self.memory))

@@ -3,7 +3,7 @@
 In       a device that held still while the process forked
 Out      in the child the same device: buffers with their contents, programs, graphs
 Changes  before the fork: waits for work in flight. In the child, when it is first used: new threads on the old ring
-Next     device.py (the rest of the device), hcq/life.py (what other devices do), hcq/fleet.py (who calls)
+Next     device.py (the rest of the device), hcq/life.py (what other devices do), hcq/open_devices.py (who calls)
 
 The memory is private to each process: what parent and child write from here on, the other does not see. Work that was
 in flight for too long to be waited for is finished by the parent alone; the child's copy of what it writes is marked.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from hcq import fleet, native
+from hcq import native, open_devices
 from hcq.errors import UsageError
 from hcq.life import FORKED
 from hcq.port import RecordingPort
@@ -89,12 +89,12 @@ def revive(device: CpuDevice) -> bool:
     with device.lock:
         if device.dead != FORKED:
             return not device.dead
-        if fleet.is_ending:
+        if open_devices.is_ending:
             raise UsageError(f"{device.name} cannot be used: this process is ending.")
         device.restart()
         tell_again(device)
         device.come_alive()
         if device.timeline.value < device.timeline.submitted:
             device.leave_unfinished(UNFINISHED)
-        fleet.join(device)
+        open_devices.register(device)
         return True

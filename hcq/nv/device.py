@@ -174,7 +174,7 @@ class NvDevice(HostAccess):
             va, per_tpc, _ = self.local
             self._first.append(self.encoder.local_memory(va, per_tpc, self.gpu.tpc_count))
 
-    def see_light(self) -> None:
+    def probe_channel(self) -> None:
         """The first submissions: nothing but a signal. They show that the channel runs, before any engine is asked."""
         cell = self._cells.va + STAMP_AT
         view = self._cells_view[STAMP_AT : STAMP_AT + CELL_BYTES].cast("Q")
@@ -480,5 +480,5 @@ class NvDevice(HostAccess):
         ("ask for full clocks", boost_clocks),
         ("make signals", make_signals),
         ("create the channel", make_channel),
-        ("first light", see_light),
+        ("probe the channel", probe_channel),
     )

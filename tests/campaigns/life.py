@@ -3,7 +3,7 @@
 In       a case: a random sequence of steps on one kind of device, with NumPy as the second opinion on every value
 Out      RIGHT; or REFUSED when a step was answered with one of our errors where the model allows one
 Changes  the worker's devices and children; at the end of every case all of it is given back, and that is counted
-Next     docs/life.md (what is promised), hcq/life.py, hcq/fleet.py, hcq/cpu/fork.py
+Next     docs/life.md (what is promised), hcq/life.py, hcq/open_devices.py, hcq/cpu/fork.py
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import hcq
-from hcq import Tensor, fleet, jit
+from hcq import Tensor, jit, open_devices
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
 CHILD_S = 90  # a child that takes longer hangs
@@ -287,7 +287,7 @@ class World:
             if ending == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if ending == "exit":
-                fleet._close_all()
+                open_devices._close_all()
             os._exit(5 if ending == "raise" else 0)
         except BaseException as error:
             what = str(error) if isinstance(error, Wrong) else traceback.format_exc() + self.story()
@@ -434,7 +434,7 @@ def wait_for(pid: int) -> int:
 
 def counts() -> dict[str, int]:
     gc.collect()
-    fleet.unmap_closed()
+    open_devices.unmap_closed()
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": len(os.listdir("/proc/self/task")),
@@ -461,7 +461,7 @@ def warm_up(name: str) -> None:
         for act, _ in World.STEPS:
             if act is not World.few_files:
                 act(world)
-        for device in fleet.devices():
+        for device in open_devices.devices():
             device.close()
     del world
     now = counts()
@@ -486,7 +486,7 @@ def one(name: str, case: Case) -> Outcome:
     except Exception as error:
         raise Wrong(f"{traceback.format_exc()}{world.story()}") from error
     finally:
-        for device in fleet.devices():
+        for device in open_devices.devices():
             device.close()
     story, was_refused = world.story(), world.was_refused
     del world

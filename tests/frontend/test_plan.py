@@ -18,8 +18,8 @@ from hcq import config
 from hcq.cache import DiskCache
 from hcq.compiler import compile as compiling
 from hcq.frontend import device as devices
+from hcq.frontend import kernel_sources
 from hcq.frontend import plan as plans
-from hcq.frontend import texts
 from hcq.frontend.jit import jit
 from hcq.frontend.scheduler.structure import Structure
 from hcq.frontend.tensor import Tensor
@@ -44,7 +44,7 @@ def forget() -> None:
     compiling.forget()
     plans._plans.clear()
     plans._programs.clear()
-    texts._known.clear()
+    kernel_sources._known.clear()
 
 
 def compute() -> list[np.ndarray]:
@@ -179,11 +179,11 @@ def test_an_object_that_cannot_be_loaded_is_made_anew(
 def test_texts_of_another_form_are_asked_for_anew(folder: Path) -> None:
     disk = DiskCache()
     for data in (b"", b"hello", b"\x78\x9c\x00"):
-        disk.put(texts.KIND, texts._key(b"image", "entry"), data)
-        assert texts.of(disk, b"image", "entry") is None
-    texts.keep(disk, b"image", "entry", {"ir": "a", "code": "b"})
-    texts._known.clear()
-    assert texts.of(disk, b"image", "entry") == {"ir": "a", "source": "b"}
+        disk.put(kernel_sources.KIND, kernel_sources._key(b"image", "entry"), data)
+        assert kernel_sources.of(disk, b"image", "entry") is None
+    kernel_sources.keep(disk, b"image", "entry", {"ir": "a", "code": "b"})
+    kernel_sources._known.clear()
+    assert kernel_sources.of(disk, b"image", "entry") == {"ir": "a", "source": "b"}
 
 
 # -- what is kept in memory -----------------------------------------------------------------------------------------

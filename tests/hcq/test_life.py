@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hcq import UsageError, fleet
+from hcq import UsageError, open_devices
 from hcq.amd.device import AmdDevice
 from hcq.cpu.device import CpuDevice
 from hcq.device import Device
@@ -119,7 +119,7 @@ def test_every_verb_of_a_closed_device_and_of_what_belongs_to_it_says_so(name: s
 def test_a_device_that_was_closed_gives_everything_back(name: str) -> None:
     def held() -> tuple[int, int, int]:
         gc.collect()
-        fleet.unmap_closed()
+        open_devices.unmap_closed()
         maps = Path("/proc/self/maps").read_bytes().count(b"\n")
         return maps, len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
@@ -224,7 +224,7 @@ def test_work_that_does_not_end_before_a_fork_is_told_as_unfinished_in_the_child
     None
 ):
     script = """
-hcq.fleet.FORK_MS = 100
+hcq.open_devices.FORK_MS = 100
 gate = dev.signal("gate")
 late, other = dev.alloc(64), dev.alloc(64)
 other.write(b"o" * 64)
@@ -401,7 +401,7 @@ def test_a_shorter_deadline_is_kept_at_the_exit() -> None:
 def test_control_c_ends_a_wait_and_a_second_one_the_exit(name: str) -> None:
     script = """
 done = dev.queue().wait(dev.signal("never"), 1).submit()
-hcq.fleet.EXIT_MS = 1e6
+hcq.open_devices.EXIT_MS = 1e6
 try:
     print("waiting", flush=True)
     done.wait()

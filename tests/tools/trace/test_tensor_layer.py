@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hcq import config, fleet
+from hcq import config, open_devices
 from hcq.tools.trace.page_data import PageData
 from hcq.tools.trace.views import submission_view
 from hcq.trace.file import Trace
@@ -93,8 +93,8 @@ def test_a_tensor_is_called_what_the_user_calls_it(tmp_path):
     script = """
 from hcq import Tensor
 from hcq.frontend import names
-x = names.call(Tensor([1.0, 2.0]), "samples")
-y = names.call(x * 2, "doubled")
+x = names.set_name(Tensor([1.0, 2.0]), "samples")
+y = names.set_name(x * 2, "doubled")
 (y + 1).realize()
 y.realize()
 """
@@ -109,9 +109,9 @@ def test_only_a_tensor_has_a_name():
     from hcq.errors import UsageError
     from hcq.frontend import names
 
-    with pytest.raises(UsageError, match=r"names.call\(3, 'x'\): takes a tensor and a text"):
-        names.call(3, "x")  # type: ignore[arg-type]
-    x = names.call(Tensor([1.0]) + 1, "known without a trace").realize()
+    with pytest.raises(UsageError, match=r"names.set_name\(3, 'x'\): takes a tensor and a text"):
+        names.set_name(3, "x")  # type: ignore[arg-type]
+    x = names.set_name(Tensor([1.0]) + 1, "known without a trace").realize()
     assert x.node.arg.buffer.name == "known without a trace"
 
 
@@ -153,7 +153,8 @@ def test_a_program_run_as_a_module_has_lines_and_so_has_one_of_ours(tmp_path):
 
 
 def test_nothing_is_learnt_without_a_trace(tmp_path):
-    script = f"{TRAINING}\nfrom hcq.frontend import names, texts\nassert not (names._names or texts._known)"
+    asked = "assert not (names._names or kernel_sources._known)"
+    script = f"{TRAINING}\nfrom hcq.frontend import kernel_sources, names\n{asked}"
     subprocess.run([sys.executable, "-c", script], timeout=50, check=True, cwd=Path(__file__).parents[3])
 
 
@@ -177,7 +178,7 @@ def gpu(
     before = config.current()
     config.use(dataclasses.replace(before, emulate=(emulate,)))
     yield device, path
-    for opened in fleet.devices():
+    for opened in open_devices.devices():
         if opened.name == device:
             opened.close()
     config.use(before)

@@ -65,7 +65,7 @@ class Spot:
         self.steps = tuple([a + factor * b for a, b in zip(self.steps, steps, strict=True)])
 
 
-class AtPoint(Emitter):
+class LowerExpr(Emitter):
     def __init__(self, nest: LoopNest):
         super().__init__()
         self.nest = nest

@@ -6,8 +6,8 @@ import itertools
 
 from hypothesis import given, settings
 
+from hcq.ir.conditional_bounds import bounds_given
 from hcq.ir.dtype import dtypes
-from hcq.ir.given import bounds_given
 from hcq.ir.node import Node, Param, const, index
 from hcq.ir.op import Op
 from hcq.ir.symbolic import simplify

@@ -1,9 +1,9 @@
-"""The fleet: every device of this process that is open, and what becomes of them at exit and around a fork.
+"""Open devices: every device of this process that is open, and what becomes of them at exit and around a fork.
 
 In       devices as they open and close
 Out      which are open; `listeners` hear of those that are gone
 Changes  at exit all are closed, without waiting long for work that nobody will see; before a fork they hold still
-Next     life.py (what a device is in the child), device.py (who joins and leaves), opening.py (who opens by name)
+Next     life.py (what a device is in the child), device.py (who registers), opening.py (who opens by name)
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def devices() -> list[Device]:
     return list(_open)
 
 
-def join(device: Device) -> None:
+def register(device: Device) -> None:
     """It is open now."""
     _open.append(device)
     unmap_closed()
 
 
-def leave(device: Device) -> None:
+def unregister(device: Device) -> None:
     """It is closed now. Memory of a device that did not stop is left to the end of the process."""
     if device in _open:
         _open.remove(device)
