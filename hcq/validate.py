@@ -18,9 +18,9 @@ from hcq import kinds
 from hcq.effects import Effect, Launch, Model, ProgramFacts, Run, Step
 from hcq.layout import Packet
 from hcq.rules import addresses, blocks, launches, order, packets, signals, waits
-from hcq.rules.moment import Moment
-from hcq.rules.rule import CHECKS, RULES, Broken, Finding, Rule
+from hcq.rules.rule import CHECKS, RULES, Finding, Rule, Violation
 from hcq.rules.state import DeviceState, State
+from hcq.rules.submission_check import SubmissionCheck
 
 if TYPE_CHECKING:
     from hcq.trace.file import Record, Submission, Trace
@@ -68,9 +68,13 @@ class _Undeclared(Model):
 
 
 def examine(
-    moment: Moment, words: Sequence[bytes], read_block: ReadBlock, label: str = "a block", ends: bool = False
+    submission: SubmissionCheck,
+    words: Sequence[bytes],
+    read_block: ReadBlock,
+    label: str = "a block",
+    ends: bool = False,
 ) -> Iterator[Finding]:
-    """Look at every packet of a submission, in order. The caller commits or undoes the moment afterwards.
+    """Look at every packet of a submission, in order. The caller commits or undoes the submission afterwards.
 
     words       whole packets
     read_block  (address, size in bytes) -> the words of a block that packets run
@@ -80,72 +84,74 @@ def examine(
     at = 0
     for number, blob in enumerate(words):
         is_last_blob = ends and number == len(words) - 1
-        yield from _run(moment, blob, at, read_block, label, is_last_blob)
+        yield from _run(submission, blob, at, read_block, label, is_last_blob)
         at += len(blob) // 4
 
 
-def examine_packets(moment: Moment, words: bytes) -> Iterator[Finding]:
+def examine_packets(submission: SubmissionCheck, words: bytes) -> Iterator[Finding]:
     """Only what the words say by themselves: for a block that will be patched before it runs."""
-    for _, steps in _pieces(moment, words):
+    for _, steps in _pieces(submission, words):
         for step, problems in steps:
-            moment.step = step
+            submission.step = step
             for broken in problems:
-                yield moment.finding(broken)
+                yield submission.finding(broken)
 
 
 def _run(
-    moment: Moment, blob: bytes, at: int, read_block: ReadBlock, label: str, ends: bool
+    submission: SubmissionCheck, blob: bytes, at: int, read_block: ReadBlock, label: str, ends: bool
 ) -> Iterator[Finding]:
-    pieces = _pieces(moment, blob)
+    pieces = _pieces(submission, blob)
     for number, (offset, steps) in enumerate(pieces):
         for index, (step, problems) in enumerate(steps):
-            moment.step = step if not at + offset else step._replace(at=at + offset + step.at)
-            moment.is_last = ends and number == len(pieces) - 1 and index == len(steps) - 1
+            submission.step = step if not at + offset else step._replace(at=at + offset + step.at)
+            submission.is_last = ends and number == len(pieces) - 1 and index == len(steps) - 1
             for broken in problems:
-                yield moment.finding(broken)
+                yield submission.finding(broken)
             is_readable = not any(broken.rule.id in packets.MALFORMED for broken in problems)
             for effect in step.effects if is_readable else ():
-                yield from _effect(moment, effect, read_block, label)
+                yield from _effect(submission, effect, read_block, label)
 
 
-def _effect(moment: Moment, effect: Effect, read_block: ReadBlock, label: str) -> Iterator[Finding]:
+def _effect(
+    submission: SubmissionCheck, effect: Effect, read_block: ReadBlock, label: str
+) -> Iterator[Finding]:
     kind = type(effect)
-    moment.agent.at += 1
+    submission.agent.at += 1
     if kind is Launch:
         assert isinstance(effect, Launch)
-        moment.kernel = moment.device.programs.get(effect.entry)
+        submission.kernel = submission.device.programs.get(effect.entry)
     is_broken = False
     for check in CHECKS.get(kind, ()):
-        for broken in check(moment, effect):
+        for broken in check(submission, effect):
             is_broken = True
-            yield moment.finding(broken)
-    for check in moment.model.checks.get(kind, ()):
-        for broken in check(moment, effect):
-            yield moment.finding(broken)
+            yield submission.finding(broken)
+    for check in submission.model.checks.get(kind, ()):
+        for broken in check(submission, effect):
+            yield submission.finding(broken)
     if isinstance(effect, Launch):
         for arg in effect.arguments:
             if arg.kind == "buffer" and arg.access != "read":
-                block = moment.state.memory.find(arg.value)
+                block = submission.state.memory.find(arg.value)
                 if block is not None:
-                    moment.write_mark(block)
+                    submission.write_mark(block)
     if kind is Run and not is_broken:
         assert isinstance(effect, Run)
         words = read_block(effect.address, 4 * effect.size_words)
-        for broken in blocks.still(moment, effect, label, words):
-            yield moment.finding(broken)
-        moment.depth += 1
-        moment.label = label
-        yield from _run(moment, words, 0, read_block, label, False)
-        moment.depth -= 1
-    moment.kernel = None
+        for broken in blocks.still(submission, effect, label, words):
+            yield submission.finding(broken)
+        submission.depth += 1
+        submission.label = label
+        yield from _run(submission, words, 0, read_block, label, False)
+        submission.depth -= 1
+    submission.kernel = None
 
 
-Known = list[tuple[Step, tuple[Broken, ...]]]
+Known = list[tuple[Step, tuple[Violation, ...]]]
 
 
-def _pieces(moment: Moment, blob: bytes) -> list[tuple[int, Known]]:
+def _pieces(submission: SubmissionCheck, blob: bytes) -> list[tuple[int, Known]]:
     """The steps of some words, in pieces that stand for themselves, each with its offset in words."""
-    device, model, queue = moment.device, moment.model, moment.queue
+    device, model, queue = submission.device, submission.model, submission.queue
     if device.known_generation != device.generation or len(device.known) > MAX_KNOWN:
         device.known_generation = device.generation
         device.known = {}
@@ -159,7 +165,7 @@ def _pieces(moment: Moment, blob: bytes) -> list[tuple[int, Known]]:
         steps = known.get(key) if is_plain else None
         if steps is None:
             steps = [
-                (step, tuple(packets.packet(moment, step)))
+                (step, tuple(packets.packet(submission, step)))
                 for step in model.steps(piece, queue, device.programs)
             ]
             if is_plain:
@@ -257,7 +263,7 @@ class _Replayed:
         if made.dropped:
             return
         device = self.devices[made.device.number]
-        moment = Moment(self.state, device, made.queue, made.value, made.site)
+        submission = SubmissionCheck(self.state, device, made.queue, made.value, made.site)
         images = {image.va: image for image in made.blocks}
 
         def read_block(va: int, size_bytes: int) -> bytes:
@@ -268,6 +274,6 @@ class _Replayed:
         labels = [image.label for image in images.values()]
         words = b"".join(word.to_bytes(4, "little") for word in made.words)
         yield from examine(
-            moment, [words], read_block, labels[0] if len(labels) == 1 else "a block", ends=True
+            submission, [words], read_block, labels[0] if len(labels) == 1 else "a block", ends=True
         )
-        moment.commit()
+        submission.commit()

@@ -20,9 +20,9 @@ from hcq.effects import ProgramFacts
 from hcq.errors import UsageError
 from hcq.memory import Buffer
 from hcq.rules import blocks, waits
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, Finding
+from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
+from hcq.rules.submission_check import SubmissionCheck
 from hcq.signal import CELL_BYTES
 from hcq.validate import examine, examine_packets, model_of
 
@@ -50,7 +50,7 @@ class Validator:
                 self.alloc(buffer)
                 self.wrote(buffer)
         self.findings: list[Finding] = []  # of the last submission
-        self._moment: Moment | None = None
+        self._submission: SubmissionCheck | None = None
 
     # ------------------------------------------------------------ submissions
 
@@ -62,52 +62,56 @@ class Validator:
         model = self.state.model
         labels = [what.label for what in commands if type(what) is Indirect]
         with _lock:
-            moment = Moment(self.process, self.state, self.device.queue_name, value, recorder.site())
+            submission = SubmissionCheck(
+                self.process, self.state, self.device.queue_name, value, recorder.site()
+            )
             try:
                 if not model.declares_effects:
                     self.device.validate(words)
-                self.findings = list(examine(moment, words, native.read, labels[0] if labels else "a block"))
+                self.findings = list(
+                    examine(submission, words, native.read, labels[0] if labels else "a block")
+                )
                 for finding in self.findings:
                     self._tell(finding)
             except BaseException:
-                moment.undo()
+                submission.undo()
                 raise
-            self._moment = moment
+            self._submission = submission
 
     def sent(self) -> None:
         """It went to the device."""
-        moment, self._moment = self._moment, None
-        if moment is not None:
+        submission, self._submission = self._submission, None
+        if submission is not None:
             with _lock:
-                moment.commit()
+                submission.commit()
 
     def dropped(self) -> None:
         """It did not reach the device."""
-        moment, self._moment = self._moment, None
-        if moment is not None:
+        submission, self._submission = self._submission, None
+        if submission is not None:
             with _lock:
-                moment.undo()
+                submission.undo()
 
     def look(self, words: bytes) -> None:
         """Packets that will be patched before they run: only what they say by themselves. Raises UsageError."""
         with _lock:
-            moment = Moment(self.process, self.state, self.device.queue_name, 0, recorder.site())
+            submission = SubmissionCheck(self.process, self.state, self.device.queue_name, 0, recorder.site())
             try:
-                for finding in examine_packets(moment, words):
+                for finding in examine_packets(submission, words):
                     self._tell(finding)
             finally:
-                moment.undo()
+                submission.undo()
 
     def room(self, name: str, put: int, size: int, get: int, capacity: int) -> None:
         """Before the driver writes `size` units into a ring. Raises UsageError when they reach unread ones."""
-        moment = self._between()
-        self._refuse(moment, blocks.room(name, put, size, get, capacity))
+        submission = self._between()
+        self._refuse(submission, blocks.room(name, put, size, get, capacity))
 
     def reuse(self, name: str, va: int, size_bytes: int, used_until: int) -> None:
         """Before the driver writes arguments or packets where submission `used_until` had its own."""
-        moment = self._between()
+        submission = self._between()
         done = self.device.timeline._cell[0]
-        self._refuse(moment, blocks.reuse(name, va, size_bytes, used_until, done))
+        self._refuse(submission, blocks.reuse(name, va, size_bytes, used_until, done))
 
     def unended(self) -> list[Finding]:
         """Waits in flight, of any device, that nothing submitted so far will end."""
@@ -170,17 +174,17 @@ class Validator:
 
     # ------------------------------------------------------------ telling
 
-    def _between(self) -> Moment:
-        """A moment before the next submission has packets."""
+    def _between(self) -> SubmissionCheck:
+        """What happens between two submissions: it has no packets."""
         value = self.device.timeline.submitted + 1
-        return Moment(self.process, self.state, self.device.queue_name, value, recorder.site())
+        return SubmissionCheck(self.process, self.state, self.device.queue_name, value, recorder.site())
 
-    def _refuse(self, moment: Moment, broken: Iterable[Broken]) -> None:
+    def _refuse(self, submission: SubmissionCheck, broken: Iterable[Violation]) -> None:
         try:
             for each in broken:
-                self._tell(moment.finding(each))
+                self._tell(submission.finding(each))
         finally:
-            moment.undo()
+            submission.undo()
 
     def _is_finished(self, value: int) -> bool:
         return bool(self.device.timeline._cell[0] >= value)

@@ -18,8 +18,8 @@ from hcq.cpu.processor import machine_named
 from hcq.effects import Access, Argument, Effect, Launch, Limits, Model, Programs, Run, Step
 from hcq.layout import Packet
 from hcq.rules.launches import SCRATCH_LIMIT
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, Check, rule
+from hcq.rules.rule import Check, Violation, rule
+from hcq.rules.submission_check import SubmissionCheck
 
 LAUNCH_GROUPS = rule(
     "cpu-launch-groups",
@@ -39,25 +39,25 @@ MAX_HEADS = 4096
 STAMP_BYTES = 8
 
 
-def _header(moment: Moment, effect: Launch) -> Iterator[Broken]:
-    packet = moment.step.packet if moment.step is not None else None
+def _header(submission: SubmissionCheck, effect: Launch) -> Iterator[Violation]:
+    packet = submission.step.packet if submission.step is not None else None
     if not isinstance(packet, packets.Dispatch):
         return
     product = packet.grid_x * packet.grid_y * packet.grid_z
     if packet.groups != product and product:
-        yield Broken(LAUNCH_GROUPS, f"its grid has {product} groups, and groups says {packet.groups}")
-    assert isinstance(moment.model, CpuModel)
-    slots = moment.model.slots(packet)
+        yield Violation(LAUNCH_GROUPS, f"its grid has {product} groups, and groups says {packet.groups}")
+    assert isinstance(submission.model, CpuModel)
+    slots = submission.model.slots(packet)
     if len(packet.tail_words) != 2 * slots or packet.group_slot >= slots:
         text = f"it has {len(packet.tail_words)} argument words, and its header says {2 * slots}"
-        yield Broken(LAUNCH_HEADER, f"{text}, the group in slot {packet.group_slot}")
-    elif moment.kernel is not None and moment.kernel.args is not None and effect.carried is None:
-        kinds = ", ".join(moment.kernel.args)
-        yield Broken(LAUNCH_HEADER, f"its slots are not those of {moment.kernel.name}({kinds})")
-    most = -(-moment.device.scratch_bytes // 4096) * 4096
+        yield Violation(LAUNCH_HEADER, f"{text}, the group in slot {packet.group_slot}")
+    elif submission.kernel is not None and submission.kernel.args is not None and effect.carried is None:
+        kinds = ", ".join(submission.kernel.args)
+        yield Violation(LAUNCH_HEADER, f"its slots are not those of {submission.kernel.name}({kinds})")
+    most = -(-submission.device.scratch_bytes // 4096) * 4096
     if packet.scratch_bytes > most:
         text = f"it asks for {packet.scratch_bytes} bytes of scratch memory, and each thread has {most}"
-        yield Broken(SCRATCH_LIMIT, text)
+        yield Violation(SCRATCH_LIMIT, text)
 
 
 class CpuModel(Model):

@@ -46,8 +46,8 @@ from hcq.nv.method import UnknownMethod
 from hcq.nv.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
 from hcq.nv.program import MAX_BLOCK, MAX_GRID
 from hcq.nv.qmd import Qmd
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, Check, rule
+from hcq.rules.rule import Check, Violation, rule
+from hcq.rules.submission_check import SubmissionCheck
 from hcq.signal import CELL_BYTES
 
 LAUNCH_DATA = rule(
@@ -67,26 +67,26 @@ class LaunchRead(NamedTuple):
     data: LaunchData
 
 
-def _agree(moment: Moment, effect: Any) -> Iterator[Broken]:
+def _agree(submission: SubmissionCheck, effect: Any) -> Iterator[Violation]:
     """The QMD and its constant bank say the same."""
     data: LaunchData = effect.data
     qmd, bank = data.qmd, data.bank0
     if qmd.value("qmd_major_version") != qmd.version:
         found = qmd.value("qmd_major_version")
-        yield Broken(
+        yield Violation(
             LAUNCH_DATA, f"its QMD says it is version {found}, and this GPU reads version {qmd.version}"
         )
         return
     size = qmd.value("constant_buffer_size_0")
     if not qmd.value("constant_buffer_valid_0") or size > 4 * len(data.constants):
         held = 4 * len(data.constants)
-        yield Broken(
+        yield Violation(
             LAUNCH_DATA, f"its constant bank 0 is {size} bytes of the {held} there are, or not valid"
         )
     for name, prefix, known in (("grid", "nctaid", _grid(qmd)), ("block", "ntid", _block(qmd))):
         said = tuple(bank.values[f"{prefix}_{axis}"] for axis in "xyz")
         if said != known:
-            yield Broken(LAUNCH_DATA, f"its {name} is {known} in the QMD and {said} in constant bank 0")
+            yield Violation(LAUNCH_DATA, f"its {name} is {known} in the QMD and {said} in constant bank 0")
 
 
 def _grid(qmd: Qmd) -> tuple[int, int, int]:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from hcq.effects import Access, Copy, Fill, Launch, Signal, Wait
 from hcq.rules.memory import Block
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, check, rule
+from hcq.rules.rule import Violation, check, rule
+from hcq.rules.submission_check import SubmissionCheck
 
 ADDRESS_UNMAPPED = rule(
     "address-unmapped",
@@ -65,58 +65,64 @@ PATCH_UNBOUND = rule(
 
 
 @check(Access, Fill, Copy, Wait, Signal, Launch)
-def addresses(moment: Moment, effect: Access | Fill | Copy | Wait | Signal | Launch) -> Iterator[Broken]:
+def addresses(
+    submission: SubmissionCheck, effect: Access | Fill | Copy | Wait | Signal | Launch
+) -> Iterator[Violation]:
     """Every range that an effect names lies in one live buffer and may be used that way."""
     if isinstance(effect, Launch):
-        memory = moment.state.memory
+        memory = submission.state.memory
         for arg in effect.arguments:
             if arg.kind == "buffer":
                 block = memory.live.get(arg.value) if not memory._gone else None  # the usual case, at once
                 if block is None or arg.size_bytes or arg.access or block.stand_in:
                     what = f"argument {arg.position}"
                     access = arg.access if arg.access and arg.size_bytes else "any"
-                    yield from _range(moment, arg.value, arg.size_bytes, access, what)
+                    yield from _range(submission, arg.value, arg.size_bytes, access, what)
     elif isinstance(effect, Copy):
-        yield from _range(moment, effect.src, effect.size_bytes, "read", "source")
-        yield from _range(moment, effect.dst, effect.size_bytes, "write", "destination")
+        yield from _range(submission, effect.src, effect.size_bytes, "read", "source")
+        yield from _range(submission, effect.dst, effect.size_bytes, "write", "destination")
     elif isinstance(effect, Fill):
-        yield from _range(moment, effect.dst, effect.size_bytes, "write", "destination")
+        yield from _range(submission, effect.dst, effect.size_bytes, "write", "destination")
     elif isinstance(effect, Access):
         access = "write" if effect.is_write else "read"
-        yield from _range(moment, effect.va, effect.size_bytes, access, effect.what)
+        yield from _range(submission, effect.va, effect.size_bytes, access, effect.what)
     elif isinstance(effect, Wait):
-        yield from _range(moment, effect.cell, moment.model.signal_bytes, "read", "signal")
-    elif isinstance(effect, Signal) and effect.cell != moment.device.timeline:
-        yield from _range(moment, effect.cell, moment.model.signal_bytes, "write", "signal")
+        yield from _range(submission, effect.cell, submission.model.signal_bytes, "read", "signal")
+    elif isinstance(effect, Signal) and effect.cell != submission.device.timeline:
+        yield from _range(submission, effect.cell, submission.model.signal_bytes, "write", "signal")
 
 
-def _range(moment: Moment, va: int, size: int, access: str, what: str) -> Iterator[Broken]:
+def _range(submission: SubmissionCheck, va: int, size: int, access: str, what: str) -> Iterator[Violation]:
     if not size and access != "any":
         return
-    state, block = moment.state.memory.place(va, size)
+    state, block = submission.state.memory.place(va, size)
     if state == "unmapped":
-        near = moment.state.memory.neighbour(va)
+        near = submission.state.memory.neighbour(va)
         text = f"{what} {va:#x} lies in no mapped memory"
         if near is not None:
             text += f"; the nearest buffer below is {near}, which ends {va - near.end} bytes before"
-        yield Broken(ADDRESS_UNMAPPED, text, va)
+        yield Violation(ADDRESS_UNMAPPED, text, va)
     elif state == "freed":
-        yield Broken(ADDRESS_FREED, f"{what} {va:#x} lies in {block}, which was freed", va)
+        yield Violation(ADDRESS_FREED, f"{what} {va:#x} lies in {block}, which was freed", va)
     elif block is not None:
-        yield from _in_block(moment, block, va, size, access, what)
+        yield from _in_block(submission, block, va, size, access, what)
 
 
-def _in_block(moment: Moment, block: Block, va: int, size: int, access: str, what: str) -> Iterator[Broken]:
+def _in_block(
+    submission: SubmissionCheck, block: Block, va: int, size: int, access: str, what: str
+) -> Iterator[Violation]:
     if block.stand_in:
-        yield Broken(PATCH_UNBOUND, f"{what} still is the stand-in of {block.stand_in}", va)
+        yield Violation(PATCH_UNBOUND, f"{what} still is the stand-in of {block.stand_in}", va)
     elif va + size > block.end:
         over = va + size - block.end
-        yield Broken(
+        yield Violation(
             RANGE_BEYOND_BUFFER, f"{what} of {size} bytes at {va:#x} ends {over} bytes behind {block}", va
         )
     elif block.access != "both" and access not in ("any", block.access):
         may = "read" if block.access == "read" else "written"
-        yield Broken(ADDRESS_DIRECTION, f"{what} is to be {_done(access)}, and {block} may only be {may}", va)
+        yield Violation(
+            ADDRESS_DIRECTION, f"{what} is to be {_done(access)}, and {block} may only be {may}", va
+        )
 
 
 def _done(access: str) -> str:
@@ -124,7 +130,7 @@ def _done(access: str) -> str:
 
 
 @check(Access, Fill, Copy)
-def alignment(moment: Moment, effect: Access | Fill | Copy) -> Iterator[Broken]:
+def alignment(submission: SubmissionCheck, effect: Access | Fill | Copy) -> Iterator[Violation]:
     if isinstance(effect, Copy):
         places = [("source", effect.src), ("destination", effect.dst)]
     elif isinstance(effect, Fill):
@@ -133,19 +139,19 @@ def alignment(moment: Moment, effect: Access | Fill | Copy) -> Iterator[Broken]:
         places = [(effect.what, effect.va)]
     for what, va in places:
         if va % effect.alignment:
-            yield Broken(ADDRESS_UNALIGNED, f"{what} {va:#x} is not a multiple of {effect.alignment}", va)
+            yield Violation(ADDRESS_UNALIGNED, f"{what} {va:#x} is not a multiple of {effect.alignment}", va)
 
 
 @check(Copy)
-def overlap(moment: Moment, effect: Copy) -> Iterator[Broken]:
+def overlap(submission: SubmissionCheck, effect: Copy) -> Iterator[Violation]:
     shared = min(effect.dst, effect.src) + effect.size_bytes - max(effect.dst, effect.src)
     if shared > 0 and not effect.may_overlap:
-        yield Broken(COPY_OVERLAP, f"source and destination share {shared} bytes", effect.dst)
+        yield Violation(COPY_OVERLAP, f"source and destination share {shared} bytes", effect.dst)
 
 
 @check(Copy, Launch)
-def unwritten(moment: Moment, effect: Copy | Launch) -> Iterator[Broken]:
-    if not moment.state.knows_host_writes or moment.agent.open:
+def unwritten(submission: SubmissionCheck, effect: Copy | Launch) -> Iterator[Violation]:
+    if not submission.state.knows_host_writes or submission.agent.open:
         return
     if isinstance(effect, Copy):
         sources = [("it is copied from", effect.src)] if effect.size_bytes else []
@@ -153,29 +159,29 @@ def unwritten(moment: Moment, effect: Copy | Launch) -> Iterator[Broken]:
         reads = [arg for arg in effect.arguments if arg.kind == "buffer" and arg.access in ("read", "both")]
         sources = [(f"it is read as argument {arg.position}", arg.value) for arg in reads]
     for what, va in sources:
-        block = moment.state.memory.find(va)
+        block = submission.state.memory.find(va)
         if block is not None and block.size_bytes and not block.is_written:
-            yield Broken(READ_UNWRITTEN, f"nobody ever wrote to {block}, and {what}", va)
+            yield Violation(READ_UNWRITTEN, f"nobody ever wrote to {block}, and {what}", va)
 
 
 @check(Access, Fill, Copy)
-def over_signal(moment: Moment, effect: Access | Fill | Copy) -> Iterator[Broken]:
+def over_signal(submission: SubmissionCheck, effect: Access | Fill | Copy) -> Iterator[Violation]:
     if isinstance(effect, Access):
         if not effect.is_write:
             return
         low, size = effect.va, effect.size_bytes
     else:
         low, size = effect.dst, effect.size_bytes
-    block = moment.state.memory.find(low)
+    block = submission.state.memory.find(low)
     if block is None:
         return
-    for cell in _cells_in(moment, low, min(low + size, block.end)):
+    for cell in _cells_in(submission, low, min(low + size, block.end)):
         text = f"{size} bytes are written at {low:#x}, over the signal at {cell:#x}"
-        yield Broken(SIGNAL_OVERWRITTEN, text, cell)
+        yield Violation(SIGNAL_OVERWRITTEN, text, cell)
 
 
-def _cells_in(moment: Moment, low: int, high: int) -> list[int]:
-    cells, size = moment.state.cells, moment.model.signal_bytes
+def _cells_in(submission: SubmissionCheck, low: int, high: int) -> list[int]:
+    cells, size = submission.state.cells, submission.model.signal_bytes
     if high - low <= 64 * 8:
         return [va for va in range(low - low % 8 - size + 8, high, 8) if va in cells and va + size > low]
     return [va for va in list(cells) if va < high and va + size > low][:1]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hcq.effects import Run
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, check, rule
+from hcq.rules.rule import Violation, check, rule
 from hcq.rules.state import GraphBlock
+from hcq.rules.submission_check import SubmissionCheck
 
 BLOCK_OUT_OF_BOUNDS = rule(
     "block-out-of-bounds",
@@ -48,28 +48,28 @@ ARENA_OVERRUN = rule(
 
 
 @check(Run)
-def block(moment: Moment, effect: Run) -> Iterator[Broken]:
+def block(submission: SubmissionCheck, effect: Run) -> Iterator[Violation]:
     """The block is there, is not inside another, and holds still."""
     size_bytes = 4 * effect.size_words
-    state, buffer = moment.state.memory.place(effect.address, size_bytes)
-    if moment.depth:
-        yield Broken(
+    state, buffer = submission.state.memory.place(effect.address, size_bytes)
+    if submission.depth:
+        yield Violation(
             BLOCK_NESTED, f"a block of packets runs the block at {effect.address:#x}", effect.address
         )
     elif state in ("unmapped", "freed") or effect.address % 4 or not effect.size_words:
         text = f"{effect.size_words} words at {effect.address:#x} are {state if effect.size_words else 'no'} memory"
         if effect.address % 4:
             text = f"the block's address {effect.address:#x} is not a multiple of 4"
-        yield Broken(BLOCK_OUT_OF_BOUNDS, text, effect.address)
+        yield Violation(BLOCK_OUT_OF_BOUNDS, text, effect.address)
     elif buffer is not None and effect.address + size_bytes > buffer.end:
         text = f"{effect.size_words} words at {effect.address:#x} end behind {buffer}"
-        yield Broken(BLOCK_OUT_OF_BOUNDS, text, effect.address)
+        yield Violation(BLOCK_OUT_OF_BOUNDS, text, effect.address)
 
 
-def still(moment: Moment, effect: Run, label: str, words: bytes) -> Iterator[Broken]:
+def still(submission: SubmissionCheck, effect: Run, label: str, words: bytes) -> Iterator[Violation]:
     """Compare a block with how it was when it last ran, and remember it."""
     end = effect.address + 4 * effect.size_words
-    memory, blocks = moment.state.memory, moment.state.blocks
+    memory, blocks = submission.state.memory, submission.state.blocks
     home = memory.find(effect.address)
     for other in list(blocks.values()):
         if other.home is not memory.find(other.address):
@@ -79,26 +79,26 @@ def still(moment: Moment, effect: Run, label: str, words: bytes) -> Iterator[Bro
                 text = (
                     f"{label} was changed while submission #{other.submission} of {other.device.name} runs it"
                 )
-                yield Broken(BLOCK_MODIFIED, text, effect.address)
+                yield Violation(BLOCK_MODIFIED, text, effect.address)
         elif other.address < end and effect.address < other.address + 4 * other.size_words:
             text = f"{label} at {effect.address:#x} shares memory with {other.label} at {other.address:#x}"
-            yield Broken(BLOCK_SHARED, text, effect.address)
-    moment.blocks.append(
-        GraphBlock(effect.address, effect.size_words, label, words, home, moment.device, moment.value)
+            yield Violation(BLOCK_SHARED, text, effect.address)
+    submission.blocks.append(
+        GraphBlock(effect.address, effect.size_words, label, words, home, submission.device, submission.value)
     )
 
 
-def room(name: str, put: int, size: int, get: int, capacity: int) -> Iterator[Broken]:
+def room(name: str, put: int, size: int, get: int, capacity: int) -> Iterator[Violation]:
     """A driver is about to write `size` units at `put` into a ring of `capacity`; the device has read up to `get`."""
     if size > capacity or put + size - get > capacity:
         text = (
             f"{size} words are to be written to {name} at {put}; it holds {capacity}, and is read up to {get}"
         )
-        yield Broken(RING_OVERRUN, text)
+        yield Violation(RING_OVERRUN, text)
 
 
-def reuse(name: str, va: int, size_bytes: int, used_until: int, done: int) -> Iterator[Broken]:
+def reuse(name: str, va: int, size_bytes: int, used_until: int, done: int) -> Iterator[Violation]:
     """A driver is about to write into an arena whose last user is submission `used_until`; `done` have finished."""
     if used_until > done:
         text = f"{size_bytes} bytes at {va:#x} of {name} are to be written; submission #{used_until} still uses them"
-        yield Broken(ARENA_OVERRUN, text, va)
+        yield Violation(ARENA_OVERRUN, text, va)

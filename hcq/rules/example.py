@@ -34,9 +34,9 @@ from hcq.effects import (
 from hcq.errors import UsageError
 from hcq.layout import Packet, bits
 from hcq.rules import blocks, waits
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, Finding
+from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
+from hcq.rules.submission_check import SubmissionCheck
 from hcq.validate import examine
 
 __all__ = [
@@ -156,13 +156,13 @@ class Gpu:
 
     def submit_words(self, words: bytes, queue: str = "compute") -> int:
         value = self.device.submitted + 1
-        moment = Moment(self.state, self.device, queue, value, "")
-        self.findings = list(examine(moment, [words], self._read))
+        submission = SubmissionCheck(self.state, self.device, queue, value, "")
+        self.findings = list(examine(submission, [words], self._read))
         for finding in self.findings:
             if finding.level == "error":
-                moment.undo()
+                submission.undo()
                 raise UsageError(str(finding))
-        moment.commit()
+        submission.commit()
         return value
 
     def wait(self, value: int) -> None:
@@ -188,10 +188,10 @@ class Gpu:
         for finding in self.findings:
             raise UsageError(str(finding))
 
-    def _refuse(self, *broken: Broken) -> None:
-        moment = Moment(self.state, self.device, "compute", self.device.submitted + 1, "")
-        moment.undo()
-        self.findings = [moment.finding(each) for each in broken]
+    def _refuse(self, *broken: Violation) -> None:
+        submission = SubmissionCheck(self.state, self.device, "compute", self.device.submitted + 1, "")
+        submission.undo()
+        self.findings = [submission.finding(each) for each in broken]
         for finding in self.findings:
             raise UsageError(str(finding))
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from math import prod
 
 from hcq.effects import Launch, Limits, ProgramFacts
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, Rule, check, rule
+from hcq.rules.rule import Rule, Violation, check, rule
+from hcq.rules.submission_check import SubmissionCheck
 
 PROGRAM_UNKNOWN = rule(
     "program-unknown",
@@ -69,61 +69,65 @@ ARGUMENT_ALIGNMENT = rule(
 
 
 @check(Launch)
-def program(moment: Moment, effect: Launch) -> Iterator[Broken]:
+def program(submission: SubmissionCheck, effect: Launch) -> Iterator[Violation]:
     """The program is loaded, and the launch's arguments are the program's."""
-    facts = moment.kernel
+    facts = submission.kernel
     if facts is None:
-        gone = moment.device.unloaded.get(effect.entry)
+        gone = submission.device.unloaded.get(effect.entry)
         if gone is None:
-            yield Broken(PROGRAM_UNKNOWN, f"no loaded program starts at {effect.entry:#x}")
+            yield Violation(PROGRAM_UNKNOWN, f"no loaded program starts at {effect.entry:#x}")
         else:
-            yield Broken(PROGRAM_UNLOADED, f"{gone.name} started at {effect.entry:#x} and was unloaded")
+            yield Violation(PROGRAM_UNLOADED, f"{gone.name} started at {effect.entry:#x} and was unloaded")
         return
     if facts.args is not None and effect.carried is not None and effect.carried != len(facts.args):
         takes = f"{len(facts.args)} arguments ({', '.join(facts.args)})"
-        yield Broken(ARGUMENT_COUNT, f"{facts.name} takes {takes}, and the packet carries {effect.carried}")
+        yield Violation(
+            ARGUMENT_COUNT, f"{facts.name} takes {takes}, and the packet carries {effect.carried}"
+        )
     if facts.argument_bytes is not None and effect.argument_bytes not in (None, facts.argument_bytes):
         takes = f"{facts.argument_bytes} bytes of arguments"
-        yield Broken(
+        yield Violation(
             ARGUMENT_SIZE, f"{facts.name} takes {takes}, and the packet gives {effect.argument_bytes}"
         )
     for arg in effect.arguments:
         if arg.alignment > 1 and arg.value % arg.alignment:
             text = f"argument {arg.position} is {arg.value:#x}, not a multiple of {arg.alignment}"
-            yield Broken(ARGUMENT_ALIGNMENT, text, arg.value)
+            yield Violation(ARGUMENT_ALIGNMENT, text, arg.value)
 
 
 @check(Launch)
-def sizes(moment: Moment, effect: Launch) -> Iterator[Broken]:
+def sizes(submission: SubmissionCheck, effect: Launch) -> Iterator[Violation]:
     """Grid and block are within the limits."""
-    limits = moment.model.limits
+    limits = submission.model.limits
     for size, most, found in (
         (effect.grid, limits.grid, GRID_LIMIT),
         (effect.block, limits.block, BLOCK_LIMIT),
     ):
         what = found.id.partition("-")[0]
         if min(size) < 1:
-            yield Broken(found, f"its {what} is {size}: {min(size)} in one direction is nothing to run")
+            yield Violation(found, f"its {what} is {size}: {min(size)} in one direction is nothing to run")
         elif most is not None and (size[0] > most[0] or size[1] > most[1] or size[2] > most[2]):
-            yield Broken(found, f"its {what} is {size}, and the device takes at most {most}")
+            yield Violation(found, f"its {what} is {size}, and the device takes at most {most}")
             return
-    facts, threads = moment.kernel, prod(effect.block)
+    facts, threads = submission.kernel, prod(effect.block)
     if facts is not None and facts.block is not None and effect.block != facts.block:
-        yield Broken(
+        yield Violation(
             BLOCK_LIMIT, f"its block is {effect.block}, and {facts.name} was compiled for {facts.block}"
         )
         return
     for most_threads, whose in ((facts.threads if facts else None, "the program was compiled for"),
                                 (limits.threads, "the device runs")):  # fmt: skip
         if most_threads is not None and threads > most_threads:
-            yield Broken(BLOCK_LIMIT, f"its block has {threads} threads, and {whose} at most {most_threads}")
+            yield Violation(
+                BLOCK_LIMIT, f"its block has {threads} threads, and {whose} at most {most_threads}"
+            )
             return
 
 
 @check(Launch)
-def resources(moment: Moment, effect: Launch) -> Iterator[Broken]:
+def resources(submission: SubmissionCheck, effect: Launch) -> Iterator[Violation]:
     """What the packets ask for is what the code object says, and what the hardware has."""
-    limits, facts = moment.model.limits, moment.kernel
+    limits, facts = submission.model.limits, submission.kernel
     yield from _resource(
         SHARED_LIMIT, "bytes of shared memory", effect.shared_bytes, "shared_bytes", limits, facts
     )
@@ -135,12 +139,14 @@ def resources(moment: Moment, effect: Launch) -> Iterator[Broken]:
 
 def _resource(
     broken: Rule, what: str, asked: int | None, name: str, limits: Limits, facts: ProgramFacts | None
-) -> Iterator[Broken]:
+) -> Iterator[Violation]:
     if asked is None:
         return
     most = getattr(limits, name)
     needs = None if facts is None else getattr(facts, name)
     if most is not None and asked > most:
-        yield Broken(broken, f"it asks for {asked} {what}, and the device has at most {most}")
+        yield Violation(broken, f"it asks for {asked} {what}, and the device has at most {most}")
     elif needs is not None and asked < needs:
-        yield Broken(broken, f"it asks for {asked} {what}, and {facts.name if facts else ''} needs {needs}")
+        yield Violation(
+            broken, f"it asks for {asked} {what}, and {facts.name if facts else ''} needs {needs}"
+        )

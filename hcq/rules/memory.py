@@ -19,7 +19,7 @@ from typing import NamedTuple
 MAX_TOUCHES = 16  # of one buffer; the oldest are forgotten, which can hide a collision and never invents one
 
 
-class Touch(NamedTuple):
+class PastAccess(NamedTuple):
     """One access to part of a buffer: by which agent, when on its own clock, and through which cache."""
 
     agent: object
@@ -63,9 +63,9 @@ class Block:
         self.is_written = False
         self.stand_in = ""
         self.has_inner_cells = False
-        self.touches: tuple[Touch, ...] = ()
+        self.touches: tuple[PastAccess, ...] = ()
 
-    def touch(self, new: Touch) -> None:
+    def touch(self, new: PastAccess) -> None:
         """Remember an access; it takes the place of the same agent's earlier one to the same bytes."""
         same = (new.agent, new.low, new.high, new.is_write, new.domain)
         kept = [t for t in self.touches if (t.agent, t.low, t.high, t.is_write, t.domain) != same]

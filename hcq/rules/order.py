@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hcq.effects import Access, Barrier, Copy, Fill, Flush, Invalidate, Launch
-from hcq.rules.memory import Block, Touch
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, check, rule
+from hcq.rules.memory import Block, PastAccess
+from hcq.rules.rule import Violation, check, rule
 from hcq.rules.state import Agent
+from hcq.rules.submission_check import SubmissionCheck
 
 UNORDERED_ACCESS = rule(
     "unordered-access",
@@ -73,11 +73,11 @@ def uses(effect: Access | Copy | Fill | Launch) -> list[Use]:
 
 
 @check(Access, Copy, Fill, Launch)
-def order(moment: Moment, effect: Access | Copy | Fill | Launch) -> Iterator[Broken]:
+def order(submission: SubmissionCheck, effect: Access | Copy | Fill | Launch) -> Iterator[Violation]:
     """Compare with what was there before, then remember."""
-    agent = moment.agent
+    agent = submission.agent
     for use in uses(effect):
-        block = moment.state.memory.find(use.va)
+        block = submission.state.memory.find(use.va)
         if block is None:
             continue
         low = use.va
@@ -86,16 +86,18 @@ def order(moment: Moment, effect: Access | Copy | Fill | Launch) -> Iterator[Bro
             for touch in block.touches:
                 is_own = touch.agent is agent and touch.at == agent.at
                 if touch.low < high and low < touch.high and not is_own:
-                    yield from _pair(moment, block, touch, use, effect.domain)
-        moment.touch(block, low, high, use.is_write, effect.domain, _label(moment, use))
+                    yield from _pair(submission, block, touch, use, effect.domain)
+        submission.touch(block, low, high, use.is_write, effect.domain, _label(submission, use))
 
 
-def _label(moment: Moment, use: Use) -> str:
-    return f"{use.what} in submission #{moment.value} of {moment.device.name} {moment.queue}"
+def _label(submission: SubmissionCheck, use: Use) -> str:
+    return f"{use.what} in submission #{submission.value} of {submission.device.name} {submission.queue}"
 
 
-def _pair(moment: Moment, block: Block, before: Touch, now: Use, domain: str) -> Iterator[Broken]:
-    agent, model = moment.agent, moment.model
+def _pair(
+    submission: SubmissionCheck, block: Block, before: PastAccess, now: Use, domain: str
+) -> Iterator[Violation]:
+    agent, model = submission.agent, submission.model
     earlier = before.agent
     assert isinstance(earlier, Agent)
     if not (before.is_write or now.is_write):
@@ -104,28 +106,28 @@ def _pair(moment: Moment, block: Block, before: Touch, now: Use, domain: str) ->
     text = f"{block} is {done} as {now.what}"
     was = f"it was {'written' if before.is_write else 'read'} as {before.label}"
     if earlier is not agent and not agent.knows(earlier, before.at):
-        yield Broken(UNORDERED_ACCESS, f"{text}, and nothing says that this comes after {was[3:]}", now.va)
+        yield Violation(UNORDERED_ACCESS, f"{text}, and nothing says that this comes after {was[3:]}", now.va)
         return
     if earlier is agent and not model.finishes_packets and agent.barrier_at <= before.at:
-        yield Broken(MISSING_BARRIER, f"{text}, {was}, and no barrier stands between", now.va)
+        yield Violation(MISSING_BARRIER, f"{text}, {was}, and no barrier stands between", now.va)
         return
-    if not before.is_write or now.is_write or earlier is moment.state.host:
+    if not before.is_write or now.is_write or earlier is submission.state.host:
         return
     flushed = earlier.flushed.get(before.domain, 0)
     if before.domain != domain and before.domain in model.write_back and flushed <= before.at:
-        yield Broken(MISSING_FLUSH, f"{text}, {was}, and {before.domain} was not flushed since", now.va)
+        yield Violation(MISSING_FLUSH, f"{text}, {was}, and {before.domain} was not flushed since", now.va)
         return
     since = before.at
     if earlier is not agent:
         since = agent.joined[earlier][1]
     if before.domain != domain and domain in model.stale and agent.invalidated.get(domain, 0) <= since:
-        yield Broken(MISSING_INVALIDATE, f"{text}, {was}, and {domain} was not invalidated since", now.va)
+        yield Violation(MISSING_INVALIDATE, f"{text}, {was}, and {domain} was not invalidated since", now.va)
 
 
 @check(Barrier, Flush, Invalidate)
-def synchronise(moment: Moment, effect: Barrier | Flush | Invalidate) -> Iterator[Broken]:
+def synchronise(submission: SubmissionCheck, effect: Barrier | Flush | Invalidate) -> Iterator[Violation]:
     """Nothing to find: remember that it happened."""
-    agent = moment.agent
+    agent = submission.agent
     if isinstance(effect, Barrier):
         agent.barrier_at = agent.at
     elif isinstance(effect, Flush):

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hcq.effects import ABILITY, Effect, Step
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, check, rule
+from hcq.rules.rule import Violation, check, rule
+from hcq.rules.submission_check import SubmissionCheck
 
 PACKET_UNKNOWN = rule(
     "packet-unknown",
@@ -38,21 +38,21 @@ QUEUE_ABILITY = rule(
 MALFORMED = {found.id: found for found in (PACKET_UNKNOWN, PACKET_LENGTH)}
 
 
-def packet(moment: Moment, step: Step) -> Iterator[Broken]:
+def packet(submission: SubmissionCheck, step: Step) -> Iterator[Violation]:
     """What is wrong with the words of one packet."""
-    wrong = moment.model.malformed(step.packet)
+    wrong = submission.model.malformed(step.packet)
     if wrong is not None:
-        yield Broken(MALFORMED[wrong[0]], wrong[1])
+        yield Violation(MALFORMED[wrong[0]], wrong[1])
     elif step.packet.unclaimed:
         bits = ", ".join(f"{extra:#x} of word {index}" for index, extra in step.packet.unclaimed.items())
-        yield Broken(BITS_UNCLAIMED, f"it sets {bits}, which no field claims")
+        yield Violation(BITS_UNCLAIMED, f"it sets {bits}, which no field claims")
 
 
 @check(*ABILITY)
-def ability(moment: Moment, effect: Effect) -> Iterator[Broken]:
-    able = moment.model.abilities.get(moment.queue)
+def ability(submission: SubmissionCheck, effect: Effect) -> Iterator[Violation]:
+    able = submission.model.abilities.get(submission.queue)
     if able is not None and ABILITY[type(effect)] not in able:
-        yield Broken(
+        yield Violation(
             QUEUE_ABILITY,
-            f"queue {moment.queue!r} cannot {ABILITY[type(effect)]}; it can {', '.join(sorted(able))}",
+            f"queue {submission.queue!r} cannot {ABILITY[type(effect)]}; it can {', '.join(sorted(able))}",
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hcq.errors import UsageError
 
 if TYPE_CHECKING:
-    from hcq.rules.moment import Moment
+    from hcq.rules.submission_check import SubmissionCheck
 
 
 class Rule(NamedTuple):
@@ -32,7 +32,7 @@ class Rule(NamedTuple):
     level: str = "error"
 
 
-class Broken(NamedTuple):
+class Violation(NamedTuple):
     """A check's report: the rule, what is wrong, and the address it is about (0: none)."""
 
     rule: Rule
@@ -69,7 +69,7 @@ class Finding(NamedTuple):
         )
 
 
-Check = Callable[["Moment", Any], Iterator[Broken]]
+Check = Callable[["SubmissionCheck", Any], Iterator[Violation]]
 
 RULES: dict[str, Rule] = {}
 CHECKS: dict[type, list[Check]] = {}

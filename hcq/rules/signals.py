@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hcq.effects import Signal, Wait
-from hcq.rules.moment import Moment
-from hcq.rules.rule import Broken, check, rule
+from hcq.rules.rule import Violation, check, rule
+from hcq.rules.submission_check import SubmissionCheck
 
 SIGNAL_UNALIGNED = rule(
     "signal-unaligned",
@@ -48,66 +48,64 @@ WAIT_CYCLE = rule(
 
 
 @check(Wait, Signal)
-def aligned(moment: Moment, effect: Wait | Signal) -> Iterator[Broken]:
-    if effect.cell % moment.model.signal_alignment:
-        text = f"signal {moment.state.name(effect.cell)} is not a multiple of {moment.model.signal_alignment}"
-        yield Broken(SIGNAL_UNALIGNED, text, effect.cell)
+def aligned(submission: SubmissionCheck, effect: Wait | Signal) -> Iterator[Violation]:
+    if effect.cell % submission.model.signal_alignment:
+        text = f"signal {submission.state.name(effect.cell)} is not a multiple of {submission.model.signal_alignment}"
+        yield Violation(SIGNAL_UNALIGNED, text, effect.cell)
 
 
 @check(Signal)
-def signal(moment: Moment, effect: Signal) -> Iterator[Broken]:
-    device, state = moment.device, moment.state
+def signal(submission: SubmissionCheck, effect: Signal) -> Iterator[Violation]:
+    device, state = submission.device, submission.state
     if effect.cell == device.timeline:
-        if not (moment.is_last and effect.value == moment.value):
-            yield Broken(
+        if not (submission.is_last and effect.value == submission.value):
+            yield Violation(
                 TIMELINE_REUSED,
                 f"it sets the timeline of {device.name} to {effect.value}; the end of this submission sets it to "
-                f"{moment.value}",
+                f"{submission.value}",
                 effect.cell,
             )
-        moment.signal(effect.cell, effect.value)
+        submission.signal(effect.cell, effect.value)
         return
-    before = moment.promised(effect.cell)
+    before = submission.promised(effect.cell)
     cell = state.cells.get(effect.cell)
     if before is None and cell is not None:
         last = cell.promises[-1] if cell.promises else None
         if last is None:
             before = cell.level
-        elif moment.agent.knows(last.agent, last.clock.get(last.agent, 0)) or last.agent is state.host:
+        elif submission.agent.knows(last.agent, last.clock.get(last.agent, 0)) or last.agent is state.host:
             before = last.value
     if before is not None and effect.value < before:
-        text = (
-            f"signal {moment.state.name(effect.cell)} is {before} by then, and it sets it to {effect.value}"
-        )
-        yield Broken(SIGNAL_BACKWARDS, text, effect.cell)
+        text = f"signal {submission.state.name(effect.cell)} is {before} by then, and it sets it to {effect.value}"
+        yield Violation(SIGNAL_BACKWARDS, text, effect.cell)
     elif before is not None and effect.value == before and (before or (cell is not None and cell.promises)):
-        text = f"signal {moment.state.name(effect.cell)} already is {before} by then, so nobody can wait for this"
-        yield Broken(SIGNAL_REUSED, text, effect.cell)
-    moment.signal(effect.cell, effect.value)
+        text = f"signal {submission.state.name(effect.cell)} already is {before} by then, so nobody can wait for this"
+        yield Violation(SIGNAL_REUSED, text, effect.cell)
+    submission.signal(effect.cell, effect.value)
 
 
 @check(Wait)
-def wait(moment: Moment, effect: Wait) -> Iterator[Broken]:
-    device = moment.device
-    if effect.cell == device.timeline and effect.value >= moment.value:
-        yield Broken(
+def wait(submission: SubmissionCheck, effect: Wait) -> Iterator[Violation]:
+    device = submission.device
+    if effect.cell == device.timeline and effect.value >= submission.value:
+        yield Violation(
             WAIT_NEVER_SIGNALLED,
-            f"it waits for {effect.value} on the timeline of its own device, which is {moment.value - 1} until this "
-            "submission is done",
+            f"it waits for {effect.value} on the timeline of its own device, which is {submission.value - 1} until "
+            "this submission is done",
             effect.cell,
         )
         return
-    moment.wait(effect.cell, effect.value)
+    submission.wait(effect.cell, effect.value)
 
 
 @check(Signal)
-def too_late(moment: Moment, effect: Signal) -> Iterator[Broken]:
+def too_late(submission: SubmissionCheck, effect: Signal) -> Iterator[Violation]:
     """A wait of this submission that only this signal, behind it on the same queue, would end."""
-    for still in moment.agent.open:
+    for still in submission.agent.open:
         where = still.where
-        if (still.cell, still.value) == (effect.cell, effect.value) and where.submission == moment.value:
-            if where.device == moment.device.name and where.queue == moment.queue:
-                yield Broken(
+        if (still.cell, still.value) == (effect.cell, effect.value) and where.submission == submission.value:
+            if where.device == submission.device.name and where.queue == submission.queue:
+                yield Violation(
                     WAIT_CYCLE,
                     f"word {where.word} of the same submission waits for it, and this comes after the wait",
                     effect.cell,

@@ -3,7 +3,7 @@
 In       events, from devices that validate or from a trace
 Out      what happened before what; which waits nobody will end
 Changes  itself
-Next     memory.py (buffers), moment.py (one submission being looked at), waits.py (waits that never end)
+Next     memory.py (buffers), submission_check.py (one submission being looked at), waits.py (waits that never end)
 
 Order is a vector clock. Everyone who does things one after the other is an agent: each queue of each device, and the
 host. An agent counts its own steps; its clock says how many steps of each other agent surely came before. A submission
@@ -32,7 +32,7 @@ class OpenWait(NamedTuple):
 
     cell: int
     value: int
-    where: Any  # what a Finding needs: see Moment.finding
+    where: Any  # what a Finding needs: see SubmissionCheck.finding
 
 
 class Agent:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hcq.rules.moment import Where
 from hcq.rules.rule import Finding, Rule
 from hcq.rules.signals import WAIT_CYCLE, WAIT_NEVER_SIGNALLED
 from hcq.rules.state import Agent, State
+from hcq.rules.submission_check import Where
 
 Event = tuple[Agent, int, int, bool, Any]
 

@@ -1,4 +1,4 @@
-"""Moment: one submission while its effects are looked at, one after the other.
+"""Submission check: one submission while its effects are looked at, one after the other.
 
 In       the state before it, its device and its queue
 Out      what checks ask: ranges, the kernel in hand, what came before; `commit` or `undo` at the end
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from hcq.effects import ProgramFacts, Step
 from hcq.recorder import Site, where
-from hcq.rules.memory import Block, Touch
-from hcq.rules.rule import Broken, Finding
+from hcq.rules.memory import Block, PastAccess
+from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import Agent, Clock, DeviceState, GraphBlock, OpenWait, Promise, State
 
 
@@ -28,7 +28,7 @@ class Where(NamedTuple):
     site: str
 
 
-class Moment:
+class SubmissionCheck:
     """What a check sees.
 
     value   what the device's timeline has once this submission is done
@@ -55,7 +55,7 @@ class Moment:
         self.blocks: list[GraphBlock] = []
         self.log: list[tuple[Agent, int, int, bool, Where]] = []
         self._agent_before = self.agent.save()
-        self._touched: list[tuple[Block, tuple[Touch, ...], bool]] = []
+        self._touched: list[tuple[Block, tuple[PastAccess, ...], bool]] = []
         self.agent.join(state.host.snapshot() if state.host.at else state.host.clock)
 
     # ------------------------------------------------------------ what the effects do to the state
@@ -64,7 +64,7 @@ class Moment:
         """Remember an access. Behind an open wait nobody knows yet what it comes after, so it is not remembered."""
         if not self.agent.open:
             self._touched.append((block, block.touches, block.is_written))
-            block.touch(Touch(self.agent, self.agent.at, low, high, is_write, domain, label))
+            block.touch(PastAccess(self.agent, self.agent.at, low, high, is_write, domain, label))
             block.is_written |= is_write
 
     def write_mark(self, block: Block) -> None:
@@ -130,7 +130,7 @@ class Moment:
             self.site if isinstance(self.site, str) else where(self.site),
         )
 
-    def finding(self, broken: Broken) -> Finding:
+    def finding(self, broken: Violation) -> Finding:
         block = self.state.memory.find(broken.va) if broken.va else None
         where = self.where()
         return Finding(
