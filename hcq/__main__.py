@@ -30,8 +30,8 @@ DEVICES = """examples:
 The exit status is 0 when at least one device can be opened. `python -m hcq doctor` looks deeper.
 """
 
-DOCTOR = """The rungs, each needing those before it:
-{ladder}
+DOCTOR = """The checks, each needing those before it:
+{questions}
 
 examples:
   python -m hcq doctor                             every device of this machine
@@ -40,7 +40,7 @@ examples:
   python -m hcq doctor --device AMD --emulated amd:gfx1100
   python -m hcq doctor --json > doctor.json        to attach to a bug report: no names of users, no home folders
 
-A rung that fails prints a line `fix` with the command to run. The exit status is 0 when every device passes, 1 when
+A check that fails prints a line `fix` with the command to run. The exit status is 0 when every device passes, 1 when
 one does not, 2 when the question makes no sense.
 """
 
@@ -70,7 +70,7 @@ def _devices(options: argparse.Namespace) -> int:
 
     found = devices.list_devices(options.host, emulated=_emulated(options))
     print(json.dumps(devices.entries(found), indent=2) if options.json else devices.as_text(found))
-    return 0 if any(walk.is_well for walk in found.walks) else 1
+    return 0 if any(run.is_well for run in found.runs) else 1
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         "doctor",
         help="examine every device from its driver's file up, and print the fix for what fails",
         description="Examine devices step by step, measure them, and say what to do about what fails.",
-        epilog=DOCTOR.format(ladder=_ladder()),
+        epilog=DOCTOR.format(questions=_questions()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     doctor.add_argument("--device", metavar="NAME", help="look at CPU, AMD, AMD:1, NV, ... alone")
@@ -127,10 +127,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _ladder() -> str:
-    from hcq.doctor.rung import LADDER
+def _questions() -> str:
+    from hcq.doctor.check import CHECKS
 
-    return "\n".join(f"  {name:<12} {question}" for name, question in LADDER.items())
+    return "\n".join(f"  {name:<12} {question}" for name, question in CHECKS.items())
 
 
 if __name__ == "__main__":

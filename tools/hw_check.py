@@ -35,7 +35,7 @@ VERSION = 1  # of the JSON
 ROOT = Path(hcq.__file__).resolve().parent.parent
 FAILED = 1
 DEADLINE_S = 300
-VENDOR, CAPTURE, LADDER, OPENING = "cuda", "capture", "doctor", "opening"
+VENDOR, CAPTURE, DOCTOR, OPENING = "cuda", "capture", "doctor", "opening"
 COMPARED = {
     "launches": {"launch_us": "launch_us"},
     "latency": {"latency_us": "latency_us", "best_us": "best_us"},
@@ -47,7 +47,7 @@ COMPARED = {
 
 DESCRIPTION = """Check a GPU driven by hcq on real hardware, and write a folder with all that was seen.
 
-First the doctor's ladder (files, permissions, driver, opening, memory, queue), then launches, arguments, kernels with
+First the doctor's checks (files, permissions, driver, opening, memory, queue), then launches, arguments, kernels with
 barriers, atomics and divergence, copies with checksums, timestamps, graphs, a fault and a hang that the device must
 recover from, and a short recorded run. Where libcuda is installed, the CUDA driver's figures stand beside ours.
 """
@@ -126,7 +126,7 @@ def names() -> dict[str, str]:
     """Every check with the first line of what it asks."""
     from hcq.tools.hw.checks import CHECKS
 
-    found = {LADDER: "The doctor's ladder: can the device be reached and opened, is its memory sound."}
+    found = {DOCTOR: "The doctor's checks: can the device be reached and opened, is its memory sound."}
     found.update({name: (one.__doc__ or "").partition("\n")[0] for name, one in CHECKS.items()})
     found[VENDOR] = "The CUDA driver's figures for the same launches and copies, where libcuda is installed."
     return found
@@ -153,7 +153,7 @@ def check(options: argparse.Namespace) -> int:
         if not options.json:
             print("\n".join(lines(result)), flush=True)
         if name == OPENING and result.status == "failed":
-            break  # nothing after it can work; a rung of the ladder that failed need not be in the way
+            break  # nothing after it can work; a check of the doctor that failed need not be in the way
     report = as_data(results, options.device)
     text = as_text(report, results)
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
@@ -279,15 +279,15 @@ def _plain() -> Any:
 
 def child(name: str, device: str, folder: Path) -> int:
     """Run one check in this process; the last line of standard output is its result as JSON."""
-    from hcq.doctor.rung import Skip, Trouble
+    from hcq.doctor.check import Failure, Skip
 
     try:
         found = _run(name, device, folder)
         result = Result(name, "ok", found.text, figures=dict(found.figures))
     except Skip as skip:
         result = Result(name, "skipped", str(skip))
-    except Trouble as trouble:
-        result = Result(name, "failed", trouble.text, trouble.fix)
+    except Failure as failure:
+        result = Result(name, "failed", failure.text, failure.fix)
     except HcqError as error:
         result = Result(name, "failed", f"{type(error).__name__}: {error}")
     result.text = clean(result.text)
@@ -298,34 +298,34 @@ def child(name: str, device: str, folder: Path) -> int:
 def _run(name: str, device: str, folder: Path) -> Any:
     from hcq.tools.hw import checks
 
-    if name == LADDER:
-        return _ladder(device)
+    if name == DOCTOR:
+        return _doctor(device)
     if name == VENDOR:
         return _vendor(device)
     return checks.CHECKS[name](checks.Bench(device, folder))
 
 
-def _ladder(device: str) -> Any:
+def _doctor(device: str) -> Any:
     """The doctor's examination, with its text as it is printed."""
     from hcq import config
+    from hcq.doctor.check import Failure, Found
     from hcq.doctor.examine import examine
     from hcq.doctor.report import as_json, as_text
-    from hcq.doctor.rung import Found, Trouble
 
     found = examine(device=device, emulated=config.current().emulate)
     text = as_text(found)
     if not found.is_well:
-        raise Trouble(text, "do what the ladder's first failed rung says")
-    rungs = [rung for walk in found.walks for rung in walk.rungs]
+        raise Failure(text, "do what the first failed check of the doctor says")
+    checks = [check for run in found.runs for check in run.checks]
     return Found(
-        f"{len(rungs)} rungs, {sum(rung.status.value == 'ok' for rung in rungs)} ok",
+        f"{len(checks)} checks, {sum(check.status.value == 'ok' for check in checks)} ok",
         {"text": text, "json": as_json(found)},
     )
 
 
 def _vendor(device: str) -> Any:
     """libcuda in this process; hcq only says which architecture it is, and is closed before."""
-    from hcq.doctor.rung import Skip
+    from hcq.doctor.check import Skip
     from hcq.nv.bundle import Bundle
     from hcq.tools.hw import checks, cuda, kernels
 
@@ -408,9 +408,9 @@ def as_text(report: dict[str, Any], results: Sequence[Result]) -> str:
         f"hcq {report['hcq']}, driver {report['driver']}, {report['arch']}, Linux {report['system']['kernel']}",
         "",
     ]
-    ladder = next((one.figures.get("text", "") for one in results if one.name == LADDER), "")
+    doctor = next((one.figures.get("text", "") for one in results if one.name == DOCTOR), "")
     body = [line for one in results for line in lines(one)]
-    return "\n".join([*head, *body, "", *comparison(results), verdict(results), "", ladder]) + "\n"
+    return "\n".join([*head, *body, "", *comparison(results), verdict(results), "", doctor]) + "\n"
 
 
 if __name__ == "__main__":

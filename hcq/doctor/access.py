@@ -1,7 +1,7 @@
 """Access: why a kernel driver's file is missing or cannot be opened, and the command that changes that.
 
 In       a KernelDriver (what its files and modules are called), the host and its facts
-Out      what was found, or Trouble with one fix line
+Out      what was found, or Failure with one fix line
 Changes  nothing; a file that can be opened is closed again
 Next     amd.py, nv.py (the drivers), host.py (the facts)
 Source   the kernel's device cgroup and devtmpfs; udev(7); docker-run(1), podman-run(1)
@@ -12,8 +12,8 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
+from hcq.doctor.check import Failure, Found
 from hcq.doctor.host import Facts, FileFacts, Host, PciDevice, gpus_on_the_bus, has_module, text_of
-from hcq.doctor.rung import Found, Trouble
 from hcq.errors import DriverError
 
 
@@ -51,7 +51,7 @@ class KernelDriver:
 
 
 def check_node(host: Host, facts: Facts, driver: KernelDriver, path: str, module: str = "") -> FileFacts:
-    """The file is there and is a device. Raises Trouble saying why it is not.
+    """The file is there and is a device. Raises Failure saying why it is not.
 
     module  the kernel module that makes it, when it is not the driver's first
     """
@@ -61,7 +61,7 @@ def check_node(host: Host, facts: Facts, driver: KernelDriver, path: str, module
         raise _missing(host, facts, driver, path, module)
     if not file.is_device:
         what = "a folder" if file.permissions.startswith("d") else "a plain file"
-        raise Trouble(
+        raise Failure(
             f"{path} is {what}, not a device: it was made by mistake, often by a container's volume option.",
             f"remove it and {driver.pass_in(facts)}"
             if facts.container
@@ -71,7 +71,7 @@ def check_node(host: Host, facts: Facts, driver: KernelDriver, path: str, module
 
 
 def check_open(host: Host, facts: Facts, driver: KernelDriver, path: str) -> None:
-    """The file opens for reading and writing. Raises Trouble saying what is in the way."""
+    """The file opens for reading and writing. Raises Failure saying what is in the way."""
     try:
         host.close(host.open(path))
     except DriverError as error:
@@ -87,61 +87,61 @@ def opened(paths: list[str]) -> Found:
     return Found(f"{', '.join(paths)} can be opened")
 
 
-def _missing(host: Host, facts: Facts, driver: KernelDriver, path: str, module: str) -> Trouble:
+def _missing(host: Host, facts: Facts, driver: KernelDriver, path: str, module: str) -> Failure:
     gpus = driver.gpus(host)
     if facts.is_wsl:
-        return Trouble(
+        return Failure(
             f"{path} does not exist: WSL shows GPUs as /dev/dxg alone.",
             "start Linux itself; a GPU behind Windows cannot be driven from here",
         )
     if has_module(host, module):
         if facts.container:
             text = f"{path} is not in this {facts.container} container, though the kernel has {module}."
-            return Trouble(text, driver.pass_in(facts))
-        return Trouble(f"{path} does not exist, though the kernel has {module}.", driver.make)
+            return Failure(text, driver.pass_in(facts))
+        return Failure(f"{path} does not exist, though the kernel has {module}.", driver.make)
     if facts.container:
-        return Trouble(
+        return Failure(
             f"{path} does not exist, and the kernel of the machine has not loaded {module}"
             + ("." if gpus else f"; no {driver.name} GPU shows on its PCI bus either."),
             f"outside of the container: sudo modprobe {module}; then {driver.pass_in(facts)}",
         )
     load = f"sudo modprobe {module}"
     if not gpus:
-        return Trouble(
+        return Failure(
             f"{path} does not exist, {module} is not loaded, and no {driver.name} GPU is on the PCI bus.",
             f"lspci -nn | grep -i {driver.vendor:04x}:  # if this shows the GPU: {load}",
         )
     gpu = gpus[0]
     if gpu.driver == "vfio-pci":
-        return Trouble(
+        return Failure(
             f"{path} does not exist: GPU {gpu.address} is kept for a virtual machine (driver vfio-pci).",
             f"echo {gpu.address} | sudo tee /sys/bus/pci/drivers/vfio-pci/unbind && {load}",
         )
     if gpu.driver == "nouveau":
-        return Trouble(
+        return Failure(
             f"{path} does not exist: GPU {gpu.address} is driven by nouveau, which has another interface.",
             f"{driver.install}; echo blacklist nouveau | sudo tee /etc/modprobe.d/nouveau.conf; sudo reboot",
         )
     words = text_of(host, "/proc/cmdline").split()
     for word in words:
         if word == "nomodeset" or (word.startswith("modprobe.blacklist=") and module in word):
-            return Trouble(
+            return Failure(
                 f"{path} does not exist: the kernel was started with {word}, which keeps {module} from loading.",
                 f"remove {word} from GRUB_CMDLINE_LINUX in /etc/default/grub, then sudo update-grub && sudo reboot",
             )
     kernels = host.names("/lib/modules")
     if kernels and facts.kernel not in kernels:
-        return Trouble(
+        return Failure(
             f"{path} does not exist, and the modules of the running kernel {facts.kernel} are not installed.",
             "sudo reboot  # into the kernel that was installed last",
         )
-    return Trouble(
+    return Failure(
         f"{path} does not exist: {module} is not loaded for GPU {gpu.address}.",
         f"{load}  # not found? {driver.install}",
     )
 
 
-def _refused(host: Host, facts: Facts, driver: KernelDriver, path: str, number: int) -> Trouble:
+def _refused(host: Host, facts: Facts, driver: KernelDriver, path: str, number: int) -> Failure:
     name = errno.errorcode.get(number, str(number))
     said = f"open({path}) -> {name}"
     file = host.stat(path)
@@ -153,51 +153,51 @@ def _refused(host: Host, facts: Facts, driver: KernelDriver, path: str, number: 
         return _no_right(facts, driver, path, said, file)
     if facts.container:
         text = f"{said}: its permissions are right, but the device is not allowed in this {facts.container} container."
-        return Trouble(text, driver.pass_in(facts))
+        return Failure(text, driver.pass_in(facts))
     if facts.is_selinux_enforcing:
         text = f"{said}: its permissions are right ({file.permissions}), so SELinux refuses."
-        return Trouble(
+        return Failure(
             text, "sudo ausearch -m avc -ts recent | audit2why  # shows the rule and how to change it"
         )
-    return Trouble(
+    return Failure(
         f"{said}: its permissions are right ({file.permissions}), so a device cgroup of this service refuses.",
         f"systemctl edit UNIT, and under [Service]: DeviceAllow={path} rw",
     )
 
 
-def _no_right(facts: Facts, driver: KernelDriver, path: str, said: str, file: FileFacts) -> Trouble:
+def _no_right(facts: Facts, driver: KernelDriver, path: str, said: str, file: FileFacts) -> Failure:
     group = facts.group(file.gid)
     text = f"{said}: {describe(facts, path, file)}, and this process is not in that group."
     if file.gid == 0 or file.mode >> 3 & 6 != 6:
         rule = next(rule for prefix, rule in driver.udev.items() if path.startswith(prefix))
-        return Trouble(
+        return Failure(
             f"{said}: {describe(facts, path, file)} gives no group the right to read and write.",
             f"echo '{rule}' | sudo tee /etc/udev/rules.d/70-hcq.rules && sudo udevadm control --reload "
             f"&& sudo udevadm trigger && sudo usermod -aG {driver.group} $USER",
         )
     if facts.container == "podman":
-        return Trouble(text, f"podman run --group-add keep-groups  # or, as root: --group-add {file.gid}")
+        return Failure(text, f"podman run --group-add keep-groups  # or, as root: --group-add {file.gid}")
     if facts.container == "kubernetes":
-        return Trouble(text, f"in the pod: securityContext: {{supplementalGroups: [{file.gid}]}}")
+        return Failure(text, f"in the pod: securityContext: {{supplementalGroups: [{file.gid}]}}")
     if facts.container:
-        return Trouble(text, f"start the container with --group-add {file.gid}")
+        return Failure(text, f"start the container with --group-add {file.gid}")
     if file.gid in facts.listed:
-        return Trouble(
+        return Failure(
             f"{text} /etc/group has the user in {group}, but this session is older than that.",
             f"log out and in again, or for this shell: newgrp {group}",
         )
     if file.gid not in facts.group_names:
-        return Trouble(
+        return Failure(
             text, f"sudo groupadd -g {file.gid} {driver.group}-hcq && sudo usermod -aG {file.gid} $USER"
         )
-    return Trouble(text, f"sudo usermod -aG {group} $USER  # then log out and in again")
+    return Failure(text, f"sudo usermod -aG {group} $USER  # then log out and in again")
 
 
-def _driver_refused(driver: KernelDriver, said: str, number: int) -> Trouble:
+def _driver_refused(driver: KernelDriver, said: str, number: int) -> Failure:
     if number in (errno.EMFILE, errno.ENFILE):
-        return Trouble(f"{said}: too many open files.", "ulimit -n 65536")
+        return Failure(f"{said}: too many open files.", "ulimit -n 65536")
     if number == errno.EBUSY:
-        return Trouble(f"{said}: another program has it for itself.", "sudo fuser -v /dev/kfd /dev/nvidia*")
+        return Failure(f"{said}: another program has it for itself.", "sudo fuser -v /dev/kfd /dev/nvidia*")
     if number in (errno.ENODEV, errno.ENXIO, errno.EIO, errno.EINVAL):
-        return Trouble(f"{said}: the kernel driver has no working GPU behind it.", driver.look)
-    return Trouble(f"{said}.", driver.look)
+        return Failure(f"{said}: the kernel driver has no working GPU behind it.", driver.look)
+    return Failure(f"{said}.", driver.look)

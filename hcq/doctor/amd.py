@@ -1,17 +1,17 @@
 """AMD GPUs, as far as they can be examined before our driver opens one.
 
 In       the host
-Out      which GPUs are here; the rungs node, permission and driver
+Out      which GPUs are here; the checks node, permission and driver
 Changes  nothing
-Next     access.py (what is in the way of a file), examine.py (the rungs above), hcq/amd/topology.py (which GPUs)
+Next     access.py (what is in the way of a file), examine.py (the checks above), hcq/amd/topology.py (which GPUs)
 Source   linux/kfd_ioctl.h (versions), hcq/amd/kfd.py (our table of the interface)
 """
 
 from __future__ import annotations
 
 from hcq.doctor.access import KernelDriver, check_node, check_open, describe, opened
+from hcq.doctor.check import Failure, Found
 from hcq.doctor.host import Facts, Host
-from hcq.doctor.rung import Found, Trouble
 from hcq.errors import HcqError
 from hcq.port import Port
 
@@ -54,17 +54,17 @@ def names(host: Host) -> list[str]:
 
 
 def render_node(host: Port, index: int) -> str:
-    """The file through which a GPU's memory is mapped. Raises Trouble when the topology does not show the GPU."""
+    """The file through which a GPU's memory is mapped. Raises Failure when the topology does not show the GPU."""
     from hcq.amd.topology import ROOT, read_nodes
 
     try:
         nodes = read_nodes(host)
     except HcqError as error:
-        raise Trouble(
+        raise Failure(
             f"the kernel's list of GPUs cannot be read: {error}", f"ls {ROOT}/nodes; {DRIVER.look}"
         ) from None
     if index >= len(nodes):
-        raise Trouble(
+        raise Failure(
             f"{KFD} is there, but the kernel's list has {len(nodes)} GPUs that this process may see.",
             f"{DRIVER.look}  # firmware missing, GPU too old, or hidden by the container's device list",
         )
@@ -97,7 +97,7 @@ def driver(port: Port, kernel: str) -> Found:
     major, minor = version.major_version, version.minor_version
     said = f"amdgpu of {kernel}, KFD interface {major}.{minor}"
     if major != TABLE[0] or minor < OLDEST_MINOR:
-        raise Trouble(
+        raise Failure(
             f"{said}; this driver needs {TABLE[0]}.{OLDEST_MINOR} or a later {TABLE[0]}.x.",
             "sudo apt install linux-image-amd64 && sudo reboot  # Linux 6.1 or newer",
         )

@@ -1,9 +1,9 @@
 """The CPU device, before it opens: what a process needs to run code that it has just made.
 
 In       the host
-Out      the rungs node, permission and driver
+Out      the checks node, permission and driver
 Changes  one page, mapped, sealed and given back
-Next     examine.py (the rungs above), hcq/cpu/link.py (how pages are sealed)
+Next     examine.py (the checks above), hcq/cpu/link.py (how pages are sealed)
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import platform
 
+from hcq.doctor.check import Failure, Found
 from hcq.doctor.host import Facts, Host
-from hcq.doctor.rung import Found, Trouble
 from hcq.errors import DriverError
 from hcq.port import MAP_ANONYMOUS, MAP_PRIVATE, PAGE_BYTES, PROT_EXEC, PROT_READ, PROT_WRITE
 
@@ -29,7 +29,7 @@ def permission(host: Host, facts: Facts) -> Found:
     try:
         host.mprotect(va, PAGE_BYTES, PROT_READ | PROT_EXEC)
     except DriverError as error:
-        raise Trouble(f"memory cannot be made executable: {error}", _fix(facts, error.errno or 0)) from None
+        raise Failure(f"memory cannot be made executable: {error}", _fix(facts, error.errno or 0)) from None
     finally:
         host.munmap(va, PAGE_BYTES)
     return Found("memory can be made executable once it is no longer writable")
@@ -38,7 +38,7 @@ def permission(host: Host, facts: Facts) -> Found:
 def driver(facts: Facts) -> Found:
     machine = platform.machine()
     if platform.system() != "Linux" or machine not in MACHINES:
-        raise Trouble(
+        raise Failure(
             f"the CPU device runs on Linux on {' and '.join(MACHINES)}, and this is {platform.system()} on {machine}.",
             "run it in a Linux container or virtual machine",
         )

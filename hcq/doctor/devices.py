@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hcq.doctor.check import Status
 from hcq.doctor.examine import Examination, examine
 from hcq.doctor.host import Host
 from hcq.doctor.report import scrub
-from hcq.doctor.rung import Status
 
 
 def list_devices(host: Host | None = None, emulated: Sequence[str] = ()) -> Examination:
@@ -25,17 +25,17 @@ def list_devices(host: Host | None = None, emulated: Sequence[str] = ()) -> Exam
 def entries(found: Examination) -> list[dict[str, Any]]:
     """Facts of each device: name, arch, model, memory_bytes, queues, driver, is_emulated, and what the device adds.
 
-    One that cannot be opened has name, rung, error and fix.
+    One that cannot be opened has name, check, error and fix.
     """
     listed: list[dict[str, Any]] = []
-    for walk in found.walks:
-        failed = next((rung for rung in walk.rungs if rung.status == Status.FAILED), None)
+    for run in found.runs:
+        failed = next((check for check in run.checks if check.status == Status.FAILED), None)
         if failed is not None:
-            why = {"rung": failed.name, "error": scrub(failed.text), "fix": scrub(failed.fix)}
-            listed.append({"name": walk.device, "is_emulated": walk.is_emulated, **why})
+            why = {"check": failed.name, "error": scrub(failed.text), "fix": scrub(failed.fix)}
+            listed.append({"name": run.device, "is_emulated": run.is_emulated, **why})
             continue
-        driver = next(rung.text for rung in walk.rungs if rung.name == "driver")
-        listed.append({**walk.facts, "driver": driver, "is_emulated": walk.is_emulated})
+        driver = next(check.text for check in run.checks if check.name == "driver")
+        listed.append({**run.facts, "driver": driver, "is_emulated": run.is_emulated})
     return listed
 
 

@@ -1,9 +1,9 @@
 """Examination: every device here, from its kernel driver's file up to its neighbours' memory.
 
 In       a Host; the names of devices to look at, words of emulated ones
-Out      an Examination: a Walk for each device, and what was not found
+Out      an Examination: a Run for each device, and what was not found
 Changes  opens each device for itself, works on it, closes it
-Next     amd.py, nv.py, cpu.py (rungs before a device is open), rungs.py (after), report.py (prints it)
+Next     amd.py, nv.py, cpu.py (checks before a device is open), checks.py (after), report.py (prints it)
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from hcq import config as config_module
 from hcq import kinds
 from hcq.checks import is_decimal
-from hcq.doctor import amd, cpu, nv, rungs
+from hcq.doctor import amd, checks, cpu, nv
 from hcq.doctor.access import KernelDriver
+from hcq.doctor.check import Failure, Found, Run, Status
 from hcq.doctor.host import Facts, Host, LinuxHost, facts_of
-from hcq.doctor.rung import Found, Status, Trouble, Walk
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
 from hcq.port import Port
 
@@ -40,12 +40,12 @@ class Examination:
     """absent: kind -> why nothing of it was looked at."""
 
     facts: Facts
-    walks: list[Walk] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_well(self) -> bool:
-        return all(walk.is_well for walk in self.walks)
+        return all(run.is_well for run in self.runs)
 
 
 def present(host: Host) -> dict[str, list[str]]:
@@ -76,23 +76,23 @@ def examine(
     names = present(host)
     if device is not None:
         kind, wanted = _parsed(device)
-        unreal = [one for one in unreal if one.kind == kind and wanted in ("", one.walk.device)]
+        unreal = [one for one in unreal if one.kind == kind and wanted in ("", one.run.device)]
         names = {} if unreal else {kind: [wanted] if wanted else names[kind] or [kind]}
-    climbers = []
+    examiners = []
     for kind, here in names.items():
         if not here:
             found.absent[kind] = absence(kind)
-        climbers += [_Climber(name, kind, host, found.facts) for name in here]
-    climbers += unreal
+        examiners += [_Examiner(name, kind, host, found.facts) for name in here]
+    examiners += unreal
     try:
-        for climber in climbers:
-            climber.climb(briefly)
-        for climber in () if briefly else climbers:
-            climber.meet(climbers)
+        for examiner in examiners:
+            examiner.ask(briefly)
+        for examiner in () if briefly else examiners:
+            examiner.meet(examiners)
     finally:
-        for climber in climbers:
-            climber.close()
-    found.walks = [climber.walk for climber in climbers]
+        for examiner in examiners:
+            examiner.close()
+    found.runs = [examiner.run for examiner in examiners]
     return found
 
 
@@ -108,7 +108,7 @@ def _parsed(device: str) -> tuple[str, str]:
     return kind, kind if int(number) == 0 else f"{kind}:{int(number)}"
 
 
-def _emulated(words: Sequence[str], host: Host, facts: Facts) -> list[_Climber]:
+def _emulated(words: Sequence[str], host: Host, facts: Facts) -> list[_Examiner]:
     if not words:
         return []
     from hcq.emu.port import port_for, vendors  # only those who emulate pay for it
@@ -118,51 +118,51 @@ def _emulated(words: Sequence[str], host: Host, facts: Facts) -> list[_Climber]:
     for kind in sorted(vendors(words)):
         count = sum(word.partition(":")[0].upper() == kind for word in words)
         names = [kind if index == 0 else f"{kind}:{index}" for index in range(count)]
-        found += [_Climber(name, kind, host, facts, port) for name in names]
+        found += [_Examiner(name, kind, host, facts, port) for name in names]
     return found
 
 
-class _Climber:
-    """One device's walk, with the device while it is open."""
+class _Examiner:
+    """One device's run, with the device while it is open."""
 
     def __init__(self, name: str, kind: str, host: Host, facts: Facts, emulated: Port | None = None) -> None:
         self.kind, self.host, self.facts, self.emulated = kind, host, facts, emulated
         self.index = int(name.partition(":")[2] or 0)
-        self.walk = Walk(name, kind, functools.partial(advise, facts, kind), emulated is not None)
+        self.run = Run(name, kind, functools.partial(advise, facts, kind), emulated is not None)
         self.device: Device | None = None
 
-    def climb(self, briefly: bool) -> None:
-        """Every rung that needs this device alone."""
-        walk, sizes = self.walk, rungs.Sizes(self.emulated is not None)
-        walk.climb("node", self._node)
-        walk.climb("permission", self._permission)
-        walk.climb("driver", self._driver)
-        walk.climb("open", self._open)
+    def ask(self, briefly: bool) -> None:
+        """Every check that needs this device alone."""
+        run, sizes = self.run, checks.Sizes(self.emulated is not None)
+        run.check("node", self._node)
+        run.check("permission", self._permission)
+        run.check("driver", self._driver)
+        run.check("open", self._open)
         if briefly:
             return
-        self._work("memory", lambda: rungs.memory(self._opened, sizes))
-        self._work("queue", lambda: rungs.queue(self._opened, sizes))
-        self._work("kernel", lambda: rungs.kernel(self._opened, self.kind, sizes))
-        self._work("copy", lambda: rungs.copy(self._opened, sizes))
-        self._work("timestamp", lambda: rungs.timestamp(self._opened))
+        self._work("memory", lambda: checks.memory(self._opened, sizes))
+        self._work("queue", lambda: checks.queue(self._opened, sizes))
+        self._work("kernel", lambda: checks.kernel(self._opened, self.kind, sizes))
+        self._work("copy", lambda: checks.copy(self._opened, sizes))
+        self._work("timestamp", lambda: checks.timestamp(self._opened))
 
-    def meet(self, all_: Sequence[_Climber]) -> None:
-        """The last rung, for which the neighbours have to be open."""
+    def meet(self, all_: Sequence[_Examiner]) -> None:
+        """The last check, for which the neighbours have to be open."""
         others = [
             one.device
             for one in all_
             if one is not self and one.kind == self.kind and one.emulated is self.emulated and one.device
         ]
-        self._work("peers", lambda: rungs.peers(self._opened, self.kind, others))
+        self._work("peers", lambda: checks.peers(self._opened, self.kind, others))
 
     def _work(self, name: str, step: Callable[[], Found]) -> None:
-        """One rung of the open device. What it leaves hanging must not fail the next one."""
-        self.walk.climb(name, step)
+        """One check of the open device. What it leaves hanging must not fail the next one."""
+        self.run.check(name, step)
         device = self.device
         if device is None or device.timeline.value >= device.timeline.submitted:
             return
-        if self.walk.rungs[-1].status == Status.FAILED:
-            # a device that cannot be reset fails the next rung, too, and says why
+        if self.run.checks[-1].status == Status.FAILED:
+            # a device that cannot be reset fails the next check, too, and says why
             with contextlib.suppress(HcqError):
                 device.reset()
 
@@ -173,7 +173,7 @@ class _Climber:
 
     @property
     def _opened(self) -> Device:
-        assert self.device is not None  # the rungs that need it are not climbed otherwise
+        assert self.device is not None  # the checks that need it are not asked otherwise
         return self.device
 
     def _node(self) -> Found:
@@ -203,9 +203,9 @@ class _Climber:
         return nv.driver(self.emulated or self.host)
 
     def _open(self) -> Found:
-        device = self.device = open_device(self.walk.device, self.kind, self.emulated or self.host)
+        device = self.device = open_device(self.run.device, self.kind, self.emulated or self.host)
         facts = device.facts()
-        self.walk.facts = {
+        self.run.facts = {
             **facts,
             "memory_bytes": facts.get("vram_bytes", self.facts.memory_bytes),
             "queues": list(getattr(device, "rings", ())) or [device.queue_name],
@@ -219,7 +219,7 @@ class _Climber:
 def open_device(name: str, kind: str, port: Port) -> Device:
     """A device of our own, not the one that hcq.open shares: it can be closed without disturbing anybody."""
     if kind not in kinds.KINDS:
-        raise Trouble(
+        raise Failure(
             f"this version of hcq has no driver for {DRIVERS[kind].name} GPUs.",
             "python -m pip install --upgrade hcq  # or use another device: HCQ_DEVICE=CPU",
         )
@@ -229,8 +229,8 @@ def open_device(name: str, kind: str, port: Port) -> Device:
     return made
 
 
-def advise(facts: Facts, kind: str, rung: str, error: Exception) -> str:
-    """The fix for an error that a rung of an open device, or opening itself, ended with."""
+def advise(facts: Facts, kind: str, check: str, error: Exception) -> str:
+    """The fix for an error that a check of an open device, or opening itself, ended with."""
     number = error.errno if isinstance(error, OSError) else None
     look = DRIVERS[kind].look if kind in DRIVERS else "HCQ_DEBUG=push,sync python -m hcq doctor --device CPU"
     if (
@@ -254,7 +254,7 @@ def advise(facts: Facts, kind: str, rung: str, error: Exception) -> str:
         return "ulimit -n 65536"
     if isinstance(error, (WaitTimeout, DeviceFault)):
         return f"{look}  # the device does not answer, or stopped"
-    if isinstance(error, UsageError) and rung == "open":
+    if isinstance(error, UsageError) and check == "open":
         return "HCQ_DEVICE=CPU, or another of: python -m hcq devices"
     if isinstance(error, UsageError):  # the doctor's own calls are right, or this is a defect
         return "report it, with the output of: python -m hcq doctor --json"

@@ -3,7 +3,7 @@
 In       a device's kind and architecture
 Out      a Tiny: a code object, and how to launch it
 Changes  nothing
-Next     rungs.py (runs it), amd_kernels.py and nv_kernels.py (the GPUs' objects), hcq/elf.py (what reads the object)
+Next     checks.py (runs it), amd_kernels.py and nv_kernels.py (the GPUs' objects), hcq/elf.py (what reads the object)
 Source   System V ABI, chapters 4 and 5; x86-64 and aarch64 calling conventions
 """
 

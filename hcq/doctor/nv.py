@@ -1,9 +1,9 @@
 """NVIDIA GPUs, as far as they can be examined before the device is open.
 
 In       the host
-Out      which GPUs are here; the rungs node, permission and driver
+Out      which GPUs are here; the checks node, permission and driver
 Changes  nothing; opening a GPU's file makes its kernel driver start the GPU, which can take seconds
-Next     access.py (what is in the way of a file), examine.py (the rungs above)
+Next     access.py (what is in the way of a file), examine.py (the checks above)
 Source   NVIDIA's driver README: device nodes, /proc/driver/nvidia; nvidia-modprobe(1)
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 
 from hcq.doctor.access import KernelDriver, check_node, check_open, describe, opened
+from hcq.doctor.check import Failure, Found
 from hcq.doctor.host import Facts, Host, text_of
-from hcq.doctor.rung import Found, Trouble
 from hcq.errors import DriverError
 from hcq.port import Port
 
@@ -90,12 +90,12 @@ def driver(port: Port) -> Found:
     line = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
     release = re.search(r"\b(\d{3,})\.(\d+)(?:\.\d+)?\b", line)
     if release is None:
-        raise Trouble(
+        raise Failure(
             f"{PROC}/version names no release: {line or 'it cannot be read'}.",
             "cat /proc/driver/nvidia/version",
         )
     is_open = "Open Kernel Module" in line
     said = f"release {release[0]}, {'open' if is_open else 'proprietary'} kernel module"
     if int(release[1]) < OLDEST_BRANCH:
-        raise Trouble(f"{said}; the oldest release whose interface is known is {OLDEST_BRANCH}.", INSTALL)
+        raise Failure(f"{said}; the oldest release whose interface is known is {OLDEST_BRANCH}.", INSTALL)
     return Found(said, {"release": release[0], "is_open_module": "yes" if is_open else "no"})

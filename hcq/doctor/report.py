@@ -3,7 +3,7 @@
 In       an Examination
 Out      text; JSON whose names stay as they are from version to version
 Changes  nothing
-Next     rung.py (what is printed), docs/doctor.md (the JSON's fields)
+Next     check.py (what is printed), docs/doctor.md (the JSON's fields)
 
 Neither holds the name of a user or of a home folder, so that both can be pasted anywhere.
 """
@@ -16,8 +16,8 @@ import platform
 import re
 
 import hcq
+from hcq.doctor.check import CHECKS, Check, Run, Status
 from hcq.doctor.examine import Examination
-from hcq.doctor.rung import LADDER, Rung, Status, Walk
 
 VERSION = 1  # of the JSON; rises when a field changes its meaning or goes
 MARKS = {Status.OK: "ok", Status.FAILED: "FAILED", Status.SKIPPED: "-"}
@@ -27,8 +27,8 @@ COLOURS = {Status.OK: "32", Status.FAILED: "31;1", Status.SKIPPED: "2"}
 def as_text(found: Examination, colours: bool = False) -> str:
     """What a terminal shows."""
     lines = [f"hcq {hcq.__version__}, Python {platform.python_version()}, {_system(found)}", ""]
-    for walk in found.walks:
-        lines += [_title(walk), *(line for rung in walk.rungs for line in _lines(rung, colours)), ""]
+    for run in found.runs:
+        lines += [_title(run), *(line for check in run.checks for line in _lines(check, colours)), ""]
     lines += [f"{kind}: {why}." for kind, why in found.absent.items()]
     lines.append(_verdict(found))
     return scrub("\n".join(lines))
@@ -53,22 +53,22 @@ def as_json(found: Examination) -> str:
         },
         "devices": [
             {
-                "name": walk.device,
-                "kind": walk.kind,
-                "is_emulated": walk.is_emulated,
-                "status": "ok" if walk.is_well else "failed",
-                "rungs": [
+                "name": run.device,
+                "kind": run.kind,
+                "is_emulated": run.is_emulated,
+                "status": "ok" if run.is_well else "failed",
+                "checks": [
                     {
-                        "name": rung.name,
-                        "status": rung.status.value,
-                        "text": scrub(rung.text),
-                        "fix": scrub(rung.fix),
-                        "figures": dict(rung.figures),
+                        "name": check.name,
+                        "status": check.status.value,
+                        "text": scrub(check.text),
+                        "fix": scrub(check.fix),
+                        "figures": dict(check.figures),
                     }
-                    for rung in walk.rungs
+                    for check in run.checks
                 ],
             }
-            for walk in found.walks
+            for run in found.runs
         ],
         "absent": found.absent,
     }
@@ -89,23 +89,23 @@ def _system(found: Examination) -> str:
     return f"Linux {facts.kernel} on {platform.machine()}{where}"
 
 
-def _title(walk: Walk) -> str:
-    return f"{walk.device} (emulated)" if walk.is_emulated else walk.device
+def _title(run: Run) -> str:
+    return f"{run.device} (emulated)" if run.is_emulated else run.device
 
 
-def _lines(rung: Rung, colours: bool) -> list[str]:
-    mark = MARKS[rung.status].ljust(6)
+def _lines(check: Check, colours: bool) -> list[str]:
+    mark = MARKS[check.status].ljust(6)
     if colours:
-        mark = f"\x1b[{COLOURS[rung.status]}m{mark}\x1b[0m"
-    lines = [f"  {mark} {rung.name:<10} {rung.text}"]
-    if rung.status == Status.FAILED:
-        lines.append(f"         asks       {LADDER[rung.name]}")
-        lines.append(f"         fix        {rung.fix}")
+        mark = f"\x1b[{COLOURS[check.status]}m{mark}\x1b[0m"
+    lines = [f"  {mark} {check.name:<10} {check.text}"]
+    if check.status == Status.FAILED:
+        lines.append(f"         asks       {CHECKS[check.name]}")
+        lines.append(f"         fix        {check.fix}")
     return lines
 
 
 def _verdict(found: Examination) -> str:
-    ill = [walk.device for walk in found.walks if not walk.is_well]
+    ill = [run.device for run in found.runs if not run.is_well]
     if not ill:
-        return f"All is well: {', '.join(_title(walk) for walk in found.walks)} can be used."
+        return f"All is well: {', '.join(_title(run) for run in found.runs)} can be used."
     return f"Not well: {', '.join(ill)}. Follow the first fix, then run this again."

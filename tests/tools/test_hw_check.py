@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hcq.doctor.rung import Skip, Trouble
+from hcq.doctor.check import Failure, Skip
 from hcq.tools import hw_check
 from hcq.tools.hw import checks, cuda, kernels
 from hcq.tools.hw_check import Result, comparison, main, names, run_one, verdict
@@ -141,9 +141,9 @@ def test_every_check_is_on_the_page():
 
 
 def test_a_wrong_result_says_which_and_what_was_due():
-    with pytest.raises(Trouble, match=r"10 launches: 1 of 3 results are wrong; number 1 is 7, not 5"):
+    with pytest.raises(Failure, match=r"10 launches: 1 of 3 results are wrong; number 1 is 7, not 5"):
         checks.same([1, 7, 3], [1, 5, 3], "10 launches")
-    with pytest.raises(Trouble, match="0 of 3 results are wrong"):
+    with pytest.raises(Failure, match="0 of 3 results are wrong"):
         checks.same([1, 2], [1, 2, 3], "too few")
 
 
@@ -182,9 +182,9 @@ class FakeBench:
 def test_a_fault_that_nobody_noticed_or_nobody_named_is_trouble():
     import hcq
 
-    with pytest.raises(Trouble, match="stray: nothing was noticed; a page fault was due"):
+    with pytest.raises(Failure, match="stray: nothing was noticed; a page fault was due"):
         checks._must_stop(FakeBench(None), "stray", [], "a page fault")  # type: ignore[arg-type]
-    with pytest.raises(Trouble, match="does not name the kernel"):
+    with pytest.raises(Failure, match="does not name the kernel"):
         checks._must_stop(FakeBench(hcq.DeviceFault("something")), "stray", [], "a page fault")  # type: ignore[arg-type]
 
 
@@ -218,7 +218,7 @@ def test_the_vendors_figures_have_the_names_of_ours():
 
 
 def test_a_call_of_the_vendors_driver_that_fails_is_named():
-    with pytest.raises(Trouble, match="cuModuleLoadData -> CUDA error 999"):
+    with pytest.raises(Failure, match="cuModuleLoadData -> CUDA error 999"):
         cuda.figures(FakeCuda("cuModuleLoadData"), b"", cuda.Work(1, 1, 4096, 1))  # type: ignore[arg-type]
 
 

@@ -1,7 +1,7 @@
 """The checks: what a GPU driven by hcq must do, each in a process of its own, with figures.
 
 In       the device's name, how much work
-Out      Found with text and figures; Trouble when the device answers wrongly, Skip when it cannot be asked
+Out      Found with text and figures; Failure when the device answers wrongly, Skip when it cannot be asked
 Changes  the device: memory, launches; two checks make it fault on purpose and see it come back
 Next     kernels.py (what is launched), cuda.py (the vendor's figures), ../hw_check.py (who runs them, with deadlines)
 """
@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 import hcq
-from hcq.doctor.rung import Found, Skip, Trouble
+from hcq.doctor.check import Failure, Found, Skip
 from hcq.port import is_emulated
 from hcq.tools.hw import kernels
 from hcq.tools.hw.kernels import pack, unpack, words
@@ -71,7 +71,7 @@ class Bench:
 
 
 def same(got: list[Any], wanted: list[Any], what: str) -> None:
-    """Raise Trouble that says where the first difference is."""
+    """Raise Failure that says where the first difference is."""
     wrong = [index for index, (a, b) in enumerate(zip(got, wanted)) if a != b]
     if wrong or len(got) != len(wanted):
         first = (
@@ -79,7 +79,7 @@ def same(got: list[Any], wanted: list[Any], what: str) -> None:
             if wrong
             else f"{len(got)} came"
         )
-        raise Trouble(f"{what}: {len(wrong)} of {len(wanted)} results are wrong; {first}.", REPORT_IT)
+        raise Failure(f"{what}: {len(wrong)} of {len(wanted)} results are wrong; {first}.", REPORT_IT)
 
 
 def rate(size_bytes: int, seconds: float) -> float:
@@ -217,11 +217,11 @@ def copies(bench: Bench) -> Found:
                     list(data[:4096]),
                     f"copy of {size} bytes from +{src_offset} to +{dst_offset}",
                 )
-                raise Trouble(f"copy of {size} bytes: another checksum behind the first 4096.", REPORT_IT)
+                raise Failure(f"copy of {size} bytes: another checksum behind the first 4096.", REPORT_IT)
             checked += 1
         before = dst.read(0, min(5, size))
         if before[:5] != b"\xee" * len(before):
-            raise Trouble(
+            raise Failure(
                 f"copy of {size} bytes to +5 changed bytes before its place: {before.hex()}.", REPORT_IT
             )
         src.free()
@@ -275,10 +275,10 @@ def timestamps(bench: Bench) -> Found:
     seen = list(struct.unpack(f"<{count + 1}Q", stamps.read()))
     gaps = [bench.device.duration_ns(after - before) for before, after in zip(seen, seen[1:])]
     if min(gaps) < 0 or 0 in seen:
-        raise Trouble(f"stamps around {count} launches do not rise: {seen}.", REPORT_IT)
+        raise Failure(f"stamps around {count} launches do not rise: {seen}.", REPORT_IT)
     whole = bench.device.duration_ns(seen[-1] - seen[0])
     if whole > host_ns * 1.02:
-        raise Trouble(
+        raise Failure(
             f"{whole} ns between stamps, and the host saw {host_ns} ns pass around them.", REPORT_IT
         )
     return Found(
@@ -324,9 +324,9 @@ def _must_stop(bench: Bench, name: str, args: list[Any], wanted: str) -> str:
         said = str(late)
         device.reset()
     if not said:
-        raise Trouble(f"{name}: nothing was noticed; {wanted} was due.", REPORT_IT)
+        raise Failure(f"{name}: nothing was noticed; {wanted} was due.", REPORT_IT)
     if name not in said:
-        raise Trouble(f"{name}: the message does not name the kernel: {said[:300]}", REPORT_IT)
+        raise Failure(f"{name}: the message does not name the kernel: {said[:300]}", REPORT_IT)
     x = bench.buffer(1024, name="hw_check after")
     device.run(good, [x, 256], block=(256, 1, 1))
     same(unpack(x.read()), [kernels.stepped(1)] * 256, f"a launch after {name}")

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from hcq import native
-from hcq.doctor.rung import Found, Skip, Trouble
+from hcq.doctor.check import Failure, Found, Skip
 
 KERNELS = ("nothing", "stream")  # of kernels.py
 NAMES = ("libcuda.so.1", "libcuda.so")
@@ -59,12 +59,12 @@ def library() -> Mapping[str, Any]:
 
 
 def figures(cuda: Mapping[str, Any], cubin: bytes, work: Work) -> Found:
-    """Latency of a launch, launches in a row, and bandwidths. Raises Trouble naming the call that failed."""
+    """Latency of a launch, launches in a row, and bandwidths. Raises Failure naming the call that failed."""
 
     def call(name: str, *given: Any) -> None:
         status = cuda[name](*given)
         if status:
-            raise Trouble(
+            raise Failure(
                 f"{name} -> CUDA error {status}.", "nvidia-smi  # does the vendor's driver work at all?"
             )
 

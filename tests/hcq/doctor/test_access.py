@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+from hcq.doctor.check import NEEDED, Check, Status
 from hcq.doctor.examine import examine
 from hcq.doctor.host import FileFacts
-from hcq.doctor.rung import NEEDED, Rung, Status
 
 from .conftest import AMD_GPU, NV_GPU, RENDER, VIDEO, FakeHost
 
@@ -22,16 +22,16 @@ KFD, RENDER_NODE, NODES = (
 )
 
 
-def failure(host: FakeHost, device: str) -> Rung:
-    """The one rung that failed; everything above it was skipped and says so."""
-    (walk,) = examine(host, device).walks
-    failed = [rung for rung in walk.rungs if rung.status == Status.FAILED]
+def failure(host: FakeHost, device: str) -> Check:
+    """The one check that failed; everything above it was skipped and says so."""
+    (run,) = examine(host, device).runs
+    failed = [check for check in run.checks if check.status == Status.FAILED]
     assert len(failed) == 1
-    assert not walk.is_well
-    at = walk.rungs.index(failed[0])
-    assert all(rung.status == Status.OK for rung in walk.rungs[:at])
+    assert not run.is_well
+    at = run.checks.index(failed[0])
+    assert all(check.status == Status.OK for check in run.checks[:at])
     if failed[0].name in NEEDED:
-        assert {rung.text for rung in walk.rungs[at + 1 :]} == {f"needs {failed[0].name}"}
+        assert {check.text for check in run.checks[at + 1 :]} == {f"needs {failed[0].name}"}
     return failed[0]
 
 
@@ -80,7 +80,7 @@ def nobody_can(host: FakeHost) -> FakeHost:
     return refuse(host.amd(mode=0o600, gid=0), errno.EACCES, KFD)
 
 
-# device, machine, the rung that fails, a part of what it says, a part of the fix
+# device, machine, the check that fails, a part of what it says, a part of the fix
 MACHINES: list[tuple[str, Callable[[FakeHost], FakeHost], str, str, str]] = [
     ("AMD", lambda h: h, "node", "no AMD GPU is on the PCI bus", "lspci -nn | grep -i 1002"),
     ("AMD", lambda h: only_on_the_bus(h, AMD_GPU), "node", "amdgpu is not loaded", "sudo modprobe amdgpu"),
@@ -253,12 +253,12 @@ MACHINES: list[tuple[str, Callable[[FakeHost], FakeHost], str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("device", "machine", "rung", "said", "fix"), MACHINES)
+@pytest.mark.parametrize(("device", "machine", "check", "said", "fix"), MACHINES)
 def test_a_broken_machine_gets_the_command_that_mends_it(
-    host: FakeHost, device: str, machine: Callable[[FakeHost], FakeHost], rung: str, said: str, fix: str
+    host: FakeHost, device: str, machine: Callable[[FakeHost], FakeHost], check: str, said: str, fix: str
 ) -> None:
     failed = failure(machine(host), device)
-    assert failed.name == rung
+    assert failed.name == check
     assert said in failed.text
     assert fix in failed.fix
     assert "\n" not in failed.fix
@@ -286,29 +286,29 @@ def test_an_udev_rule_is_for_the_file_that_needs_it(host: FakeHost) -> None:
 def test_root_may_open_what_permission_bits_refuse(host: FakeHost) -> None:
     host.amd(mode=0o600, gid=0)
     host.user(uid=0, caps=2)
-    (walk,) = examine(host, "AMD").walks
-    assert [rung.status for rung in walk.rungs[:2]] == [Status.OK, Status.OK]
+    (run,) = examine(host, "AMD").runs
+    assert [check.status for check in run.checks[:2]] == [Status.OK, Status.OK]
 
 
 def test_the_interface_version_is_compared_with_our_table(host: FakeHost) -> None:
     for version, relation in (((1, 17), "the same"), ((1, 30), "newer"), ((1, 14), "older, still fine")):
         host.amd().kfd_version = version
-        (walk,) = examine(host, "AMD").walks
-        assert walk.rungs[2].status == Status.OK
-        assert f"table 1.17: {relation}" in walk.rungs[2].text
+        (run,) = examine(host, "AMD").runs
+        assert run.checks[2].status == Status.OK
+        assert f"table 1.17: {relation}" in run.checks[2].text
 
 
 def test_an_nvidia_release_is_named_with_the_kind_of_its_module(host: FakeHost) -> None:
-    (walk,) = examine(host.nv(), "NV").walks
-    assert walk.rungs[2].text == "release 580.65.06, open kernel module"
-    (walk,) = examine(host.nv(kind="x86_64 Kernel Module"), "NV").walks
-    assert walk.rungs[2].text == "release 580.65.06, proprietary kernel module"
+    (run,) = examine(host.nv(), "NV").runs
+    assert run.checks[2].text == "release 580.65.06, open kernel module"
+    (run,) = examine(host.nv(kind="x86_64 Kernel Module"), "NV").runs
+    assert run.checks[2].text == "release 580.65.06, proprietary kernel module"
 
 
 def test_a_file_is_shown_with_its_permissions_and_group(host: FakeHost) -> None:
-    (walk,) = examine(host.amd(), "AMD").walks
+    (run,) = examine(host.amd(), "AMD").runs
     assert (
-        walk.rungs[0].text
+        run.checks[0].text
         == "/dev/kfd (crw-rw----, group render), /dev/dri/renderD128 (crw-rw----, group render)"
     )
     assert (RENDER, VIDEO) == (105, 44)
@@ -330,16 +330,16 @@ def test_every_gpu_has_a_walk_of_its_own(host: FakeHost) -> None:
     host.files[f"{path}/2/properties"] = host.files[f"{path}/1/properties"].replace("128", "129")
     host.device("/dev/dri/renderD129")
     found = examine(host)
-    assert [walk.device for walk in found.walks] == ["CPU", "AMD", "AMD:1", "NV"]
-    assert "renderD129" in found.walks[2].rungs[0].text
+    assert [run.device for run in found.runs] == ["CPU", "AMD", "AMD:1", "NV"]
+    assert "renderD129" in found.runs[2].checks[0].text
     assert found.absent == {}
 
 
 def test_the_minor_number_comes_from_the_driver_and_not_from_the_order(host: FakeHost) -> None:
     host.nv().files["/proc/driver/nvidia/gpus/0000:01:00.0/information"] = "Device Minor: 5\n"
     host.device("/dev/nvidia5", 0o666, 0)
-    (walk,) = examine(host, "NV").walks
-    assert "/dev/nvidia5" in walk.rungs[0].text
+    (run,) = examine(host, "NV").runs
+    assert "/dev/nvidia5" in run.checks[0].text
 
 
 def test_every_fix_line_of_the_table_is_a_command_or_says_what_to_do(host: FakeHost) -> None:

@@ -13,8 +13,8 @@ import pytest
 import hcq
 from hcq.__main__ import main
 from hcq.doctor import devices, report
+from hcq.doctor.check import CHECKS
 from hcq.doctor.examine import examine
-from hcq.doctor.rung import LADDER
 
 from .conftest import FakeHost
 
@@ -64,11 +64,11 @@ def test_the_json_has_these_fields(host: FakeHost) -> None:
         "memory_bytes",
     ]
     cpu, amd = found["devices"]
-    assert list(cpu) == ["name", "kind", "is_emulated", "status", "rungs"]
-    assert [rung["name"] for rung in cpu["rungs"]] == list(LADDER)
-    assert list(cpu["rungs"][0]) == ["name", "status", "text", "fix", "figures"]
+    assert list(cpu) == ["name", "kind", "is_emulated", "status", "checks"]
+    assert [check["name"] for check in cpu["checks"]] == list(CHECKS)
+    assert list(cpu["checks"][0]) == ["name", "status", "text", "fix", "figures"]
     assert (cpu["status"], amd["status"]) == ("ok", "failed")
-    assert [rung["status"] for rung in amd["rungs"]] == ["ok", "failed"] + ["skipped"] * 8
+    assert [check["status"] for check in amd["checks"]] == ["ok", "failed"] + ["skipped"] * 8
     assert list(found["absent"]) == ["NV"]
 
 
@@ -102,7 +102,7 @@ def test_the_list_of_devices_has_arch_memory_queues_and_driver(host: FakeHost) -
 def test_a_device_that_cannot_be_opened_says_why(host: FakeHost) -> None:
     found = devices.list_devices(broken(host))
     _, amd = devices.entries(found)
-    assert (amd["name"], amd["rung"]) == ("AMD", "permission")
+    assert (amd["name"], amd["check"]) == ("AMD", "permission")
     text = devices.as_text(found)
     assert "AMD: cannot be opened. open(/dev/kfd) -> EACCES" in text
     assert "    fix: sudo usermod -aG render $USER" in text
@@ -132,7 +132,7 @@ def test_the_help_teaches_the_rungs_and_shows_examples(capsys: pytest.CaptureFix
         main(["doctor", "--help"])
     said = capsys.readouterr().out
     assert caught.value.code == 0
-    assert not [name for name, question in LADDER.items() if name not in said or question not in said]
+    assert not [name for name, question in CHECKS.items() if name not in said or question not in said]
     assert "python -m hcq doctor --device AMD --emulated amd:gfx1100" in said
 
 

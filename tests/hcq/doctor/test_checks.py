@@ -1,4 +1,4 @@
-"""Rungs of an open device: a device that answers wrongly does not pass."""
+"""Checks of an open device: a device that answers wrongly does not pass."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 from hcq import config
 from hcq.cpu.device import CpuDevice
-from hcq.doctor import rungs
+from hcq.doctor import checks
+from hcq.doctor.check import CHECKS, Failure, Skip, Status
 from hcq.doctor.examine import advise, examine
 from hcq.doctor.host import facts_of
-from hcq.doctor.rung import LADDER, Skip, Status, Trouble
 from hcq.errors import DeviceFault, UsageError
 from hcq.kinds import KINDS
 from hcq.signal import CELL_BYTES, Signal
 
 from .conftest import FakeHost
 
-SMALL = rungs.Sizes(is_emulated=True)
+SMALL = checks.Sizes(is_emulated=True)
 
 
 class Liar:
@@ -49,10 +49,10 @@ class Liar:
 
 
 def test_the_cpu_passes_every_rung(host: FakeHost) -> None:
-    (walk,) = examine(host, "CPU").walks
-    assert [rung.name for rung in walk.rungs] == list(LADDER)
-    assert [rung.status for rung in walk.rungs] == [Status.OK] * 9 + [Status.SKIPPED]
-    figures = {rung.name: rung.figures for rung in walk.rungs}
+    (run,) = examine(host, "CPU").runs
+    assert [check.name for check in run.checks] == list(CHECKS)
+    assert [check.status for check in run.checks] == [Status.OK] * 9 + [Status.SKIPPED]
+    figures = {check.name: check.figures for check in run.checks}
     assert figures["open"]["arch"] in ("x86_64", "aarch64")
     assert 0 < figures["queue"]["best_round_trip_us"] <= figures["queue"]["round_trip_us"]
     assert figures["copy"]["copy_gb_per_s"] > 0
@@ -60,21 +60,21 @@ def test_the_cpu_passes_every_rung(host: FakeHost) -> None:
 
 
 def test_memory_that_forgets_is_noticed(cpu: CpuDevice) -> None:
-    with pytest.raises(Trouble, match="1 bytes differ, the first at 4711, of 65536") as caught:
-        rungs.memory(Liar(cpu, 4711), SMALL)  # type: ignore[arg-type]
+    with pytest.raises(Failure, match="1 bytes differ, the first at 4711, of 65536") as caught:
+        checks.memory(Liar(cpu, 4711), SMALL)  # type: ignore[arg-type]
     assert "memory test" in caught.value.fix
 
 
 def test_a_copy_that_arrives_changed_is_noticed(cpu: CpuDevice) -> None:
     with pytest.raises(
-        Trouble, match=r"checksum \w{8} arrived and \w{8} was sent: 1 bytes differ, the first at 9"
+        Failure, match=r"checksum \w{8} arrived and \w{8} was sent: 1 bytes differ, the first at 9"
     ):
-        rungs.copy(Liar(cpu, 9), SMALL)  # type: ignore[arg-type]
+        checks.copy(Liar(cpu, 9), SMALL)  # type: ignore[arg-type]
 
 
 def test_a_kernel_that_computes_wrongly_is_noticed(cpu: CpuDevice) -> None:
-    with pytest.raises(Trouble, match=r"1 of 1024 elements are wrong; the first is \[2\]"):
-        rungs.kernel(Liar(cpu, 8), "CPU", SMALL)  # type: ignore[arg-type]
+    with pytest.raises(Failure, match=r"1 of 1024 elements are wrong; the first is \[2\]"):
+        checks.kernel(Liar(cpu, 8), "CPU", SMALL)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -93,34 +93,36 @@ def test_a_clock_that_stands_or_runs_wrongly_is_noticed(cpu: CpuDevice, scale: f
         def queue(self) -> Any:
             return cpu.queue()
 
-    with pytest.raises(Trouble, match=said):
-        rungs.timestamp(Device())  # type: ignore[arg-type]
+    with pytest.raises(Failure, match=said):
+        checks.timestamp(Device())  # type: ignore[arg-type]
 
 
 def test_every_block_of_the_pattern_is_another_one() -> None:
-    data = rungs.pattern(1 << 16, 1)
+    data = checks.pattern(1 << 16, 1)
     assert len(data) == 1 << 16
     assert len({data[at : at + 4096] for at in range(0, len(data), 4096)}) == 16
 
 
 def test_devices_that_do_not_share_memory_have_no_peers(cpu: CpuDevice) -> None:
     with pytest.raises(Skip, match="no second device"):
-        rungs.peers(cpu, "CPU", [])
+        checks.peers(cpu, "CPU", [])
     with pytest.raises(Skip, match="do not share memory"):
-        rungs.peers(cpu, "CPU", [cpu])
+        checks.peers(cpu, "CPU", [cpu])
 
 
 @pytest.mark.parametrize("word", ["amd:gfx1100", "amd:gfx942", "amd:gfx1100:private", "amd:gfx1100:seed=7"])
 def test_an_emulated_gpu_passes_every_rung(host: FakeHost, word: str) -> None:
-    (walk,) = examine(host, "AMD", [word]).walks
-    assert {rung.name: (rung.text, rung.fix) for rung in walk.rungs if rung.status == Status.FAILED} == {}
-    assert walk.is_emulated
-    assert walk.rungs[3].figures["arch"] == word.split(":")[1]
+    (run,) = examine(host, "AMD", [word]).runs
+    assert {
+        check.name: (check.text, check.fix) for check in run.checks if check.status == Status.FAILED
+    } == {}
+    assert run.is_emulated
+    assert run.checks[3].figures["arch"] == word.split(":")[1]
 
 
 def test_emulated_neighbours_read_each_others_memory(host: FakeHost) -> None:
     found = examine(host, "AMD", ["amd:gfx1100", "amd:gfx1100"])
-    assert [walk.rungs[-1].text for walk in found.walks] == [
+    assert [run.checks[-1].text for run in found.runs] == [
         "reads the memory of AMD:1",
         "reads the memory of AMD",
     ]
@@ -128,32 +130,32 @@ def test_emulated_neighbours_read_each_others_memory(host: FakeHost) -> None:
 
 def test_emulated_devices_stand_beside_real_ones(host: FakeHost) -> None:
     found = examine(host, emulated=["amd:gfx1100"], briefly=True)
-    assert [(walk.device, walk.is_emulated) for walk in found.walks] == [("CPU", False), ("AMD", True)]
+    assert [(run.device, run.is_emulated) for run in found.runs] == [("CPU", False), ("AMD", True)]
     assert list(found.absent) == ["AMD", "NV"]
 
 
 def test_a_security_policy_against_new_code_is_named(host: FakeHost) -> None:
     host.refusals["mprotect"] = errno.EACCES
-    (walk,) = examine(host, "CPU").walks
-    assert "memory cannot be made executable: mprotect(" in walk.rungs[1].text
-    assert "MemoryDenyWriteExecute=no" in walk.rungs[1].fix
+    (run,) = examine(host, "CPU").runs
+    assert "memory cannot be made executable: mprotect(" in run.checks[1].text
+    assert "MemoryDenyWriteExecute=no" in run.checks[1].fix
     host.user(seccomp=2)
-    assert "seccomp=unconfined" in examine(host, "CPU").walks[0].rungs[1].fix
+    assert "seccomp=unconfined" in examine(host, "CPU").runs[0].checks[1].fix
 
 
 def test_a_kind_without_a_driver_says_so(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(KINDS, "NV", raising=False)
-    (walk,) = examine(host.nv(), "NV").walks
-    assert walk.rungs[3].text == "this version of hcq has no driver for NVIDIA GPUs."
-    assert "--upgrade hcq" in walk.rungs[3].fix
-    assert not walk.is_well
+    (run,) = examine(host.nv(), "NV").runs
+    assert run.checks[3].text == "this version of hcq has no driver for NVIDIA GPUs."
+    assert "--upgrade hcq" in run.checks[3].fix
+    assert not run.is_well
 
 
 def test_opening_that_fails_names_the_step_and_leaves_nothing_open(host: FakeHost) -> None:
     found = examine(host.amd())
-    cpu, amd = found.walks
+    cpu, amd = found.runs
     assert cpu.is_well
-    assert 'open amd device: step 3/10 "acquire its address space" failed' in amd.rungs[3].text
+    assert 'open amd device: step 3/10 "acquire its address space" failed' in amd.checks[3].text
     assert not found.is_well
 
 
@@ -166,24 +168,24 @@ def test_a_name_that_means_nothing_is_refused(host: FakeHost, name: str) -> None
 def test_a_rung_that_hangs_does_not_fail_those_after_it(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang(device: CpuDevice, kind: str, sizes: rungs.Sizes) -> Any:
+    def hang(device: CpuDevice, kind: str, sizes: checks.Sizes) -> Any:
         device.queue().wait(device.signal("never"), 1).submit().wait(timeout_ms=50)
 
-    monkeypatch.setattr(rungs, "kernel", hang)
-    (walk,) = examine(host, "CPU").walks
-    failed = {rung.name: rung.text for rung in walk.rungs if rung.status == Status.FAILED}
+    monkeypatch.setattr(checks, "kernel", hang)
+    (run,) = examine(host, "CPU").runs
+    failed = {check.name: check.text for check in run.checks if check.status == Status.FAILED}
     assert list(failed) == ["kernel"]
     assert "waited 50 ms" in failed["kernel"]
-    assert walk.rungs[7].status == Status.OK
+    assert run.checks[7].status == Status.OK
 
 
 def test_a_defect_of_ours_is_called_one_and_the_walk_goes_on(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rungs, "copy", lambda device, sizes: {}["gone"])
-    (walk,) = examine(host, "CPU").walks
-    assert walk.rungs[7].text == "KeyError: 'gone'. This is a defect of hcq."
-    assert walk.rungs[8].status == Status.OK
+    monkeypatch.setattr(checks, "copy", lambda device, sizes: {}["gone"])
+    (run,) = examine(host, "CPU").runs
+    assert run.checks[7].text == "KeyError: 'gone'. This is a defect of hcq."
+    assert run.checks[8].status == Status.OK
 
 
 def test_a_missing_package_is_named(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,9 +193,9 @@ def test_a_missing_package_is_named(host: FakeHost, monkeypatch: pytest.MonkeyPa
         raise ModuleNotFoundError("No module named 'llvmlite'", name="llvmlite.binding")
 
     monkeypatch.setattr("hcq.doctor.examine.open_device", no_llvm)
-    (walk,) = examine(host, "CPU").walks
-    assert walk.rungs[3].status == Status.FAILED
-    assert walk.rungs[3].fix == "python -m pip install llvmlite"
+    (run,) = examine(host, "CPU").runs
+    assert run.checks[3].status == Status.FAILED
+    assert run.checks[3].fix == "python -m pip install llvmlite"
 
 
 def test_the_fix_for_an_errno_depends_on_where_we_are(host: FakeHost) -> None:

@@ -1,9 +1,9 @@
-"""Rungs: what the doctor asks of a device, one after the other, and what it found.
+"""Checks: what the doctor asks of a device, one after the other, and what it found.
 
 In       steps that return what they found, or raise
-Out      Rungs: ok, failed (with the fix) or skipped (with the reason)
+Out      Checks: ok, failed (with the fix) or skipped (with the reason)
 Changes  nothing by itself
-Next     examine.py (which steps), report.py (how rungs are printed)
+Next     examine.py (which steps), report.py (how checks are printed)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from hcq.errors import HcqError
 
 # name -> what it asks; in this order, because each needs those before it
-LADDER: dict[str, str] = {
+CHECKS: dict[str, str] = {
     "node": "is the kernel driver's file there?",
     "permission": "may this process open it?",
     "driver": "which driver is it, and do we know its interface?",
@@ -44,8 +44,8 @@ class Found(NamedTuple):
     figures: Mapping[str, int | float | str] = {}
 
 
-class Trouble(Exception):
-    """A rung failed. fix: one line, with the exact command where there is one."""
+class Failure(Exception):
+    """A check failed. fix: one line, with the exact command where there is one."""
 
     def __init__(self, text: str, fix: str) -> None:
         super().__init__(text)
@@ -53,11 +53,11 @@ class Trouble(Exception):
 
 
 class Skip(Exception):
-    """A rung cannot be asked of this device; the message says why."""
+    """A check cannot be asked of this device; the message says why."""
 
 
 @dataclass(frozen=True)
-class Rung:
+class Check:
     """One answered question."""
 
     name: str
@@ -67,10 +67,10 @@ class Rung:
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
-class Walk:
-    """The rungs of one device, from the ground up.
+class Run:
+    """The checks of one device, from the ground up.
 
-    advise  the fix for an error that a rung raised and did not explain itself
+    advise  the fix for an error that a check raised and did not explain itself
     """
 
     def __init__(
@@ -78,47 +78,49 @@ class Walk:
     ) -> None:
         self.device, self.kind, self.is_emulated = device, kind, is_emulated
         self.advise = advise
-        self.rungs: list[Rung] = []
+        self.checks: list[Check] = []
         self.facts: dict[str, Any] = {}  # of the device, once it is open
 
-    def climb(self, name: str, step: Callable[[], Found]) -> None:
+    def check(self, name: str, step: Callable[[], Found]) -> None:
         """Ask one question, unless one below it that it needs has failed."""
         if below := self.blocked_by:
-            self.rungs.append(Rung(name, Status.SKIPPED, f"needs {below}"))
+            self.checks.append(Check(name, Status.SKIPPED, f"needs {below}"))
             return
-        self.rungs.append(self._answer(name, step))
+        self.checks.append(self._answer(name, step))
 
     @property
     def blocked_by(self) -> str:
-        """The failed rung that everything above needs, or ""."""
-        failed = [rung.name for rung in self.rungs if rung.status == Status.FAILED and rung.name in NEEDED]
+        """The failed check that everything above needs, or ""."""
+        failed = [
+            check.name for check in self.checks if check.status == Status.FAILED and check.name in NEEDED
+        ]
         return failed[0] if failed else ""
 
     @property
     def is_well(self) -> bool:
-        return not any(rung.status == Status.FAILED for rung in self.rungs)
+        return not any(check.status == Status.FAILED for check in self.checks)
 
-    def _answer(self, name: str, step: Callable[[], Found]) -> Rung:
+    def _answer(self, name: str, step: Callable[[], Found]) -> Check:
         try:
             found = step()
         except Skip as reason:
-            return Rung(name, Status.SKIPPED, str(reason))
-        except Trouble as trouble:
-            return Rung(name, Status.FAILED, trouble.text, trouble.fix)
+            return Check(name, Status.SKIPPED, str(reason))
+        except Failure as failure:
+            return Check(name, Status.FAILED, failure.text, failure.fix)
         except ImportError as error:
             package = (error.name or "the package").partition(".")[0]
-            text = f"{error}: this rung needs {package}, which is not installed."
-            return Rung(name, Status.FAILED, text, f"python -m pip install {package}")
+            text = f"{error}: this check needs {package}, which is not installed."
+            return Check(name, Status.FAILED, text, f"python -m pip install {package}")
         except (HcqError, OSError) as error:
             missing = _missing(error)
             fix = f"python -m pip install {missing}" if missing else self.advise(name, error)
-            return Rung(name, Status.FAILED, str(error), fix)
-        except Exception as error:  # whatever it is, the other rungs and devices are still worth looking at
+            return Check(name, Status.FAILED, str(error), fix)
+        except Exception as error:  # whatever it is, the other checks and devices are still worth looking at
             text = f"{type(error).__name__}: {error}. This is a defect of hcq."
-            return Rung(
+            return Check(
                 name, Status.FAILED, text, "report it, with the output of: python -m hcq doctor --json"
             )
-        return Rung(name, Status.OK, found.text, "", found.figures)
+        return Check(name, Status.OK, found.text, "", found.figures)
 
 
 def _missing(error: BaseException | None) -> str:

@@ -1,9 +1,9 @@
-"""Rungs of an open device: memory, queue, kernel, copy, timestamp, peers. The same for every kind.
+"""Checks of an open device: memory, queue, kernel, copy, timestamp, peers. The same for every kind.
 
 In       a Device
-Out      what was found and measured; Trouble when the device answers, but wrongly
+Out      what was found and measured; Failure when the device answers, but wrongly
 Changes  buffers and submissions of the device; the buffers are freed again
-Next     kernels.py (the kernel), examine.py (who climbs)
+Next     kernels.py (the kernel), examine.py (who asks)
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 import zlib
 from typing import TYPE_CHECKING
 
+from hcq.doctor.check import Failure, Found, Skip
 from hcq.doctor.kernels import ENTRY, expected, tiny
-from hcq.doctor.rung import Found, Skip, Trouble
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -26,7 +26,7 @@ RATE_TOLERANCE = 0.01
 
 
 class Sizes:
-    """How much work a rung does. An emulated device is a thousand times slower, and its figures mean little."""
+    """How much work a check does. An emulated device is a thousand times slower, and its figures mean little."""
 
     def __init__(self, is_emulated: bool) -> None:
         self.memory_bytes = (64 << 10) if is_emulated else (16 << 20)
@@ -55,7 +55,7 @@ def memory(device: Device, sizes: Sizes) -> Found:
                 min(read_s, time.perf_counter() - middle),
             )
             if back != data:
-                raise Trouble(
+                raise Failure(
                     f"{_difference(back, data)} of {len(data)}: memory does not keep what the host wrote.",
                     "run a memory test; on a GPU: sudo dmesg | grep -iE 'ecc|mce|xid|ras'",
                 )
@@ -77,7 +77,7 @@ def queue(device: Device, sizes: Sizes) -> Found:
         times.append(1e6 * (time.perf_counter() - start))
     done = device.timeline.value - before
     if done != sizes.round_trips:
-        raise Trouble(
+        raise Failure(
             f"{sizes.round_trips} submissions were made, and the timeline rose by {done}.",
             "HCQ_DEBUG=push,sync python -m hcq doctor  # and report what it prints",
         )
@@ -132,7 +132,7 @@ def copy(device: Device, sizes: Sizes) -> Found:
         src.free()
     sent, got = zlib.crc32(data), zlib.crc32(arrived)
     if sent != got:
-        raise Trouble(
+        raise Failure(
             f"checksum {got:08x} arrived and {sent:08x} was sent: {_difference(arrived, data)} of {size}.",
             "HCQ_TRACE=doctor.hcqtrace python -m hcq doctor  # and report the trace",
         )
@@ -156,13 +156,13 @@ def timestamp(device: Device) -> Found:
     between = stamps[1] - stamps[0]
     least, most = edges[2] - edges[1], edges[3] - edges[0]
     if between <= 0:
-        raise Trouble(
+        raise Failure(
             f"the device's clock stood at {stamps[0]} ns and {PAUSE_S * 1000:.0f} ms later at {stamps[1]}: "
             "it does not rise.",
             "update the kernel driver; sudo dmesg | grep -iE 'clock|tsc|timer'",
         )
     if not least * (1 - RATE_TOLERANCE) <= between <= most * (1 + RATE_TOLERANCE):
-        raise Trouble(
+        raise Failure(
             f"{between / 1e6:.3f} ms passed on the device and {least / 1e6:.3f} to {most / 1e6:.3f} ms on the host: "
             "the rate of its clock is not what its driver says.",
             "cat /sys/devices/system/clocksource/clocksource0/current_clocksource  # should be tsc or arch_sys_counter",
@@ -193,7 +193,7 @@ def peers(device: Device, kind: str, others: list[Device]) -> Found:
         try:
             theirs.write(struct.pack(f"<{ELEMENTS}I", *values))
             if not can_reach(theirs):
-                raise Trouble(
+                raise Failure(
                     f"{device.name} cannot be given memory of {other.name}: the kernel driver refuses to map it.",
                     "in the firmware's setup: resizable BAR and above-4G decoding on; on the kernel's command line: "
                     "iommu=pt",
@@ -214,7 +214,7 @@ def _check_result(got: bytes, values: list[int], what: str) -> None:
     numbers = struct.unpack(f"<{len(values)}I", got)
     wrong = [index for index, number in enumerate(expected(values)) if numbers[index] != number]
     first = wrong[0]
-    raise Trouble(
+    raise Failure(
         f"{what}: {len(wrong)} of {len(values)} elements are wrong; the first is [{first}] = {numbers[first]}, not "
         f"{expected(values)[first]}.",
         "HCQ_TRACE=doctor.hcqtrace python -m hcq doctor  # and report the trace",
