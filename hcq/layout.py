@@ -221,7 +221,7 @@ class Packet:
         return "\n".join(rows)
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """What it holds in words, for a packet whose meaning is not in its own fields; empty where it is."""
         return ""
 
@@ -239,19 +239,19 @@ class Packet:
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-class Terse(Packet):
+class SparsePacket(Packet):
     """A packet that prints its non-zero fields: GPUs' have many, and few are ever set.
 
-    unsaid  fields that follow from its class and are never printed
+    hidden_fields  that follow from its class and are never printed
     """
 
-    unsaid: ClassVar[frozenset[str]] = frozenset()
+    hidden_fields: ClassVar[frozenset[str]] = frozenset()
 
     def __repr__(self) -> str:
         parts = [
             f"{name}={self.fields[name].show(value)}"
             for name, value in self.values.items()
-            if value and name not in self.unsaid
+            if value and name not in self.hidden_fields
         ]
         if self.tail is not None and self.tail_words:
             parts.append(f"{self.tail}=[{' '.join(f'{word:08x}' for word in self.tail_words)}]")

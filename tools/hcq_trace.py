@@ -20,8 +20,8 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hcq.errors import HcqError, UsageError
-from hcq.tools.trace.paint import Paint, clean
-from hcq.tools.trace.teach import TEACH
+from hcq.tools.trace.color import Color, clean
+from hcq.tools.trace.help import HELP
 
 FOUND, FAILED = 1, 2
 
@@ -198,7 +198,7 @@ def _verb(
         name,
         help=about,
         description=about[0].upper() + about[1:] + ".",
-        epilog=TEACH[name].strip("\n"),
+        epilog=HELP[name].strip("\n"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.set_defaults(run=run)
@@ -254,9 +254,9 @@ def _show(options: argparse.Namespace) -> int:
         options.memory,
     )
     trace = _read(options.file)
-    paint = Paint.for_stdout()
+    color = Color.for_stdout()
     for view in show.select(trace, wanted):
-        _print([show.as_json(view)] if options.json else show.lines(view, paint, options.hex))
+        _print([show.as_json(view)] if options.json else show.lines(view, color, options.hex))
     if trace.cut_bytes:
         print(f"The file ends here: {trace.cut_bytes} bytes follow, {trace.cut_why}.", file=sys.stderr)
     return 0
@@ -283,7 +283,7 @@ def _disasm(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(disasm.as_json(code, found))
     else:
-        _print(disasm.lines(code, found, Paint.for_stdout(), options.bytes))
+        _print(disasm.lines(code, found, Color.for_stdout(), options.bytes))
     return 0
 
 
@@ -294,7 +294,7 @@ def _lint(options: argparse.Namespace) -> int:
         if options.json:
             _print_json(lint.rules_as_json())
         else:
-            _print(lint.rules(Paint.for_stdout()))
+            _print(lint.rules(Color.for_stdout()))
         return 0
     if options.file is None:
         raise UsageError("lint takes a trace, as in: hcq-trace lint run.hcqtrace; --list shows the rules.")
@@ -305,7 +305,7 @@ def _lint(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(lint.as_json(found))
     else:
-        _print(lint.lines(found, trace, Paint.for_stdout(), options.limit))
+        _print(lint.lines(found, trace, Color.for_stdout(), options.limit))
     return FOUND if any(one.level == "error" for one in found) else 0
 
 
@@ -316,7 +316,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(result.as_json())
     else:
-        _print(diff.lines(result, Paint.for_stdout(), options.limit))
+        _print(diff.lines(result, Color.for_stdout(), options.limit))
     return 0 if result.is_same else FOUND
 
 
@@ -327,7 +327,7 @@ def _stats(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(found)
     else:
-        _print(stats.lines(found, Paint.for_stdout()))
+        _print(stats.lines(found, Color.for_stdout()))
     return 0
 
 
@@ -338,7 +338,7 @@ def _graph(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(graph.as_json(found))
     else:
-        _print(graph.dot(found) if options.dot else graph.lines(found, Paint.for_stdout()))
+        _print(graph.dot(found) if options.dot else graph.lines(found, Color.for_stdout()))
     return FOUND if found.stuck else 0
 
 
@@ -356,7 +356,7 @@ def _replay(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(outcome.as_json())
     else:
-        _print(replay.lines(outcome, Paint.for_stdout(), options.limit))
+        _print(replay.lines(outcome, Color.for_stdout(), options.limit))
     return 0 if outcome.is_same else FOUND
 
 
@@ -390,7 +390,7 @@ def _decode(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(decode.log_json(found))
     else:
-        _print(decode.log_lines(found, others, abi, Paint.for_stdout()))
+        _print(decode.log_lines(found, others, abi, Color.for_stdout()))
     return 0
 
 

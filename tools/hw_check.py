@@ -29,7 +29,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 
 import hcq
 from hcq.errors import HcqError, UsageError
-from hcq.tools.trace.paint import clean
+from hcq.tools.trace.color import clean
 
 VERSION = 1  # of the JSON
 ROOT = Path(hcq.__file__).resolve().parent.parent
@@ -269,9 +269,9 @@ def read_capture(path: Path, result: Result) -> Result:
 
 
 def _plain() -> Any:
-    from hcq.tools.trace.paint import Paint
+    from hcq.tools.trace.color import Color
 
-    return Paint(False)
+    return Color(False)
 
 
 # ------------------------------------------------------------ the child

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from hcq.layout import Packet, Terse, bits
+from hcq.layout import Packet, SparsePacket, bits
 
 PACKET_BYTES = 64
 
@@ -35,7 +35,7 @@ class FenceScope(IntEnum):
     SYSTEM = 2
 
 
-class Header(Terse, words=16):
+class Header(SparsePacket, words=16):
     """What all packets share; it stands for a packet that is none we know."""
 
     type = bits(7, 0, enum=PacketType)
@@ -44,7 +44,7 @@ class Header(Terse, words=16):
     release_fence_scope = bits(12, 11, enum=FenceScope)
 
 
-class KernelDispatch(Terse, words=16):
+class KernelDispatch(SparsePacket, words=16):
     """Launch a grid; sizes are in work-items. It is self-contained: caches are acquired before and released after."""
 
     type = bits(7, 0, enum=PacketType, default=PacketType.KERNEL_DISPATCH)
@@ -65,7 +65,7 @@ class KernelDispatch(Terse, words=16):
     completion_signal = bits(511, 448)
 
 
-class BarrierAnd(Terse, words=16):
+class BarrierAnd(SparsePacket, words=16):
     """Wait until all these signals are zero."""
 
     type = bits(7, 0, enum=PacketType, default=PacketType.BARRIER_AND)
@@ -80,7 +80,7 @@ class BarrierAnd(Terse, words=16):
     completion_signal = bits(511, 448)
 
 
-class Pm4Ib(Terse, words=16):
+class Pm4Ib(SparsePacket, words=16):
     """Vendor packet: run a block of PM4. On a part with several XCCs it runs on every one of them."""
 
     type = bits(7, 0, enum=PacketType, default=PacketType.VENDOR_SPECIFIC)
@@ -101,7 +101,7 @@ class Pm4Ib(Terse, words=16):
     completion_signal = bits(511, 448)
 
 
-class AmdQueue(Terse, words=64):
+class AmdQueue(SparsePacket, words=64):
     """amd_queue_t: what the packet processor knows of an AQL queue. It finds this from the read pointer."""
 
     type = bits(31, 0)
@@ -136,7 +136,7 @@ class AmdQueue(Terse, words=64):
     queue_inactive_signal = bits(1599, 1536)
 
 
-class AmdSignal(Terse, words=16):
+class AmdSignal(SparsePacket, words=16):
     """amd_signal_t: a signal of the HSA runtime, which the packet processor decrements or stores an error in."""
 
     kind = bits(63, 0, default=1)

@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hcq.amd.registers import Rsrc2
-from hcq.layout import Terse, bits
+from hcq.layout import SparsePacket, bits
 
 SIZE_BYTES = 64
 ENTRY_ALIGNMENT = 256
 
 
-class KernelDescriptor(Terse, words=16):
+class KernelDescriptor(SparsePacket, words=16):
     """amdhsa kernel descriptor, code object version 3 and later."""
 
     group_segment_fixed_size = bits(31, 0)  # bytes of LDS known to the compiler

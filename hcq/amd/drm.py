@@ -13,7 +13,7 @@ import struct
 
 from hcq import native
 from hcq.errors import DriverError
-from hcq.layout import Terse, bits
+from hcq.layout import SparsePacket, bits
 from hcq.port import Port, refused
 
 INFO_REQUEST = 0x40206445
@@ -22,7 +22,7 @@ INFO_DEVICE_BYTES = 440
 GPU_COUNTER_FREQ_AT = 28  # kHz, which is ticks in a millisecond
 
 
-class Info(Terse, words=8):
+class Info(SparsePacket, words=8):
     """drm_amdgpu_info: where the answer goes, and what is asked."""
 
     return_pointer = bits(63, 0)

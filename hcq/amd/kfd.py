@@ -16,7 +16,7 @@ from enum import IntEnum, IntFlag
 from typing import Any, Generic, TypeVar
 
 from hcq.errors import DriverError
-from hcq.layout import Packet, Terse, bits
+from hcq.layout import Packet, SparsePacket, bits
 from hcq.port import Port, refused
 
 A = TypeVar("A", bound=Packet)
@@ -83,14 +83,14 @@ class MmapType(IntEnum):
     DOORBELL = 3
 
 
-class GetVersionArgs(Terse, words=2):
+class GetVersionArgs(SparsePacket, words=2):
     """kfd_ioctl_get_version_args"""
 
     major_version = bits(31, 0)
     minor_version = bits(63, 32)
 
 
-class CreateQueueArgs(Terse, words=24):
+class CreateQueueArgs(SparsePacket, words=24):
     """kfd_ioctl_create_queue_args"""
 
     ring_base_address = bits(63, 0)
@@ -112,14 +112,14 @@ class CreateQueueArgs(Terse, words=24):
     pad = bits(767, 736)
 
 
-class DestroyQueueArgs(Terse, words=2):
+class DestroyQueueArgs(SparsePacket, words=2):
     """kfd_ioctl_destroy_queue_args"""
 
     queue_id = bits(31, 0)
     pad = bits(63, 32)
 
 
-class UpdateQueueArgs(Terse, words=6):
+class UpdateQueueArgs(SparsePacket, words=6):
     """kfd_ioctl_update_queue_args"""
 
     ring_base_address = bits(63, 0)
@@ -129,7 +129,7 @@ class UpdateQueueArgs(Terse, words=6):
     queue_priority = bits(191, 160)
 
 
-class GetClockCountersArgs(Terse, words=10):
+class GetClockCountersArgs(SparsePacket, words=10):
     """kfd_ioctl_get_clock_counters_args"""
 
     gpu_clock_counter = bits(63, 0)
@@ -140,7 +140,7 @@ class GetClockCountersArgs(Terse, words=10):
     pad = bits(319, 288)
 
 
-class CreateEventArgs(Terse, words=8):
+class CreateEventArgs(SparsePacket, words=8):
     """kfd_ioctl_create_event_args"""
 
     event_page_offset = bits(63, 0)  # handle of the event page, in the process's first call
@@ -152,28 +152,28 @@ class CreateEventArgs(Terse, words=8):
     event_slot_index = bits(255, 224)
 
 
-class DestroyEventArgs(Terse, words=2):
+class DestroyEventArgs(SparsePacket, words=2):
     """kfd_ioctl_destroy_event_args"""
 
     event_id = bits(31, 0)
     pad = bits(63, 32)
 
 
-class SetEventArgs(Terse, words=2):
+class SetEventArgs(SparsePacket, words=2):
     """kfd_ioctl_set_event_args"""
 
     event_id = bits(31, 0)
     pad = bits(63, 32)
 
 
-class ResetEventArgs(Terse, words=2):
+class ResetEventArgs(SparsePacket, words=2):
     """kfd_ioctl_reset_event_args"""
 
     event_id = bits(31, 0)
     pad = bits(63, 32)
 
 
-class WaitEventsArgs(Terse, words=6):
+class WaitEventsArgs(SparsePacket, words=6):
     """kfd_ioctl_wait_events_args"""
 
     events_ptr = bits(63, 0)
@@ -183,7 +183,7 @@ class WaitEventsArgs(Terse, words=6):
     wait_result = bits(191, 160, enum=WaitResult)
 
 
-class EventData(Terse, words=12):
+class EventData(SparsePacket, words=12):
     """kfd_event_data: one entry of the array that WAIT_EVENTS reads and fills; the first 32 bytes as raw words."""
 
     payload_low = bits(63, 0)
@@ -195,7 +195,7 @@ class EventData(Terse, words=12):
     pad = bits(383, 352)
 
 
-class MemoryExceptionData(Terse, words=8):
+class MemoryExceptionData(SparsePacket, words=8):
     """kfd_hsa_memory_exception_data: the first 32 bytes of an EventData whose event is of type MEMORY."""
 
     NotPresent = bits(31, 0)
@@ -207,7 +207,7 @@ class MemoryExceptionData(Terse, words=8):
     ErrorType = bits(255, 224)
 
 
-class HwExceptionData(Terse, words=4):
+class HwExceptionData(SparsePacket, words=4):
     """kfd_hsa_hw_exception_data: the first 16 bytes of an EventData whose event is of type HW_EXCEPTION."""
 
     reset_type = bits(31, 0)
@@ -216,7 +216,7 @@ class HwExceptionData(Terse, words=4):
     gpu_id = bits(127, 96)
 
 
-class ProcessDeviceApertures(Terse, words=14):
+class ProcessDeviceApertures(SparsePacket, words=14):
     """kfd_process_device_apertures"""
 
     lds_base = bits(63, 0)
@@ -229,7 +229,7 @@ class ProcessDeviceApertures(Terse, words=14):
     pad = bits(447, 416)
 
 
-class GetProcessAperturesNewArgs(Terse, words=4):
+class GetProcessAperturesNewArgs(SparsePacket, words=4):
     """kfd_ioctl_get_process_apertures_new_args"""
 
     kfd_process_device_apertures_ptr = bits(63, 0)
@@ -238,14 +238,14 @@ class GetProcessAperturesNewArgs(Terse, words=4):
     pad = bits(127, 96)
 
 
-class AcquireVmArgs(Terse, words=2):
+class AcquireVmArgs(SparsePacket, words=2):
     """kfd_ioctl_acquire_vm_args"""
 
     drm_fd = bits(31, 0)
     gpu_id = bits(63, 32)
 
 
-class AllocMemoryOfGpuArgs(Terse, words=10):
+class AllocMemoryOfGpuArgs(SparsePacket, words=10):
     """kfd_ioctl_alloc_memory_of_gpu_args"""
 
     va_addr = bits(63, 0)
@@ -256,13 +256,13 @@ class AllocMemoryOfGpuArgs(Terse, words=10):
     flags = bits(319, 288)
 
 
-class FreeMemoryOfGpuArgs(Terse, words=2):
+class FreeMemoryOfGpuArgs(SparsePacket, words=2):
     """kfd_ioctl_free_memory_of_gpu_args"""
 
     handle = bits(63, 0)
 
 
-class MapMemoryToGpuArgs(Terse, words=6):
+class MapMemoryToGpuArgs(SparsePacket, words=6):
     """kfd_ioctl_map_memory_to_gpu_args"""
 
     handle = bits(63, 0)
@@ -271,7 +271,7 @@ class MapMemoryToGpuArgs(Terse, words=6):
     n_success = bits(191, 160)
 
 
-class UnmapMemoryFromGpuArgs(Terse, words=6):
+class UnmapMemoryFromGpuArgs(SparsePacket, words=6):
     """kfd_ioctl_unmap_memory_from_gpu_args"""
 
     handle = bits(63, 0)
@@ -280,7 +280,7 @@ class UnmapMemoryFromGpuArgs(Terse, words=6):
     n_success = bits(191, 160)
 
 
-class GetAvailableMemoryArgs(Terse, words=4):
+class GetAvailableMemoryArgs(SparsePacket, words=4):
     """kfd_ioctl_get_available_memory_args"""
 
     available = bits(63, 0)
@@ -288,7 +288,7 @@ class GetAvailableMemoryArgs(Terse, words=4):
     pad = bits(127, 96)
 
 
-class ContextSaveAreaHeader(Terse, words=10):
+class ContextSaveAreaHeader(SparsePacket, words=10):
     """kfd_context_save_area_header: what starts each XCC's slice of a queue's context save area."""
 
     control_stack_offset = bits(31, 0)

@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Any
 
 from hcq.amd.registers import Register
-from hcq.layout import Bits, Packet, Terse, bits
+from hcq.layout import Bits, Packet, SparsePacket, bits
 
 
 class Opcode(IntEnum):
@@ -117,7 +117,7 @@ class CopyDst(IntEnum):
     MEM = 5
 
 
-class Header(Terse, words=1):
+class Header(SparsePacket, words=1):
     """First word of every packet; it stands alone in a trace when its packet is not one we know."""
 
     predicate = bits(0)
@@ -127,10 +127,10 @@ class Header(Terse, words=1):
     type = bits(31, 30)
 
 
-class Pm4(Terse, words=1):
+class Pm4(SparsePacket, words=1):
     """Base of the packets: `opcode` and `count` have their values from the class."""
 
-    unsaid = frozenset(("type", "opcode", "count"))
+    hidden_fields = frozenset(("type", "opcode", "count"))
     opcode: Bits
     count: Bits
     predicate = bits(0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from hcq.layout import Terse, bits
+from hcq.layout import SparsePacket, bits
 
 FIRST, LAST = 0x200, 0x27F
 
@@ -67,7 +67,7 @@ def name_of(number: int) -> str:
     return _NAMED.get(number, f"register {number:#x}")
 
 
-class Rsrc1(Terse, words=1):
+class Rsrc1(SparsePacket, words=1):
     """COMPUTE_PGM_RSRC1, as the compiler wrote it into the kernel descriptor."""
 
     granulated_vgpr_count = bits(5, 0)
@@ -89,7 +89,7 @@ class Rsrc1(Terse, words=1):
     fwd_progress = bits(31)
 
 
-class Rsrc2(Terse, words=1):
+class Rsrc2(SparsePacket, words=1):
     """COMPUTE_PGM_RSRC2; lds_size is the launcher's to fill, the descriptor holds zero there."""
 
     scratch_en = bits(0)
@@ -105,14 +105,14 @@ class Rsrc2(Terse, words=1):
     excp_en = bits(30, 24)
 
 
-class TmpringSize(Terse, words=1):
+class TmpringSize(SparsePacket, words=1):
     """COMPUTE_TMPRING_SIZE: how much scratch memory there is. wavesize counts 1 KiB on gfx9, 256 bytes later."""
 
     waves = bits(11, 0)
     wavesize = bits(29, 12)
 
 
-class ScratchResource(Terse, words=4):
+class ScratchResource(SparsePacket, words=4):
     """The buffer descriptor through which kernels of gfx90a reach scratch memory: V# of swizzled words."""
 
     base_address = bits(47, 0)
@@ -137,7 +137,7 @@ class ScratchResource(Terse, words=4):
         return cls(base_address=va, num_records=min(size_bytes, 0xFFFFFFFF))
 
 
-class NumThread(Terse, words=1):
+class NumThread(SparsePacket, words=1):
     """COMPUTE_NUM_THREAD_X, Y, Z."""
 
     num_thread_full = bits(15, 0)

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from hcq.amd.pm4 import Function
-from hcq.layout import Packet, Terse, bits
+from hcq.layout import Packet, SparsePacket, bits
 
 
 class Op(IntEnum):
@@ -49,13 +49,13 @@ RETRY_FOREVER = 0xFFF
 MTYPE_UC = 3  # uncached
 
 
-class Sdma(Terse, words=1):
+class Sdma(SparsePacket, words=1):
     """Base of the packets."""
 
-    unsaid = frozenset(("op", "mem_poll"))
+    hidden_fields = frozenset(("op", "mem_poll"))
 
 
-class Header(Terse, words=1):
+class Header(SparsePacket, words=1):
     """First word of every packet."""
 
     op = bits(7, 0, enum=Op)

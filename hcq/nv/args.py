@@ -12,12 +12,12 @@ from __future__ import annotations
 import struct
 from typing import Any, ClassVar, TypeVar
 
-from hcq.layout import Terse
+from hcq.layout import SparsePacket
 
 S = TypeVar("S", bound="Args")
 
 
-class Args(Terse):
+class Args(SparsePacket):
     """A structure in memory. Signed fields take their two's complement: a file descriptor of none is NO_FD."""
 
     size_bytes: ClassVar[int] = 0

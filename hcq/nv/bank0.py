@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hcq.layout import Terse, bits
+from hcq.layout import SparsePacket, bits
 
 STACK_TOP = (16 << 20) - 0x240  # in the local memory window: where the stack of every thread begins
 STACK_RESERVED_BYTES = 0x240  # above it
 
 
-class Bank0(Terse, words=0):
+class Bank0(SparsePacket, words=0):
     """The part before the parameters. Names are PTX's, where it has one."""
 
     param_base: ClassVar[int] = 0

@@ -17,14 +17,14 @@ import zlib
 from typing import NamedTuple
 
 from hcq.errors import UsageError
-from hcq.layout import Terse, bits
+from hcq.layout import SparsePacket, bits
 
 MAGIC = int.from_bytes(b"HCQNV\0\0\1", "little")
 HEADER_BYTES = 32
 _VERSION_LINE = re.compile(rb"^[ \t]*\.version[ \t]+\d", re.MULTILINE)
 
 
-class BundleHeader(Terse, words=HEADER_BYTES // 4):
+class BundleHeader(SparsePacket, words=HEADER_BYTES // 4):
     """What follows: the PTX, then the cubin, both without padding."""
 
     magic = bits(63, 0, default=MAGIC)

@@ -47,12 +47,12 @@ class LaunchData(Push, words=1, tail="data"):
         return self.constants[BANK0_OF_QMD.get(self.qmd_type.version, Bank0).length_words :]
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         params = " ".join(f"{word:08x}" for word in self.parameters)
         return f"{self.qmd!r}, {self.bank0!r}, parameters=[{params}]"
 
     def __repr__(self) -> str:
-        return f"LaunchData({self.said})"
+        return f"LaunchData({self.description})"
 
 
 class RunBlock(Push, words=1, tail="data"):
@@ -63,11 +63,11 @@ class RunBlock(Push, words=1, tail="data"):
         return GpEntry.decode(self.tail_words[:2])
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         return f"get={self.entry.get:#x}, length={self.entry.length}"
 
     def __repr__(self) -> str:
-        return f"RunBlock({self.said})"
+        return f"RunBlock({self.description})"
 
 
 @cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from hcq.layout import Terse, bits
+from hcq.layout import SparsePacket, bits
 
 GP_ENTRY_BYTES = 8
 USERD_BYTES = 512  # and its alignment
@@ -44,7 +44,7 @@ class GpOpcode(IntEnum):
     SET_PB_SEGMENT_EXTENDED_BASE = 4  # Hopper and later
 
 
-class GpEntry(Terse, words=2):
+class GpEntry(SparsePacket, words=2):
     """One slot: where a pushbuffer segment starts and how long it is. A length of 0 makes it a GpControl."""
 
     fetch = bits(0, enum=Fetch)
@@ -54,7 +54,7 @@ class GpEntry(Terse, words=2):
     sync = bits(63, enum=Sync)
 
 
-class GpControl(Terse, words=2):
+class GpControl(SparsePacket, words=2):
     """A slot whose length is 0: an operation of the front end itself."""
 
     operand = bits(31, 0)

@@ -16,7 +16,7 @@ import struct
 import zlib
 from typing import TypeVar
 
-from hcq.layout import Terse, bits
+from hcq.layout import SparsePacket, bits
 
 D = TypeVar("D", bound="ImagePart")
 
@@ -26,7 +26,7 @@ SYMBOL_BYTES = 16
 EMPTY_CODE = bytes(128)  # what stands for the code where there is only PTX
 
 
-class ImagePart(Terse):
+class ImagePart(SparsePacket):
     """A structure in the image, read from bytes."""
 
     @classmethod

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hcq.layout import Terse
+from hcq.layout import SparsePacket
 
 
-class Method(Terse, words=1):
+class Method(SparsePacket, words=1):
     """One word for one address. `entries` is how many consecutive addresses an array of the method has."""
 
     at: ClassVar[int] = 0  # bytes

@@ -81,7 +81,7 @@ class Push(Packet, words=1, tail="data"):
         return [(self.method_address + 4 * min(n, step), word) for n, word in enumerate(self.tail_words)]
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The methods, with the operation and the subchannel of the header."""
         if self.sec_op == SecOp.GRP0_USE_TERT and not any(self.words):
             return "NOP"
@@ -96,7 +96,7 @@ class Push(Packet, words=1, tail="data"):
         return ", ".join(said)
 
     def __repr__(self) -> str:
-        return f"Push({self.said})"
+        return f"Push({self.description})"
 
 
 class Unread(Packet, words=0, tail="data"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, ClassVar, TypeVar
 
-from hcq.layout import Terse
+from hcq.layout import SparsePacket
 
 Q = TypeVar("Q", bound="Qmd")
 
@@ -106,7 +106,7 @@ class ReductionFormat32(IntEnum):
     SIGNED_32 = 1
 
 
-class Qmd(Terse, words=0):
+class Qmd(SparsePacket, words=0):
     """The launch description of one grid. Names are the vendor's; `renamed` maps shared names to a version's own."""
 
     version: ClassVar[int] = 0

@@ -306,7 +306,7 @@ def packets(rng: random.Random) -> None:
 def logs(rng: random.Random) -> None:
     """Logs of ioctls, and words of pushbuffers, launch descriptions and ring entries."""
     from hcq.tools.trace import decode
-    from hcq.tools.trace.paint import Paint
+    from hcq.tools.trace.color import Color
 
     if rng.random() < 0.3:
         words = "\n".join(
@@ -318,7 +318,7 @@ def logs(rng: random.Random) -> None:
         )
         return
     found_calls = decode.decode_log(mutate.of_text(rng.choice(_space().logs), rng).splitlines())
-    list(decode.log_lines(*found_calls, Paint(False)))
+    list(decode.log_lines(*found_calls, Color(False)))
     json.dumps(decode.log_json(found_calls[0]))
 
 

@@ -19,8 +19,8 @@ from hcq.nv.abi import Abi, abi_for
 from hcq.nv.names import class_name, control_name
 from hcq.nv.status import BENIGN
 from hcq.tools.trace import ioctl_log
+from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.ioctl_log import Call
-from hcq.tools.trace.paint import Paint, clean
 
 DEFAULT_RELEASE = "580.142"
 WORD_FORMS = ("pushbuffer", "qmd", "gpfifo")
@@ -60,7 +60,7 @@ def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[li
     return found, others, abi
 
 
-def log_lines(found: list[Decoded], others: int, abi: Abi, paint: Paint) -> Iterator[str]:
+def log_lines(found: list[Decoded], others: int, abi: Abi, color: Color) -> Iterator[str]:
     """Every call on a line, and a summary."""
     for call, told in found:
         where = call.path.removeprefix("/dev/") or f"fd {call.fd}"
@@ -68,7 +68,7 @@ def log_lines(found: list[Decoded], others: int, abi: Abi, paint: Paint) -> Iter
         refused = told.status is not None and told.status not in BENIGN
         if call.error or (call.result is not None and call.result < 0):
             said, refused = f"{said} -> {call.error or call.result}", True
-        yield f"{call.line:6}  {clean(where):12} {paint(said, 'wrong') if refused else clean(said)}"
+        yield f"{call.line:6}  {clean(where):12} {color(said, 'wrong') if refused else clean(said)}"
     yield ""
     yield from summary(found, others, abi)
 

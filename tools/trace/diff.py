@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
-from hcq.tools.trace.paint import Paint, counted
+from hcq.tools.trace.color import Color, counted
 from hcq.tools.trace.views import argument_text, code_hash, code_of, command_view, timelines
 from hcq.trace.file import MemoryMap, Submission, Trace
 
@@ -78,10 +78,10 @@ def compare(a: Trace, b: Trace) -> Result:
     return result
 
 
-def lines(result: Result, paint: Paint, limit: int) -> Iterator[str]:
+def lines(result: Result, color: Color, limit: int) -> Iterator[str]:
     """The result as text."""
     for note in result.notes:
-        yield paint(note, "note")
+        yield color(note, "note")
     work = ", ".join(
         (
             counted(result.submissions, "submission"),
@@ -90,16 +90,16 @@ def lines(result: Result, paint: Paint, limit: int) -> Iterator[str]:
         )
     )
     if result.is_same:
-        yield f"{paint('same work', 'more')}: {work}"
+        yield f"{color('same work', 'more')}: {work}"
         return
     for one in result.differences[:limit]:
         style = "less" if one.b is None and one.a is not None else "more" if one.a is None else "wrong"
         places = " / ".join("-" if value is None else f"#{value}" for value in (one.a, one.b))
-        yield f"{paint(one.device, 'heading')} {places}: {paint(one.what, style)}"
+        yield f"{color(one.device, 'heading')} {places}: {color(one.what, style)}"
     if len(result.differences) > limit:
         yield f"... and {len(result.differences) - limit} more; --limit shows them"
     count = "1 difference" if len(result.differences) == 1 else f"{len(result.differences)} differences"
-    yield f"{paint(count, 'wrong')} in {work}"
+    yield f"{color(count, 'wrong')} in {work}"
 
 
 def _has_stamps(trace: Trace) -> bool:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from hcq import elf
 from hcq.errors import DriverError, HcqError, UsageError
-from hcq.tools.trace.paint import Paint, clean
+from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.views import code_of
 from hcq.trace.file import Code, Trace
 
@@ -119,19 +119,19 @@ def as_json(code: Code, found: list[Line]) -> dict[str, Any]:
     }
 
 
-def lines(code: Code, found: list[Line], paint: Paint, with_bytes: bool = False) -> Iterator[str]:
+def lines(code: Code, found: list[Line], color: Color, with_bytes: bool = False) -> Iterator[str]:
     """The text that a person reads."""
     arguments = "" if code.args is None else f"({', '.join(code.args)})"
-    yield f"{paint(code.name + arguments, 'kernel')} {paint(f'{code.device.arch}, loaded at {code.va:#x}', 'note')}"
+    yield f"{color(code.name + arguments, 'kernel')} {color(f'{code.device.arch}, loaded at {code.va:#x}', 'note')}"
     source = ""
     for line in found:
         if line.label:
-            yield paint(f"{line.label}:", "heading")
+            yield color(f"{line.label}:", "heading")
         if line.source and line.source != source:
             source = line.source
-            yield paint(f"      ; {source}", "note")
+            yield color(f"      ; {source}", "note")
         raw = f"{line.raw[:_BYTES_PER_LINE].hex(' '):<{3 * _BYTES_PER_LINE}}" if with_bytes else ""
-        target = f"  ; {paint(line.target, 'buffer')}" if line.target else ""
+        target = f"  ; {color(line.target, 'buffer')}" if line.target else ""
         yield f"  {line.offset:5x}  {raw}{clean(line.text)}{target}"
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hcq.tools.trace.paint import Paint, clean, counted
+from hcq.tools.trace.color import Color, clean, counted
 from hcq.tools.trace.views import name_of, timelines
 from hcq.trace.file import Submission, Trace
 
@@ -192,7 +192,7 @@ def _wait_json(wait: Wait) -> dict[str, Any]:
     } | ({"by_device": by.device.key, "by_submission": by.value} if isinstance(by, Submission) else {})
 
 
-def lines(graph: Graph, paint: Paint) -> Iterator[str]:
+def lines(graph: Graph, color: Color) -> Iterator[str]:
     """The graph as text: submissions that wait or are waited for; the others are counted."""
     waits: dict[int, list[Wait]] = {}
     wanted: dict[int, list[Wait]] = {}
@@ -202,7 +202,7 @@ def lines(graph: Graph, paint: Paint) -> Iterator[str]:
             wanted.setdefault(wait.by.number, []).append(wait)
     for device in graph.trace.devices:
         own = [s for s in graph.trace.submissions if s.device is device and not s.dropped]
-        yield f"{paint(device.key, 'heading')}: {counted(len(own), 'submission')}"
+        yield f"{color(device.key, 'heading')}: {counted(len(own), 'submission')}"
         quiet: list[Submission] = []
         for submission in own:
             if submission.number not in waits and submission.number not in wanted:
@@ -210,7 +210,7 @@ def lines(graph: Graph, paint: Paint) -> Iterator[str]:
                 continue
             yield from _quiet(quiet)
             quiet = []
-            yield f"  #{submission.value} {paint(_work(submission), 'kernel')}"
+            yield f"  #{submission.value} {color(_work(submission), 'kernel')}"
             for wait in waits.get(submission.number, ()):
                 yield clean(f"      waits for {wait.name} >= {wait.value}  <- {_by(wait)}")
             for wait in wanted.get(submission.number, ()):
@@ -227,7 +227,7 @@ def lines(graph: Graph, paint: Paint) -> Iterator[str]:
         if len(circle) > 1 and circle in told:
             continue  # the same circle, entered at another place
         told.add(circle)
-        yield paint("DEADLOCK", "wrong") + clean(
+        yield color("DEADLOCK", "wrong") + clean(
             f" {wait.submission.device.key} #{wait.submission.value} waits for {wait.name} >= {wait.value}: "
             f"{stuck.why}."
         )
@@ -235,7 +235,7 @@ def lines(graph: Graph, paint: Paint) -> Iterator[str]:
             place = f"#{one.submission.value} on {one.submission.device.key}"
             yield clean(f"    {place} waits for {one.name} >= {one.value} <- {_by(one)}")
     if graph.waits and not graph.stuck:
-        yield paint("No deadlock: every wait is satisfied.", "more")
+        yield color("No deadlock: every wait is satisfied.", "more")
 
 
 def _quiet(submissions: list[Submission]) -> Iterator[str]:
@@ -284,8 +284,8 @@ def dot(graph: Graph) -> Iterator[str]:
         else:
             source = f"w{number}"
             yield f"  {source} [label={_quoted(_by(wait))}, shape=ellipse];"
-        color = "red" if wait in stuck or wait.by is None else "blue"
-        yield f"  {source} -> s{wait.submission.number} [label={label}, color={color}];"
+        shade = "red" if wait in stuck or wait.by is None else "blue"
+        yield f"  {source} -> s{wait.submission.number} [label={label}, color={shade}];"
     yield "}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from hcq import validate
 from hcq.errors import UsageError
 from hcq.rules.rule import Finding
-from hcq.tools.trace.paint import Paint, clean, counted
+from hcq.tools.trace.color import Color, clean, counted
 from hcq.trace.file import Trace
 
 
@@ -39,13 +39,13 @@ def check_rule_name(rule: str) -> None:
         )
 
 
-def rules(paint: Paint) -> Iterator[str]:
+def rules(color: Color) -> Iterator[str]:
     """Every rule with what must hold."""
     known = validate.all_rules()
     width = max(map(len, known))
     for one in known.values():
         style = "wrong" if one.level == "error" else "buffer"
-        yield f"{paint(f'{one.id:{width}}', 'heading')}  {paint(f'{one.level:7}', style)}  {one.title}"
+        yield f"{color(f'{one.id:{width}}', 'heading')}  {color(f'{one.level:7}', style)}  {one.title}"
     yield f"{len(known)} rules; docs/rules/ has a page for each, with an example and what to do"
 
 
@@ -54,12 +54,12 @@ def rules_as_json() -> list[dict[str, Any]]:
     return [one._asdict() for one in validate.all_rules().values()]
 
 
-def lines(found: Sequence[Finding], trace: Trace, paint: Paint, limit: int) -> Iterator[str]:
+def lines(found: Sequence[Finding], trace: Trace, color: Color, limit: int) -> Iterator[str]:
     """The findings as text."""
     for one in found[:limit]:
         place = f"{one.device} #{one.submission}" if one.submission else one.device
         style = "wrong" if one.level == "error" else "buffer"
-        yield f"{paint(place, 'heading')} {paint(f'[{one.rule}]', style)} {clean(one.what)}"
+        yield f"{color(place, 'heading')} {color(f'[{one.rule}]', style)} {clean(one.what)}"
         inside = [
             part
             for part in (
@@ -71,14 +71,14 @@ def lines(found: Sequence[Finding], trace: Trace, paint: Paint, limit: int) -> I
             if part
         ]
         if inside:
-            yield paint(f"    {', '.join(inside)}", "note")
+            yield color(f"    {', '.join(inside)}", "note")
         yield f"    {one.fix} (docs/rules/{one.rule}.md)"
     if len(found) > limit:
         yield f"... and {len(found) - limit} more; --limit shows them"
     errors = sum(one.level == "error" for one in found)
     verdict = f"{counted(errors, 'error')}, {counted(len(found) - errors, 'warning')}"
     checked = f"{counted(len(trace.submissions), 'submission')}, {len(validate.all_rules())} rules"
-    yield f"{paint(verdict if found else 'clean', 'wrong' if errors else 'more')}: {checked}"
+    yield f"{color(verdict if found else 'clean', 'wrong' if errors else 'more')}: {checked}"
 
 
 def as_json(found: Sequence[Finding]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import hcq
 from hcq import command as commands
 from hcq.errors import HcqError, UsageError
-from hcq.tools.trace.paint import Paint, counted
+from hcq.tools.trace.color import Color, counted
 from hcq.tools.trace.views import all_packets, argument_text, code_hash, code_of, name_of, submission_view
 from hcq.trace.file import Contents, MemoryMap, Record, ResultSeen, SignalSeen, Submission, Trace, TraceDevice
 from hcq.trace.records import Why, digest
@@ -133,32 +133,32 @@ def replay(trace: Trace, device_name: str = "", timeout_ms: float | None = None)
     return run.outcome
 
 
-def lines(outcome: Outcome, paint: Paint, limit: int) -> Iterator[str]:
+def lines(outcome: Outcome, color: Color, limit: int) -> Iterator[str]:
     """The outcome as text."""
     ran = f"{counted(outcome.submissions, 'submission')}, {counted(outcome.commands, 'command')}"
     if outcome.differing:
         places = ", ".join(f"#{value}" for value in outcome.differing[:limit])
-        yield paint(
+        yield color(
             f"the commands were run; the words of {places} say something else: hcq-trace show", "wrong"
         )
     checked = f"{counted(outcome.compared, 'result')}, {counted(outcome.compared_bytes, 'byte')}"
     if 2 * outcome.unchecked_bytes > outcome.given_bytes:
-        yield paint(
+        yield color(
             f"MOST RESULTS WERE NOT COMPARED: of {outcome.given} buffers ({outcome.given_bytes} bytes) that work was "
             f"handed, {outcome.unchecked} ({outcome.unchecked_bytes} bytes) hold times, are open to the host, or were "
             "not done when the trace ended.",
             "wrong",
         )
     if outcome.is_same:
-        yield f"{paint('same results', 'more')}, bit for bit: {ran}; compared {checked}"
+        yield f"{color('same results', 'more')}, bit for bit: {ran}; compared {checked}"
         return
     for one in outcome.mismatches[:limit]:
-        yield paint(str(one), "wrong")
+        yield color(str(one), "wrong")
     if len(outcome.mismatches) > limit:
         yield f"... and {len(outcome.mismatches) - limit} more; --limit shows them"
     if outcome.failure:
-        yield paint(f"stopped: {outcome.failure}", "wrong")
-    yield f"{paint('other results', 'wrong')}: {len(outcome.mismatches)} of {checked} differ, after {ran}"
+        yield color(f"stopped: {outcome.failure}", "wrong")
+    yield f"{color('other results', 'wrong')}: {len(outcome.mismatches)} of {checked} differ, after {ran}"
 
 
 class _Run:

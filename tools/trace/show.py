@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hcq.errors import UsageError
-from hcq.tools.trace.paint import Paint
+from hcq.tools.trace.color import Color
 from hcq.tools.trace.views import View, record_view, submission_view
 from hcq.trace.file import Submission, Trace
 
@@ -116,71 +116,71 @@ def as_json(view: View) -> str:
     return json.dumps(view, default=str)
 
 
-def lines(view: View, paint: Paint, with_words: bool = False) -> Iterator[str]:
+def lines(view: View, color: Color, with_words: bool = False) -> Iterator[str]:
     """One view as text."""
     kind = view["kind"]
     if kind == "submission":
-        yield from _submission(view, paint, with_words)
+        yield from _submission(view, color, with_words)
         return
-    when = paint(_when(view["seconds"]), "note")
-    on = f"{paint(view['device'], 'heading')}: " if "device" in view else ""
+    when = color(_when(view["seconds"]), "note")
+    on = f"{color(view['device'], 'heading')}: " if "device" in view else ""
     if kind == "process":
         words = view.get("argv")
         command = " ".join(map(str, words)) if isinstance(words, list) else ""
-        yield paint(
+        yield color(
             f"process {view['process']}: {command}" if command else f"process {view['process']}", "heading"
         )
     elif kind == "device":
         facts = view["facts"]
         inside = ", ".join(f"{key} {facts[key]}" for key in ("model", "threads", "driver") if key in facts)
-        yield f"{paint('device ' + view['device'], 'heading')}: {paint(view['arch'], 'packet')}" + paint(
+        yield f"{color('device ' + view['device'], 'heading')}: {color(view['arch'], 'packet')}" + color(
             f"{', ' if inside else ''}{inside}, process {view['process']}", "note"
         )
     elif kind == "code":
-        yield f"{when}  {on}code {paint(view['kernel'], 'kernel')} at {_hex(view['va'])}, " + paint(
+        yield f"{when}  {on}code {color(view['kernel'], 'kernel')} at {_hex(view['va'])}, " + color(
             f"an object of {view['size_bytes']} bytes, {view['hash']}", "note"
         )
     elif kind == "signal":
         what = "set" if view["by"] == "host" else "saw"
-        yield f"{when}  {on}the host {what} {paint(view['signal'], 'buffer')} = {view['value']}"
+        yield f"{when}  {on}the host {what} {color(view['signal'], 'buffer')} = {view['value']}"
     elif kind in ("alloc", "free", "map", "unmap"):
-        name = paint(view.get("name") or "", "buffer")
+        name = color(view.get("name") or "", "buffer")
         yield f"{when}  {on}{kind} {view.get('size_bytes', '?')} bytes at {_hex(view.get('va'))} {name}".rstrip()
     elif kind == "data":
-        yield f"{when}  {on}contents of {paint(view['buffer'], 'buffer')}, {view['size_bytes']} bytes: {view['why']}"
+        yield f"{when}  {on}contents of {color(view['buffer'], 'buffer')}, {view['size_bytes']} bytes: {view['why']}"
     elif kind == "result":
-        left = f"#{view['submission']} left {view['size_bytes']} bytes in {paint(view['buffer'], 'buffer')}"
-        yield f"{when}  {on}{left}, {paint('digest ' + view['digest'], 'note')}"
+        left = f"#{view['submission']} left {view['size_bytes']} bytes in {color(view['buffer'], 'buffer')}"
+        yield f"{when}  {on}{left}, {color('digest ' + view['digest'], 'note')}"
     elif kind == "block":
         yield f"{when}  {on}block {view['label']}: {view['size_words']} words at {_hex(view['va'])}"
     elif kind == "port":
-        yield f"{when}  {on}{paint(view['text'], 'packet')}"
+        yield f"{when}  {on}{color(view['text'], 'packet')}"
     elif kind in ("fault", "dropped"):
         text = view.get("text") or view.get("why") or view.get("message") or _rest(view)
-        yield f"{when}  {on}{paint(f'{kind}: {text}', 'wrong')}"
+        yield f"{when}  {on}{color(f'{kind}: {text}', 'wrong')}"
     else:
-        yield f"{when}  {on}{kind} {paint(_rest(view), 'note')}".rstrip()
+        yield f"{when}  {on}{kind} {color(_rest(view), 'note')}".rstrip()
 
 
-def _submission(view: View, paint: Paint, with_words: bool) -> Iterator[str]:
-    head = f"{paint('#' + str(view['submission']), 'heading')} {paint(_when(view['seconds']), 'note')}  "
-    head += f"{paint(view['device'], 'heading')} {paint(view['queue'], 'note')}: {view['size_words']} words"
+def _submission(view: View, color: Color, with_words: bool) -> Iterator[str]:
+    head = f"{color('#' + str(view['submission']), 'heading')} {color(_when(view['seconds']), 'note')}  "
+    head += f"{color(view['device'], 'heading')} {color(view['queue'], 'note')}: {view['size_words']} words"
     if view["started"] is not None and view["finished"] is not None:
         head += f", {(view['finished'] - view['started']) * 1e6:.1f} us on the device"
     if view["site"]:
-        head += paint(f", {view['site']}", "note")
+        head += color(f", {view['site']}", "note")
     if view.get("dropped"):
-        head += paint(" (did not reach the device)", "wrong")
+        head += color(" (did not reach the device)", "wrong")
     yield head
     if "undecoded" in view:
-        yield f"    {paint(view['undecoded'], 'wrong')}"
+        yield f"    {color(view['undecoded'], 'wrong')}"
     if sum("command" in packet for packet in view["packets"]) < len(view["commands"]):
         for command in view["commands"]:
-            yield f"    {paint(command['verb'].capitalize(), 'packet')} {_text(command, paint)}"
-    yield from _packets(view["packets"], 1, paint, with_words)
+            yield f"    {color(command['verb'].capitalize(), 'packet')} {_text(command, color)}"
+    yield from _packets(view["packets"], 1, color, with_words)
 
 
-def _packets(packets: list[View], depth: int, paint: Paint, with_words: bool) -> Iterator[str]:
+def _packets(packets: list[View], depth: int, color: Color, with_words: bool) -> Iterator[str]:
     """Packet by packet; a run of equal ones that say nothing more is one line."""
     for _, run in itertools.groupby(packets, key=lambda packet: (packet["packet"], packet["text"])):
         same = list(run)
@@ -189,35 +189,35 @@ def _packets(packets: list[View], depth: int, paint: Paint, with_words: bool) ->
         )
         if with_words or len(same) < FOLDED_FROM or not is_plain:
             for packet in same:
-                yield from _packet(packet, depth, paint, with_words)
+                yield from _packet(packet, depth, color, with_words)
         else:
-            (line,) = _packet(same[0], depth, paint, with_words)
+            (line,) = _packet(same[0], depth, color, with_words)
             more = f"({len(same)} of them, to word {same[-1]['at']})"
-            yield f"{line}  {paint(more, 'note')}"
+            yield f"{line}  {color(more, 'note')}"
 
 
-def _packet(packet: View, depth: int, paint: Paint, with_words: bool) -> Iterator[str]:
+def _packet(packet: View, depth: int, color: Color, with_words: bool) -> Iterator[str]:
     indent = "    " * depth
-    name = paint(format(packet["packet"], "<9"), "packet")
-    yield f"{indent}{packet['at']:5d} {name} {_text(packet, paint)}".rstrip()
+    name = color(format(packet["packet"], "<9"), "packet")
+    yield f"{indent}{packet['at']:5d} {name} {_text(packet, color)}".rstrip()
     if "differs" in packet:
-        yield f"{indent}      {paint('the command was: ' + packet['differs'], 'wrong')}"
+        yield f"{indent}      {color('the command was: ' + packet['differs'], 'wrong')}"
     for index, value in packet.get("unclaimed", {}).items():
-        yield f"{indent}      {paint(f'unclaimed bits of word {index}: {value:#010x}', 'wrong')}"
+        yield f"{indent}      {color(f'unclaimed bits of word {index}: {value:#010x}', 'wrong')}"
     if with_words:
         words = packet["words"]
         for start in range(0, len(words), WORDS_PER_LINE):
             line = " ".join(f"{word:08x}" for word in words[start : start + WORDS_PER_LINE])
-            yield f"{indent}      {paint(line, 'note')}"
-    yield from _packets(packet.get("packets", []), depth + 1, paint, with_words)
+            yield f"{indent}      {color(line, 'note')}"
+    yield from _packets(packet.get("packets", []), depth + 1, color, with_words)
 
 
-def _text(view: View, paint: Paint) -> str:
+def _text(view: View, color: Color) -> str:
     """A line, with what stands before its first parenthesis painted as a kernel's name."""
     name, parenthesis, rest = view["text"].partition("(")
     if parenthesis and " grid=(" in rest:
-        return paint(name, "kernel") + paint(parenthesis + rest, "buffer")
-    return paint(view["text"], "buffer")
+        return color(name, "kernel") + color(parenthesis + rest, "buffer")
+    return color(view["text"], "buffer")
 
 
 def _rest(view: View) -> str:

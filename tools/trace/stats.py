@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from hcq.tools.trace.paint import Paint, clean, counted
+from hcq.tools.trace.color import Color, clean, counted
 from hcq.trace.file import Submission, Trace
 
 GAPS_SHOWN = 3
@@ -183,11 +183,11 @@ def _buffers(trace: Trace) -> dict[str, int]:
     return {"peak_bytes": most, "peak_count": count}
 
 
-def lines(found: dict[str, Any], paint: Paint) -> Iterator[str]:
+def lines(found: dict[str, Any], color: Color) -> Iterator[str]:
     """The same as text."""
     for queue in found["devices"]:
         work = ", ".join(counted(queue[f"{what}s"], what) for what in ("submission", "command", "word"))
-        yield f"{paint(queue['device'], 'heading')} {clean(queue['queue'])}: {work}"
+        yield f"{color(queue['device'], 'heading')} {clean(queue['queue'])}: {work}"
         if queue["busy_s"] is None:
             yield "  device times: none in this trace"
             continue
@@ -204,7 +204,7 @@ def lines(found: dict[str, Any], paint: Paint) -> Iterator[str]:
     peak = found["buffers"]
     yield f"memory: at most {peak['peak_bytes']} bytes in {peak['peak_count']} buffers"
     width = max([len(row["name"]) for row in found["work"]] + [6])
-    yield paint(
+    yield color(
         f"{'what':<{width}}  {'count':>7}  {'total':>10}  {'median':>10}  {'least':>10}  {'GB/s':>7}",
         "heading",
     )
@@ -213,11 +213,11 @@ def lines(found: dict[str, Any], paint: Paint) -> Iterator[str]:
         cells = [duration(row[key]) for key in ("total_s", "median_s", "min_s")]
         speed = "" if rate is None else f"{rate:7.2f}"
         yield (
-            f"{paint(row['name'].ljust(width), 'kernel')}  {row['count']:>7}  "
+            f"{color(row['name'].ljust(width), 'kernel')}  {row['count']:>7}  "
             + ("  ".join(f"{cell:>10}" for cell in cells) + f"  {speed}").rstrip()
         )
     if any(row["timed"] < row["count"] for row in found["work"]):
-        yield paint(
+        yield color(
             "A kernel that shares its submission has no time of its own; HCQ_PROFILE=1 times every kernel.",
             "note",
         )

@@ -350,8 +350,8 @@ def packet_view(trace: Trace, memory: MemoryMap, packet: Packet, at: int) -> Vie
 
 
 def _fields_text(packet: Packet, names: dict[str, str]) -> str:
-    if packet.said:
-        return packet.said
+    if packet.description:
+        return packet.description
     parts = []
     for name, value in packet.values.items():
         if name in ("opcode", "length", "count", "type", "op", "sub_op") or (not value and name not in names):

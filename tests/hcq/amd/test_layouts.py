@@ -31,7 +31,7 @@ def some_values(layout: type[Packet], seed: int) -> dict[str, int]:
     draw = random.Random(f"{layout.__name__} {seed}")
     values = {}
     for name, field in layout.fields.items():
-        if issubclass(layout, pm4.Pm4) and name in layout.unsaid:
+        if issubclass(layout, pm4.Pm4) and name in layout.hidden_fields:
             continue
         number = draw.getrandbits(field.width)
         values[name] = number * field.unit

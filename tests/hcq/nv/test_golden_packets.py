@@ -51,7 +51,7 @@ def shown(arch: str, piece: bytes) -> list[str]:
             lines.append(f"  parameters {' '.join(f'{word:08x}' for word in packet.parameters)}")
         else:
             assert isinstance(packet, Push)
-            lines.append(f"  {packet.said}")
+            lines.append(f"  {packet.description}")
     return lines
 
 

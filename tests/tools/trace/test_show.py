@@ -10,7 +10,7 @@ import pytest
 
 from hcq.command import Signal, Wait
 from hcq.errors import UsageError
-from hcq.tools.trace.paint import Paint, clean
+from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.show import submission_range
 from hcq.trace.records import Kind
 from tests.tools.trace.making import CELL, TIMELINE, Maker
@@ -188,9 +188,9 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert Paint.for_stdout()("add", "kernel") == "\x1b[1;36madd\x1b[0m"
+    assert Color.for_stdout()("add", "kernel") == "\x1b[1;36madd\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert Paint.for_stdout()("add", "kernel") == "add"
+    assert Color.for_stdout()("add", "kernel") == "add"
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
-    assert Paint.for_stdout()("add", "kernel") == "add"
+    assert Color.for_stdout()("add", "kernel") == "add"

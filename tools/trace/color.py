@@ -1,9 +1,9 @@
-"""Paint: colours for a terminal, and nothing but text for everybody else.
+"""Color: colours for a terminal, and nothing but text for everybody else.
 
 In       text and what it is: a kernel, a number, a heading, a problem
 Out      the text, with escape sequences when standard output is a terminal and NO_COLOR is not set
 Changes  nothing
-Next     show.py (who paints most)
+Next     show.py (who uses it most)
 Source   https://no-color.org
 """
 
@@ -26,16 +26,16 @@ STYLES = {
 _HOSTILE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-class Paint:
-    """paint(text, style). Names come out of files that strangers made, so control characters are spelled out."""
+class Color:
+    """color(text, style). Names come out of files that strangers made, so control characters are spelled out."""
 
     def __init__(self, is_on: bool) -> None:
         self.is_on = is_on
 
     @staticmethod
-    def for_stdout() -> Paint:
+    def for_stdout() -> Color:
         """Colours when standard output is a terminal that wants them."""
-        return Paint(
+        return Color(
             sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         )
 

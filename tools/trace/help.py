@@ -1,4 +1,4 @@
-"""Teach: what `hcq-trace VERB --help` says after the options: what the verb is for, commands to try, how to read it.
+"""Help: what `hcq-trace VERB --help` says after the options: what the verb is for, commands to try, how to read it.
 
 In       a verb
 Out      text
@@ -8,7 +8,7 @@ Next     tools/hcq_trace.py (who prints it), docs/trace.md (the same as a tutori
 
 from __future__ import annotations
 
-TEACH = {
+HELP = {
     "record": """
 Sets HCQ_TRACE for the command and runs it. The file is written while the command runs: a program that is
 killed leaves everything up to that moment. A trace without --data has what was asked of the device; with
