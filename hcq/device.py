@@ -259,7 +259,7 @@ class Device(Mortal, ABC):
 
     def signal(self, name: str = "signal") -> Signal:
         """A new signal, value 0."""
-        return Signal(self, self.alloc(CELL_BYTES, checks.text("signal", "name", name)), name)
+        return Signal(self, self.memory.alloc_idle(CELL_BYTES, checks.text("signal", "name", name)), name)
 
     def load(
         self,

@@ -284,7 +284,31 @@ class Pool:
     def alloc_and_tell(self, size_bytes: int, name: str | None = None) -> Buffer:
         """The same under HCQ_TRACE, HCQ_VALIDATE and HCQ_DEBUG=alloc."""
         mapped = self.mapped_bytes
-        buffer = self.alloc(size_bytes, name)
+        return self._tell(self.alloc(size_bytes, name), mapped)
+
+    def alloc_idle(self, size_bytes: int, name: str) -> Buffer:
+        """At most 4096 bytes that no work in flight uses any more, for whoever writes there without waiting."""
+        mapped = self.mapped_bytes
+        capacity = (size_bytes + 63) & -64
+        va = self.take_idle(capacity)
+        if va is None:
+            return self._tell(self._alloc_new(size_bytes, capacity, name), mapped)
+        buffer = Buffer(self.device, va, size_bytes, capacity, 0, name)
+        self._live[va] = weakref.ref(buffer)
+        return self._tell(buffer, mapped)
+
+    def take_idle(self, capacity: int) -> int | None:
+        """Take the block of this size that was freed first out of the pool, unless work in flight may still use it."""
+        try:
+            va, fence = self.free[capacity].pop(0)
+        except (KeyError, IndexError):
+            return None
+        if self.device.timeline.has_reached(fence):
+            return va
+        self.free[capacity].insert(0, (va, fence))
+        return None
+
+    def _tell(self, buffer: Buffer, mapped: int) -> Buffer:
         if self.device.trace is not None:
             self.device.trace.alloc(buffer)
         if self.device.validator is not None:

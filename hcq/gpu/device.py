@@ -160,18 +160,19 @@ class GpuDevice(Device):
         """A new signal, value 0, in memory that the host can poll."""
         checks.text("signal", "name", name)
         with self.lock:
-            if self.memory.free.get(CELL_BYTES):
-                va, fence = self.memory.free[CELL_BYTES].pop()
-                self.drain(fence)
-            elif self._next_cell < self._cells.va + CELLS_BYTES:
-                va, fence = self._next_cell, 0
+            va = self.memory.take_idle(CELL_BYTES)
+            if va is None and self._next_cell < self._cells.va + CELLS_BYTES:
+                va = self._next_cell
                 self._next_cell += CELL_BYTES
-            else:
+            if va is None and self.memory.free.get(CELL_BYTES):
+                self.drain(self.memory.free[CELL_BYTES][0][1])
+                va = self.memory.take_idle(CELL_BYTES)
+            if va is None:
                 raise UsageError(
                     f"signal({name!r}) on {self.name}: all {self._most_signals} signals are in use. "
                     "Drop some of them."
                 )
-        cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, fence, name)
+        cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name)
         if self.trace is not None:
             self.trace.alloc(cell)
         if self.validator is not None:

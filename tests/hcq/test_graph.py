@@ -66,6 +66,16 @@ def test_a_replay_never_writes_words_of_one_in_flight(cpu: CpuDevice, llvm_objec
     assert [value(out) for out in outs] == [22, 9]
 
 
+def test_a_new_signal_takes_no_memory_of_a_graph_that_was_dropped_and_is_in_flight(cpu: CpuDevice) -> None:
+    gate, out = cpu.signal("gate"), cpu.alloc(8)
+    cpu.queue().wait(gate, 1).submit()
+    cpu.graph("dropped").fill(out, 7).submit()
+    signals = [cpu.signal() for _ in range(20)]
+    gate.set(1)
+    assert out.read() == b"\7" * 8
+    assert [signal.value for signal in signals] == [0] * 20
+
+
 def test_hundreds_of_replays_stay_in_order(cpu: CpuDevice, llvm_object: bytes) -> None:
     graph = record(cpu, llvm_object)
     out = cpu.alloc(8)

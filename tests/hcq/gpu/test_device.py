@@ -90,6 +90,16 @@ def test_submissions_run_in_the_order_of_their_submit_calls(gpu: GpuDevice):
     assert words(a.read()) == (5,) * 64
 
 
+def test_a_new_signal_is_none_that_was_dropped_and_is_still_to_be_set(gpu: GpuDevice):
+    gate, old = gpu.signal("gate"), gpu.signal("old")
+    late = gpu.queue().wait(gate, 1).signal(old, 5).submit()
+    del old
+    signals = [gpu.signal() for _ in range(20)]
+    gate.set(1)
+    late.wait(50_000)
+    assert [signal.value for signal in signals] == [0] * 20
+
+
 def test_a_queue_waits_for_a_signal_that_the_host_sets(gpu: GpuDevice):
     a, b = gpu.alloc(64), gpu.alloc(64)
     a.write(b"\x05" * 64)
