@@ -285,9 +285,11 @@ class Observer:
             for tensor in left:
                 self.templates[id(tensor)] = Template(tensor, self.roles, self.seen.hollow)
             self.seen.results = mapped(result, self._word)
-            for ref, before in self.grads.values():
+            for key, (ref, before) in self.grads.items():
                 tensor = ref()
-                if tensor is not None and tensor._grad is not before:
+                # what the call set is set by every replay, also where it was the same already
+                is_set = (key, "grad") in self.state and self.state[key, "grad"] is None
+                if tensor is not None and (is_set or tensor._grad is not before):
                     now = None if tensor._grad is None else self._word(tensor._grad)
                     self.seen.gradients.append((ref, now))
             self._see_held()

@@ -489,3 +489,18 @@ def test_a_gradient_that_appears_is_seen_by_a_function_that_only_looks():
         assert f(Tensor([1.0]))[1].item() == 3.0
     w.grad = None
     assert f(Tensor([1.0]))[1] is None
+
+
+def test_a_gradient_that_the_function_clears_is_cleared_by_every_replay_also_where_there_was_none():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+
+    @jit
+    def clear(x):
+        w.grad = None
+
+    for turn in range(5):
+        clear(Tensor([1.0]))
+        assert w.grad is None
+        if turn > 1:
+            (w * 3.0).sum().backward()
+            assert w.grad.tolist() == [3.0, 3.0]
