@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # of a test; one example of Hypothesis has none, as a busy machine stops for longer than an example runs
 DEADLINE_SECONDS = 60
+EMULATED_FACTOR = 5  # under --emulate
 hypothesis.settings.register_profile("hcq", deadline=None)
 hypothesis.settings.load_profile("hcq")
 GOLDEN = Path(__file__).parent.parent / "kernels_golden"
@@ -96,6 +97,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A test that takes too long fails where it hangs; one that even a signal cannot stop ends the process."""
     marker = item.get_closest_marker("deadline")
     seconds = float(marker.args[0]) if marker else DEADLINE_SECONDS
+    if item.config.getoption("--emulate"):
+        seconds *= EMULATED_FACTOR
 
     def too_long(signum: int, frame: FrameType | None) -> None:
         pytest.fail(f"took longer than its deadline of {seconds:g} s", pytrace=True)
