@@ -2,7 +2,7 @@
 
 In       sizes; bytes from the host
 Out      Buffers, 64-byte aligned (page aligned from 64 KiB), not zeroed
-Changes  the device's mappings; freed memory stays in the pool, because page faults are dear, up to a limit
+Changes  the device's mappings; freed memory stays in the pool, because page faults are slow, up to a limit
 Next     cpu/device.py (map_memory), queue.py (who hands buffers to work)
 
 Freeing a buffer that work in flight still uses is fine: the device runs one queue in order, so later work cannot touch

@@ -5,7 +5,7 @@ Out      `site()`: a pair that is cheap to take and to keep; `where(site)`: the 
 Changes  nothing; what it keeps are code objects, never frames, so no buffer lives longer for it
 Next     ledger.py (keeps sites beside submissions), report.py and trace/writer.py (print them)
 
-Looking at the stack costs a quarter of a microsecond and more, which is too dear for every launch of three. So every
+Looking at the stack costs a quarter of a microsecond and more, which is too much for every launch of three. So every
 submission has its line while a program is young, is traced or is validated, and whenever it does more than launch
 kernels; beyond that one launch in EVERY has, which shows the loop it is in, and every program knows the line that first
 dispatched it.

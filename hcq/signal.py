@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hcq.memory import Buffer
 
 CELL_BYTES = 16
-SLICE_NS = 100_000_000  # a wait comes up for air this often, so that Ctrl-C works and faults are seen
+SLICE_NS = 100_000_000  # a wait returns to Python this often, so that Ctrl-C works and faults are seen
 
 
 class Signal:
