@@ -9,12 +9,9 @@ Next     state.py (what a check may ask), validate.py (who runs them), docs/rule
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-
-if TYPE_CHECKING:
-    from hcq.rules.submission_check import SubmissionCheck
 
 
 class Rule(NamedTuple):
@@ -69,7 +66,8 @@ class Finding(NamedTuple):
         )
 
 
-Check = Callable[["SubmissionCheck", Any], Iterator[Violation]]
+# of a SubmissionCheck, whose module stands above this one, and of an effect
+Check = Callable[[Any, Any], Iterator[Violation]]
 
 RULES: dict[str, Rule] = {}
 CHECKS: dict[type, list[Check]] = {}
