@@ -126,15 +126,20 @@ def numbers(rng: random.Random, dtype: str) -> np.ndarray:
 
 
 def values_of(
-    parts: Sequence[Part], leaves: dict[Part, Any], words: Callable[[Function], Callable[..., Any]]
+    parts: Sequence[Part],
+    leaves: dict[Part, Any],
+    words: Callable[[Function], Callable[..., Any]],
+    factor: float = 1.0,
 ) -> list[Any]:
-    """Each part's value, in our tensors or in PyTorch's."""
+    """Each part's value, in our tensors or in PyTorch's; `factor` stands for how it may have been rounded."""
     known = dict(leaves)
     like = next(iter(leaves.values()))
     for part in parts:
         if part not in known:
             assert part.function is not None
             known[part] = as_float(words(part.function)(*[known[p] for p in part.parts]), like)
+            if factor != 1.0:
+                known[part] = known[part] * factor
     return [known[part] for part in parts]
 
 
@@ -175,6 +180,11 @@ def neighbours(arrays: Sequence[np.ndarray], dtype: str) -> list[list[np.ndarray
     with np.errstate(all="ignore"):
         moved = [[a * (1.0 + n * NUDGE * SPACING[dtype]) for a in arrays] for n in NEIGHBOURS]
     return [moved[0], *[[np.where(np.isfinite(m), m, a) for m, a in zip(ms, arrays)] for ms in moved[1:]]]
+
+
+def factors(dtype: str) -> tuple[float, float, float]:
+    """What every part is multiplied by: nothing, and a few units of its last place up and down."""
+    return 1.0, 1.0 + NUDGE * SPACING[dtype], 1.0 - NUDGE * SPACING[dtype]
 
 
 def check(
@@ -226,10 +236,11 @@ def run(case: Case) -> Outcome:
     got = [x.double().numpy() for x in found]
     # the interpreter has the graph with leaves of its own
     held = {tensor.node: place for place, tensor in enumerate(tensors)}
-    lazy = values_of(parts, dict(zip(leaves, tensors)), lambda function: function.ours)
+    named = dict(zip(leaves, tensors))
+    lazy, *rounded = [values_of(parts, named, lambda function: function.ours, by) for by in factors(dtype)]
 
-    def interpreted(moved: list[np.ndarray]) -> list[np.ndarray]:
-        nodes = [x.node for x in lazy]
+    def interpreted(moved: list[np.ndarray], graph: list[Any] = lazy) -> list[np.ndarray]:
+        nodes = [x.node for x in graph]
         read = lambda leaf: moved[held[leaf]].astype(dtype)  # noqa: E731
         return [np.asarray(np.broadcast_to(value, (COUNT,)), np.float64) for value in evaluate(nodes, read)]
 
@@ -238,6 +249,7 @@ def run(case: Case) -> Outcome:
 
     moved = neighbours(arrays, dtype)
     by_interpreter = [interpreted(numbers_) for numbers_ in moved]
+    by_interpreter += [interpreted(arrays, graph) for graph in rounded]
     alike = _alike(parts, dict(zip(leaves, arrays)), by_interpreter[0])
     for place, part in enumerate(parts):
         check(f"{part}", got[place], [by[place] for by in by_interpreter], dtype, alike[part], told)
@@ -245,6 +257,7 @@ def run(case: Case) -> Outcome:
         _finite_differences(root, got[len(parts) :], arrays, parts, lazy, held, dtype, told)
         return Outcome.RIGHT
     by_torch = [_in_torch(numbers_, "float64", leaves, parts, again) for numbers_ in moved]
+    by_torch += [_in_torch(arrays, "float64", leaves, parts, again, by) for by in factors(dtype)[1:]]
     by_torch.append(_in_torch(arrays, dtype, leaves, parts, again))
     alike = _alike(parts, dict(zip(leaves, arrays)), by_torch[0])
     finite = np.all([np.isfinite(value) for value in by_torch[0][: len(parts)]], axis=0)
@@ -262,7 +275,12 @@ def run(case: Case) -> Outcome:
 
 
 def _in_torch(
-    arrays: list[np.ndarray], dtype: str, leaves: list[Part], parts: list[Part], again: bool
+    arrays: list[np.ndarray],
+    dtype: str,
+    leaves: list[Part],
+    parts: list[Part],
+    again: bool,
+    factor: float = 1.0,
 ) -> list[np.ndarray]:
     """Values and slopes in a format."""
     import torch
@@ -270,7 +288,7 @@ def _in_torch(
     tensors = [
         torch.from_numpy(array).to(getattr(torch, dtype), copy=True).requires_grad_() for array in arrays
     ]
-    values = values_of(parts, dict(zip(leaves, tensors)), lambda function: function.theirs)
+    values = values_of(parts, dict(zip(leaves, tensors)), lambda function: function.theirs, factor)
     found = [*values, *slopes(values[-1], tensors, again, torch_gradients)]
     return [np.asarray(x.detach().double().numpy()) for x in found]
 
