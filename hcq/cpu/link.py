@@ -48,13 +48,18 @@ lrint lround modf nan nearbyint nextafter nexttoward pow remainder remquo rint r
 scalbn significand sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn
 """.split()
 MATH_SYMBOLS = frozenset(name + suffix for name in _MATH for suffix in ("", "f", "l"))
-# what a compiler calls without being asked: block copies, and the checks that some distributions switch on
+# what a compiler calls without being asked: block copies, what it takes a loop for, and the checks that some
+# distributions switch on. GCC makes strlen and rawmemchr of loops, LLVM bcmp, strlen and wcslen
 COMPILER_SYMBOLS = frozenset(
     (
         "memcpy",
         "memmove",
         "memset",
         "memcmp",
+        "bcmp",
+        "strlen",
+        "wcslen",
+        "rawmemchr",
         "__memcpy_chk",
         "__memmove_chk",
         "__memset_chk",
@@ -154,7 +159,7 @@ class _Linker:
             names = ", ".join(repr(name) for name in self.undefined)
             raise UsageError(
                 f"load({self.object.label!r}): undefined symbol {names}. A kernel may call libm's functions and "
-                f"memcpy, memmove, memset, memcmp; define anything else in the object itself."
+                f"memcpy, memmove, memset, memcmp, strlen; define anything else in the object itself."
             )
 
     def seal(self, va: int, spans: list[_Span]) -> None:
