@@ -251,12 +251,19 @@ def run(case: Case) -> Outcome:
     by_interpreter = [interpreted(numbers_) for numbers_ in moved]
     by_interpreter += [interpreted(arrays, graph) for graph in rounded]
     alike = _alike(parts, dict(zip(leaves, arrays)), by_interpreter[0])
+    by_torch = (
+        [_in_torch(numbers_, "float64", leaves, parts, again) for numbers_ in moved] if HAS_TORCH else []
+    )
+    # where a product overflows in the format alone, and a sum follows: those two may be one FMA, which has no product
+    overflows = np.zeros(COUNT, bool)
     for place, part in enumerate(parts):
-        check(f"{part}", got[place], [by[place] for by in by_interpreter], dtype, alike[part], told)
+        if HAS_TORCH:
+            overflows |= ~np.isfinite(by_interpreter[0][place]) & np.isfinite(by_torch[0][place])
+        asked = alike[part] & ~overflows
+        check(f"{part}", got[place], [by[place] for by in by_interpreter], dtype, asked, told)
     if not HAS_TORCH:
         _finite_differences(root, got[len(parts) :], arrays, parts, lazy, held, dtype, told)
         return Outcome.RIGHT
-    by_torch = [_in_torch(numbers_, "float64", leaves, parts, again) for numbers_ in moved]
     by_torch += [_in_torch(arrays, "float64", leaves, parts, again, by) for by in factors(dtype)[1:]]
     by_torch.append(_in_torch(arrays, dtype, leaves, parts, again))
     alike = _alike(parts, dict(zip(leaves, arrays)), by_torch[0])
