@@ -29,7 +29,7 @@ from hcq.errors import UsageError
 LDS_LIMIT = 65536
 LANES_AT_ONCE = 16384  # lanes that are resident together: enough to hide Python, few enough for the caches
 PATIENCE = 256  # blocks that others may run while a batch that could run waits
-MAX_PROGRAMS = 1024  # decoded, by address
+MAX_INSTRUCTIONS = 1 << 16  # of all programs that are kept decoded; each takes one to two KiB
 DEFAULT_BUDGET = 1 << 34  # instructions times waves
 
 
@@ -57,12 +57,14 @@ class Machine:
     def program(self, entry: int, wave_size: int, acc_offset: int) -> Program:
         """The program at an address; decoded again when its bytes have changed."""
         key = (entry, wave_size, acc_offset)
-        known = self.programs.get(key)
+        known = self.programs.pop(key, None)
         if known is None or not known.unchanged():
             known = Program(self.isa, self.code or self.memory, entry, wave_size, acc_offset)
-            if len(self.programs) >= MAX_PROGRAMS:
-                self.programs.clear()
-            self.programs[key] = known
+            room = MAX_INSTRUCTIONS - len(known.instructions)
+            held = sum(len(program.instructions) for program in self.programs.values())
+            while self.programs and held > room:  # the one that ran longest ago stands first
+                held -= len(self.programs.pop(next(iter(self.programs))).instructions)
+        self.programs[key] = known
         return known
 
 
