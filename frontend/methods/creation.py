@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from hcq.checks import shown
 from hcq.frontend.core import check_count, constant, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.elementwise import scalar_dtype
@@ -91,12 +92,20 @@ class Creation(Normalisation):
             start, end = 0, start
         if step == 0:
             raise UsageError(f"[arange] from {start} to {end} by step 0 never ends. Use another step.")
-        count = max(0, math.ceil((end - start) / step))
         is_whole = not any(isinstance(number, float) for number in (start, end, step))
         if dtype is None:
             dtype = dtypes.int64 if is_whole else dtypes.float32
-        if is_whole:
-            count = len(range(int(start), int(end), int(step)))
+        try:
+            steps = range(int(start), int(end), int(step)) if is_whole else math.ceil((end - start) / step)
+            count = steps if isinstance(steps, int) else len(steps)
+        except (OverflowError, ValueError):  # an infinity, NaN, a number of many digits
+            count = 2**63
+        if count >= 2**63:
+            raise UsageError(
+                f"[arange] {shown(start)} to {shown(end)} by {shown(step)}: their number does not fit 64 bits. "
+                "Give finite numbers that are nearer."
+            )
+        count = max(0, count)
         number = dtypes.int64 if is_whole else dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
         node = iota(count, 0, (count,)).cast(number)
         if step != 1:
@@ -138,6 +147,8 @@ class Creation(Normalisation):
     ) -> Self:
         """Ones on the diagonal of an n x m matrix, zeros elsewhere."""
         shape = (n, n if m is None else m)
+        if min(shape) < 0:
+            raise UsageError(f"[eye] of {shape[0]} x {shape[1]}: sizes are 0 or more.")
         rows = cls._leaf(ordinal(shape[0], 0, shape), device, False)
         same = rows == rows._like(ordinal(shape[1], 1, shape))
         return cls._leaf(same.cast(dtype or dtypes.float32).node, device, requires_grad)

@@ -295,12 +295,18 @@ class Elementwise(Conversion):
         """Held between min and max, numbers or tensors; None is no bound."""
         if min is None and max is None:
             raise UsageError("[clamp] neither min nor max is given. Give one of them at least.")
+        min, max = self._bound(min), self._bound(max)
         x = self  # at a bound the slope is 1, as in PyTorch: maximum() and minimum() would share it with the bound
         if min is not None:
             x = _or_nan(x < min, min).where(min, x)
         return x if max is None else _or_nan(x > max, max).where(max, x)
 
     clip = clamp
+
+    def _bound(self, bound: Any) -> Any:
+        """A number as it is; what has elements as a tensor."""
+        has_elements = isinstance(bound, (list, tuple)) or bool(getattr(bound, "shape", ()))
+        return self._operand("clamp", bound) if has_elements else bound
 
     def where(self, if_true: Any, if_false: Any) -> Self:
         """Where this bool tensor is true take `if_true`, elsewhere `if_false`; the three broadcast."""
