@@ -65,6 +65,11 @@ def read_module(text: str, label: str = "ptx") -> Module:
     plain = _COMMENT.sub(" ", text)
     if long := _LONG.search(plain):
         raise UsageError(f"load({label!r}): the PTX has a number of {len(long[0])} digits. It is damaged.")
+    for found in _ALIGN.finditer(plain):
+        if int(found[1]).bit_count() != 1:
+            raise UsageError(
+                f"load({label!r}): the PTX has .align {found[1]}, no power of two. It is damaged."
+            )
     target = _TARGET.search(plain)
     if target is None:
         raise UsageError(

@@ -88,6 +88,7 @@ def test_the_target_is_the_first_of_its_line():
         ("hello", "has no .target line"),
         (HEAD, "has no .entry"),
         (HEAD + ".entry k() { {", "ends inside a function"),
+        (HEAD + ".entry k() { .local .align 0 .b8 x[4]; }", r"has \.align 0, no power of two"),
     ],
 )
 def test_text_that_is_no_whole_ptx_is_refused(text: str, says: str):
