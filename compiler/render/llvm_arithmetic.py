@@ -7,6 +7,7 @@ Next     llvm.py (everything that is not arithmetic), ../decompose.py (operation
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Protocol
 
@@ -162,7 +163,10 @@ def _on_float(text: Text, op: Op, dtype: DType, names: list[str], numbers: list[
     if op is Op.NEG:
         return text.let(f"fneg {kind} {names[0]}")
     if op in _FLOAT:
-        result = text.let(f"{_FLOAT[op]} {kind} {names[0]}, {names[1]}")
+        # a product that overflows is no infinity inside an FMA: beside one that is known, it has to be
+        meets_infinity = op is Op.ADD and any(number in (math.inf, -math.inf) for number in numbers)
+        word = "fadd" if meets_infinity else _FLOAT[op]
+        result = text.let(f"{word} {kind} {names[0]}, {names[1]}")
         adds_zero = op is Op.ADD and 0 in numbers
         return text.opaque(dtype, result) if adds_zero else result
     if op in (Op.SQRT, Op.TRUNC):

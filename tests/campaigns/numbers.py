@@ -314,6 +314,10 @@ def _alike(
         plain = [function.where is None or bool(function.where(*point)) for point in points]
         usual = [function.instead is None or function.instead(*point) is None for point in points]
         found[part] = np.array(plain) & np.array(usual)
+        # exp and pow end in a product, which may be one FMA with a sum after it: then no infinity meets the other one
+        infinite = [np.isinf(known[argument]) for argument in part.parts if argument.parts]
+        if infinite:
+            found[part] &= ~(np.any(infinite, axis=0) & np.isnan(known[part]))
         if STEPS & set(function.name.split()) and any(argument.parts for argument in part.parts):
             found[part] &= ~np.array([_is_at_a_step(*point) for point in points])
         for argument in part.parts:

@@ -197,6 +197,8 @@ TABLE: dict[str, Cases] = {
             for name, function in COMPARISONS.items()
             for zero in (0.0, -0.0)
         ],
+        both("exp - inf", lambda x: x.exp() - INF, slope=False),
+        both("inf - x * x", lambda x: INF - x * x, slope=False),
         both("1 / (0.0 - x)", lambda x: 1.0 / (0.0 - x), slope=False),
         both("1 / (0.0 + x * -1.0)", lambda x: 1.0 / (0.0 + x * -1.0), slope=False),
     ],
