@@ -384,6 +384,6 @@ def _on(emulate: str) -> dict[str, str]:
 INJECTS = "random expressions over special and random numbers, values and slopes"
 CAMPAIGNS = (
     Campaign("numbers", INJECTS, run, short=40),
-    Campaign("numbers-amd", f"{INJECTS}, on gfx1100", run, short=12, environment=_on("amd:gfx1100")),
-    Campaign("numbers-nv", f"{INJECTS}, on sm_90", run, short=12, environment=_on("nv:sm_90")),
+    Campaign("numbers-amd", f"{INJECTS}, on gfx1100", run, short=8, environment=_on("amd:gfx1100")),
+    Campaign("numbers-nv", f"{INJECTS}, on sm_90", run, short=8, environment=_on("nv:sm_90")),
 )
