@@ -72,3 +72,19 @@ def test_diagonals_are_numpys():
 def test_a_negative_size_is_refused():
     with pytest.raises(UsageError, match=r"\[full\] shape \(2, -1\)"):
         Tensor.zeros(2, -1)
+
+
+@pytest.mark.parametrize("end", [float("inf"), float("-inf"), float("nan"), 2**63, 2**64, 10**400, 1e300])
+def test_a_range_that_no_64_bits_count_is_refused(end):
+    with pytest.raises(UsageError, match=r"\[arange\] 0 to .* by 1: their number does not fit 64 bits"):
+        Tensor.arange(end)
+
+
+def test_an_identity_of_a_negative_size_is_refused():
+    with pytest.raises(UsageError, match=r"\[eye\] of -1 x -1: sizes are 0 or more"):
+        Tensor.eye(-1)
+
+
+def test_the_bounds_of_a_clamp_may_be_arrays_and_lists():
+    x = Tensor([1.0, 5.0])
+    assert x.clamp([2.0, 2.0], np.array([3.0, 3.0], np.float32)).tolist() == [2.0, 3.0]
