@@ -181,21 +181,13 @@ TABLE: dict[str, Cases] = {
         Case("where", lambda x, y: (x < y).where(x, y), lambda x, y: torch().where(x < y, x, y), over="two"),
         *[
             Case(
-                f"{zero} where x {name} {zero}",
-                lambda x, f=function, z=zero: f(x, z).where(z, x),
-                lambda x, f=function, z=zero: torch().where(f(x, z), z, x),
+                f"x where x {name} {zero}, else {zero}; turned: {is_turned}",
+                lambda x, f=function, z=zero, t=is_turned: f(x, z).where(*((z, x) if t else (x, z))),
+                lambda x, f=function, z=zero, t=is_turned: torch().where(f(x, z), *((z, x) if t else (x, z))),
             )
             for name, function in COMPARISONS.items()
             for zero in (0.0, -0.0)
-        ],
-        *[
-            Case(
-                f"x where x {name} {zero}, else {zero}",
-                lambda x, f=function, z=zero: f(x, z).where(x, z),
-                lambda x, f=function, z=zero: torch().where(f(x, z), x, z),
-            )
-            for name, function in COMPARISONS.items()
-            for zero in (0.0, -0.0)
+            for is_turned in (False, True)
         ],
         both("exp - inf", lambda x: x.exp() - INF, slope=False),
         both("inf - x * x", lambda x: INF - x * x, slope=False),

@@ -29,7 +29,7 @@ from hcq.errors import UsageError
 LDS_LIMIT = 65536
 LANES_AT_ONCE = 16384  # lanes that are resident together: enough to hide Python, few enough for the caches
 PATIENCE = 256  # blocks that others may run while a batch that could run waits
-MAX_INSTRUCTIONS = 1 << 16  # of all programs that are kept decoded; each takes one to two KiB
+MAX_INSTRUCTIONS = 1 << 16  # of all programs that are kept decoded
 DEFAULT_BUDGET = 1 << 34  # instructions times waves
 
 
