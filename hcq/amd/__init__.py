@@ -2,8 +2,8 @@
 
     device.py, queue.py                                             opening by named steps, submission, recovery
     topology.py, chip.py                                            which GPU, and what its kind is like
-    kfd.py, drm.py, memory.py, process.py, sizing.py                what the kernel driver is told
-    pm4.py, sdma.py, aql.py, registers.py, descriptor.py            what the GPU is told
+    abi/                                                            what AMD declares: ioctls, packets, registers
+    memory.py, process.py, sizing.py                                what the kernel driver is told
     encode.py, launch.py, order.py, rings.py, arena.py, graph.py    from commands to packets in a ring
     link.py, metadata.py, program.py                                from an ELF object to a program
     fault.py, signals.py, validate.py                               faults in words, clocks, rules

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hcq.amd import pm4, registers, sdma
+from hcq.amd.abi import pm4, registers, sdma
 from hcq.errors import UsageError
 from hcq.layout import Packet
 

@@ -16,10 +16,10 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from hcq import native
-from hcq.amd import aql, kfd
+from hcq.amd.abi import aql, kfd
+from hcq.amd.abi.drm import counter_ticks_per_ms
 from hcq.amd.arena import ARENA_BYTES, Arena
 from hcq.amd.chip import Chip, arch_of, chip_of
-from hcq.amd.drm import counter_ticks_per_ms
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes

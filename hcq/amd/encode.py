@@ -18,7 +18,7 @@ import struct
 from collections.abc import Sequence
 
 from hcq import command
-from hcq.amd import aql, pm4, sdma
+from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.chip import Chip
 from hcq.errors import UsageError
 from hcq.layout import Packet

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hcq.amd import aql
+from hcq.amd.abi import aql
 from hcq.amd.process import Fault
 from hcq.amd.rings import AqlRing, Ring
 from hcq.gpu.addresses import describe_address

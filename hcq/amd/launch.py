@@ -14,12 +14,12 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from hcq.amd import aql, pm4, registers
+from hcq.amd.abi import aql, pm4, registers
+from hcq.amd.abi.descriptor import USER_SGPRS, KernelDescriptor, user_sgprs
+from hcq.amd.abi.registers import Rsrc2, ScratchResource, TmpringSize
 from hcq.amd.chip import Chip
-from hcq.amd.descriptor import USER_SGPRS, KernelDescriptor, user_sgprs
 from hcq.amd.encode import COMPUTE, Piece, flush, join, piece
 from hcq.amd.link import Kernel
-from hcq.amd.registers import Rsrc2, ScratchResource, TmpringSize
 from hcq.layout import Packet
 
 DYNAMIC_STACK_BYTES = 2048  # for each work-item, when the compiler could not say how deep calls go

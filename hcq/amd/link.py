@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hcq import elf
+from hcq.amd.abi.descriptor import ENTRY_ALIGNMENT, SIZE_BYTES, KernelDescriptor, user_sgpr_words
 from hcq.amd.chip import CHIPS, Chip
-from hcq.amd.descriptor import ENTRY_ALIGNMENT, SIZE_BYTES, KernelDescriptor, user_sgpr_words
 from hcq.amd.metadata import KernelMetadata, kernels_of
 from hcq.elf import Object, Relocation, Section, Symbol
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hcq.amd import kfd
-from hcq.amd.kfd import AllocFlags
+from hcq.amd.abi import kfd
+from hcq.amd.abi.kfd import AllocFlags
 from hcq.errors import DriverError
 from hcq.gpu.release import quietly
 from hcq.port import (

@@ -14,8 +14,8 @@ import threading
 from dataclasses import dataclass
 
 from hcq import native
-from hcq.amd import kfd
-from hcq.amd.kfd import EventData, EventType, HwExceptionData, MemoryExceptionData
+from hcq.amd.abi import kfd
+from hcq.amd.abi.kfd import EventData, EventType, HwExceptionData, MemoryExceptionData
 from hcq.amd.memory import Allocation, KfdMemory, Place
 from hcq.errors import HcqError
 from hcq.port import Port, of_process

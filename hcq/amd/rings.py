@@ -21,12 +21,12 @@ from collections.abc import Callable
 from functools import partial
 
 from hcq import native
-from hcq.amd import aql, kfd
+from hcq.amd.abi import aql, kfd
+from hcq.amd.abi.kfd import QueueType
+from hcq.amd.abi.registers import ScratchResource, TmpringSize
 from hcq.amd.chip import Chip
-from hcq.amd.kfd import QueueType
 from hcq.amd.launch import Scratch
 from hcq.amd.memory import Allocation, KfdMemory, Place
-from hcq.amd.registers import ScratchResource, TmpringSize
 from hcq.amd.sizing import EOP_BYTES, area_headers, queue_sizes
 from hcq.amd.topology import Node
 from hcq.errors import DriverError, UsageError

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hcq.amd.abi.kfd import ContextSaveAreaHeader
 from hcq.amd.chip import Chip
-from hcq.amd.kfd import ContextSaveAreaHeader
 from hcq.amd.topology import Node
 
 PAGE = 4096

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hcq.amd import aql, pm4, registers, sdma
+from hcq.amd.abi import aql, pm4, registers, sdma
+from hcq.amd.abi.registers import NumThread, Rsrc2
 from hcq.amd.chip import CHIPS
 from hcq.amd.decode import decoder
 from hcq.amd.encode import Piece
-from hcq.amd.registers import NumThread, Rsrc2
 from hcq.effects import (
     Access,
     Argument,

@@ -4,7 +4,7 @@ In       the host
 Out      which GPUs are here; the checks node, permission and driver
 Changes  nothing
 Next     access.py (what is in the way of a file), examine.py (the checks above), hcq/amd/topology.py (which GPUs)
-Source   linux/kfd_ioctl.h (versions), hcq/amd/kfd.py (our table of the interface)
+Source   linux/kfd_ioctl.h (versions), hcq/amd/abi/kfd.py (our table of the interface)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hcq.errors import HcqError
 from hcq.port import Port
 
 KFD = "/dev/kfd"
-TABLE = (1, 17)  # the interface version that hcq/amd/kfd.py was written from
+TABLE = (1, 17)  # the interface version that hcq/amd/abi/kfd.py was written from
 OLDEST_MINOR = 11  # from here on the context save area of a queue is ordinary memory of the process
 
 DRIVER = KernelDriver(
@@ -87,7 +87,7 @@ def permission(host: Host, facts: Facts, index: int) -> Found:
 
 def driver(port: Port, kernel: str) -> Found:
     """The interface's version against our table. kernel: what answers, "Linux 6.8" or an emulated one."""
-    from hcq.amd import kfd
+    from hcq.amd.abi import kfd
 
     fd = port.open(KFD)
     try:

@@ -1,13 +1,11 @@
 """NVIDIA GPUs through the open kernel module: RM and UVM ioctls, one channel, QMD launches, cubins loaded by hand.
 
     device.py, queue.py, host_access.py, staging.py               opening by named steps, submission, recovery, memory
-    classes.py, chip.py                                           which GPU, and what its kind is like
+    chip.py                                                       which GPU, and what its kind is like
     process.py, gpu.py, rm.py, memory.py, address.py, channel.py  what the kernel driver is told
-    abi.py, *_structs.py, status.py                               how it is told, by release, and what it answers
-    methods.py, host_methods.py, compute_*.py, copy_methods.py    what the GPU is told
-    gpfifo.py, qmd*.py, bank0.py                                  the ring, launch descriptions, constants of a launch
+    abi/                                                          what NVIDIA declares: structures, methods, classes
     encode.py, launch.py, pushbuffer.py, rings.py, graph.py       from commands to methods in a ring
-    cubin.py, ptx.py, bundle.py, image.py, link.py, program.py    from a code object to a program
+    cubin.py, ptx.py, bundle.py, link.py, program.py    from a code object to a program
     fault.py, signals.py, validate.py, decode.py                  faults in words, clocks, rules, traces
     toolchain/                                                    CUDA C and PTX to machine code
 

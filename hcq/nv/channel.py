@@ -16,16 +16,16 @@ from dataclasses import dataclass
 
 from hcq import native
 from hcq.gpu.release import do_all, quietly
-from hcq.nv import abi as calls
-from hcq.nv.abi import CallRefused
+from hcq.nv.abi import ioctls as calls
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.control_structs import Notification
+from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.ioctls import CallRefused
+from hcq.nv.abi.status import NvStatus
 from hcq.nv.address import POOL
 from hcq.nv.chip import Chip
-from hcq.nv.classes import ClassId
-from hcq.nv.control_structs import Notification
-from hcq.nv.controls import ControlId
 from hcq.nv.memory import Allocation, NvMemory
 from hcq.nv.rings import GpFifo
-from hcq.nv.status import NvStatus
 
 GR0 = 1  # NV2080_ENGINE_TYPE_GRAPHICS: compute, and copies through the engine beside it
 ASYNC = 1  # NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC

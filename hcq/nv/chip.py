@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hcq.errors import UsageError
-from hcq.nv.bank0 import Bank0, Bank0Sm80, Bank0Sm90, Bank0Sm100
-from hcq.nv.classes import ARCHITECTURES, ClassId, Engines
-from hcq.nv.compute_classes import SendSignalingPcas2BC6c0
-from hcq.nv.compute_methods import SendSignalingPcas2B
-from hcq.nv.qmd import Qmd, qmd_for
-from hcq.nv.qmd_fields import sm_config
+from hcq.nv.abi.bank0 import Bank0, Bank0Sm80, Bank0Sm90, Bank0Sm100
+from hcq.nv.abi.classes import ARCHITECTURES, ClassId, Engines
+from hcq.nv.abi.compute_classes import SendSignalingPcas2BC6c0
+from hcq.nv.abi.compute_methods import SendSignalingPcas2B
+from hcq.nv.abi.qmd import Qmd, qmd_for
+from hcq.nv.abi.qmd_fields import sm_config
 
 RESERVED_SHARED_BYTES = 1024  # of every block, for CUDA's ABI
 REGISTERS = 65536  # of one SM

@@ -13,14 +13,14 @@ from functools import cache
 from typing import ClassVar
 
 from hcq.layout import Packet
-from hcq.nv import methods
-from hcq.nv.bank0 import BANK0_OF_QMD, Bank0
-from hcq.nv.classes import ARCHITECTURES
-from hcq.nv.compute_methods import NoOperation
-from hcq.nv.gpfifo import GpEntry
-from hcq.nv.host_methods import Nop
-from hcq.nv.methods import COMPUTE_SUBCHANNEL, Push, SecOp
-from hcq.nv.qmd import Qmd, qmd_for
+from hcq.nv.abi import methods
+from hcq.nv.abi.bank0 import BANK0_OF_QMD, Bank0
+from hcq.nv.abi.classes import ARCHITECTURES
+from hcq.nv.abi.compute_methods import NoOperation
+from hcq.nv.abi.gpfifo import GpEntry
+from hcq.nv.abi.host_methods import Nop
+from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, Push, SecOp
+from hcq.nv.abi.qmd import Qmd, qmd_for
 
 
 class LaunchData(Push, words=1, tail="data"):

@@ -23,10 +23,11 @@ from hcq.gpu.signals import Clock
 from hcq.interrupted import Sent
 from hcq.layout import Packet
 from hcq.nv import ptx
+from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.bundle import Bundle
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
-from hcq.nv.controls import ControlId
 from hcq.nv.decode import decoder
 from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
@@ -40,7 +41,6 @@ from hcq.nv.program import MAX_GRID, NvProgram
 from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, Pushbuffer, place, plan
 from hcq.nv.rings import GpFifo, segment
 from hcq.nv.rm import Rm
-from hcq.nv.rm_structs import CardInfoArgs
 from hcq.port import is_emulated
 from hcq.program import Program
 from hcq.signal import CELL_BYTES

@@ -23,13 +23,11 @@ from typing import Any
 from hcq import command
 from hcq.errors import UsageError
 from hcq.layout import Packet
-from hcq.nv import compute_methods as compute
-from hcq.nv import copy_methods as copy
-from hcq.nv import host_methods as host
-from hcq.nv.address import LOCAL_WINDOW, SHARED_WINDOW
-from hcq.nv.chip import Chip
-from hcq.nv.gpfifo import GpEntry
-from hcq.nv.methods import (
+from hcq.nv.abi import compute_methods as compute
+from hcq.nv.abi import copy_methods as copy
+from hcq.nv.abi import host_methods as host
+from hcq.nv.abi.gpfifo import GpEntry
+from hcq.nv.abi.methods import (
     COMPUTE_SUBCHANNEL,
     COPY_SUBCHANNEL,
     Push,
@@ -38,6 +36,8 @@ from hcq.nv.methods import (
     methods_of,
     non_incrementing,
 )
+from hcq.nv.address import LOCAL_WINDOW, SHARED_WINDOW
+from hcq.nv.chip import Chip
 
 HOST_SUBCHANNEL = 0
 COPY_BYTES = 1 << 30  # of one LAUNCH_DMA

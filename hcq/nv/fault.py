@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from hcq.errors import HcqError
 from hcq.gpu.addresses import describe_address
+from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.status import tell_xid
 from hcq.nv.channel import Channel, ChannelError
-from hcq.nv.controls import ControlId
-from hcq.nv.status import tell_xid
 from hcq.port import root_of
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ import struct
 
 from hcq import native
 from hcq.errors import DriverError, HcqError
-from hcq.nv import abi as calls
+from hcq.nv.abi import ioctls as calls
+from hcq.nv.abi.classes import COMPUTE, COPY, GPFIFO, USERMODE, ClassId, newest
+from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.gpfifo import USERMODE_BYTES
+from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.chip import Chip, chip_of
-from hcq.nv.classes import COMPUTE, COPY, GPFIFO, USERMODE, ClassId, newest
-from hcq.nv.controls import ControlId
-from hcq.nv.gpfifo import USERMODE_BYTES
 from hcq.nv.process import NvProcess
 from hcq.nv.rm import Rm
-from hcq.nv.rm_structs import CardInfoArgs
 from hcq.port import Port
 
 GID_BINARY = 2  # the UUID as 16 bytes

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from hcq import command
 from hcq.errors import UsageError
 from hcq.gpu.graph import Block, GpuGraph
+from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.encode import Piece, note_block
 from hcq.nv.pushbuffer import place, plan
-from hcq.nv.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.rings import segment
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import Any
 
 from hcq.layout import Bits
+from hcq.nv.abi.bank0 import STACK_RESERVED_BYTES, STACK_TOP, Bank0
+from hcq.nv.abi.compute_methods import NoOperation, SendPcasA
+from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, MAX_COUNT, immediate, incrementing, non_incrementing
 from hcq.nv.address import LOCAL_WINDOW, SHARED_WINDOW
-from hcq.nv.bank0 import STACK_RESERVED_BYTES, STACK_TOP, Bank0
 from hcq.nv.chip import RESERVED_SHARED_BYTES, Chip
-from hcq.nv.compute_methods import NoOperation, SendPcasA
 from hcq.nv.encode import TWO_WORDS, WORD, Patch, Piece, wait_for_idle
 from hcq.nv.link import CODE_AT, Kernel
-from hcq.nv.methods import COMPUTE_SUBCHANNEL, MAX_COUNT, immediate, incrementing, non_incrementing
 
 Grid = tuple[int, int, int]
 GROUP_ID = 0x3F

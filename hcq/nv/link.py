@@ -16,12 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hcq.errors import UsageError
-from hcq.nv import image as images
 from hcq.nv import ptx
+from hcq.nv.abi import image as images
+from hcq.nv.abi.image import DESCRIPTOR_BYTES, EMPTY_CODE, KernelDescriptor, SymbolEntry
 from hcq.nv.bundle import Bundle
 from hcq.nv.chip import Chip
 from hcq.nv.cubin import CONSTANT_ALIGNMENT, Cubin, CubinKernel, Layout, Place
-from hcq.nv.image import DESCRIPTOR_BYTES, EMPTY_CODE, KernelDescriptor, SymbolEntry
 from hcq.nv.ptx import Parameter
 
 ALIGNMENT = 256

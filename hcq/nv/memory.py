@@ -15,9 +15,9 @@ from enum import Enum
 from hcq.errors import HcqError
 from hcq.gpu.release import do_all, quietly
 from hcq.layout import Ioctl
-from hcq.nv import abi as calls
+from hcq.nv.abi import ioctls as calls
+from hcq.nv.abi.classes import ClassId
 from hcq.nv.address import HUGE_BYTES, POOL
-from hcq.nv.classes import ClassId
 from hcq.nv.process import CTL_NODE, NvProcess
 from hcq.nv.rm import Rm
 from hcq.port import PAGE_BYTES, Port

@@ -14,11 +14,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import DriverError
-from hcq.nv import abi as calls
-from hcq.nv.abi import Abi, abi_for
-from hcq.nv.args import NO_FD
+from hcq.nv.abi import ioctls as calls
+from hcq.nv.abi.args import NO_FD
+from hcq.nv.abi.ioctls import Abi, abi_for
+from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.rm import ROOT, Rm
-from hcq.nv.rm_structs import CardInfoArgs
 from hcq.port import Port, of_process, refused
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from hcq import native
 from hcq.errors import UsageError
+from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.encode import Piece
-from hcq.nv.qmd_fields import ALIGNMENT_BYTES
 
 PUSHBUFFER_BYTES = 4 << 20
 

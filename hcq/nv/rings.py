@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from hcq import native
 from hcq.errors import UsageError
 from hcq.gpu.fence import full_fence
-from hcq.nv.gpfifo import (
+from hcq.nv.abi.gpfifo import (
     GP_ENTRY_BYTES,
     USERD_BYTES,
     USERD_GP_GET,

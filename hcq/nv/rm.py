@@ -13,10 +13,10 @@ from typing import Any
 
 from hcq import native
 from hcq.errors import DriverError
-from hcq.nv import abi as calls
-from hcq.nv.abi import ALLOCATIONS, CONTROLS, Abi
-from hcq.nv.args import Args
-from hcq.nv.classes import ClassId
+from hcq.nv.abi import ioctls as calls
+from hcq.nv.abi.args import Args
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.ioctls import ALLOCATIONS, CONTROLS, Abi
 from hcq.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE, Port
 
 

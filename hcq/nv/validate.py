@@ -34,18 +34,18 @@ from hcq.effects import (
 )
 from hcq.errors import UsageError
 from hcq.layout import Packet
-from hcq.nv import compute_methods as compute
-from hcq.nv import copy_methods as copy
-from hcq.nv import host_methods as host
+from hcq.nv.abi import compute_methods as compute
+from hcq.nv.abi import copy_methods as copy
+from hcq.nv.abi import host_methods as host
+from hcq.nv.abi.host_methods import SemExecuteOperation
+from hcq.nv.abi.method import UnknownMethod
+from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
+from hcq.nv.abi.qmd import Qmd
 from hcq.nv.bundle import Bundle
 from hcq.nv.chip import CHIPS, RESERVED_SHARED_BYTES
 from hcq.nv.decode import LaunchData, RunBlock, decoder
-from hcq.nv.host_methods import SemExecuteOperation
 from hcq.nv.link import Kernel, Linked
-from hcq.nv.method import UnknownMethod
-from hcq.nv.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
 from hcq.nv.program import MAX_BLOCK, MAX_GRID
-from hcq.nv.qmd import Qmd
 from hcq.rules.rule import Check, Violation, rule
 from hcq.rules.submission_check import SubmissionCheck
 from hcq.signal import CELL_BYTES

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hcq.amd.kfd import KFD_IOCTLS
+from hcq.amd.abi.kfd import KFD_IOCTLS
 from hcq.emu.nv.words import DEFAULT_VERSION
 from hcq.errors import DriverError
 from hcq.layout import Ioctl
-from hcq.nv import abi
-from hcq.nv.classes import ClassId
-from hcq.nv.controls import ControlId
-from hcq.nv.status import NvStatus
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.status import NvStatus
 from hcq.port import MAP_FIXED, PROT_NONE, Port, refused
 
 NV_CALLS: dict[int, Ioctl] = {each.request: each for each in vars(abi).values() if isinstance(each, Ioctl)}

@@ -26,7 +26,7 @@ from hcq.cpu import device as cpu_device
 from hcq.device import Device
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DeviceFault, HcqError, WaitTimeout
-from hcq.nv.status import BENIGN, NvStatus
+from hcq.nv.abi.status import BENIGN, NvStatus
 from hcq.port import LinuxPort
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 from tests.campaigns.digits_step import TIMEOUT_MS, Step, step_of

@@ -3,7 +3,7 @@
 In       lines of text; the driver's release, or the architecture whose words they are
 Out      lines, or plain data for JSON: calls with class, control, fields and status; packets with their methods
 Changes  nothing
-Next     ioctl_log.py (the forms of logs), hcq/nv/calls.py (calls), hcq/nv/decode.py (words)
+Next     ioctl_log.py (the forms of logs), hcq/nv/abi/calls.py (calls), hcq/nv/decode.py (words)
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.nv import calls
-from hcq.nv.abi import Abi, abi_for
-from hcq.nv.names import class_name, control_name
-from hcq.nv.status import BENIGN
+from hcq.nv.abi import calls
+from hcq.nv.abi.ioctls import Abi, abi_for
+from hcq.nv.abi.names import class_name, control_name
+from hcq.nv.abi.status import BENIGN
 from hcq.tools.trace import ioctl_log
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.ioctl_log import Call
@@ -145,10 +145,10 @@ def word_lines(words: list[int], arch: str, form: str = "pushbuffer") -> Iterato
     form    pushbuffer: methods; qmd: one launch description; gpfifo: entries of a ring
     Raises  UsageError for an unknown architecture
     """
-    from hcq.nv.classes import ARCHITECTURES
+    from hcq.nv.abi.classes import ARCHITECTURES
+    from hcq.nv.abi.gpfifo import GpEntry
+    from hcq.nv.abi.qmd import qmd_for
     from hcq.nv.decode import decoder
-    from hcq.nv.gpfifo import GpEntry
-    from hcq.nv.qmd import qmd_for
 
     decode = decoder(arch)
     at = 0

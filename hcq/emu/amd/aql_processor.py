@@ -3,13 +3,13 @@
 In       64-byte slots of a ring; amd_queue_t beside it
 Out      kernels launched, PM4 blocks run, completion signals decremented
 Changes  the process's memory; a slot's type goes back to INVALID when it has been read
-Next     hcq/amd/aql.py (the packets), pm4_processor.py (blocks of PM4), dispatch.py (kernels)
+Next     hcq/amd/abi/aql.py (the packets), pm4_processor.py (blocks of PM4), dispatch.py (kernels)
 """
 
 from __future__ import annotations
 
-from hcq.amd import aql
-from hcq.amd.kfd import CreateQueueArgs
+from hcq.amd.abi import aql
+from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.dispatch import dispatch_from_aql
 from hcq.emu.amd.gpu import UNRUNG, EmulatedGpu, EmulatedQueue
 from hcq.emu.amd.pm4_processor import Pm4Engine

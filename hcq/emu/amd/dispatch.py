@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hcq.amd import aql, pm4, registers
-from hcq.amd.descriptor import SIZE_BYTES, USER_SGPRS, KernelDescriptor
-from hcq.amd.registers import Rsrc1, Rsrc2, TmpringSize
+from hcq.amd.abi import aql, pm4, registers
+from hcq.amd.abi.descriptor import SIZE_BYTES, USER_SGPRS, KernelDescriptor
+from hcq.amd.abi.registers import Rsrc1, Rsrc2, TmpringSize
 
 if TYPE_CHECKING:
     from hcq.emu.amd.gpu import EmulatedGpu

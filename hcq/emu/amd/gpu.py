@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hcq.amd.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceApertures
+from hcq.amd.abi.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceApertures
 from hcq.amd.topology import node_of
 from hcq.emu.amd.errors import PageFault, ShaderFault
 from hcq.emu.amd.kfd_events import Events

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq import native
-from hcq.amd import drm, kfd
-from hcq.amd.kfd import AllocFlags, Ioctl, MmapType
+from hcq.amd.abi import drm, kfd
+from hcq.amd.abi.kfd import AllocFlags, Ioctl, MmapType
 from hcq.emu.amd.gpu import CLOCK_HZ, EmulatedGpu
 from hcq.emu.amd.kfd_events import Events
 from hcq.emu.amd.kfd_memory import PAGE, BufferObject

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hcq import native
-from hcq.amd.kfd import (
+from hcq.amd.abi.kfd import (
     EVENT_PAGE_BYTES,
     FOREVER_MS,
     UNSIGNALLED,

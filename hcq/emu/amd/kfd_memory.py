@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hcq.amd.kfd import AllocFlags
+from hcq.amd.abi.kfd import AllocFlags
 from hcq.emu.amd.memory import AddressSpace
 from hcq.emu.backing import Backing
 

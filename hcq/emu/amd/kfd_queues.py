@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 
-from hcq.amd.kfd import CreateQueueArgs, QueueType
+from hcq.amd.abi.kfd import CreateQueueArgs, QueueType
 from hcq.amd.sizing import EOP_BYTES, queue_sizes
 from hcq.emu.amd.aql_processor import AqlQueue
 from hcq.emu.amd.gpu import EmulatedGpu, EmulatedQueue

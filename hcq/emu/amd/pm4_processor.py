@@ -3,7 +3,7 @@
 In       words of a ring or an indirect buffer
 Out      registers set, kernels launched, memory written, interrupts
 Changes  the process's memory through the GPU's page table
-Next     hcq/amd/pm4.py (the packets), dispatch.py (what a dispatch starts)
+Next     hcq/amd/abi/pm4.py (the packets), dispatch.py (what a dispatch starts)
 
 A dispatch ends before the next packet starts, which is more order than hardware promises. With a seed it does not:
 dispatches are kept back until something waits for them, and then run in random order.
@@ -15,8 +15,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq.amd import pm4, registers
-from hcq.amd.kfd import CreateQueueArgs
+from hcq.amd.abi import pm4, registers
+from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.dispatch import Dispatch, dispatch_from_registers
 from hcq.emu.amd.gpu import UNRUNG, EmulatedGpu, EmulatedQueue
 from hcq.layout import Packet

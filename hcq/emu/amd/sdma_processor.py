@@ -3,7 +3,7 @@
 In       words of a ring or an indirect buffer
 Out      memory copied, filled and fenced; interrupts
 Changes  the process's memory through the GPU's page table
-Next     hcq/amd/sdma.py (the packets)
+Next     hcq/amd/abi/sdma.py (the packets)
 
 With a seed, copies and fills are kept back until a fence asks for them, and then run in random order: two of them
 depend on each other only if a fence and a poll stand between.
@@ -15,8 +15,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hcq.amd import sdma
-from hcq.amd.kfd import CreateQueueArgs
+from hcq.amd.abi import sdma
+from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.gpu import UNRUNG, EmulatedGpu, EmulatedQueue
 from hcq.emu.amd.pm4_processor import holds
 from hcq.layout import Packet

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from hcq.emu.backing import Backing
 from hcq.emu.nv.errors import ChannelError, ClassError, HostError
 from hcq.emu.nv.memory import Bytes, PageTable, View
-from hcq.nv.classes import COMPUTE, COPY
-from hcq.nv.control_structs import Notification
-from hcq.nv.gpfifo import USERD_GP_GET, USERD_GP_PUT, GpControl, GpEntry, GpOpcode, decode_entry
-from hcq.nv.methods import COPY_SUBCHANNEL, HOST_END, Push, SecOp
+from hcq.nv.abi.classes import COMPUTE, COPY
+from hcq.nv.abi.control_structs import Notification
+from hcq.nv.abi.gpfifo import USERD_GP_GET, USERD_GP_PUT, GpControl, GpEntry, GpOpcode, decode_entry
+from hcq.nv.abi.methods import COPY_SUBCHANNEL, HOST_END, Push, SecOp
 
 if TYPE_CHECKING:
     from hcq.emu.nv.engine import Engine

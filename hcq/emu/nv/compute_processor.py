@@ -3,7 +3,7 @@
 In       methods of a compute class
 Out      grids run through the shader; memory written; semaphores released
 Changes  memory, the shader's caches
-Next     shader.py (a launch), hcq/nv/compute_methods.py (the declarations), numbers.py (what a release stores)
+Next     shader.py (a launch), hcq/nv/abi/compute_methods.py (the declarations), numbers.py (what a release stores)
 Source   clc6c0.h to clcec0.h, clc6c0qmd.h to clcec0qmd.h
 
 A launch is SEND_PCAS_A with the address of a QMD, then SEND_SIGNALING_PCAS2_B with what to do with it. Launches of a
@@ -21,10 +21,10 @@ from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import Access, ClassError, LaunchError
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader import TPCS, local_memory_bytes
-from hcq.nv import compute_methods as compute
-from hcq.nv.compute_methods import PcasAction
-from hcq.nv.qmd import ALIGNMENT_BYTES, Qmd, qmd_for
-from hcq.nv.qmd_fields import DependentAction, StructureSize
+from hcq.nv.abi import compute_methods as compute
+from hcq.nv.abi.compute_methods import PcasAction
+from hcq.nv.abi.qmd import ALIGNMENT_BYTES, Qmd, qmd_for
+from hcq.nv.abi.qmd_fields import DependentAction, StructureSize
 
 FRONT = "GRAPHICS HUBCLIENT_FE"
 SCHEDULER = "GRAPHICS HUBCLIENT_SKED"

@@ -3,7 +3,7 @@
 In       methods of a copy class
 Out      memory copied; semaphores released
 Changes  memory
-Next     channel.py (when a copy happens), hcq/nv/copy_methods.py (the declarations), numbers.py (what a release stores)
+Next     channel.py (when a copy happens), hcq/nv/abi/copy_methods.py (declared), numbers.py (what a release stores)
 Source   clc6b5.h, clc7b5.h, clc8b5.h, clc9b5.h, clcab5.h
 
 Pitch layouts of virtual memory are emulated; block-linear layouts, physical addresses and conditions are refused.
@@ -19,8 +19,8 @@ from hcq.emu.nv import numbers
 from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import Access, CopyError
 from hcq.emu.nv.memory import Bytes, View
-from hcq.nv import copy_methods as copy
-from hcq.nv.copy_methods import DataTransferType, DstX, SemaphoreType
+from hcq.nv.abi import copy_methods as copy
+from hcq.nv.abi.copy_methods import DataTransferType, DstX, SemaphoreType
 
 UNIT = "CE0 HUBCLIENT_CE0"
 REDUCTIONS = frozenset(numbers.REDUCTIONS)

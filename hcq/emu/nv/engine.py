@@ -3,7 +3,7 @@
 In       writes: an address and a word, for a class that SET_OBJECT bound
 Out      handlers called with the decoded method, the words of all others kept; ClassError for what the class has not
 Changes  the engine's state
-Next     compute_processor.py, copy_processor.py, host_processor.py (the handlers), hcq/nv/methods.py (the declarations)
+Next     compute_processor.py, copy_processor.py, host_processor.py (the handlers), hcq/nv/abi/methods.py (declared)
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hcq.emu.nv.errors import ChannelError, ClassError
-from hcq.nv.method import Method
-from hcq.nv.methods import methods_of
+from hcq.nv.abi.method import Method
+from hcq.nv.abi.methods import methods_of
 
 if TYPE_CHECKING:
     from hcq.emu.nv.channel import Channel

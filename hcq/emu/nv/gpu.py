@@ -27,8 +27,8 @@ from hcq.emu.nv.errors import ChannelError, CopyError
 from hcq.emu.nv.host_processor import HostProcessor
 from hcq.emu.nv.memory import Bytes, PageTable
 from hcq.emu.nv.words import ENGINE_COPY0, ENGINE_COPY10, ENGINE_GR0, VIDEO_MEMORY_BYTES, Spec
-from hcq.nv.gpfifo import USERMODE_BYTES, USERMODE_DOORBELL, USERMODE_TIME_0
-from hcq.nv.rm_structs import CardInfoArgs
+from hcq.nv.abi.gpfifo import USERMODE_BYTES, USERMODE_DOORBELL, USERMODE_TIME_0
+from hcq.nv.abi.rm_structs import CardInfoArgs
 
 if TYPE_CHECKING:
     from hcq.emu.nv.engine import Engine

@@ -3,7 +3,7 @@
 In       methods below 0x100
 Out      semaphores released, reduced or waited for; waiting for engines; memory operations
 Changes  memory that semaphores are in
-Next     channel.py (who calls), hcq/nv/host_methods.py (the declarations), numbers.py (what a release stores)
+Next     channel.py (who calls), hcq/nv/abi/host_methods.py (the declarations), numbers.py (what a release stores)
 Source   clc56f.h, clc86f.h
 
 There are no caches and no TLB to speak of here: memory operations are checked, and have nothing to do.
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from hcq.emu.nv import numbers
 from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import HostError
-from hcq.nv import host_methods as host
-from hcq.nv.host_methods import SemaphoredOperation, SemExecuteOperation
+from hcq.nv.abi import host_methods as host
+from hcq.nv.abi.host_methods import SemaphoredOperation, SemExecuteOperation
 
 if TYPE_CHECKING:
     from hcq.emu.nv.channel import Channel

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from hcq import native
 from hcq.emu.nv.rm_objects import Memory, RmObject, VirtualMemory
 from hcq.layout import bits
-from hcq.nv.args import Args
-from hcq.nv.status import NvStatus
+from hcq.nv.abi.args import Args
+from hcq.nv.abi.status import NvStatus
 
 if TYPE_CHECKING:
     from hcq.emu.nv.rm import RmFile

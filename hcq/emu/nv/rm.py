@@ -40,13 +40,13 @@ from hcq.emu.nv.uvm import UvmFile
 from hcq.emu.nv.words import DEFAULT_VERSION, Spec
 from hcq.emu.port import Refusal
 from hcq.layout import Ioctl
-from hcq.nv import abi
-from hcq.nv.abi import abi_for
-from hcq.nv.args import Args
-from hcq.nv.classes import ClassId
-from hcq.nv.gpfifo import USERMODE_BYTES
-from hcq.nv.rm_structs import CardInfoArgs, RmAllocArgs
-from hcq.nv.status import NvStatus
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.args import Args
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.gpfifo import USERMODE_BYTES
+from hcq.nv.abi.ioctls import abi_for
+from hcq.nv.abi.rm_structs import CardInfoArgs, RmAllocArgs
+from hcq.nv.abi.status import NvStatus
 from hcq.port import MAP_SHARED
 
 FIRST_CLIENT = 0xC1D00001

@@ -3,7 +3,7 @@
 In       an object, a command, the caller's memory
 Out      the structure filled in; RmError for a command that the object has not, or a size that is not the release's
 Changes  channels are scheduled
-Next     rm.py (RM_CONTROL), hcq/nv/abi.py (which structure a command takes)
+Next     rm.py (RM_CONTROL), hcq/nv/abi/ioctls.py (which structure a command takes)
 Source   ctrl0000.h, ctrl0080.h, ctrl2080.h, ctrl83de.h, ctrl906f.h, ctrla06c.h, ctrlc36f.h
 """
 
@@ -30,9 +30,9 @@ from hcq.emu.nv.rm_objects import (
     check,
 )
 from hcq.emu.nv.words import ENGINE_GR0, GPCS, SMS_PER_TPC, TPCS_PER_GPC, VIDEO_MEMORY_BYTES
-from hcq.nv.abi import CONTROLS
-from hcq.nv.control_structs import MmuFaultEntry, SmErrorState
-from hcq.nv.status import NvStatus
+from hcq.nv.abi.control_structs import MmuFaultEntry, SmErrorState
+from hcq.nv.abi.ioctls import CONTROLS
+from hcq.nv.abi.status import NvStatus
 
 if TYPE_CHECKING:
     from hcq.emu.nv.gpu import EmulatedGpu

@@ -28,8 +28,8 @@ from hcq.emu.nv.rm_objects import (
 from hcq.emu.nv.words import ENGINE_GR0
 from hcq.emu.port import Refusal
 from hcq.layout import Ioctl
-from hcq.nv import abi
-from hcq.nv.status import NvStatus
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.status import NvStatus
 
 if TYPE_CHECKING:
     from hcq.emu.nv.gpu import EmulatedGpu

@@ -3,7 +3,7 @@
 In       a word such as "nv:sm_90:seed=7"
 Out      Spec: a chip with its classes and sizes, and how it is emulated
 Changes  nothing
-Next     rm.py (who answers with these figures), gpu.py (who works as they say), hcq/nv/classes.py (the class numbers)
+Next     rm.py (who answers with these figures), gpu.py (who works as they say), hcq/nv/abi/classes.py (class numbers)
 Source   figures of small parts of each generation: they decide sizes of what a driver allocates, and nothing else here
 
     nv:sm_90                 one GPU of that architecture; the same word twice makes two
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from hcq.checks import is_decimal
 from hcq.errors import UsageError
-from hcq.nv.classes import ARCHITECTURES, ClassId, Engines
+from hcq.nv.abi.classes import ARCHITECTURES, ClassId, Engines
 
 DEFAULT_VERSION = "580.142"
 STEP_LIMIT = 20_000_000

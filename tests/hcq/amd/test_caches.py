@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from hcq import command
-from hcq.amd import aql, pm4
+from hcq.amd.abi import aql, pm4
 from hcq.amd.chip import Chip
 from hcq.amd.device import AmdDevice
 from hcq.amd.encode import COPY, Encoder, Piece, piece

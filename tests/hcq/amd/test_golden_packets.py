@@ -10,14 +10,14 @@ from collections.abc import Callable
 import pytest
 
 from hcq import command
+from hcq.amd.abi.pm4 import Header as Pm4Header
+from hcq.amd.abi.pm4 import SetShReg
+from hcq.amd.abi.registers import name_of
+from hcq.amd.abi.sdma import Header as SdmaHeader
 from hcq.amd.chip import CHIPS
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.launch import Launcher, Scratch
 from hcq.amd.link import Linked
-from hcq.amd.pm4 import Header as Pm4Header
-from hcq.amd.pm4 import SetShReg
-from hcq.amd.registers import name_of
-from hcq.amd.sdma import Header as SdmaHeader
 from hcq.layout import Packet
 from tests.hcq.amd.kernels import image
 

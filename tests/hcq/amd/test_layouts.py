@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from hcq.amd import aql, descriptor, drm, kfd, pm4, registers, sdma
+from hcq.amd.abi import aql, descriptor, drm, kfd, pm4, registers, sdma
 from hcq.layout import Packet
 
 HEADER = Path("/usr/include/linux/kfd_ioctl.h")

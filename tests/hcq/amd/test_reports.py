@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hcq import config
-from hcq.amd import aql, pm4, sdma
+from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.device import AmdDevice
 from hcq.errors import WaitTimeout
 from hcq.trace.file import Trace

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hcq import native
-from hcq.amd import kfd
-from hcq.amd.kfd import AllocFlags, EventType, QueueType
+from hcq.amd.abi import kfd
+from hcq.amd.abi.kfd import AllocFlags, EventType, QueueType
 from hcq.amd.memory import KfdMemory, Place
 from hcq.amd.topology import read_nodes
 from hcq.errors import DriverError

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Ioctl
-from hcq.nv import abi, rm_structs, uvm_structs
-from hcq.nv.abi import abi_for
-from hcq.nv.args import NO_FD, Args
-from hcq.nv.classes import ClassId
-from hcq.nv.status import BENIGN, CAUSES, NvStatus, name_of, tell_status, tell_xid
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi import rm_structs, uvm_structs
+from hcq.nv.abi.args import NO_FD, Args
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.ioctls import abi_for
+from hcq.nv.abi.status import BENIGN, CAUSES, NvStatus, name_of, tell_status, tell_xid
 
 STRUCTURES = [
     thing

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hcq.errors import DriverError
-from hcq.nv import abi
-from hcq.nv.abi import HISTORY, Abi, CallRefused, abi_for
-from hcq.nv.args import Args
-from hcq.nv.status import NvStatus
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.args import Args
+from hcq.nv.abi.ioctls import HISTORY, Abi, CallRefused, abi_for
+from hcq.nv.abi.status import NvStatus
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "nv" / "abi_layouts.json").read_text())
 STRUCTURES: dict[str, Any] = VECTORS["structures"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hcq.nv.abi.qmd import Qmd, QmdV4
 from hcq.nv.device import NvDevice
-from hcq.nv.qmd import Qmd, QmdV4
 from tests.hcq.nv.conftest import ARCHS
 from tests.hcq.nv.kernels import image
 

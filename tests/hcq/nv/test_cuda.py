@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from hcq.errors import UsageError
-from hcq.nv import image as images
+from hcq.nv.abi import image as images
+from hcq.nv.abi.classes import ARCHITECTURES
 from hcq.nv.bundle import Bundle
-from hcq.nv.classes import ARCHITECTURES
 from hcq.nv.device import NvDevice
 from hcq.nv.link import ALIGNMENT, CODE_AT, Linked
 from hcq.nv.toolchain import images as toolchain

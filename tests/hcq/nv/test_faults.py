@@ -11,8 +11,8 @@ import pytest
 
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
 from hcq.layout import Ioctl
-from hcq.nv import abi as calls
 from hcq.nv import rings
+from hcq.nv.abi import ioctls as calls
 from hcq.nv.device import NvDevice
 from hcq.nv.encode import Piece
 from hcq.port import FaultyPort, refused

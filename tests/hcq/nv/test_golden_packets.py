@@ -11,13 +11,13 @@ import pytest
 
 from hcq import command
 from hcq.layout import Packet
+from hcq.nv.abi.methods import Push
 from hcq.nv.bundle import Bundle
 from hcq.nv.chip import CHIPS
 from hcq.nv.decode import LaunchData, decoder
 from hcq.nv.encode import Encoder, Piece
 from hcq.nv.launch import Launcher
 from hcq.nv.link import Linked
-from hcq.nv.methods import Push
 from hcq.nv.pushbuffer import place, plan
 from tests.hcq.nv.kernels import image
 

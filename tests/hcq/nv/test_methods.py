@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Packet
-from hcq.nv import classes, compute_classes, compute_methods, copy_methods, gpfifo, host_methods, methods
-from hcq.nv.classes import ARCHITECTURES, ClassId
-from hcq.nv.method import Method
+from hcq.nv.abi import classes, compute_classes, compute_methods, copy_methods, gpfifo, host_methods, methods
+from hcq.nv.abi.classes import ARCHITECTURES, ClassId
+from hcq.nv.abi.method import Method
 
 MODULES = (host_methods, compute_methods, compute_classes, copy_methods, gpfifo)
 ALL = [

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcq.errors import UsageError
-from hcq.nv import qmd
-from hcq.nv.classes import ARCHITECTURES
-from hcq.nv.qmd import Qmd, QmdV3, QmdV4, QmdV5
+from hcq.nv.abi import qmd
+from hcq.nv.abi.classes import ARCHITECTURES
+from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV4, QmdV5
 
 VERSIONS = [QmdV3, QmdV4, QmdV5]
 # program at 0x200400000, constant bank 0 at 0x200600040, grid 7x3x2, block 128x2x1: computed from the class headers by

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hcq.errors import DriverError
-from hcq.nv.abi import RELEASES, abi_for
+from hcq.nv.abi.ioctls import RELEASES, abi_for
 from hcq.nv.device import NvDevice
 from tests.hcq.nv.conftest import fresh_port
 

@@ -9,10 +9,10 @@ import pytest
 
 from hcq import config
 from hcq.errors import WaitTimeout
+from hcq.nv.abi.method import UnknownMethod
+from hcq.nv.abi.methods import Push
 from hcq.nv.decode import LaunchData, RunBlock
 from hcq.nv.device import NvDevice
-from hcq.nv.method import UnknownMethod
-from hcq.nv.methods import Push
 from hcq.tools.trace import views
 from hcq.trace.file import Trace
 from hcq.validate import lint

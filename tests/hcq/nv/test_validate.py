@@ -10,11 +10,11 @@ import pytest
 
 from hcq.errors import UsageError
 from hcq.graph import Symbol
-from hcq.nv import copy_methods as copy
-from hcq.nv import host_methods as host
+from hcq.nv.abi import copy_methods as copy
+from hcq.nv.abi import host_methods as host
+from hcq.nv.abi.methods import Push, incrementing
 from hcq.nv.device import NvDevice
 from hcq.nv.encode import Piece, note_block
-from hcq.nv.methods import Push, incrementing
 from tests.hcq.nv.conftest import ARCHS
 from tests.hcq.nv.kernels import image
 

@@ -13,9 +13,9 @@ import random
 import pytest
 
 from hcq.errors import UsageError
-from hcq.nv.abi import abi_for
-from hcq.nv.calls import tell
-from hcq.nv.names import class_name, control_name, escape_name, uvm_name
+from hcq.nv.abi.calls import tell
+from hcq.nv.abi.ioctls import abi_for
+from hcq.nv.abi.names import class_name, control_name, escape_name, uvm_name
 from hcq.tools import hcq_trace
 from hcq.tools.trace import decode, ioctl_log
 from hcq.tools.trace.ioctl_log import Call, read, request_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq.amd.registers import ScratchResource
+from hcq.amd.abi.registers import ScratchResource
 from hcq.emu.amd.assembler import assemble
 from hcq.emu.amd.cdna2 import CDNA2
 from hcq.emu.amd.memory import AddressSpace

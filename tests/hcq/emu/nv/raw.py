@@ -19,14 +19,14 @@ from hcq.emu.nv.rm import EmulatedRm
 from hcq.emu.nv.words import parse_all
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DriverError
-from hcq.nv import abi
-from hcq.nv.abi import abi_for
-from hcq.nv.args import NO_FD
-from hcq.nv.classes import ARCHITECTURES, ClassId
-from hcq.nv.gpfifo import GpEntry
-from hcq.nv.image import KernelDescriptor, crc32
-from hcq.nv.qmd import qmd_for
-from hcq.nv.status import NvStatus
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.args import NO_FD
+from hcq.nv.abi.classes import ARCHITECTURES, ClassId
+from hcq.nv.abi.gpfifo import GpEntry
+from hcq.nv.abi.image import KernelDescriptor, crc32
+from hcq.nv.abi.ioctls import abi_for
+from hcq.nv.abi.qmd import qmd_for
+from hcq.nv.abi.status import NvStatus
 from hcq.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE
 
 ATTR_VIDEO, ATTR_SYSTEM = 0x1800_0000, 0x3A00_0000

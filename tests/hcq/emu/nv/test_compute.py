@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq.nv.image import SymbolEntry
-from hcq.nv.qmd import QmdV3
+from hcq.nv.abi.image import SymbolEntry
+from hcq.nv.abi.qmd import QmdV3
 from tests.hcq.emu.nv.raw import (
     AXPY,
     BANKS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq.nv import abi
-from hcq.nv.status import NvStatus
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.status import NvStatus
 from tests.hcq.emu.nv.raw import Memory, Raw, methods, refusal, release
 
 NONE, PIPELINED, NON_PIPELINED = 0, 1, 2

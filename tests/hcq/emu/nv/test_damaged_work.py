@@ -10,7 +10,7 @@ import pytest
 from hcq import native
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DriverError
-from hcq.nv import abi
+from hcq.nv.abi import ioctls as abi
 from tests.hcq.emu.nv.raw import AXPY, Launch, Loaded, Raw, methods, release, setup
 
 XIDS = {13, 31, 32, 39, 69, 109}

@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from hcq.nv import abi
-from hcq.nv.status import NvStatus as S
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.status import NvStatus as S
 from tests.hcq.emu.nv.raw import (
     AXPY,
     WINDOW,

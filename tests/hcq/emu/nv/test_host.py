@@ -6,9 +6,9 @@ import copy
 
 import pytest
 
-from hcq.nv import abi
-from hcq.nv.gpfifo import GpControl, GpOpcode
-from hcq.nv.status import NvStatus as S
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.gpfifo import GpControl, GpOpcode
+from hcq.nv.abi.status import NvStatus as S
 from tests.hcq.emu.nv.raw import ENTRIES, USERD_AT, WINDOW, WINDOW_BYTES, Raw, methods, refusal, release
 
 WFI, CLASS_SIZE_64, TIMESTAMP = 1 << 20, 1 << 24, 1 << 25

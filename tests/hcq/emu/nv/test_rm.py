@@ -11,10 +11,10 @@ import pytest
 from hcq import native
 from hcq.emu.port import port_for
 from hcq.errors import DriverError, UsageError
-from hcq.nv import abi
-from hcq.nv.classes import ClassId
-from hcq.nv.rm_structs import CardInfoArgs
-from hcq.nv.status import NvStatus as S
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.rm_structs import CardInfoArgs
+from hcq.nv.abi.status import NvStatus as S
 from hcq.port import MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE
 from tests.hcq.emu.nv.raw import ENTRIES, USERD_AT, Raw, refusal
 

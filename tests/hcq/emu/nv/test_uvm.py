@@ -7,10 +7,10 @@ import errno
 import pytest
 
 from hcq.errors import DriverError
-from hcq.nv import abi
-from hcq.nv.args import NO_FD
-from hcq.nv.classes import ClassId
-from hcq.nv.status import NvStatus as S
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.args import NO_FD
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.status import NvStatus as S
 from tests.hcq.emu.nv.raw import USERD_AT, WINDOW, WINDOW_BYTES, Memory, Raw, refusal, release
 
 

@@ -10,7 +10,7 @@ Source   ctrl0000.h, ctrl2080.h, ctrl83de.h, ctrl906f.h, ctrla06c.h, nvos.h: 580
 from __future__ import annotations
 
 from hcq.layout import bits
-from hcq.nv.args import Args
+from hcq.nv.abi.args import Args
 
 
 class GpuGetAttachedIds(Args, size_bytes=128):

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hcq.errors import UsageError
-from hcq.nv.classes import ClassId
-from hcq.nv.qmd_fields import ALIGNMENT_BYTES, Qmd, sm_config
-from hcq.nv.qmd_v3 import QmdV3
-from hcq.nv.qmd_v4 import QmdV4
-from hcq.nv.qmd_v5 import QmdV5
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES, Qmd, sm_config
+from hcq.nv.abi.qmd_v3 import QmdV3
+from hcq.nv.abi.qmd_v4 import QmdV4
+from hcq.nv.abi.qmd_v5 import QmdV5
 
 __all__ = ["ALIGNMENT_BYTES", "Qmd", "QmdV3", "QmdV4", "QmdV5", "decode", "qmd_for", "sm_config"]
 

@@ -10,7 +10,7 @@ Source   uvm_ioctl.h, uvm_types.h of the open kernel module 580.142; 550 to 595 
 from __future__ import annotations
 
 from hcq.layout import bits
-from hcq.nv.args import Args
+from hcq.nv.abi.args import Args
 
 
 class UvmInitialize(Args, size_bytes=16):

@@ -9,8 +9,8 @@ Source   nv_escape.h, nv-ioctl-numbers.h, uvm_ioctl.h, ctrl*.h, cl*.h of the ope
 
 from __future__ import annotations
 
-from hcq.nv.classes import ClassId
-from hcq.nv.control_names import name_of
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.control_names import name_of
 
 ESCAPES = {
     0x27: "NV_ESC_RM_ALLOC_MEMORY",

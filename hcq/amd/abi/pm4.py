@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from hcq.amd.registers import Register
+from hcq.amd.abi.registers import Register
 from hcq.layout import Bits, Packet, SparsePacket, bits
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from hcq.layout import bits
-from hcq.nv.compute_methods import (
+from hcq.nv.abi.compute_methods import (
     HOPPER_COMPUTE_A,
     ReportSemaphoreExecute,
     SetDstBlockSize,
@@ -29,7 +29,7 @@ from hcq.nv.compute_methods import (
     SetReportSemaphorePayloadUpper,
     SetTextureHeaderVersion,
 )
-from hcq.nv.method import Method
+from hcq.nv.abi.method import Method
 
 
 class PcasActionC6c0(IntEnum):

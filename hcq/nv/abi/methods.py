@@ -19,9 +19,9 @@ from functools import lru_cache
 
 from hcq.errors import UsageError
 from hcq.layout import Packet, bits
-from hcq.nv import compute_classes, compute_methods, copy_methods, host_methods
-from hcq.nv.classes import ARCHITECTURES, ClassId
-from hcq.nv.method import Method, UnknownMethod
+from hcq.nv.abi import compute_classes, compute_methods, copy_methods, host_methods
+from hcq.nv.abi.classes import ARCHITECTURES, ClassId
+from hcq.nv.abi.method import Method, UnknownMethod
 
 HOST_END = 0x100  # methods below are the host's
 MAX_COUNT = 0x1FFF  # words behind one header

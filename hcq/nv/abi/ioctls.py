@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Ioctl
-from hcq.nv import control_structs as controls
-from hcq.nv import rm_structs as rm
-from hcq.nv import uvm_structs as uvm
-from hcq.nv.args import Args
-from hcq.nv.classes import ClassId
-from hcq.nv.controls import ControlId
-from hcq.nv.status import BENIGN, NvStatus, tell_status
+from hcq.nv.abi import control_structs as controls
+from hcq.nv.abi import rm_structs as rm
+from hcq.nv.abi import uvm_structs as uvm
+from hcq.nv.abi.args import Args
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.status import BENIGN, NvStatus, tell_status
 from hcq.port import Port, refused
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hcq.amd.registers import Rsrc2
+from hcq.amd.abi.registers import Rsrc2
 from hcq.layout import SparsePacket, bits
 
 SIZE_BYTES = 64

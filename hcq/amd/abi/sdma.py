@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from hcq.amd.pm4 import Function
+from hcq.amd.abi.pm4 import Function
 from hcq.layout import Packet, SparsePacket, bits
 
 

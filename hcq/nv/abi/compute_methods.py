@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from hcq.layout import bits
-from hcq.nv.method import Method
+from hcq.nv.abi.method import Method
 
 
 class NotifyType(IntEnum):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hcq.layout import bits
-from hcq.nv.qmd_fields import (
+from hcq.nv.abi.qmd_fields import (
     ApiVisibleCallLimit,
     CgaCtaDistributionMode,
     ConstantBufferPrefetch,

@@ -10,9 +10,9 @@ Source   nvos.h, nv-ioctl.h, ctrl0080.h, ctrl2080.h, ctrla06c.h, ctrlc36f.h of 5
 from __future__ import annotations
 
 from hcq.layout import bits
-from hcq.nv.args import Args
-from hcq.nv.classes import ClassId
-from hcq.nv.controls import ControlId
+from hcq.nv.abi.args import Args
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.controls import ControlId
 
 
 class CardInfoArgs(Args, size_bytes=72):

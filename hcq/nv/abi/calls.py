@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hcq.layout import Ioctl
-from hcq.nv import abi as declared
-from hcq.nv import names
-from hcq.nv.abi import Abi
-from hcq.nv.args import Args
-from hcq.nv.classes import ClassId
-from hcq.nv.status import BENIGN, tell_status
+from hcq.nv.abi import ioctls as declared
+from hcq.nv.abi import names
+from hcq.nv.abi.args import Args
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.ioctls import Abi
+from hcq.nv.abi.status import BENIGN, tell_status
 
 MAGIC = ord("F")
 UVM_NODE = "nvidia-uvm"
