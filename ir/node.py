@@ -1,9 +1,9 @@
 """The node: one immutable value of a graph, made once per content.
 
 In       an op, a dtype, source nodes, an argument
-Out      the one `Node` with that content; walking, substitution, operators for index arithmetic
-Changes  the table of live nodes (weak: a node nobody holds is forgotten)
-Next     shape.py (a node's shape), symbolic.py (its range, its simplest form), show.py (how it prints)
+Out      the one `Node` with that content; walking, substitution, operators for index arithmetic, a line of text
+Changes  the table of live nodes (weak: a node nobody holds is forgotten); a node keeps the shape it was asked for
+Next     shape.py (how shapes are worked out), symbolic.py (a node's range, its simplest form), show.py (whole graphs)
 
 Two nodes with the same content are the same object, so `is` compares graphs and a dict keyed by nodes shares work.
 """
@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes
-from hcq.ir.op import COMPARE, Op
+from hcq.ir.infix import TIGHTEST, Text, infix, sizes
+from hcq.ir.op import COMPARE, MOVEMENT, Op
+from hcq.ir.shape import Shape as Shape  # exported: who handles nodes writes shapes
+from hcq.ir.shape import shape_of
 
-Shape = tuple[int, ...]
+_MAX_LINE = 100
 
 
 class Param(NamedTuple):
@@ -27,6 +30,9 @@ class Param(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks a Param for
     shape: Shape
     writable: bool = False
+
+    def __str__(self) -> str:
+        return f"p{self.index} {sizes(self.shape)}{' writable' if self.writable else ''}"
 
 
 class _Entry(weakref.ref["Node"]):
@@ -53,8 +59,8 @@ class Node:
     dtype: DType
     src: tuple[Node, ...]
     arg: Any
-    _shape: Shape | None  # kept by shape.py
-    _range: tuple[int, int] | None  # kept by symbolic.py
+    _shape: Shape | None  # once asked for
+    _range: tuple[int, int] | None  # kept by bounds.py
 
     def __new__(cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None) -> Node:
         # sources are named by id: they live as long as the node does, and the table must not keep them alive
@@ -81,13 +87,12 @@ class Node:
 
     @property
     def shape(self) -> Shape:
-        """Sizes by axis, for nodes of the tensor stage; () for scalars. Raises UsageError-free ValueError elsewhere."""
-        if self._shape is None:
-            from hcq.ir.shape import shape_of
+        """Sizes by axis, for nodes of the tensor stage; () for scalars.
 
-            set_shape(self, shape_of(self))
-        assert self._shape is not None
-        return self._shape
+        Raises ValueError for a node of a later stage, and for one whose argument and sources do not go together.
+        """
+        shape = self._shape
+        return _shape_of(self) if shape is None else shape
 
     def replace(self, **changes: Any) -> Node:
         """The node with some of op, dtype, src, arg changed."""
@@ -170,8 +175,6 @@ class Node:
         return value if isinstance(value, Node) else const(value, self.dtype)
 
     def __repr__(self) -> str:
-        from hcq.ir.show import show_node
-
         return show_node(self)
 
 
@@ -250,3 +253,82 @@ def substitute(roots: Iterable[Node], mapping: dict[Node, Node]) -> list[Node]:
         src = tuple([new[s] for s in node.src])
         new[node] = node if src == node.src else Node(node.op, node.dtype, src, node.arg)
     return [new[root] for root in roots]
+
+
+def _shape_of(root: Node) -> Shape:
+    """Work out the shape of a node, and of those under it that were not asked for theirs; deep graphs are fine."""
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        shapes = [source._shape for source in node.src]
+        if None in shapes:
+            stack.extend([source for source in node.src if source._shape is None])
+            continue
+        if node.op is Op.ASSIGN:  # its value is all of the buffer, of which it writes what a view shows
+            shapes.append(_viewed(node.src[0])._shape)
+        shape = shape_of(node.op, node.arg, shapes)  # type: ignore[arg-type]  # None is not among them any more
+        set_shape(node, shape)
+        stack.pop()
+    return shape
+
+
+def _viewed(node: Node) -> Node:
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
+
+
+# -- a node as text -------------------------------------------------------------------------------------------------
+
+
+def show_node(node: Node) -> str:
+    """One short line: the expression for arithmetic on ranges, else op, dtype, argument and the sources' ops."""
+    if (node.dtype.kind is Kind.INDEX or node.op is Op.CONST) and _is_small(node):
+        text = show_index(node)
+        if len(text) <= _MAX_LINE:
+            return text
+    sources = ", ".join([source.op.name for source in node.src])
+    text = (
+        f"{node.op.name}({sources}) {node.dtype.name}{'' if node.arg is None else f' {show_arg(node.arg)}'}"
+    )
+    return text if len(text) <= _MAX_LINE else text[: _MAX_LINE - 1] + "…"
+
+
+def show_index(node: Node, names: dict[Node, int] | None = None) -> str:
+    """Infix, as `r0*64 + r1 + 3`; ranges are r<id>, nodes with a number in `names` are %<number>."""
+    texts: dict[Node, Text] = {}
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        if top in texts:
+            stack.pop()
+        elif names is not None and top in names and top is not node:
+            texts[top] = f"%{names[top]}", TIGHTEST
+        else:
+            src = top.src if top.op is not Op.RANGE else ()
+            missing = [source for source in src if source not in texts]
+            if missing:
+                stack.extend(missing)
+            else:
+                texts[top] = infix(top.op, top.dtype, top.arg, [texts[source] for source in src])
+    return texts[node][0]
+
+
+def show_arg(arg: Any) -> str:
+    """A node's argument as text."""
+    if isinstance(arg, (str, Param)):
+        return str(arg)
+    if isinstance(arg, tuple):
+        inside = ", ".join([show_arg(part) for part in arg])
+        return f"({inside},)" if len(arg) == 1 else f"({inside})"
+    return repr(arg)
+
+
+def _is_small(node: Node) -> bool:
+    """Whether an expression can fit in a line at all."""
+    stack = [node]
+    for _ in range(_MAX_LINE):
+        if not stack:
+            return True
+        stack.extend(stack.pop().src)
+    return False

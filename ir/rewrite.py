@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes
-from hcq.ir.node import Node, const
+from hcq.ir.node import Node, const, show_index
 from hcq.ir.op import COMPARE, Op
-from hcq.ir.show import show_index
 
 Captures = dict[str, Node]
 Trace = Callable[[str], None]

@@ -1,8 +1,8 @@
-"""A tensor-stage node's shape, worked out from its sources' shapes and checked on the way.
+"""An op's shape, worked out from its sources' shapes and checked on the way.
 
-In       a node of the tensor stage
-Out      its sizes by axis; a ValueError that names op, shapes and the disagreement
-Changes  the shape kept in a node whose shape was asked for
+In       an op of the tensor stage, its argument, its sources' shapes
+Out      sizes by axis; a ValueError that names op, shapes and the disagreement
+Changes  nothing
 Next     node.py (Node.shape asks here once), verify.py (the other laws of a stage), compiler/lower_movement.py
 
 This is the last net: what a user can get wrong is refused in the frontend, in the user's words. Sizes of zero are legal
@@ -11,21 +11,30 @@ on every axis. A source of shape () stands for that value everywhere, in element
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import NoReturn
+from typing import Any
 
-from hcq.ir.node import Node, Shape, set_shape
-from hcq.ir.op import ARITHMETIC, MOVEMENT, REDUCTIONS, Op
+from hcq.ir.op import ARITHMETIC, REDUCTIONS, Op
+
+Shape = tuple[int, ...]
+Shapes = Sequence[Shape]
 
 
-def shape_of(node: Node) -> Shape:
-    """Sizes by axis; works on graphs deeper than Python's stack. Raises ValueError when the node is malformed."""
-    for source in node.src:
-        if source._shape is None:
-            _fill_sources(node)
-            break
-    return _RULES[node.op](node)
+def shape_of(op: Op, arg: Any, shapes: Shapes) -> Shape:
+    """Sizes by axis of a tensor-stage op over sources of these shapes.
+
+    shapes   one per source; for ASSIGN, the shape of the buffer under the view comes last
+    Raises   ValueError when argument and shapes do not go together, and for ops of later stages, which have no shape
+    """
+    rule = _RULES.get(op)
+    if rule is None:
+        raise ValueError(f"{op.name} has no shape: it belongs to a stage after the tensor stage")
+    try:
+        return rule(arg, shapes)
+    except ValueError as mistake:
+        words = ", ".join([str(shape) for shape in shapes])
+        raise ValueError(f"{op.name}({words}{'' if arg is None else f', arg={arg!r}'}): {mistake}") from None
 
 
 def window_count(length: int, size: int, step: int, dilation: int) -> int:
@@ -33,231 +42,190 @@ def window_count(length: int, size: int, step: int, dilation: int) -> int:
     return max(0, (length - dilation * (size - 1) - 1) // step + 1)
 
 
-def _fill_sources(node: Node) -> None:
-    stack = [source for source in node.src if source._shape is None]
-    while stack:
-        top = stack[-1]
-        if top._shape is not None:
-            stack.pop()
-            continue
-        missing = [source for source in top.src if source._shape is None]
-        if missing:
-            stack.extend(missing)
-        else:
-            set_shape(top, _RULES[top.op](top))
-            stack.pop()
-
-
-def _of(node: Node) -> Shape:
-    shape = node._shape
-    assert shape is not None
-    return shape
-
-
-def _refuse(node: Node, what: str) -> NoReturn:
-    shapes = ", ".join(str(source._shape) for source in node.src)
-    arg = "" if node.arg is None else f", arg={node.arg!r}"
-    raise ValueError(f"{node.op.name}({shapes}{arg}): {what}")
-
-
 # -- one function per kind of op ------------------------------------------------------------------------------------
 
 
-def _elementwise(node: Node) -> Shape:
+def _elementwise(arg: Any, shapes: Shapes) -> Shape:
     shape: Shape = ()
-    for source in node.src:
-        own = source._shape
+    for own in shapes:
         if own and own != shape:
             if shape:
-                _refuse(
-                    node, "the sources' shapes differ; only () mixes with another. Expand them to one shape"
+                raise ValueError(
+                    "the sources' shapes differ; only () mixes with another. Expand them to one shape"
                 )
             shape = own
     return shape
 
 
-def _scalar(node: Node) -> Shape:
+def _scalar(arg: Any, shapes: Shapes) -> Shape:
     return ()
 
 
-def _leaf(node: Node) -> Shape:
-    shape: Shape = node.arg.shape
+def _leaf(arg: Any, shapes: Shapes) -> Shape:
+    shape: Shape = arg.shape
     return shape
 
 
-def _iota(node: Node) -> Shape:
-    if not isinstance(node.arg, int) or node.arg < 0:
-        _refuse(node, "the argument is a count, 0 or more")
-    return (node.arg,)
+def _iota(arg: Any, shapes: Shapes) -> Shape:
+    if not isinstance(arg, int) or arg < 0:
+        raise ValueError("the argument is a count, 0 or more")
+    return (arg,)
 
 
-def _same(node: Node) -> Shape:
-    if len(node.src) != 1:
-        _refuse(node, f"takes 1 source, got {len(node.src)}")
-    return _of(node.src[0])
+def _same(arg: Any, shapes: Shapes) -> Shape:
+    if len(shapes) != 1:
+        raise ValueError(f"takes 1 source, got {len(shapes)}")
+    return shapes[0]
 
 
-def _first(node: Node) -> Shape:
-    if not node.src:
-        _refuse(node, "takes a value, got no source")
-    return _of(node.src[0])
+def _first(arg: Any, shapes: Shapes) -> Shape:
+    if not shapes:
+        raise ValueError("takes a value, got no source")
+    return shapes[0]
 
 
-def _written(node: Node) -> Shape:
+def _written(arg: Any, shapes: Shapes) -> Shape:
     """STORE and ASSIGN: target, value."""
-    if len(node.src) != 2:
-        _refuse(node, f"takes a target and a value, got {len(node.src)} sources")
-    target, value = _of(node.src[0]), _of(node.src[1])
+    if len(shapes) != 2:
+        raise ValueError(f"takes a target and a value, got {len(shapes)} sources")
+    target, value = shapes[0], shapes[1]
     if value and value != target:
-        _refuse(node, "the value's shape is not the target's")
+        raise ValueError("the value's shape is not the target's")
     return target
 
 
-def _assigned(node: Node) -> Shape:
+def _assigned(arg: Any, shapes: Shapes) -> Shape:
     """ASSIGN: a view of a buffer, the value written there; the result is the whole buffer afterwards."""
-    _written(node)
-    base = node.src[0]
-    while base.op in MOVEMENT:
-        base = base.src[0]
-    return _of(base)
+    _written(arg, shapes[:-1])
+    return shapes[-1]
 
 
-def _reshape(node: Node) -> Shape:
-    old, new = _of(node.src[0]), node.arg
+def _reshape(arg: Any, shapes: Shapes) -> Shape:
+    old, new = shapes[0], arg
     if not _are_sizes(new):
-        _refuse(node, "the new shape is a tuple of sizes, 0 or more")
+        raise ValueError("the new shape is a tuple of sizes, 0 or more")
     if prod(old) != prod(new):
-        _refuse(node, f"{prod(old)} elements do not fill {prod(new)} places")
+        raise ValueError(f"{prod(old)} elements do not fill {prod(new)} places")
     shape: Shape = new
     return shape
 
 
-def _permute(node: Node) -> Shape:
-    old, order = _of(node.src[0]), node.arg
+def _permute(arg: Any, shapes: Shapes) -> Shape:
+    old, order = shapes[0], arg
     if not isinstance(order, tuple) or sorted(order) != list(range(len(old))):
-        _refuse(node, f"the order must name each of the {len(old)} axes once")
+        raise ValueError(f"the order must name each of the {len(old)} axes once")
     return tuple([old[axis] for axis in order])
 
 
-def _expand(node: Node) -> Shape:
-    old, new = _of(node.src[0]), node.arg
+def _expand(arg: Any, shapes: Shapes) -> Shape:
+    old, new = shapes[0], arg
     if not _are_sizes(new) or len(new) != len(old):
-        _refuse(node, f"the new shape must have {len(old)} sizes; add axes of size 1 with RESHAPE first")
+        raise ValueError(f"the new shape must have {len(old)} sizes; add axes of size 1 with RESHAPE first")
     for axis, (have, want) in enumerate(zip(old, new)):
         if have != want and have != 1:
-            _refuse(node, f"axis {axis} has size {have}; only size 1 can repeat to {want}")
+            raise ValueError(f"axis {axis} has size {have}; only size 1 can repeat to {want}")
     shape: Shape = new
     return shape
 
 
-def _pad(node: Node) -> Shape:
-    old, pads = _of(node.src[0]), node.arg
+def _pad(arg: Any, shapes: Shapes) -> Shape:
+    old, pads = shapes[0], arg
     if not isinstance(pads, tuple) or len(pads) != len(old):
-        _refuse(node, f"needs (low, high) for each of the {len(old)} axes")
+        raise ValueError(f"needs (low, high) for each of the {len(old)} axes")
     for axis, (low, high) in enumerate(pads):
         if low < 0 or high < 0:
-            _refuse(node, f"axis {axis} would lose elements; use SHRINK")
+            raise ValueError(f"axis {axis} would lose elements; use SHRINK")
     return tuple([low + size + high for size, (low, high) in zip(old, pads)])
 
 
-def _shrink(node: Node) -> Shape:
-    old, parts = _of(node.src[0]), node.arg
+def _shrink(arg: Any, shapes: Shapes) -> Shape:
+    old, parts = shapes[0], arg
     if not isinstance(parts, tuple) or len(parts) != len(old):
-        _refuse(node, f"needs (start, stop, step) for each of the {len(old)} axes")
+        raise ValueError(f"needs (start, stop, step) for each of the {len(old)} axes")
     for axis, (size, (start, stop, step)) in enumerate(zip(old, parts)):
         if not 0 <= start <= stop <= size or step < 1:
-            _refuse(
-                node,
+            raise ValueError(
                 f"axis {axis}: {start}:{stop}:{step} is not 0 <= start <= stop <= {size} with a step of 1 or more",
             )
     return tuple([(stop - start + step - 1) // step for start, stop, step in parts])
 
 
-def _flip(node: Node) -> Shape:
-    old = _of(node.src[0])
-    if not _are_axes(node.arg, len(old)):
-        _refuse(node, f"the axes must be ascending and among 0..{len(old) - 1}")
+def _flip(arg: Any, shapes: Shapes) -> Shape:
+    old = shapes[0]
+    if not _are_axes(arg, len(old)):
+        raise ValueError(f"the axes must be ascending and among 0..{len(old) - 1}")
     return old
 
 
-def _window(node: Node) -> Shape:
-    old = _of(node.src[0])
-    axis, size, step, dilation = node.arg
+def _window(arg: Any, shapes: Shapes) -> Shape:
+    old = shapes[0]
+    axis, size, step, dilation = arg
     if not 0 <= axis < len(old):
-        _refuse(node, f"there is no axis {axis}")
+        raise ValueError(f"there is no axis {axis}")
     if size < 1 or step < 1 or dilation < 1:
-        _refuse(node, "size, step and dilation are 1 or more")
+        raise ValueError("size, step and dilation are 1 or more")
     count = window_count(old[axis], size, step, dilation)
     return (*old[:axis], count, *old[axis + 1 :], size)
 
 
-def _unwindow(node: Node) -> Shape:
-    old = _of(node.src[0])
-    axis, length, step, dilation = node.arg
+def _unwindow(arg: Any, shapes: Shapes) -> Shape:
+    old = shapes[0]
+    axis, length, step, dilation = arg
     if not 0 <= axis < len(old) - 1:
-        _refuse(
-            node, f"axis {axis} must be one of the axes before the last, which holds the place in the window"
+        raise ValueError(
+            f"axis {axis} must be one of the axes before the last, which holds the place in the window"
         )
     if length < 0 or step < 1 or dilation < 1:
-        _refuse(node, "length is 0 or more, step and dilation are 1 or more")
+        raise ValueError("length is 0 or more, step and dilation are 1 or more")
     return (*old[:axis], length, *old[axis + 1 :])
 
 
-def _reduce_axis(node: Node) -> Shape:
-    old = _of(node.src[0])
-    op, axes = node.arg
+def _reduce_axis(arg: Any, shapes: Shapes) -> Shape:
+    old = shapes[0]
+    op, axes = arg
     if op not in REDUCTIONS:
-        _refuse(node, f"{op!r} does not reduce; ADD, MUL, MAX and MIN do")
+        raise ValueError(f"{op!r} does not reduce; ADD, MUL, MAX and MIN do")
     if not _are_axes(axes, len(old)):
-        _refuse(node, f"the axes must be ascending and among 0..{len(old) - 1}")
+        raise ValueError(f"the axes must be ascending and among 0..{len(old) - 1}")
     new = list(old)
     for axis in axes:
         new[axis] = 1
     return tuple(new)
 
 
-def _gather(node: Node) -> Shape:
-    x, index = _of(node.src[0]), _of(node.src[1])
-    axis = node.arg
+def _gather(arg: Any, shapes: Shapes) -> Shape:
+    x, index = shapes[0], shapes[1]
+    axis = arg
     if len(x) != len(index) or not 0 <= axis < len(x):
-        _refuse(node, f"source and index need one rank that holds axis {axis}")
-    if not node.src[1].dtype.is_integer:
-        _refuse(node, f"the index is {node.src[1].dtype.name}; it must be an integer")
+        raise ValueError(f"source and index need one rank that holds axis {axis}")
     if x[:axis] != index[:axis] or x[axis + 1 :] != index[axis + 1 :]:
-        _refuse(node, f"source and index differ outside axis {axis}")
+        raise ValueError(f"source and index differ outside axis {axis}")
     return index
 
 
-def _cat(node: Node) -> Shape:
-    axis = node.arg
-    first = _of(node.src[0]) if node.src else ()
+def _cat(arg: Any, shapes: Shapes) -> Shape:
+    axis = arg
+    first = shapes[0] if shapes else ()
     if not isinstance(axis, int) or not 0 <= axis < len(first):
-        _refuse(node, "it needs a part, and an axis that the part has")
+        raise ValueError("it needs a part, and an axis that the part has")
     total = 0
-    for part in node.src:
-        shape = _of(part)
+    for shape in shapes:
         if len(shape) != len(first) or shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :]:
-            _refuse(node, f"parts {first} and {shape} differ outside axis {axis}")
+            raise ValueError(f"parts {first} and {shape} differ outside axis {axis}")
         total += shape[axis]
     return (*first[:axis], total, *first[axis + 1 :])
 
 
-def _scatter(node: Node) -> Shape:
-    base, index, x = _of(node.src[0]), _of(node.src[1]), _of(node.src[2])
-    axis = node.arg
+def _scatter(arg: Any, shapes: Shapes) -> Shape:
+    base, index, x = shapes[0], shapes[1], shapes[2]
+    axis = arg
     if len(base) != len(index) or not 0 <= axis < len(base):
-        _refuse(node, f"base and index need one rank that holds axis {axis}")
-    if not node.src[1].dtype.is_integer:
-        _refuse(node, f"the index is {node.src[1].dtype.name}; it must be an integer")
+        raise ValueError(f"base and index need one rank that holds axis {axis}")
     if x and x != index:
-        _refuse(node, "the values' shape is not the index's")
+        raise ValueError("the values' shape is not the index's")
     if base[:axis] != index[:axis] or base[axis + 1 :] != index[axis + 1 :]:
-        _refuse(node, f"base and index differ outside axis {axis}")
+        raise ValueError(f"base and index differ outside axis {axis}")
     return base
-
-
-def _shapeless(node: Node) -> Shape:
-    raise ValueError(f"{node.op.name} has no shape: it belongs to a stage after the tensor stage")
 
 
 def _are_sizes(sizes: object) -> bool:
@@ -276,8 +244,7 @@ def _are_axes(axes: object, rank: int) -> bool:
     return True
 
 
-_RULES: dict[Op, Callable[[Node], Shape]] = {
-    **dict.fromkeys(Op, _shapeless),
+_RULES: dict[Op, Callable[[Any, Shapes], Shape]] = {
     **dict.fromkeys(ARITHMETIC, _elementwise),
     Op.CONST: _scalar,
     Op.BUFFER: _leaf,

@@ -19,10 +19,9 @@ from hcq.ir.affine import collect
 from hcq.ir.bounds import bounds
 from hcq.ir.conditional_bounds import bounds_given
 from hcq.ir.dtype import Kind, dtypes
-from hcq.ir.node import Node, Param
+from hcq.ir.node import Node, Param, show_index
 from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, MOVEMENT, REDUCTIONS, UNARY, Op
-from hcq.ir.shape import shape_of
-from hcq.ir.show import show_index
+from hcq.ir.shape import Shape
 
 
 class VerifyError(Exception):
@@ -145,28 +144,41 @@ def _params_agree(nodes: list[Node]) -> None:
 # -- tensor stage ---------------------------------------------------------------------------------------------------
 
 
+def _shape(node: Node) -> Shape:
+    """The node's shape; to ask is to check that its sources' shapes go together. Raises ValueError."""
+    return node.shape
+
+
 def _shaped(node: Node, notes: Notes) -> None:
-    shape_of(node)
+    _shape(node)
     if node.dtype is not node.src[0].dtype:
         _broken(node, f"the dtype is {node.dtype.name}, the source's {node.src[0].dtype.name}")
 
 
 def _tensor_arithmetic(node: Node, notes: Notes) -> None:
     _arithmetic(node, notes)
-    shape_of(node)
+    _shape(node)
 
 
 def _cat(node: Node, notes: Notes) -> None:
     for part in node.src:
         if part.dtype is not node.dtype:
             _broken(node, f"the dtype is {node.dtype.name}, a part's {part.dtype.name}")
-    shape_of(node)
+    _shape(node)
+
+
+def _gather(node: Node, notes: Notes) -> None:
+    if not node.src[1].dtype.is_integer:
+        _broken(node, f"the index is {node.src[1].dtype.name}; it must be an integer")
+    _shaped(node, notes)
 
 
 def _scatter(node: Node, notes: Notes) -> None:
+    if not node.src[1].dtype.is_integer:
+        _broken(node, f"the index is {node.src[1].dtype.name}; it must be an integer")
     if not node.dtype is node.src[0].dtype is node.src[2].dtype:
         _broken(node, f"base is {node.src[0].dtype.name}, values are {node.src[2].dtype.name}")
-    shape_of(node)
+    _shape(node)
 
 
 def _tensor_store(node: Node, notes: Notes) -> None:
@@ -177,7 +189,7 @@ def _tensor_store(node: Node, notes: Notes) -> None:
         target = target.src[0]
     if target.op is not Op.PARAM or not target.arg.writable:
         _broken(node, f"the target is {target!r}, not a writable PARAM")
-    shape_of(node)
+    _shape(node)
 
 
 def _tensor_whole(nodes: list[Node], root: Node) -> None:
@@ -297,7 +309,7 @@ STAGES: dict[str, Stage] = {
             Op.FUNCTION: _shaped,
             Op.COPY: _shaped,
             Op.ASSIGN: _shaped,
-            Op.GATHER: _shaped,
+            Op.GATHER: _gather,
             Op.SCATTER_ADD: _scatter,
             Op.SCATTER: _scatter,
             Op.CAT: _cat,

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from hcq.compiler.lower_movement import is_ordered, lower_movement, range_number
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, Param, Shape, const
+from hcq.ir.node import Node, Param, Shape, const, show_index
 from hcq.ir.op import Op
-from hcq.ir.show import show_index
 from hcq.ir.symbolic import simplify
 from hcq.ir.verify import verify
 

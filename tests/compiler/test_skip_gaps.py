@@ -11,9 +11,8 @@ from hcq.compiler.lower_movement import lower_movement
 from hcq.compiler.skip_gaps import skip_gaps
 from hcq.ir.dtype import dtypes
 from hcq.ir.evaluate import evaluate
-from hcq.ir.node import Node, Param, const, toposort
+from hcq.ir.node import Node, Param, const, show_index, toposort
 from hcq.ir.op import Op
-from hcq.ir.show import show_index
 from hcq.ir.verify import verify
 from tests.compiler.test_lower_movement import run_kernel
 

@@ -7,9 +7,8 @@ import pytest
 from hcq.compiler.lower_movement import lower_movement
 from hcq.compiler.split_ranges import split_ranges
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, Param
+from hcq.ir.node import Node, Param, show_index
 from hcq.ir.op import Op
-from hcq.ir.show import show_index
 from hcq.ir.verify import verify
 
 F = dtypes.float32

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, Param, const, index
+from hcq.ir.node import Node, Param, const, index, show_index, show_node
 from hcq.ir.op import Op
-from hcq.ir.show import show_graph, show_index, show_node
+from hcq.ir.show import show_graph
 
 F = dtypes.float32
 A = Node(Op.RANGE, dtypes.index, (index(4),), 0)

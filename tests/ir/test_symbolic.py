@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from hcq.ir import affine
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, Param, const, index, toposort
+from hcq.ir.node import Node, Param, const, index, show_index, toposort
 from hcq.ir.op import Op
-from hcq.ir.show import show_index
 from hcq.ir.symbolic import bounds, replace, simplify
 
 BOOL, INDEX = dtypes.bool, dtypes.index

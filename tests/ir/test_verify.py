@@ -78,6 +78,8 @@ def test_a_kernel_that_breaks_a_law_is_named(root: Node, law: str):
         (node(Op.STORE, OUT, P.cast(INT)), "stores int32 into float32"),
         (node(Op.ADD, P, node(Op.RESHAPE, P, arg=(24,))), "tensor stage: ADD(PARAM, RESHAPE) float32"),
         (node(Op.RESHAPE, P, arg=(24,), dtype=INT), "the dtype is int32, the source's float32"),
+        (node(Op.GATHER, P, P, arg=0), "the index is float32"),
+        (node(Op.SCATTER, P, P, P, arg=0), "the index is float32"),
         (A, "this op is not allowed here"),
     ],
 )
