@@ -167,7 +167,7 @@ def _amd(words: Sequence[str]) -> Kernel:
 
 def _nv(words: Sequence[str]) -> Kernel:
     from hcq.emu.nv.rm import EmulatedRm  # NumPy comes with it
-    from hcq.emu.nv.words import parse_all
+    from hcq.emu.nv.spec import parse_all
 
     return EmulatedRm(parse_all(list(words)))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hcq.amd.abi.kfd import KFD_IOCTLS
-from hcq.emu.nv.words import DEFAULT_VERSION
+from hcq.emu.nv.spec import DEFAULT_VERSION
 from hcq.errors import DriverError
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi

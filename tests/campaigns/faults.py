@@ -138,7 +138,7 @@ def _kernel(word: str) -> Any:
         return EmulatedKfd([parse(word)])
     if word.startswith("nv"):
         from hcq.emu.nv.rm import EmulatedRm
-        from hcq.emu.nv.words import parse_all
+        from hcq.emu.nv.spec import parse_all
 
         return EmulatedRm(parse_all([word]))
     return None

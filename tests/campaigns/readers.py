@@ -175,8 +175,8 @@ def disassembly(rng: random.Random) -> None:
 
 def ptx(rng: random.Random) -> None:
     """The loader's view of a text, and the emulated GPU's."""
-    from hcq.emu.nv.ptx.parser import parse
-    from hcq.emu.nv.ptx.run import Kernel
+    from hcq.emu.nv.shader.parser import parse
+    from hcq.emu.nv.shader.run import Kernel
     from hcq.nv.ptx import read_module
 
     text = mutate.of_text(_space().ptx, rng)
@@ -325,7 +325,7 @@ def logs(rng: random.Random) -> None:
 def switches(rng: random.Random) -> None:
     """What the environment says."""
     from hcq.config import Config
-    from hcq.emu.nv.words import parse_all
+    from hcq.emu.nv.spec import parse_all
     from hcq.emu.port import port_for
 
     valid = {"HCQ_EMULATE": "amd:gfx1100,nv:sm_90", "HCQ_VISIBLE": "0,1", "HCQ_TIMEOUT_MS": "100",

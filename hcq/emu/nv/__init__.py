@@ -1,20 +1,21 @@
 """An emulated NVIDIA GPU: the kernel driver's answers, channels with their engines, and a shader core that runs PTX.
 
 The driver
-    words.py                                  HCQ_EMULATE=nv:sm_90:seed=7, and what each architecture is
+    spec.py                                   HCQ_EMULATE=nv:sm_90:seed=7, and what each architecture is
     rm.py, rm_objects.py, rm_controls.py      /dev/nvidiactl and /dev/nvidiaN: escapes, the tree of objects, controls
-    others.py                                 what drivers other than ours ask
+    foreign_calls.py                          what drivers other than ours ask
     uvm.py                                    /dev/nvidia-uvm: ranges, mappings, channels
     memory.py                                 allocations, page tables, a GPU's view of them
 The GPU
     gpu.py                                    the doorbell and the thread
     channel.py                                ring entries, pushbuffers, work that nothing has ordered yet
     engine.py                                 handlers on declared methods: host_processor.py, copy_processor.py,
-                                              compute_processor.py; numbers.py is what semaphores store
-    shader.py                                 from a launch description to a kernel and its parameters
+                                              compute_processor.py
+    semaphores.py                             what semaphores store
+    launch.py                                 from a launch description to a kernel and its parameters
     caches.py                                 what is stale (nv:sm_90:caches)
     errors.py                                 what stops a channel
-    ptx/                                      the shader core: PTX by NumPy over all threads at once
+    shader/                                   the shader core: PTX by NumPy over all threads at once
 
 Nothing here is imported by `import hcq`; NumPy is needed only when there is an emulated GPU.
 """

@@ -3,7 +3,7 @@
 In       the address space as it is; loads and stores of kernels; invalidations from QMDs and methods
 Out      a Memory for kernels that looks at memory once for each line
 Changes  memory: stores go through at once
-Next     shader.py (who runs kernels on it), memory.py (View), ../amd/caches.py (the same idea, with more levels)
+Next     launch.py (who runs kernels on it), memory.py (View), ../amd/caches.py (the same idea, with more levels)
 
 Worse than any hardware, so that a missing invalidation shows at once: nothing leaves the cache by itself, and a line is
 a whole page. Within a kernel its own stores are seen; after it, the cache holds what it held before, as another SM's
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from hcq.emu.nv.errors import Access
 from hcq.emu.nv.memory import PAGE, Bytes, View
-from hcq.emu.nv.ptx.errors import BadAccess
-from hcq.emu.nv.ptx.memory import Mapping
-from hcq.emu.nv.ptx.types import Lanes, Scalar
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.memory import Mapping
+from hcq.emu.nv.shader.types import Lanes, Scalar
 from hcq.emu.pages import zeros
 
 

@@ -3,7 +3,7 @@
 In       methods of a compute class
 Out      grids run through the shader; memory written; semaphores released
 Changes  memory, the shader's caches
-Next     shader.py (a launch), hcq/nv/abi/compute_methods.py (the declarations), numbers.py (what a release stores)
+Next     launch.py (a launch), hcq/nv/abi/compute_methods.py (the declarations), semaphores.py (what a release stores)
 Source   clc6c0.h to clcec0.h, clc6c0qmd.h to clcec0qmd.h
 
 A launch is SEND_PCAS_A with the address of a QMD, then SEND_SIGNALING_PCAS2_B with what to do with it. Launches of a
@@ -15,12 +15,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from hcq.emu.nv import numbers
+from hcq.emu.nv import semaphores
 from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import Access, ClassError, LaunchError
+from hcq.emu.nv.launch import TPCS, local_memory_bytes
 from hcq.emu.nv.memory import View
-from hcq.emu.nv.shader import TPCS, local_memory_bytes
 from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi.compute_methods import PcasAction
 from hcq.nv.abi.qmd import ALIGNMENT_BYTES, Qmd, qmd_for
@@ -172,15 +172,15 @@ class ComputeProcessor(Engine):
     ) -> None:
         """Store or reduce a semaphore; `how` is empty for a store."""
         view = self.channel.view
-        if not numbers.is_aligned(va, size, has_timestamp and not how):
+        if not semaphores.is_aligned(va, size, has_timestamp and not how):
             raise ClassError(
                 f"the semaphore at {va:#x} is not aligned to its {16 if has_timestamp else size} bytes"
             )
         if how:
-            numbers.reduce(view, va, how, payload & (1 << 8 * size) - 1, size, is_signed, FRONT)
+            semaphores.reduce(view, va, how, payload & (1 << 8 * size) - 1, size, is_signed, FRONT)
         else:
             now = self.channel.gpu.time_ns() if has_timestamp else None
-            numbers.release(view, va, payload, size, now, FRONT)
+            semaphores.release(view, va, payload, size, now, FRONT)
 
     # ------------------------------------------------------------ local memory
 

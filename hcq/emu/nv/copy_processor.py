@@ -3,7 +3,7 @@
 In       methods of a copy class
 Out      memory copied; semaphores released
 Changes  memory
-Next     channel.py (when a copy happens), hcq/nv/abi/copy_methods.py (declared), numbers.py (what a release stores)
+Next     channel.py (when a copy happens), hcq/nv/abi/copy_methods.py (declared), semaphores.py (what a release stores)
 Source   clc6b5.h, clc7b5.h, clc8b5.h, clc9b5.h, clcab5.h
 
 Pitch layouts of virtual memory are emulated; block-linear layouts, physical addresses and conditions are refused.
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.nv import numbers
+from hcq.emu.nv import semaphores
 from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import Access, CopyError
 from hcq.emu.nv.memory import Bytes, View
@@ -23,7 +23,7 @@ from hcq.nv.abi import copy_methods as copy
 from hcq.nv.abi.copy_methods import DataTransferType, DstX, SemaphoreType
 
 UNIT = "CE0 HUBCLIENT_CE0"
-REDUCTIONS = frozenset(numbers.REDUCTIONS)
+REDUCTIONS = frozenset(semaphores.REDUCTIONS)
 FOUR_COMPONENTS = ("x", "y", "z", "w")
 
 
@@ -83,7 +83,7 @@ class CopyProcessor(Engine):
         value = self.word(copy.SetSemaphorePayload)
         if size == 8:
             value |= self.word(copy.SetSemaphorePayloadUpper) << 32
-        if not numbers.is_aligned(va, size, has_timestamp):
+        if not semaphores.is_aligned(va, size, has_timestamp):
             raise CopyError(
                 f"LAUNCH_DMA: the semaphore at {va:#x} is not aligned to its {16 if has_timestamp else size} bytes"
             )
@@ -96,10 +96,10 @@ class CopyProcessor(Engine):
         def act() -> None:
             view = self.channel.view
             if how:
-                numbers.reduce(view, va, how, value, size, is_signed, UNIT)
+                semaphores.reduce(view, va, how, value, size, is_signed, UNIT)
             else:
                 now = self.channel.gpu.time_ns() if has_timestamp else None
-                numbers.release(view, va, value, size, now, UNIT)
+                semaphores.release(view, va, value, size, now, UNIT)
 
         self.channel.begin(self, act, bool(method.flush_enable))
 
@@ -176,7 +176,7 @@ def _component(remap: Any, name: str) -> int:
 
 
 def signed_pitch(pitch: int) -> int:
-    return numbers.signed(pitch, 32)
+    return semaphores.signed(pitch, 32)
 
 
 def copy_bytes(view: View, source: int, target: int, size_bytes: int) -> None:

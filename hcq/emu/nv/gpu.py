@@ -3,7 +3,7 @@
 In       tokens stored to the usermode page; groups and channels that the resource manager makes
 Out      work done by the channels, in turns; Xid lines in the kernel's log
 Changes  memory, through the channels
-Next     channel.py (what a turn is), rm.py (who makes channels), words.py (what the GPU is)
+Next     channel.py (what a turn is), rm.py (who makes channels), spec.py (what the GPU is)
 
 The thread runs while there is a channel. It looks often while there is work, and rarely when there is none. With a
 seed channels take turns in random order and pause at random.
@@ -26,13 +26,13 @@ from hcq.emu.nv.copy_processor import CopyProcessor
 from hcq.emu.nv.errors import ChannelError, CopyError
 from hcq.emu.nv.host_processor import HostProcessor
 from hcq.emu.nv.memory import Bytes, PageTable
-from hcq.emu.nv.words import ENGINE_COPY0, ENGINE_COPY10, ENGINE_GR0, VIDEO_MEMORY_BYTES, Spec
+from hcq.emu.nv.spec import ENGINE_COPY0, ENGINE_COPY10, ENGINE_GR0, VIDEO_MEMORY_BYTES, Spec
 from hcq.nv.abi.gpfifo import USERMODE_BYTES, USERMODE_DOORBELL, USERMODE_TIME_0
 from hcq.nv.abi.rm_structs import CardInfoArgs
 
 if TYPE_CHECKING:
     from hcq.emu.nv.engine import Engine
-    from hcq.emu.nv.shader import Shader
+    from hcq.emu.nv.launch import Shader
 
 UNRUNG = 0  # what the doorbell holds until a token is stored
 BURST = 64  # steps of one channel before the next has its turn
@@ -163,7 +163,7 @@ class EmulatedGpu:
     def shader(self) -> Shader:
         """The shader cores, with their caches."""
         if self._shader is None:
-            from hcq.emu.nv.shader import Shader
+            from hcq.emu.nv.launch import Shader
 
             self._shader = Shader(self)
         return self._shader

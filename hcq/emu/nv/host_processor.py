@@ -3,7 +3,7 @@
 In       methods below 0x100
 Out      semaphores released, reduced or waited for; waiting for engines; memory operations
 Changes  memory that semaphores are in
-Next     channel.py (who calls), hcq/nv/abi/host_methods.py (the declarations), numbers.py (what a release stores)
+Next     channel.py (who calls), hcq/nv/abi/host_methods.py (the declarations), semaphores.py (what a release stores)
 Source   clc56f.h, clc86f.h
 
 There are no caches and no TLB to speak of here: memory operations are checked, and have nothing to do.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.emu.nv import numbers
+from hcq.emu.nv import semaphores
 from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import HostError
 from hcq.nv.abi import host_methods as host
@@ -46,7 +46,7 @@ class Acquire:
         if self.how == SemExecuteOperation.ACQ_STRICT_GEQ:
             return value >= self.payload
         if self.how == SemExecuteOperation.ACQ_CIRC_GEQ:
-            return numbers.signed(value - self.payload & (1 << bits) - 1, bits) >= 0
+            return semaphores.signed(value - self.payload & (1 << bits) - 1, bits) >= 0
         if self.how == SemExecuteOperation.ACQ_AND:
             return bool(value & self.payload)
         return bool(~(value | self.payload) & (1 << bits) - 1)  # ACQ_NOR: our reading of the name
@@ -71,7 +71,7 @@ class HostProcessor(Engine):
         return True
 
     def at(self, va: int, size_bytes: int, has_timestamp: bool = False) -> int:
-        if not numbers.is_aligned(va, size_bytes, has_timestamp):
+        if not semaphores.is_aligned(va, size_bytes, has_timestamp):
             raise HostError(
                 f"semaphore at {va:#x}: {16 if has_timestamp else size_bytes} bytes are not aligned there"
             )
@@ -99,13 +99,13 @@ class HostProcessor(Engine):
             has_timestamp = bool(method.release_timestamp)
             self.at(va, size, has_timestamp)
             now = self.channel.gpu.time_ns() if has_timestamp else None
-            numbers.release(view, va, payload, size, now, UNIT)
+            semaphores.release(view, va, payload, size, now, UNIT)
         elif method.operation == SemExecuteOperation.REDUCTION:
             if method.release_wfi:
                 self.channel.finish()
             how = host.Reduction(method.reduction).name  # the numbers of the older semaphore: IMIN is MIN
             is_signed = method.reduction_format == host.Format.SIGNED
-            numbers.reduce(view, self.at(va, size), how, payload, size, is_signed, UNIT)
+            semaphores.reduce(view, self.at(va, size), how, payload, size, is_signed, UNIT)
         else:
             how_to_wait = SemExecuteOperation(method.operation)
             self.acquire = Acquire(self.at(va, size), how_to_wait, payload, size)
@@ -121,11 +121,11 @@ class HostProcessor(Engine):
                 self.channel.finish()
             has_timestamp = method.release_size == host.ReleaseSize.SIZE_16BYTE
             now = self.channel.gpu.time_ns() if has_timestamp else None
-            numbers.release(view, self.at(va, 4, has_timestamp), payload, 4, now, UNIT)
+            semaphores.release(view, self.at(va, 4, has_timestamp), payload, 4, now, UNIT)
         elif method.operation == SemaphoredOperation.REDUCTION:
             how = host.Reduction(method.reduction).name
             is_signed = method.format == host.Format.SIGNED
-            numbers.reduce(view, self.at(va, 4), how, payload, 4, is_signed, UNIT)
+            semaphores.reduce(view, self.at(va, 4), how, payload, 4, is_signed, UNIT)
         else:
             how_to_wait = {
                 SemaphoredOperation.ACQUIRE: SemExecuteOperation.ACQUIRE,

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from hcq import native
 from hcq.emu.backing import Backing
 from hcq.emu.nv.errors import Access, FaultType, MmuFault
-from hcq.emu.nv.ptx.errors import BadAccess
-from hcq.emu.nv.ptx.memory import AddressSpace, Mapping
-from hcq.emu.nv.ptx.types import Lanes, Scalar
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.memory import AddressSpace, Mapping
+from hcq.emu.nv.shader.types import Lanes, Scalar
 
 PAGE = 4096
 Bytes = NDArray[np.uint8]

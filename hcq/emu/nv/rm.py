@@ -19,7 +19,7 @@ from typing import Any
 
 from hcq import native
 from hcq.emu.backing import Backing
-from hcq.emu.nv import others
+from hcq.emu.nv import foreign_calls
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE
 from hcq.emu.nv.rm_controls import control
@@ -36,8 +36,8 @@ from hcq.emu.nv.rm_objects import (
     check,
     host_memory,
 )
+from hcq.emu.nv.spec import DEFAULT_VERSION, Spec
 from hcq.emu.nv.uvm import UvmFile
-from hcq.emu.nv.words import DEFAULT_VERSION, Spec
 from hcq.emu.port import Refusal
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
@@ -93,8 +93,8 @@ class RmFile:
             raise Refusal(errno.EFAULT)
         if number == abi.CARD_INFO.request & 0xFF and self.gpu is None:
             return self.rm.card_info(size, argument)
-        if number in others.ESCAPES and self.gpu is None:
-            name, other = others.ESCAPES[number]
+        if number in foreign_calls.ESCAPES and self.gpu is None:
+            name, other = foreign_calls.ESCAPES[number]
             return self._answer(self.rm.layout(name), other, size, argument)
         call, node, answer = ANSWERS.get(number, (None, "", None))
         if call is None or answer is None or node != (CONTROL_NODE if self.gpu is None else DEVICE_NODE):
@@ -206,7 +206,11 @@ class EmulatedRm:
 
     def layout(self, name: str) -> type[Args]:
         """A structure in this release's layout."""
-        return others.layout_of(name, self.abi.release) if name in others.LAYOUTS else self.abi.layout(name)
+        return (
+            foreign_calls.layout_of(name, self.abi.release)
+            if name in foreign_calls.LAYOUTS
+            else self.abi.layout(name)
+        )
 
     def card_info(self, size: int, argument: bytearray) -> int:
         """An array whose length the caller chooses."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hcq import native
-from hcq.emu.nv import others
+from hcq.emu.nv import foreign_calls
 from hcq.emu.nv.errors import KernelError, MmuFault
 from hcq.emu.nv.rm_objects import (
     VASPACE_EXTERNALLY_OWNED,
@@ -29,7 +29,7 @@ from hcq.emu.nv.rm_objects import (
     Subdevice,
     check,
 )
-from hcq.emu.nv.words import ENGINE_GR0, GPCS, SMS_PER_TPC, TPCS_PER_GPC, VIDEO_MEMORY_BYTES
+from hcq.emu.nv.spec import ENGINE_GR0, GPCS, SMS_PER_TPC, TPCS_PER_GPC, VIDEO_MEMORY_BYTES
 from hcq.nv.abi.control_structs import MmuFaultEntry, SmErrorState
 from hcq.nv.abi.ioctls import CONTROLS
 from hcq.nv.abi.status import NvStatus
@@ -78,8 +78,8 @@ class Call:
 def control(rm: EmulatedRm, client: Client, one: RmObject, command: int, at: int, size: int) -> None:
     """Answer a command. Its parameters are `size` bytes of the process's memory at `at`."""
     name, reply = CONTROLS.get(command, ""), REPLIES.get(CONTROLS.get(command, ""))
-    if command in others.CONTROLS:
-        name, reply = others.CONTROLS[command]
+    if command in foreign_calls.CONTROLS:
+        name, reply = foreign_calls.CONTROLS[command]
     if reply is None or not isinstance(one, OBJECT_OF.get(command >> 16, ())):
         raise RmError(NvStatus.NV_ERR_NOT_SUPPORTED)
     layout = rm.layout(name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hcq.emu.backing import Backing
 from hcq.emu.nv.channel import Channel, Group
 from hcq.emu.nv.memory import PAGE, HostPages, PageTable
-from hcq.emu.nv.words import ENGINE_GR0, NV01_MEMORY_VIRTUAL, VIDEO_MEMORY_BYTES
+from hcq.emu.nv.spec import ENGINE_GR0, NV01_MEMORY_VIRTUAL, VIDEO_MEMORY_BYTES
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.gpfifo import USERD_BYTES
 from hcq.nv.abi.status import NvStatus

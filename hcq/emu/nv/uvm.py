@@ -25,7 +25,7 @@ from hcq.emu.nv.rm_objects import (
     VaSpace,
     check,
 )
-from hcq.emu.nv.words import ENGINE_GR0
+from hcq.emu.nv.spec import ENGINE_GR0
 from hcq.emu.port import Refusal
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi

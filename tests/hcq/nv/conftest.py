@@ -26,7 +26,7 @@ ARCHS = ["sm_80", "sm_90", "sm_120"]  # QMD 3, 4 and 5
 def fresh_port(*words: str) -> Any:
     """An emulated operating system that nobody else uses."""
     from hcq.emu.nv.rm import EmulatedRm
-    from hcq.emu.nv.words import parse_all
+    from hcq.emu.nv.spec import parse_all
 
     return EmulatedPort([EmulatedRm(parse_all(list(words)))])
 

@@ -97,8 +97,8 @@ def test_text_that_is_no_whole_ptx_is_refused(text: str, says: str):
 
 
 def test_it_agrees_with_the_interpreters_parser_on_what_nvrtc_writes():
-    from hcq.emu.nv.ptx.parser import parse
-    from hcq.emu.nv.ptx.run import Kernel
+    from hcq.emu.nv.shader.parser import parse
+    from hcq.emu.nv.shader.run import Kernel
 
     source = r"""
     struct S { char a; double b; short c[3]; };

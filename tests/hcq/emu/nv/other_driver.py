@@ -23,11 +23,11 @@ import numpy as np
 import tinygrad.device
 import tinygrad.runtime.support.hcq as door
 
-from hcq.emu.nv import shader
-from hcq.emu.nv.ptx.parser import parse
-from hcq.emu.nv.ptx.run import Kernel
+from hcq.emu.nv import launch
 from hcq.emu.nv.rm import EmulatedRm
-from hcq.emu.nv.words import parse_all
+from hcq.emu.nv.shader.parser import parse
+from hcq.emu.nv.shader.run import Kernel
+from hcq.emu.nv.spec import parse_all
 from hcq.emu.port import EmulatedPort
 from hcq.nv.toolchain.nvrtc import compile_cuda
 
@@ -80,17 +80,17 @@ def make_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
     PROGRAMS[(low | high << 32) << (0 if self.qmd.ver == 3 else 4)] = SOURCES[bytes(self.lib)]
 
 
-def load(view: Any, raw: bytes, program: int) -> shader.Code:
+def load(view: Any, raw: bytes, program: int) -> launch.Code:
     """The PTX that the program's source means."""
     ptx = compile_cuda(PROGRAMS[program], f"compute_{sys.argv[1].split(':')[1].removeprefix('sm_')}").ptx
     found = re.search(r"\.entry (\w+)", ptx)
     assert found is not None
-    return shader.Code(Kernel(parse(ptx), found[1], {}), ptx)
+    return launch.Code(Kernel(parse(ptx), found[1], {}), ptx)
 
 
 tinygrad.device.Compiler.compile_cached = compile_and_note
 driver.NVProgram.__init__ = make_and_note
-shader.load = load
+launch.load = load
 
 from tinygrad import Tensor  # noqa: E402  after all that it is to use
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from hcq import native
 from hcq.emu.nv.rm import EmulatedRm
-from hcq.emu.nv.words import parse_all
+from hcq.emu.nv.spec import parse_all
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DriverError
 from hcq.nv.abi import ioctls as abi

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq.emu.nv.ptx.memory import AddressSpace
-from hcq.emu.nv.ptx.parser import parse
-from hcq.emu.nv.ptx.run import Kernel, Report, initial_data
+from hcq.emu.nv.shader.memory import AddressSpace
+from hcq.emu.nv.shader.parser import parse
+from hcq.emu.nv.shader.run import Kernel, Report, initial_data
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 HEADER = ".version 8.3\n.target sm_90\n.address_size 64\n"

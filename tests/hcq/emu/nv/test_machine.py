@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq.emu.nv.ptx import flow
-from hcq.emu.nv.ptx.errors import Deadlock, KernelFault, MisalignedAccess, PageFault, PtxError, StepLimit
-from hcq.emu.nv.ptx.memory import AddressSpace
-from hcq.emu.nv.ptx.parser import parse
-from hcq.emu.nv.ptx.run import Kernel, run_grid
+from hcq.emu.nv.shader import flow
+from hcq.emu.nv.shader.errors import Deadlock, KernelFault, MisalignedAccess, PageFault, PtxError, StepLimit
+from hcq.emu.nv.shader.memory import AddressSpace
+from hcq.emu.nv.shader.parser import parse
+from hcq.emu.nv.shader.run import Kernel, run_grid
 from hcq.errors import DeviceFault, UsageError
 from tests.hcq.emu.nv.running import HEADER, Launch, run_ptx
 

@@ -1,4 +1,4 @@
-"""Numbers in memory that semaphores change: releases with and without a timestamp, reductions, comparisons.
+"""Semaphores in memory: releases with and without a timestamp, reductions, comparisons.
 
 In       a view of the address space, an address, a value, the operation's name
 Out      memory changed as the GPU changes it: the timestamp before the payload, no half of a number

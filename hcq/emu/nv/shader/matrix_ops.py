@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.ptx import floats, spaces
-from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
-from hcq.emu.nv.ptx.errors import BadAccess
-from hcq.emu.nv.ptx.memory_ops import address_of, check_alignment
-from hcq.emu.nv.ptx.syntax import Operand, Vector
-from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader import floats, spaces
+from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.memory_ops import address_of, check_alignment
+from hcq.emu.nv.shader.syntax import Operand, Vector
+from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.groups import Group
-    from hcq.emu.nv.ptx.machine import Machine
+    from hcq.emu.nv.shader.groups import Group
+    from hcq.emu.nv.shader.machine import Machine
 
 RULES = Rules()
 WARP = 32

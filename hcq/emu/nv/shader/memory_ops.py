@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hcq.emu.nv.ptx import spaces
-from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
-from hcq.emu.nv.ptx.errors import BadAccess
-from hcq.emu.nv.ptx.syntax import Operand, Symbol
-from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader import spaces
+from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.syntax import Operand, Symbol
+from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.groups import Group
+    from hcq.emu.nv.shader.groups import Group
 
 RULES = Rules()
 ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")

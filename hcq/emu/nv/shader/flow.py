@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hcq.emu.nv.ptx.errors import PtxError
-from hcq.emu.nv.ptx.syntax import (
+from hcq.emu.nv.shader.errors import PtxError
+from hcq.emu.nv.shader.syntax import (
     Address,
     Function,
     Group,

@@ -18,7 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from hcq.emu.nv.ptx.types import Lanes, Type
+from hcq.emu.nv.shader.types import Lanes, Type
 
 F32_TINY = np.float32(2.0**-126)
 F64_TAIL = np.uint64((1 << 29) - 1)  # the bits of a double that a float has no room for

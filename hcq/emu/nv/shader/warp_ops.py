@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hcq.emu.nv.ptx import bit_ops
-from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
-from hcq.emu.nv.ptx.types import TYPES, Lanes
+from hcq.emu.nv.shader import bit_ops
+from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.types import TYPES, Lanes
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.groups import Group
-    from hcq.emu.nv.ptx.machine import Machine
+    from hcq.emu.nv.shader.groups import Group
+    from hcq.emu.nv.shader.machine import Machine
 
 RULES = Rules()
 PRED, U32, B32 = TYPES["pred"], TYPES["u32"], TYPES["b32"]

@@ -13,9 +13,9 @@ import re
 import struct
 from typing import NamedTuple
 
-from hcq.emu.nv.ptx.errors import PtxError
-from hcq.emu.nv.ptx.syntax import Immediate
-from hcq.emu.nv.ptx.types import Type
+from hcq.emu.nv.shader.errors import PtxError
+from hcq.emu.nv.shader.syntax import Immediate
+from hcq.emu.nv.shader.types import Type
 
 _WORDS = re.compile(
     r"""

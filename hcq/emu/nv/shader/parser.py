@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hcq.checks import is_decimal
-from hcq.emu.nv.ptx import lexer
-from hcq.emu.nv.ptx.errors import PtxError
-from hcq.emu.nv.ptx.syntax import (
+from hcq.emu.nv.shader import lexer
+from hcq.emu.nv.shader.errors import PtxError
+from hcq.emu.nv.shader.syntax import (
     SPECIAL_SCALARS,
     SPECIAL_VECTORS,
     Address,
@@ -32,7 +32,7 @@ from hcq.emu.nv.ptx.syntax import (
     Variable,
     Vector,
 )
-from hcq.emu.nv.ptx.types import TYPES, Type
+from hcq.emu.nv.shader.types import TYPES, Type
 
 MAX_REGISTERS = 1 << 18
 SPACES = (".global", ".const", ".shared", ".local", ".param")

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.ptx.decode import Code, Rules, Step
-from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader.decode import Code, Rules, Step
+from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 RULES = Rules()
 Compute = Callable[..., Lanes]
@@ -64,7 +64,7 @@ def lop3(code: Code) -> Step:
         raise code.refuse("lop3 with a predicate is not supported")
     type_ = code.type("b32")
     code.expect(5)
-    from hcq.emu.nv.ptx.syntax import Immediate
+    from hcq.emu.nv.shader.syntax import Immediate
 
     table = code.operands[4]
     if not isinstance(table, Immediate):

@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.ptx import floats
-from hcq.emu.nv.ptx.decode import Code, Rules, Step
-from hcq.emu.nv.ptx.types import Lanes, Type
+from hcq.emu.nv.shader import floats
+from hcq.emu.nv.shader.decode import Code, Rules, Step
+from hcq.emu.nv.shader.types import Lanes, Type
 
 RULES = Rules()
 Compute = Callable[..., Lanes]
@@ -326,6 +326,6 @@ def testp(code: Code) -> Step:
 
 
 def _predicate(code: Code) -> int:
-    from hcq.emu.nv.ptx.types import TYPES
+    from hcq.emu.nv.shader.types import TYPES
 
     return code.destination(code.operands[0], TYPES["pred"])

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hcq.emu.nv.ptx import flow
-from hcq.emu.nv.ptx.errors import PtxError
-from hcq.emu.nv.ptx.syntax import (
+from hcq.emu.nv.shader import flow
+from hcq.emu.nv.shader.errors import PtxError
+from hcq.emu.nv.shader.syntax import (
     Address,
     Discard,
     Function,
@@ -37,10 +37,10 @@ from hcq.emu.nv.ptx.syntax import (
     Vector,
     placed,
 )
-from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.groups import Group
+    from hcq.emu.nv.shader.groups import Group
 
 Registers = list[Lanes]
 Step = Callable[[Registers, "Group"], None]

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hcq.emu.nv.ptx import float_ops, flow
-from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
-from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader import float_ops, flow
+from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.groups import Group
+    from hcq.emu.nv.shader.groups import Group
 
 RULES = Rules()
 Compute = Callable[..., Lanes]

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hcq.emu.nv.ptx.decode import Decoded
-from hcq.emu.nv.ptx.errors import PtxError
-from hcq.emu.nv.ptx.flow import is_warp_wide
-from hcq.emu.nv.ptx.opcodes import decode
-from hcq.emu.nv.ptx.syntax import (
+from hcq.emu.nv.shader.decode import Decoded
+from hcq.emu.nv.shader.errors import PtxError
+from hcq.emu.nv.shader.flow import is_warp_wide
+from hcq.emu.nv.shader.opcodes import decode
+from hcq.emu.nv.shader.syntax import (
     Address,
     Function,
     Group,
@@ -27,7 +27,7 @@ from hcq.emu.nv.ptx.syntax import (
     Variable,
     Vector,
 )
-from hcq.emu.nv.ptx.types import Lanes
+from hcq.emu.nv.shader.types import Lanes
 from hcq.errors import UsageError
 
 CODE_START = 0x7F7E_0000_0000  # addresses of functions, for indirect calls; no memory is there
@@ -103,7 +103,7 @@ def code_addresses(module: Module) -> dict[str, int]:
 
 def param_offsets(function: Function) -> dict[str, int]:
     """Where each parameter of a kernel is, from the first."""
-    from hcq.emu.nv.ptx.syntax import placed
+    from hcq.emu.nv.shader.syntax import placed
 
     return {name: at for name, at, _ in placed(function.params)}
 

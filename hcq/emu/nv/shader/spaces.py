@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from hcq.emu.nv.ptx.errors import BadAccess
-from hcq.emu.nv.ptx.types import Lanes, Scalar
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.types import Lanes, Scalar
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.machine import Machine
+    from hcq.emu.nv.shader.machine import Machine
 
 WINDOW_BYTES = 1 << 24
 PARAM_WINDOW = 0x7F7F_0000_0000  # generic addresses of kernel parameters; no mapping of a process is there

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hcq.emu.nv.ptx import spaces
-from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
-from hcq.emu.nv.ptx.errors import BadAccess
-from hcq.emu.nv.ptx.matrix_ops import (
+from hcq.emu.nv.shader import spaces
+from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.matrix_ops import (
     Fragment,
     from_numbers,
     matrix,
@@ -27,12 +27,12 @@ from hcq.emu.nv.ptx.matrix_ops import (
     register_type,
     to_numbers,
 )
-from hcq.emu.nv.ptx.memory_ops import address_of, check_alignment, take_space
-from hcq.emu.nv.ptx.syntax import Operand, Vector
-from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader.memory_ops import address_of, check_alignment, take_space
+from hcq.emu.nv.shader.syntax import Operand, Vector
+from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.groups import Group
+    from hcq.emu.nv.shader.groups import Group
 
 RULES = Rules()
 WARP = 32

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hcq.emu.nv.ptx.types import Type
+from hcq.emu.nv.shader.types import Type
 
 # Named registers are exactly these; everything else that starts with % is a declared register.
 SPECIAL_VECTORS = (

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hcq.emu.nv.ptx import spaces
-from hcq.emu.nv.ptx.atomic_ops import Meeting, Update
-from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step, Write
-from hcq.emu.nv.ptx.errors import BadAccess
-from hcq.emu.nv.ptx.memory_ops import SCOPES, address_of, check_alignment, of_lanes, to_all
-from hcq.emu.nv.ptx.syntax import Address, Discard, Immediate, Operand
-from hcq.emu.nv.ptx.types import TYPES, Lanes
+from hcq.emu.nv.shader import spaces
+from hcq.emu.nv.shader.atomic_ops import Meeting, Update
+from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step, Write
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.memory_ops import SCOPES, address_of, check_alignment, of_lanes, to_all
+from hcq.emu.nv.shader.syntax import Address, Discard, Immediate, Operand
+from hcq.emu.nv.shader.types import TYPES, Lanes
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.groups import Group
+    from hcq.emu.nv.shader.groups import Group
 
 RULES = Rules()
 U32, U64, PRED = TYPES["u32"], TYPES["u64"], TYPES["pred"]

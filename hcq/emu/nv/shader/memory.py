@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hcq.emu.nv.ptx.errors import BadAccess
-from hcq.emu.nv.ptx.types import Lanes, Scalar
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.types import Lanes, Scalar
 from hcq.errors import UsageError
 
 ALIGNMENT = 16  # of every mapping: so that a naturally aligned access never straddles two

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hcq.emu.nv.ptx import floats, spaces
-from hcq.emu.nv.ptx.decode import Code, Registers, Rules, Step
-from hcq.emu.nv.ptx.errors import BadAccess
-from hcq.emu.nv.ptx.memory_ops import (
+from hcq.emu.nv.shader import floats, spaces
+from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.memory_ops import (
     address_of,
     check_alignment,
     claim_hints,
@@ -31,12 +31,12 @@ from hcq.emu.nv.ptx.memory_ops import (
     to_all,
     vector_of,
 )
-from hcq.emu.nv.ptx.syntax import Discard
-from hcq.emu.nv.ptx.types import Lanes, Type
+from hcq.emu.nv.shader.syntax import Discard
+from hcq.emu.nv.shader.types import Lanes, Type
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.groups import Group
-    from hcq.emu.nv.ptx.machine import Machine
+    from hcq.emu.nv.shader.groups import Group
+    from hcq.emu.nv.shader.machine import Machine
 
 RULES = Rules()
 Update = Callable[[Lanes, Lanes, Lanes], Lanes]  # (old bits, b, c) -> new bits

@@ -3,7 +3,7 @@
 In       a QMD, the state of the compute engine that launched it, the address space
 Out      the grid has run; LaunchError, KernelError, HungKernel or MmuFault when it cannot
 Changes  what the kernel changes
-Next     compute_processor.py (who calls), hcq/nv/abi/image.py (how the kernel is found), ptx/run.py (who runs it)
+Next     compute_processor.py (who calls), hcq/nv/abi/image.py (how the kernel is found), shader/run.py (who runs it)
 Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h; constant bank 0 as compiled code reads it
 
 What hardware would take from constant bank 0 is read there and nowhere else. What the compiled code would read there
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.errors import ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
-from hcq.emu.nv.ptx.errors import Deadlock, Interrupted, KernelFault, StepLimit
-from hcq.emu.nv.ptx.parser import parse
-from hcq.emu.nv.ptx.run import Kernel
-from hcq.emu.nv.words import GPCS, LARGE_PARAM_BYTES, SMS_PER_TPC, TPCS_PER_GPC
+from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
+from hcq.emu.nv.shader.parser import parse
+from hcq.emu.nv.shader.run import Kernel
+from hcq.emu.nv.spec import GPCS, LARGE_PARAM_BYTES, SMS_PER_TPC, TPCS_PER_GPC
 from hcq.errors import UsageError
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
 from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV5

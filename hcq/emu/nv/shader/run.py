@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.ptx.errors import Interrupted
-from hcq.emu.nv.ptx.machine import Machine
-from hcq.emu.nv.ptx.memory import Memory
-from hcq.emu.nv.ptx.parser import parse
-from hcq.emu.nv.ptx.program import Program, code_addresses
-from hcq.emu.nv.ptx.syntax import Module
+from hcq.emu.nv.shader.errors import Interrupted
+from hcq.emu.nv.shader.machine import Machine
+from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.parser import parse
+from hcq.emu.nv.shader.program import Program, code_addresses
+from hcq.emu.nv.shader.syntax import Module
 from hcq.errors import UsageError
 
 # threads that run as one NumPy array: enough to hide the interpreter, few enough for the caches

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.ptx import (
+from hcq.emu.nv.shader import (
     atomic_ops,
     bit_ops,
     compare_ops,
@@ -28,11 +28,11 @@ from hcq.emu.nv.ptx import (
     warp_ops,
     wmma_ops,
 )
-from hcq.emu.nv.ptx.control import end_of
-from hcq.emu.nv.ptx.decode import Code, Decoded, DecodedBlock, Lowering, Registers, Rules
-from hcq.emu.nv.ptx.groups import Group
-from hcq.emu.nv.ptx.syntax import Function, Instruction, Module
-from hcq.emu.nv.ptx.types import TYPES, Lanes
+from hcq.emu.nv.shader.control import end_of
+from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock, Lowering, Registers, Rules
+from hcq.emu.nv.shader.groups import Group
+from hcq.emu.nv.shader.syntax import Function, Instruction, Module
+from hcq.emu.nv.shader.types import TYPES, Lanes
 
 SPIN_HASTE = 64
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.ptx.decode import Code, Rules, Step
-from hcq.emu.nv.ptx.types import TYPES, Lanes
+from hcq.emu.nv.shader.decode import Code, Rules, Step
+from hcq.emu.nv.shader.types import TYPES, Lanes
 
 RULES = Rules()
 COMPARE: dict[str, Callable[[Lanes, Lanes], Lanes]] = {

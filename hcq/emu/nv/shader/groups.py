@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hcq.emu.nv.ptx.decode import Decoded, Registers
-from hcq.emu.nv.ptx.errors import BadAccess, KernelFault, MisalignedAccess, PageFault
-from hcq.emu.nv.ptx.syntax import Instruction
-from hcq.emu.nv.ptx.types import Lanes
+from hcq.emu.nv.shader.decode import Decoded, Registers
+from hcq.emu.nv.shader.errors import BadAccess, KernelFault, MisalignedAccess, PageFault
+from hcq.emu.nv.shader.syntax import Instruction
+from hcq.emu.nv.shader.types import Lanes
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.machine import Machine
+    from hcq.emu.nv.shader.machine import Machine
 
 
 class Activation:

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.nv.ptx.decode import Decoded, Registers
-from hcq.emu.nv.ptx.errors import Deadlock, Interrupted, KernelFault, StepLimit
-from hcq.emu.nv.ptx.groups import Activation, Group, Region
-from hcq.emu.nv.ptx.memory import Memory
-from hcq.emu.nv.ptx.program import Program
-from hcq.emu.nv.ptx.types import Lanes
+from hcq.emu.nv.shader.decode import Decoded, Registers
+from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
+from hcq.emu.nv.shader.groups import Activation, Group, Region
+from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.program import Program
+from hcq.emu.nv.shader.types import Lanes
 
 WARP = 32
 CHECK_STEPS = (
@@ -408,7 +408,7 @@ class Machine:
 
     def _warp_is_here(self, group: Group, members: Lanes) -> bool:
         """Whether, for each thread of the group, the members of its warp that live are in the group."""
-        from hcq.emu.nv.ptx.warp_ops import active_bits, ballots
+        from hcq.emu.nv.shader.warp_ops import active_bits, ballots
 
         missing = members & ballots(self.live, self) & ~active_bits(group)
         return not bool((missing[group.full_mask] if len(missing) > 1 else missing).any())
@@ -472,7 +472,7 @@ class Machine:
         self._check_warp_barriers()
 
     def _check_warp_barriers(self) -> None:
-        from hcq.emu.nv.ptx.warp_ops import ballots
+        from hcq.emu.nv.shader.warp_ops import ballots
 
         groups = [group for group in self.waiting if group.waits_for == "warp barrier"]
         here = np.zeros(self.count, bool)

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hcq.emu.nv.ptx.decode import Code, Decoded, Lowering, Registers
-from hcq.emu.nv.ptx.errors import KernelFault
-from hcq.emu.nv.ptx.flow import Block
-from hcq.emu.nv.ptx.groups import Group, Region
-from hcq.emu.nv.ptx.syntax import Function, Instruction, Operand, Register, Symbol
-from hcq.emu.nv.ptx.syntax import Group as Parentheses
-from hcq.emu.nv.ptx.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader.decode import Code, Decoded, Lowering, Registers
+from hcq.emu.nv.shader.errors import KernelFault
+from hcq.emu.nv.shader.flow import Block
+from hcq.emu.nv.shader.groups import Group, Region
+from hcq.emu.nv.shader.syntax import Function, Instruction, Operand, Register, Symbol
+from hcq.emu.nv.shader.syntax import Group as Parentheses
+from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 if TYPE_CHECKING:
-    from hcq.emu.nv.ptx.machine import Machine
+    from hcq.emu.nv.shader.machine import Machine
 
 End = Callable[["Machine", Registers, Group], int]
 PRED, U32, U64 = TYPES["pred"], TYPES["u32"], TYPES["u64"]
