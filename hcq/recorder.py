@@ -13,12 +13,9 @@ dispatched it.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
 
 Site = tuple[CodeType, int] | None  # a function and the offset of the instruction in it
 
@@ -33,7 +30,7 @@ class _Ours(dict[str, bool]):
     """
 
     def __missing__(self, file: str) -> bool:
-        self[file] = found = file.startswith(_folders()) or _starts_programs(file)
+        self[file] = found = _is_of_package(file) or _starts_programs(file)
         return found
 
 
@@ -60,6 +57,20 @@ def site_of(frame: FrameType | None) -> Site:
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     return _outermost(start)
+
+
+def _is_of_package(file: str) -> bool:
+    """Whether a file is this package's own source, installed as one folder or in the folders of a checkout.
+
+    The tools are not: they are programs that use the package, as a user's program does.
+    """
+    package = __name__.partition(".")[0]
+    for folder in sys.modules[package].__path__:
+        if file.startswith(f"{folder}/"):
+            part = file[len(folder) + 1 :].partition("/")[0].removesuffix(".py")
+            if part != "tools" and (part == "__main__" or f"{package}.{part}" in sys.modules):
+                return True
+    return False
 
 
 def _starts_programs(file: str) -> bool:
@@ -103,16 +114,3 @@ def line_of(code: CodeType, offset: int) -> int:
         if start <= offset < end and line is not None:
             return line
     return code.co_firstlineno
-
-
-@functools.cache
-def _folders() -> tuple[str, ...]:
-    """Where this package's own source is: installed as one folder, or the folders of a checkout."""
-    here = Path(__file__).resolve().parent
-    folders: list[Any] = [here]
-    if (here.parent / "setup.py").is_file() and (here.parent / "ir" / "node.py").is_file():
-        folders += [here.parent / name for name in ("ir", "compiler", "frontend")]
-    else:
-        folders = [here / name for name in ("ir", "compiler", "frontend", "cpu", "amd", "nv", "metal", "emu")]
-        return tuple(f"{folder}/" for folder in folders) + tuple(str(file) for file in here.glob("*.py"))
-    return tuple(f"{folder}/" for folder in folders)

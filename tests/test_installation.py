@@ -78,3 +78,30 @@ def test_the_page_of_hcq_trace_serve_is_installed(installed: Path) -> None:
     files = sorted(path.name for path in (ROOT / "tools" / "trace" / "page").iterdir())
     assert "index.html" in files
     assert sorted(path.name for path in (installed / "hcq" / "tools" / "trace" / "page").iterdir()) == files
+
+
+REPLAY = """
+import hcq, hcq.tools
+from hcq.recorder import where
+
+device = hcq.open()
+buffer = device.alloc(64)
+graph = device.graph()
+graph.fill(buffer, 1)
+for _ in range(2):
+    graph.replay({})
+device.synchronize()
+print(where(device.ledger.entries[-1][2]))
+"""
+
+
+@pytest.mark.parametrize("emulated", ["", "amd:gfx1100", "nv:sm_90"])
+def test_the_line_of_a_replay_is_the_users_in_an_installed_package_too(
+    installed: Path, tmp_path: Path, emulated: str
+) -> None:
+    kind = emulated.partition(":")[0].upper() or "CPU"
+    program = tmp_path / "user.py"
+    program.write_text(REPLAY.replace("open()", f"open({kind!r})"))
+    environment = {**os.environ, "PYTHONPATH": str(installed), "HCQ_EMULATE": emulated}
+    line = subprocess.check_output([sys.executable, program], env=environment, text=True, timeout=60)
+    assert line == f"{program}:10 in <module>\n"
