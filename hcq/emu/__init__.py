@@ -1,6 +1,21 @@
 """Emulated kernel drivers and GPUs: they answer the drivers' ioctls and execute their packets and kernels on the CPU.
 
-port.py    EmulatedPort: HCQ_EMULATE=amd:gfx1100 makes such a GPU appear
-amd/       the emulated KFD, packet processors, and the shader core
-nv/        the shader core of emulated NVIDIA GPUs
+port.py       EmulatedPort: HCQ_EMULATE=amd:gfx1100 makes such a GPU appear
+backing.py    the bytes behind an allocation; pages.py the same for what emulated caches hold
+amd/, nv/     a vendor's kernel driver, its packet processors, and its shader core in shader/
+
+The same file name stands for the same idea on both sides:
+
+gpu.py        one GPU: its doorbells, its queues, and the thread that does their work
+memory.py     page tables: memory as the GPU's engines see it
+caches.py     what is stale or hidden (:caches)
+launch.py     from a dispatch or a launch description to the shader core
+shader/       kernels. It knows nothing of queues and kernel drivers:
+    errors.py, memory.py                  what can stop a kernel; the address space that kernels see
+    floats.py                             rounding that NumPy does not have
+    program.py, control.py                code decoded once, in blocks; how a block ends
+    machine.py                            runs the blocks of threads that part, meet again, wait and stop
+    *_ops.py                              what instructions mean, by kind: integer_ops, float_ops, convert_ops, ...
+
+An emulation stands beside the driver: of `hcq.amd` and `hcq.nv` it imports what the vendor declares (`abi`) alone.
 """

@@ -304,9 +304,9 @@ def _amd(image: bytes, arch: str, entry: str, name: str) -> list[Line]:
 
 
 def _amd_tables(image: bytes, family: str, entry: str, name: str) -> list[Line]:
-    from hcq.emu.amd import disassembly
+    from hcq.emu.amd.shader import disassembly
 
-    isa = getattr(importlib.import_module(f"hcq.emu.amd.{family}"), family.upper())
+    isa = getattr(importlib.import_module(f"hcq.emu.amd.shader.{family}"), family.upper())
     function = _find(image, entry, name)
     words = struct.unpack(f"<{len(function.code) // 4}I", function.code[: len(function.code) // 4 * 4])
     found: list[tuple[int, tuple[int, ...], Any]] = []

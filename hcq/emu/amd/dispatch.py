@@ -3,7 +3,7 @@
 In       compute registers and a DISPATCH_DIRECT, or a KernelDispatch and the descriptor it points at
 Out      a Dispatch, which runs; or what is wrong with it
 Changes  what the kernel changes
-Next     shader.py (the shader core), pm4_processor.py and aql_processor.py (who launch)
+Next     launch.py (the shader core), pm4_processor.py and aql_processor.py (who launch)
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Dispatch:
         if gpu.run_kernel is not None:
             gpu.run_kernel(gpu, self)
             return
-        from hcq.emu.amd.shader import (
+        from hcq.emu.amd.launch import (
             run_on_shader_core,
         )  # the shader core: much code, needed by kernels alone
 

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING
 
 from hcq.amd.abi.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceApertures
 from hcq.amd.topology import node_of
-from hcq.emu.amd.errors import PageFault, ShaderFault
 from hcq.emu.amd.kfd_events import Events
 from hcq.emu.amd.kfd_memory import PAGE, BufferObject, GpuVm
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
+from hcq.emu.amd.shader.errors import PageFault, ShaderFault
 from hcq.emu.backing import Backing
 
 if TYPE_CHECKING:
     from hcq.emu.amd.dispatch import Dispatch
-    from hcq.emu.amd.engine import Machine
+    from hcq.emu.amd.shader.machine import Machine
 
 UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
 BURST = 64  # packets of one queue before the next has its turn

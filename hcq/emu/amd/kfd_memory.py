@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hcq.amd.abi.kfd import AllocFlags
-from hcq.emu.amd.memory import AddressSpace
+from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.backing import Backing
 
 PAGE = 4096

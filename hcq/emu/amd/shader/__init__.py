@@ -1,0 +1,23 @@
+"""The shader core of an emulated AMD GPU: machine code of four architectures, run by NumPy over many waves at once.
+
+Instruction sets
+    isa.py               what one is: formats, opcodes, decode, encode
+    rdna3.py             gfx11: its formats; rdna3_opcodes.py is its opcode table (likewise rdna4: gfx12, cdna3: gfx942)
+    disassembly.py       instructions as text
+State
+    waves.py             a batch of waves: its registers and lane masks
+    memory.py            the address space that kernels see; a stray address is a PageFault
+    wave_start.py        what a kernel's registers start as
+Instructions
+    operands.py          how an instruction's operands become NumPy views
+    control.py           branches, calls, barriers, MODE
+    scalar_ops.py, scalar_float_ops.py, scalar_memory_ops.py
+    vector_ops.py        operands, modifiers, SDWA and dual issue around the meanings in meaning.py's tables:
+                         integer_ops.py, float_ops.py, convert_ops.py; floats.py rounds
+    carry_ops.py, compare_ops.py, lane_ops.py, packed_ops.py, matrix_ops.py, matrix_ops_rdna4.py
+    lane_access.py       what loads, stores and atomics move: memory_ops.py, lds_ops.py, atomic_ops.py
+Running
+    program.py           code decoded once, compiled into blocks of steps
+    machine.py           run_dispatch: batches of waves split at branches, meet again, wait at barriers, and stop
+    errors.py            what can stop a kernel
+"""

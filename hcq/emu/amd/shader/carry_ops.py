@@ -1,0 +1,139 @@
+"""Vector instructions that also read or write a mask: carries, selection, wide products, division scaling.
+
+In       VOP2 and VOP3SD sums with carry, v_cndmask, v_mad_u64_u32, v_div_scale, v_div_fmas
+Out      a step that writes its vector result and its mask
+Changes  VGPRs and SGPRs, when the step runs
+Next     float_ops.py (the arithmetic of division), vector_ops.py (operands)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hcq.emu.amd.shader import float_ops, vector_ops
+from hcq.emu.amd.shader.floats import flushed
+from hcq.emu.amd.shader.operands import Context, Reader, Step, lane_mask, vector_write, write_lane_mask
+from hcq.emu.amd.shader.waves import VCC, Batch
+
+if TYPE_CHECKING:
+    from hcq.emu.amd.shader.vector_ops import Sources
+
+CARRIES = {
+    f"v_{name}_{form}_u32": (name, form == "co_ci")
+    for name in ("add", "sub", "subrev")
+    for form in ("co", "co_ci")
+}
+
+
+def compile_carry(ctx: Context, name: str, operands: Sources) -> Step | None:
+    if name in CARRIES:
+        return sum_with_carry(ctx, *CARRIES[name], operands)
+    if name in ("v_cndmask_b32", "v_cndmask_b16"):
+        return select(ctx, name, operands)
+    if name in ("v_mad_u64_u32", "v_mad_i64_i32"):
+        return wide_product(ctx, name, operands)
+    if name.startswith("v_div_scale"):
+        return scale(ctx, name[-3:], operands)
+    if name.startswith("v_div_fmas"):
+        return fmas(ctx, name[-3:], operands)
+    return None
+
+
+def mask_register(ctx: Context) -> int:
+    """Where a VOP3SD instruction writes its mask; the VOP2 forms use VCC."""
+    return ctx.inst.fields["sdst"] if ctx.inst.format == "VOP3SD" else VCC
+
+
+def sum_with_carry(ctx: Context, name: str, carry_in: bool, operands: Sources) -> Step:
+    left, right = operands.read(0, "u32"), operands.read(1, "u32")
+    if name == "subrev":
+        left, right = right, left
+    carried = None
+    if carry_in:
+        carried = lane_mask(ctx, ctx.inst.fields["src2"] if ctx.inst.format == "VOP3SD" else VCC)
+    write = vector_ops.destination(ctx, ctx.inst.name, "u32")
+    target = mask_register(ctx)
+    write_mask = write_lane_mask(ctx, target)
+    adds = name == "add"
+    if ctx.inst.fields.get("clamp", 0):
+        raise ctx.refuse("clamp on a sum with carry is not emulated")
+
+    def run(b: Batch) -> None:
+        x, y = left(b), right(b)
+        total = x + y if adds else x - y
+        extra = carried(b) if carried is not None else None
+        if target == ctx.null:
+            write(b, total if extra is None else total + extra if adds else total - extra)
+            return
+        out = total < x if adds else x < y
+        if extra is not None:
+            partial = total
+            total = partial + extra if adds else partial - extra
+            out = out | (total < partial if adds else total > partial)
+        write(b, total)
+        write_mask(b, out)
+
+    return run
+
+
+def select(ctx: Context, name: str, operands: Sources) -> Step:
+    """mask ? S1 : S0. Sources are read as floats because neg and abs apply to them; bits pass unchanged."""
+    kind = "f32" if name.endswith("b32") else "f16"
+    first, second = operands.read(0, kind), operands.read(1, kind)
+    mask = lane_mask(ctx, ctx.inst.fields["src2"] if ctx.inst.format == "VOP3" else VCC)
+    write = vector_ops.destination(ctx, ctx.inst.name, kind)
+    return lambda b: write(b, np.where(mask(b), second(b), first(b)))
+
+
+def wide_product(ctx: Context, name: str, operands: Sources) -> Step:
+    """32 x 32 + 64 -> 64 bits; the mask gets carry or signed overflow."""
+    signed = name == "v_mad_i64_i32"
+    narrow, wide = ("i32", "i64") if signed else ("u32", "u64")
+    dtype = np.int64 if signed else np.uint64
+    a, c, addend = operands.read(0, narrow), operands.read(1, narrow), operands.read(2, wide)
+    write = vector_write(wide, ctx.inst.fields["vdst"])
+    write_mask = write_lane_mask(ctx, mask_register(ctx))
+
+    def run(b: Batch) -> None:
+        product = a(b).astype(dtype) * c(b).astype(dtype)
+        added = addend(b)
+        total = product + added
+        overflow = ((total < product) != (added < 0)) if signed else total < product
+        write(b, total)
+        write_mask(b, overflow)
+
+    return run
+
+
+def division_sources(ctx: Context, kind: str, operands: Sources) -> list[Reader]:
+    """The three operands, with denormals flushed when the mode says so."""
+    readers = [operands.read(i, kind) for i in range(3)]
+    return [vector_ops.flushing(read) for read in readers] if ctx.mode.flush(kind) & 1 else readers
+
+
+def scale(ctx: Context, kind: str, operands: Sources) -> Step:
+    readers = division_sources(ctx, kind, operands)
+    write = vector_write(kind, ctx.inst.fields["vdst"])
+    write_mask = write_lane_mask(ctx, mask_register(ctx))
+
+    def run(b: Batch) -> None:
+        scaled, needs_more = float_ops.divide_scale(*(read(b) for read in readers))
+        write(b, scaled)
+        write_mask(b, needs_more)
+
+    return run
+
+
+def fmas(ctx: Context, kind: str, operands: Sources) -> Step:
+    readers = division_sources(ctx, kind, operands)
+    write = vector_ops.destination(ctx, ctx.inst.name, kind)
+    flushes = bool(ctx.mode.flush(kind) & 2)
+
+    def run(b: Batch) -> None:
+        x, y, z = (read(b) for read in readers)
+        result = float_ops.divide_fmas(x, y, z, b.mask(VCC))
+        write(b, flushed(result) if flushes else result)
+
+    return run

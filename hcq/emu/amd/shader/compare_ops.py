@@ -1,0 +1,102 @@
+"""Compares: a test per lane, its answers gathered into a mask of bits.
+
+In       VOPC and their VOP3 forms: v_cmp_<test>_<kind>, v_cmpx_<test>_<kind>
+Out      a step that writes VCC, an SGPR mask, or EXEC
+Changes  SGPRs and EXEC, when the step runs
+Next     vector_ops.py (operands), operands.py (mask registers)
+
+On gfx11 v_cmpx writes EXEC alone; on gfx9 it writes EXEC and the mask register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hcq.emu.amd.shader.floats import QUIET, SMALLEST_NORMAL, raw
+from hcq.emu.amd.shader.operands import Context, Step, write_lane_mask
+from hcq.emu.amd.shader.waves import VCC, Array, Batch
+
+if TYPE_CHECKING:
+    from hcq.emu.amd.shader.vector_ops import Sources
+
+Test = Callable[[Array, Array], Array]
+
+
+def never(a: Array, b: Array) -> Array:
+    return np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_)
+
+
+def always(a: Array, b: Array) -> Array:
+    return np.ones(np.broadcast_shapes(a.shape, b.shape), np.bool_)
+
+
+def comparable(a: Array, b: Array) -> Array:
+    return (a == a) & (b == b)
+
+
+TESTS: dict[str, Test] = {
+    "f": never,
+    "t": always,
+    "tru": always,
+    "lt": np.less,
+    "eq": np.equal,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ne": np.not_equal,
+    "ge": np.greater_equal,
+    "lg": lambda a, b: (a < b) | (a > b),
+    "o": comparable,
+    "u": lambda a, b: ~comparable(a, b),
+    "nge": lambda a, b: ~(a >= b),
+    "nlg": lambda a, b: ~((a < b) | (a > b)),
+    "ngt": lambda a, b: ~(a > b),
+    "nle": lambda a, b: ~(a <= b),
+    "neq": lambda a, b: ~(a == b),
+    "nlt": lambda a, b: ~(a < b),
+}
+
+
+def classify(x: Array, wanted: Array) -> Array:
+    """Whether x is one of the classes whose bits are set in `wanted`."""
+    quiet = (raw(x) & QUIET[x.dtype.itemsize]) != 0
+    nan, negative = np.isnan(x), np.signbit(x)
+    size = np.abs(x)
+    denormal = (size < SMALLEST_NORMAL[x.dtype.itemsize]) & (x != 0)
+    kind = np.select([np.isinf(x), x == 0, denormal], [0, 2, 1], 3)  # inf, denormal, zero, normal
+    bit_negative = np.choose(kind, [2, 4, 5, 3])
+    bit_positive = np.choose(kind, [9, 7, 6, 8])
+    bit = np.where(nan, np.where(quiet, 1, 0), np.where(negative, bit_negative, bit_positive))
+    return ((wanted.astype(np.uint32) >> bit.astype(np.uint32)) & np.uint32(1)) != 0
+
+
+def compile_compare(ctx: Context, name: str, operands: Sources) -> Step | None:
+    if not name.startswith("v_cmp"):
+        return None
+    form, test, kind = name[2:].split("_")
+    writes_exec = form == "cmpx"
+    if test == "class":
+        mask_kind = "u16" if operands.operands[1].width == 16 else "u32"
+        left, right = operands.read(0, kind), operands.read(1, mask_kind)
+    else:
+        left, right = operands.read(0, kind), operands.read(1, kind)
+    decide: Test = classify if test == "class" else TESTS[test]
+    register = VCC
+    if ctx.inst.format == "VOP3":
+        register = ctx.inst.fields["vdst"]
+    elif ctx.inst.sdwa is not None and ctx.inst.sdwa.vopc_sdst is not None:
+        register = ctx.inst.sdwa.vopc_sdst
+    write = write_lane_mask(ctx, register)
+    if not writes_exec:
+        return lambda b: write(b, decide(left(b), right(b)))
+    also_mask = ctx.is_gfx9
+
+    def run(b: Batch) -> None:
+        answers = decide(left(b), right(b)) & b.lanes
+        if also_mask:
+            write(b, answers)
+        b.set_exec(answers)
+
+    return run

@@ -1,0 +1,217 @@
+"""Float arithmetic as the hardware rounds it, on arrays: fused multiply-add, directed rounding, bfloat16, min and max.
+
+In       arrays of float16, float32 or float64
+Out      arrays of the same kind, rounded once
+Changes  nothing
+Next     float_ops.py (which instruction uses what)
+
+The device: compute in float64 and "round to odd" (when the result is inexact, its last bit is made 1). A number rounded
+to odd with at least two bits to spare rounds a second time to float32 or float16 as if it had been exact.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hcq.emu.amd.shader.waves import Array
+
+NEAREST, UP, DOWN, ZERO = range(4)  # MODE.fp_round
+
+UINT = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+QUIET = {2: np.uint16(0x200), 4: np.uint32(0x400000), 8: np.uint64(0x8000000000000)}
+SMALLEST_NORMAL = {2: np.float16(2.0**-14), 4: np.float32(2.0**-126), 8: np.float64(2.0**-1022)}
+
+
+def raw(x: Array) -> Array:
+    """The bits of floats, as unsigned integers of their size."""
+    return x.view(UINT[x.dtype.itemsize])
+
+
+def widen(x: Array) -> Array:
+    return x.astype(np.float64)
+
+
+def is_signaling(x: Array) -> Array:
+    return np.isnan(x) & ((raw(x) & QUIET[x.dtype.itemsize]) == 0)
+
+
+def quieted(x: Array) -> Array:
+    return (raw(x) | QUIET[x.dtype.itemsize]).view(x.dtype)
+
+
+def flushed(x: Array) -> Array:
+    """Denormals become zeros of their sign."""
+    tiny = np.abs(x) < SMALLEST_NORMAL[x.dtype.itemsize]
+    return np.where(tiny, np.copysign(x.dtype.type(0), x), x)
+
+
+def to_odd(total: Array, error: Array) -> Array:
+    """Round-to-odd of total + error, where total is the nearest float64 of that sum and `error` what is missing."""
+    bits = total.view(np.int64)
+    inexact = ((error > 0) | (error < 0)) & ((bits & 1) == 0)
+    step = np.where((error > 0) == (total > 0), 1, -1)
+    return (bits + np.where(inexact, step, 0)).view(np.float64)
+
+
+def sum_error(p: Array, c: Array, total: Array) -> Array:
+    """p + c - total exactly, where total is the nearest float64 of p + c."""
+    part = total - p
+    return (p - (total - part)) + (c - part)
+
+
+def fused_sum(p: Array, c: Array, kind: type, rounding: int = NEAREST) -> Array:
+    """p + c, given in float64, rounded once to float32 or float16."""
+    total = p + c
+    if rounding == NEAREST:
+        result: Array = total.astype(kind)
+        # rounding twice errs only when the float64 is half-way between two results, or a result is denormal
+        below = 29 if kind is np.float32 else 42  # bits that the narrower format has not
+        half_way = (total.view(np.int64) & ((1 << below) - 1)) == 1 << (below - 1)
+        if not half_way.any():
+            tiny = np.abs(result) <= SMALLEST_NORMAL[result.dtype.itemsize]
+            if not (tiny & (total != 0)).any():
+                return result
+    return narrow(to_odd(total, sum_error(p, c, total)), kind, rounding)
+
+
+def narrow(x: Array, kind: type, rounding: int = NEAREST) -> Array:
+    """float64 (exact or rounded to odd) to float32 or float16 under a rounding mode."""
+    y: Array = x.astype(kind)
+    if rounding == NEAREST:
+        return y
+    back = y.astype(np.float64)
+    too_high, too_low = back > x, back < x
+    if rounding == UP:
+        too_high = np.zeros_like(too_high)
+    elif rounding == DOWN:
+        too_low = np.zeros_like(too_low)
+    else:
+        too_high, too_low = too_high & (x > 0), too_low & (x < 0)
+    y = np.where(too_high, np.nextafter(y, np.array(-np.inf, kind)), y)
+    return np.where(too_low, np.nextafter(y, np.array(np.inf, kind)), y)
+
+
+def fma32(a: Array, b: Array, c: Array, rounding: int = NEAREST) -> Array:
+    """a * b + c, rounded once. The product of two float32 is exact in float64."""
+    return fused_sum(widen(a) * widen(b), widen(c), np.float32, rounding)
+
+
+def fma16(a: Array, b: Array, c: Array, rounding: int = NEAREST) -> Array:
+    return fused_sum(widen(a) * widen(b), widen(c), np.float16, rounding)
+
+
+def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """a * b as an unevaluated sum of two float64. Holds while neither the parts nor the error leave the range."""
+    split = np.float64(2**27 + 1)
+    high = a * b
+    ah = split * a
+    ah = ah - (ah - a)
+    bh = split * b
+    bh = bh - (bh - b)
+    al, bl = a - ah, b - bh
+    return high, ((ah * bh - high) + ah * bl + al * bh) + al * bl
+
+
+def fma64(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c in float64, rounded once to nearest even.
+
+    Product and sum are kept as pairs, and the last addition takes a term rounded to odd. Lanes whose exponents are too
+    extreme for that are done in exact fractions.
+    """
+    a, b, c = np.broadcast_arrays(a, b, c)
+    high, low = exact_product(a, b)
+    t = c + low
+    tl = sum_error(c, low, t)
+    v = high + t
+    vl = sum_error(high, t, v)
+    rest = tl + vl
+    out: Array = v + to_odd(rest, sum_error(tl, vl, rest))
+    size = np.abs(high)
+    safe = (size < 2.0**900) & (np.abs(c) < 2.0**900) & (np.abs(a) < 2.0**900) & (np.abs(b) < 2.0**900)
+    safe &= (size > 2.0**-800) & ((np.abs(c) > 2.0**-800) | (c == 0))
+    plain = ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(c) | (a == 0) | (b == 0)
+    finite_product = np.isfinite(a) & np.isfinite(b)  # a * b alone may overflow; an infinite c wins even so
+    out = np.where(plain, np.where(finite_product & np.isinf(c), c, a * b + c), out)
+    for index in zip(*np.nonzero(~safe & ~plain)):
+        out[index] = exact_fma(float(a[index]), float(b[index]), float(c[index]), 0)
+    return out
+
+
+def exact_fma(a: float, b: float, c: float, scale: int) -> float:
+    """(a * b + c) * 2**scale for finite numbers, rounded once."""
+    exact = (Fraction(a) * Fraction(b) + Fraction(c)) * Fraction(2) ** scale
+    if exact == 0:
+        return a * b + c if scale == 0 else 0.0
+    return nearest_float64(exact)
+
+
+def nearest_float64(exact: Fraction) -> float:
+    try:
+        return float(exact)  # CPython divides integers with one correct rounding, also to denormals
+    except OverflowError:
+        return float("inf") if exact > 0 else float("-inf")
+
+
+def bf16_to_f32(halves: Array) -> Array:
+    return (halves.astype(np.uint32) << 16).view(np.float32)
+
+
+def f32_to_bf16(x: Array) -> Array:
+    """Nearest even; a NaN stays one and is quiet."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(x), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+
+
+def minimum(a: Array, b: Array, ieee: bool) -> Array:
+    """The smaller number; -0 is below +0; one NaN gives the other operand, unless IEEE mode sees a signaling one."""
+    low = np.where(a == b, (raw(a) | raw(b)).view(a.dtype), np.fmin(a, b))
+    return nan_rule(a, b, low, ieee)
+
+
+def maximum(a: Array, b: Array, ieee: bool) -> Array:
+    high = np.where(a == b, (raw(a) & raw(b)).view(a.dtype), np.fmax(a, b))
+    return nan_rule(a, b, high, ieee)
+
+
+def minimum_or_nan(a: Array, b: Array) -> Array:
+    """The smaller number; -0 is below +0; a NaN if one of them is."""
+    return spread_nan(a, b, minimum(a, b, False))
+
+
+def maximum_or_nan(a: Array, b: Array) -> Array:
+    return spread_nan(a, b, maximum(a, b, False))
+
+
+def spread_nan(a: Array, b: Array, result: Array) -> Array:
+    a, b, result = np.broadcast_arrays(a, b, result)
+    result = np.where(np.isnan(b), quieted(np.array(b)), result)
+    return np.where(np.isnan(a), quieted(np.array(a)), result)
+
+
+def nan_rule(a: Array, b: Array, result: Array, ieee: bool) -> Array:
+    unordered = np.isnan(a) | np.isnan(b)
+    if not unordered.any():
+        return result
+    result = np.where(np.isnan(result), quieted(result), result)
+    if ieee:
+        result = np.where(is_signaling(b), quieted(np.broadcast_to(b, result.shape).copy()), result)
+        result = np.where(is_signaling(a), quieted(np.broadcast_to(a, result.shape).copy()), result)
+    return result
+
+
+def to_integer(x: Array, kind: Any) -> Array:
+    """Truncate, saturate, NaN to 0. `kind` is an integer type of at most 32 bits."""
+    limits = np.iinfo(kind)
+    wide = np.trunc(widen(x))
+    wide = np.where(np.isnan(wide), 0.0, np.clip(wide, float(limits.min), float(limits.max)))
+    return wide.astype(np.int64).astype(kind)
+
+
+def exponent_of(x: Array) -> Array:
+    """The biased exponent field."""
+    width, mantissa = {2: (5, 10), 4: (8, 23), 8: (11, 52)}[x.dtype.itemsize]
+    return (raw(x) >> mantissa).astype(np.int64) & ((1 << width) - 1)

@@ -1,0 +1,379 @@
+"""Integer vector instructions: bits, shifts, sums, products, fields, bytes and halves.
+
+In       arrays of the kinds in each signature
+Out      INTEGER, a table of meanings
+Changes  nothing
+Next     vector_ops.py (operands and EXEC), carry_ops.py (instructions that also write a mask), float_ops.py
+Source   instruction descriptions of the RDNA3 and CDNA3 ISA documents
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hcq.emu.amd.shader.meaning import Table, define
+from hcq.emu.amd.shader.waves import Array
+
+INTEGER: Table = {}
+
+U5, U6, U4 = np.uint32(31), np.uint64(63), np.uint16(15)
+ONES = np.uint32(0xFFFFFFFF)
+
+
+def u64(x: Array) -> Array:
+    return x.astype(np.uint64)
+
+
+def i64(x: Array) -> Array:
+    return x.astype(np.int64)
+
+
+def low32(x: Array) -> Array:
+    return x.astype(np.uint32)
+
+
+def saturate(x: Array, kind: Any) -> Array:
+    limits = np.iinfo(kind)
+    return np.clip(x, limits.min, limits.max).astype(kind)
+
+
+def reverse_bits(x: Array) -> Array:
+    x = x.astype(np.uint32)
+    for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
+        x = ((x >> np.uint32(shift)) & np.uint32(mask)) | ((x & np.uint32(mask)) << np.uint32(shift))
+    return (x >> np.uint32(16)) | (x << np.uint32(16))
+
+
+def count_bits(x: Array) -> Array:
+    """Set bits of unsigned 32- or 64-bit numbers."""
+    x = x.astype(np.uint64)
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return ((x * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype(np.uint32)
+
+
+def leading_zeros(x: Array, width: int) -> Array:
+    """From the top bit; -1 for zero."""
+    x = x.astype(np.uint64)
+    for shift in (1, 2, 4, 8, 16, 32):
+        x = x | (x >> np.uint64(shift))
+    return np.where(x == 0, -1, width - count_bits(x).astype(np.int32)).astype(np.int32)
+
+
+def trailing_zeros(x: Array) -> Array:
+    x = x.astype(np.uint64)
+    below = (x - np.uint64(1)) & ~x
+    return np.where(x == 0, -1, count_bits(below).astype(np.int32)).astype(np.int32)
+
+
+def leading_signs(x: Array, width: int) -> Array:
+    """How many leading bits equal the sign bit; -1 when all do."""
+    x = x.astype(np.int64)
+    return leading_zeros((x ^ (x >> np.int64(63))).astype(np.uint64) & np.uint64((1 << width) - 1), width)
+
+
+def field_unsigned(x: Array, offset: Array, width: Array) -> Array:
+    mask = (np.uint64(1) << u64(width)) - np.uint64(1)
+    return low32((u64(x) >> u64(offset)) & mask)
+
+
+def field_signed(x: Array, offset: Array, width: Array) -> Array:
+    """The field, sign-extended from its top bit; a field of no bits is 0."""
+    raw = field_unsigned(x.view(np.uint32), offset, width).astype(np.int64)
+    top = (np.int64(1) << i64(width)) >> np.int64(1)
+    return ((raw ^ top) - top).astype(np.int32)
+
+
+def signed24(x: Array) -> Array:
+    return ((x.astype(np.int64) & 0xFFFFFF) ^ 0x800000) - 0x800000
+
+
+def unsigned24(x: Array) -> Array:
+    return u64(x) & np.uint64(0xFFFFFF)
+
+
+def bytes_of(x: Array) -> list[Array]:
+    return [(x >> np.uint32(8 * i)) & np.uint32(255) for i in range(4)]
+
+
+def permute_bytes(high: Array, low: Array, selector: Array) -> Array:
+    both = (u64(high) << np.uint64(32)) | u64(low)
+    out: Array = np.zeros(1, np.uint32)
+    for position in range(4):
+        pick = u64((selector >> np.uint32(8 * position)) & np.uint32(255))
+        byte = (both >> ((pick & np.uint64(7)) * np.uint64(8))) & np.uint64(255)
+        sign_at = np.uint64(15) + np.uint64(16) * (pick - np.uint64(8))
+        sign = ((both >> (sign_at & U6)) & np.uint64(1)) * np.uint64(255)
+        byte = np.where(pick < 8, byte, np.where(pick < 12, sign, np.where(pick == 12, 0, 255)))
+        out = out | (byte.astype(np.uint32) << np.uint32(8 * position))
+    return out
+
+
+def sad_bytes(a: Array, b: Array, masked: bool = False) -> Array:
+    total: Array = np.zeros(1, np.uint32)
+    for x, y in zip(bytes_of(a), bytes_of(b)):
+        apart = np.where(x > y, x - y, y - x)
+        total = total + (np.where(y == 0, np.uint32(0), apart) if masked else apart)
+    return total
+
+
+def median(a: Array, b: Array, c: Array) -> Array:
+    return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+
+
+def dot(width: int, signed_a: bool, signed_b: bool, a: Array, b: Array, c: Array) -> Array:
+    """The sum of products of the 32 / width parts, plus c, modulo 2**32 (as int64)."""
+    total = i64(c)
+    for shift in range(0, 32, width):
+        total = total + part(a, shift, width, signed_a) * part(b, shift, width, signed_b)
+    return total
+
+
+def part(x: Array, shift: int, width: int, signed: bool) -> Array:
+    piece = (x.view(np.uint32).astype(np.int64) >> shift) & ((1 << width) - 1)
+    if signed:
+        top = 1 << (width - 1)
+        piece = (piece ^ top) - top
+    return piece
+
+
+def sat_pack_u8(x: Array) -> Array:
+    low, high = (x & np.uint32(0xFFFF)).astype(np.uint16), (x >> np.uint32(16)).astype(np.uint16)
+    a, b = (np.clip(half.view(np.int16), 0, 255).astype(np.uint16) for half in (low, high))
+    return a | (b << np.uint16(8))
+
+
+# -- one source -------------------------------------------------------------------------------------------------------
+define(INTEGER, "v_mov_b32 v_accvgpr_mov_b32", "u32 = u32", lambda a: a)
+define(INTEGER, "v_mov_b16", "u16 = u16", lambda a: a)
+define(INTEGER, "v_mov_b64", "u64 = u64", lambda a: a)
+define(INTEGER, "v_not_b32", "u32 = u32", np.invert)
+define(INTEGER, "v_not_b16", "u16 = u16", np.invert)
+define(INTEGER, "v_bfrev_b32", "u32 = u32", reverse_bits)
+define(INTEGER, "v_clz_i32_u32", "i32 = u32", lambda a: leading_zeros(a, 32))
+define(INTEGER, "v_ctz_i32_b32", "i32 = u32", trailing_zeros)
+define(INTEGER, "v_cls_i32", "i32 = i32", lambda a: leading_signs(a, 32))
+define(INTEGER, "v_cvt_i32_i16", "i32 = i16", lambda a: a.astype(np.int32))
+define(INTEGER, "v_cvt_u32_u16", "u32 = u16", low32)
+define(INTEGER, "v_sat_pk_u8_i16", "u16 = u32", sat_pack_u8)
+
+# -- bits -------------------------------------------------------------------------------------------------------------
+for size in ("b32", "b16"):
+    kind = "u" + size[1:]
+    for name, compute in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
+        define(INTEGER, f"v_{name}_{size}", f"{kind} = {kind} {kind}", compute)
+define(INTEGER, "v_xnor_b32", "u32 = u32 u32", lambda a, b: ~(a ^ b))
+define(INTEGER, "v_lshlrev_b32", "u32 = u32 u32", lambda a, b: b << (a & U5))
+define(INTEGER, "v_lshrrev_b32", "u32 = u32 u32", lambda a, b: b >> (a & U5))
+define(INTEGER, "v_ashrrev_i32", "i32 = i32 i32", lambda a, b: b >> (a & np.int32(31)))
+define(INTEGER, "v_lshlrev_b16", "u16 = u16 u16", lambda a, b: b << (a & U4))
+define(INTEGER, "v_lshrrev_b16", "u16 = u16 u16", lambda a, b: b >> (a & U4))
+define(INTEGER, "v_ashrrev_i16", "i16 = i16 i16", lambda a, b: b >> (a & np.int16(15)))
+define(INTEGER, "v_lshlrev_b64", "u64 = u32 u64", lambda a, b: b << (u64(a) & U6))
+define(INTEGER, "v_lshrrev_b64", "u64 = u32 u64", lambda a, b: b >> (u64(a) & U6))
+define(INTEGER, "v_ashrrev_i64", "i64 = u32 i64", lambda a, b: b >> (i64(a) & np.int64(63)))
+define(
+    INTEGER,
+    "v_bfm_b32",
+    "u32 = u32 u32",
+    lambda a, b: ((np.uint32(1) << (a & U5)) - np.uint32(1)) << (b & U5),
+)
+define(INTEGER, "v_bcnt_u32_b32", "u32 = u32 u32", lambda a, b: count_bits(a) + b)
+define(INTEGER, "v_bfe_u32", "u32 = u32 u32 u32", lambda a, b, c: field_unsigned(a, b & U5, c & U5))
+define(INTEGER, "v_bfe_i32", "i32 = i32 u32 u32", lambda a, b, c: field_signed(a, b & U5, c & U5))
+define(INTEGER, "v_bfi_b32", "u32 = u32 u32 u32", lambda a, b, c: (a & b) | (~a & c))
+define(
+    INTEGER,
+    "v_alignbit_b32",
+    "u32 = u32 u32 u32",
+    lambda a, b, c: low32(((u64(a) << np.uint64(32)) | u64(b)) >> u64(c & U5)),
+)
+define(
+    INTEGER,
+    "v_alignbyte_b32",
+    "u32 = u32 u32 u32",
+    lambda a, b, c: low32(((u64(a) << np.uint64(32)) | u64(b)) >> u64((c & np.uint32(3)) << np.uint32(3))),
+)
+define(INTEGER, "v_xor3_b32", "u32 = u32 u32 u32", lambda a, b, c: a ^ b ^ c)
+define(INTEGER, "v_or3_b32", "u32 = u32 u32 u32", lambda a, b, c: a | b | c)
+define(INTEGER, "v_and_or_b32", "u32 = u32 u32 u32", lambda a, b, c: (a & b) | c)
+define(INTEGER, "v_lshl_or_b32", "u32 = u32 u32 u32", lambda a, b, c: (a << (b & U5)) | c)
+define(INTEGER, "v_perm_b32", "u32 = u32 u32 u32", permute_bytes)
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+define(
+    INTEGER,
+    "v_add_nc_u32",
+    "u32 = u32 u32",
+    np.add,
+    clamped=lambda a, b: saturate(i64(a) + i64(b), np.uint32),
+)
+define(
+    INTEGER,
+    "v_sub_nc_u32",
+    "u32 = u32 u32",
+    np.subtract,
+    clamped=lambda a, b: saturate(i64(a) - i64(b), np.uint32),
+)
+define(
+    INTEGER,
+    "v_subrev_nc_u32",
+    "u32 = u32 u32",
+    lambda a, b: b - a,
+    clamped=lambda a, b: saturate(i64(b) - i64(a), np.uint32),
+)
+for width in ("16", "32"):
+    for sign in ("u", "i"):
+        if sign + width == "u32":
+            continue
+        kind, limits = sign + width, np.dtype(("u" if sign == "u" else "") + "int" + width)
+        rows = (
+            ("add", np.add, lambda a, b, k=limits: saturate(i64(a) + i64(b), k)),
+            ("sub", np.subtract, lambda a, b, k=limits: saturate(i64(a) - i64(b), k)),
+            ("subrev", lambda a, b: b - a, lambda a, b, k=limits: saturate(i64(b) - i64(a), k)),
+        )
+        for name, plain, clamped in rows:
+            define(INTEGER, f"v_{name}_nc_{kind}", f"{kind} = {kind} {kind}", plain, clamped=clamped)
+define(INTEGER, "v_add3_u32", "u32 = u32 u32 u32", lambda a, b, c: a + b + c)
+define(INTEGER, "v_lshl_add_u32", "u32 = u32 u32 u32", lambda a, b, c: (a << (b & U5)) + c)
+define(INTEGER, "v_add_lshl_u32", "u32 = u32 u32 u32", lambda a, b, c: (a + b) << (c & U5))
+define(INTEGER, "v_xad_u32", "u32 = u32 u32 u32", lambda a, b, c: (a ^ b) + c)
+define(INTEGER, "v_lshl_add_u64", "u64 = u64 u32 u64", lambda a, b, c: (a << (u64(b) & np.uint64(7))) + c)
+define(INTEGER, "v_sad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b) + c)
+define(INTEGER, "v_sad_hi_u8", "u32 = u32 u32 u32", lambda a, b, c: (sad_bytes(a, b) << np.uint32(16)) + c)
+define(INTEGER, "v_msad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b, masked=True) + c)
+define(INTEGER, "v_sad_u32", "u32 = u32 u32 u32", lambda a, b, c: np.where(a > b, a - b, b - a) + c)
+define(
+    INTEGER,
+    "v_sad_u16",
+    "u32 = u32 u32 u32",
+    lambda a, b, c: low32(
+        sum((np.abs(part(a, s, 16, False) - part(b, s, 16, False)) for s in (0, 16)), i64(c))
+    ),
+)
+define(
+    INTEGER,
+    "v_lerp_u8",
+    "u32 = u32 u32 u32",
+    lambda a, b, c: low32(
+        sum(
+            ((part(a, s, 8, False) + part(b, s, 8, False) + (part(c, s, 8, False) & 1)) >> 1) << s
+            for s in (0, 8, 16, 24)
+        )
+    ),
+)
+
+# -- products ---------------------------------------------------------------------------------------------------------
+define(INTEGER, "v_mul_lo_u32", "u32 = u32 u32", np.multiply)
+define(INTEGER, "v_mul_hi_u32", "u32 = u32 u32", lambda a, b: low32((u64(a) * u64(b)) >> np.uint64(32)))
+define(INTEGER, "v_mul_hi_i32", "u32 = i32 i32", lambda a, b: low32((i64(a) * i64(b)) >> np.int64(32)))
+define(INTEGER, "v_mul_lo_u16", "u16 = u16 u16", np.multiply)
+define(INTEGER, "v_mul_i32_i24", "u32 = u32 u32", lambda a, b: low32(signed24(a) * signed24(b)))
+define(INTEGER, "v_mul_hi_i32_i24", "u32 = u32 u32", lambda a, b: low32((signed24(a) * signed24(b)) >> 32))
+define(INTEGER, "v_mul_u32_u24", "u32 = u32 u32", lambda a, b: low32(unsigned24(a) * unsigned24(b)))
+define(
+    INTEGER,
+    "v_mul_hi_u32_u24",
+    "u32 = u32 u32",
+    lambda a, b: low32((unsigned24(a) * unsigned24(b)) >> np.uint64(32)),
+)
+define(
+    INTEGER,
+    "v_mad_i32_i24",
+    "i32 = u32 u32 i32",
+    lambda a, b, c: (signed24(a) * signed24(b) + i64(c)).astype(np.int32),
+    clamped=lambda a, b, c: saturate(signed24(a) * signed24(b) + i64(c), np.int32),
+)
+define(
+    INTEGER,
+    "v_mad_u32_u24",
+    "u32 = u32 u32 u32",
+    lambda a, b, c: low32(unsigned24(a) * unsigned24(b) + u64(c)),
+    clamped=lambda a, b, c: saturate(unsigned24(a) * unsigned24(b) + u64(c), np.uint32),
+)
+define(
+    INTEGER,
+    "v_mad_u32_u16",
+    "u32 = u16 u16 u32",
+    lambda a, b, c: low32(a) * low32(b) + c,
+    clamped=lambda a, b, c: saturate(u64(a) * u64(b) + u64(c), np.uint32),
+)
+define(
+    INTEGER,
+    "v_mad_i32_i16",
+    "i32 = i16 i16 i32",
+    lambda a, b, c: (i64(a) * i64(b) + i64(c)).astype(np.int32),
+    clamped=lambda a, b, c: saturate(i64(a) * i64(b) + i64(c), np.int32),
+)
+define(
+    INTEGER,
+    "v_mad_u16",
+    "u16 = u16 u16 u16",
+    lambda a, b, c: a * b + c,
+    clamped=lambda a, b, c: saturate(i64(a) * i64(b) + i64(c), np.uint16),
+)
+define(
+    INTEGER,
+    "v_mad_i16",
+    "i16 = i16 i16 i16",
+    lambda a, b, c: a * b + c,
+    clamped=lambda a, b, c: saturate(i64(a) * i64(b) + i64(c), np.int16),
+)
+define(
+    INTEGER,
+    "v_dot2c_i32_i16",
+    "u32 = u32 u32 u32",
+    lambda a, b, c: low32(dot(16, True, True, a, b, c)),
+    accumulates=True,
+)
+define(
+    INTEGER,
+    "v_dot4c_i32_i8",
+    "u32 = u32 u32 u32",
+    lambda a, b, c: low32(dot(8, True, True, a, b, c)),
+    accumulates=True,
+)
+define(
+    INTEGER,
+    "v_dot8c_i32_i4",
+    "u32 = u32 u32 u32",
+    lambda a, b, c: low32(dot(4, True, True, a, b, c)),
+    accumulates=True,
+)
+
+# -- order ------------------------------------------------------------------------------------------------------------
+for kind in ("i32", "u32", "i16", "u16"):
+    two, three = f"{kind} = {kind} {kind}", f"{kind} = {kind} {kind} {kind}"
+    define(INTEGER, f"v_min_{kind}", two, np.minimum)
+    define(INTEGER, f"v_max_{kind}", two, np.maximum)
+    define(INTEGER, f"v_min3_{kind}", three, lambda a, b, c: np.minimum(np.minimum(a, b), c))
+    define(INTEGER, f"v_max3_{kind}", three, lambda a, b, c: np.maximum(np.maximum(a, b), c))
+    define(INTEGER, f"v_med3_{kind}", three, median)
+    define(INTEGER, f"v_maxmin_{kind}", three, lambda a, b, c: np.minimum(np.maximum(a, b), c))
+    define(INTEGER, f"v_minmax_{kind}", three, lambda a, b, c: np.maximum(np.minimum(a, b), c))
+
+# -- halves and bytes packed ------------------------------------------------------------------------------------------
+define(
+    INTEGER,
+    "v_cvt_pk_u16_u32",
+    "u32 = u32 u32",
+    lambda a, b: low32(saturate(a, np.uint16)) | (low32(saturate(b, np.uint16)) << np.uint32(16)),
+)
+define(
+    INTEGER,
+    "v_cvt_pk_i16_i32",
+    "u32 = i32 i32",
+    lambda a, b: (
+        low32(saturate(a, np.int16).view(np.uint16))
+        | (low32(saturate(b, np.int16).view(np.uint16)) << np.uint32(16))
+    ),
+)
+define(
+    INTEGER,
+    "v_pack_b32_f16",
+    "u32 = f16 f16",  # floats for the sake of neg and abs
+    lambda a, b: low32(a.view(np.uint16)) | (low32(b.view(np.uint16)) << np.uint32(16)),
+)

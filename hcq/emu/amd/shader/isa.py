@@ -1,0 +1,297 @@
+"""Instruction sets: formats and opcodes declared once; the same declaration decodes, encodes and names.
+
+In       Packet layouts with an `encoding` field (formats) and opcode texts (rdna3_opcodes.py and its sisters)
+Out      Isa.decode(words, pc) -> Instruction, Isa.encode(name, fields...) -> words
+Changes  nothing
+Next     rdna3.py, rdna4.py, cdna2.py, cdna3.py (the declarations), operands.py (what a field's code means),
+         disassembly.py (text)
+
+A format's `encoding` fields hold the bits that tell it from the others; `op` is the opcode number. An instruction is
+one to three words, then a literal, a DPP word or an SDWA word when a source field asks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hcq.emu.amd.shader.errors import UnknownInstruction
+from hcq.errors import UsageError
+from hcq.layout import Packet, bits
+
+LITERAL, SDWA, DPP, DPP8, DPP8_FI = 255, 249, 250, 233, 234
+SOURCE_FIELDS = ("src0", "src1", "src2", "ssrc0", "ssrc1", "src0x", "src0y", "soffset")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """field of the layout, register file (V S A I; = for VCC implied), width in bits."""
+
+    field: str
+    file: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Opcode:
+    number: int
+    name: str
+    operands: tuple[Operand, ...]
+
+    def operand(self, name: str) -> Operand | None:
+        return next((operand for operand in self.operands if operand.field == name), None)
+
+
+def parse_operand(text: str) -> Operand:
+    if text == "vcc":
+        return Operand("vcc", "=", 64)
+    if text in ("simm16", "literal32"):
+        return Operand(text, "I", 32)
+    name, kind = text.split(":")
+    return Operand(name, kind[0], int(kind[1:]))
+
+
+def opcodes(text: str) -> dict[int, Opcode]:
+    """Read a table: a line at the margin declares operands ('-' for none), indented lines are 'number name' pairs."""
+    table: dict[int, Opcode] = {}
+    operands: tuple[Operand, ...] = ()
+    for line in text.strip("\n").splitlines():
+        if not line.startswith(" "):
+            operands = () if line == "-" else tuple(parse_operand(word) for word in line.split())
+            continue
+        words = line.split()
+        for number, name in zip(words[::2], words[1::2]):
+            if int(number) in table:
+                raise UsageError(f"opcodes: {number} is both {table[int(number)].name} and {name}.")
+            table[int(number)] = Opcode(int(number), name, operands)
+    return table
+
+
+def promoted(table: dict[int, Opcode], base: int) -> dict[int, Opcode]:
+    """The VOP3 forms of VOP1, VOP2 and VOPC instructions: number moved by `base`, sources widened."""
+    out = {}
+    for opcode in table.values():
+        if opcode.operand("literal32"):
+            continue  # fmamk and fmaak have no room for a literal there
+        operands = tuple(
+            Operand("src1" if o.field == "vsrc1" else o.field, o.file, o.width) for o in opcode.operands
+        )
+        out[opcode.number + base] = Opcode(opcode.number + base, opcode.name, operands)
+    return out
+
+
+class Dpp16(Packet, words=1):
+    """The word after an instruction whose src0 is 250: lanes read their neighbours."""
+
+    src0 = bits(7, 0)
+    ctrl = bits(16, 8)
+    fetch_inactive = bits(18)
+    bound_ctrl = bits(19)
+    neg0 = bits(20)
+    abs0 = bits(21)
+    neg1 = bits(22)
+    abs1 = bits(23)
+    bank_mask = bits(27, 24, default=15)
+    row_mask = bits(31, 28, default=15)
+
+
+class Dpp8(Packet, words=1):
+    """The word after an instruction whose src0 is 233 or 234: eight 3-bit lane selectors."""
+
+    src0 = bits(7, 0)
+    selectors = bits(31, 8)
+
+
+class Sdwa(Packet, words=1):
+    """The word after a gfx9 instruction whose src0 is 249: bytes and halves of registers."""
+
+    src0 = bits(7, 0)
+    dst_sel = bits(10, 8, default=6)
+    dst_unused = bits(12, 11)
+    clamp = bits(13)
+    omod = bits(15, 14)
+    src0_sel = bits(18, 16, default=6)
+    sext0 = bits(19)
+    neg0 = bits(20)
+    abs0 = bits(21)
+    s0 = bits(23)
+    src1_sel = bits(26, 24, default=6)
+    sext1 = bits(27)
+    neg1 = bits(28)
+    abs1 = bits(29)
+    s1 = bits(31)
+
+    @property
+    def vopc_sdst(self) -> int | None:
+        """For a compare, bits 15..8 name the destination instead: None is VCC."""
+        word = self.words[0]
+        return (word >> 8) & 0x7F if (word >> 15) & 1 else None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A layout, its opcodes, and the first-word bits that tell it from the others."""
+
+    name: str
+    layout: type[Packet]
+    table: dict[int, Opcode]
+    mask: int = field(init=False)
+    value: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        mask = value = 0
+        for name, part in self.layout.fields.items():
+            if name.startswith("encoding"):
+                mask |= part.mask
+                value |= part.encode(part.default)
+        object.__setattr__(self, "mask", mask)
+        object.__setattr__(self, "value", value)
+
+    def claims(self, word: int) -> bool:
+        return word & self.mask == self.value
+
+    def number(self, word: int) -> int:
+        op = self.layout.fields.get("op")
+        return 0 if op is None else (word & op.mask) >> op.low
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One decoded instruction: fields by name, plus the extra word it carries."""
+
+    format: str
+    opcode: Opcode
+    fields: dict[str, int]
+    words: tuple[int, ...]
+    pc: int
+    literal: int | None = None
+    dpp: Dpp16 | Dpp8 | None = None
+    sdwa: Sdwa | None = None
+    pair: tuple[Opcode, Opcode] | None = None  # VOPD: what X and Y do
+
+    @property
+    def name(self) -> str:
+        return self.opcode.name
+
+    @property
+    def size_bytes(self) -> int:
+        return 4 * len(self.words)
+
+    @property
+    def next_pc(self) -> int:
+        return self.pc + self.size_bytes
+
+
+class Isa:
+    """An instruction set. `formats` are tried in order, so the narrower encodings stand first."""
+
+    def __init__(
+        self,
+        name: str,
+        arch: str,
+        formats: Sequence[Format],
+        dual: dict[int, Opcode] | None = None,
+        vop3_literals: bool = True,
+        has_sdwa: bool = False,
+        generation: int = 11,
+        scratch_in_memory: bool = False,
+    ) -> None:
+        """scratch_in_memory: kernels find scratch memory through SGPRs; later parts hide where it is."""
+        self.scratch_in_memory = scratch_in_memory
+        self.generation = generation  # of the graphics IP: 9, 11, 12
+        self.name, self.arch, self.formats = name, arch, tuple(formats)
+        self.dual, self.vop3_literals, self.has_sdwa = dual or {}, vop3_literals, has_sdwa
+        self.by_name: dict[str, list[tuple[Format, Opcode]]] = {}
+        for one in self.formats:
+            for opcode in one.table.values():
+                self.by_name.setdefault(opcode.name, []).append((one, opcode))
+
+    def decode(self, words: Sequence[int], pc: int = 0) -> Instruction:
+        """The instruction at the start of `words`. Raises UnknownInstruction when no format or opcode claims it."""
+        first = words[0]
+        for one in self.formats:
+            if not one.claims(first):
+                continue
+            if one.layout.fields.get("op") is None:
+                return self.finish(one, Opcode(0, "v_dual", ()), words, pc)
+            opcode = one.table.get(one.number(first))
+            if opcode is not None:
+                return self.finish(one, opcode, words, pc)
+        raise UnknownInstruction(self.arch, pc, words[:2])
+
+    def finish(self, one: Format, opcode: Opcode, words: Sequence[int], pc: int) -> Instruction:
+        length = one.layout.length_words
+        if len(words) < length:
+            raise UnknownInstruction(self.arch, pc, words[:2])
+        packet = one.layout.decode(words)
+        fields = packet.values
+        pair = None
+        if one.name == "VOPD":
+            pair = self.pair_of(fields["opx"], fields["opy"], words, pc)
+        literal: int | None = None
+        dpp: Dpp16 | Dpp8 | None = None
+        sdwa: Sdwa | None = None
+        if any(fields.get(source) == LITERAL for source in self.used_sources(one, opcode)) or needs_literal(
+            opcode, pair
+        ):
+            literal, length = self.extra(words, length, pc), length + 1
+        elif one.name in ("VOP1", "VOP2", "VOPC") or (one.name.startswith("VOP3") and not self.has_sdwa):
+            source = fields.get("src0")
+            if source == DPP:
+                dpp, length = Dpp16.decode([self.extra(words, length, pc)]), length + 1
+            elif source in (DPP8, DPP8_FI) and not self.has_sdwa:
+                dpp, length = Dpp8.decode([self.extra(words, length, pc)]), length + 1
+            elif source == SDWA and self.has_sdwa:
+                sdwa, length = Sdwa.decode([self.extra(words, length, pc)]), length + 1
+        return Instruction(one.name, opcode, fields, tuple(words[:length]), pc, literal, dpp, sdwa, pair)
+
+    def used_sources(self, one: Format, opcode: Opcode) -> tuple[str, ...]:
+        """The fields whose code 255 asks for a literal."""
+        if one.name == "VOPD":
+            return ("src0x", "src0y")
+        if one.name.startswith("VOP3") and not self.vop3_literals:
+            return ()
+        if one.name in ("SMEM", "MUBUF"):
+            return ()
+        return tuple(o.field for o in opcode.operands if o.field in SOURCE_FIELDS)
+
+    def pair_of(self, x: int, y: int, words: Sequence[int], pc: int) -> tuple[Opcode, Opcode]:
+        if x not in self.dual or y not in self.dual or x > 13:
+            raise UnknownInstruction(self.arch, pc, words[:2])
+        return self.dual[x], self.dual[y]
+
+    def extra(self, words: Sequence[int], length: int, pc: int) -> int:
+        if len(words) <= length:
+            raise UnknownInstruction(self.arch, pc, words[:length])
+        return words[length]
+
+    def find(self, name: str, form: str | None = None) -> tuple[Format, Opcode]:
+        """The format and opcode of a name; `form` picks one when it has several (VOP2 stands before VOP3)."""
+        found = [entry for entry in self.by_name.get(name, ()) if form in (None, entry[0].name)]
+        if not found:
+            where = f" in format {form}" if form else ""
+            raise UsageError(f"{self.arch} has no instruction {name!r}{where}.")
+        return min(found, key=lambda entry: entry[0].layout.length_words)
+
+    def encode(
+        self,
+        name: str,
+        form: str | None = None,
+        literal: int | None = None,
+        extra: Packet | None = None,
+        **fields: int,
+    ) -> tuple[int, ...]:
+        """Words of an instruction from raw field values; `extra` is its DPP or SDWA word."""
+        one, opcode = self.find(name, form)
+        words = one.layout(op=opcode.number, **fields).words
+        if literal is not None:
+            words = (*words, literal)
+        if extra is not None:
+            words = (*words, *extra.words)
+        return words
+
+
+def needs_literal(opcode: Opcode, pair: tuple[Opcode, Opcode] | None) -> bool:
+    if pair is not None:
+        return any("fmaak" in half.name or "fmamk" in half.name for half in pair)
+    return opcode.operand("literal32") is not None

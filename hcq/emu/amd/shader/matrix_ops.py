@@ -1,0 +1,331 @@
+"""Matrix instructions: WMMA of gfx11, MFMA of gfx90a and gfx942.
+
+In       a Context for one v_wmma_* or v_mfma_* instruction
+Out      a step: registers to matrices, one product per wave, matrices to registers
+Changes  VGPRs and AccVGPRs, when the step runs
+Next     packed_ops.py (the rest of WMMA's format), matrix_ops_rdna4.py (gfx12), convert_ops.py (byte floats)
+Source   RDNA3 and CDNA3 ISA documents; positions from AMD's calculator
+
+Products are summed in float64 (int64 for integers) and rounded once; the hardware does not document its order of sums.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hcq.emu.amd.shader.convert_ops import BF8, FP8, OCP_BF8, OCP_FP8
+from hcq.emu.amd.shader.floats import bf16_to_f32, f32_to_bf16
+from hcq.emu.amd.shader.operands import Context, Step, put, source
+from hcq.emu.amd.shader.waves import Array, Batch
+
+ELEMENT_BITS = {
+    "f64": 64,
+    "f32": 32,
+    "xf32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "i8": 8,
+    "iu8": 8,
+    "iu4": 4,
+    "fp8": 8,
+    "bf8": 8,
+    "ocp_fp8": 8,
+    "ocp_bf8": 8,
+}
+BYTE_FLOATS = {"fp8": FP8, "bf8": BF8, "ocp_fp8": OCP_FP8, "ocp_bf8": OCP_BF8}
+
+
+def elements(words: Array, kind: str, signed: bool = True) -> Array:
+    """(register, wave, lane) words -> (element, wave, lane) float64 or int64, in the order they are packed."""
+    if kind == "f64":
+        pairs = np.stack([words[0::2], words[1::2]], axis=-1)
+        return np.ascontiguousarray(pairs).view(np.float64)[..., 0]
+    if kind == "f32":
+        return words.view(np.float32).astype(np.float64)
+    if kind == "xf32":
+        return (words & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+    bits = ELEMENT_BITS[kind]
+    mask = np.uint32((1 << bits) - 1)
+    parts = np.stack([(words >> np.uint32(shift)) & mask for shift in range(0, 32, bits)], axis=1)
+    flat = parts.reshape(-1, *words.shape[1:])
+    if kind == "f16":
+        return flat.astype(np.uint16).view(np.float16).astype(np.float64)
+    if kind == "bf16":
+        return bf16_to_f32(flat).astype(np.float64)
+    if kind in BYTE_FLOATS:
+        return BYTE_FLOATS[kind].values[flat].astype(np.float64)
+    numbers = flat.astype(np.int64)
+    if signed:
+        top = 1 << (bits - 1)
+        numbers = (numbers ^ top) - top
+    return numbers
+
+
+# -- WMMA: 16x16x16, one matrix per wave ------------------------------------------------------------------------------
+def compile_wmma(ctx: Context) -> Step:
+    _, _, out_kind, _, in_kind = ctx.inst.name.split("_")
+    fields = ctx.inst.fields
+    a_signed, b_signed = bool(fields["neg_lo"] & 1), bool(fields["neg_lo"] & 2)
+    registers = 16 * ELEMENT_BITS[in_kind] // 32
+    c_registers = 8 if ctx.wave_size == 32 else 4
+    vdst, upper = fields["vdst"], fields["opsel"] >> 2 & 1
+    read_a = wmma_operand(ctx, 0, registers, in_kind, a_signed)
+    read_b = wmma_operand(ctx, 1, registers, in_kind, b_signed)
+    read_c = wmma_accumulator(ctx, c_registers, out_kind, upper)
+    clamp = bool(fields["clamp"])
+
+    def run(b: Batch) -> None:
+        rows = read_a(b)  # (wave, i, k)
+        columns = read_b(b)  # (wave, j, k)
+        total = np.matmul(rows, columns.transpose(0, 2, 1)) + read_c(b)
+        # lane = j + 16 * (i % rows per register)
+        spread = total.reshape(b.waves, c_registers, -1).transpose(1, 0, 2)
+        for index in range(c_registers):
+            x = spread[index]
+            if out_kind == "f32":
+                put(b, b.f32[vdst + index], x.astype(np.float32))
+            elif out_kind == "f16":
+                put(b, b.f16[vdst + index, :, :, upper], x.astype(np.float16))
+            elif out_kind == "bf16":
+                put(b, b.u16[vdst + index, :, :, upper], f32_to_bf16(x.astype(np.float32)))
+            else:
+                if clamp:
+                    x = np.clip(x, -(2**31), 2**31 - 1)
+                put(b, b.u32[vdst + index], x.astype(np.uint32))
+
+    return run
+
+
+def wmma_operand(
+    ctx: Context, index: int, registers: int, kind: str, signed: bool
+) -> Callable[[Batch], Array]:
+    """A or B as (wave, row or column, k): lane L holds number L % 16, its k elements packed in registers."""
+    fields = ctx.inst.fields
+    first = fields[f"src{index}"] - 256
+    if first < 0:
+        raise ctx.refuse("A and B are registers")
+    floating = not kind.startswith("iu")
+    neg = [fields["neg_lo"] >> index & 1, fields["neg_hi"] >> index & 1] if floating else [0, 0]
+
+    def read(b: Batch) -> Array:
+        values = elements(b.u32[first : first + registers, :, :16], kind, signed)
+        if neg[0]:
+            values[0::2] = -values[0::2]
+        if neg[1]:
+            values[1::2] = -values[1::2]
+        return values.transpose(1, 2, 0)
+
+    return read
+
+
+def wmma_accumulator(ctx: Context, registers: int, kind: str, upper: int) -> Callable[[Batch], Array]:
+    """C as (wave, i, j): element (i, j) is in register i // n, lane j + 16 * (i % n), n rows per register."""
+    fields = ctx.inst.fields
+    code = fields["src2"]
+    neg, absolute = fields["neg_lo"] >> 2 & 1, fields["neg_hi"] >> 2 & 1
+    if code < 256:
+        value = source(ctx, code, {"f16": "f16", "bf16": "f32"}.get(kind, "i32" if kind == "i32" else "f32"))
+        return lambda b: np.broadcast_to(value(b)[:, :, None], (b.waves, 16, 16))
+    first = code - 256
+
+    def read(b: Batch) -> Array:
+        if kind in ("f16", "bf16"):
+            halves = b.u16[first : first + registers, :, :, upper]
+            wide = halves.view(np.float16) if kind == "f16" else bf16_to_f32(halves)
+            x = wide.astype(np.float64)
+        elif kind == "f32":
+            x = b.f32[first : first + registers].astype(np.float64)
+        else:
+            x = b.i32[first : first + registers].astype(np.int64)
+        if absolute:
+            x = np.abs(x)
+        if neg:
+            x = -x
+        return x.transpose(1, 0, 2).reshape(b.waves, 16, 16)
+
+    return read
+
+
+# -- MFMA -------------------------------------------------------------------------------------------------------------
+MFMA_NAME = re.compile(r"v_(mfma|smfmac)_(f32|f64|i32)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_(\w+)")
+
+
+CDNA2_NAME = re.compile(r"v_mfma_(f32|f64|i32)_(\d+)x(\d+)x(\d+)(f16|f32|f64|bf16|i8)(?:_1k)?")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """M x N x K in `blocks` independent products."""
+
+    m: int
+    n: int
+    k: int
+    blocks: int
+
+    def element(self, size: int, k_size: int) -> tuple[Array, Array]:
+        """(lane, packed element) of operand element (block, row, k) of an operand with `size` rows."""
+        per_lane = size * k_size * self.blocks // 64
+        block, row, k = np.ogrid[: self.blocks, :size, :k_size]
+        return row + size * (block + self.blocks * (k // per_lane)), k % per_lane + 0 * (row + block)
+
+    def result(self, double: bool) -> tuple[Array, Array]:
+        """(lane, register) of result element (block, i, j); a register pair counts as one for float64."""
+        block, i, j = np.ogrid[: self.blocks, : self.m, : self.n]
+        if double and self.m == 16:
+            return j + 16 * (i % 4) + 0 * block, i // 4 + 0 * (j + block)
+        if double:
+            return j + 4 * block + 16 * i, 0 * (i + j + block)
+        if self.m == 32:
+            return j + 32 * (i // 4 % 2) + 0 * block, 16 * block + 4 * (i // 8) + i % 4 + 0 * j
+        if self.m == 16:
+            return j + 16 * (i // 4) + 0 * block, 4 * block + i % 4 + 0 * j
+        return j + 4 * block + 0 * i, i + 0 * (j + block)
+
+
+def compile_matrix(ctx: Context) -> Step:
+    inst = ctx.inst
+    if inst.name in ("v_accvgpr_read_b32", "v_accvgpr_write_b32"):
+        reads = inst.name == "v_accvgpr_read_b32"
+        code = inst.fields["src0"] + (ctx.acc_offset if reads else 0)
+        register = inst.fields["vdst"] + (0 if reads else ctx.acc_offset)
+        value = source(ctx, code, "u32")
+        return lambda b: put(b, b.u32[register], value(b))
+    older = CDNA2_NAME.fullmatch(inst.name)
+    if older is not None:  # gfx90a does not write down the number of blocks
+        out_kind, kind = older[1], older[5]
+        m, n, k = (int(older[index]) for index in (2, 3, 4))
+        vdst = inst.opcode.operand("vdst")
+        assert vdst is not None
+        element_bits = 64 if out_kind == "f64" else 32
+        shape = Shape(m, n, k, 64 * vdst.width // (element_bits * m * n))
+        return mfma(ctx, False, out_kind, shape, kind, kind)
+    match = MFMA_NAME.fullmatch(inst.name)
+    if match is None:
+        raise ctx.refuse("this emulator does not execute it")
+    shape = Shape(int(match[3]), int(match[4]), int(match[5]), int(match[6] or 1))
+    pair = match[7].split("_")
+    return mfma(ctx, match[1] == "smfmac", match[2], shape, pair[0], pair[-1])
+
+
+def file_register(ctx: Context, code: int, accumulator: int) -> int:
+    """The place of a VGPR or AccVGPR source in the unified file."""
+    return code - 256 + (ctx.acc_offset if accumulator else 0)
+
+
+def mfma(ctx: Context, sparse: bool, out_kind: str, shape: Shape, kind_a: str, kind_b: str) -> Step:
+    fields = ctx.inst.fields
+    double = out_kind == "f64"
+    stored_k = shape.k // 2 if sparse else shape.k
+    a_lane, a_element = shape.element(shape.m, stored_k)
+    b_lane, b_element = shape.element(shape.n, shape.k)
+    if fields["cbsz"] and not sparse:
+        if fields["cbsz"] > 4 or fields["abid"] >= 1 << fields["cbsz"] or 1 << fields["cbsz"] > shape.blocks:
+            raise ctx.refuse(
+                f"cbsz {fields['cbsz']} and abid {fields['abid']} name no block of {shape.blocks}"
+            )
+        source_block = (np.arange(shape.blocks) & ~((1 << fields["cbsz"]) - 1)) + fields["abid"]
+        a_lane, a_element = a_lane[source_block], a_element[source_block]
+    lanes = np.arange(64) if double else b_lanes(fields["blgp"])
+    d_lane, d_register = shape.result(double)
+    a_first = file_register(ctx, fields["src0"], fields["acc"] & 1)
+    b_first = file_register(ctx, fields["src1"], fields["acc"] >> 1 & 1)
+    a_count, b_count = (
+        register_count(shape, shape.m, stored_k, kind_a),
+        register_count(shape, shape.n, shape.k, kind_b),
+    )
+    vdst = fields["vdst"] + (ctx.acc_offset if fields["acc_cd"] else 0)
+    read_c = mfma_accumulator(ctx, out_kind, vdst if sparse else None, d_lane, d_register)
+    negated = [fields["blgp"] >> i & 1 if double else 0 for i in range(3)]
+    count = int(d_register.max()) + 1
+    index_register = fields["src2"] - 256 if sparse else 0
+
+    def run(b: Batch) -> None:
+        a = elements(b.u32[a_first : a_first + a_count], kind_a)[a_element, :, a_lane]  # (block, i, k, wave)
+        c = elements(b.u32[b_first : b_first + b_count], kind_b)[b_element, :, lanes[b_lane]]
+        if sparse:
+            a = spread_sparse(b, a, a_lane, a_element, index_register, kind_a, fields)
+        left, right = a.transpose(3, 0, 1, 2), c.transpose(3, 0, 2, 1)
+        if negated[0]:
+            left = -left
+        if negated[1]:
+            right = -right
+        added = read_c(b)
+        total = np.matmul(left, right) + (-added if negated[2] else added)  # (wave, block, i, j)
+        flat = np.zeros((count, b.waves, 64), total.dtype)
+        flat[d_register, :, d_lane] = total.transpose(1, 2, 3, 0)
+        for index in range(count):
+            if double:
+                words = np.ascontiguousarray(flat[index]).view(np.uint32).reshape(b.waves, 64, 2)
+                put(b, b.u32[vdst + 2 * index], words[..., 0])
+                put(b, b.u32[vdst + 2 * index + 1], words[..., 1])
+            elif out_kind == "f32":
+                put(b, b.f32[vdst + index], flat[index].astype(np.float32))
+            else:
+                put(b, b.u32[vdst + index], flat[index].astype(np.uint32))
+
+    return run
+
+
+def register_count(shape: Shape, rows: int, k: int, kind: str) -> int:
+    per_lane = rows * k * shape.blocks // 64
+    return max(1, per_lane * ELEMENT_BITS[kind] // 32)
+
+
+def b_lanes(blgp: int) -> Array:
+    """Which lane's B each lane uses."""
+    lane = np.arange(64)
+    if blgp == 1:
+        return lane % 32
+    if blgp == 2:
+        return 32 + lane % 32
+    if blgp == 3:
+        return (lane + 16) % 64
+    return lane if blgp == 0 else 16 * (blgp - 4) + lane % 16
+
+
+def mfma_accumulator(
+    ctx: Context, kind: str, own: int | None, d_lane: Array, d_register: Array
+) -> Callable[[Batch], Array]:
+    """C as (wave, block, i, j): registers, an inline constant, or for sparse products the destination itself."""
+    fields = ctx.inst.fields
+    code = fields["src2"]
+    if own is None and code < 256:
+        value = source(ctx, code, kind if kind != "i32" else "i32")
+        return lambda b: value(b)[:, :, None, None].astype(np.int64 if kind == "i32" else np.float64)
+    first = own if own is not None else file_register(ctx, code, fields["acc_cd"])
+    count = int(d_register.max()) + 1
+
+    def read(b: Batch) -> Array:
+        if kind == "f64":
+            values = elements(b.u32[first : first + 2 * count], "f64")
+        elif kind == "f32":
+            values = b.f32[first : first + count].astype(np.float64)
+        else:
+            values = b.i32[first : first + count].astype(np.int64)
+        return values[d_register, :, d_lane].transpose(3, 0, 1, 2)
+
+    return read
+
+
+def spread_sparse(
+    b: Batch, a: Array, a_lane: Array, a_element: Array, register: int, kind: str, fields: dict[str, int]
+) -> Array:
+    """Kept elements to their places: two of every four along k, each with a 2-bit position in the index register."""
+    bits = 8 if ELEMENT_BITS[kind] == 16 else 16
+    part = fields["abid"] if not fields["cbsz"] else 0
+    index = (b.u32[register] >> np.uint32(bits * (part % (32 // bits)))).astype(np.int64)  # (wave, lane)
+    position = (index[:, a_lane] >> (2 * a_element)) & 3  # (wave, block, i, kept k)
+    blocks, rows, kept, waves = a.shape
+    out = np.zeros((blocks, rows, 2 * kept, waves), a.dtype)
+    # (block, i, wave, kept)
+    where = 4 * (np.arange(kept) // 2) + position.transpose(1, 2, 3, 0).swapaxes(2, 3)
+    values = a.swapaxes(2, 3)
+    block, row, wave = np.ogrid[:blocks, :rows, :waves]
+    target = out.swapaxes(2, 3)
+    for k in range(kept):
+        target[block, row, wave, where[..., k]] = values[..., k]
+    return out

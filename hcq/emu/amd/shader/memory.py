@@ -1,0 +1,263 @@
+"""The address space that kernels see: ranges of virtual addresses backed by host memory.
+
+In       map(address, buffer), unmap(address); arrays of addresses from kernels
+Out      gathered words and bytes; a PageFault for any address that is not mapped, before host memory is touched
+Changes  the mapped memory, on scatter and atomics
+Next     memory_ops.py (the instructions), machine.py (reads code through the same door)
+
+Every access first finds the range of every address. Nearly always they all lie in one range, so that is tried first.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hcq.emu.amd.shader.errors import PageFault
+from hcq.emu.amd.shader.waves import Array
+from hcq.errors import UsageError
+
+
+class Memory(Protocol):
+    """What kernels need of memory. Addresses are uint64 arrays of any shape; offsets stay within one access."""
+
+    def gather(self, addresses: Array, words: int) -> Array:
+        """(n,) addresses -> (words, n) uint32. Any alignment."""
+        ...
+
+    def gather_bytes(self, addresses: Array, size_bytes: int) -> Array:
+        """(n,) addresses of 1 or 2 bytes each -> (n,) uint32."""
+        ...
+
+    def scatter(self, addresses: Array, data: Array) -> None:
+        """Write (words, n) uint32 at (n,) addresses; when two lanes write one place the later lane wins."""
+        ...
+
+    def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None: ...
+
+    def update(self, addresses: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
+        """Replace each number by change(number) and return the old ones; addresses are aligned and all different."""
+        ...
+
+    def read(self, address: int, size_bytes: int) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Range:
+    """One mapping: [start, end) and its bytes."""
+
+    start: int
+    end: int
+    data: Array
+    words: Array | None  # the same bytes as 32-bit words, when they are aligned so
+    writable: bool
+    name: str
+
+
+class AddressSpace:
+    """Mapped ranges in address order. Mapping and unmapping may happen while other threads read."""
+
+    def __init__(self) -> None:
+        self.ranges: tuple[Range, ...] = ()
+        self.index: tuple[list[int], tuple[Range, ...]] = ([], ())
+        self.lock = threading.Lock()
+        self.recent: Range | None = None
+
+    def map(self, address: int, buffer: Any, *, writable: bool = True, name: str = "") -> None:
+        """Make `buffer` (anything with the buffer protocol, or a uint8 array) appear at `address`."""
+        data = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
+        data = data.reshape(-1).view(np.uint8)
+        new = Range(
+            address,
+            address + len(data),
+            data,
+            aligned_words(address, data),
+            writable and data.flags.writeable,
+            name,
+        )
+        if address < 0 or new.end > 1 << 64 or not len(data):
+            raise UsageError(
+                f"map(address={address:#x}, {len(data)} bytes): not a range of 64-bit addresses."
+            )
+        with self.lock:
+            for old in self.ranges:
+                if new.start < old.end and old.start < new.end:
+                    raise UsageError(
+                        f"map(address={address:#x}, {len(data)} bytes): overlaps [{old.start:#x}, {old.end:#x}). "
+                        f"Unmap that first."
+                    )
+            self.publish(tuple(sorted((*self.ranges, new), key=lambda one: one.start)))
+
+    def unmap(self, address: int) -> None:
+        """Forget the range that starts at `address`."""
+        with self.lock:
+            left = tuple(one for one in self.ranges if one.start != address)
+            if len(left) == len(self.ranges):
+                raise UsageError(f"unmap(address={address:#x}): no mapping starts there.")
+            self.publish(left)
+
+    def publish(self, ranges: tuple[Range, ...]) -> None:
+        self.recent = None
+        self.ranges = ranges
+        self.index = ([one.start for one in ranges], ranges)  # replaced as one, so that readers need no lock
+
+    def find(self, address: int) -> Range | None:
+        """The range that holds an address."""
+        starts, ranges = self.index
+        at = bisect.bisect_right(starts, address) - 1
+        return ranges[at] if at >= 0 and address < ranges[at].end else None
+
+    def fault(self, addresses: Array, size_bytes: int, kind: str) -> PageFault:
+        """The fault of the first address that cannot be reached."""
+        for address in addresses.reshape(-1).tolist():
+            one = self.find(address)
+            if one is None:
+                return PageFault(address, size_bytes, kind, f"not mapped; {self.near(address)}")
+            if address + size_bytes > one.end:
+                return PageFault(address, size_bytes, kind, f"ends beyond its mapping; {self.near(address)}")
+            if kind != "read" and not one.writable:
+                return PageFault(address, size_bytes, kind, f"{one.name or 'the mapping'} is read-only")
+        return PageFault(int(addresses.reshape(-1)[0]), size_bytes, kind, "crosses mappings")
+
+    def near(self, address: int) -> str:
+        below = [one for one in self.ranges if one.start <= address]
+        if not below:
+            return "nothing is mapped below it"
+        last = below[-1]
+        return f"the nearest mapping below is {last.name or 'unnamed'} [{last.start:#x}, {last.end:#x})"
+
+    def groups(self, addresses: Array, size_bytes: int, kind: str) -> list[tuple[Range, Array | None, Array]]:
+        """(range, which addresses or None for all, byte offsets in it), covering every address, or a fault."""
+        if not addresses.size:
+            return []
+        low, high = int(addresses.min()), int(addresses.max()) + size_bytes
+        one = self.recent
+        if one is None or not (one.start <= low and high <= one.end):
+            one = self.find(low)
+        if one is not None and one.start <= low and high <= one.end:
+            self.recent = one
+            if kind != "read" and not one.writable:
+                raise self.fault(addresses, size_bytes, kind)
+            return [(one, None, (addresses - np.uint64(one.start)).astype(np.int64))]
+        ranges = self.ranges
+        starts = np.array([one.start for one in ranges], np.uint64)
+        place = np.searchsorted(starts, addresses, side="right") - 1
+        out: list[tuple[Range, Array | None, Array]] = []
+        for index in np.unique(place).tolist():
+            which = np.nonzero(place == index)[0]
+            if index < 0:
+                raise self.fault(addresses[which], size_bytes, kind)
+            one = ranges[index]
+            offsets = addresses[which] - np.uint64(one.start)
+            if int(offsets.max()) + size_bytes > one.end - one.start or (kind != "read" and not one.writable):
+                raise self.fault(addresses[which], size_bytes, kind)
+            out.append((one, which, offsets.astype(np.int64)))
+        return out
+
+    def gather(self, addresses: Array, words: int) -> Array:
+        out = np.empty((words, len(addresses)), np.uint32)
+        for one, which, offsets in self.groups(addresses, 4 * words, "read"):
+            part = gather_words(one.data, one.words, offsets, words)
+            if which is None:
+                return part
+            out[:, which] = part
+        return out
+
+    def gather_bytes(self, addresses: Array, size_bytes: int) -> Array:
+        out = np.zeros(len(addresses), np.uint32)
+        for one, which, offsets in self.groups(addresses, size_bytes, "read"):
+            part = gather_narrow(one.data, offsets, size_bytes)
+            if which is None:
+                return part
+            out[which] = part
+        return out
+
+    def scatter(self, addresses: Array, data: Array) -> None:
+        for one, which, offsets in self.groups(addresses, 4 * len(data), "write"):
+            scatter_words(one.data, one.words, offsets, data if which is None else data[:, which])
+
+    def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None:
+        for one, which, offsets in self.groups(addresses, size_bytes, "write"):
+            scatter_narrow(one.data, offsets, data if which is None else data[which], size_bytes)
+
+    def update(self, addresses: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
+        size = np.dtype(dtype).itemsize
+        old = np.empty(len(addresses), dtype)
+        parts = self.groups(addresses, size, "atomic")
+        for one, which, offsets in parts:
+            value = load_numbers(one.data, offsets, dtype)
+            old[slice(None) if which is None else which] = value
+        new = change(old)
+        for one, which, offsets in parts:
+            store_numbers(one.data, offsets, new if which is None else new[which])
+        return old
+
+    def read(self, address: int, size_bytes: int) -> bytes:
+        one = self.find(address)
+        if one is None or address + size_bytes > one.end:
+            raise self.fault(np.array([address], np.uint64), size_bytes, "read")
+        at = address - one.start
+        return one.data[at : at + size_bytes].tobytes()
+
+
+# -- the same accesses to one block of bytes; LDS and scratch use them too ---------------------------------------------
+def aligned_words(address: int, data: Array) -> Array | None:
+    """The block as words, when both its addresses are multiples of four."""
+    if address % 4 or data.ctypes.data % 4 or len(data) < 4:
+        return None
+    return data[: len(data) & ~3].view(np.uint32)
+
+
+def gather_words(data: Array, whole: Array | None, offsets: Array, words: int) -> Array:
+    out = np.empty((words, len(offsets)), np.uint32)
+    if whole is not None and not (offsets & 3).any():
+        first = offsets >> 2
+        for word in range(words):
+            np.take(whole, first + word if word else first, out=out[word], mode="clip")
+        return out
+    for word in range(words):
+        out[word] = sum(
+            data[offsets + (4 * word + i)].astype(np.uint32) << np.uint32(8 * i) for i in range(4)
+        )
+    return out
+
+
+def gather_narrow(data: Array, offsets: Array, size_bytes: int) -> Array:
+    value = data[offsets].astype(np.uint32)
+    if size_bytes == 2:
+        value |= data[offsets + 1].astype(np.uint32) << np.uint32(8)
+    return value
+
+
+def scatter_words(data: Array, whole: Array | None, offsets: Array, values: Array) -> None:
+    if whole is not None and not (offsets & 3).any():
+        first = offsets >> 2
+        for word in range(len(values)):
+            whole[first + word] = values[word]
+        return
+    for word in range(len(values)):
+        scatter_narrow(data, offsets + 4 * word, values[word], 4)
+
+
+def scatter_narrow(data: Array, offsets: Array, values: Array, size_bytes: int) -> None:
+    for i in range(size_bytes):
+        data[offsets + i] = ((values >> np.uint32(8 * i)) & np.uint32(255)).astype(np.uint8)
+
+
+def load_numbers(data: Array, offsets: Array, dtype: Any) -> Array:
+    size = np.dtype(dtype).itemsize
+    rows = np.empty((len(offsets), size), np.uint8)
+    for i in range(size):
+        rows[:, i] = data[offsets + i]
+    return rows.view(dtype)[:, 0]
+
+
+def store_numbers(data: Array, offsets: Array, values: Array) -> None:
+    rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
+    for i in range(rows.shape[1]):
+        data[offsets + i] = rows[:, i]

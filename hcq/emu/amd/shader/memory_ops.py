@@ -1,0 +1,377 @@
+"""Vector memory instructions: global, flat, scratch and buffer accesses; where their addresses come from.
+
+In       a Context for one FLAT, GLOBAL, SCRATCH or MUBUF instruction
+Out      a step that moves data for the active lanes
+Changes  VGPRs, memory, scratch, and LDS through flat addresses
+Next     lane_access.py (what moves), memory.py (the address space), lds_ops.py (LDS), scalar_memory_ops.py
+Source   RDNA3 and CDNA3 ISA documents: memory addressing
+
+Scratch is held apart from memory, one block per resident wave, a word of every lane beside each other; a flat address
+reaches it through the private aperture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hcq.emu.amd.shader import lane_access
+from hcq.emu.amd.shader.errors import PageFault
+from hcq.emu.amd.shader.lane_access import Access, active, located, parse_access
+from hcq.emu.amd.shader.lds_ops import LdsStore
+from hcq.emu.amd.shader.memory import gather_narrow, gather_words, scatter_narrow, scatter_words
+from hcq.emu.amd.shader.operands import (
+    PRIVATE_APERTURE,
+    SHARED_APERTURE,
+    Context,
+    Step,
+    scalar32,
+    scalar64,
+    vector_pair,
+)
+from hcq.emu.amd.shader.waves import Array, Batch
+
+FLAT_SCRATCH = 102  # a pair of scalar registers, on gfx90a
+LOWEST_APERTURE = min(SHARED_APERTURE, PRIVATE_APERTURE) << 32
+SWIZZLE_ENABLE = 1 << 31
+SPREAD_MASK = 0xF << 20 | 1 << 19  # element_size 19, 20; index_stride 21, 22; add_tid_enable 23
+SPREAD_SCRATCH = 1 << 19 | 3 << 21 | 1 << 23  # elements of 4 bytes, 64 lanes, by lane
+CACHE_ONLY = {
+    *"buffer_gl0_inv buffer_gl1_inv buffer_wbl2 buffer_inv buffer_invl2 buffer_wbinvl1 buffer_wbinvl1_vol".split(),
+    *"global_inv global_wb global_wbinv".split(),
+}
+
+
+class ScratchStore:
+    """The scratch of some lanes, seen as per-lane byte offsets."""
+
+    def __init__(self, b: Batch, wave: Array, lane: Array) -> None:
+        home = b.home
+        self.data, self.words = home.scratch_bytes, home.scratch_words
+        self.size = home.scratch_size
+        self.stride = home.wave_size
+        self.first = b.ids[wave].astype(np.int64) * (self.size // 4) * self.stride + lane
+
+    def place(self, offsets: Array, size_bytes: int, kind: str) -> Array:
+        """Byte positions in the block of all scratch."""
+        if len(offsets) and int(offsets.max()) + size_bytes > self.size:
+            worst = int(offsets[offsets + np.uint64(size_bytes) > self.size][0])
+            raise PageFault(
+                worst, size_bytes, f"scratch {kind}", f"the kernel has {self.size} bytes a work-item"
+            )
+        signed = offsets.astype(np.int64)
+        return ((signed >> 2) * self.stride + self.first) * 4 + (signed & 3)
+
+    def gather(self, offsets: Array, words: int) -> Array:
+        if (offsets & np.uint64(3)).any():
+            rows = [self.load_unaligned(offsets + np.uint64(4 * word), 4) for word in range(words)]
+            return np.stack(rows)
+        at = self.place(offsets, 4 * words, "read")
+        return np.stack(
+            [gather_words(self.data, self.words, at + 4 * self.stride * word, 1)[0] for word in range(words)]
+        )
+
+    def load_unaligned(self, offsets: Array, size_bytes: int) -> Array:
+        value = np.zeros(len(offsets), np.uint32)
+        for i in range(size_bytes):
+            at = self.place(offsets + np.uint64(i), 1, "read")
+            value |= gather_narrow(self.data, at, 1) << np.uint32(8 * i)
+        return value
+
+    def gather_bytes(self, offsets: Array, size_bytes: int) -> Array:
+        return self.load_unaligned(offsets, size_bytes)
+
+    def scatter(self, offsets: Array, data: Array) -> None:
+        if (offsets & np.uint64(3)).any():
+            for word in range(len(data)):
+                self.scatter_bytes(offsets + np.uint64(4 * word), data[word], 4)
+            return
+        at = self.place(offsets, 4 * len(data), "write")
+        for word in range(len(data)):
+            scatter_words(self.data, self.words, at + 4 * self.stride * word, data[word : word + 1])
+
+    def scatter_bytes(self, offsets: Array, data: Array, size_bytes: int) -> None:
+        for i in range(size_bytes):
+            at = self.place(offsets + np.uint64(i), 1, "write")
+            scatter_narrow(self.data, at, data >> np.uint32(8 * i), 1)
+
+    def update(self, offsets: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
+        raise PageFault(int(offsets[0]), np.dtype(dtype).itemsize, "scratch atomic", "scratch has no atomics")
+
+
+class SpreadMemory:
+    """Words of every lane beside each other in memory: `place` says where the bytes of a lane's offsets are."""
+
+    def __init__(self, memory: Any, place: Callable[[Array], Array]) -> None:
+        self.memory, self.place = memory, place
+
+    def gather(self, offsets: Array, words: int) -> Array:
+        if (offsets & np.uint64(3)).any():
+            rows = [self.gather_bytes(offsets + np.uint64(4 * word), 4) for word in range(words)]
+        else:
+            rows = [
+                self.memory.gather(self.place(offsets + np.uint64(4 * word)), 1)[0] for word in range(words)
+            ]
+        return np.stack(rows)
+
+    def gather_bytes(self, offsets: Array, size_bytes: int) -> Array:
+        value = np.zeros(len(offsets), np.uint32)
+        for i in range(size_bytes):
+            value |= self.memory.gather_bytes(self.place(offsets + np.uint64(i)), 1) << np.uint32(8 * i)
+        return value
+
+    def scatter(self, offsets: Array, data: Array) -> None:
+        for word in range(len(data)):
+            if (offsets & np.uint64(3)).any():
+                self.scatter_bytes(offsets + np.uint64(4 * word), data[word], 4)
+            else:
+                self.memory.scatter(self.place(offsets + np.uint64(4 * word)), data[word : word + 1])
+
+    def scatter_bytes(self, offsets: Array, data: Array, size_bytes: int) -> None:
+        for i in range(size_bytes):
+            self.memory.scatter_bytes(self.place(offsets + np.uint64(i)), data >> np.uint32(8 * i), 1)
+
+    def update(self, offsets: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
+        raise PageFault(int(offsets[0]), np.dtype(dtype).itemsize, "scratch atomic", "scratch has no atomics")
+
+
+def scratch_of(b: Batch, wave: Array, lane: Array) -> ScratchStore | SpreadMemory:
+    """The scratch of these lanes. On gfx90a it is where the kernel has set FLAT_SCRATCH to."""
+    if not b.home.scratch_in_memory:
+        return ScratchStore(b, wave, lane)
+    halves = b.s[wave, FLAT_SCRATCH : FLAT_SCRATCH + 2].astype(np.uint64)
+    base = halves[:, 0] | halves[:, 1] << np.uint64(32)
+    own = base + np.uint64(4) * lane.astype(np.uint64)
+    stride = np.uint64(b.home.wave_size)
+    three = np.uint64(3)
+    return SpreadMemory(b.home.memory, lambda offsets: own + (offsets & ~three) * stride + (offsets & three))
+
+
+def indices(b: Batch) -> tuple[Array, Array]:
+    """(wave, lane) of every active lane."""
+    wave, lane = np.nonzero(b.lanes)
+    return wave, lane
+
+
+def compile_memory(ctx: Context) -> Step:
+    inst = ctx.inst
+    if inst.name in CACHE_ONLY:
+        return lambda b: None  # this emulator has no caches: memory is always up to date
+    tail = inst.name.split("_", 1)[1]
+    if tail.startswith("load_lds_"):
+        return load_to_lds(ctx, tail)
+    if tail in ("load_addtid_b32", "store_addtid_b32"):
+        return by_thread(ctx, tail)
+    access = parse_access(tail)
+    if access is None:
+        raise ctx.refuse("this emulator does not execute it")
+    if inst.format == "MUBUF":
+        return buffer_access(ctx, access)
+    address = address_of(ctx)
+    move = mover(ctx, access)
+    segment = inst.format
+
+    def run(b: Batch) -> None:
+        if not b.all_lanes and not b.lanes.any():
+            return
+        addresses = active(b, address(b))
+        if segment == "GLOBAL":
+            located(inst.pc, b, addresses, lambda: move(b, b.home.memory, addresses))
+        elif segment == "SCRATCH":
+            located(inst.pc, b, addresses, lambda: move(b, scratch_of(b, *indices(b)), addresses))
+        else:
+            located(inst.pc, b, addresses, lambda: flat(b, addresses, move))
+
+    return run
+
+
+def flat(b: Batch, addresses: Array, move: Callable[[Batch, Any, Array], None]) -> None:
+    """Send each lane where the high word of its address says: LDS, scratch or memory."""
+    if int(addresses.max()) < LOWEST_APERTURE:
+        move(b, b.home.memory, addresses)
+        return
+    high = addresses >> np.uint64(32)
+    shared, private = high == SHARED_APERTURE, high == PRIVATE_APERTURE
+    if not shared.any() and not private.any():
+        move(b, b.home.memory, addresses)
+        return
+    wave, lane = indices(b)
+    saved = b.lanes, b.all_lanes
+    low = addresses & np.uint64(0xFFFFFFFF)
+    try:
+        for chosen, kind in ((shared, "lds"), (private, "scratch"), (~(shared | private), "memory")):
+            if not chosen.any():
+                continue
+            part = np.zeros_like(saved[0])
+            part[wave[chosen], lane[chosen]] = True
+            b.lanes, b.all_lanes = part, False
+            if kind == "lds":
+                move(b, LdsStore(b, wave[chosen]), low[chosen])
+            elif kind == "scratch":
+                move(b, scratch_of(b, wave[chosen], lane[chosen]), low[chosen])
+            else:
+                move(b, b.home.memory, addresses[chosen])
+    finally:
+        b.lanes, b.all_lanes = saved
+
+
+def mover(ctx: Context, access: Access) -> Callable[[Batch, Any, Array], None]:
+    """What happens to the addressed store: registers come from the instruction's data and vdst fields."""
+    fields = ctx.inst.fields
+    file = ctx.acc_offset if fields.get("acc") else 0
+    data_field = "vdata" if ctx.inst.format == "MUBUF" else "data"
+    data = fields[data_field] + file
+    vdst = fields.get("vdst", fields[data_field]) + file
+    if access.verb == "load":
+        return lambda b, store, addresses: lane_access.load(b, store, access, vdst, addresses)
+    if access.verb == "store":
+        return lambda b, store, addresses: lane_access.save(b, store, access, data, addresses)
+    atomic = access.atomic
+    assert atomic is not None
+    returns = fields["th"] & 1 if ctx.is_gfx12 else fields.get("sc0", fields.get("glc", 0))
+    second = data + access.words if atomic.takes_two else None
+    returned = vdst if returns else None
+    return lambda b, store, addresses: lane_access.modify(b, store, atomic, data, second, returned, addresses)
+
+
+def signed_offset(ctx: Context) -> int:
+    return ctx.inst.fields["offset"] if ctx.inst.format == "MUBUF" and not ctx.is_gfx12 else ctx.offset
+
+
+def address_of(ctx: Context) -> Callable[[Batch], Array]:
+    fields = ctx.inst.fields
+    offset = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
+    saddr, vgpr = fields["saddr"], fields["addr"]
+    has_saddr = saddr != (127 if ctx.is_gfx9 else 124)
+    if ctx.inst.format == "SCRATCH":
+        mask = np.uint64(0xFFFFFFFF)
+        base = scalar32(ctx, saddr) if has_saddr else None
+        uses_vgpr = fields["sve"] if "sve" in fields else not has_saddr
+
+        def scratch_offset(b: Batch) -> Array:
+            total: Array = np.full((1, 1), offset, np.uint64)
+            if base is not None:
+                total = total + base(b)[:, None]
+            if uses_vgpr:
+                total = total + b.u32[vgpr]
+            return total & mask
+
+        return scratch_offset
+    if ctx.inst.format == "GLOBAL" and has_saddr:
+        scalar_base = scalar64(ctx, saddr)
+        return lambda b: b.u32[vgpr] + (scalar_base(b) + offset)[:, None]
+    pair = vector_pair(vgpr, np.uint64)
+    return lambda b: pair(b) + offset
+
+
+def buffer_access(ctx: Context, access: Access) -> Step:
+    """Through a 128-bit descriptor: what is out of its range reads 0 and is not written."""
+    fields, inst = ctx.inst.fields, ctx.inst
+    if fields.get("lds") or fields.get("tfe"):
+        raise ctx.refuse("buffer accesses with lds or tfe do not run here")
+    descriptor = fields["srsrc"] if ctx.is_gfx12 else 4 * fields["srsrc"]
+    scalar_offset = scalar32(ctx, fields["soffset"])
+    vaddr, offen, idxen = fields["vaddr"], fields["offen"], fields["idxen"]
+    immediate = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
+    move = mover(ctx, access)
+    size = np.uint64(access.bits // 8)
+    may_spread = ctx.isa.scratch_in_memory and not idxen
+
+    def spread(b: Batch, words: Array, start: Array, offsets: Array) -> None:
+        """A swizzled descriptor: 64 lanes have their words beside each other, as for scratch memory on gfx90a."""
+        control = int(words[0, 0, 3])
+        if control & SPREAD_MASK != SPREAD_SCRATCH:
+            raise ctx.refuse(f"a swizzled descriptor with {control:#x} in its last word is not emulated")
+        wave, lane = indices(b)
+        base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
+        own = (base + start)[wave] + np.uint64(4) * lane.astype(np.uint64)
+        three, stride = np.uint64(3), np.uint64(64)
+        reached = active(b, offsets) & np.uint64(0xFFFFFFFF)
+        store = SpreadMemory(b.home.memory, lambda at: own + (at & ~three) * stride + (at & three))
+        located(inst.pc, b, store.place(reached), lambda: move(b, store, reached))
+
+    def run(b: Batch) -> None:
+        words = b.s[:, descriptor : descriptor + 4].astype(np.uint64)[:, None, :]
+        if may_spread and int(words[0, 0, 1]) & SWIZZLE_ENABLE:
+            offsets = np.full(b.lanes.shape, immediate, np.uint64)
+            if offen:
+                offsets = offsets + b.u32[vaddr]
+            spread(b, words, scalar_offset(b), offsets)
+            return
+        base = words[..., 0] | ((words[..., 1] & np.uint64(0xFFFF)) << np.uint64(32))
+        stride = (words[..., 1] >> np.uint64(16)) & np.uint64(0x3FFF)
+        records = words[..., 2]
+        offset = np.full(b.lanes.shape, immediate, np.uint64)
+        index = np.zeros(b.lanes.shape, np.uint64)
+        if idxen:
+            index = b.u32[vaddr].astype(np.uint64)
+        if offen:
+            offset = offset + b.u32[vaddr + (1 if idxen else 0)]
+        inside = np.where(stride == 0, offset + size <= records, index < records)
+        addresses = base + index * stride + offset + scalar_offset(b)[:, None]
+        saved = b.lanes, b.all_lanes
+        if access.verb == "load":
+            for word in range(access.words):
+                if access.half is None:
+                    np.copyto(b.u32[fields["vdata"] + word], np.uint32(0), where=b.lanes & ~inside)
+        try:
+            b.lanes = saved[0] & inside
+            b.all_lanes = bool(b.lanes.all())
+            if b.lanes.any():
+                reached = active(b, addresses)
+                located(inst.pc, b, reached, lambda: move(b, b.home.memory, reached))
+        finally:
+            b.lanes, b.all_lanes = saved
+
+    return run
+
+
+def load_to_lds(ctx: Context, tail: str) -> Step:
+    """Memory straight into LDS at M0 + offset + 4 * lane (gfx942)."""
+    access = parse_access("load_" + tail[len("load_lds_") :])
+    if access is None:
+        raise ctx.refuse("this emulator does not execute it")
+    address = address_of(ctx)
+    scratch = ctx.inst.format == "SCRATCH"
+    base_offset, m0 = signed_offset(ctx), ctx.m0
+
+    def run(b: Batch) -> None:
+        if not b.lanes.any():
+            return
+        wave, lane = indices(b)
+        addresses = active(b, address(b))
+        store = scratch_of(b, wave, lane) if scratch else b.home.memory
+
+        def move() -> None:
+            if access.bits == 32:
+                value = store.gather(addresses, 1)[0]
+            else:
+                value = store.gather_bytes(addresses, access.bits // 8)
+                if access.signed:
+                    top = np.uint32(1 << (access.bits - 1))
+                    value = (value ^ top) - top
+            target = b.s[wave, m0].astype(np.int64) + base_offset + 4 * lane
+            LdsStore(b, wave).scatter(target.astype(np.uint64), value[None])
+
+        located(ctx.inst.pc, b, addresses, move)
+
+    return run
+
+
+def by_thread(ctx: Context, tail: str) -> Step:
+    """global_load_addtid: scalar base + offset + 4 * lane."""
+    base = scalar64(ctx, ctx.inst.fields["saddr"])
+    offset = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
+    lanes = 4 * np.arange(ctx.wave_size, dtype=np.uint64)
+    access = Access("load" if tail.startswith("load") else "store", 32)
+    move = mover(ctx, access)
+
+    def run(b: Batch) -> None:
+        if not b.lanes.any():
+            return
+        addresses = active(b, (base(b) + offset)[:, None] + lanes)
+        located(ctx.inst.pc, b, addresses, lambda: move(b, b.home.memory, addresses))
+
+    return run

@@ -1,0 +1,177 @@
+"""Programs: code decoded once, compiled into blocks of steps, and kept while its bytes stay the same.
+
+In       an entry address, the address space, and what is constant for a launch (wave size, accumulation offset)
+Out      Program.block(pc, mode): the steps up to the next branch or meeting point, and the Ending
+Changes  its own caches
+Next     machine.py (runs blocks), isa.py (decode), vector_ops.py and its siblings (compile)
+
+A block ends where waves may part (branches) and where they may meet again (branch targets), so that batches that arrive
+at the same place become one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hcq.emu.amd.shader import disassembly
+from hcq.emu.amd.shader.control import Ending, compile_control, compile_ending, direct_targets, goes_to
+from hcq.emu.amd.shader.errors import PageFault, UnknownInstruction
+from hcq.emu.amd.shader.isa import Instruction, Isa
+from hcq.emu.amd.shader.lane_ops import relative_moves
+from hcq.emu.amd.shader.lds_ops import compile_lds
+from hcq.emu.amd.shader.matrix_ops import compile_matrix
+from hcq.emu.amd.shader.memory import Memory
+from hcq.emu.amd.shader.memory_ops import compile_memory
+from hcq.emu.amd.shader.operands import Context, Mode, Step
+from hcq.emu.amd.shader.packed_ops import compile_packed
+from hcq.emu.amd.shader.scalar_memory_ops import compile_scalar_memory
+from hcq.emu.amd.shader.scalar_ops import compile_scalar
+from hcq.emu.amd.shader.vector_ops import compile_vector
+
+MAX_INSTRUCTION_BYTES = 16
+
+COMPILERS: dict[str, Callable[[Context], Step]] = {
+    **dict.fromkeys(("SOP1", "SOP2", "SOPC", "SOPK"), compile_scalar),
+    **dict.fromkeys(("VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOPD"), compile_vector),
+    **dict.fromkeys(("FLAT", "GLOBAL", "SCRATCH", "MUBUF"), compile_memory),
+    "VOP3P": compile_packed,
+    "MAI": compile_matrix,
+    "DS": compile_lds,
+    "SMEM": compile_scalar_memory,
+}
+
+
+@dataclass
+class Block:
+    """Steps that every wave of a batch runs in a row, then an ending."""
+
+    pc: int
+    steps: list[Step]
+    pcs: list[int]  # of each step
+    ending: Ending
+    length: int  # instructions, the ending included
+
+
+class Program:
+    """The code reachable from one entry, for one wave size and accumulation offset."""
+
+    def __init__(self, isa: Isa, memory: Memory, entry: int, wave_size: int, acc_offset: int) -> None:
+        self.isa, self.memory, self.entry = isa, memory, entry
+        self.wave_size, self.acc_offset = wave_size, acc_offset
+        self.instructions: dict[int, Instruction] = {}
+        self.leaders: set[int] = set()
+        self.blocks: dict[tuple[int, int], Block] = {}
+        self.copies: list[tuple[int, bytes]] = []
+        self.copied = 0  # how many instructions `copies` covers
+        self.explore(entry)
+
+    def unchanged(self) -> bool:
+        """Whether memory still holds the code that was decoded."""
+        if self.copied != len(self.instructions):
+            self.copies, self.copied = self.spans(), len(self.instructions)
+        try:
+            return all(self.memory.read(start, len(code)) == code for start, code in self.copies)
+        except PageFault:
+            return False
+
+    def spans(self) -> list[tuple[int, bytes]]:
+        """The decoded code as contiguous pieces: (address, bytes)."""
+        out: list[tuple[int, bytearray]] = []
+        for pc in sorted(self.instructions):
+            words = self.instructions[pc].words
+            code = struct.pack(f"<{len(words)}I", *words)
+            if out and out[-1][0] + len(out[-1][1]) == pc:
+                out[-1][1].extend(code)
+            else:
+                out.append((pc, bytearray(code)))
+        return [(start, bytes(code)) for start, code in out]
+
+    def fetch(self, pc: int) -> Instruction:
+        """The instruction at `pc`, decoded once."""
+        known = self.instructions.get(pc)
+        if known is not None:
+            return known
+        words: tuple[int, ...] = ()
+        for size in (
+            MAX_INSTRUCTION_BYTES,
+            12,
+            8,
+            4,
+        ):  # the last instructions of a mapping have less after them
+            try:
+                words = struct.unpack(f"<{size // 4}I", self.memory.read(pc, size))
+                break
+            except PageFault as fault:
+                if size == 4:
+                    raise fault.at(pc, "instruction fetch") from None
+        inst = self.isa.decode(words, pc)
+        self.instructions[pc] = inst
+        return inst
+
+    def explore(self, entry: int) -> None:
+        """Follow all direct branches from `entry`, so that every meeting point is known before blocks are made."""
+        self.leaders.add(entry)
+        pending = [entry]
+        while pending:
+            pc = pending.pop()
+            while pc not in self.instructions:
+                try:
+                    inst = self.fetch(pc)
+                except (UnknownInstruction, PageFault):
+                    break  # reported when a wave gets there, if one ever does
+                targets = direct_targets(inst)
+                if targets == [inst.next_pc]:
+                    pc = inst.next_pc
+                    continue
+                for target in targets:
+                    self.leaders.add(target)
+                    pending.append(target)
+                break
+
+    def block(self, pc: int, mode: int) -> Block:
+        known = self.blocks.get((pc, mode))
+        if known is None:
+            if pc not in self.leaders:  # where an indirect jump led
+                self.explore(pc)
+                self.blocks.clear()
+            known = self.compile(pc, Mode(mode))
+            self.blocks[pc, mode] = known
+        return known
+
+    def compile(self, start: int, mode: Mode) -> Block:
+        steps: list[Step] = []
+        pcs: list[int] = []
+        pc, length = start, 0
+        relative = 0  # gfx9's VGPR indexing, between s_set_gpr_idx_on and _off
+        while True:
+            if pc in self.leaders and pc != start:
+                return Block(start, steps, pcs, Ending("go", goes_to(pc)), length)
+            inst = self.fetch(pc)
+            ctx = Context(self.isa, inst, mode, self.wave_size, self.acc_offset)
+            length += 1
+            ending = compile_ending(ctx)
+            if ending is not None:
+                return Block(start, steps, pcs, ending, length)
+            index = relative_moves(ctx, relative)
+            if index is not None:
+                relative, step = index
+            else:
+                step = self.compile_step(ctx)
+            steps.append(step)
+            pcs.append(pc)
+            pc = inst.next_pc
+
+    def compile_step(self, ctx: Context) -> Step:
+        control = compile_control(ctx)
+        if control is not None:
+            return control
+        compiler = COMPILERS.get(ctx.inst.format)
+        if compiler is None:
+            raise ctx.refuse("this emulator does not execute it")
+        return compiler(ctx)
+
+    def text(self, pc: int) -> str:
+        """One instruction in words, for reports."""
+        return disassembly.text(self.isa, self.fetch(pc))

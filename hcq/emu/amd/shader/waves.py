@@ -1,0 +1,129 @@
+"""A batch of waves that share a program counter: registers as arrays over all their lanes.
+
+In       waves set up by machine.py
+Out      Batch: v (register, wave, lane), s (wave, register), scc, EXEC as bits and as a lane mask
+Changes  itself
+Next     operands.py (reads and writes through these views), machine.py (splits and joins batches)
+
+VGPRs are one array of 32-bit words seen under several types. u32, i32, f32 are (register, wave, lane); u16, i16, f16
+have one more axis for the low and high half. SGPRs are (wave, 128), numbered as in source operands. EXEC lives in
+s[:, 126:128]; `lanes` is the same as booleans, and `all_lanes` says that no write needs a mask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from hcq.emu.amd.shader.machine import Residents
+
+Array = npt.NDArray[Any]
+
+VCC, EXEC = 106, 126
+
+
+def pack_lanes(mask: Array) -> Array:
+    """(wave, lane) booleans -> (wave, words) bit masks, lane 0 lowest."""
+    return np.packbits(mask, axis=-1, bitorder="little").view(np.uint32)
+
+
+def unpack_lanes(words: Array) -> Array:
+    """(wave, words) bit masks -> (wave, lane) booleans."""
+    packed = np.ascontiguousarray(words).view(np.uint8)
+    return np.unpackbits(packed, axis=-1, bitorder="little").view(np.bool_)
+
+
+class Batch:
+    """Waves at one program counter. `ids` are their places among the resident waves, in order."""
+
+    def __init__(
+        self, home: Residents, pc: int, mode: int, ids: Array, v: Array, s: Array, scc: Array
+    ) -> None:
+        self.home, self.pc, self.mode = home, pc, mode
+        self.ids, self.s, self.scc = ids, s, scc
+        self.mask_words = home.wave_size // 32
+        self.known: dict[int, Array] = {}  # mask registers already unpacked; every write to them forgets
+        # lanes whose DPP source exists, while such an instruction runs
+        self.readable: Array = np.ones((1, 1), np.bool_)
+        self.turn = 0  # when it last ran, so that none waits for ever
+        self.bind(v)
+        self.exec_changed()
+
+    def bind(self, v: Array) -> None:
+        """Make the typed views of a new register array."""
+        self.u32 = v
+        self.i32, self.f32 = v.view(np.int32), v.view(np.float32)
+        self.u16 = v.view(np.uint16).reshape(*v.shape, 2)
+        self.i16, self.f16 = self.u16.view(np.int16), self.u16.view(np.float16)
+
+    @property
+    def waves(self) -> int:
+        return len(self.ids)
+
+    @property
+    def groups(self) -> Array:
+        return self.home.group_of[self.ids]
+
+    def exec_changed(self) -> None:
+        """EXEC's bits were written: the lane mask follows."""
+        self.lanes = unpack_lanes(self.s[:, EXEC : EXEC + self.mask_words])
+        self.all_lanes = bool(self.lanes.all())
+
+    def set_exec(self, mask: Array) -> None:
+        self.lanes = mask
+        self.all_lanes = bool(mask.all())
+        self.forget(EXEC, 2)
+        self.s[:, EXEC : EXEC + self.mask_words] = pack_lanes(mask)
+
+    def forget(self, register: int, words: int) -> None:
+        """These SGPRs are about to change: masks that overlap them are no longer known."""
+        if self.known:
+            for one in range(register - 1, register + words):
+                self.known.pop(one, None)
+
+    def mask(self, register: int) -> Array:
+        """A lane mask held in SGPRs, as booleans. Do not write to it."""
+        known = self.known.get(register)
+        if known is None:
+            known = unpack_lanes(self.s[:, register : register + self.mask_words])
+            self.known[register] = known
+        return known
+
+    def set_mask(self, register: int, mask: Array) -> None:
+        """Write (wave, lane) booleans to a mask register."""
+        self.forget(register, 2)
+        self.known[register] = mask
+        self.s[:, register : register + self.mask_words] = pack_lanes(mask)
+
+    def any_bit(self, register: int) -> Array:
+        """(wave,) booleans: some lane of the mask in these SGPRs is set."""
+        found: Array = np.logical_or.reduce(self.s[:, register : register + self.mask_words], axis=1)
+        return found
+
+    def lane_names(self, wave: int, lane: int) -> str:
+        """Which work-item a lane is, in words for reports."""
+        return self.home.name_of(int(self.ids[wave]), lane)
+
+    def take(self, which: Array) -> Batch:
+        """A batch of some of these waves, with copies of their registers."""
+        return Batch(
+            self.home, self.pc, self.mode, self.ids[which], self.u32[:, which], self.s[which], self.scc[which]
+        )
+
+    @staticmethod
+    def join(parts: list[Batch]) -> Batch:
+        """One batch of all these waves, in order of their ids; they share pc and mode."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        ids = np.concatenate([part.ids for part in parts])
+        order = np.argsort(ids, kind="stable")
+        v = np.concatenate([part.u32 for part in parts], axis=1)[:, order]
+        s = np.concatenate([part.s for part in parts])[order]
+        scc = np.concatenate([part.scc for part in parts])[order]
+        joined = Batch(first.home, first.pc, first.mode, ids[order], v, s, scc)
+        joined.turn = max(part.turn for part in parts)
+        return joined

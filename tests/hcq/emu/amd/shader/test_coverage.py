@@ -1,0 +1,72 @@
+"""Which instructions run: all of both tables, but for those named here, which compute kernels have no use for."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hcq.emu.amd.shader.control import compile_ending
+from hcq.emu.amd.shader.errors import IllegalOperation
+from hcq.emu.amd.shader.isa import Format, Isa, Opcode
+from hcq.emu.amd.shader.lane_ops import relative_moves
+from hcq.emu.amd.shader.operands import Context, Mode
+from hcq.emu.amd.shader.program import Program
+from tests.hcq.emu.amd.shader.bench import ACC_OFFSET, ISAS
+
+NOT_EXECUTED = re.compile(
+    "|".join(
+        [
+            r"s_rfe.*|s_setkill|s_trap|s_sendmsghalt|s_subvector_loop_.*",  # traps, halts, half-wave loops
+            r"s_cbranch_(join|i_fork|g_fork)",  # the old fork and join stack
+            r"s_(buffer_)?atomic_.*|s_scratch_.*|s_buffer_store_.*",  # scalar writes, which LLVM never makes
+            r"v_cube.*|v_mullit_f32|v_m?qsad_.*|v_swaprel_b32|v_screen_partition.*",  # graphics and video
+            r"s_barrier_(init|join|leave|signal.*)|s_get_barrier_state|s_alloc_vgpr",  # barriers of parts of workgroups
+            r"s_barrier_wait",  # of a barrier that has no number
+            r"v_swmmac_.*|global_load_tr_.*|global_atomic_ordered_.*",  # what needs an intrinsic of its own
+            r"buffer_store_lds_dword",  # LDS to memory in one, which LLVM never makes
+            r"v_cvt_sr_.*",  # stochastic rounding
+            r"ds_gws_.*|ds_ordered_count|ds_(add|sub)_gs_reg_rtn|ds_bvh_.*|ds_condxchg32.*",  # global sync, graphics
+            r"buffer_(load|store)_.*format_.*",  # typed texture formats
+        ]
+    )
+)
+FORMATS = [
+    pytest.param(isa, one, id=f"{arch}-{one.name}") for arch, isa in ISAS.items() for one in isa.formats
+]
+
+
+def some_fields(one: Format, opcode: Opcode) -> dict[str, int]:
+    """Registers that every operand may name."""
+    out = {}
+    for operand in opcode.operands:
+        if operand.field not in one.layout.fields or operand.field == "simm16":
+            continue
+        if operand.field.startswith(("src", "ssrc")):
+            out[operand.field] = 4 if operand.file == "S" else 272
+            if operand.file == "I":
+                out[operand.field] = 131  # the one message that is answered
+        elif operand.field in ("sdst", "vdst"):
+            out[operand.field] = 8
+    if opcode.name == "s_getreg_b32":
+        out["simm16"] = 1
+    return out
+
+
+def compile_it(context: Context) -> None:
+    if compile_ending(context) is None and relative_moves(context, 0) is None:
+        Program.compile_step(Program.__new__(Program), context)
+
+
+@pytest.mark.parametrize(("isa", "one"), FORMATS)
+def test_every_instruction_is_executed_or_refused_by_name(isa: Isa, one: Format) -> None:
+    for opcode in one.table.values():
+        literal = 0x3F800000 if opcode.operand("literal32") else None
+        words = isa.encode(opcode.name, one.name, literal, **some_fields(one, opcode))
+        inst = isa.decode([*words, 0, 0])
+        context = Context(isa, inst, Mode(0x3F0), 64 if isa.has_sdwa else 32, ACC_OFFSET)
+        if NOT_EXECUTED.fullmatch(opcode.name):
+            with pytest.raises(IllegalOperation, match=opcode.name):
+                compile_it(context)
+        else:
+            compile_it(context)
