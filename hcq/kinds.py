@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hcq.errors import UsageError
-from hcq.layout import Ioctl, Packet
+from hcq.layout import Ioctl, Packet, declared_in
 
 MAIN = "main"
 
@@ -54,10 +54,7 @@ class Kind:
     def packets(self) -> Iterator[type[Packet]]:
         """Every layout that the kind's modules declare, in the order of the source."""
         for name in self.layouts:
-            module = importlib.import_module(name)
-            for thing in vars(module).values():
-                if isinstance(thing, type) and issubclass(thing, Packet) and thing.__module__ == name:
-                    yield thing
+            yield from declared_in(vars(importlib.import_module(name)), Packet)
 
     def calls(self) -> dict[int, Ioctl]:
         """Request number -> the ioctl it is."""

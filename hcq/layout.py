@@ -12,7 +12,7 @@ it is never masked. Decoding takes any words at all and never raises: bits that 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, ClassVar, TypeVar, overload
 
@@ -115,8 +115,56 @@ def bits(
     return Bits(high, low, unit, enum, default, doc)
 
 
+class Fields(dict[str, Bits]):
+    """Fields of a packet that are declared together: as an attribute of the class, each is one of its own."""
+
+
+def placed(start: int, fields: Mapping[str, Bits]) -> Fields:
+    """Fields that were declared from bit 0 on, moved to where they stand in a packet."""
+    return repeated((start,), fields)
+
+
+def repeated(starts: Iterable[int], fields: Mapping[str, Bits]) -> Fields:
+    """An array in a packet: the same fields from each of these bits on; {i} in a name is the entry's number.
+
+    class Table(Packet, words=4):
+        entries = repeated(range(0, 128, 32), {"address_{i}": bits(30, 0), "valid_{i}": bits(31)})
+    """
+    return Fields(
+        (name.format(i=i), Bits(at.high + start, at.low + start, at.unit, at.enum, at.default, at.doc))
+        for i, start in enumerate(starts)
+        for name, at in fields.items()
+    )
+
+
+class _Absent:
+    """In a class that is declared `without` a field of its base: the field is none of its attributes either."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, packet: object, owner: type) -> None:
+        raise AttributeError(f"{owner.__name__} has no field {self.name!r}.")
+
+
+def _declared(cls: type) -> dict[str, Bits]:
+    """The fields of a class's own body, groups of them taken apart."""
+    found: dict[str, Bits] = {}
+    for name, thing in vars(cls).items():
+        if isinstance(thing, Bits):
+            found[name] = thing
+        elif isinstance(thing, Fields):
+            found.update(thing)
+    return found
+
+
 class Packet:
-    """Base of all layouts. `tail` names the words after the declared ones, when a packet has any number of them."""
+    """Base of all layouts. A later generation's packet is a subclass with what is new, what moved, and what is gone.
+
+    words    its length, in class X(Packet, words=2)
+    tail     names the words after the declared ones, when a packet has any number of them
+    without  fields of the base that it does not have
+    """
 
     fields: ClassVar[dict[str, Bits]] = {}
     length_words: ClassVar[int] = 0
@@ -126,22 +174,30 @@ class Packet:
     tail_words: tuple[int, ...]
     unclaimed: dict[int, int]  # word index -> bits that no field claims
 
-    def __init_subclass__(cls, words: int | None = None, tail: str | None = None, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, words: int | None = None, tail: str | None = None, without: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init_subclass__(**kwargs)
         cls.length_words = cls.length_words if words is None else words
         cls.tail = tail if tail is not None else cls.tail
-        cls.fields = dict(cls.fields)
-        cls.fields.update((name, field) for name, field in vars(cls).items() if isinstance(field, Bits))
-        claimed: dict[int, str] = {}
+        fields = {name: field for name, field in cls.fields.items() if name not in without}
+        for name in without:
+            setattr(cls, name, _Absent(name))
+        for name, field in _declared(cls).items():
+            if not field.name:
+                field.__set_name__(cls, name)
+                setattr(cls, name, field)
+            fields[name] = field
+        cls.fields = dict(sorted(fields.items(), key=lambda item: item[1].low))
+        before: Bits | None = None
         for name, field in cls.fields.items():
             if field.high >= 32 * cls.length_words:
                 raise UsageError(
                     f"{cls.__name__}.{name}: bit {field.high} is beyond its {cls.length_words} words."
                 )
-            for bit in range(field.low, field.high + 1):
-                if bit in claimed:
-                    raise UsageError(f"{cls.__name__}.{name}: bit {bit} already belongs to {claimed[bit]}.")
-                claimed[bit] = name
+            if before is not None and field.low <= before.high:
+                raise UsageError(f"{cls.__name__}.{name}: bit {field.low} already belongs to {before.name}.")
+            before = field
 
     def __init__(self, **values: Any) -> None:
         tail = values.pop(self.tail, ()) if self.tail is not None else ()
@@ -237,6 +293,17 @@ class Packet:
             parts.append(f"{self.tail}=[{' '.join(f'{word:08x}' for word in self.tail_words)}]")
         parts += [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def declared_in(module: Mapping[str, Any], base: type[P]) -> Iterator[type[P]]:
+    """The layouts of one kind in a module's variables, in the order of its source.
+
+    A name that begins with an underscore is what several packets share, and no packet itself.
+    """
+    for thing in module.values():
+        is_own = isinstance(thing, type) and thing.__module__ == module["__name__"]
+        if is_own and issubclass(thing, base) and not thing.__name__.startswith("_"):
+            yield thing
 
 
 class SparsePacket(Packet):

@@ -22,7 +22,7 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hcq.kinds import KINDS, Kind
-from hcq.layout import Ioctl, Packet
+from hcq.layout import Ioctl, Packet, declared_in
 from hcq.trace import records
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "packets"
@@ -110,19 +110,14 @@ def module_section(name: str) -> Iterator[str]:
     yield f"## `{name.removeprefix('hcq.').replace('.', '/')}.py`"
     yield ""
     yield inspect.cleandoc(module.__doc__ or "").split("\n\n")[0]
-    for thing in vars(module).values():
-        if (
-            isinstance(thing, type)
-            and issubclass(thing, Packet)
-            and thing.__module__ == name
-            and thing.fields
-        ):
+    for layout in declared_in(vars(module), Packet):
+        if layout.fields:
             yield ""
-            yield f"### {thing.__name__}"
+            yield f"### {layout.__name__}"
             yield ""
-            yield inspect.getdoc(thing) or ""
+            yield inspect.getdoc(layout) or ""
             yield ""
-            yield thing.table()
+            yield layout.table()
 
 
 def _argument(call: Ioctl) -> str:

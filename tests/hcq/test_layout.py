@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hcq
+from hcq.amd.abi import sdma
 from hcq.cpu import packets
 from hcq.errors import UsageError
 from hcq.kinds import KINDS
-from hcq.layout import Ioctl, Packet, bits
+from hcq.layout import Ioctl, Packet, bits, declared_in, placed, repeated
 
 FOLDER = Path(hcq.__file__).parent
 
@@ -107,6 +108,47 @@ def test_two_fields_cannot_share_a_bit() -> None:
         class Wrong(Packet, words=1):
             first = bits(7, 0)
             second = bits(9, 7)
+
+
+def test_a_later_generation_is_the_older_one_with_what_is_new_what_moved_and_what_is_gone() -> None:
+    class Later(Sample, words=4, without=("flag",)):
+        size = bits(127, 96)
+        kind = bits(43, 42)
+
+    assert list(Later.fields) == ["address", "kind", "color", "size"]  # in the order of their bits
+    assert list(Sample.fields) == ["address", "flag", "color", "size"]
+    assert Later(address=4, kind=1, size=9).words == (4, 1 << 10, 0, 9)
+    assert Later.decode((0, 1 << 9)).unclaimed == {1: 1 << 9}
+    with pytest.raises(UsageError, match=r"Later has no field 'flag'"):
+        Later(flag=1)
+    with pytest.raises(AttributeError, match=r"Later has no field 'flag'"):
+        _ = Later().flag
+
+
+def test_a_moved_field_cannot_share_a_bit_with_an_inherited_one() -> None:
+    with pytest.raises(UsageError, match=r"Later.flag: bit 41 already belongs to size"):
+
+        class Later(Sample):
+            size = bits(41, 40)
+
+
+def test_an_array_of_fields_is_declared_once() -> None:
+    entry = {"address_{i}": bits(7, 2, unit=4, doc="bytes"), "valid_{i}": bits(31)}
+
+    class Table(Packet, words=3):
+        entries = repeated(range(0, 64, 32), entry)
+        head = placed(64, {"count": bits(3, 0, default=2)})
+
+    assert list(Table.fields) == ["address_0", "valid_0", "address_1", "valid_1", "count"]
+    assert Table(address_1=8, valid_1=1).words == (0, 1 << 31 | 8, 2)
+    assert Table.decode((4,)).address_0 == 4
+    assert "| 39..34 | address_1 | in units of 4; bytes |" in Table.table()
+
+
+def test_the_layouts_of_a_module_are_its_own_and_not_what_they_share() -> None:
+    names = [layout.__name__ for layout in declared_in(vars(sdma), Packet)]
+    assert names.index("CopyLinearV4") < names.index("CopyLinearV7")
+    assert not {"Packet", "SparsePacket", "_CopyLinear"} & set(names)
 
 
 def test_a_field_cannot_lie_beyond_the_packet() -> None:

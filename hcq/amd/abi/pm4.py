@@ -142,8 +142,6 @@ class Pm4(SparsePacket, words=1):
             size = cls.length_words if words is None else words
             cls.opcode = bits(15, 8, enum=Opcode, default=opcode)
             cls.count = bits(29, 16, default=max(size - 2, 0))
-            cls.opcode.__set_name__(cls, "opcode")
-            cls.count.__set_name__(cls, "count")
         super().__init_subclass__(words=words, **kwargs)
 
     def __init__(self, **values: Any) -> None:
@@ -212,12 +210,23 @@ class EventWrite(Pm4, opcode=Opcode.EVENT_WRITE, words=2):
     event_index = bits(43, 40, enum=EventIndex)
 
 
-class ReleaseMem(Pm4, opcode=Opcode.RELEASE_MEM, words=8):
+class _ReleaseMem(Pm4, opcode=Opcode.RELEASE_MEM, words=8):
+    event_type = bits(37, 32, enum=Event, default=Event.CACHE_FLUSH_AND_INV_TS_EVENT)
+    event_index = bits(43, 40, enum=EventIndex, default=EventIndex.END_OF_PIPE)
+    cache_policy = bits(58, 57)
+    pq_exe_status = bits(60)
+    dst_sel = bits(81, 80)  # 0: memory, through the memory controller
+    int_sel = bits(90, 88, enum=IntSel)
+    data_sel = bits(95, 93, enum=DataSel)
+    address = bits(159, 98, unit=4)
+    data = bits(223, 160)
+    int_ctxid = bits(255, 224)
+
+
+class ReleaseMem(_ReleaseMem):
     """Once earlier work is done: clean caches, then write data or raise an interrupt, or both. gfx11 and gfx12."""
 
-    event_type = bits(37, 32, enum=Event, default=Event.CACHE_FLUSH_AND_INV_TS_EVENT)
     wait_sync = bits(39)
-    event_index = bits(43, 40, enum=EventIndex, default=EventIndex.END_OF_PIPE)
     glm_wb = bits(44)
     glm_inv = bits(45)
     glv_inv = bits(46)
@@ -229,24 +238,14 @@ class ReleaseMem(Pm4, opcode=Opcode.RELEASE_MEM, words=8):
     gl2_wb = bits(53)
     seq = bits(55, 54, enum=Seq)
     glk_wb = bits(56)
-    cache_policy = bits(58, 57)
-    pq_exe_status = bits(60)
     glk_inv = bits(62)
-    dst_sel = bits(81, 80)  # 0: memory, through the memory controller
     mes_intr_pipe = bits(85, 84)
     mes_action_id = bits(87, 86)
-    int_sel = bits(90, 88, enum=IntSel)
-    data_sel = bits(95, 93, enum=DataSel)
-    address = bits(159, 98, unit=4)
-    data = bits(223, 160)
-    int_ctxid = bits(255, 224)
 
 
-class ReleaseMemGfx9(Pm4, opcode=Opcode.RELEASE_MEM, words=8):
+class ReleaseMemGfx9(_ReleaseMem):
     """The same with gfx9's caches: TCL1 and TC are the vector L1 and the L2."""
 
-    event_type = bits(37, 32, enum=Event, default=Event.CACHE_FLUSH_AND_INV_TS_EVENT)
-    event_index = bits(43, 40, enum=EventIndex, default=EventIndex.END_OF_PIPE)
     tcl1_vol_action_ena = bits(44)
     tc_vol_action_ena = bits(45)
     tc_wb_action_ena = bits(47)
@@ -255,22 +254,17 @@ class ReleaseMemGfx9(Pm4, opcode=Opcode.RELEASE_MEM, words=8):
     tc_nc_action_ena = bits(51)
     tc_wc_action_ena = bits(52)
     tc_md_action_ena = bits(53)
-    cache_policy = bits(58, 57)
-    pq_exe_status = bits(60)
-    dst_sel = bits(81, 80)
-    int_sel = bits(90, 88, enum=IntSel)
-    data_sel = bits(95, 93, enum=DataSel)
-    address = bits(159, 98, unit=4)
-    data = bits(223, 160)
-    int_ctxid = bits(255, 224)
 
 
-class AcquireMem(Pm4, opcode=Opcode.ACQUIRE_MEM, words=8):
-    """Invalidate and clean caches before later packets. gfx10 and later; gfx12 has no GLM and GL1 and ignores them."""
-
+class _AcquireMem(Pm4, opcode=Opcode.ACQUIRE_MEM, words=7):
     coher_size = bits(103, 64, unit=256)
     coher_base = bits(183, 128, unit=256)
     poll_interval = bits(207, 192)
+
+
+class AcquireMem(_AcquireMem, opcode=Opcode.ACQUIRE_MEM, words=8):
+    """Invalidate and clean caches before later packets. gfx10 and later; gfx12 has no GLM and GL1 and ignores them."""
+
     gli_inv = bits(225, 224, enum=GliInv)  # instruction cache
     gl1_range = bits(227, 226)
     glm_wb = bits(228)
@@ -288,7 +282,7 @@ class AcquireMem(Pm4, opcode=Opcode.ACQUIRE_MEM, words=8):
     range_is_pa = bits(242)
 
 
-class AcquireMemGfx9(Pm4, opcode=Opcode.ACQUIRE_MEM, words=7):
+class AcquireMemGfx9(_AcquireMem):
     """The same on gfx9: one word shorter, and the caches are named in COHER_CNTL."""
 
     tc_nc_action_ena = bits(35)
@@ -305,20 +299,20 @@ class AcquireMemGfx9(Pm4, opcode=Opcode.ACQUIRE_MEM, words=7):
     sh_icache_action_ena = bits(61)
     sh_kcache_wb_action_ena = bits(62)
     engine = bits(63)
-    coher_size = bits(103, 64, unit=256)
-    coher_base = bits(183, 128, unit=256)
-    poll_interval = bits(207, 192)
 
 
-class WaitRegMem(Pm4, opcode=Opcode.WAIT_REG_MEM, words=7):
-    """Stall until (memory & mask) compares with the reference; 32 bits."""
-
+class _WaitRegMem(Pm4, words=2):
     function = bits(34, 32, enum=Function)
     mem_space = bits(37, 36, enum=MemSpace)
     operation = bits(39, 38)
     mes_intr_pipe = bits(55, 54)
     mes_action = bits(56)
     cache_policy = bits(58, 57)
+
+
+class WaitRegMem(_WaitRegMem, opcode=Opcode.WAIT_REG_MEM, words=7):
+    """Stall until (memory & mask) compares with the reference; 32 bits."""
+
     address = bits(127, 66, unit=4)
     reference = bits(159, 128)
     mask = bits(191, 160)
@@ -326,15 +320,9 @@ class WaitRegMem(Pm4, opcode=Opcode.WAIT_REG_MEM, words=7):
     optimize_ace_offload_mode = bits(223)
 
 
-class WaitRegMem64(Pm4, opcode=Opcode.WAIT_REG_MEM64, words=9):
+class WaitRegMem64(_WaitRegMem, opcode=Opcode.WAIT_REG_MEM64, words=9):
     """Stall until (memory & mask) compares with the reference; 64 bits. gfx10 and later."""
 
-    function = bits(34, 32, enum=Function)
-    mem_space = bits(37, 36, enum=MemSpace)
-    operation = bits(39, 38)
-    mes_intr_pipe = bits(55, 54)
-    mes_action = bits(56)
-    cache_policy = bits(58, 57)
     address = bits(127, 67, unit=8)
     reference = bits(191, 128)
     mask = bits(255, 192)

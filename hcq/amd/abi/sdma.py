@@ -6,6 +6,7 @@ Changes  nothing
 Next     encode.py (commands to these), hcq/emu/amd/sdma_processor.py (executes them)
 Source   Linux vega10_sdma_pkt_open.h, sdma_v6_0_0_pkt_open.h; AMD PAL for version 7
 
+A generation's packet is the one before it and what is new; where much is gone, all start from what they share.
 Counts are bytes minus one. A packet never crosses the end of the ring: NOPs, words of zero, fill the rest.
 """
 
@@ -16,7 +17,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from hcq.amd.abi.pm4 import Function
-from hcq.layout import Packet, SparsePacket, bits
+from hcq.layout import Bits, Packet, SparsePacket, bits
 
 
 class Op(IntEnum):
@@ -50,9 +51,16 @@ MTYPE_UC = 3  # uncached
 
 
 class Sdma(SparsePacket, words=1):
-    """Base of the packets."""
+    """Base of the packets: `op` has its value from the class."""
 
     hidden_fields = frozenset(("op", "mem_poll"))
+    op: Bits
+    sub_op = bits(15, 8)
+
+    def __init_subclass__(cls, op: Op | None = None, **kwargs: Any) -> None:
+        if op is not None:
+            cls.op = bits(7, 0, enum=Op, default=op)
+        super().__init_subclass__(**kwargs)
 
 
 class Header(SparsePacket, words=1):
@@ -62,151 +70,118 @@ class Header(SparsePacket, words=1):
     sub_op = bits(15, 8)
 
 
-class Nop(Sdma, words=1, tail="ignored"):
+class Nop(Sdma, op=Op.NOP, tail="ignored"):
     """Nothing, for count words after the header."""
 
-    op = bits(7, 0, enum=Op, default=Op.NOP)
-    sub_op = bits(15, 8)
     count = bits(29, 16)
 
 
-class CopyLinear(Sdma, words=7):
-    """Copy count bytes; any alignment. Version 6."""
-
-    op = bits(7, 0, enum=Op, default=Op.COPY)
-    sub_op = bits(15, 8)
-    encrypt = bits(16)
+class _CopyLinear(Sdma, op=Op.COPY, words=7):
     tmz = bits(18)
+    count = bits(61, 32)  # bytes minus one
+    src_addr = bits(159, 96)
+    dst_addr = bits(223, 160)
+
+
+class CopyLinearV4(_CopyLinear):
+    """Copy count bytes; any alignment. Version 4; on gfx942 the count has 22 bits."""
+
+    encrypt = bits(16)
+    broadcast = bits(27)
+    dst_sw = bits(81, 80)
+    src_sw = bits(89, 88)
+
+
+class CopyLinear(CopyLinearV4):
+    """The same. Version 6."""
+
     cpv = bits(19)
     backwards = bits(25)
-    broadcast = bits(27)
-    count = bits(61, 32)  # bytes minus one
-    dst_sw = bits(81, 80)
     dst_cache_policy = bits(84, 82)
-    src_sw = bits(89, 88)
     src_cache_policy = bits(92, 90)
-    src_addr = bits(159, 96)
-    dst_addr = bits(223, 160)
 
 
-class CopyLinearV4(Sdma, words=7):
-    """Copy count bytes. Version 4; on gfx942 the count has 22 bits."""
+class CopyLinearV7(_CopyLinear):
+    """The same. Version 7; with dcc set it would have an eighth word, which we never ask for."""
 
-    op = bits(7, 0, enum=Op, default=Op.COPY)
-    sub_op = bits(15, 8)
-    encrypt = bits(16)
-    tmz = bits(18)
-    broadcast = bits(27)
-    count = bits(61, 32)
-    dst_sw = bits(81, 80)
-    src_sw = bits(89, 88)
-    src_addr = bits(159, 96)
-    dst_addr = bits(223, 160)
-
-
-class CopyLinearV7(Sdma, words=7):
-    """Copy count bytes. Version 7; with dcc set it would have an eighth word, which we never ask for."""
-
-    op = bits(7, 0, enum=Op, default=Op.COPY)
-    sub_op = bits(15, 8)
-    tmz = bits(18)
     dcc = bits(19)
     backwards = bits(25)
-    count = bits(61, 32)
     dst_mall_policy = bits(85, 84)
     src_mall_policy = bits(93, 92)
-    src_addr = bits(159, 96)
-    dst_addr = bits(223, 160)
 
 
-class ConstFill(Sdma, words=5):
-    """Fill with a byte, a half word or a word. Version 6."""
-
-    op = bits(7, 0, enum=Op, default=Op.CONST_FILL)
-    sub_op = bits(15, 8)
-    sw = bits(17, 16)
-    cache_policy = bits(26, 24)
-    cpv = bits(28)
+class _ConstFill(Sdma, op=Op.CONST_FILL, words=5):
     fillsize = bits(31, 30, enum=FillSize)
     dst_addr = bits(95, 32)
     src_data = bits(127, 96)
     count = bits(157, 128)  # bytes minus one; for words the two lowest bits are ignored
 
 
-class ConstFillV4(Sdma, words=5):
-    """The same. Version 4."""
+class ConstFillV4(_ConstFill):
+    """Fill with a byte, a half word or a word. Version 4."""
 
-    op = bits(7, 0, enum=Op, default=Op.CONST_FILL)
-    sub_op = bits(15, 8)
     sw = bits(17, 16)
-    fillsize = bits(31, 30, enum=FillSize)
-    dst_addr = bits(95, 32)
-    src_data = bits(127, 96)
     count = bits(149, 128)
 
 
-class ConstFillV7(Sdma, words=5):
+class ConstFill(_ConstFill):
+    """The same. Version 6."""
+
+    sw = bits(17, 16)
+    cache_policy = bits(26, 24)
+    cpv = bits(28)
+
+
+class ConstFillV7(_ConstFill):
     """The same. Version 7."""
 
-    op = bits(7, 0, enum=Op, default=Op.CONST_FILL)
-    sub_op = bits(15, 8)
     nopte_comp = bits(16)
     sys = bits(20)
     snp = bits(22)
     gpa = bits(23)
     mall_policy = bits(27, 26)
-    fillsize = bits(31, 30, enum=FillSize)
-    dst_addr = bits(95, 32)
-    src_data = bits(127, 96)
-    count = bits(157, 128)
 
 
-class WriteLinear(Sdma, words=4, tail="data"):
-    """Write words to memory. Version 6."""
-
-    op = bits(7, 0, enum=Op, default=Op.WRITE)
-    sub_op = bits(15, 8)
-    encrypt = bits(16)
+class _WriteLinear(Sdma, op=Op.WRITE, words=4, tail="data"):
     tmz = bits(18)
-    cpv = bits(28)
     dst_addr = bits(95, 32)
     count = bits(115, 96)  # words minus one
+
+
+class WriteLinearV4(_WriteLinear):
+    """Write words to memory. Version 4."""
+
+    encrypt = bits(16)
     sw = bits(121, 120)
+
+
+class WriteLinear(WriteLinearV4):
+    """The same. Version 6."""
+
+    cpv = bits(28)
     cache_policy = bits(124, 122)
 
 
-class WriteLinearV4(Sdma, words=4, tail="data"):
-    """The same. Version 4."""
-
-    op = bits(7, 0, enum=Op, default=Op.WRITE)
-    sub_op = bits(15, 8)
-    encrypt = bits(16)
-    tmz = bits(18)
-    dst_addr = bits(95, 32)
-    count = bits(115, 96)
-    sw = bits(121, 120)
-
-
-class WriteLinearV7(Sdma, words=4, tail="data"):
+class WriteLinearV7(_WriteLinear):
     """The same. Version 7."""
 
-    op = bits(7, 0, enum=Op, default=Op.WRITE)
-    sub_op = bits(15, 8)
     nopte_comp = bits(16)
-    tmz = bits(18)
-    dst_addr = bits(95, 32)
-    count = bits(115, 96)
     sys = bits(116)
     snp = bits(118)
     gpa = bits(119)
     dst_mall_policy = bits(125, 124)
 
 
-class Fence(Sdma, words=4):
-    """Write 32 bits once earlier packets are done. Version 6."""
+class FenceV4(Sdma, op=Op.FENCE, words=4):
+    """Write 32 bits once earlier packets are done. Version 4."""
 
-    op = bits(7, 0, enum=Op, default=Op.FENCE)
-    sub_op = bits(15, 8)
+    address = bits(95, 32)
+    data = bits(127, 96)
+
+
+class Fence(FenceV4):
+    """The same. Version 6."""
+
     mtype = bits(18, 16, default=MTYPE_UC)
     gcc = bits(19)
     sys = bits(20)
@@ -215,95 +190,61 @@ class Fence(Sdma, words=4):
     l2_policy = bits(25, 24)
     llc_policy = bits(26)
     cpv = bits(28)
-    address = bits(95, 32)
-    data = bits(127, 96)
 
 
-class FenceV4(Sdma, words=4):
-    """The same. Version 4."""
-
-    op = bits(7, 0, enum=Op, default=Op.FENCE)
-    sub_op = bits(15, 8)
-    address = bits(95, 32)
-    data = bits(127, 96)
-
-
-class FenceV7(Sdma, words=4):
+class FenceV7(FenceV4):
     """The same. Version 7; the address is a multiple of 4."""
 
-    op = bits(7, 0, enum=Op, default=Op.FENCE)
-    sub_op = bits(15, 8)
     sys = bits(20)
     snp = bits(22)
     gpa = bits(23)
     mall_policy = bits(27, 26)
     address = bits(95, 34, unit=4)
-    data = bits(127, 96)
 
 
-class Trap(Sdma, words=2):
+class Trap(Sdma, op=Op.TRAP, words=2):
     """Raise an interrupt with this context: a KFD event id."""
 
-    op = bits(7, 0, enum=Op, default=Op.TRAP)
-    sub_op = bits(15, 8)
     int_context = bits(59, 32)
 
 
-class PollRegmem(Sdma, words=6):
-    """Stall until (memory & mask) compares with the value; 32 bits. Version 6."""
+class _PollRegmem(Sdma, op=Op.POLL_REGMEM, words=6):
+    func = bits(30, 28, enum=Function)
+    mem_poll = bits(31, default=1)
+    address = bits(95, 32)
+    value = bits(127, 96)
+    mask = bits(159, 128)
+    interval = bits(175, 160)
+    retry_count = bits(187, 176)
 
-    op = bits(7, 0, enum=Op, default=Op.POLL_REGMEM)
-    sub_op = bits(15, 8)
+
+class PollRegmemV4(_PollRegmem):
+    """Stall until (memory & mask) compares with the value; 32 bits. Version 4."""
+
+    hdp_flush = bits(26)
+
+
+class PollRegmem(PollRegmemV4):
+    """The same. Version 6."""
+
     cache_policy = bits(22, 20)
     cpv = bits(24)
-    hdp_flush = bits(26)
-    func = bits(30, 28, enum=Function)
-    mem_poll = bits(31, default=1)
-    address = bits(95, 32)
-    value = bits(127, 96)
-    mask = bits(159, 128)
-    interval = bits(175, 160)
-    retry_count = bits(187, 176)
 
 
-class PollRegmemV4(Sdma, words=6):
-    """The same. Version 4."""
-
-    op = bits(7, 0, enum=Op, default=Op.POLL_REGMEM)
-    sub_op = bits(15, 8)
-    hdp_flush = bits(26)
-    func = bits(30, 28, enum=Function)
-    mem_poll = bits(31, default=1)
-    address = bits(95, 32)
-    value = bits(127, 96)
-    mask = bits(159, 128)
-    interval = bits(175, 160)
-    retry_count = bits(187, 176)
-
-
-class PollRegmemV7(Sdma, words=6):
+class PollRegmemV7(_PollRegmem):
     """The same. Version 7; the address is a multiple of 4."""
 
-    op = bits(7, 0, enum=Op, default=Op.POLL_REGMEM)
-    sub_op = bits(15, 8)
     virtual_die_id = bits(17, 16)
     domain = bits(18)
     bridge = bits(19)
     mall_policy = bits(23, 22)
     mode = bits(27, 26)
-    func = bits(30, 28, enum=Function)
-    mem_poll = bits(31, default=1)
     address = bits(95, 34, unit=4)
-    value = bits(127, 96)
-    mask = bits(159, 128)
-    interval = bits(175, 160)
-    retry_count = bits(187, 176)
 
 
-class Timestamp(Sdma, words=3):
+class Timestamp(Sdma, op=Op.TIMESTAMP, words=3):
     """Store the 64-bit global counter; the address is a multiple of 8."""
 
-    op = bits(7, 0, enum=Op, default=Op.TIMESTAMP)
     sub_op = bits(15, 8, enum=TimestampOp, default=TimestampOp.GET_GLOBAL)
     l2_policy = bits(25, 24)
     llc_policy = bits(26)
@@ -311,11 +252,9 @@ class Timestamp(Sdma, words=3):
     address = bits(95, 35, unit=8)
 
 
-class Indirect(Sdma, words=6):
+class Indirect(Sdma, op=Op.INDIRECT, words=6):
     """Run a block of packets; the base is a multiple of 32 bytes, and this packet ends at a multiple of 8 words."""
 
-    op = bits(7, 0, enum=Op, default=Op.INDIRECT)
-    sub_op = bits(15, 8)
     vmid = bits(19, 16)
     priv = bits(31)
     ib_base = bits(95, 37, unit=32)
@@ -323,10 +262,9 @@ class Indirect(Sdma, words=6):
     csa_addr = bits(191, 128)
 
 
-class GcrReq(Sdma, words=5):
+class GcrReq(Sdma, op=Op.GCR_REQ, words=5):
     """Cache control for the engine's own accesses; the bits are those of PM4's ACQUIRE_MEM. Versions 5 and later."""
 
-    op = bits(7, 0, enum=Op, default=Op.GCR_REQ)
     sub_op = bits(15, 8, default=1)
     base_va = bits(79, 39, unit=128)
     gli_inv = bits(81, 80)
