@@ -243,6 +243,12 @@ class Device(Mortal, ABC):
         """A new, empty queue."""
         return Queue(self)
 
+    shares_memory = False  # whether `can_reach` may be true
+
+    def can_reach(self, buffer: Buffer) -> bool:
+        """Whether work of this device can be given another device's buffer."""
+        return False
+
     def moment_ns(self, ticks: int) -> int:
         """When a Timestamp command stored this, on the clock of time.monotonic_ns; here they are the same."""
         return ticks

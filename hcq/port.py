@@ -31,8 +31,13 @@ PAGE_BYTES = 4096
 
 @runtime_checkable
 class Port(Protocol):
-    """What a device may ask of the operating system."""
+    """What a device may ask of the operating system.
 
+    runs_ptx  NVIDIA GPUs there run PTX, not machine code
+    """
+
+    @property
+    def runs_ptx(self) -> bool: ...
     def open(self, path: str, flags: int = os.O_RDWR) -> int: ...
     def close(self, fd: int) -> None: ...
     def ioctl(self, fd: int, request: int, argument: bytearray) -> int: ...
@@ -42,10 +47,15 @@ class Port(Protocol):
     def madvise(self, va: int, size_bytes: int, advice: int) -> None: ...
     def read_file(self, path: str) -> bytes: ...
     def clock_ns(self) -> int: ...
+    def kernel_log(self) -> list[str]:
+        """What kernel drivers have logged, where that is ours to read: the real kernel's log is not."""
+        ...
 
 
 class LinuxPort:
     """The real one."""
+
+    runs_ptx = False
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
         try:
@@ -94,6 +104,9 @@ class LinuxPort:
     def clock_ns(self) -> int:
         return time.monotonic_ns()
 
+    def kernel_log(self) -> list[str]:
+        return []
+
 
 class RecordingPort:
     """Passes every call on and tells `sink(call, arguments, result)` about it, failures included."""
@@ -130,6 +143,13 @@ class RecordingPort:
 
     def clock_ns(self) -> int:
         return self.inner.clock_ns()
+
+    @property
+    def runs_ptx(self) -> bool:
+        return self.inner.runs_ptx
+
+    def kernel_log(self) -> list[str]:
+        return self.inner.kernel_log()
 
     def _tell(self, call: str, arguments: tuple[object, ...], act: Callable[[], T]) -> T:
         try:
@@ -183,6 +203,13 @@ class FaultyPort:
 
     def clock_ns(self) -> int:
         return self.inner.clock_ns()
+
+    @property
+    def runs_ptx(self) -> bool:
+        return self.inner.runs_ptx
+
+    def kernel_log(self) -> list[str]:
+        return self.inner.kernel_log()
 
     def _check(self, call: str, arguments: tuple[object, ...]) -> None:
         count = self.calls[call] = self.calls.get(call, 0) + 1

@@ -47,7 +47,7 @@ class Signal:
     @property
     def timestamp_ns(self) -> int:
         """When the value was stored, on the clock of time.monotonic_ns."""
-        return int(self._cell[1])
+        return self.device.moment_ns(self._cell[1])
 
     def set(self, value: int) -> None:
         """Store a value from the host and wake whoever waits."""

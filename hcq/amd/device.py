@@ -34,9 +34,9 @@ from hcq.command import Command
 from hcq.config import Config
 from hcq.device import Steps
 from hcq.errors import DriverError, HcqError, UsageError
+from hcq.gpu.clock import Clock
 from hcq.gpu.device import CELLS_BYTES, GpuDevice
 from hcq.gpu.release import do_all, quietly
-from hcq.gpu.signals import Clock
 from hcq.interrupted import Sent
 from hcq.layout import Packet
 from hcq.memory import Buffer
@@ -198,8 +198,6 @@ class AmdDevice(GpuDevice):
         )
         self.scratch: Scratch | None = None
         self._pieces = self._dispatches = 0  # put into rings since it was opened
-        self._fault = ""
-        self._abandoned = False
 
     def make_rings(self) -> None:
         compute = AqlRing if self.is_aql else Pm4Ring
@@ -278,7 +276,7 @@ class AmdDevice(GpuDevice):
         """A new graph to record into."""
         from hcq.amd.graph import AmdGraph  # those who record pay for it
 
-        return AmdGraph(self, name)
+        return AmdGraph(self, self.encoder, name)
 
     def signal_set(self, va: int, value: int) -> None:
         super().signal_set(va, value)
@@ -326,7 +324,11 @@ class AmdDevice(GpuDevice):
         code.write(linked.place(va), va - code.address)
         scratch = self._scratch_for(scratch_lane_bytes(kernel.descriptor), linked.lanes(kernel))
         launcher = Launcher(self.chip, self.is_aql, kernel, va, scratch, self._cells.va + QUEUE_AT)
-        return AmdProgram(self, name, kernel, va, launcher, args, code)
+        bases = {
+            "private_base": self.apertures.scratch_base >> 32,
+            "shared_base": self.apertures.lds_base >> 32,
+        }
+        return AmdProgram(self, name, va, launcher, bases, args, code)
 
     def _scratch_for(self, lane_bytes: int, lanes: int) -> Scratch | None:
         """Scratch memory for waves of this need. It only grows; what it was stays, for recorded work."""
@@ -459,23 +461,15 @@ class AmdDevice(GpuDevice):
 
     # ------------------------------------------------------------ faults
 
-    def fault(self) -> str:
-        if self._fault:
-            return self._fault
-        if self._abandoned:
-            self._fault = "the work in flight was abandoned"
-            return self._fault
+    def stopped_on(self) -> str:
         self._sleep(0)
         known = self.process.faults.pop(self.node.gpu_id, None)
         if known is not None:
-            self._fault = describe_fault(self, known)
-        else:
-            ring = self.rings.get(COMPUTE)
-            if isinstance(ring, AqlRing) and ring.inactive_code:
-                self._fault = (
-                    f"the packet processor stopped the AQL queue: {describe_inactive(ring.inactive_code)}"
-                )
-        return self._fault
+            return describe_fault(known, self.describe_address, self.port.kernel_log())
+        ring = self.rings.get(COMPUTE)
+        if isinstance(ring, AqlRing) and ring.inactive_code:
+            return f"the packet processor stopped the AQL queue: {describe_inactive(ring.inactive_code)}"
+        return ""
 
     def recover(self) -> None:
         """New queues with nothing in them; the device is dead when the kernel driver does not give us any."""

@@ -1,6 +1,6 @@
 """Faults in words: from what the kernel driver says to the buffer, the queue and the packet.
 
-In       a Fault; the device's buffers and rings
+In       a Fault, what names an address, the kernel's log; rings
 Out      sentences for DeviceFault and WaitTimeout
 Changes  nothing
 Next     process.py (where faults come from), device.py (who raises)
@@ -8,41 +8,30 @@ Next     process.py (where faults come from), device.py (who raises)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from hcq.amd.abi import aql
 from hcq.amd.process import Fault
 from hcq.amd.rings import AqlRing, Ring
-from hcq.gpu.addresses import describe_address
-from hcq.port import root_of
+from hcq.layout import Packet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hcq.amd.device import AmdDevice
-    from hcq.layout import Packet
     from hcq.report import RingState
 
 SHOWN_BYTES = 256  # of a ring, for reports: more than any one packet of ours
 
 
-def describe_fault(device: AmdDevice, fault: Fault) -> str:
-    """What happened, with the address named, and what an emulated GPU knows beyond that."""
-    says = kernel_says(device.port, device.node.gpu_id)
-    return _describe(device, fault) + (f"; the emulated GPU says: {says}" if says else "")
-
-
-def kernel_says(port: Any, gpu_id: int) -> str:
-    """The last line of an emulated kernel's log about this GPU; a real kernel's log is not ours to read."""
-    root = root_of(port)
-    lines: list[str] = root.kernel_log() if hasattr(root, "kernel_log") else []
-    about = f"GPU {gpu_id:#x}: "
-    return next(
-        (line.removeprefix(about).rstrip(".") for line in reversed(lines) if line.startswith(about)), ""
+def describe_fault(fault: Fault, describe_address: Callable[[int], str], log: Sequence[str]) -> str:
+    """What happened, with the address named, and the last line about this GPU in the kernel's log, if we see one."""
+    about = f"GPU {fault.gpu_id:#x}: "
+    says = next((line.removeprefix(about) for line in reversed(log) if line.startswith(about)), "")
+    return _describe(fault, describe_address) + (
+        f"; the kernel's log says: {says.rstrip('.')}" if says else ""
     )
 
 
-def _describe(device: AmdDevice, fault: Fault) -> str:
+def _describe(fault: Fault, describe_address: Callable[[int], str]) -> str:
     if fault.memory is not None:
         what = fault.memory
         if what.imprecise:
@@ -50,7 +39,7 @@ def _describe(device: AmdDevice, fault: Fault) -> str:
         why = (
             "may not be written" if what.ReadOnly else "holds no code" if what.NoExecute else "is not mapped"
         )
-        return f"the GPU took a page fault: {what.va:#x} {why} ({describe_address(device, what.va)})"
+        return f"the GPU took a page fault: {what.va:#x} {why} ({describe_address(what.va)})"
     assert fault.hardware is not None
     lost = " and lost the contents of its memory" if fault.hardware.memory_lost else ""
     return f"the GPU hung and was reset{lost}"

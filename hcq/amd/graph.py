@@ -13,15 +13,12 @@ copies go into their rings as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from hcq import command
-from hcq.amd.encode import COMPUTE, Piece, piece
+from hcq.amd.encode import COMPUTE, Encoder, Piece, piece
+from hcq.gpu.device import GpuDevice
 from hcq.gpu.graph import Block, GpuGraph
 from hcq.memory import Buffer
-
-if TYPE_CHECKING:
-    from hcq.amd.device import AmdDevice
 
 MAX_BLOCK_WORDS = (1 << 20) - 1  # ib_size has 20 bits
 UPLOAD_ALIGNMENT = 64
@@ -30,8 +27,11 @@ UPLOAD_ALIGNMENT = 64
 class AmdGraph(GpuGraph):
     """A queue whose packets stay in memory."""
 
-    device: AmdDevice
     tells_writes = False
+
+    def __init__(self, device: GpuDevice, encoder: Encoder, name: str = "graph") -> None:
+        super().__init__(device, name)
+        self.encoder = encoder
 
     def lay_out(self, recorded: Sequence[bytes]) -> tuple[Block, command.Indirect]:
         pieces = [what if isinstance(what, Piece) else Piece(what) for what in recorded]
@@ -66,7 +66,7 @@ class AmdGraph(GpuGraph):
                 ).to_bytes(8, "little")
             image[at : at + len(packets)] = packets
             image[place : place + len(what.upload)] = what.upload
-            is_block = what.ring == COMPUTE and not self.device.is_aql
+            is_block = what.ring == COMPUTE and not self.encoder.is_aql
             if is_block and run_end == at and run_end + len(packets) - run_start <= 4 * MAX_BLOCK_WORDS:
                 run_end = at + len(packets)
                 run_dispatches += what.dispatches
@@ -86,5 +86,5 @@ class AmdGraph(GpuGraph):
 
     def _close_run(self, ring_pieces: list[Piece], va: int, start: int, end: int, dispatches: int) -> None:
         if end > start:
-            ring_pieces.append(self.device.encoder.indirect(va + start, (end - start) // 4))
+            ring_pieces.append(self.encoder.indirect(va + start, (end - start) // 4))
             ring_pieces[-1].dispatches = dispatches

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hcq import checks
 from hcq.amd.encode import Piece
 from hcq.amd.launch import Grid, Launcher
-from hcq.amd.link import Kernel
 from hcq.amd.metadata import Argument
+from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.gpu.program import INTEGERS, GpuProgram
 from hcq.memory import Buffer
-
-if TYPE_CHECKING:
-    from hcq.amd.device import AmdDevice
 
 MAX_GRID = 2**31 - 1
 MAX_KNOWN = 64
@@ -31,21 +28,24 @@ _KIND_OF_TYPE = {"float": "float", "double": "float", "half": "float", "_Float16
 
 
 class AmdProgram(GpuProgram):
-    """An entry of a loaded object. `kernarg_bytes`: the size of its argument segment."""
+    """An entry of a loaded object.
 
-    device: AmdDevice
+    kernarg_bytes  the size of its argument segment
+    bases          hidden arguments that are the same for every launch: where memory windows begin, upper halves
+    """
 
     def __init__(
         self,
-        device: AmdDevice,
+        device: Device,
         name: str,
-        kernel: Kernel,
         va: int,
         launcher: Launcher,
+        bases: Mapping[str, int],
         args: tuple[str, ...] | None,
         code: Buffer,
     ) -> None:
-        self.kernel, self.launcher, self.code = kernel, launcher, code
+        kernel = launcher.kernel
+        self.kernel, self.launcher, self.bases, self.code = kernel, launcher, bases, code
         metadata = kernel.metadata
         self.explicit = tuple(
             arg for arg in (metadata.args if metadata else ()) if not arg.value_kind.startswith("hidden_")
@@ -54,7 +54,7 @@ class AmdProgram(GpuProgram):
             arg for arg in (metadata.args if metadata else ()) if arg.value_kind.startswith("hidden_")
         )
         self.kernarg_bytes = max(kernel.descriptor.kernarg_size, metadata.kernarg_bytes if metadata else 0)
-        self.max_threads = min(metadata.max_threads if metadata else 1024, device.chip.max_block)
+        self.max_threads = min(metadata.max_threads if metadata else 1024, launcher.chip.max_block)
         if args is not None and metadata is not None and len(args) != len(self.explicit):
             raise UsageError(
                 f"load({name!r}): args names {len(args)} arguments; the object's metadata has {len(self.explicit)}."
@@ -67,7 +67,7 @@ class AmdProgram(GpuProgram):
                 )
         self._hidden_known: dict[tuple[Grid, Grid], bytes] = {}  # for grid and block
         # what a launch names: the code on a PM4 ring, the descriptor on an AQL ring
-        entry = kernel.descriptor_offset if device.is_aql else kernel.entry_offset
+        entry = kernel.descriptor_offset if launcher.is_aql else kernel.entry_offset
         super().__init__(device, name, va + entry, args or self._known_kinds(), 0, lambda: None)
 
     def _known_kinds(self) -> tuple[str, ...] | None:
@@ -151,11 +151,7 @@ class AmdProgram(GpuProgram):
             return {"block_count": grid[number], "group_size": block[number]}.get(name, 0)
         if kind == "grid_dims":
             return 3 if grid[2] * block[2] > 1 else 2 if grid[1] * block[1] > 1 else 1
-        apertures = self.device.apertures
-        return {
-            "private_base": apertures.scratch_base >> 32,
-            "shared_base": apertures.lds_base >> 32,
-        }.get(kind, 0)
+        return self.bases.get(kind, 0)
 
 
 def _kind_of_type(type_name: str) -> str:

@@ -25,14 +25,14 @@ from hcq.cache import DiskCache
 from hcq.command import Command, Indirect
 from hcq.config import cores
 from hcq.cpu import encode as encoding
-from hcq.cpu import fork, packets, processor, program
+from hcq.cpu import packets, processor, program
 from hcq.cpu.arena import Arena
+from hcq.cpu.fork import Forkable
 from hcq.cpu.link import Mapping, link
-from hcq.device import Device, Steps
+from hcq.device import Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.interrupted import Sent
 from hcq.layout import Packet
-from hcq.life import FORKED
 from hcq.memory import MAX_BUFFER_BYTES, Buffer
 from hcq.port import (
     MADV_HUGEPAGE,
@@ -69,7 +69,7 @@ HOST_SPIN_NS = 20_000
 _left_behind: list[Any] = []  # what threads that cannot be stopped may still use: kept as long as the process
 
 
-class CpuDevice(Device):
+class CpuDevice(Forkable):
     """The embedded default."""
 
     machine: processor.Machine
@@ -90,8 +90,6 @@ class CpuDevice(Device):
         self._memory_bytes = memory_bytes(self.port)
         self._replaced = ""  # why the threads, the ring and the control block are new ones
         self._owned: dict[int, int] = {}
-        self._still: fork.Still | None = None  # while the process forks
-        self.is_traced = False  # by the parent
 
     def load_processor(self) -> None:
         self.code = _processor(self.machine)
@@ -199,21 +197,7 @@ class CpuDevice(Device):
 
     # ------------------------------------------------------------ fork
 
-    def hold_still(self, end: float) -> None:
-        self._still = fork.Still(self, end)
-
-    def let_go(self) -> None:
-        if self._still is not None:
-            self._still.let_go()
-
-    def inherit(self) -> bool:
-        return fork.inherit(self, self._still)
-
-    def revive(self) -> bool:
-        return self.dead == FORKED and fork.revive(self)
-
     def restart(self) -> None:
-        """In a child of fork: empty the ring and start threads, for there are none here."""
         self._handles.clear()
         self._control[:] = bytes(CONTROL_BYTES)
         self._put = self._get = self._sent = 0
@@ -227,7 +211,6 @@ class CpuDevice(Device):
             self._set_field("scratch_stride", self._scratch_stride)
 
     def leave_unfinished(self, why: str) -> None:
-        """What is in flight counts as failed."""
         self._replaced = why
         self._note_fault(is_asked_for=True)
 

@@ -12,16 +12,15 @@ in flight for too long to be waited for is finished by the parent alone; the chi
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from typing import Any
 
 from hcq import native, open_devices
+from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.life import FORKED
 from hcq.port import RecordingPort
 from hcq.trace.writer import DeviceTrace, TraceWriter
-
-if TYPE_CHECKING:
-    from hcq.cpu.device import CpuDevice
 
 UNFINISHED = "work that was in flight when this process was forked is finished by its parent alone"
 TORN = f"{FORKED}, and another thread was submitting to it meanwhile"
@@ -30,7 +29,7 @@ TORN = f"{FORKED}, and another thread was submitting to it meanwhile"
 class Still:
     """What is held while the process forks: nobody submits or maps, so that the child's copy is whole."""
 
-    def __init__(self, device: CpuDevice, end: float) -> None:
+    def __init__(self, device: Device, end: float) -> None:
         self.locks: list[Any] = []
         self.is_whole = False
         for lock in (device.lock, device.memory.lock):
@@ -46,55 +45,74 @@ class Still:
         self.locks.clear()
 
 
-def inherit(device: CpuDevice, still: Still | None) -> bool:
-    """In the child: the device sleeps until it is used. False when its state is torn."""
-    device.is_traced = device.is_traced or device.trace is not None
-    device.forget_parent()
-    device.memory.forget_parent()
-    if still is None or not still.is_whole:
-        device.memory.abandon()
-        device.die(TORN)
-        return False
-    device.die(FORKED)
-    return True
+class Forkable(Device):
+    """A device that goes on in a child of fork. `is_traced`: by the parent."""
 
+    _still: Still | None = None  # while the process forks
+    is_traced = False
 
-def tell_again(device: CpuDevice) -> None:
-    """The child's trace and rules are its own: they are told of everything that is there already."""
-    if device.is_traced:
-        assert device.config.trace is not None
-        trace = device.trace = DeviceTrace(
-            TraceWriter.of(device.config.trace), device, device.config.trace_data
-        )
-        device.port = RecordingPort(device.port, trace.call)
-        trace.opened()
-        for va, size_bytes in device.memory.regions.items():
-            trace.map(va, size_bytes, None)
-        for buffer in device.memory.owners():
-            trace.alloc(buffer)
-            trace.wrote(buffer.address, native.view(buffer.address, buffer.size_bytes))
-    if device.config.validate:
-        from hcq.validator import Validator
+    @abstractmethod
+    def restart(self) -> None:
+        """In a child: empty the ring and start threads, for there are none here."""
 
-        device.validator = Validator(device)
-    for program, (entry, image, texts) in list(device.told.items()):
-        if device.trace is not None:
-            device.trace.code(program, entry, image, texts)
-        if device.validator is not None:
-            device.validator.load(program, image)
+    @abstractmethod
+    def leave_unfinished(self, why: str) -> None:
+        """What is in flight counts as failed."""
 
+    def hold_still(self, end: float) -> None:
+        self._still = Still(self, end)
 
-def revive(device: CpuDevice) -> bool:
-    """In the child: make it work."""
-    with device.lock:
-        if device.dead != FORKED:
-            return not device.dead
-        if open_devices.is_ending:
-            raise UsageError(f"{device.name} cannot be used: this process is ending.")
-        device.restart()
-        tell_again(device)
-        device.come_alive()
-        if device.timeline.value < device.timeline.submitted:
-            device.leave_unfinished(UNFINISHED)
-        open_devices.register(device)
+    def let_go(self) -> None:
+        if self._still is not None:
+            self._still.let_go()
+
+    def inherit(self) -> bool:
+        """In the child: the device sleeps until it is used. False when its state is torn."""
+        self.is_traced = self.is_traced or self.trace is not None
+        self.forget_parent()
+        self.memory.forget_parent()
+        if self._still is None or not self._still.is_whole:
+            self.memory.abandon()
+            self.die(TORN)
+            return False
+        self.die(FORKED)
         return True
+
+    def revive(self) -> bool:
+        """In the child, at the first use: make it work. False when it cannot."""
+        if self.dead != FORKED:
+            return False
+        with self.lock:
+            if self.dead != FORKED:
+                return not self.dead
+            if open_devices.is_ending:
+                raise UsageError(f"{self.name} cannot be used: this process is ending.")
+            self.restart()
+            self._tell_again()
+            self.come_alive()
+            if self.timeline.value < self.timeline.submitted:
+                self.leave_unfinished(UNFINISHED)
+            open_devices.register(self)
+            return True
+
+    def _tell_again(self) -> None:
+        """The child's trace and rules are its own: they are told of everything that is there already."""
+        if self.is_traced:
+            assert self.config.trace is not None
+            trace = self.trace = DeviceTrace(TraceWriter.of(self.config.trace), self, self.config.trace_data)
+            self.port = RecordingPort(self.port, trace.call)
+            trace.opened()
+            for va, size_bytes in self.memory.regions.items():
+                trace.map(va, size_bytes, None)
+            for buffer in self.memory.owners():
+                trace.alloc(buffer)
+                trace.wrote(buffer.address, native.view(buffer.address, buffer.size_bytes))
+        if self.config.validate:
+            from hcq.validator import Validator
+
+            self.validator = Validator(self)
+        for program, (entry, image, texts) in list(self.told.items()):
+            if self.trace is not None:
+                self.trace.code(program, entry, image, texts)
+            if self.validator is not None:
+                self.validator.load(program, image)

@@ -183,8 +183,7 @@ def peers(device: Device, kind: str, others: list[Device]) -> Found:
     if not others:
         raise Skip("there is no second device of this kind")
     small = tiny(kind, device.arch)
-    can_reach = getattr(device, "can_reach", None)
-    if can_reach is None or small is None:
+    if not device.shares_memory or small is None:
         raise Skip(f"devices of kind {kind} do not share memory")
     values = [index * 40503 % 2**32 for index in range(ELEMENTS)]
     program = device.load(small.image, ENTRY)
@@ -192,7 +191,7 @@ def peers(device: Device, kind: str, others: list[Device]) -> Found:
         out, theirs = device.alloc(4 * ELEMENTS, "doctor out"), other.alloc(4 * ELEMENTS, "doctor peer")
         try:
             theirs.write(struct.pack(f"<{ELEMENTS}I", *values))
-            if not can_reach(theirs):
+            if not device.can_reach(theirs):
                 raise Failure(
                     f"{device.name} cannot be given memory of {other.name}: the kernel driver refuses to map it.",
                     "in the firmware's setup: resizable BAR and above-4G decoding on; on the kernel's command line: "

@@ -17,15 +17,16 @@ from typing import Any, ClassVar, Protocol
 from hcq import checks, native
 from hcq.device import Device
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.gpu.addresses import describe_address
+from hcq.gpu.clock import Clock
 from hcq.gpu.program import GpuProgram
 from hcq.gpu.queue import GpuQueue
 from hcq.gpu.release import do_all
-from hcq.gpu.signals import Clock, GpuSignal, GpuTimeline
 from hcq.gpu.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.memory import Buffer
 from hcq.program import Program
 from hcq.queue import ONE, Grid
-from hcq.signal import CELL_BYTES, Signal
+from hcq.signal import CELL_BYTES, Signal, Timeline
 
 CELLS_BYTES = 64 << 10  # of signals and the driver's own cells
 
@@ -52,10 +53,13 @@ class GpuMemory(Protocol):
 class GpuDevice(Device):
     """One GPU behind a kernel driver. The cells of signals outlive it: completions that were kept still read them."""
 
+    shares_memory = True
     stage_place: ClassVar[Any]  # where a staging buffer is: memory of the host
     process: Any  # what the driver keeps for the process; buffers reach other GPUs of the same one
     clock: Clock
     _cells: Owned
+    _fault = ""  # what it stopped on, until it is recovered
+    _abandoned = False  # its queues are ended; nothing may be submitted before it is recovered
 
     # ------------------------------------------------------------ what a driver provides
 
@@ -74,12 +78,20 @@ class GpuDevice(Device):
     def is_slow_to_read(self) -> bool:
         """Whether the host sees buffers through the PCIe window, so that long reads are better copied."""
 
+    @abstractmethod
+    def stopped_on(self) -> str:
+        """What the GPU or its kernel driver says that it stopped on, or ""."""
+
     # ------------------------------------------------------------ memory of its own
 
     def _own(self, size_bytes: int, place: Any) -> Any:
         """Memory for the driver itself, given back when the device closes."""
         self._owned.append(self.gpu_memory.alloc(size_bytes, place))
         return self._owned[-1]
+
+    def visible(self, size_bytes: int, name: str) -> Buffer:
+        """A buffer that the host sees, whatever its size: what the driver itself writes to."""
+        return self.alloc(size_bytes, name)
 
     def _give_back_owned(self) -> None:
         def give_back(what: Owned) -> None:
@@ -154,7 +166,7 @@ class GpuDevice(Device):
         self._next_cell = cells.va + signals_at
         self._most_signals = (CELLS_BYTES - signals_at) // CELL_BYTES
         cell = Buffer(self, cells.va + timeline_at, CELL_BYTES, CELL_BYTES, 0, "timeline")
-        self.timeline = GpuTimeline(self, cell, "timeline")
+        self.timeline = Timeline(self, cell, "timeline")
 
     def signal(self, name: str = "signal") -> Signal:
         """A new signal, value 0, in memory that the host can poll."""
@@ -177,7 +189,7 @@ class GpuDevice(Device):
             self.trace.alloc(cell)
         if self.validator is not None:
             self.validator.alloc(cell)
-        return GpuSignal(self, cell, name)
+        return Signal(self, cell, name)
 
     def signal_set(self, va: int, value: int) -> None:
         cell = native.view(va, CELL_BYTES).cast("Q")
@@ -189,6 +201,17 @@ class GpuDevice(Device):
 
     def duration_ns(self, ticks: int) -> int:
         return self.clock.duration_ns(ticks)
+
+    # ------------------------------------------------------------ faults
+
+    def fault(self) -> str:
+        if not self._fault:
+            self._fault = "the work in flight was abandoned" if self._abandoned else self.stopped_on()
+        return self._fault
+
+    def describe_address(self, va: int) -> str:
+        """Which buffer an address is in, or near, in words."""
+        return describe_address(self, va)
 
     # ------------------------------------------------------------ work
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq import checks, command
 from hcq.errors import UsageError
+from hcq.gpu.device import GpuDevice
 from hcq.gpu.program import GpuProgram, Slot
 from hcq.graph import COPIES, Graph, PatchPoint, Symbol
 from hcq.memory import Buffer
@@ -23,8 +24,6 @@ from hcq.signal import Completion
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from hcq.gpu.device import GpuDevice
 
 
 class Point(NamedTuple):

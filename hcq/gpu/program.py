@@ -15,16 +15,13 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hcq import checks
 from hcq.errors import UsageError
 from hcq.memory import Buffer
 from hcq.program import Program
 from hcq.queue import Grid
-
-if TYPE_CHECKING:
-    from hcq.gpu.device import GpuDevice
 
 INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 FLOATS = {2: "e", 4: "f", 8: "d"}
@@ -67,8 +64,6 @@ class Shape(NamedTuple):
 
 class GpuProgram(Program, ABC):
     """An entry of a loaded object."""
-
-    device: GpuDevice
 
     def __init__(self, *args: Any) -> None:
         self._known_launches: dict[

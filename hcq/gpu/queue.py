@@ -11,21 +11,14 @@ with another device's buffer it waits for that device, and afterwards for the wo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hcq.errors import UsageError
 from hcq.memory import Buffer
 from hcq.queue import Queue
 from hcq.signal import Completion
 
-if TYPE_CHECKING:
-    from hcq.gpu.device import GpuDevice
-
 
 class GpuQueue(Queue):
     """Work for one GPU."""
-
-    device: GpuDevice
 
     def submit(self) -> Completion:
         guests = [(thing.parent or thing) for thing in self._held if self._is_guest(thing)]

@@ -6,7 +6,7 @@ Changes  nothing
 Next     toolchain/images.py (who makes them), program.py (who loads them), image.py (what is placed before the code)
 Source   our own; a cubin is an ELF file, PTX is text that has a .version line
 
-A GPU runs the cubin; an emulated one, and people who read a trace, want the PTX of the same kernel beside it.
+A GPU runs the cubin; a port that runs PTX, and people who read a trace, want the PTX of the same kernel beside it.
 """
 
 from __future__ import annotations

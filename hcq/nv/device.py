@@ -17,21 +17,19 @@ from hcq import command, native
 from hcq.command import Command
 from hcq.device import Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.gpu.clock import Clock
 from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.release import do_all, quietly
-from hcq.gpu.signals import Clock
 from hcq.interrupted import Sent
 from hcq.layout import Packet
-from hcq.nv import ptx
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.rm_structs import CardInfoArgs
-from hcq.nv.bundle import Bundle
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
 from hcq.nv.decode import decoder
 from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
-from hcq.nv.gpu import Gpu
+from hcq.nv.gpu import Gpu, gpus_of
 from hcq.nv.host_access import HostAccess
 from hcq.nv.launch import Launcher
 from hcq.nv.link import ALIGNMENT, Linked
@@ -41,7 +39,7 @@ from hcq.nv.program import MAX_GRID, NvProgram
 from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, Pushbuffer, place, plan
 from hcq.nv.rings import GpFifo, segment
 from hcq.nv.rm import Rm
-from hcq.port import is_emulated
+from hcq.nv.toolchain.images import loadable
 from hcq.program import Program
 from hcq.signal import CELL_BYTES
 
@@ -89,20 +87,21 @@ class NvDevice(HostAccess):
     def _begin_attaching(self, card: CardInfoArgs) -> None:
         """The GPU of the process. Who comes first attaches it, step by step, and others wait until that is done."""
         limit_ms = self.config.timeout_ms
-        if not self.process.attaching.acquire(timeout=limit_ms / 1000):
+        self._gpus = gpus_of(self.port)
+        if not self._gpus.attaching.acquire(timeout=limit_ms / 1000):
             raise WaitTimeout(
                 f"{self.name}: waited {limit_ms} ms for another thread that is attaching a GPU. See the kernel log "
                 "for NVRM, or give more time with HCQ_TIMEOUT_MS."
             )
         self._is_attaching = True
-        self.gpu = self.process.gpus.get(int(card.values["gpu_id"])) or Gpu(self.process, card)
+        self.gpu = self._gpus.ready.get(int(card.values["gpu_id"])) or Gpu(self.process, card)
         if self.gpu.is_ready:
             self._end_attaching()
 
     def _end_attaching(self) -> None:
         if self._is_attaching:
             self._is_attaching = False
-            self.process.attaching.release()
+            self._gpus.attaching.release()
 
     def attach_gpu(self) -> None:
         if not self.gpu.is_ready:
@@ -133,7 +132,7 @@ class NvDevice(HostAccess):
     def make_vaspace(self) -> None:
         if not self.gpu.is_ready:
             self.gpu.make_vaspace(self.rm, self.port)
-            self.process.gpus[self.gpu.gpu_id] = self.gpu
+            self._gpus.ready[self.gpu.gpu_id] = self.gpu
         self._end_attaching()
 
     def boost_clocks(self) -> None:
@@ -160,8 +159,6 @@ class NvDevice(HostAccess):
         self.local: tuple[int, int, int] | None = None  # address, bytes for each TPC, bytes for each thread
         self._launches = self._commands = 0  # submitted so far
         self._first: list[Piece] = []  # what the next submission tells the channel before anything else
-        self._fault = ""
-        self._abandoned = False
         self._before = 0, 0  # a submission, and the entries before it
 
     def make_channel(self) -> None:
@@ -255,7 +252,7 @@ class NvDevice(HostAccess):
                 f"load({name!r}): scratch_bytes={scratch_bytes}; an NVIDIA kernel says itself what it needs. "
                 "Leave it out."
             )
-        linked = Linked(self._bundle(image, name), entry, self.chip, name)
+        linked = Linked(loadable(image, self.arch, name, self.port.runs_ptx), entry, self.chip, name)
         kernel = linked.kernel
         code = self.alloc(linked.size_bytes + ALIGNMENT, f"{name} code")
         va = -(-code.address // ALIGNMENT) * ALIGNMENT
@@ -275,43 +272,7 @@ class NvDevice(HostAccess):
             self._provide_local(launcher.local_bytes)
             if self.encoder.new_code not in self._first:
                 self._first.append(self.encoder.new_code)
-        return NvProgram(self, name, kernel, va, launcher, args, code)
-
-    def _bundle(self, image: bytes, name: str) -> Bundle:
-        """Machine code for a GPU, PTX for an emulated one; what is missing is made, when it can be."""
-        bundle = Bundle.of(image)
-        if is_emulated(self.port):
-            if not bundle.ptx:
-                raise UsageError(
-                    f"load({name!r}): an emulated GPU runs PTX, and this image has only machine code. Load the PTX, or "
-                    "both in one image: hcq.nv.toolchain.images."
-                )
-            if bundle.cubin or not ptx.read_module(bundle.ptx.decode("utf-8", "replace"), name).variables:
-                return bundle  # else machine code says where variables are and what is in them first
-        if bundle.cubin:
-            return bundle
-        from hcq.cache import DiskCache
-        from hcq.nv.cubin import Cubin
-        from hcq.nv.toolchain import images
-
-        try:
-            tool = images.ptx_name()
-        except UsageError as error:
-            raise UsageError(
-                f"load({name!r}): this is PTX alone, and machine code is needed of it. {error}"
-            ) from error
-        cache, key = DiskCache(), f"{tool}\n{self.arch}\n".encode() + bundle.ptx
-        found = cache.get("cubin", key)
-        if found is not None:
-            try:
-                known = Bundle.of(found)
-                Cubin(known.cubin, name)
-                return known
-            except UsageError:
-                pass  # an image of another form: make it anew
-        made = images.of_ptx(bundle.ptx.decode("utf-8", "replace"), self.arch, name)
-        cache.put("cubin", key, made)
-        return Bundle.of(made)
+        return NvProgram(self, name, va, launcher, args, code)
 
     def _provide_local(self, thread_bytes: int) -> None:
         """Local memory for threads of this need. It only grows; what it was stays, for work in flight.
@@ -404,14 +365,11 @@ class NvDevice(HostAccess):
 
     # ------------------------------------------------------------ faults
 
-    def fault(self) -> str:
-        if self._fault:
-            return self._fault
-        if self._abandoned:
-            self._fault = "the work in flight was abandoned"
-        elif (error := self.channel.error()) is not None:
-            self._fault = describe_fault(self, error)
-        return self._fault
+    def stopped_on(self) -> str:
+        error = self.channel.error()
+        if error is None:
+            return ""
+        return describe_fault(self.channel, error, self.describe_address, self.port.kernel_log())
 
     def recover(self) -> None:
         """A new channel with nothing in it; the device is dead when the kernel driver does not give us one."""

@@ -1,6 +1,6 @@
 """Faults in words: from what the error notifier and RM say to the buffer, the kernel and the segment.
 
-In       a ChannelError; the device's channel, buffers and programs
+In       a ChannelError, the channel, what names an address, the kernel's log
 Out      sentences for DeviceFault and WaitTimeout
 Changes  nothing
 Next     channel.py (where errors come from), status.py (numbers in words), device.py (who raises)
@@ -10,33 +10,32 @@ Source   nverror.h; ctrl906f.h: NV906F_CTRL_CMD_GET_MMU_FAULT_INFO
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from hcq.errors import HcqError
-from hcq.gpu.addresses import describe_address
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.status import tell_xid
 from hcq.nv.channel import Channel, ChannelError
-from hcq.port import root_of
-
-if TYPE_CHECKING:
-    from hcq.nv.device import NvDevice
 
 _WHO = re.compile(r"^ *pid=.*?, Ch [0-9a-fA-F]+, ")  # the process and the channel, which are ours
 MMU_FAULT = 31
 
 
-def describe_fault(device: NvDevice, error: ChannelError) -> str:
-    """What happened, with the address named, and what an emulated GPU knows beyond that."""
-    says = kernel_says(device, error)
-    return _describe(device, error) + (f"; the emulated GPU says: {says}" if says else "")
+def describe_fault(
+    channel: Channel, error: ChannelError, describe_address: Callable[[int], str], log: Sequence[str]
+) -> str:
+    """What happened, with the address named, and the last line about it in the kernel's log, if we see one."""
+    number = f": {error.xid},"
+    line = next((line for line in reversed(log) if number in line), "")
+    says = _WHO.sub("", line.partition(number)[2]).strip().rstrip(".")
+    return _describe(channel, error, describe_address) + (f"; the kernel's log says: {says}" if says else "")
 
 
-def _describe(device: NvDevice, error: ChannelError) -> str:
-    if error.xid == MMU_FAULT and (fault := mmu_fault(device.channel)) is not None:
+def _describe(channel: Channel, error: ChannelError, describe_address: Callable[[int], str]) -> str:
+    if error.xid == MMU_FAULT and (fault := mmu_fault(channel)) is not None:
         va, why = fault
         named = f" {why}" if why else ""
-        return f"the GPU took a page fault:{named} at {va:#x} ({describe_address(device, va)})"
+        return f"the GPU took a page fault:{named} at {va:#x} ({describe_address(va)})"
     return f"the GPU stopped the channel: {tell_xid(error.xid)}"
 
 
@@ -49,14 +48,6 @@ def mmu_fault(channel: Channel) -> tuple[int, str] | None:
     text = int(said["faultstring"]).to_bytes(32, "little").partition(b"\0")[0].decode("ascii", "replace")
     va = said["addrhi"] << 32 | said["addrlo"]
     return (va, text) if va or text else None
-
-
-def kernel_says(device: NvDevice, error: ChannelError) -> str:
-    """The last line of an emulated kernel's log with this number; a real kernel's log is not ours to read."""
-    root = root_of(device.port)
-    lines: list[str] = root.kernel_log() if hasattr(root, "kernel_log") else []
-    found = next((line for line in reversed(lines) if f": {error.xid}," in line), "")
-    return _WHO.sub("", found.partition(f": {error.xid},")[2]).strip().rstrip(".")
 
 
 def describe_ring(channel: Channel) -> str:

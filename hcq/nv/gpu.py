@@ -3,13 +3,14 @@
 In       one entry of the driver's list of cards
 Out      Gpu: handles, UUID, classes, doorbell page, sizes
 Changes  attaches the GPU, which can take seconds; what fails half-way is given back
-Next     process.py (who keeps it), device.py (the steps that call these functions), channel.py (what comes next)
+Next     process.py (the client), device.py (the steps that call these functions), channel.py (what comes next)
 Source   ctrl0000.h, ctrl0080.h, ctrl2080.h; uvm_ioctl.h. One UVM file knows one address space for each GPU
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 
 from hcq import native
 from hcq.errors import DriverError, HcqError
@@ -21,7 +22,7 @@ from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.chip import Chip, chip_of
 from hcq.nv.process import NvProcess
 from hcq.nv.rm import Rm
-from hcq.port import Port
+from hcq.port import Port, of_process
 
 GID_BINARY = 2  # the UUID as 16 bytes
 SM_VERSION, MAX_WARPS_PER_SM, NUM_GPCS, TPCS_PER_GPC, SMS_PER_TPC = 12, 13, 20, 23, 32  # of GR_GET_INFO
@@ -151,3 +152,16 @@ class Gpu:
                 port.close(self.fd)
         except HcqError:
             return
+
+
+class Gpus:
+    """The GPUs of the process that were attached. `attaching` is held while one is."""
+
+    def __init__(self) -> None:
+        self.attaching = threading.RLock()
+        self.ready: dict[int, Gpu] = {}  # by the driver's id
+
+
+def gpus_of(port: Port) -> Gpus:
+    """The GPUs of the process as the operating system behind a port knows them."""
+    return of_process(port, Gpus)

@@ -12,7 +12,6 @@ the GPFIFO. Every launch copies its QMD when it is scheduled, so a block may run
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from hcq import command
 from hcq.errors import UsageError
@@ -22,16 +21,11 @@ from hcq.nv.encode import Piece, note_block
 from hcq.nv.pushbuffer import place, plan
 from hcq.nv.rings import segment
 
-if TYPE_CHECKING:
-    from hcq.nv.device import NvDevice
-
 MAX_SEGMENT_WORDS = (1 << 21) - 1  # the length of a GPFIFO entry has 21 bits
 
 
 class NvGraph(GpuGraph):
     """A queue whose methods stay in memory."""
-
-    device: NvDevice
 
     def lay_out(self, recorded: Sequence[bytes]) -> tuple[Block, command.Indirect]:
         pieces = [what if isinstance(what, Piece) else Piece(what) for what in recorded]

@@ -1,4 +1,4 @@
-"""What belongs to the process and not to one device: the RM client, the UVM files, the GPUs.
+"""What belongs to the process and not to one device: the RM client and the UVM files.
 
 In       the port of whichever device needs one of these first
 Out      NvProcess, one for each operating system (the real one, or an emulated one)
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.errors import DriverError
 from hcq.nv.abi import ioctls as calls
@@ -20,9 +20,6 @@ from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.rm import ROOT, Rm
 from hcq.port import Port, of_process, refused
-
-if TYPE_CHECKING:
-    from hcq.nv.gpu import Gpu
 
 VERSION_FILE = "/proc/driver/nvidia/version"
 CTL_NODE, UVM_NODE = "/dev/nvidiactl", "/dev/nvidia-uvm"
@@ -35,12 +32,10 @@ class NvProcess:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.attaching = threading.RLock()  # held while a GPU is being attached
         self.abi: Abi | None = None
         self.rm: Rm | None = None
         self.uvm_fd = -1
         self.mm_fd = -1
-        self.gpus: dict[int, Gpu] = {}  # by the driver's id, once they are ready
         self.peers: set[tuple[bytes, bytes]] = set()  # whose memory may be mapped for whom, both ways
 
     def read_version(self, port: Port) -> Abi:

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import checks
+from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.gpu.program import GpuProgram
 from hcq.memory import Buffer
 from hcq.nv.encode import Piece
 from hcq.nv.launch import Grid, Launcher
-from hcq.nv.link import CODE_AT, Kernel
-
-if TYPE_CHECKING:
-    from hcq.nv.device import NvDevice
+from hcq.nv.link import CODE_AT
 
 MAX_GRID: Grid = (2**31 - 1, 65535, 65535)
 MAX_BLOCK: Grid = (1024, 1024, 64)
@@ -30,18 +28,16 @@ MAX_BLOCK: Grid = (1024, 1024, 64)
 class NvProgram(GpuProgram):
     """An entry of a loaded object. `dynamic_shared_bytes` is what launches ask for beyond the kernel's own."""
 
-    device: NvDevice
-
     def __init__(
         self,
-        device: NvDevice,
+        device: Device,
         name: str,
-        kernel: Kernel,
         va: int,
         launcher: Launcher,
         args: tuple[str, ...] | None,
         code: Buffer,
     ) -> None:
+        kernel = launcher.kernel
         self.kernel, self.launcher, self.code = kernel, launcher, code
         self._dynamic_shared = 0
         if args is not None and len(args) != len(kernel.parameters):
@@ -68,7 +64,7 @@ class NvProgram(GpuProgram):
         if self.launcher.shared_bytes(size_bytes) > limit + 1024:
             raise UsageError(
                 f"{self.name}.dynamic_shared_bytes={size_bytes}: with the kernel's own {self.kernel.static_shared}, "
-                f"a block has 0 to {limit} bytes of shared memory on {self.device.arch}."
+                f"a block has 0 to {limit} bytes of shared memory on {self.launcher.chip.arch}."
             )
         self._dynamic_shared = size_bytes
 

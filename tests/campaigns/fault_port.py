@@ -153,6 +153,13 @@ class FaultPort:
     def clock_ns(self) -> int:
         return self.inner.clock_ns()
 
+    @property
+    def runs_ptx(self) -> bool:
+        return self.inner.runs_ptx
+
+    def kernel_log(self) -> list[str]:
+        return self.inner.kernel_log()
+
     def sweep(self) -> None:
         """The process ends here, as far as this port knows: all that was mapped and opened is given back."""
         self.is_over = True

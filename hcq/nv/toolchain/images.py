@@ -8,7 +8,11 @@ Next     nvrtc.py, nvjitlink.py, hcq/nv/bundle.py (the form), program.py (who lo
 
 from __future__ import annotations
 
+from hcq.cache import DiskCache
+from hcq.errors import UsageError
+from hcq.nv import ptx as ptx_module
 from hcq.nv.bundle import Bundle
+from hcq.nv.cubin import Cubin
 from hcq.nv.toolchain import nvjitlink, nvrtc
 
 
@@ -27,6 +31,42 @@ def ptx_of_cuda(source: str, arch: str, name: str) -> bytes:
 def of_ptx(ptx: str, arch: str, name: str) -> bytes:
     """PTX to machine code, by nvJitLink, the PTX kept. Raises UsageError with the assembler's messages."""
     return Bundle(nvjitlink.link_ptx(ptx, arch), _plain(ptx)).pack()
+
+
+def loadable(image: bytes, arch: str, name: str, runs_ptx: bool) -> Bundle:
+    """What a device loads of an image: machine code, or PTX where the port runs that; what is missing is made.
+
+    Raises UsageError when the image has not the form that is needed, and it cannot be made.
+    """
+    bundle = Bundle.of(image)
+    if runs_ptx:
+        if not bundle.ptx:
+            raise UsageError(
+                f"load({name!r}): an emulated GPU runs PTX, and this image has only machine code. Load the PTX, or "
+                "both in one image: hcq.nv.toolchain.images."
+            )
+        if bundle.cubin or not ptx_module.read_module(bundle.ptx.decode("utf-8", "replace"), name).variables:
+            return bundle  # else machine code says where variables are and what is in them first
+    if bundle.cubin:
+        return bundle
+    try:
+        tool = ptx_name()
+    except UsageError as error:
+        raise UsageError(
+            f"load({name!r}): this is PTX alone, and machine code is needed of it. {error}"
+        ) from error
+    cache, key = DiskCache(), f"{tool}\n{arch}\n".encode() + bundle.ptx
+    found = cache.get("cubin", key)
+    if found is not None:
+        try:
+            known = Bundle.of(found)
+            Cubin(known.cubin, name)
+            return known
+        except UsageError:
+            pass  # an image of another form: make it anew
+    made = of_ptx(bundle.ptx.decode("utf-8", "replace"), arch, name)
+    cache.put("cubin", key, made)
+    return Bundle.of(made)
 
 
 def cuda_name() -> str:

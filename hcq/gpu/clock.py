@@ -1,19 +1,14 @@
-"""Signals of GPUs: the same cells, stamped with the GPU's own counter, and how that becomes nanoseconds.
+"""The GPU's clock: how ticks of its counter become nanoseconds.
 
-In       ticks of the GPU's counter
+In       ticks, as Timestamp commands and signals store them
 Out      nanoseconds on the clock of time.monotonic_ns
 Changes  nothing
-Next     hcq/signal.py (what a signal is), device.py (who gives them out); each driver makes its Clock when it opens
+Next     device.py (moment_ns, duration_ns); each driver makes its Clock when it opens
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from hcq.signal import Signal, Timeline
-
-if TYPE_CHECKING:
-    from hcq.gpu.device import GpuDevice
+from typing import NamedTuple
 
 NS_PER_MS = 1_000_000
 
@@ -30,21 +25,9 @@ class Clock(NamedTuple):
         return self.host_ns + self.duration_ns(ticks - self.ticks) if ticks else 0
 
     def to_ticks(self, host_ns: int) -> int:
+        """What the GPU's counter showed, or will show, at a moment of the host's clock."""
         return self.ticks + (host_ns - self.host_ns) * self.ticks_per_ms // NS_PER_MS
 
     def duration_ns(self, ticks: int) -> int:
+        """How long so many ticks are, in nanoseconds."""
         return ticks * NS_PER_MS // self.ticks_per_ms
-
-
-class GpuSignal(Signal):
-    """A cell whose timestamp the GPU wrote in ticks."""
-
-    device: GpuDevice
-
-    @property
-    def timestamp_ns(self) -> int:
-        return self.device.clock.to_ns(self._cell[1])
-
-
-class GpuTimeline(GpuSignal, Timeline):
-    """The device's timeline."""
