@@ -1,19 +1,29 @@
 """The shader core of an emulated NVIDIA GPU: PTX, run by NumPy over all threads of several blocks at once.
 
+The text
+    errors.py    bad text, faults and hangs, each as a sentence
     syntax.py    what a module is made of: functions, variables, instructions, operands
-    parser.py    text to that, every line accounted for
+    lexer.py, parser.py      text to that, every line accounted for
     types.py     the types of PTX as NumPy types
     flow.py      basic blocks, where divergent threads meet again, which registers outlive a block
+The state
+    memory.py    the address space that kernels see
+    batch.py     lanes, memory and special registers of a batch of blocks
+    spaces.py    the windows of shared and local memory and of parameters
+    groups.py    who executes an instruction, and what their warps look like
+The instructions
     decode.py    an instruction to a Python closure over register slots; a rule per opcode, every modifier claimed
     floats.py    rounding that NumPy does not have: directed modes, one-rounding fma, narrow formats
     integer_ops.py, bit_ops.py, float_ops.py, compare_ops.py, convert_ops.py, move_ops.py, memory_ops.py,
     atomic_ops.py, warp_ops.py, matrix_ops.py, wmma_ops.py, mbarrier_ops.py, video_ops.py      what instructions mean
-    opcodes.py   all rules together; control.py how a block ends: branches, calls, barriers
+The machine
     program.py   a kernel with the functions it reaches, its variables placed
-    memory.py    the address space that kernels see; spaces.py the windows of shared, local, parameters
-    groups.py    who executes; machine.py a batch of blocks whose threads part, meet again, wait, and stop
+    paths.py     where groups of threads are: paths, regions, calls
+    machine.py   a batch whose threads part, meet again, wait, and stop
+    control.py   how a block ends: branches, calls, barriers
+    opcodes.py   all rules together, and a function decoded with them
     run.py       run_grid: the one entry for an emulated launch
-    errors.py    bad text, faults and hangs, each as a sentence
 
+Each imports only what stands above it here; the machine is reached from an instruction through its group alone.
 Nothing here is imported by `import hcq`; NumPy is needed only when an emulated device runs a kernel.
 """

@@ -14,13 +14,15 @@ address and round.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hcq.emu.nv.shader import floats, spaces
+from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import (
     address_of,
     check_alignment,
@@ -33,10 +35,6 @@ from hcq.emu.nv.shader.memory_ops import (
 )
 from hcq.emu.nv.shader.syntax import Discard
 from hcq.emu.nv.shader.types import Lanes, Type
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
-    from hcq.emu.nv.shader.machine import Machine
 
 RULES = Rules()
 Update = Callable[[Lanes, Lanes, Lanes], Lanes]  # (old bits, b, c) -> new bits
@@ -101,14 +99,14 @@ def atomic(code: Code) -> Step:
     sums = what == "add" and type_.is_integer
 
     def step(registers: Registers, group: Group) -> None:
-        machine, lanes = group.machine, select(registers, group)
+        batch, lanes = group.batch, select(registers, group)
         if lanes is not None and not len(lanes):
             return
-        at = of_lanes(at_of(registers), lanes, machine.count)
-        x, y = (of_lanes(registers[slot], lanes, machine.count) for slot in (b, c))
+        at = of_lanes(at_of(registers), lanes, batch.count)
+        x, y = (of_lanes(registers[slot], lanes, batch.count) for slot in (b, c))
         try:
             check_alignment(at, size)
-            work = Meeting(machine, where, lanes, at, type_)
+            work = Meeting(batch, where, lanes, at, type_)
             if work.is_distinct:
                 old = work.load()
                 work.store(update(old, x, y))
@@ -122,7 +120,7 @@ def atomic(code: Code) -> Step:
         except BadAccess as bad:
             raise group.fault(bad, instruction, f"atomic of {size} bytes", lanes) from None
         if write is not None:
-            write(registers, group, to_all(old, lanes, machine.count))
+            write(registers, group, to_all(old, lanes, batch.count))
 
     return step
 
@@ -131,11 +129,11 @@ class Meeting:
     """Which threads meet at which address. `order` sorts them by address, then by number."""
 
     def __init__(
-        self, machine: Machine, where: spaces.Space, lanes: Lanes | None, at: Lanes, type_: Type
+        self, batch: Batch, where: spaces.Space, lanes: Lanes | None, at: Lanes, type_: Type
     ) -> None:
-        self.machine = machine
+        self.batch = batch
         self.where = where
-        self.lanes = machine.every_lane if lanes is None else lanes
+        self.lanes = batch.every_lane if lanes is None else lanes
         self.at = at
         self.type = type_
         keys = at if where.is_shared_by_all else at ^ self._owner()
@@ -147,25 +145,25 @@ class Meeting:
 
     def _owner(self) -> Lanes:
         """A number in the upper bits that tells apart equal addresses of different blocks and threads."""
-        machine = self.machine
-        blocks = (machine.block_of_lane[self.lanes].astype(np.uint64) + np.uint64(1)) << np.uint64(40)
+        batch = self.batch
+        blocks = (batch.block_of_lane[self.lanes].astype(np.uint64) + np.uint64(1)) << np.uint64(40)
         threads = (self.lanes.astype(np.uint64) + np.uint64(1)) << np.uint64(40)
         if self.where is spaces.SHARED:
             return blocks
         if self.where is spaces.LOCAL:
             return threads
         inside = np.uint64(spaces.WINDOW_BYTES)
-        is_shared = (self.at - np.uint64(machine.shared_window)) < inside
-        is_local = (self.at - np.uint64(machine.local_window)) < inside
+        is_shared = (self.at - np.uint64(batch.shared_window)) < inside
+        is_local = (self.at - np.uint64(batch.local_window)) < inside
         return np.where(is_shared, blocks, np.where(is_local, threads | np.uint64(1 << 63), np.uint64(0)))
 
     def load(self, chosen: Lanes | None = None) -> Lanes:
         lanes, at = (self.lanes, self.at) if chosen is None else (self.lanes[chosen], self.at[chosen])
-        return self.where.load(self.machine, lanes, at, self.type.bits, 1)
+        return self.where.load(self.batch, lanes, at, self.type.bits, 1)
 
     def store(self, values: Lanes, chosen: Lanes | None = None) -> None:
         lanes, at = (self.lanes, self.at) if chosen is None else (self.lanes[chosen], self.at[chosen])
-        self.where.store(self.machine, lanes, at, values)
+        self.where.store(self.batch, lanes, at, values)
 
     def all_at_once(self, function: Any, values: Lanes) -> None:
         """For functions that need no old values: one result per address, in order."""

@@ -1,8 +1,8 @@
 """How a block ends: branches, calls, returns, barriers. Decoded to functions that the machine calls after the steps.
 
 In       the last instruction of a block
-Out      end(machine, registers, group) -> the next block when the group stays together, else -1
-Changes  groups of the machine
+Out      end(machine, registers, path) -> the next block when the path stays together, else -1
+Changes  paths of the machine
 Next     machine.py, flow.py (who found the blocks)
 Source   PTX ISA, "Control Flow Instructions", "bar/barrier", "bar.warp.sync"
 """
@@ -10,27 +10,23 @@ Source   PTX ISA, "Control Flow Instructions", "bar/barrier", "bar.warp.sync"
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hcq.emu.nv.shader.decode import Code, Decoded, Lowering, Registers
 from hcq.emu.nv.shader.errors import KernelFault
-from hcq.emu.nv.shader.flow import Block
-from hcq.emu.nv.shader.groups import Group, Region
-from hcq.emu.nv.shader.syntax import Function, Instruction, Operand, Register, Symbol
-from hcq.emu.nv.shader.syntax import Group as Parentheses
+from hcq.emu.nv.shader.flow import BasicBlock
+from hcq.emu.nv.shader.machine import Machine
+from hcq.emu.nv.shader.paths import Path, Region
+from hcq.emu.nv.shader.syntax import Arguments, Function, Instruction, Operand, Register, Symbol
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.machine import Machine
-
-End = Callable[["Machine", Registers, Group], int]
+End = Callable[[Machine, Registers, Path], int]
 PRED, U32, U64 = TYPES["pred"], TYPES["u32"], TYPES["u64"]
 SPLIT = -1
 
 
-def end_of(lowering: Lowering, block: Block) -> End | None:
+def end_of(lowering: Lowering, block: BasicBlock) -> End | None:
     """The end of a block; None when it simply goes on."""
     if block.skip_guard is not None:
         guard = Register(block.skip_guard.name)
@@ -62,7 +58,7 @@ def end_of(lowering: Lowering, block: Block) -> End | None:
     return end
 
 
-def _bra(code: Code, block: Block) -> End | None:
+def _bra(code: Code, block: BasicBlock) -> End | None:
     code.take("uni")
     guard = code.instruction.guard
     if guard is None:
@@ -74,30 +70,30 @@ def _bra(code: Code, block: Block) -> End | None:
 def _branch(code: Code, guard: Register, wanted: bool, taken: int, other: int, rejoin: int) -> End:
     slot = code.slot(guard, PRED)
 
-    def end(machine: Machine, registers: Registers, group: Group) -> int:
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
         truth = registers[slot]
         if len(truth) == 1:
             return taken if bool(truth[0]) == wanted else other
         chosen = truth if wanted else ~truth
-        if group.mask is not None:
-            chosen = chosen & group.mask
+        if path.mask is not None:
+            chosen = chosen & path.mask
         count = int(np.count_nonzero(chosen))
         if count == 0:
             return other
-        if count == group.count:
+        if count == path.count:
             return taken
-        machine.part(group, [(taken, chosen), (other, group.full_mask & ~chosen)], rejoin)
+        machine.part(path, [(taken, chosen), (other, path.full_mask & ~chosen)], rejoin)
         return SPLIT
 
     return end
 
 
-def _switch(slot: int, block: Block) -> End:
+def _switch(slot: int, block: BasicBlock) -> End:
     targets = np.array(block.next)
 
-    def end(machine: Machine, registers: Registers, group: Group) -> int:
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
         index = registers[slot]
-        chosen = np.unique(index if group.mask is None or len(index) == 1 else index[group.mask])
+        chosen = np.unique(index if path.mask is None or len(index) == 1 else index[path.mask])
         if int(chosen[-1]) >= len(targets):
             raise KernelFault(
                 f"kernel {machine.kernel_name}: brx.idx {int(chosen[-1])} of {len(targets)} targets."
@@ -107,25 +103,25 @@ def _switch(slot: int, block: Block) -> End:
         parts = []
         goals = targets[index.astype(np.int64) % len(targets)]
         for goal in np.unique(targets[chosen]):
-            parts.append((int(goal), group.full_mask & (goals == goal)))
+            parts.append((int(goal), path.full_mask & (goals == goal)))
         if len(parts) == 1:
             return parts[0][0]
-        machine.part(group, parts, block.rejoin)
+        machine.part(path, parts, block.rejoin)
         return SPLIT
 
     return end
 
 
-def _exit(machine: Machine, registers: Registers, group: Group) -> int:
-    machine.exit(group)
+def _exit(machine: Machine, registers: Registers, path: Path) -> int:
+    machine.exit(path)
     return SPLIT
 
 
 def _trap(instruction: Instruction) -> End:
-    def end(machine: Machine, registers: Registers, group: Group) -> int:
-        block, thread = machine.place(int(np.argmax(group.full_mask)))
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
+        block, thread = path.first()
         raise KernelFault(
-            f"kernel {machine.kernel_name}, PTX line {instruction.line}: trap by {group.count} threads, the first"
+            f"kernel {machine.kernel_name}, PTX line {instruction.line}: trap by {path.count} threads, the first"
             f" thread {thread} of block {block}.",
             instruction.line,
             [(block, thread)],
@@ -137,7 +133,7 @@ def _trap(instruction: Instruction) -> End:
 # -- calls
 
 
-def _call(code: Code, block: Block) -> End:
+def _call(code: Code, block: BasicBlock) -> End:
     code.take("uni")
     operands = list(code.operands)
     results = _parentheses(operands)
@@ -156,16 +152,16 @@ def _call(code: Code, block: Block) -> End:
             return _missing(code.instruction, target.name)
         _check_signature(code, function, passed, returned)
         name = function.name
-        return lambda machine, registers, group: _enter(machine, group, name, passed, returned, after, None)
+        return lambda machine, registers, path: _enter(machine, path, name, passed, returned, after, None)
     slot = code.slot(target, U64)
     return _call_by_address(slot, passed, returned, after)
 
 
 def _parentheses(operands: list[Operand]) -> tuple[Operand, ...]:
     """The members of a list in parentheses, taken from the operands if one is next."""
-    if operands and isinstance(operands[0], Parentheses):
+    if operands and isinstance(operands[0], Arguments):
         first = operands.pop(0)
-        assert isinstance(first, Parentheses)
+        assert isinstance(first, Arguments)
         return first.parts
     return ()
 
@@ -173,8 +169,8 @@ def _parentheses(operands: list[Operand]) -> tuple[Operand, ...]:
 def _missing(instruction: Instruction, name: str) -> End:
     """printf, malloc, assert: functions that the vendor's driver supplies. Only reaching the call is an error."""
 
-    def end(machine: Machine, registers: Registers, group: Group) -> int:
-        block, thread = machine.place(int(np.argmax(group.full_mask)))
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
+        block, thread = path.first()
         what = "a failed assert" if name == "__assertfail" else f"a call of {name!r}"
         raise KernelFault(
             f"kernel {machine.kernel_name}, PTX line {instruction.line}: {what} by thread {thread} of block {block}."
@@ -209,42 +205,42 @@ def _check_signature(code: Code, function: Function, passed: list[str], returned
 
 def _enter(
     machine: Machine,
-    group: Group,
+    path: Path,
     name: str,
     passed: list[str],
     returned: list[str],
     after: int,
     region: Region | None,
 ) -> int:
-    """Copy the arguments and put the group at the start of the function; returning copies the results back."""
+    """Copy the arguments and put the path at the start of the function; returning copies the results back."""
     callee: Decoded = machine.program.decoded(name)
-    caller = group.activation
+    caller = path.activation
     if region is None:
-        machine.runnable.remove(group)
-        group.region.groups.remove(group)
-        region = group.region
-    activation = machine.activate(callee, group.count, caller)
+        region = machine.take_out(path)
+    activation = machine.activate(callee, path.count, caller)
     mine = caller.decoded.offsets
     for argument, formal in zip(passed, callee.function.params):
         to = activation.local_base + callee.offsets[formal.name]
-        machine.copy_local(group.lanes, to, caller.local_base + mine[argument], formal.size_bytes)
+        machine.batch.copy_local(path.lanes, to, caller.local_base + mine[argument], formal.size_bytes)
 
-    def back(returning: Group) -> None:
+    def back(returning: Path) -> None:
         for result, formal in zip(returned, callee.function.results):
             source = activation.local_base + callee.offsets[formal.name]
-            machine.copy_local(returning.lanes, caller.local_base + mine[result], source, formal.size_bytes)
+            machine.batch.copy_local(
+                returning.lanes, caller.local_base + mine[result], source, formal.size_bytes
+            )
         machine.go(returning, after)
 
-    inner = Region(region, activation, len(callee.blocks), group.mask, group.count, back, is_call=True)
+    inner = Region(region, activation, len(callee.blocks), path.mask, path.count, back, is_call=True)
     inner.pending = 1
-    machine.go(Group(machine, inner, 0, group.mask, group.count, group.turns), 0)
+    machine.go(Path(machine.batch, inner, 0, path.mask, path.count, path.turns), 0)
     return SPLIT
 
 
 def _call_by_address(slot: int, passed: list[str], returned: list[str], after: int) -> End:
-    def end(machine: Machine, registers: Registers, group: Group) -> int:
-        goals = np.broadcast_to(registers[slot], (machine.count,))
-        chosen = np.unique(goals if group.mask is None else goals[group.mask])
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
+        goals = np.broadcast_to(registers[slot], (machine.batch.count,))
+        chosen = np.unique(goals if path.mask is None else goals[path.mask])
         names = []
         for goal in chosen:
             name = machine.program.function_at(int(goal))
@@ -254,15 +250,13 @@ def _call_by_address(slot: int, passed: list[str], returned: list[str], after: i
                 )
             names.append(name)
         if len(names) == 1:
-            return _enter(machine, group, names[0], passed, returned, after, None)
-        machine.runnable.remove(group)
-        group.region.groups.remove(group)
-        meeting = Region(group.region, group.activation, after, group.mask, group.count, None)
+            return _enter(machine, path, names[0], passed, returned, after, None)
+        meeting = Region(machine.take_out(path), path.activation, after, path.mask, path.count, None)
         meeting.after = lambda reunited: machine.go(reunited, after)
         meeting.pending = len(names)
         for goal, name in zip(chosen, names):
-            mask = group.full_mask & (goals == goal)
-            part = Group(machine, meeting, 0, mask, int(np.count_nonzero(mask)), group.turns)
+            mask = path.full_mask & (goals == goal)
+            part = Path(machine.batch, meeting, 0, mask, int(np.count_nonzero(mask)), path.turns)
             _enter(machine, part, name, passed, returned, after, meeting)
         return SPLIT
 
@@ -272,7 +266,7 @@ def _call_by_address(slot: int, passed: list[str], returned: list[str], after: i
 # -- barriers
 
 
-def _barrier(code: Code, block: Block) -> End:
+def _barrier(code: Code, block: BasicBlock) -> End:
     after = block.next[0]
     if code.flag("warp"):
         code.flag("sync")
@@ -292,24 +286,24 @@ def _barrier(code: Code, block: Block) -> End:
     if what == "arrive" and expected is None:
         raise code.refuse("bar.arrive needs the number of threads")
 
-    def end(machine: Machine, registers: Registers, group: Group) -> int:
-        which = _one_value(machine, registers[number], group, line)
-        count = 0 if expected is None else _one_value(machine, registers[expected], group, line)
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
+        which = _one_value(machine, registers[number], path, line)
+        count = 0 if expected is None else _one_value(machine, registers[expected], path, line)
         if what == "arrive":
-            machine.arrive_at_barrier(group, which, count)
+            machine.arrive_at_barrier(path, which, count)
             return after
-        if machine.is_complete(group, which, count):
+        if machine.is_complete(path, which, count):
             return after  # everybody is here: nobody has to wait
-        machine.wait_at_barrier(group, after, which, count, None, line)
+        machine.wait_at_barrier(path, after, which, count, None, line)
         return SPLIT
 
     return end
 
 
-def _one_value(machine: Machine, values: Lanes, group: Group, line: int) -> int:
+def _one_value(machine: Machine, values: Lanes, path: Path, line: int) -> int:
     if len(values) == 1:
         return int(values[0])
-    mine = values if group.mask is None else values[group.mask]
+    mine = values if path.mask is None else values[path.mask]
     if (mine != mine[0]).any():
         raise KernelFault(
             f"kernel {machine.kernel_name}, PTX line {line}: threads at one barrier instruction name different"
@@ -330,32 +324,32 @@ def _reducing_barrier(code: Code, after: int) -> End:
     write = code.writer(code.destination(code.operands[0], type_))
     line = code.instruction.line
 
-    def end(machine: Machine, registers: Registers, group: Group) -> int:
-        which = _one_value(machine, registers[number], group, line)
-        count = 0 if expected is None else _one_value(machine, registers[expected], group, line)
-        votes = np.broadcast_to(truth(registers), (machine.count,))
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
+        which = _one_value(machine, registers[number], path, line)
+        count = 0 if expected is None else _one_value(machine, registers[expected], path, line)
+        votes = np.broadcast_to(truth(registers), (machine.batch.count,))
 
-        def tell(woken: Group) -> None:
+        def tell(woken: Path) -> None:
             barrier = machine.barriers[which]
             table = {
                 "popc": barrier.last_true.astype(np.uint32),
                 "and": barrier.last_true == barrier.last_arrived,
                 "or": barrier.last_true > 0,
             }
-            write(registers, woken, table[how][machine.block_of_lane])
+            write(registers, woken, table[how][machine.batch.block_of_lane])
 
-        group.on_wake = tell
-        machine.wait_at_barrier(group, after, which, count, votes, line)
+        path.on_wake = tell
+        machine.wait_at_barrier(path, after, which, count, votes, line)
         return SPLIT
 
     return end
 
 
 def _warp_barrier(members: int, after: int, line: int) -> End:
-    def end(machine: Machine, registers: Registers, group: Group) -> int:
-        if group.mask is None or group.count == machine.live_count:
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
+        if path.mask is None or path.count == machine.live_count:
             return after
-        machine.wait_for_warp(group, after, registers[members], line)
+        machine.wait_for_warp(path, after, registers[members], line)
         return SPLIT
 
     return end

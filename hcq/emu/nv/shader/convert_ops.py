@@ -12,16 +12,13 @@ Float to integer saturates. NaN becomes 0, or the top bit alone when the source 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hcq.emu.nv.shader import floats
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
 
 RULES = Rules()
 Compute = Callable[[Lanes], Lanes]

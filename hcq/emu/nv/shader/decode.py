@@ -16,12 +16,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.errors import PtxError
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.syntax import (
     Address,
     Discard,
@@ -39,14 +40,11 @@ from hcq.emu.nv.shader.syntax import (
 )
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
-
 Registers = list[Lanes]
-Step = Callable[[Registers, "Group"], None]
+Step = Callable[[Registers, Group], None]
 Rule = Callable[["Code"], Step]
-Write = Callable[[Registers, "Group", Lanes], None]
-Select = Callable[[Registers, "Group"], "Lanes | None"]
+Write = Callable[[Registers, Group, Lanes], None]
+Select = Callable[[Registers, Group], "Lanes | None"]
 LOCAL_ALIGNMENT = 16
 
 
@@ -74,7 +72,9 @@ class DecodedBlock:
     order: int
     length: int  # instructions, for the step budget
     line: int
-    end: Any = None  # a function (machine, registers, group) -> None
+    end: Callable[[Any, Registers, Any], int] | None = (
+        None  # (machine, registers, path) -> the next block, or -1
+    )
     warp_members: Callable[[Registers, Group], Lanes] | None = None
     haste: int = 1  # how much patience running it costs: more where threads may spin
 

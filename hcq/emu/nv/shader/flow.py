@@ -1,7 +1,7 @@
 """The shape of a function: its basic blocks, where threads that part meet again, which registers outlive a block.
 
 In       a Function
-Out      Block: a run of instructions and how it ends; for every block the one where its branches re-converge
+Out      BasicBlock: a run of instructions and how it ends; for every block the one where its branches re-converge
 Changes  nothing
 Next     decode.py (instructions of a block to closures), machine.py (walks the blocks)
 Source   "immediate post-dominator": the first block that every path from here to the end goes through
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from hcq.emu.nv.shader.errors import PtxError
 from hcq.emu.nv.shader.syntax import (
     Address,
+    Arguments,
     Function,
-    Group,
     Instruction,
     Operand,
     Pair,
@@ -37,7 +37,7 @@ CARRY = "%cc"
 
 
 @dataclass
-class Block:
+class BasicBlock:
     """`body` runs straight through; then `end` decides. Numbers of blocks; `len(blocks)` is the function's end.
 
     end         the last instruction when it is a branch, call, barrier, ...; None: go on with the next block
@@ -64,26 +64,26 @@ def is_warp_wide(instruction: Instruction) -> bool:
 
 
 def _ends(instruction: Instruction) -> bool:
-    return (instruction.opcode in ENDS and instruction.modifiers[:1] != ("warp",)) or _is_warp_barrier(
+    return (instruction.opcode in ENDS and instruction.modifiers[:1] != ("warp",)) or is_warp_barrier(
         instruction
     )
 
 
-def _is_warp_barrier(instruction: Instruction) -> bool:
+def is_warp_barrier(instruction: Instruction) -> bool:
     return instruction.opcode == "bar" and instruction.modifiers[:1] == ("warp",)
 
 
-def blocks_of(function: Function) -> list[Block]:
+def blocks_of(function: Function) -> list[BasicBlock]:
     """The basic blocks of a function, linked, with `rejoin` and `order` filled in."""
     starts: dict[str, int] = {}
-    blocks = [Block(0)]
+    blocks = [BasicBlock(0)]
     labels_at: dict[int, list[str]] = {}
     for name, index in function.labels.items():
         labels_at.setdefault(index, []).append(name)
 
-    def fresh() -> Block:
+    def fresh() -> BasicBlock:
         if blocks[-1].body or blocks[-1].end or blocks[-1].skip_guard or blocks[-1].waits_for_warp:
-            blocks.append(Block(len(blocks)))
+            blocks.append(BasicBlock(len(blocks)))
         return blocks[-1]
 
     for index, instruction in enumerate(function.body):
@@ -96,7 +96,7 @@ def blocks_of(function: Function) -> list[Block]:
         ):
             block = blocks[-1]
             block.skip_guard = instruction.guard
-            blocks.append(Block(len(blocks)))
+            blocks.append(BasicBlock(len(blocks)))
             instruction = Instruction(
                 instruction.line,
                 instruction.text,
@@ -105,13 +105,13 @@ def blocks_of(function: Function) -> list[Block]:
                 instruction.operands,
             )
             _place(blocks, instruction)
-            blocks.append(Block(len(blocks)))
+            blocks.append(BasicBlock(len(blocks)))
             continue
         if is_warp_wide(instruction):
             fresh()
         _place(blocks, instruction)
         if _ends(instruction):
-            blocks.append(Block(len(blocks)))
+            blocks.append(BasicBlock(len(blocks)))
     for name in labels_at.get(len(function.body), ()):
         starts[name] = fresh().number
     _link(function, blocks, starts)
@@ -120,7 +120,7 @@ def blocks_of(function: Function) -> list[Block]:
     return blocks
 
 
-def _place(blocks: list[Block], instruction: Instruction) -> None:
+def _place(blocks: list[BasicBlock], instruction: Instruction) -> None:
     if _ends(instruction):
         blocks[-1].end = instruction
         return
@@ -128,7 +128,7 @@ def _place(blocks: list[Block], instruction: Instruction) -> None:
     blocks[-1].body.append(instruction)
 
 
-def _link(function: Function, blocks: list[Block], starts: dict[str, int]) -> None:
+def _link(function: Function, blocks: list[BasicBlock], starts: dict[str, int]) -> None:
     end = len(blocks)
 
     def block_at(operand: Operand, instruction: Instruction) -> int:
@@ -172,7 +172,7 @@ def _branch_targets(function: Function, instruction: Instruction) -> tuple[str, 
     return function.targets[operands[1].name]
 
 
-def _find_rejoins(blocks: list[Block]) -> None:
+def _find_rejoins(blocks: list[BasicBlock]) -> None:
     """Immediate post-dominators, by sets of blocks as bits of one integer."""
     end = len(blocks)
     everything = (1 << (end + 1)) - 1
@@ -199,7 +199,7 @@ def _find_rejoins(blocks: list[Block]) -> None:
                 block.rejoin = number
 
 
-def _find_order(blocks: list[Block]) -> None:
+def _find_order(blocks: list[BasicBlock]) -> None:
     """Number the blocks so that, loops apart, what follows has the higher order: reverse post-order."""
     seen, finished = {0}, []
     stack = [(0, iter(blocks[0].next))]
@@ -222,7 +222,7 @@ def _registers(operand: Operand) -> list[str]:
         return [operand.name]
     if isinstance(operand, Address):
         return _registers(operand.base) if isinstance(operand.base, Register) else []
-    if isinstance(operand, (Vector, Group)):
+    if isinstance(operand, (Vector, Arguments)):
         return [name for part in operand.parts for name in _registers(part)]
     if isinstance(operand, Pair):
         return _registers(operand.first) + _registers(operand.second)
@@ -247,7 +247,7 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[str], list[str]]:
     return reads, writes
 
 
-def outliving_registers(blocks: list[Block]) -> set[str]:
+def outliving_registers(blocks: list[BasicBlock]) -> set[str]:
     """Registers that some block reads before it writes them: only these must keep their old values in other threads."""
     kept: set[str] = set()
     for block in blocks:

@@ -12,16 +12,13 @@ What PTX leaves open is fixed: division by zero gives all ones, its remainder th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hcq.emu.nv.shader import float_ops, flow
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
 
 RULES = Rules()
 Compute = Callable[..., Lanes]

@@ -14,23 +14,20 @@ precision, rounded once. A GPU rounds in between, in ways it does not document; 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hcq.emu.nv.shader import floats, spaces
+from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of, check_alignment
 from hcq.emu.nv.shader.syntax import Operand, Vector
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
-    from hcq.emu.nv.shader.machine import Machine
-
 RULES = Rules()
-WARP = 32
 B32 = TYPES["b32"]
 _THREAD = np.arange(WARP)
 _GROUP, _IN_GROUP = _THREAD >> 2, _THREAD & 3
@@ -143,12 +140,12 @@ def mma(code: Code) -> Step:
     result = from_numbers(d_type.name, saturates)
 
     def step(registers: Registers, group: Group) -> None:
-        machine = group.machine
-        x = matrix(machine, registers, a, a_numbers, a_place, (m, k))
-        y = matrix(machine, registers, b, b_numbers, b_place, (k, n))
-        z = matrix(machine, registers, c, c_numbers, c_place, (m, n))
+        batch = group.batch
+        x = matrix(batch, registers, a, a_numbers, a_place, (m, k))
+        y = matrix(batch, registers, b, b_numbers, b_place, (k, n))
+        z = matrix(batch, registers, c, c_numbers, c_place, (m, n))
         product = np.matmul(x, y) + z
-        found = np.ascontiguousarray(product[:, c_place.rows, c_place.columns]).reshape(machine.count, -1)
+        found = np.ascontiguousarray(product[:, c_place.rows, c_place.columns]).reshape(batch.count, -1)
         packed = result(found)
         for i, write in enumerate(writes):
             write(registers, group, np.ascontiguousarray(packed[:, i]))
@@ -173,7 +170,7 @@ def _fragment_slots(code: Code, operand: Operand, type_: Type, place: Fragment) 
 
 
 def matrix(
-    machine: Machine,
+    batch: Batch,
     registers: Registers,
     slots: list[int],
     numbers: Callable[[Lanes], Lanes],
@@ -181,7 +178,7 @@ def matrix(
     shape: tuple[int, int],
 ) -> Lanes:
     """(warps, rows, columns) from the fragments of all threads."""
-    columns = [np.broadcast_to(registers[slot], (machine.count,)) for slot in slots]
+    columns = [np.broadcast_to(registers[slot], (batch.count,)) for slot in slots]
     elements = numbers(np.stack(columns, axis=1)).reshape(-1, WARP, place.rows.shape[1])
     found = np.zeros((len(elements), *shape))
     found[:, place.rows, place.columns] = elements
@@ -203,23 +200,23 @@ def _moves(code: Code) -> tuple[int, bool]:
     return count, transposes
 
 
-def _row_addresses(machine: Machine, at: Lanes, number: int) -> tuple[Lanes, Lanes]:
+def _row_addresses(batch: Batch, at: Lanes, number: int) -> tuple[Lanes, Lanes]:
     """The threads that name the rows of matrix `number`, and their addresses, for all warps: (warps * 8,)"""
-    threads = (np.arange(0, machine.count, WARP)[:, None] + 8 * number + np.arange(8)[None, :]).reshape(-1)
-    return threads, np.broadcast_to(at, (machine.count,))[threads]
+    threads = (np.arange(0, batch.count, WARP)[:, None] + 8 * number + np.arange(8)[None, :]).reshape(-1)
+    return threads, np.broadcast_to(at, (batch.count,))[threads]
 
 
-def _only_live(machine: Machine, group: Group, threads: Lanes) -> Lanes:
+def _only_live(batch: Batch, group: Group, threads: Lanes) -> Lanes:
     """Which of these threads execute; rows of warps that do not are left alone."""
     if group.mask is None:
         return np.ones(len(threads), bool)
     return group.mask[threads]
 
 
-def _shared_address(machine: Machine, at: Lanes) -> Lanes:
+def _shared_address(batch: Batch, at: Lanes) -> Lanes:
     """Without .shared the address is generic."""
-    inside = (at - np.uint64(machine.shared_window)) < np.uint64(spaces.WINDOW_BYTES)
-    return np.where(inside, at - np.uint64(machine.shared_window), at)
+    inside = (at - np.uint64(batch.shared_window)) < np.uint64(spaces.WINDOW_BYTES)
+    return np.where(inside, at - np.uint64(batch.shared_window), at)
 
 
 @RULES.on("ldmatrix")
@@ -234,15 +231,15 @@ def ldmatrix(code: Code) -> Step:
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:
-        machine = group.machine
-        at = _shared_address(machine, at_of(registers))
+        batch = group.batch
+        at = _shared_address(batch, at_of(registers))
         for number, write in enumerate(writes):
-            threads, rows = _row_addresses(machine, at, number)
-            live = _only_live(machine, group, threads)
+            threads, rows = _row_addresses(batch, at, number)
+            live = _only_live(batch, group, threads)
             data = np.zeros((len(threads), 8), np.uint16)
             try:
                 check_alignment(rows[live], 16)
-                data[live] = spaces.SHARED.load(machine, threads[live], rows[live], np.uint16, 8)
+                data[live] = spaces.SHARED.load(batch, threads[live], rows[live], np.uint16, 8)
             except BadAccess as bad:
                 raise group.fault(bad, instruction, "load of a matrix row", threads[live]) from None
             matrices = data.reshape(-1, 8, 8)
@@ -264,19 +261,19 @@ def stmatrix(code: Code) -> Step:
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:
-        machine = group.machine
-        at = _shared_address(machine, at_of(registers))
+        batch = group.batch
+        at = _shared_address(batch, at_of(registers))
         for number, slot in enumerate(slots):
-            threads, rows = _row_addresses(machine, at, number)
-            live = _only_live(machine, group, threads)
-            values = np.ascontiguousarray(np.broadcast_to(registers[slot], (machine.count,)))
+            threads, rows = _row_addresses(batch, at, number)
+            live = _only_live(batch, group, threads)
+            values = np.ascontiguousarray(np.broadcast_to(registers[slot], (batch.count,)))
             matrices = values.view(np.uint16).reshape(-1, 8, 8)
             if transposes:
                 matrices = matrices.transpose(0, 2, 1)
             data = np.ascontiguousarray(matrices).reshape(-1, 8)
             try:
                 check_alignment(rows[live], 16)
-                spaces.SHARED.store(machine, threads[live], rows[live], data[live])
+                spaces.SHARED.store(batch, threads[live], rows[live], data[live])
             except BadAccess as bad:
                 raise group.fault(bad, instruction, "store of a matrix row", threads[live]) from None
 
@@ -295,7 +292,7 @@ def movmatrix(code: Code) -> Step:
     write = code.writer(code.destination(code.operands[0], B32))
 
     def step(registers: Registers, group: Group) -> None:
-        values = np.ascontiguousarray(np.broadcast_to(registers[slot], (group.machine.count,)))
+        values = np.ascontiguousarray(np.broadcast_to(registers[slot], (group.batch.count,)))
         matrices = values.view(np.uint16).reshape(-1, 8, 8).transpose(0, 2, 1)
         write(registers, group, np.ascontiguousarray(matrices).view(np.uint32).reshape(-1))
 

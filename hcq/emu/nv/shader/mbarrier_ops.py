@@ -13,20 +13,16 @@ number with a sign. A phase is over when nobody is expected and nothing is owed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.atomic_ops import Meeting, Update
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step, Write
 from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import SCOPES, address_of, check_alignment, of_lanes, to_all
 from hcq.emu.nv.shader.syntax import Address, Discard, Immediate, Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
 
 RULES = Rules()
 U32, U64, PRED = TYPES["u32"], TYPES["u64"], TYPES["pred"]
@@ -105,15 +101,15 @@ class _Object:
         self.instruction = code.instruction
 
     def meet(self, registers: Registers, group: Group) -> Meeting | None:
-        machine, lanes = group.machine, self.select(registers, group)
+        batch, lanes = group.batch, self.select(registers, group)
         if lanes is not None and not len(lanes):
             return None
-        at = of_lanes(self.at_of(registers), lanes, machine.count)
-        window = np.uint64(machine.shared_window)
+        at = of_lanes(self.at_of(registers), lanes, batch.count)
+        window = np.uint64(batch.shared_window)
         at = np.where(at - window < np.uint64(spaces.WINDOW_BYTES), at - window, at)
         try:
             check_alignment(at, 8)
-            return Meeting(machine, spaces.SHARED, lanes, at, U64)
+            return Meeting(batch, spaces.SHARED, lanes, at, U64)
         except BadAccess as bad:
             raise group.fault(bad, self.instruction, "access to an mbarrier", lanes) from None
 
@@ -127,7 +123,7 @@ def _init(code: Code) -> Step:
         if work is None:
             return
         count = (
-            np.broadcast_to(registers[slot], (group.machine.count,))[work.lanes].astype(np.int64) & COUNT_MASK
+            np.broadcast_to(registers[slot], (group.batch.count,))[work.lanes].astype(np.int64) & COUNT_MASK
         )
         try:
             work.store((count | count << PENDING_SHIFT).view(np.uint64))
@@ -178,13 +174,13 @@ def _changing(place: _Object, slot: int, update: Update, write: Write | None) ->
         work = place.meet(registers, group)
         if work is None:
             return
-        amount = np.broadcast_to(registers[slot], (group.machine.count,))[work.lanes]
+        amount = np.broadcast_to(registers[slot], (group.batch.count,))[work.lanes]
         try:
             old = work.in_rounds(update, amount, amount)
         except BadAccess as bad:
             raise group.fault(bad, place.instruction, "access to an mbarrier", work.lanes) from None
         if write is not None:
-            write(registers, group, to_all(old, work.lanes, group.machine.count))
+            write(registers, group, to_all(old, work.lanes, group.batch.count))
 
     return step
 
@@ -202,12 +198,12 @@ def _wait(code: Code, parity: bool) -> Step:
         work = place.meet(registers, group)
         if work is None:
             return
-        asked = np.broadcast_to(registers[slot], (group.machine.count,))[work.lanes]
+        asked = np.broadcast_to(registers[slot], (group.batch.count,))[work.lanes]
         wanted = asked.astype(np.int64) & 1 if parity else _fields(asked.copy())[0]
         try:
             now = _fields(work.load())[0]
         except BadAccess as bad:
             raise group.fault(bad, place.instruction, "access to an mbarrier", work.lanes) from None
-        write(registers, group, to_all(now != wanted, work.lanes, group.machine.count))
+        write(registers, group, to_all(now != wanted, work.lanes, group.batch.count))
 
     return step

@@ -13,18 +13,15 @@ they are claimed and change nothing. Of several threads that store to one addres
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.syntax import Operand, Symbol
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
 
 RULES = Rules()
 ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
@@ -132,16 +129,16 @@ def load(code: Code) -> Step:
     is_common = where.is_shared_by_all
 
     def step(registers: Registers, group: Group) -> None:
-        machine = group.machine
+        batch = group.batch
         at, lanes = at_of(registers), select(registers, group)
         if lanes is not None and not len(lanes):
             return
         is_one = is_common and len(at) == 1
         if not is_one:
-            at = of_lanes(at, lanes, machine.count)
+            at = of_lanes(at, lanes, batch.count)
         try:
             check_alignment(at, size)
-            values = where.load(machine, lanes, at, bits, count)
+            values = where.load(batch, lanes, at, bits, count)
         except BadAccess as bad:
             raise group.fault(bad, instruction, f"load of {size} bytes", None if is_one else lanes) from None
         for i, write in enumerate(writes):
@@ -151,7 +148,7 @@ def load(code: Code) -> Step:
                 value = extend(np.ascontiguousarray(value))
             elif count > 1:
                 value = np.ascontiguousarray(value)
-            write(registers, group, value if is_one else to_all(value, lanes, machine.count))
+            write(registers, group, value if is_one else to_all(value, lanes, batch.count))
 
     return step
 
@@ -171,18 +168,18 @@ def store(code: Code) -> Step:
     is_common = where.is_shared_by_all
 
     def step(registers: Registers, group: Group) -> None:
-        machine = group.machine
+        batch = group.batch
         at, lanes = at_of(registers), select(registers, group)
         if lanes is not None and not len(lanes):
             return
         if is_common and len(at) == 1:  # one address for all: only the last thread's value stays
-            lanes = np.array([machine.count - 1 if lanes is None else lanes[-1]])
-        at = of_lanes(at, lanes, machine.count)
-        values = [of_lanes(registers[slot], lanes, machine.count).astype(bits, copy=False) for slot in slots]
+            lanes = np.array([batch.count - 1 if lanes is None else lanes[-1]])
+        at = of_lanes(at, lanes, batch.count)
+        values = [of_lanes(registers[slot], lanes, batch.count).astype(bits, copy=False) for slot in slots]
         data = values[0] if count == 1 else np.stack(values, axis=1)
         try:
             check_alignment(at, size)
-            where.store(machine, lanes, at, data)
+            where.store(batch, lanes, at, data)
         except BadAccess as bad:
             raise group.fault(bad, instruction, f"store of {size} bytes", lanes) from None
 
@@ -234,28 +231,28 @@ def copy_async(code: Code) -> Step:
     select, instruction = code.select(), code.instruction
 
     def step(registers: Registers, group: Group) -> None:
-        machine, lanes = group.machine, select(registers, group)
+        batch, lanes = group.batch, select(registers, group)
         if lanes is not None and not len(lanes):
             return
-        goal, start = (of_lanes(at(registers), lanes, machine.count) for at in (to, source))
-        keep = of_lanes(registers[limit], lanes, machine.count)
+        goal, start = (of_lanes(at(registers), lanes, batch.count) for at in (to, source))
+        keep = of_lanes(registers[limit], lanes, batch.count)
         data = np.zeros((len(start), size), np.uint8)
         reading = np.flatnonzero(keep > 0)
         who = reading if lanes is None else lanes[reading]
         try:
             check_alignment(start[reading], size)
             if (keep[reading] == size).all():
-                data[reading] = spaces.GLOBAL.load(machine, who, start[reading], np.uint8, size)
+                data[reading] = spaces.GLOBAL.load(batch, who, start[reading], np.uint8, size)
             else:
                 for i in range(size):
                     some = reading[keep[reading] > i]
                     at = start[some] + np.uint64(i)
-                    data[some, i] = spaces.GLOBAL.load(machine, who, at, np.uint8, 1)
+                    data[some, i] = spaces.GLOBAL.load(batch, who, at, np.uint8, 1)
         except BadAccess as bad:
             raise group.fault(bad, instruction, f"load of {size} bytes", who) from None
         try:
             check_alignment(goal, size)
-            spaces.SHARED.store(machine, lanes, goal, data)
+            spaces.SHARED.store(batch, lanes, goal, data)
         except BadAccess as bad:
             raise group.fault(bad, instruction, f"store of {size} bytes", lanes) from None
 

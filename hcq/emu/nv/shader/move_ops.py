@@ -9,18 +9,14 @@ Source   PTX ISA, "mov", "cvta", "isspacep", "Special Registers"
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import SPACE_NAMES
 from hcq.emu.nv.shader.syntax import Symbol, Vector
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
 
 RULES = Rules()
 CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
@@ -55,7 +51,7 @@ def _read_clock(code: Code, name: str, destination: int, type_: Type) -> Step:
     mask = (1 << type_.width) - 1
 
     def step(registers: Registers, group: Group) -> None:
-        write(registers, group, np.array([group.machine.steps >> shift & mask], type_.bits))
+        write(registers, group, np.array([group.batch.steps >> shift & mask], type_.bits))
 
     return step
 
@@ -107,7 +103,7 @@ def cvta(code: Code) -> Step:
     write = code.writer(code.destination(code.operands[0], type_))
 
     def step(registers: Registers, group: Group) -> None:
-        start = type_.bits(spaces.window_of(group.machine, space) % (1 << type_.width))
+        start = type_.bits(spaces.window_of(group.batch, space) % (1 << type_.width))
         value = registers[slot]
         write(registers, group, value - start if to_space else value + start)
 
@@ -126,16 +122,16 @@ def isspacep(code: Code) -> Step:
         return (at - np.uint64(start)) < np.uint64(spaces.WINDOW_BYTES)
 
     def step(registers: Registers, group: Group) -> None:
-        at, machine = registers[slot], group.machine
+        at, batch = registers[slot], group.batch
         if space == "global":
-            windows = (machine.shared_window, machine.local_window, spaces.PARAM_WINDOW)
+            windows = (batch.shared_window, batch.local_window, spaces.PARAM_WINDOW)
             found = np.ones(len(at), bool)
             for start in windows:
                 found &= ~inside(at, start)
         elif space == "const":
             found = np.zeros(len(at), bool)
         else:
-            found = inside(at, spaces.window_of(machine, space))
+            found = inside(at, spaces.window_of(batch, space))
         write(registers, group, found)
 
     return step

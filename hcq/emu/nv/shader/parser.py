@@ -18,9 +18,9 @@ from hcq.emu.nv.shader.syntax import (
     SPECIAL_SCALARS,
     SPECIAL_VECTORS,
     Address,
+    Arguments,
     Discard,
     Function,
-    Group,
     Immediate,
     Initial,
     Instruction,
@@ -519,7 +519,7 @@ class _Parser:
         if self.accept("{"):
             return Vector(self._operands(function, "}"))
         if self.accept("("):
-            return Group(self._operands(function, ")"))
+            return Arguments(self._operands(function, ")"))
         if self.accept("["):
             return self._address(function)
         first = self._simple(function)

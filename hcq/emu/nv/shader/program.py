@@ -3,29 +3,28 @@
 In       a Module, the name of an .entry, the addresses of the module's global and constant variables
 Out      Program
 Changes  nothing
-Next     opcodes.py (decoding), machine.py (running), run.py
+Next     decode.py (Decoded), machine.py (runs it), run.py (who makes it, with opcodes.decode)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hcq.emu.nv.shader.decode import Decoded
 from hcq.emu.nv.shader.errors import PtxError
-from hcq.emu.nv.shader.flow import is_warp_wide
-from hcq.emu.nv.shader.opcodes import decode
+from hcq.emu.nv.shader.flow import is_warp_barrier, is_warp_wide
 from hcq.emu.nv.shader.syntax import (
     Address,
+    Arguments,
     Function,
-    Group,
-    Instruction,
     Module,
     Operand,
     Pair,
     Symbol,
     Variable,
     Vector,
+    placed,
 )
 from hcq.emu.nv.shader.types import Lanes
 from hcq.errors import UsageError
@@ -35,27 +34,29 @@ CODE_STEP = 16
 WARP_WORDS = ("warpid", "laneid", "lanemask")
 
 
-class Program:
-    """An entry with all it can reach."""
+Decode = Callable[[Module, Function], Decoded]
 
-    def __init__(self, module: Module, name: str, symbols: Mapping[str, int]) -> None:
+
+class Program:
+    """An entry with all it can reach. decode: what makes a function ready to run, when it is first needed."""
+
+    def __init__(self, module: Module, name: str, symbols: Mapping[str, int], decode: Decode) -> None:
         entry = module.functions.get(name)
         if entry is None or not entry.is_entry or not entry.has_body:
             entries = ", ".join(f.name for f in module.functions.values() if f.is_entry) or "none"
             raise UsageError(f"kernel {name!r}: this PTX module has no such .entry; it has {entries}.")
         self.module = module
         self.symbols = symbols
+        self._decode = decode
         self._decoded: dict[str, Decoded] = {}
-        self.specials: dict[
-            tuple[Any, ...], Lanes
-        ] = {}  # special registers that all batches of a launch share
+        self.specials: dict[tuple[Any, ...], Lanes] = {}  # special registers that batches share
         self._places = code_addresses(module)
         self.functions = _reachable(module, entry)
         self.shared_places, self.static_shared_bytes = _place_shared(module, self.functions)
         self.uses_warps = any(
             is_warp_wide(instruction)
             or instruction.opcode in ("activemask", "match")
-            or _is_warp_barrier(instruction)
+            or is_warp_barrier(instruction)
             for function in self.functions
             for instruction in function.body
         )
@@ -65,7 +66,7 @@ class Program:
         """A function, decoded when it is first needed."""
         known = self._decoded.get(name)
         if known is None:
-            known = self._decoded[name] = decode(self.module, self.module.functions[name])
+            known = self._decoded[name] = self._decode(self.module, self.module.functions[name])
         return known
 
     def function_at(self, address: int) -> str | None:
@@ -103,13 +104,7 @@ def code_addresses(module: Module) -> dict[str, int]:
 
 def param_offsets(function: Function) -> dict[str, int]:
     """Where each parameter of a kernel is, from the first."""
-    from hcq.emu.nv.shader.syntax import placed
-
     return {name: at for name, at, _ in placed(function.params)}
-
-
-def _is_warp_barrier(instruction: Instruction) -> bool:
-    return instruction.opcode == "bar" and instruction.modifiers[:1] == ("warp",)
 
 
 def _names(operand: Operand) -> list[str]:
@@ -117,7 +112,7 @@ def _names(operand: Operand) -> list[str]:
         return [operand.name]
     if isinstance(operand, Address):
         return [operand.base.name] if isinstance(operand.base, Symbol) else []
-    if isinstance(operand, (Vector, Group)):
+    if isinstance(operand, (Vector, Arguments)):
         return [name for part in operand.parts for name in _names(part)]
     if isinstance(operand, Pair):
         return _names(operand.first) + _names(operand.second)

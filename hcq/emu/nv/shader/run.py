@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hcq.emu.nv.shader.batch import Batch, Launch
 from hcq.emu.nv.shader.errors import Interrupted
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.opcodes import decode
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.program import Program, code_addresses
 from hcq.emu.nv.shader.syntax import Module
@@ -47,7 +49,7 @@ class Kernel:
     """An entry of a module, decoded once, to be run many times."""
 
     def __init__(self, module: Module, entry: str, symbols: Mapping[str, int] | None = None) -> None:
-        self.program = Program(module, entry, dict(symbols or {}))
+        self.program = Program(module, entry, dict(symbols or {}), decode)
         self.function = self.program.entry.function
 
     @property
@@ -90,30 +92,31 @@ class Kernel:
             raise UsageError(
                 f"kernel {self.function.name!r} has {size} bytes of parameters; the launch gives {len(data)}."
             )
-        padded = np.frombuffer(data[:size] + bytes(-size % 16), np.uint8)
+        launch = Launch(
+            self.function.name,
+            memory,
+            np.frombuffer(data[:size] + bytes(-size % 16), np.uint8),
+            grid,
+            block,
+            self.static_shared_bytes + dynamic_shared_bytes,
+            dynamic_shared_bytes,
+            shared_window,
+            local_window,
+            self.program.uses_warps,
+            specials or {},
+            self.program.specials,
+            step_limit,
+            interrupted,
+        )
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]
         at_once = self._blocks_at_once(batch_lanes, threads, dynamic_shared_bytes)
         steps = batches = 0
         for first in range(0, blocks, at_once):
             numbers = np.arange(first, min(first + at_once, blocks))
-            machine = Machine(
-                self.program,
-                memory,
-                padded,
-                numbers,
-                grid,
-                block,
-                dynamic_shared_bytes,
-                shared_window,
-                local_window,
-                step_limit,
-                specials or {},
-                interrupted,
-                steps,
-            )
-            machine.run()
-            steps = machine.steps
+            batch = Batch(launch, numbers, steps)
+            Machine(self.program, batch).run()
+            steps = batch.steps
             batches += 1
             if interrupted is not None and interrupted():
                 raise Interrupted(

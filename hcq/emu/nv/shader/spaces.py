@@ -1,8 +1,8 @@
 """State spaces: how an address becomes bytes, for global, shared, local and parameter memory and the generic mix.
 
-In       a machine, the threads that access, their addresses
+In       a batch, the threads that access, their addresses
 Out      values; BadAccess with the position of the first address that is out of bounds
-Changes  shared and local memory of the machine, global memory through its Memory
+Changes  shared and local memory of the batch, global memory through its Memory
 Next     memory_ops.py (ld, st), atomic_ops.py, machine.py (who owns the arrays)
 Source   PTX ISA, "State Spaces", "Generic Addressing"
 
@@ -12,15 +12,13 @@ of a space, an address is the window's start plus the address in that space.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.types import Lanes, Scalar
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.machine import Machine
 
 WINDOW_BYTES = 1 << 24
 PARAM_WINDOW = 0x7F7F_0000_0000  # generic addresses of kernel parameters; no mapping of a process is there
@@ -31,9 +29,9 @@ class Space(Protocol):
 
     is_shared_by_all: bool  # whether equal addresses of different blocks are the same memory
 
-    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes: ...
+    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes: ...
 
-    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None: ...
+    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None: ...
 
 
 class Global:
@@ -41,11 +39,11 @@ class Global:
 
     is_shared_by_all = True
 
-    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
-        return machine.memory.load(at, scalar, count)
+    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        return batch.memory.load(at, scalar, count)
 
-    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
-        machine.memory.store(at, values)
+    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        batch.memory.store(at, values)
 
 
 class Params:
@@ -53,12 +51,12 @@ class Params:
 
     is_shared_by_all = True
 
-    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
         size = np.dtype(scalar).itemsize * count
-        _check(at, len(machine.params), size, "the kernel's parameters have")
-        return _typed(machine.params, scalar, count).take(at.view(np.int64) // size, axis=0)
+        _check(at, len(batch.params), size, "the kernel's parameters have")
+        return _typed(batch.params, scalar, count).take(at.view(np.int64) // size, axis=0)
 
-    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
         raise BadAccess(0, int(at[0]), "a kernel's parameters are read-only")
 
 
@@ -67,18 +65,18 @@ class Shared:
 
     is_shared_by_all = False
 
-    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
-        index = self._index(machine, lanes, at, np.dtype(scalar).itemsize * count)
-        return _typed(machine.shared, scalar, count).take(index, axis=0)
+    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        index = self._index(batch, lanes, at, np.dtype(scalar).itemsize * count)
+        return _typed(batch.shared, scalar, count).take(index, axis=0)
 
-    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
         count = 1 if values.ndim == 1 else values.shape[1]
-        index = self._index(machine, lanes, at, values.dtype.itemsize * count)
-        _typed(machine.shared, values.dtype.type, count)[index] = values
+        index = self._index(batch, lanes, at, values.dtype.itemsize * count)
+        _typed(batch.shared, values.dtype.type, count)[index] = values
 
-    def _index(self, machine: Machine, lanes: Lanes | None, at: Lanes, size: int) -> Lanes:
-        _check(at, machine.shared_bytes, size, "the block's shared memory has")
-        start = machine.shared_start if lanes is None else machine.shared_start[lanes]
+    def _index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> Lanes:
+        _check(at, batch.shared_bytes, size, "the block's shared memory has")
+        start = batch.shared_start if lanes is None else batch.shared_start[lanes]
         return (at.view(np.int64) + start) >> (size.bit_length() - 1)
 
 
@@ -87,19 +85,19 @@ class Local:
 
     is_shared_by_all = False
 
-    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
-        index = self._index(machine, lanes, at, np.dtype(scalar).itemsize * count)
-        return _typed(machine.local, scalar, count).take(index, axis=0)
+    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        index = self._index(batch, lanes, at, np.dtype(scalar).itemsize * count)
+        return _typed(batch.local, scalar, count).take(index, axis=0)
 
-    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
         count = 1 if values.ndim == 1 else values.shape[1]
-        index = self._index(machine, lanes, at, values.dtype.itemsize * count)
-        _typed(machine.local, values.dtype.type, count)[index] = values
+        index = self._index(batch, lanes, at, values.dtype.itemsize * count)
+        _typed(batch.local, values.dtype.type, count)[index] = values
 
-    def _index(self, machine: Machine, lanes: Lanes | None, at: Lanes, size: int) -> Lanes:
-        _check(at, machine.local_bytes, size, "the thread's local memory has")
-        start = machine.every_lane if lanes is None else lanes
-        return (at.view(np.int64) + start * machine.local_bytes) >> (size.bit_length() - 1)
+    def _index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> Lanes:
+        _check(at, batch.local_bytes, size, "the thread's local memory has")
+        start = batch.every_lane if lanes is None else lanes
+        return (at.view(np.int64) + start * batch.local_bytes) >> (size.bit_length() - 1)
 
 
 class Generic:
@@ -107,26 +105,26 @@ class Generic:
 
     is_shared_by_all = False
 
-    def load(self, machine: Machine, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
-        if _is_all_global(machine, at):
-            return machine.memory.load(at, scalar, count)
+    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        if _is_all_global(batch, at):
+            return batch.memory.load(at, scalar, count)
         values = np.zeros((len(at),) if count == 1 else (len(at), count), scalar)
-        for space, chosen, start in _split(machine, at):
+        for space, chosen, start in _split(batch, at):
             who = chosen if lanes is None else lanes[chosen]
             try:
-                values[chosen] = space.load(machine, who, at[chosen] - np.uint64(start), scalar, count)
+                values[chosen] = space.load(batch, who, at[chosen] - np.uint64(start), scalar, count)
             except BadAccess as bad:
                 raise _moved(bad, chosen, start) from None
         return values
 
-    def store(self, machine: Machine, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
-        if _is_all_global(machine, at):
-            machine.memory.store(at, values)
+    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        if _is_all_global(batch, at):
+            batch.memory.store(at, values)
             return
-        for space, chosen, start in _split(machine, at):
+        for space, chosen, start in _split(batch, at):
             who = chosen if lanes is None else lanes[chosen]
             try:
-                space.store(machine, who, at[chosen] - np.uint64(start), values[chosen])
+                space.store(batch, who, at[chosen] - np.uint64(start), values[chosen])
             except BadAccess as bad:
                 raise _moved(bad, chosen, start) from None
 
@@ -135,30 +133,28 @@ GLOBAL, PARAMS, SHARED, LOCAL, GENERIC = Global(), Params(), Shared(), Local(), 
 BY_NAME: dict[str, Space] = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED, "local": LOCAL, "": GENERIC}
 
 
-def window_of(machine: Machine, space: str) -> int:
+def window_of(batch: Batch, space: str) -> int:
     """Where the generic addresses of a space begin."""
-    return {"shared": machine.shared_window, "local": machine.local_window, "param": PARAM_WINDOW}.get(
-        space, 0
-    )
+    return {"shared": batch.shared_window, "local": batch.local_window, "param": PARAM_WINDOW}.get(space, 0)
 
 
-def _windows(machine: Machine) -> tuple[tuple[int, Space], ...]:
-    return (machine.shared_window, SHARED), (machine.local_window, LOCAL), (PARAM_WINDOW, PARAMS)
+def _windows(batch: Batch) -> tuple[tuple[int, Space], ...]:
+    return (batch.shared_window, SHARED), (batch.local_window, LOCAL), (PARAM_WINDOW, PARAMS)
 
 
-def _is_all_global(machine: Machine, at: Lanes) -> bool:
+def _is_all_global(batch: Batch, at: Lanes) -> bool:
     """Quick and one-sided: False does not mean that some are not global."""
     if not len(at):
         return True
-    starts = [start for start, _ in _windows(machine)]
+    starts = [start for start, _ in _windows(batch)]
     return int(at.max()) < min(starts) or int(at.min()) >= max(starts) + WINDOW_BYTES
 
 
-def _split(machine: Machine, at: Lanes) -> list[tuple[Space, Lanes, int]]:
+def _split(batch: Batch, at: Lanes) -> list[tuple[Space, Lanes, int]]:
     """(space, positions, start of its window) of the addresses."""
     rest = np.ones(len(at), bool)
     found: list[tuple[Space, Lanes, int]] = []
-    for start, space in _windows(machine):
+    for start, space in _windows(batch):
         inside = (at - np.uint64(start)) < np.uint64(WINDOW_BYTES)
         if inside.any():
             found.append((space, np.flatnonzero(inside), start))

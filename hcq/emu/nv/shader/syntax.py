@@ -75,7 +75,7 @@ class Pair(NamedTuple):
     second: Operand
 
 
-class Group(NamedTuple):
+class Arguments(NamedTuple):
     """(a, b): the arguments or results of a call"""
 
     parts: tuple[Operand, ...]
@@ -85,7 +85,7 @@ class Discard(NamedTuple):
     """_: a result that nobody wants"""
 
 
-Operand = Register | Immediate | Symbol | Address | Vector | Pair | Group | Discard
+Operand = Register | Immediate | Symbol | Address | Vector | Pair | Arguments | Discard
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Warps: shuffles, votes, matches, reductions over the 32 threads that run together.
 
-In       Code; lanes of the machine are numbered so that 32 in a row are a warp
+In       Code; lanes of the batch are numbered so that 32 in a row are a warp
 Out      steps
 Changes  nothing
 Next     flow.py (these begin a block), machine.py (threads wait there for the rest of their warp)
@@ -10,40 +10,17 @@ Source   PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "elect.s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hcq.emu.nv.shader import bit_ops
+from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.groups import Group, active_bits, ballots, by_warp
 from hcq.emu.nv.shader.types import TYPES, Lanes
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
-    from hcq.emu.nv.shader.machine import Machine
 
 RULES = Rules()
 PRED, U32, B32 = TYPES["pred"], TYPES["u32"], TYPES["b32"]
-WARP = 32
-
-
-def by_warp(values: Lanes, machine: Machine) -> Lanes:
-    """(warps, 32)"""
-    return np.broadcast_to(values, (machine.count,)).reshape(-1, WARP)
-
-
-def ballots(truth: Lanes, machine: Machine) -> Lanes:
-    """For every thread the 32 bits of its warp's truth values."""
-    packed = np.packbits(by_warp(truth, machine), axis=1, bitorder="little")
-    return np.repeat(packed.view(np.uint32).reshape(-1), WARP)
-
-
-def active_bits(group: Group) -> Lanes:
-    """For every thread which threads of its warp execute."""
-    machine = group.machine
-    if group.mask is None:
-        return machine.full_warps
-    return ballots(group.mask, machine)
 
 
 @RULES.on("shfl")
@@ -59,8 +36,8 @@ def shuffle(code: Code) -> Step:
     write_found = None if second is None else code.writer(code.destination(second, PRED))
 
     def step(registers: Registers, group: Group) -> None:
-        machine = group.machine
-        lane = machine.lane_in_warp
+        batch = group.batch
+        lane = batch.lane_in_warp
         by = (registers[b] & np.uint32(31)).astype(np.int64)
         clamp = registers[c].astype(np.int64)
         segment = (clamp >> 8) & 31
@@ -78,8 +55,8 @@ def shuffle(code: Code) -> Step:
             source = (lane & segment) | (by & ~segment)
             found = source <= last
         source = np.where(found, source, lane)
-        values = np.broadcast_to(registers[a], (machine.count,))
-        write(registers, group, values[machine.warp_start + source])
+        values = np.broadcast_to(registers[a], (batch.count,))
+        write(registers, group, values[batch.warp_start + source])
         if write_found is not None:
             write_found(registers, group, found)
 
@@ -98,7 +75,7 @@ def vote(code: Code) -> Step:
 
     def step(registers: Registers, group: Group) -> None:
         asked = registers[members] & active_bits(group)
-        found = ballots(truth(registers), group.machine) & asked
+        found = ballots(truth(registers), group.batch) & asked
         answers: dict[str, Callable[[], Lanes]] = {
             "ballot": lambda: found,
             "any": lambda: found != 0,
@@ -136,7 +113,7 @@ def elect(code: Code) -> Step:
         asked = registers[members] & active_bits(group)
         lowest = bit_ops.highest_bit(asked & (~asked + np.uint32(1)))
         write(registers, group, lowest.astype(np.uint32))
-        write_leader(registers, group, group.machine.lane_in_warp == lowest)
+        write_leader(registers, group, group.batch.lane_in_warp == lowest)
 
     return step
 
@@ -154,8 +131,8 @@ def match(code: Code) -> Step:
     write_all = None if second is None else code.writer(code.destination(second, PRED))
 
     def step(registers: Registers, group: Group) -> None:
-        machine = group.machine
-        values = by_warp(registers[a], machine)
+        batch = group.batch
+        values = by_warp(registers[a], batch)
         same = values[:, :, None] == values[:, None, :]
         bits = np.packbits(same, axis=2, bitorder="little").view(np.uint32).reshape(-1)
         asked = registers[members] & active_bits(group)
@@ -206,11 +183,11 @@ def redux(code: Code) -> Step:
         neutral = scalar(np.iinfo(scalar).max if what == "min" else np.iinfo(scalar).min)
 
     def step(registers: Registers, group: Group) -> None:
-        machine = group.machine
-        values = np.ascontiguousarray(by_warp(registers[a], machine)).view(scalar)
+        batch = group.batch
+        values = np.ascontiguousarray(by_warp(registers[a], batch)).view(scalar)
         if by_size:
             values = np.abs(values)
-        asked = by_warp(registers[members] & active_bits(group), machine)
+        asked = by_warp(registers[members] & active_bits(group), batch)
         # thread i takes part for thread j when j's mask names i
         takes_part = (asked[:, :, None] >> np.arange(WARP, dtype=np.uint32)) & np.uint32(1)
         table = np.where(takes_part != 0, values[:, None, :], neutral)

@@ -12,13 +12,13 @@ than the matrix has elements, they repeat.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
+from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.matrix_ops import (
     Fragment,
     from_numbers,
@@ -31,11 +31,7 @@ from hcq.emu.nv.shader.memory_ops import address_of, check_alignment, take_space
 from hcq.emu.nv.shader.syntax import Operand, Vector
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
-if TYPE_CHECKING:
-    from hcq.emu.nv.shader.groups import Group
-
 RULES = Rules()
-WARP = 32
 SHAPES = {
     "m16n16k16": (16, 16, 16),
     "m32n8k16": (32, 8, 16),
@@ -101,14 +97,14 @@ class _Access:
 
     def addresses(self, registers: Registers, group: Group) -> tuple[Lanes, Lanes]:
         """(threads, addresses), one pair for every element of every executing thread."""
-        machine = group.machine
-        lanes = machine.every_lane if group.lanes is None else group.lanes
+        batch = group.batch
+        lanes = batch.every_lane if group.lanes is None else group.lanes
         rows, columns = self.place.rows[lanes % WARP], self.place.columns[lanes % WARP]
         major, minor = (columns, rows) if self.by_column else (rows, columns)
         default = np.full(1, self.sizes[0] if self.by_column else self.sizes[1])
         stride = default if self.stride is None else registers[self.stride].astype(np.int64)
-        stride = np.broadcast_to(stride, (machine.count,))[lanes][:, None]
-        base = np.broadcast_to(self.at_of(registers), (machine.count,))[lanes][:, None]
+        stride = np.broadcast_to(stride, (batch.count,))[lanes][:, None]
+        base = np.broadcast_to(self.at_of(registers), (batch.count,))[lanes][:, None]
         offsets = (major * stride + minor) * self.type.size_bytes
         at = base + offsets.astype(np.uint64)
         return np.repeat(lanes, self.count), at.reshape(-1)
@@ -125,12 +121,12 @@ def _load(code: Code) -> Step:
         lanes, at = access.addresses(registers, group)
         try:
             check_alignment(at, access.type.size_bytes)
-            values = access.where.load(group.machine, lanes, at, bits, 1)
+            values = access.where.load(group.batch, lanes, at, bits, 1)
         except BadAccess as bad:
             raise group.fault(bad, instruction, "load of a matrix element", lanes) from None
         packed = values.reshape(-1, access.count).view(part.bits)
         for i, write in enumerate(writes):
-            value = np.zeros(group.machine.count, part.bits)
+            value = np.zeros(group.batch.count, part.bits)
             value[slice(None) if group.lanes is None else group.lanes] = packed[:, i]
             write(registers, group, value)
 
@@ -145,13 +141,13 @@ def _store(code: Code) -> Step:
 
     def step(registers: Registers, group: Group) -> None:
         lanes, at = access.addresses(registers, group)
-        columns = [np.broadcast_to(registers[slot], (group.machine.count,)) for slot in slots]
+        columns = [np.broadcast_to(registers[slot], (group.batch.count,)) for slot in slots]
         values = np.stack(columns, axis=1)
         if group.lanes is not None:
             values = values[group.lanes]
         try:
             check_alignment(at, access.type.size_bytes)
-            access.where.store(group.machine, lanes, at, np.ascontiguousarray(values).view(bits).reshape(-1))
+            access.where.store(group.batch, lanes, at, np.ascontiguousarray(values).view(bits).reshape(-1))
         except BadAccess as bad:
             raise group.fault(bad, instruction, "store of a matrix element", lanes) from None
 
@@ -187,10 +183,10 @@ def _mma(code: Code) -> Step:
     result = from_numbers(d_type.name, saturates)
 
     def step(registers: Registers, group: Group) -> None:
-        machine = group.machine
-        x, y, z = (matrix(machine, registers, *part) for part in parts)
+        batch = group.batch
+        x, y, z = (matrix(batch, registers, *part) for part in parts)
         product = np.matmul(x, y) + z
-        found = np.ascontiguousarray(product[:, d_place.rows, d_place.columns]).reshape(machine.count, -1)
+        found = np.ascontiguousarray(product[:, d_place.rows, d_place.columns]).reshape(batch.count, -1)
         packed = result(found)
         for i, write in enumerate(writes):
             write(registers, group, np.ascontiguousarray(packed[:, i]))

@@ -1,0 +1,169 @@
+"""A batch of blocks as its instructions see it: numbered lanes, memory, special registers, the clock.
+
+In       a Launch, the numbers of the blocks
+Out      Batch
+Changes  its own shared and local memory
+Next     groups.py (which lanes execute), spaces.py (how an address becomes bytes), machine.py (runs a batch)
+Source   PTX ISA, "Special Registers"
+
+Lanes are threads, block after block, padded to whole warps where warps matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hcq.emu.nv.shader.errors import KernelFault
+from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.types import Lanes
+
+WARP = 32
+MAX_LOCAL_BYTES = 1 << 19
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What all batches of a launch have in common.
+
+    shared_bytes   of a block: the kernel's own variables, then the dynamic part
+    given          special registers whose values the launch decides
+    known          special registers that were computed before, also by other launches of the kernel
+    step_limit     instructions that all batches together may execute
+    interrupted    asked from time to time; when it says yes, the kernel ends
+    """
+
+    kernel_name: str
+    memory: Memory
+    params: Lanes
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    dynamic_shared_bytes: int
+    shared_window: int
+    local_window: int
+    uses_warps: bool
+    given: Mapping[str, int]
+    known: dict[tuple[Any, ...], Lanes]
+    step_limit: int
+    interrupted: Callable[[], bool] | None
+
+
+class Batch:
+    """The lanes of some blocks and what they share. `steps` counts instructions, also of batches before this one."""
+
+    def __init__(self, launch: Launch, blocks: Lanes, steps: int) -> None:
+        self.launch = launch
+        self.memory, self.params = launch.memory, launch.params
+        self.shared_window, self.local_window = launch.shared_window, launch.local_window
+        self.steps = steps
+        self._number_lanes(blocks)
+        self.shared_bytes = launch.shared_bytes
+        stride = -(-self.shared_bytes // 16) * 16
+        self.shared = np.zeros(stride * len(blocks), np.uint8)
+        self.shared_start = self.block_of_lane * stride
+        self.local_bytes = 0
+        self.local = np.zeros(0, np.uint8)
+
+    def _number_lanes(self, blocks: Lanes) -> None:
+        x, y, z = self.launch.block
+        threads = x * y * z
+        width = -(-threads // WARP) * WARP if self.launch.uses_warps else threads
+        count = self.count = width * len(blocks)
+        self.threads_per_block = threads
+        self.every_lane = np.arange(count)
+        self.block_of_lane = self.every_lane // width
+        self.thread_of_lane = self.every_lane % width
+        self.blocks = blocks
+        self.all_lanes = np.ones(count, bool)
+        if self.launch.uses_warps:
+            self.lane_in_warp = self.every_lane % WARP
+            self.warp_start = self.every_lane - self.lane_in_warp
+            self.full_warps = np.full(count, 0xFFFFFFFF, np.uint32)
+
+    def place(self, lane: int) -> tuple[Dim3, Dim3]:
+        """(block, thread) of a lane, in three coordinates each."""
+        number, thread = int(self.blocks[self.block_of_lane[lane]]), int(self.thread_of_lane[lane])
+        return _coordinates(number, self.launch.grid), _coordinates(thread, self.launch.block)
+
+    # -- special registers
+
+    def special_register(self, name: str) -> Lanes:
+        """The value of %name, one for all threads where that is so; 0 for what this machine does not have."""
+        launch = self.launch
+        if name in launch.given:
+            return np.array([launch.given[name] % 2**64], np.uint64)
+        if name.startswith(("ctaid", "clusterid")):  # these differ from batch to batch
+            return self._compute_special(name)
+        key = (name, launch.block, launch.grid, self.count, self.shared_bytes, launch.dynamic_shared_bytes)
+        if key not in launch.known:
+            launch.known[key] = self._compute_special(name)
+        return launch.known[key]
+
+    def _compute_special(self, name: str) -> Lanes:
+        register, _, axis = name.partition(".")
+        which = "xyz".find(axis) if axis else 0
+        launch, lane = self.launch, self.thread_of_lane % WARP
+        if register in ("ctaid", "clusterid"):
+            return _shared(_coordinates(self.blocks, launch.grid)[which][self.block_of_lane])
+        if register == "tid":
+            thread = np.minimum(self.thread_of_lane, self.threads_per_block - 1)
+            return _shared(_coordinates(thread, launch.block)[which])
+        table: dict[str, Any] = {
+            "ntid": launch.block[which],
+            "nctaid": launch.grid[which],
+            "nclusterid": launch.grid[which],
+            "cluster_nctaid": 1,
+            "cluster_nctarank": 1,
+            "nwarpid": -(-self.threads_per_block // WARP),
+            "nsmid": 1,
+            "total_smem_size": self.shared_bytes,
+            "aggr_smem_size": self.shared_bytes,
+            "dynamic_smem_size": launch.dynamic_shared_bytes,
+            "laneid": lane,
+            "warpid": self.thread_of_lane // WARP,
+            "lanemask_eq": 1 << lane,
+            "lanemask_lt": (1 << lane) - 1,
+            "lanemask_le": (2 << lane) - 1,
+            "lanemask_gt": 0xFFFFFFFF & ~((2 << lane) - 1),
+            "lanemask_ge": 0xFFFFFFFF & ~((1 << lane) - 1),
+        }
+        return _shared(table.get(register, 0))
+
+    # -- local memory
+
+    def need_local(self, size_bytes: int) -> None:
+        """Give every thread at least so many bytes of local memory."""
+        if size_bytes <= self.local_bytes:
+            return
+        if size_bytes > MAX_LOCAL_BYTES:
+            raise KernelFault(
+                f"kernel {self.launch.kernel_name}: needs {size_bytes} bytes of local memory per thread."
+            )
+        grown = max(size_bytes, 2 * self.local_bytes)
+        bigger = np.zeros((self.count, grown), np.uint8)
+        bigger[:, : self.local_bytes] = self.local.reshape(self.count, -1) if self.local_bytes else 0
+        self.local, self.local_bytes = bigger.reshape(-1), grown
+
+    def copy_local(self, lanes: Lanes | None, to: int, source: int, size_bytes: int) -> None:
+        """Within the local memory of each of these threads."""
+        rows = self.local.reshape(self.count, -1)
+        who: Any = slice(None) if lanes is None else lanes
+        rows[who, to : to + size_bytes] = rows[who, source : source + size_bytes]
+
+
+def _coordinates(number: Any, sizes: Dim3) -> tuple[Any, Any, Any]:
+    """(x, y, z) of the n-th of a box, x first."""
+    x, y, _ = sizes
+    return number % x, number // x % y, number // (x * y)
+
+
+def _shared(values: Any) -> Lanes:
+    """As uint32, and a single value when all are equal."""
+    array = np.atleast_1d(np.asarray(values)).astype(np.uint32)
+    return array[:1] if (array == array[0]).all() else array

@@ -1,0 +1,93 @@
+"""Where threads are: paths through the program, regions in which they part and meet again, calls of functions.
+
+In       a Decoded function, the group of threads that is in it
+Out      Path, Region, Activation
+Changes  nothing by themselves
+Next     machine.py (moves paths), control.py (parts them), groups.py (who executes)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hcq.emu.nv.shader.batch import Batch
+from hcq.emu.nv.shader.decode import Decoded, Registers
+from hcq.emu.nv.shader.groups import Group
+from hcq.emu.nv.shader.types import Lanes
+
+
+class Activation:
+    """One call of a function: its registers, and where its local memory begins. `count` threads are in it."""
+
+    def __init__(
+        self, decoded: Decoded, registers: Registers, count: int, local_base: int, caller: Activation | None
+    ) -> None:
+        self.decoded = decoded
+        self.registers = registers
+        self.count = count
+        self.local_base = local_base
+        self.caller = caller
+        self.depth: int = 0 if caller is None else caller.depth + 1
+
+
+class Region:
+    """Threads that parted and will meet at block `rejoin`. When the last of `pending` is there or gone, they go on.
+
+    after    what the reunited threads do: go on at `rejoin`, or return to the caller
+    """
+
+    def __init__(
+        self,
+        parent: Region | None,
+        activation: Activation,
+        rejoin: int,
+        mask: Lanes | None,
+        count: int,
+        after: Callable[[Path], None] | None,
+        is_call: bool = False,
+    ) -> None:
+        self.parent = parent
+        self.activation = activation
+        self.rejoin = rejoin
+        self.mask = mask
+        self.count = count
+        self.after = after
+        self.is_call = is_call
+        self.pending = 0
+        self.paths: list[Path] = []
+        self.arrived: Lanes | None = None
+        self.arrived_count = 0
+        self.depth: int = 0 if parent is None else parent.depth + 1
+
+
+class Path(Group):
+    """Threads that execute together, at block `pc` of a region.
+
+    waits_for  "" when it can run; else "barrier", "warp barrier" or "warp"
+    free       which of its waiting threads may go on
+    """
+
+    __slots__ = (
+        "region", "activation", "pc", "waits_for", "free", "barrier", "expected", "members", "on_wake", "turns", "line",
+    )  # fmt: skip
+
+    def __init__(
+        self, batch: Batch, region: Region, pc: int, mask: Lanes | None, count: int, turns: int
+    ) -> None:
+        super().__init__(batch, mask, count)
+        self.region = region
+        self.activation = region.activation
+        self.pc = pc
+        self.waits_for = ""
+        self.free: Lanes = None
+        self.barrier = 0
+        self.expected = 0
+        self.members: Lanes = None
+        self.on_wake: Callable[[Path], None] | None = None
+        self.turns = turns
+        self.line = 0
+
+    def join(self, other: Path) -> None:
+        """Take in the threads of another path."""
+        self.set_mask(self.full_mask | other.full_mask, self.count + other.count)
+        self.turns = max(self.turns, other.turns)
