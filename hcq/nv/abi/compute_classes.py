@@ -14,7 +14,10 @@ from enum import IntEnum
 from hcq.layout import bits
 from hcq.nv.abi.compute_methods import (
     HOPPER_COMPUTE_A,
+    InvalidateSkedCaches,
+    OffsetOutUpper,
     ReportSemaphoreExecute,
+    SendSignalingPcas2B,
     SetDstBlockSize,
     SetDstDepth,
     SetDstHeight,
@@ -22,14 +25,25 @@ from hcq.nv.abi.compute_methods import (
     SetDstOriginBytesX,
     SetDstOriginSamplesY,
     SetDstWidth,
+    SetI2mSemaphoreA,
+    SetInlineQmdAddressA,
+    SetNotifyA,
     SetQmdVirtualizationControl,
+    SetReportSemaphoreA,
     SetReportSemaphoreAddressLower,
     SetReportSemaphoreAddressUpper,
     SetReportSemaphorePayloadLower,
     SetReportSemaphorePayloadUpper,
+    SetShaderLocalMemoryA,
+    SetShaderLocalMemoryNonThrottledC,
+    SetTexHeaderPoolA,
+    SetTexHeaderPoolC,
+    SetTexSamplerPoolA,
+    SetTexSamplerPoolC,
     SetTextureHeaderVersion,
+    SetTrapHandlerA,
 )
-from hcq.nv.abi.method import Method
+from hcq.nv.abi.method import Method, changed
 
 
 class PcasActionC6c0(IntEnum):
@@ -45,15 +59,15 @@ class PcasActionC6c0(IntEnum):
     INVALIDATE_PREFETCH_COPY_FORCE_REQUIRE_SCHEDULING = 11
 
 
-class SetNotifyAC6c0(Method, at=0x0104, vendor="SET_NOTIFY_A"):
+class SetNotifyAC6c0(SetNotifyA):
     address_upper = bits(7, 0)
 
 
-class OffsetOutUpperC6c0(Method, at=0x0188, vendor="OFFSET_OUT_UPPER"):
+class OffsetOutUpperC6c0(OffsetOutUpper):
     value = bits(16, 0)
 
 
-class SetI2mSemaphoreAC6c0(Method, at=0x01DC, vendor="SET_I2M_SEMAPHORE_A"):
+class SetI2mSemaphoreAC6c0(SetI2mSemaphoreA):
     offset_upper = bits(7, 0)
 
 
@@ -62,72 +76,69 @@ class CheckQmdVersion(Method, at=0x0290, vendor="CHECK_QMD_VERSION"):
     oldest_supported = bits(31, 16)
 
 
-class SetQmdVirtualizationControlC6c0(Method, at=0x029C, vendor="SET_QMD_VIRTUALIZATION_CONTROL"):
-    constant_buffer_mask = bits(7, 0)
-    i2m_addr_enable = bits(8)
-    i2m_constant_buffer_enable = bits(12)
-    iq2m_addr_enable = bits(16)
-    iq2m_constant_buffer_enable = bits(20)
-    send_pcas_enable = bits(24)
+class SetQmdVirtualizationControlC6c0(
+    SetQmdVirtualizationControl, without=("i2m_dependent_enable", "iq2m_dependent_enable")
+):
+    """Of AMPERE_COMPUTE_A."""
 
 
-class SendSignalingPcas2BC6c0(Method, at=0x02C0, vendor="SEND_SIGNALING_PCAS2_B"):
+class SendSignalingPcas2BC6c0(SendSignalingPcas2B, without=("select", "offset_minus_one")):
     pcas_action = bits(3, 0, enum=PcasActionC6c0)
 
 
 class SetShaderLocalMemoryNonThrottledCC6c0(
-    Method, at=0x02EC, vendor="SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C"
+    SetShaderLocalMemoryNonThrottledC, without=("max_plural_tpc_gpc_count", "max_singleton_tpc_gpc_count")
 ):
-    max_sm_count = bits(8, 0)
+    """Of all Ampere and Ada classes."""
 
 
-class SetInlineQmdAddressAC6c0(Method, at=0x0318, vendor="SET_INLINE_QMD_ADDRESS_A"):
+class SetInlineQmdAddressAC6c0(SetInlineQmdAddressA, without=("inline_size",)):
     qmd_address_shifted8_upper = bits(31, 0)
 
 
-class SetShaderLocalMemoryAC6c0(Method, at=0x0790, vendor="SET_SHADER_LOCAL_MEMORY_A"):
+class SetShaderLocalMemoryAC6c0(SetShaderLocalMemoryA):
     address_upper = bits(16, 0)
 
 
-class SetTexSamplerPoolAC6c0(Method, at=0x155C, vendor="SET_TEX_SAMPLER_POOL_A"):
+class SetTexSamplerPoolAC6c0(SetTexSamplerPoolA):
     offset_upper = bits(16, 0)
 
 
-class SetTexHeaderPoolAC6c0(Method, at=0x1574, vendor="SET_TEX_HEADER_POOL_A"):
+class SetTexHeaderPoolAC6c0(SetTexHeaderPoolA):
     offset_upper = bits(16, 0)
 
 
-class SetReportSemaphoreAC6c0(Method, at=0x1B00, vendor="SET_REPORT_SEMAPHORE_A"):
+class SetReportSemaphoreAC6c0(SetReportSemaphoreA):
     offset_upper = bits(7, 0)
 
 
-class SetTrapHandlerAC6c0(Method, at=0x25F8, vendor="SET_TRAP_HANDLER_A"):
+class SetTrapHandlerAC6c0(SetTrapHandlerA):
     address_upper = bits(16, 0)
 
 
-class SetReportSemaphoreAddressUpperC7c0(Method, at=0x0164, vendor="SET_REPORT_SEMAPHORE_ADDRESS_UPPER"):
+class SetReportSemaphoreAddressUpperC7c0(SetReportSemaphoreAddressUpper):
     upper = bits(7, 0)
 
 
-class InvalidateSkedCachesCdc0(Method, at=0x0298, vendor="INVALIDATE_SKED_CACHES"):
+class InvalidateSkedCachesCdc0(InvalidateSkedCaches, without=("v",)):
     force_ignore_veid = bits(0)
 
 
-class SetTexSamplerPoolCCdc0(Method, at=0x1564, vendor="SET_TEX_SAMPLER_POOL_C"):
+class SetTexSamplerPoolCCdc0(SetTexSamplerPoolC):
     maximum_index = bits(31, 0)
 
 
-class SetTexHeaderPoolCCdc0(Method, at=0x157C, vendor="SET_TEX_HEADER_POOL_C"):
+class SetTexHeaderPoolCCdc0(SetTexHeaderPoolC):
     maximum_index = bits(31, 0)
 
 
-_AMPERE_COMPUTE_A_DIFFERENT: tuple[type[Method], ...] = (
+AMPERE_COMPUTE_B = changed(
+    HOPPER_COMPUTE_A,
     SetNotifyAC6c0,
+    SetReportSemaphoreAddressUpperC7c0,
     OffsetOutUpperC6c0,
     SetI2mSemaphoreAC6c0,
     CheckQmdVersion,
-    SetQmdVirtualizationControlC6c0,
-    SendSignalingPcas2BC6c0,
     SetShaderLocalMemoryNonThrottledCC6c0,
     SetInlineQmdAddressAC6c0,
     SetShaderLocalMemoryAC6c0,
@@ -135,69 +146,28 @@ _AMPERE_COMPUTE_A_DIFFERENT: tuple[type[Method], ...] = (
     SetTexHeaderPoolAC6c0,
     SetReportSemaphoreAC6c0,
     SetTrapHandlerAC6c0,
+    absent={SetTextureHeaderVersion},
 )
-_AMPERE_COMPUTE_A_ABSENT: frozenset[type[Method]] = frozenset(
-    {
+AMPERE_COMPUTE_A = changed(
+    AMPERE_COMPUTE_B,
+    SetQmdVirtualizationControlC6c0,
+    SendSignalingPcas2BC6c0,
+    absent={
         SetReportSemaphorePayloadLower,
         SetReportSemaphorePayloadUpper,
         SetReportSemaphoreAddressLower,
-        SetReportSemaphoreAddressUpper,
+        SetReportSemaphoreAddressUpperC7c0,
         ReportSemaphoreExecute,
-        SetTextureHeaderVersion,
-    }
+    },
 )
-AMPERE_COMPUTE_A: tuple[type[Method], ...] = (
-    *(method for method in HOPPER_COMPUTE_A if method not in _AMPERE_COMPUTE_A_ABSENT),
-    *_AMPERE_COMPUTE_A_DIFFERENT,
-)
+ADA_COMPUTE_A = AMPERE_COMPUTE_B
 
-_AMPERE_COMPUTE_B_DIFFERENT: tuple[type[Method], ...] = (
-    SetNotifyAC6c0,
-    SetReportSemaphoreAddressUpperC7c0,
-    OffsetOutUpperC6c0,
-    SetI2mSemaphoreAC6c0,
-    CheckQmdVersion,
-    SetShaderLocalMemoryNonThrottledCC6c0,
-    SetInlineQmdAddressAC6c0,
-    SetShaderLocalMemoryAC6c0,
-    SetTexSamplerPoolAC6c0,
-    SetTexHeaderPoolAC6c0,
-    SetReportSemaphoreAC6c0,
-    SetTrapHandlerAC6c0,
-)
-_AMPERE_COMPUTE_B_ABSENT: frozenset[type[Method]] = frozenset({SetTextureHeaderVersion})
-AMPERE_COMPUTE_B: tuple[type[Method], ...] = (
-    *(method for method in HOPPER_COMPUTE_A if method not in _AMPERE_COMPUTE_B_ABSENT),
-    *_AMPERE_COMPUTE_B_DIFFERENT,
-)
-
-_ADA_COMPUTE_A_DIFFERENT: tuple[type[Method], ...] = (
-    SetNotifyAC6c0,
-    SetReportSemaphoreAddressUpperC7c0,
-    OffsetOutUpperC6c0,
-    SetI2mSemaphoreAC6c0,
-    CheckQmdVersion,
-    SetShaderLocalMemoryNonThrottledCC6c0,
-    SetInlineQmdAddressAC6c0,
-    SetShaderLocalMemoryAC6c0,
-    SetTexSamplerPoolAC6c0,
-    SetTexHeaderPoolAC6c0,
-    SetReportSemaphoreAC6c0,
-    SetTrapHandlerAC6c0,
-)
-_ADA_COMPUTE_A_ABSENT: frozenset[type[Method]] = frozenset({SetTextureHeaderVersion})
-ADA_COMPUTE_A: tuple[type[Method], ...] = (
-    *(method for method in HOPPER_COMPUTE_A if method not in _ADA_COMPUTE_A_ABSENT),
-    *_ADA_COMPUTE_A_DIFFERENT,
-)
-
-_BLACKWELL_COMPUTE_A_DIFFERENT: tuple[type[Method], ...] = (
+BLACKWELL_COMPUTE_A = changed(
+    HOPPER_COMPUTE_A,
     InvalidateSkedCachesCdc0,
     SetTexSamplerPoolCCdc0,
     SetTexHeaderPoolCCdc0,
-)
-_BLACKWELL_COMPUTE_A_ABSENT: frozenset[type[Method]] = frozenset(
-    {
+    absent={
         SetDstBlockSize,
         SetDstWidth,
         SetDstHeight,
@@ -206,31 +176,6 @@ _BLACKWELL_COMPUTE_A_ABSENT: frozenset[type[Method]] = frozenset(
         SetDstOriginBytesX,
         SetDstOriginSamplesY,
         SetQmdVirtualizationControl,
-    }
+    },
 )
-BLACKWELL_COMPUTE_A: tuple[type[Method], ...] = (
-    *(method for method in HOPPER_COMPUTE_A if method not in _BLACKWELL_COMPUTE_A_ABSENT),
-    *_BLACKWELL_COMPUTE_A_DIFFERENT,
-)
-
-_BLACKWELL_COMPUTE_B_DIFFERENT: tuple[type[Method], ...] = (
-    InvalidateSkedCachesCdc0,
-    SetTexSamplerPoolCCdc0,
-    SetTexHeaderPoolCCdc0,
-)
-_BLACKWELL_COMPUTE_B_ABSENT: frozenset[type[Method]] = frozenset(
-    {
-        SetDstBlockSize,
-        SetDstWidth,
-        SetDstHeight,
-        SetDstDepth,
-        SetDstLayer,
-        SetDstOriginBytesX,
-        SetDstOriginSamplesY,
-        SetQmdVirtualizationControl,
-    }
-)
-BLACKWELL_COMPUTE_B: tuple[type[Method], ...] = (
-    *(method for method in HOPPER_COMPUTE_A if method not in _BLACKWELL_COMPUTE_B_ABSENT),
-    *_BLACKWELL_COMPUTE_B_DIFFERENT,
-)
+BLACKWELL_COMPUTE_B = BLACKWELL_COMPUTE_A

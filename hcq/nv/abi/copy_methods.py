@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from hcq.layout import bits
-from hcq.nv.abi.method import Method
+from hcq.layout import bits, declared_in
+from hcq.nv.abi.method import Method, changed
 
 
 class SetMonitoredFenceTypeType(IntEnum):
@@ -391,226 +391,69 @@ class PmTriggerEnd(Method, at=0x1114, vendor="PM_TRIGGER_END"):
     v = bits(31, 0)
 
 
-class SetSemaphoreAC6b5(Method, at=0x0240, vendor="SET_SEMAPHORE_A"):
+HOPPER_DMA_COPY_A = tuple(declared_in(globals(), Method))
+
+# ------------------------------------------------------------ what differs on Ampere and Blackwell
+
+
+class SetSemaphoreAC6b5(SetSemaphoreA):
     upper = bits(16, 0)
 
 
-class SetRenderEnableAC6b5(Method, at=0x0254, vendor="SET_RENDER_ENABLE_A"):
+class SetRenderEnableAC6b5(SetRenderEnableA):
     upper = bits(7, 0)
 
 
-class LaunchDmaC6b5(Method, at=0x0300, vendor="LAUNCH_DMA"):
-    """The copy, the flush and the semaphore release, any of them."""
+class OffsetInUpperC6b5(OffsetInUpper):
+    upper = bits(16, 0)
 
-    data_transfer_type = bits(1, 0, enum=DataTransferType)
-    flush_enable = bits(2)
+
+class OffsetOutUpperC6b5(OffsetOutUpper):
+    upper = bits(16, 0)
+
+
+class LaunchDmaC7b5(LaunchDma, without=("copy_type", "memory_scrub_enable")):
+    """Of AMPERE_DMA_COPY_B."""
+
+    vprmode = bits(23, 22, enum=Vprmode)
+
+
+class LaunchDmaC6b5(LaunchDmaC7b5, without=("semaphore_payload_size",)):
+    """Of AMPERE_DMA_COPY_A."""
+
     semaphore_type = bits(4, 3, enum=LaunchDmaSemaphoreType)
-    interrupt_type = bits(6, 5, enum=InterruptType)
-    src_memory_layout = bits(7, enum=SrcMemoryLayout)
-    dst_memory_layout = bits(8, enum=SrcMemoryLayout)
-    multi_line_enable = bits(9)
-    remap_enable = bits(10)
-    force_rmwdisable = bits(11)
-    src_type = bits(12, enum=SrcType)
-    dst_type = bits(13, enum=SrcType)
     semaphore_reduction = bits(17, 14, enum=LaunchDmaSemaphoreReduction)
-    semaphore_reduction_sign = bits(18, enum=SemaphoreReductionSign)
-    semaphore_reduction_enable = bits(19)
-    vprmode = bits(23, 22, enum=Vprmode)
-    reserved_start_of_copy = bits(24)
-    flush_type = bits(25, enum=FlushType)
-    disable_plc = bits(26)
-    reserved_err_code = bits(31, 28)
 
 
-class OffsetInUpperC6b5(Method, at=0x0400, vendor="OFFSET_IN_UPPER"):
-    upper = bits(16, 0)
+class LaunchDmaC9b5(LaunchDma, without=("force_rmwdisable",)):
+    """Of BLACKWELL_DMA_COPY_A."""
 
 
-class OffsetOutUpperC6b5(Method, at=0x0408, vendor="OFFSET_OUT_UPPER"):
-    upper = bits(16, 0)
-
-
-class LaunchDmaC7b5(Method, at=0x0300, vendor="LAUNCH_DMA"):
-    """The copy, the flush and the semaphore release, any of them."""
-
-    data_transfer_type = bits(1, 0, enum=DataTransferType)
-    flush_enable = bits(2)
-    semaphore_type = bits(4, 3, enum=SemaphoreType)
-    interrupt_type = bits(6, 5, enum=InterruptType)
-    src_memory_layout = bits(7, enum=SrcMemoryLayout)
-    dst_memory_layout = bits(8, enum=SrcMemoryLayout)
-    multi_line_enable = bits(9)
-    remap_enable = bits(10)
-    force_rmwdisable = bits(11)
-    src_type = bits(12, enum=SrcType)
-    dst_type = bits(13, enum=SrcType)
-    semaphore_reduction = bits(17, 14, enum=SemaphoreReduction)
-    semaphore_reduction_sign = bits(18, enum=SemaphoreReductionSign)
-    semaphore_reduction_enable = bits(19)
-    vprmode = bits(23, 22, enum=Vprmode)
-    reserved_start_of_copy = bits(24)
-    flush_type = bits(25, enum=FlushType)
-    disable_plc = bits(26)
-    semaphore_payload_size = bits(27, enum=SemaphorePayloadSize)
-    reserved_err_code = bits(31, 28)
-
-
-class LaunchDmaC9b5(Method, at=0x0300, vendor="LAUNCH_DMA"):
-    """The copy, the flush and the semaphore release, any of them."""
-
-    data_transfer_type = bits(1, 0, enum=DataTransferType)
-    flush_enable = bits(2)
-    semaphore_type = bits(4, 3, enum=SemaphoreType)
-    interrupt_type = bits(6, 5, enum=InterruptType)
-    src_memory_layout = bits(7, enum=SrcMemoryLayout)
-    dst_memory_layout = bits(8, enum=SrcMemoryLayout)
-    multi_line_enable = bits(9)
-    remap_enable = bits(10)
-    src_type = bits(12, enum=SrcType)
-    dst_type = bits(13, enum=SrcType)
-    semaphore_reduction = bits(17, 14, enum=SemaphoreReduction)
-    semaphore_reduction_sign = bits(18, enum=SemaphoreReductionSign)
-    semaphore_reduction_enable = bits(19)
-    copy_type = bits(21, 20, enum=CopyType)
-    vprmode = bits(22, enum=Vprmode)
-    memory_scrub_enable = bits(23)
-    reserved_start_of_copy = bits(24)
-    flush_type = bits(25, enum=FlushType)
-    disable_plc = bits(26)
-    semaphore_payload_size = bits(27, enum=SemaphorePayloadSize)
-    reserved_err_code = bits(31, 28)
-
-
-class LaunchDmaCab5(Method, at=0x0300, vendor="LAUNCH_DMA"):
-    """The copy, the flush and the semaphore release, any of them."""
+class LaunchDmaCab5(LaunchDmaC9b5):
+    """Of BLACKWELL_DMA_COPY_B."""
 
     data_transfer_type = bits(1, 0, enum=LaunchDmaDataTransferType)
-    flush_enable = bits(2)
-    semaphore_type = bits(4, 3, enum=SemaphoreType)
-    interrupt_type = bits(6, 5, enum=InterruptType)
-    src_memory_layout = bits(7, enum=SrcMemoryLayout)
-    dst_memory_layout = bits(8, enum=SrcMemoryLayout)
-    multi_line_enable = bits(9)
-    remap_enable = bits(10)
-    src_type = bits(12, enum=SrcType)
-    dst_type = bits(13, enum=SrcType)
-    semaphore_reduction = bits(17, 14, enum=SemaphoreReduction)
-    semaphore_reduction_sign = bits(18, enum=SemaphoreReductionSign)
-    semaphore_reduction_enable = bits(19)
-    copy_type = bits(21, 20, enum=CopyType)
-    vprmode = bits(22, enum=Vprmode)
-    memory_scrub_enable = bits(23)
-    reserved_start_of_copy = bits(24)
-    flush_type = bits(25, enum=FlushType)
-    disable_plc = bits(26)
-    semaphore_payload_size = bits(27, enum=SemaphorePayloadSize)
-    reserved_err_code = bits(31, 28)
 
 
-class SetDstBlockSizeCab5(Method, at=0x070C, vendor="SET_DST_BLOCK_SIZE"):
-    width = bits(3, 0, enum=Width)
-    height = bits(7, 4, enum=Height)
-    depth = bits(11, 8, enum=Height)
-    gob_height = bits(15, 12, enum=GobHeight)
+class SetDstBlockSizeCab5(SetDstBlockSize):
     kind_bpp = bits(17, 16, enum=KindBpp)
 
 
-class SetSrcBlockSizeCab5(Method, at=0x0728, vendor="SET_SRC_BLOCK_SIZE"):
-    width = bits(3, 0, enum=Width)
-    height = bits(7, 4, enum=Height)
-    depth = bits(11, 8, enum=Height)
-    gob_height = bits(15, 12, enum=GobHeight)
+class SetSrcBlockSizeCab5(SetSrcBlockSize):
     kind_bpp = bits(17, 16, enum=KindBpp)
 
 
-HOPPER_DMA_COPY_A: tuple[type[Method], ...] = (
-    Nop,
-    PmTrigger,
-    SetMonitoredFenceType,
-    SetSemaphoreA,
-    SetSemaphoreB,
-    SetSemaphorePayload,
-    SetSemaphorePayloadUpper,
-    SetRenderEnableA,
-    SetRenderEnableB,
-    SetRenderEnableC,
-    SetSrcPhysMode,
-    SetDstPhysMode,
-    LaunchDma,
-    OffsetInUpper,
-    OffsetInLower,
-    OffsetOutUpper,
-    OffsetOutLower,
-    PitchIn,
-    PitchOut,
-    LineLengthIn,
-    LineCount,
-    SetMemoryScrubParameters,
-    SetRemapConstA,
-    SetRemapConstB,
-    SetRemapComponents,
-    SetDstBlockSize,
-    SetDstWidth,
-    SetDstHeight,
-    SetDstDepth,
-    SetDstLayer,
-    SetDstOrigin,
-    SetSrcBlockSize,
-    SetSrcWidth,
-    SetSrcHeight,
-    SetSrcDepth,
-    SetSrcLayer,
-    SetSrcOrigin,
-    SrcOriginX,
-    SrcOriginY,
-    DstOriginX,
-    DstOriginY,
-    PmTriggerEnd,
-)
-
-_AMPERE_DMA_COPY_A_DIFFERENT: tuple[type[Method], ...] = (
-    SetSemaphoreAC6b5,
-    SetRenderEnableAC6b5,
-    LaunchDmaC6b5,
-    OffsetInUpperC6b5,
-    OffsetOutUpperC6b5,
-)
-_AMPERE_DMA_COPY_A_ABSENT: frozenset[type[Method]] = frozenset(
-    {SetMonitoredFenceType, SetSemaphorePayloadUpper, SetMemoryScrubParameters}
-)
-AMPERE_DMA_COPY_A: tuple[type[Method], ...] = (
-    *(method for method in HOPPER_DMA_COPY_A if method not in _AMPERE_DMA_COPY_A_ABSENT),
-    *_AMPERE_DMA_COPY_A_DIFFERENT,
-)
-
-_AMPERE_DMA_COPY_B_DIFFERENT: tuple[type[Method], ...] = (
+AMPERE_DMA_COPY_B = changed(
+    HOPPER_DMA_COPY_A,
     SetSemaphoreAC6b5,
     SetRenderEnableAC6b5,
     LaunchDmaC7b5,
     OffsetInUpperC6b5,
     OffsetOutUpperC6b5,
+    absent={SetMemoryScrubParameters},
 )
-_AMPERE_DMA_COPY_B_ABSENT: frozenset[type[Method]] = frozenset({SetMemoryScrubParameters})
-AMPERE_DMA_COPY_B: tuple[type[Method], ...] = (
-    *(method for method in HOPPER_DMA_COPY_A if method not in _AMPERE_DMA_COPY_B_ABSENT),
-    *_AMPERE_DMA_COPY_B_DIFFERENT,
+AMPERE_DMA_COPY_A = changed(
+    AMPERE_DMA_COPY_B, LaunchDmaC6b5, absent={SetMonitoredFenceType, SetSemaphorePayloadUpper}
 )
-
-_BLACKWELL_DMA_COPY_A_DIFFERENT: tuple[type[Method], ...] = (LaunchDmaC9b5,)
-_BLACKWELL_DMA_COPY_A_ABSENT: frozenset[type[Method]] = frozenset()
-BLACKWELL_DMA_COPY_A: tuple[type[Method], ...] = (
-    *(method for method in HOPPER_DMA_COPY_A if method not in _BLACKWELL_DMA_COPY_A_ABSENT),
-    *_BLACKWELL_DMA_COPY_A_DIFFERENT,
-)
-
-_BLACKWELL_DMA_COPY_B_DIFFERENT: tuple[type[Method], ...] = (
-    LaunchDmaCab5,
-    SetDstBlockSizeCab5,
-    SetSrcBlockSizeCab5,
-)
-_BLACKWELL_DMA_COPY_B_ABSENT: frozenset[type[Method]] = frozenset()
-BLACKWELL_DMA_COPY_B: tuple[type[Method], ...] = (
-    *(method for method in HOPPER_DMA_COPY_A if method not in _BLACKWELL_DMA_COPY_B_ABSENT),
-    *_BLACKWELL_DMA_COPY_B_DIFFERENT,
-)
+BLACKWELL_DMA_COPY_A = changed(HOPPER_DMA_COPY_A, LaunchDmaC9b5)
+BLACKWELL_DMA_COPY_B = changed(HOPPER_DMA_COPY_A, LaunchDmaCab5, SetDstBlockSizeCab5, SetSrcBlockSizeCab5)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from hcq.layout import bits
-from hcq.nv.abi.method import Method
+from hcq.layout import bits, declared_in
+from hcq.nv.abi.method import Method, changed
 
 
 class Engine(IntEnum):
@@ -291,32 +291,11 @@ class ClearFaulted(Method, at=0x0084, vendor="CLEAR_FAULTED"):
     type = bits(31, enum=ClearFaultedType)
 
 
-class SemAddrHiC56f(SemAddrHi, at=0x0060, vendor="SEM_ADDR_HI"):
+HOST = changed(tuple(declared_in(globals(), Method)), absent={MemOpCMembar})
+
+
+class SemAddrHiC56f(SemAddrHi):
     offset = bits(7, 0)
 
 
-HOST: tuple[type[Method], ...] = (
-    SetObject,
-    Illegal,
-    Nop,
-    Semaphorea,
-    Semaphoreb,
-    Semaphorec,
-    Semaphored,
-    NonStallInterrupt,
-    FbFlush,
-    MemOpA,
-    MemOpB,
-    MemOpC,
-    MemOpD,
-    SetReference,
-    SemAddrLo,
-    SemAddrHi,
-    SemPayloadLo,
-    SemPayloadHi,
-    SemExecute,
-    Wfi,
-    Yield,
-    ClearFaulted,
-)
-HOST_C56F: tuple[type[Method], ...] = (*HOST, SemAddrHiC56f)  # the later one wins
+HOST_C56F = changed(HOST, SemAddrHiC56f)

@@ -1,7 +1,7 @@
 """Methods: one register write to an engine of a channel. A method is a word with fields and the address it goes to.
 
 In       class X(Method, at=address, vendor="NAME") with `field = bits(hi, lo)` lines
-Out      packets of one word that know their address; printed with the vendor's name
+Out      packets of one word that know their address; printed with the vendor's name; classes by what differs
 Changes  nothing
 Next     host_methods.py, compute_methods.py, copy_methods.py (all of them), methods.py (pushbuffers)
 Source   the class headers clc56f.h, clc6c0.h, clc6b5.h and their successors
@@ -9,6 +9,7 @@ Source   the class headers clc56f.h, clc6c0.h, clc6b5.h and their successors
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from hcq.layout import SparsePacket
@@ -39,3 +40,12 @@ class Method(SparsePacket, words=1):
 
 class UnknownMethod(Method):
     """A word for an address that no declared method has: all its bits are unclaimed."""
+
+
+def changed(
+    base: Sequence[type[Method]], *different: type[Method], absent: Collection[type[Method]] = ()
+) -> tuple[type[Method], ...]:
+    """The methods of a class that differs in a few from a related one. Of two at one address the given one stays."""
+    moved = {method.at for method in different}
+    kept = (method for method in base if method not in absent and method.at not in moved)
+    return (*kept, *different)
