@@ -48,25 +48,12 @@ class Bank0Sm80(Bank0, words=0x160 // 4):
     graph_exec = bits(2495, 2432)
 
 
-class Bank0Sm90(Bank0, words=0x210 // 4):
+class Bank0Sm90(Bank0Sm80, words=0x210 // 4, without=("param_bytes",)):
     """sm_90"""
 
     param_base: ClassVar[int] = 0x210
 
-    ntid_x = bits(31, 0)
-    ntid_y = bits(63, 32)
-    ntid_z = bits(95, 64)
-    nctaid_x = bits(127, 96)
-    nctaid_y = bits(159, 128)
-    nctaid_z = bits(191, 160)
-    shared_window = bits(255, 192)
-    local_window = bits(319, 256)
-    stack_pointer = bits(351, 320)
-    dynamic_shared_bytes = bits(383, 352)
-    gridid = bits(447, 384)
     bank_address = bits(0xD7 * 8 + 7, 0xD0 * 8)
-    nsmid = bits(2175, 2144)
-    reserved_shared_bytes = bits(2239, 2208)
     cluster_shared_bytes = bits(0x13F * 8 + 7, 0x13C * 8)
     cluster_nctaid_x = bits(0x147 * 8 + 7, 0x144 * 8)
     cluster_nctaid_y = bits(0x14B * 8 + 7, 0x148 * 8)

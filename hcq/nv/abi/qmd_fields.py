@@ -1,7 +1,7 @@
-"""What every version of the QMD shares: the base class, the names of values, the shared memory carve-out.
+"""What versions of the QMD share: the base class, the names of values, groups of fields, the shared memory carve-out.
 
 In       nothing
-Out      Qmd (base of qmd_v3.py, qmd_v4.py, qmd_v5.py), enums, sm_config
+Out      Qmd (base of qmd_v3.py, qmd_v4.py, qmd_v5.py), enums, groups of fields, sm_config
 Changes  nothing
 Next     qmd.py (which version a GPU takes)
 Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h
@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, ClassVar, TypeVar
 
-from hcq.layout import SparsePacket
+from hcq.layout import SparsePacket, bits
 
 Q = TypeVar("Q", bound="Qmd")
 
@@ -104,6 +104,44 @@ class CgaCtaDistributionMode(IntEnum):
 class ReductionFormat32(IntEnum):
     UNSIGNED_32 = 0
     SIGNED_32 = 1
+
+
+# fields that move together from version to version, from their first bit on
+INVALIDATE = {
+    "invalidate_texture_header_cache": bits(0),
+    "invalidate_texture_sampler_cache": bits(1),
+    "invalidate_texture_data_cache": bits(2),
+    "invalidate_shader_data_cache": bits(3),
+    "invalidate_instruction_cache": bits(4),
+    "invalidate_shader_constant_cache": bits(5),
+}
+DEPENDENT_QMD = {
+    "dependent_qmd{i}_enable": bits(0),
+    "dependent_qmd{i}_action": bits(3, 1, enum=DependentAction),
+    "dependent_qmd{i}_prefetch": bits(4),
+}
+# versions 4 and 5
+RELEASE = {
+    "release{i}_enable": bits(0),
+    "release{i}_structure_size": bits(2, 1, enum=StructureSize),
+    "release{i}_membar_type": bits(3, enum=MembarType),
+    "release{i}_reduction_enable": bits(4),
+    "release{i}_reduction_op": bits(7, 5, enum=ReductionOp),
+    "release{i}_reduction_format": bits(9, 8, enum=ReductionFormat),
+    "release{i}_trap_type": bits(11, 10, enum=TrapType),
+    "release{i}_payload64b": bits(12),
+    "release{i}_reserved_info": bits(15, 13),
+}
+RELEASE_SEMAPHORE = {"release_semaphore{i}_addr": bits(56, 0), "release_semaphore{i}_payload": bits(127, 64)}
+CONSTANT_BUFFER = {
+    "constant_buffer_addr_{i}": bits(50, 0, unit=64),
+    "constant_buffer_size_{i}": bits(63, 51, unit=16),
+}
+CONSTANT_BUFFER_STATE = {
+    "constant_buffer_valid_{i}": bits(0),
+    "constant_buffer_prefetch_{i}": bits(2, 1, enum=ConstantBufferPrefetch),
+    "constant_buffer_invalidate_{i}": bits(3),
+}
 
 
 class Qmd(SparsePacket, words=0):

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hcq.layout import bits
+from hcq.layout import bits, placed, repeated
 from hcq.nv.abi.qmd_fields import (
+    DEPENDENT_QMD,
+    INVALIDATE,
     ApiVisibleCallLimit,
     CwdMembarType,
-    DependentAction,
     MembarType,
     ProgramPrefetchType,
     Qmd,
@@ -57,12 +58,7 @@ class QmdV3(Qmd, words=64):
     self_copy_on_completion = bits(158)
     circular_queue_size = bits(184, 160)
     demote_l2_evict_last = bits(185)
-    invalidate_texture_header_cache = bits(186)
-    invalidate_texture_sampler_cache = bits(187)
-    invalidate_texture_data_cache = bits(188)
-    invalidate_shader_data_cache = bits(189)
-    invalidate_instruction_cache = bits(190)
-    invalidate_shader_constant_cache = bits(191)
+    invalidate = placed(186, INVALIDATE)
     cta_raster_width_resume = bits(223, 192)
     cta_raster_height_resume = bits(239, 224)
     cta_raster_depth_resume = bits(255, 240)
@@ -84,12 +80,7 @@ class QmdV3(Qmd, words=64):
     cta_raster_height = bits(431, 416)
     cta_raster_depth = bits(463, 448)
     dependent_qmd0_pointer = bits(511, 480, unit=256)
-    dependent_qmd0_enable = bits(512)
-    dependent_qmd0_action = bits(515, 513, enum=DependentAction)
-    dependent_qmd0_prefetch = bits(516)
-    dependent_qmd1_enable = bits(517)
-    dependent_qmd1_action = bits(520, 518, enum=DependentAction)
-    dependent_qmd1_prefetch = bits(521)
+    dependent_qmds = repeated((512, 517), DEPENDENT_QMD)
     coalesce_waiting_period = bits(529, 522)
     queue_entries_per_cta_log2 = bits(534, 530)
     occupancy_threshold_shared_mem = bits(542, 535)
@@ -103,14 +94,7 @@ class QmdV3(Qmd, words=64):
     cta_thread_dimension0 = bits(607, 592)
     cta_thread_dimension1 = bits(623, 608)
     cta_thread_dimension2 = bits(639, 624)
-    constant_buffer_valid_0 = bits(640)
-    constant_buffer_valid_1 = bits(641)
-    constant_buffer_valid_2 = bits(642)
-    constant_buffer_valid_3 = bits(643)
-    constant_buffer_valid_4 = bits(644)
-    constant_buffer_valid_5 = bits(645)
-    constant_buffer_valid_6 = bits(646)
-    constant_buffer_valid_7 = bits(647)
+    constant_buffer_states = repeated(range(640, 648), {"constant_buffer_valid_{i}": bits(0)})
     register_count_v = bits(656, 648)
     target_sm_config_shared_mem_size = bits(662, 657)
     shared_allocation_enable = bits(663)
@@ -118,74 +102,36 @@ class QmdV3(Qmd, words=64):
     sm_disable_mask = bits(735, 672)
     shader_local_memory_low_size = bits(759, 736)
     barrier_count = bits(767, 763)
-    release0_address = bits(807, 768)
-    release0_membar_type = bits(819, enum=MembarType)
-    release0_reduction_op = bits(822, 820, enum=ReductionOp)
-    release0_enable = bits(823)
-    release0_reduction_format = bits(825, 824, enum=ReductionFormat32)
-    release0_reduction_enable = bits(826)
-    release0_trap_type = bits(828, 827, enum=TrapType)
-    release0_payload64b = bits(829)
-    release0_structure_size = bits(831, 830, enum=StructureSize)
-    release0_payload = bits(895, 832)
-    release1_address = bits(935, 896)
-    release1_membar_type = bits(947, enum=MembarType)
-    release1_reduction_op = bits(950, 948, enum=ReductionOp)
-    release1_enable = bits(951)
-    release1_reduction_format = bits(953, 952, enum=ReductionFormat32)
-    release1_reduction_enable = bits(954)
-    release1_trap_type = bits(956, 955, enum=TrapType)
-    release1_payload64b = bits(957)
-    release1_structure_size = bits(959, 958, enum=StructureSize)
-    release1_payload = bits(1023, 960)
-    constant_buffer_addr_0 = bits(1072, 1024)
-    constant_buffer_prefetch_post_0 = bits(1073)
-    constant_buffer_invalidate_0 = bits(1074)
-    constant_buffer_size_0 = bits(1087, 1075, unit=16)
-    constant_buffer_addr_1 = bits(1136, 1088)
-    constant_buffer_prefetch_post_1 = bits(1137)
-    constant_buffer_invalidate_1 = bits(1138)
-    constant_buffer_size_1 = bits(1151, 1139, unit=16)
-    constant_buffer_addr_2 = bits(1200, 1152)
-    constant_buffer_prefetch_post_2 = bits(1201)
-    constant_buffer_invalidate_2 = bits(1202)
-    constant_buffer_size_2 = bits(1215, 1203, unit=16)
-    constant_buffer_addr_3 = bits(1264, 1216)
-    constant_buffer_prefetch_post_3 = bits(1265)
-    constant_buffer_invalidate_3 = bits(1266)
-    constant_buffer_size_3 = bits(1279, 1267, unit=16)
-    constant_buffer_addr_4 = bits(1328, 1280)
-    constant_buffer_prefetch_post_4 = bits(1329)
-    constant_buffer_invalidate_4 = bits(1330)
-    constant_buffer_size_4 = bits(1343, 1331, unit=16)
-    constant_buffer_addr_5 = bits(1392, 1344)
-    constant_buffer_prefetch_post_5 = bits(1393)
-    constant_buffer_invalidate_5 = bits(1394)
-    constant_buffer_size_5 = bits(1407, 1395, unit=16)
-    constant_buffer_addr_6 = bits(1456, 1408)
-    constant_buffer_prefetch_post_6 = bits(1457)
-    constant_buffer_invalidate_6 = bits(1458)
-    constant_buffer_size_6 = bits(1471, 1459, unit=16)
-    constant_buffer_addr_7 = bits(1520, 1472)
-    constant_buffer_prefetch_post_7 = bits(1521)
-    constant_buffer_invalidate_7 = bits(1522)
-    constant_buffer_size_7 = bits(1535, 1523, unit=16)
+    releases = repeated(
+        (768, 896, 1664),
+        {
+            "release{i}_address": bits(39, 0),
+            "release{i}_membar_type": bits(51, enum=MembarType),
+            "release{i}_reduction_op": bits(54, 52, enum=ReductionOp),
+            "release{i}_enable": bits(55),
+            "release{i}_reduction_format": bits(57, 56, enum=ReductionFormat32),
+            "release{i}_reduction_enable": bits(58),
+            "release{i}_trap_type": bits(60, 59, enum=TrapType),
+            "release{i}_payload64b": bits(61),
+            "release{i}_structure_size": bits(63, 62, enum=StructureSize),
+            "release{i}_payload": bits(127, 64),
+        },
+    )
+    constant_buffers = repeated(
+        range(1024, 1536, 64),
+        {
+            "constant_buffer_addr_{i}": bits(48, 0),
+            "constant_buffer_prefetch_post_{i}": bits(49),
+            "constant_buffer_invalidate_{i}": bits(50),
+            "constant_buffer_size_{i}": bits(63, 51, unit=16),
+        },
+    )
     program_address = bits(1584, 1536)
     shader_local_memory_high_size = bits(1623, 1600)
     program_prefetch_addr_upper_shifted = bits(1640, 1632)
     program_prefetch_size = bits(1649, 1641)
     program_prefetch_type = bits(1651, 1650, enum=ProgramPrefetchType)
     sass_version = bits(1663, 1656)
-    release2_address = bits(1703, 1664)
-    release2_membar_type = bits(1715, enum=MembarType)
-    release2_reduction_op = bits(1718, 1716, enum=ReductionOp)
-    release2_enable = bits(1719)
-    release2_reduction_format = bits(1721, 1720, enum=ReductionFormat32)
-    release2_reduction_enable = bits(1722)
-    release2_trap_type = bits(1724, 1723, enum=TrapType)
-    release2_payload64b = bits(1725)
-    release2_structure_size = bits(1727, 1726, enum=StructureSize)
-    release2_payload = bits(1791, 1728)
     occupancy_threshold_warp = bits(1799, 1792)
     occupancy_max_warp = bits(1807, 1800)
     occupancy_threshold_register = bits(1815, 1808)

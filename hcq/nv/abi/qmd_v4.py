@@ -11,22 +11,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hcq.layout import bits
+from hcq.layout import bits, placed, repeated
 from hcq.nv.abi.qmd_fields import (
+    CONSTANT_BUFFER,
+    CONSTANT_BUFFER_STATE,
+    DEPENDENT_QMD,
+    INVALIDATE,
+    RELEASE,
+    RELEASE_SEMAPHORE,
     ApiVisibleCallLimit,
     CgaCtaDistributionMode,
-    ConstantBufferPrefetch,
     CwdMembarType,
-    DependentAction,
-    MembarType,
     ProgramPrefetchType,
     Qmd,
     QmdType,
-    ReductionFormat,
-    ReductionOp,
     SamplerIndex,
-    StructureSize,
-    TrapType,
 )
 
 
@@ -60,69 +59,15 @@ class QmdV4(Qmd, words=96):
     hw_only_sked_next_qmd_pointer = bits(287, 256)
     hw_only_dependence_counter = bits(303, 288)
     hw_only_require_scheduling_pcas = bits(304)
-    release0_enable = bits(320)
-    release0_structure_size = bits(322, 321, enum=StructureSize)
-    release0_membar_type = bits(323, enum=MembarType)
-    release0_reduction_enable = bits(324)
-    release0_reduction_op = bits(327, 325, enum=ReductionOp)
-    release0_reduction_format = bits(329, 328, enum=ReductionFormat)
-    release0_trap_type = bits(331, 330, enum=TrapType)
-    release0_payload64b = bits(332)
-    release0_reserved_info = bits(335, 333)
-    release1_enable = bits(336)
-    release1_structure_size = bits(338, 337, enum=StructureSize)
-    release1_membar_type = bits(339, enum=MembarType)
-    release1_reduction_enable = bits(340)
-    release1_reduction_op = bits(343, 341, enum=ReductionOp)
-    release1_reduction_format = bits(345, 344, enum=ReductionFormat)
-    release1_trap_type = bits(347, 346, enum=TrapType)
-    release1_payload64b = bits(348)
-    release1_reserved_info = bits(351, 349)
-    release2_enable = bits(352)
-    release2_structure_size = bits(354, 353, enum=StructureSize)
-    release2_membar_type = bits(355, enum=MembarType)
-    release2_reduction_enable = bits(356)
-    release2_reduction_op = bits(359, 357, enum=ReductionOp)
-    release2_reduction_format = bits(361, 360, enum=ReductionFormat)
-    release2_trap_type = bits(363, 362, enum=TrapType)
-    release2_payload64b = bits(364)
-    release2_reserved_info = bits(367, 365)
-    dependent_qmd0_enable = bits(368)
-    dependent_qmd0_action = bits(371, 369, enum=DependentAction)
-    dependent_qmd0_prefetch = bits(372)
-    dependent_qmd1_enable = bits(373)
-    dependent_qmd1_action = bits(376, 374, enum=DependentAction)
-    dependent_qmd1_prefetch = bits(377)
+    releases = repeated(range(320, 368, 16), RELEASE)
+    dependent_qmds = repeated((368, 373), DEPENDENT_QMD)
     self_copy_on_completion = bits(378)
     demote_l2_evict_last = bits(379)
     disable_auto_invalidate = bits(380)
     correlation_id_internal = bits(381)
     cwd_membar_task_chasing_enable = bits(382)
     correlation_id = bits(415, 384)
-    constant_buffer_valid_0 = bits(416)
-    constant_buffer_prefetch_0 = bits(418, 417, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_0 = bits(419)
-    constant_buffer_valid_1 = bits(420)
-    constant_buffer_prefetch_1 = bits(422, 421, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_1 = bits(423)
-    constant_buffer_valid_2 = bits(424)
-    constant_buffer_prefetch_2 = bits(426, 425, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_2 = bits(427)
-    constant_buffer_valid_3 = bits(428)
-    constant_buffer_prefetch_3 = bits(430, 429, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_3 = bits(431)
-    constant_buffer_valid_4 = bits(432)
-    constant_buffer_prefetch_4 = bits(434, 433, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_4 = bits(435)
-    constant_buffer_valid_5 = bits(436)
-    constant_buffer_prefetch_5 = bits(438, 437, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_5 = bits(439)
-    constant_buffer_valid_6 = bits(440)
-    constant_buffer_prefetch_6 = bits(442, 441, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_6 = bits(443)
-    constant_buffer_valid_7 = bits(444)
-    constant_buffer_prefetch_7 = bits(446, 445, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_7 = bits(447)
+    constant_buffer_states = repeated(range(416, 448, 4), CONSTANT_BUFFER_STATE)
     dependent_qmd0_pointer = bits(479, 448, unit=256)
     dependent_qmd1_pointer = bits(511, 480, unit=256)
     shader_local_memory_low_size = bits(535, 512)
@@ -134,22 +79,12 @@ class QmdV4(Qmd, words=96):
     qmd_minor_version = bits(579, 576)
     qmd_major_version = bits(583, 580, default=4)
     shared_memory_size = bits(601, 584)
-    invalidate_texture_header_cache = bits(602)
-    invalidate_texture_sampler_cache = bits(603)
-    invalidate_texture_data_cache = bits(604)
-    invalidate_shader_data_cache = bits(605)
-    invalidate_instruction_cache = bits(606)
-    invalidate_shader_constant_cache = bits(607)
+    invalidate = placed(602, INVALIDATE)
     min_sm_config_shared_mem_size = bits(613, 608)
     max_sm_config_shared_mem_size = bits(619, 614)
     target_sm_config_shared_mem_size = bits(625, 620)
     shared_allocation_enable = bits(626)
-    release_semaphore0_addr = bits(696, 640)
-    release_semaphore0_payload = bits(767, 704)
-    release_semaphore1_addr = bits(824, 768)
-    release_semaphore1_payload = bits(895, 832)
-    release_semaphore2_addr = bits(952, 896)
-    release_semaphore2_payload = bits(1023, 960)
+    release_semaphores = repeated((640, 768, 896), RELEASE_SEMAPHORE)
     grid_width = bits(1055, 1024)
     grid_height = bits(1071, 1056)
     grid_depth = bits(1103, 1088)
@@ -186,22 +121,7 @@ class QmdV4(Qmd, words=96):
     grid_depth_resume = bits(1471, 1456)
     arrive_at_latch_id = bits(1503, 1472)
     wait_on_latch_id = bits(1535, 1504)
-    constant_buffer_addr_0 = bits(1586, 1536, unit=64)
-    constant_buffer_size_0 = bits(1599, 1587, unit=16)
-    constant_buffer_addr_1 = bits(1650, 1600, unit=64)
-    constant_buffer_size_1 = bits(1663, 1651, unit=16)
-    constant_buffer_addr_2 = bits(1714, 1664, unit=64)
-    constant_buffer_size_2 = bits(1727, 1715, unit=16)
-    constant_buffer_addr_3 = bits(1778, 1728, unit=64)
-    constant_buffer_size_3 = bits(1791, 1779, unit=16)
-    constant_buffer_addr_4 = bits(1842, 1792, unit=64)
-    constant_buffer_size_4 = bits(1855, 1843, unit=16)
-    constant_buffer_addr_5 = bits(1906, 1856, unit=64)
-    constant_buffer_size_5 = bits(1919, 1907, unit=16)
-    constant_buffer_addr_6 = bits(1970, 1920, unit=64)
-    constant_buffer_size_6 = bits(1983, 1971, unit=16)
-    constant_buffer_addr_7 = bits(2034, 1984, unit=64)
-    constant_buffer_size_7 = bits(2047, 2035, unit=16)
+    constant_buffers = repeated(range(1536, 2048, 64), CONSTANT_BUFFER)
     circular_queue_addr = bits(2087, 2048)
     circular_queue_entry_size = bits(2127, 2112)
     coalesce_waiting_period = bits(2135, 2128)
@@ -214,10 +134,7 @@ class QmdV4(Qmd, words=96):
     gpu_cga_height = bits(2239, 2224)
     gpu_cga_depth = bits(2255, 2240)
     debug_id = bits(2431, 2368)
-    tpc_disable_mask_0 = bits(2463, 2432)
-    tpc_disable_mask_1 = bits(2495, 2464)
-    tpc_disable_mask_2 = bits(2527, 2496)
-    tpc_disable_mask_3 = bits(2559, 2528)
+    tpc_disable_masks = repeated(range(2432, 2560, 32), {"tpc_disable_mask_{i}": bits(31, 0)})
     outer_put = bits(3038, 3008)
     outer_overflow = bits(3039)
     outer_get = bits(3070, 3040)

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hcq.layout import bits
+from hcq.layout import bits, placed, repeated
 from hcq.nv.abi.qmd_fields import (
+    CONSTANT_BUFFER,
+    CONSTANT_BUFFER_STATE,
+    DEPENDENT_QMD,
+    INVALIDATE,
+    RELEASE,
+    RELEASE_SEMAPHORE,
     ApiVisibleCallLimit,
     CgaCtaDistributionMode,
-    ConstantBufferPrefetch,
     CwdMembarType,
-    DependentAction,
-    MembarType,
     ProgramPrefetchType,
     Qmd,
     QmdType,
-    ReductionFormat,
-    ReductionOp,
     SamplerIndex,
-    StructureSize,
-    TrapType,
 )
 
 
@@ -62,42 +61,11 @@ class QmdV5(Qmd, words=96):
     grid_width_resume = bits(255, 224)
     grid_height_resume = bits(271, 256)
     grid_depth_resume = bits(287, 272)
-    release0_enable = bits(288)
-    release0_structure_size = bits(290, 289, enum=StructureSize)
-    release0_membar_type = bits(291, enum=MembarType)
-    release0_reduction_enable = bits(292)
-    release0_reduction_op = bits(295, 293, enum=ReductionOp)
-    release0_reduction_format = bits(297, 296, enum=ReductionFormat)
-    release0_trap_type = bits(299, 298, enum=TrapType)
-    release0_payload64b = bits(300)
-    release0_reserved_info = bits(303, 301)
-    release1_enable = bits(304)
-    release1_structure_size = bits(306, 305, enum=StructureSize)
-    release1_membar_type = bits(307, enum=MembarType)
-    release1_reduction_enable = bits(308)
-    release1_reduction_op = bits(311, 309, enum=ReductionOp)
-    release1_reduction_format = bits(313, 312, enum=ReductionFormat)
-    release1_trap_type = bits(315, 314, enum=TrapType)
-    release1_payload64b = bits(316)
-    release1_reserved_info = bits(319, 317)
-    release2_enable = bits(320)
-    release2_structure_size = bits(322, 321, enum=StructureSize)
-    release2_membar_type = bits(323, enum=MembarType)
-    release2_reduction_enable = bits(324)
-    release2_reduction_op = bits(327, 325, enum=ReductionOp)
-    release2_reduction_format = bits(329, 328, enum=ReductionFormat)
-    release2_trap_type = bits(331, 330, enum=TrapType)
-    release2_payload64b = bits(332)
-    release2_reserved_info = bits(335, 333)
-    dependent_qmd0_enable = bits(336)
-    dependent_qmd0_action = bits(339, 337, enum=DependentAction)
-    dependent_qmd0_prefetch = bits(340)
+    releases = repeated(range(288, 336, 16), RELEASE)
+    dependent_qmds = repeated((336, 344), DEPENDENT_QMD)
     self_copy_on_completion = bits(341)
     demote_l2_evict_last = bits(342)
     disable_auto_invalidate = bits(343)
-    dependent_qmd1_enable = bits(344)
-    dependent_qmd1_action = bits(347, 345, enum=DependentAction)
-    dependent_qmd1_prefetch = bits(348)
     correlation_id_internal = bits(349)
     cwd_membar_task_chasing_enable = bits(350)
     shared_allocation_enable = bits(351)
@@ -110,16 +78,10 @@ class QmdV5(Qmd, words=96):
     constant_bank_prefetch_pre_max_size = bits(463, 458, unit=256)
     qmd_minor_version = bits(467, 464)
     qmd_major_version = bits(471, 468, default=5)
-    invalidate_texture_header_cache = bits(472)
-    invalidate_texture_sampler_cache = bits(473)
-    invalidate_texture_data_cache = bits(474)
-    invalidate_shader_data_cache = bits(475)
-    invalidate_instruction_cache = bits(476)
-    invalidate_shader_constant_cache = bits(477)
+    invalidate = placed(472, INVALIDATE)
     latch_acquire_invalidate_shader_data_cache = bits(478)
     latch_acquire_invalidate_texture_data_cache = bits(479)
-    release_semaphore0_addr = bits(536, 480)
-    release_semaphore0_payload = bits(607, 544)
+    release_semaphores = repeated((480, 768, 896), RELEASE_SEMAPHORE)
     cwd_reference_count_delta_minus_one = bits(615, 608)
     cwd_reference_count_id = bits(621, 616)
     cwd_reference_count_incr_enable = bits(622)
@@ -145,10 +107,6 @@ class QmdV5(Qmd, words=96):
     occupancy_max_warp = bits(751, 744)
     occupancy_threshold_register = bits(759, 752)
     occupancy_max_register = bits(767, 760)
-    release_semaphore1_addr = bits(824, 768)
-    release_semaphore1_payload = bits(895, 832)
-    release_semaphore2_addr = bits(952, 896)
-    release_semaphore2_payload = bits(1023, 960)
     program_address = bits(1076, 1024, unit=16)
     program_prefetch_size = bits(1085, 1077)
     program_prefetch_type = bits(1087, 1086, enum=ProgramPrefetchType)
@@ -169,46 +127,8 @@ class QmdV5(Qmd, words=96):
     grid_width = bits(1279, 1248)
     grid_height = bits(1295, 1280)
     grid_depth = bits(1327, 1312)
-    constant_buffer_addr_0 = bits(1394, 1344, unit=64)
-    constant_buffer_size_0 = bits(1407, 1395, unit=16)
-    constant_buffer_addr_1 = bits(1458, 1408, unit=64)
-    constant_buffer_size_1 = bits(1471, 1459, unit=16)
-    constant_buffer_addr_2 = bits(1522, 1472, unit=64)
-    constant_buffer_size_2 = bits(1535, 1523, unit=16)
-    constant_buffer_addr_3 = bits(1586, 1536, unit=64)
-    constant_buffer_size_3 = bits(1599, 1587, unit=16)
-    constant_buffer_addr_4 = bits(1650, 1600, unit=64)
-    constant_buffer_size_4 = bits(1663, 1651, unit=16)
-    constant_buffer_addr_5 = bits(1714, 1664, unit=64)
-    constant_buffer_size_5 = bits(1727, 1715, unit=16)
-    constant_buffer_addr_6 = bits(1778, 1728, unit=64)
-    constant_buffer_size_6 = bits(1791, 1779, unit=16)
-    constant_buffer_addr_7 = bits(1842, 1792, unit=64)
-    constant_buffer_size_7 = bits(1855, 1843, unit=16)
-    constant_buffer_valid_0 = bits(1856)
-    constant_buffer_prefetch_0 = bits(1858, 1857, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_0 = bits(1859)
-    constant_buffer_valid_1 = bits(1860)
-    constant_buffer_prefetch_1 = bits(1862, 1861, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_1 = bits(1863)
-    constant_buffer_valid_2 = bits(1864)
-    constant_buffer_prefetch_2 = bits(1866, 1865, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_2 = bits(1867)
-    constant_buffer_valid_3 = bits(1868)
-    constant_buffer_prefetch_3 = bits(1870, 1869, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_3 = bits(1871)
-    constant_buffer_valid_4 = bits(1872)
-    constant_buffer_prefetch_4 = bits(1874, 1873, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_4 = bits(1875)
-    constant_buffer_valid_5 = bits(1876)
-    constant_buffer_prefetch_5 = bits(1878, 1877, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_5 = bits(1879)
-    constant_buffer_valid_6 = bits(1880)
-    constant_buffer_prefetch_6 = bits(1882, 1881, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_6 = bits(1883)
-    constant_buffer_valid_7 = bits(1884)
-    constant_buffer_prefetch_7 = bits(1886, 1885, enum=ConstantBufferPrefetch)
-    constant_buffer_invalidate_7 = bits(1887)
+    constant_buffers = repeated(range(1344, 1856, 64), CONSTANT_BUFFER)
+    constant_buffer_states = repeated(range(1856, 1888, 4), CONSTANT_BUFFER_STATE)
     program_prefetch_addr = bits(1936, 1888, unit=256)
     gpc_cga_width = bits(2053, 2048)
     gpc_cga_height = bits(2061, 2056)
@@ -220,10 +140,7 @@ class QmdV5(Qmd, words=96):
     gpu_cga_height = bits(2143, 2128)
     gpu_cga_depth = bits(2159, 2144)
     debug_id = bits(2239, 2176)
-    tpc_disable_mask_0 = bits(2271, 2240)
-    tpc_disable_mask_1 = bits(2303, 2272)
-    tpc_disable_mask_2 = bits(2335, 2304)
-    tpc_disable_mask_3 = bits(2367, 2336)
+    tpc_disable_masks = repeated(range(2240, 2368, 32), {"tpc_disable_mask_{i}": bits(31, 0)})
     incomplete_box_base_width_resume = bits(2527, 2496)
     incomplete_box_base_height_resume = bits(2543, 2528)
     incomplete_box_base_depth_resume = bits(2559, 2544)

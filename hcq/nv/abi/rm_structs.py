@@ -9,7 +9,7 @@ Source   nvos.h, nv-ioctl.h, ctrl0080.h, ctrl2080.h, ctrla06c.h, ctrlc36f.h of 5
 
 from __future__ import annotations
 
-from hcq.layout import bits
+from hcq.layout import Bits, bits, placed, repeated
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
@@ -216,6 +216,42 @@ class ContextShareAlloc(Args, size_bytes=12):
     subctxid = bits(95, 64)
 
 
+# NV_MEMORY_DESC_PARAMS
+_MEMORY = {
+    "_base": bits(63, 0),
+    "_size": bits(127, 64),
+    "_addressspace": bits(159, 128),
+    "_cacheattrib": bits(191, 160),
+}
+
+
+def _memory(name: str, start: int) -> dict[str, Bits]:
+    return placed(start, {name + part: field for part, field in _MEMORY.items()})
+
+
+# NV_CHANNEL_ALLOC_PARAMS behind the handles of USERD
+_CHANNEL_REST = {
+    **repeated(range(0, 512, 64), {"userdoffset_{i}": bits(63, 0)}),
+    "enginetype": bits(543, 512),
+    "cid": bits(575, 544),
+    "subdeviceid": bits(607, 576),
+    "hobjecteccerror": bits(639, 608),
+    **_memory("instancemem", 640),
+    **_memory("userdmem", 832),
+    **_memory("ramfcmem", 1024),
+    **_memory("mthdbufmem", 1216),
+    "hphyschannelgroup": bits(1439, 1408),
+    "internalflags": bits(1471, 1440),
+    **_memory("errornotifiermem", 1472),
+    **_memory("eccerrornotifiermem", 1664),
+    "processid": bits(1887, 1856),
+    "subprocessid": bits(1919, 1888),
+    **repeated(range(1920, 2016, 32), {"encryptiv_{i}": bits(31, 0)}),
+    **repeated(range(2016, 2112, 32), {"decryptiv_{i}": bits(31, 0)}),
+    **repeated(range(2112, 2368, 32), {"hmacnonce_{i}": bits(31, 0)}),
+}
+
+
 class ChannelAlloc550(Args, size_bytes=360):
     """NV_CHANNEL_ALLOC_PARAMS, before 570"""
 
@@ -226,68 +262,8 @@ class ChannelAlloc550(Args, size_bytes=360):
     flags = bits(191, 160)
     hcontextshare = bits(223, 192)
     hvaspace = bits(255, 224)
-    huserdmemory_0 = bits(287, 256)
-    huserdmemory_1 = bits(319, 288)
-    huserdmemory_2 = bits(351, 320)
-    huserdmemory_3 = bits(383, 352)
-    huserdmemory_4 = bits(415, 384)
-    huserdmemory_5 = bits(447, 416)
-    huserdmemory_6 = bits(479, 448)
-    huserdmemory_7 = bits(511, 480)
-    userdoffset_0 = bits(575, 512)
-    userdoffset_1 = bits(639, 576)
-    userdoffset_2 = bits(703, 640)
-    userdoffset_3 = bits(767, 704)
-    userdoffset_4 = bits(831, 768)
-    userdoffset_5 = bits(895, 832)
-    userdoffset_6 = bits(959, 896)
-    userdoffset_7 = bits(1023, 960)
-    enginetype = bits(1055, 1024)
-    cid = bits(1087, 1056)
-    subdeviceid = bits(1119, 1088)
-    hobjecteccerror = bits(1151, 1120)
-    instancemem_base = bits(1215, 1152)
-    instancemem_size = bits(1279, 1216)
-    instancemem_addressspace = bits(1311, 1280)
-    instancemem_cacheattrib = bits(1343, 1312)
-    userdmem_base = bits(1407, 1344)
-    userdmem_size = bits(1471, 1408)
-    userdmem_addressspace = bits(1503, 1472)
-    userdmem_cacheattrib = bits(1535, 1504)
-    ramfcmem_base = bits(1599, 1536)
-    ramfcmem_size = bits(1663, 1600)
-    ramfcmem_addressspace = bits(1695, 1664)
-    ramfcmem_cacheattrib = bits(1727, 1696)
-    mthdbufmem_base = bits(1791, 1728)
-    mthdbufmem_size = bits(1855, 1792)
-    mthdbufmem_addressspace = bits(1887, 1856)
-    mthdbufmem_cacheattrib = bits(1919, 1888)
-    hphyschannelgroup = bits(1951, 1920)
-    internalflags = bits(1983, 1952)
-    errornotifiermem_base = bits(2047, 1984)
-    errornotifiermem_size = bits(2111, 2048)
-    errornotifiermem_addressspace = bits(2143, 2112)
-    errornotifiermem_cacheattrib = bits(2175, 2144)
-    eccerrornotifiermem_base = bits(2239, 2176)
-    eccerrornotifiermem_size = bits(2303, 2240)
-    eccerrornotifiermem_addressspace = bits(2335, 2304)
-    eccerrornotifiermem_cacheattrib = bits(2367, 2336)
-    processid = bits(2399, 2368)
-    subprocessid = bits(2431, 2400)
-    encryptiv_0 = bits(2463, 2432)
-    encryptiv_1 = bits(2495, 2464)
-    encryptiv_2 = bits(2527, 2496)
-    decryptiv_0 = bits(2559, 2528)
-    decryptiv_1 = bits(2591, 2560)
-    decryptiv_2 = bits(2623, 2592)
-    hmacnonce_0 = bits(2655, 2624)
-    hmacnonce_1 = bits(2687, 2656)
-    hmacnonce_2 = bits(2719, 2688)
-    hmacnonce_3 = bits(2751, 2720)
-    hmacnonce_4 = bits(2783, 2752)
-    hmacnonce_5 = bits(2815, 2784)
-    hmacnonce_6 = bits(2847, 2816)
-    hmacnonce_7 = bits(2879, 2848)
+    huserdmemory = repeated(range(256, 512, 32), {"huserdmemory_{i}": bits(31, 0)})
+    rest = placed(512, _CHANNEL_REST)
 
 
 class ChannelAlloc(ChannelAlloc550, size_bytes=368):
@@ -296,79 +272,12 @@ class ChannelAlloc(ChannelAlloc550, size_bytes=368):
     tpcconfigid = bits(2911, 2880)
 
 
-class ChannelAlloc610(Args, size_bytes=376):
+class ChannelAlloc610(ChannelAlloc, size_bytes=376):
     """NV_CHANNEL_ALLOC_PARAMS, from 610: an address space by handle before the USERD handles"""
 
-    hobjecterror = bits(31, 0)
-    hobjectbuffer = bits(63, 32)
-    gpfifooffset = bits(127, 64)
-    gpfifoentries = bits(159, 128)
-    flags = bits(191, 160)
-    hcontextshare = bits(223, 192)
-    hvaspace = bits(255, 224)
     hhandlevaspace = bits(287, 256)
-    huserdmemory_0 = bits(319, 288)
-    huserdmemory_1 = bits(351, 320)
-    huserdmemory_2 = bits(383, 352)
-    huserdmemory_3 = bits(415, 384)
-    huserdmemory_4 = bits(447, 416)
-    huserdmemory_5 = bits(479, 448)
-    huserdmemory_6 = bits(511, 480)
-    huserdmemory_7 = bits(543, 512)
-    userdoffset_0 = bits(639, 576)
-    userdoffset_1 = bits(703, 640)
-    userdoffset_2 = bits(767, 704)
-    userdoffset_3 = bits(831, 768)
-    userdoffset_4 = bits(895, 832)
-    userdoffset_5 = bits(959, 896)
-    userdoffset_6 = bits(1023, 960)
-    userdoffset_7 = bits(1087, 1024)
-    enginetype = bits(1119, 1088)
-    cid = bits(1151, 1120)
-    subdeviceid = bits(1183, 1152)
-    hobjecteccerror = bits(1215, 1184)
-    instancemem_base = bits(1279, 1216)
-    instancemem_size = bits(1343, 1280)
-    instancemem_addressspace = bits(1375, 1344)
-    instancemem_cacheattrib = bits(1407, 1376)
-    userdmem_base = bits(1471, 1408)
-    userdmem_size = bits(1535, 1472)
-    userdmem_addressspace = bits(1567, 1536)
-    userdmem_cacheattrib = bits(1599, 1568)
-    ramfcmem_base = bits(1663, 1600)
-    ramfcmem_size = bits(1727, 1664)
-    ramfcmem_addressspace = bits(1759, 1728)
-    ramfcmem_cacheattrib = bits(1791, 1760)
-    mthdbufmem_base = bits(1855, 1792)
-    mthdbufmem_size = bits(1919, 1856)
-    mthdbufmem_addressspace = bits(1951, 1920)
-    mthdbufmem_cacheattrib = bits(1983, 1952)
-    hphyschannelgroup = bits(2015, 1984)
-    internalflags = bits(2047, 2016)
-    errornotifiermem_base = bits(2111, 2048)
-    errornotifiermem_size = bits(2175, 2112)
-    errornotifiermem_addressspace = bits(2207, 2176)
-    errornotifiermem_cacheattrib = bits(2239, 2208)
-    eccerrornotifiermem_base = bits(2303, 2240)
-    eccerrornotifiermem_size = bits(2367, 2304)
-    eccerrornotifiermem_addressspace = bits(2399, 2368)
-    eccerrornotifiermem_cacheattrib = bits(2431, 2400)
-    processid = bits(2463, 2432)
-    subprocessid = bits(2495, 2464)
-    encryptiv_0 = bits(2527, 2496)
-    encryptiv_1 = bits(2559, 2528)
-    encryptiv_2 = bits(2591, 2560)
-    decryptiv_0 = bits(2623, 2592)
-    decryptiv_1 = bits(2655, 2624)
-    decryptiv_2 = bits(2687, 2656)
-    hmacnonce_0 = bits(2719, 2688)
-    hmacnonce_1 = bits(2751, 2720)
-    hmacnonce_2 = bits(2783, 2752)
-    hmacnonce_3 = bits(2815, 2784)
-    hmacnonce_4 = bits(2847, 2816)
-    hmacnonce_5 = bits(2879, 2848)
-    hmacnonce_6 = bits(2911, 2880)
-    hmacnonce_7 = bits(2943, 2912)
+    huserdmemory = repeated(range(288, 544, 32), {"huserdmemory_{i}": bits(31, 0)})
+    rest = placed(576, _CHANNEL_REST)
     tpcconfigid = bits(2975, 2944)
 
 
