@@ -14,7 +14,7 @@ shader/       kernels. It knows nothing of queues and kernel drivers:
     errors.py, memory.py                  what can stop a kernel; the address space that kernels see
     floats.py                             rounding that NumPy does not have
     program.py, control.py                code decoded once, in blocks; how a block ends
-    machine.py                            runs the blocks of threads that part, meet again, wait and stop
+    machine.py, run.py                    threads that part, meet again, wait and stop; from a grid to them
     *_ops.py                              what instructions mean, by kind: integer_ops, float_ops, convert_ops, ...
 
 An emulation stands beside the driver: of `hcq.amd` and `hcq.nv` it imports what the vendor declares (`abi`) alone.

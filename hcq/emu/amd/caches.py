@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.kfd_memory import GpuVm
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import AddressSpace, Range, aligned_words
-from hcq.emu.amd.shader.waves import Array
 from hcq.emu.pages import zeros
 
 LINE = 4096

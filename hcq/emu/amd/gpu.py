@@ -30,7 +30,7 @@ from hcq.emu.backing import Backing
 
 if TYPE_CHECKING:
     from hcq.emu.amd.dispatch import Dispatch
-    from hcq.emu.amd.shader.machine import Machine
+    from hcq.emu.amd.shader.run import ShaderCore
 
 UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
 BURST = 64  # packets of one queue before the next has its turn
@@ -131,7 +131,7 @@ class EmulatedGpu:
         self.thread: threading.Thread | None = None
         self.packets = 0
         self.running: EmulatedQueue | None = None
-        self.machine: Machine | None = None  # made by the first kernel
+        self.machine: ShaderCore | None = None  # made by the first kernel
         self.run_kernel: Callable[[EmulatedGpu, Dispatch], None] | None = None  # None: the shader core
 
     # ------------------------------------------------------------ queues

@@ -1,9 +1,9 @@
-"""From a queue's dispatch to the shader core: a Machine for each GPU, and a Launch for each dispatch.
+"""From a queue's dispatch to the shader core: a ShaderCore for each GPU, and a Launch for each dispatch.
 
 In       a Dispatch that a packet processor put together
 Out      the kernel has run to its end; or a ShaderFault that names the instruction and the work-item
 Changes  what the kernel changes
-Next     dispatch.py (who calls), machine.py (run_dispatch), wave_start.py (the first registers)
+Next     dispatch.py (who calls), shader/run.py (run_dispatch), shader/wave_start.py (the first registers)
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hcq.emu.amd.shader.cdna2 import CDNA2
 from hcq.emu.amd.shader.cdna3 import CDNA3
 from hcq.emu.amd.shader.errors import IllegalOperation
 from hcq.emu.amd.shader.isa import Isa
-from hcq.emu.amd.shader.machine import Machine, run_dispatch
 from hcq.emu.amd.shader.rdna3 import RDNA3
 from hcq.emu.amd.shader.rdna4 import RDNA4
+from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch
 
 ISAS: dict[str, Isa] = {
@@ -40,10 +40,10 @@ def run_on_shader_core(gpu: EmulatedGpu, work: Dispatch) -> None:
         )
     if gpu.machine is None:
         if gpu.caches is None:
-            gpu.machine = Machine(isa, gpu.vm, gpu.chip.lds_bytes)
+            gpu.machine = ShaderCore(isa, gpu.vm, gpu.chip.lds_bytes)
         else:
             held = gpu.caches
-            gpu.machine = Machine(isa, held.vector, gpu.chip.lds_bytes, scalar=held.scalar, code=held.code)
+            gpu.machine = ShaderCore(isa, held.vector, gpu.chip.lds_bytes, scalar=held.scalar, code=held.code)
     launch = Launch.from_registers(
         gpu.chip.arch,
         work.entry,

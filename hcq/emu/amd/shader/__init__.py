@@ -1,23 +1,28 @@
 """The shader core of an emulated AMD GPU: machine code of four architectures, run by NumPy over many waves at once.
 
+Each group stands on those above it.
+
 Instruction sets
     isa.py               what one is: formats, opcodes, decode, encode
     rdna3.py             gfx11: its formats; rdna3_opcodes.py is its opcode table (likewise rdna4: gfx12, cdna3: gfx942)
     disassembly.py       instructions as text
 State
-    waves.py             a batch of waves: its registers and lane masks
+    errors.py            what can stop a kernel
+    arrays.py            arrays over waves and lanes; lane masks
     memory.py            the address space that kernels see; a stray address is a PageFault
     wave_start.py        what a kernel's registers start as
+    residents.py         waves that are resident together: workgroups, LDS, scratch, barriers
+    waves.py             a batch of waves: its registers and lane masks
 Instructions
-    operands.py          how an instruction's operands become NumPy views
+    operands.py          how an instruction's operands become NumPy views; vector_operands.py: halves, SDWA, modifiers
     control.py           branches, calls, barriers, MODE
     scalar_ops.py, scalar_float_ops.py, scalar_memory_ops.py
-    vector_ops.py        operands, modifiers, SDWA and dual issue around the meanings in meaning.py's tables:
+    vector_ops.py        EXEC, DPP and dual issue around the meanings in meaning.py's tables:
                          integer_ops.py, float_ops.py, convert_ops.py; floats.py rounds
     carry_ops.py, compare_ops.py, lane_ops.py, packed_ops.py, matrix_ops.py, matrix_ops_rdna4.py
     lane_access.py       what loads, stores and atomics move: memory_ops.py, lds_ops.py, atomic_ops.py
 Running
     program.py           code decoded once, compiled into blocks of steps
-    machine.py           run_dispatch: batches of waves split at branches, meet again, wait at barriers, and stop
-    errors.py            what can stop a kernel
+    machine.py           batches of resident waves part at branches, meet again, wait at barriers, and stop
+    run.py               run_dispatch: from a grid to resident waves
 """

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import bf16_to_f32, f32_to_bf16, maximum, minimum
-from hcq.emu.amd.shader.waves import Array
 
 Combine = Callable[[Array, Array, Array], Array]  # (memory, data, second data) -> new memory
 

@@ -3,22 +3,18 @@
 In       VOP2 and VOP3SD sums with carry, v_cndmask, v_mad_u64_u32, v_div_scale, v_div_fmas
 Out      a step that writes its vector result and its mask
 Changes  VGPRs and SGPRs, when the step runs
-Next     float_ops.py (the arithmetic of division), vector_ops.py (operands)
+Next     float_ops.py (the arithmetic of division), vector_operands.py
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from hcq.emu.amd.shader import float_ops, vector_ops
+from hcq.emu.amd.shader import float_ops
 from hcq.emu.amd.shader.floats import flushed
 from hcq.emu.amd.shader.operands import Context, Reader, Step, lane_mask, vector_write, write_lane_mask
+from hcq.emu.amd.shader.vector_operands import Sources, destination, flushing
 from hcq.emu.amd.shader.waves import VCC, Batch
-
-if TYPE_CHECKING:
-    from hcq.emu.amd.shader.vector_ops import Sources
 
 CARRIES = {
     f"v_{name}_{form}_u32": (name, form == "co_ci")
@@ -53,7 +49,7 @@ def sum_with_carry(ctx: Context, name: str, carry_in: bool, operands: Sources) -
     carried = None
     if carry_in:
         carried = lane_mask(ctx, ctx.inst.fields["src2"] if ctx.inst.format == "VOP3SD" else VCC)
-    write = vector_ops.destination(ctx, ctx.inst.name, "u32")
+    write = destination(ctx, ctx.inst.name, "u32")
     target = mask_register(ctx)
     write_mask = write_lane_mask(ctx, target)
     adds = name == "add"
@@ -83,7 +79,7 @@ def select(ctx: Context, name: str, operands: Sources) -> Step:
     kind = "f32" if name.endswith("b32") else "f16"
     first, second = operands.read(0, kind), operands.read(1, kind)
     mask = lane_mask(ctx, ctx.inst.fields["src2"] if ctx.inst.format == "VOP3" else VCC)
-    write = vector_ops.destination(ctx, ctx.inst.name, kind)
+    write = destination(ctx, ctx.inst.name, kind)
     return lambda b: write(b, np.where(mask(b), second(b), first(b)))
 
 
@@ -110,7 +106,7 @@ def wide_product(ctx: Context, name: str, operands: Sources) -> Step:
 def division_sources(ctx: Context, kind: str, operands: Sources) -> list[Reader]:
     """The three operands, with denormals flushed when the mode says so."""
     readers = [operands.read(i, kind) for i in range(3)]
-    return [vector_ops.flushing(read) for read in readers] if ctx.mode.flush(kind) & 1 else readers
+    return [flushing(read) for read in readers] if ctx.mode.flush(kind) & 1 else readers
 
 
 def scale(ctx: Context, kind: str, operands: Sources) -> Step:
@@ -128,7 +124,7 @@ def scale(ctx: Context, kind: str, operands: Sources) -> Step:
 
 def fmas(ctx: Context, kind: str, operands: Sources) -> Step:
     readers = division_sources(ctx, kind, operands)
-    write = vector_ops.destination(ctx, ctx.inst.name, kind)
+    write = destination(ctx, ctx.inst.name, kind)
     flushes = bool(ctx.mode.flush(kind) & 2)
 
     def run(b: Batch) -> None:

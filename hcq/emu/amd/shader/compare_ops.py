@@ -3,7 +3,7 @@
 In       VOPC and their VOP3 forms: v_cmp_<test>_<kind>, v_cmpx_<test>_<kind>
 Out      a step that writes VCC, an SGPR mask, or EXEC
 Changes  SGPRs and EXEC, when the step runs
-Next     vector_ops.py (operands), operands.py (mask registers)
+Next     vector_operands.py, operands.py (mask registers)
 
 On gfx11 v_cmpx writes EXEC alone; on gfx9 it writes EXEC and the mask register.
 """
@@ -11,16 +11,14 @@ On gfx11 v_cmpx writes EXEC alone; on gfx9 it writes EXEC and the mask register.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import QUIET, SMALLEST_NORMAL, raw
 from hcq.emu.amd.shader.operands import Context, Step, write_lane_mask
-from hcq.emu.amd.shader.waves import VCC, Array, Batch
-
-if TYPE_CHECKING:
-    from hcq.emu.amd.shader.vector_ops import Sources
+from hcq.emu.amd.shader.vector_operands import Sources
+from hcq.emu.amd.shader.waves import VCC, Batch
 
 Test = Callable[[Array, Array], Array]
 

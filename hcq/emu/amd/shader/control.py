@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.operands import Context, Step, scalar32, scalar64, scalar_write
 from hcq.emu.amd.shader.scalar_memory_ops import clock
-from hcq.emu.amd.shader.waves import EXEC, VCC, Array, Batch
+from hcq.emu.amd.shader.waves import EXEC, VCC, Batch
 
 NO_EFFECT = {
     *"s_nop s_sethalt s_set_inst_prefetch_distance s_clause s_delay_alu s_waitcnt_depctr s_waitcnt s_wait_idle".split(),
@@ -119,7 +120,7 @@ def signal_barrier(ctx: Context) -> Callable[[Batch], list[Batch]]:
     tells_first = inst.name.endswith("isfirst")
 
     def run(b: Batch) -> list[Batch]:
-        first = b.home.arrive(b)
+        first = b.home.arrive(b.ids)
         if tells_first:
             b.scc = first
         b.pc = inst.next_pc

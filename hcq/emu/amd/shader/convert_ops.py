@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import ZERO, narrow, to_integer, widen
 from hcq.emu.amd.shader.meaning import Compute, Table, define
 from hcq.emu.amd.shader.operands import TYPES, Context
-from hcq.emu.amd.shader.waves import Array
 
 CONVERT: Table = {}
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader import floats
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import (
     NEAREST,
     exponent_of,
@@ -32,7 +33,6 @@ from hcq.emu.amd.shader.floats import (
 )
 from hcq.emu.amd.shader.meaning import Compute, Table, define
 from hcq.emu.amd.shader.operands import TYPES, Context
-from hcq.emu.amd.shader.waves import Array
 
 FLOAT: Table = {}
 KINDS = ("f16", "f32", "f64")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.amd.shader.waves import Array
+from hcq.emu.amd.shader.arrays import Array
 
 NEAREST, UP, DOWN, ZERO = range(4)  # MODE.fp_round
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.meaning import Table, define
-from hcq.emu.amd.shader.waves import Array
 
 INTEGER: Table = {}
 

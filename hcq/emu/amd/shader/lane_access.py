@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.atomic_ops import Atomic, parse_atomic, run_atomic
 from hcq.emu.amd.shader.errors import PageFault
-from hcq.emu.amd.shader.waves import Array, Batch
+from hcq.emu.amd.shader.waves import Batch
 
 WORDS = {
     "read": "load",

@@ -10,11 +10,10 @@ Source   RDNA3 and CDNA3 ISA documents: DPP control values
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hcq.emu.amd.shader import vector_ops
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.convert_ops import byte_float, to_byte_float
 from hcq.emu.amd.shader.integer_ops import count_bits
 from hcq.emu.amd.shader.isa import DPP8_FI, Dpp16
@@ -30,12 +29,8 @@ from hcq.emu.amd.shader.operands import (
     vector_source,
     vector_write,
 )
-from hcq.emu.amd.shader.waves import Array, Batch
-
-if TYPE_CHECKING:
-    from hcq.emu.amd.shader.vector_ops import Sources
-
-Fetch = Callable[[str, int], Reader]  # (kind, half) -> reader of the moved src0
+from hcq.emu.amd.shader.vector_operands import Fetch, Sources, destination
+from hcq.emu.amd.shader.waves import Batch
 
 
 def dpp_pattern(ctx: Context, ctrl: int) -> tuple[Array, Array]:
@@ -219,7 +214,7 @@ def permute_halves(ctx: Context, name: str, operands: Sources) -> Step:
 
 def swap(ctx: Context, name: str, operands: Sources) -> Step:
     kind = "u16" if name.endswith("b16") else "u32"
-    read_source, write_destination = operands.read(0, kind), vector_ops.destination(ctx, name, kind)
+    read_source, write_destination = operands.read(0, kind), destination(ctx, name, kind)
     code, register, half, own_half = operands.code(0) - 256, ctx.inst.fields["vdst"], 0, 0
     if kind == "u16":
         code, half, register, own_half = code & 127, code >> 7, register & 127, register >> 7

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader import lane_access
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.atomic_ops import Atomic, parse_atomic
 from hcq.emu.amd.shader.lane_access import Access, active, deliver, parse_access
 from hcq.emu.amd.shader.memory import (
@@ -28,7 +29,7 @@ from hcq.emu.amd.shader.memory import (
     store_numbers,
 )
 from hcq.emu.amd.shader.operands import Context, Step, put
-from hcq.emu.amd.shader.waves import Array, Batch
+from hcq.emu.amd.shader.waves import Batch
 
 NOTHING = {"ds_nop"}
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.convert_ops import BF8, FP8, OCP_BF8, OCP_FP8
 from hcq.emu.amd.shader.floats import bf16_to_f32, f32_to_bf16
 from hcq.emu.amd.shader.operands import Context, Step, put, source
-from hcq.emu.amd.shader.waves import Array, Batch
+from hcq.emu.amd.shader.waves import Batch
 
 ELEMENT_BITS = {
     "f64": 64,

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.operands import Context
-from hcq.emu.amd.shader.waves import Array
 
 Compute = Callable[..., Array]
 

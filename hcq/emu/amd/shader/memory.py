@@ -3,7 +3,7 @@
 In       map(address, buffer), unmap(address); arrays of addresses from kernels
 Out      gathered words and bytes; a PageFault for any address that is not mapped, before host memory is touched
 Changes  the mapped memory, on scatter and atomics
-Next     memory_ops.py (the instructions), machine.py (reads code through the same door)
+Next     memory_ops.py (the instructions), program.py (reads code the same way)
 
 Every access first finds the range of every address. Nearly always they all lie in one range, so that is tried first.
 """
@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
-from hcq.emu.amd.shader.waves import Array
 from hcq.errors import UsageError
 
 

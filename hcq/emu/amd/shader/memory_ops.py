@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader import lane_access
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.lane_access import Access, active, located, parse_access
 from hcq.emu.amd.shader.lds_ops import LdsStore
@@ -31,7 +32,7 @@ from hcq.emu.amd.shader.operands import (
     scalar64,
     vector_pair,
 )
-from hcq.emu.amd.shader.waves import Array, Batch
+from hcq.emu.amd.shader.waves import Batch
 
 FLAT_SCRATCH = 102  # a pair of scalar registers, on gfx90a
 LOWEST_APERTURE = min(SHARED_APERTURE, PRIVATE_APERTURE) << 32

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array, unpack_lanes
 from hcq.emu.amd.shader.errors import IllegalOperation
 from hcq.emu.amd.shader.isa import Instruction, Isa
-from hcq.emu.amd.shader.waves import EXEC, VCC, Array, Batch, unpack_lanes
+from hcq.emu.amd.shader.waves import EXEC, VCC, Batch
 
 Reader = Callable[[Batch], Array]
 Writer = Callable[[Batch, Array], None]

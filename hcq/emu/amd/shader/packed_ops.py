@@ -3,7 +3,7 @@
 In       a Context for one VOP3P instruction
 Out      a step that runs it on a Batch
 Changes  VGPRs, when the step runs
-Next     matrix_ops.py (WMMA shares this format), vector_ops.py (operands)
+Next     matrix_ops.py (WMMA shares this format), vector_operands.py
 Source   RDNA3 and CDNA3 ISA documents: packed math
 
 op_sel[i] picks the half of source i for the low result, op_sel_hi[i] for the high one; neg_lo and neg_hi negate them.
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader import floats
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.float_ops import add_like, dot2, dot2_bf16, fused, multiply
 from hcq.emu.amd.shader.floats import maximum, maximum_or_nan, minimum, minimum_or_nan
 from hcq.emu.amd.shader.integer_ops import dot, i64, saturate
@@ -35,8 +36,8 @@ from hcq.emu.amd.shader.operands import (
     vector_write,
     with_modifiers,
 )
-from hcq.emu.amd.shader.vector_ops import clamp_unit, clamped
-from hcq.emu.amd.shader.waves import Array, Batch
+from hcq.emu.amd.shader.vector_operands import clamp_unit, clamped
+from hcq.emu.amd.shader.waves import Batch
 
 Compute = Callable[..., Array]
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.amd.shader import compare_ops, convert_ops, float_ops
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import flushed
 from hcq.emu.amd.shader.meaning import Meaning, Table
 from hcq.emu.amd.shader.operands import (
@@ -28,7 +29,7 @@ from hcq.emu.amd.shader.operands import (
     width_of,
     with_modifiers,
 )
-from hcq.emu.amd.shader.waves import Array, Batch
+from hcq.emu.amd.shader.waves import Batch
 
 MEANINGS: Table = {**float_ops.FLOAT, **convert_ops.CONVERT}
 NAMES = {

@@ -14,10 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.lane_access import parse_access
 from hcq.emu.amd.shader.operands import Context, Step, scalar32, scalar64, scalar_write
-from hcq.emu.amd.shader.waves import Array, Batch
+from hcq.emu.amd.shader.waves import Batch
 
 CACHE_ONLY = {
     *"s_gl1_inv s_dcache_inv s_dcache_wb s_dcache_inv_vol s_dcache_wb_vol s_atc_probe s_atc_probe_buffer".split(),

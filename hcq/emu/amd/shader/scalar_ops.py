@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.integer_ops import (
     count_bits,
     field_signed,
@@ -25,7 +26,7 @@ from hcq.emu.amd.shader.integer_ops import (
 )
 from hcq.emu.amd.shader.operands import Context, Step, scalar32, scalar64, scalar_write
 from hcq.emu.amd.shader.scalar_float_ops import compile_scalar_float
-from hcq.emu.amd.shader.waves import EXEC, Array, Batch
+from hcq.emu.amd.shader.waves import EXEC, Batch
 
 Two = Callable[[Array, Array], Array]
 

@@ -3,7 +3,7 @@
 In       a 64-byte kernel descriptor, or COMPUTE_PGM_RSRC1..3 and user data; grid and block sizes
 Out      Launch (one per kernel start), WorkItems (which lane is which work-item)
 Changes  the first registers of new waves
-Next     machine.py (run_dispatch), waves.py, hcq/amd/abi/descriptor.py and hcq/amd/abi/registers.py (the layouts)
+Next     run.py, waves.py, hcq/amd/abi/descriptor.py and hcq/amd/abi/registers.py (the layouts)
 Source   AMDGPU code object format: kernel descriptor, initial kernel execution state
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from hcq.amd.abi.descriptor import KernelDescriptor
 from hcq.amd.abi.registers import Rsrc1, Rsrc2, ScratchResource
-from hcq.emu.amd.shader.waves import Array
+from hcq.emu.amd.shader.arrays import Array
 from hcq.errors import UsageError
 
 TTMP7, TTMP8, TTMP9 = 115, 116, 117  # as scalar registers

@@ -12,28 +12,12 @@ s[:, 126:128]; `lanes` is the same as booleans, and `all_lanes` says that no wri
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from hcq.emu.amd.shader.machine import Residents
-
-Array = npt.NDArray[Any]
+from hcq.emu.amd.shader.arrays import Array, pack_lanes, unpack_lanes
+from hcq.emu.amd.shader.residents import Residents
 
 VCC, EXEC = 106, 126
-
-
-def pack_lanes(mask: Array) -> Array:
-    """(wave, lane) booleans -> (wave, words) bit masks, lane 0 lowest."""
-    return np.packbits(mask, axis=-1, bitorder="little").view(np.uint32)
-
-
-def unpack_lanes(words: Array) -> Array:
-    """(wave, words) bit masks -> (wave, lane) booleans."""
-    packed = np.ascontiguousarray(words).view(np.uint8)
-    return np.unpackbits(packed, axis=-1, bitorder="little").view(np.bool_)
 
 
 class Batch:

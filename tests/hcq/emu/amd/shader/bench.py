@@ -3,7 +3,7 @@
 In       an architecture, words, register contents
 Out      the Batch after the instruction ran
 Changes  nothing outside itself
-Next     test_vector_int.py, test_vector_float.py, test_scalar.py, test_lanes.py, test_matrix.py (who use it)
+Next     test_integer_ops.py, test_float_ops.py, test_scalar_ops.py, test_lane_ops.py, test_matrix_ops.py (who use it)
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu.amd.shader.arrays import pack_lanes
 from hcq.emu.amd.shader.cdna2 import CDNA2
 from hcq.emu.amd.shader.cdna3 import CDNA3
 from hcq.emu.amd.shader.isa import Isa
@@ -23,7 +24,7 @@ from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.rdna3 import RDNA3
 from hcq.emu.amd.shader.rdna4 import RDNA4
-from hcq.emu.amd.shader.waves import Batch, pack_lanes
+from hcq.emu.amd.shader.waves import Batch
 from hcq.layout import Packet
 from tests.hcq.emu.amd.shader.assembler import assemble
 

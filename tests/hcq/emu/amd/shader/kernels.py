@@ -3,7 +3,7 @@
 In       LLVM IR text with an amdgpu_kernel function
 Out      Loaded: a machine with the code mapped, and run() that passes arguments
 Changes  nothing outside its own arrays
-Next     test_engine.py, test_differential.py (who use it)
+Next     test_machine.py, test_differential.py (who use it)
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 
 from hcq.emu.amd.shader.cdna2 import CDNA2
 from hcq.emu.amd.shader.cdna3 import CDNA3
-from hcq.emu.amd.shader.machine import Machine, Report, run_dispatch
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.amd.shader.rdna3 import RDNA3
 from hcq.emu.amd.shader.rdna4 import RDNA4
+from hcq.emu.amd.shader.run import Report, ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch, Scratch
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -59,7 +59,7 @@ class Loaded:
         self.arch = arch
         self.image, self.assembly = assemble(ir, arch, features, opt)
         self.memory = AddressSpace()
-        self.machine = Machine(ISAS[arch], self.memory)
+        self.machine = ShaderCore(ISAS[arch], self.memory)
         self.symbols: dict[str, int] = {}
         self.place()
         self.report = Report()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hcq.emu.amd.shader.errors import IllegalOperation, OutOfBudget, PageFault, ShaderFault
-from hcq.emu.amd.shader.machine import Machine, run_dispatch
 from hcq.emu.amd.shader.memory import AddressSpace
+from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.errors import UsageError
 from tests.hcq.emu.amd.shader.assembler import assemble
@@ -523,7 +523,7 @@ def test_a_jump_to_nowhere_is_a_page_fault_of_the_fetch() -> None:
     words = [*assemble(isa, "s_mov_b64", ("s[4:5]", 0)), *assemble(isa, "s_setpc_b64", ("s[4:5]",))]
     memory.map(0x1000, np.array(words, np.uint32), name="code")
     with pytest.raises(PageFault, match=r"read of 4 bytes at 0x0 \(instruction fetch\): not mapped"):
-        run_dispatch(Machine(isa, memory), Launch(0x1000, 32, vgprs=8), (1, 1, 1), (32, 1, 1))
+        run_dispatch(ShaderCore(isa, memory), Launch(0x1000, 32, vgprs=8), (1, 1, 1), (32, 1, 1))
 
 
 def test_launches_that_no_chip_could_take_are_refused() -> None:
@@ -542,7 +542,7 @@ def test_a_register_that_the_descriptor_did_not_ask_for_is_refused(arch: str) ->
     memory.map(0x1000, np.array(words, np.uint32), name="code")
     launch = Launch(0x1000, 64 if arch in GFX9 else 32, vgprs=8)
     with pytest.raises(IllegalOperation, match=r"'v_mov_b32 v99, 1' names a register .* asks for 8 vector"):
-        run_dispatch(Machine(isa, memory), launch, (1, 1, 1), (32, 1, 1))
+        run_dispatch(ShaderCore(isa, memory), launch, (1, 1, 1), (32, 1, 1))
 
 
 @pytest.mark.parametrize("arch", ISAS)
@@ -554,7 +554,7 @@ def test_random_words_run_or_stop_with_a_sentence(arch: str) -> None:
         memory.map(0x1000, np.array([*words, *isa.encode("s_endpgm")], np.uint32), name="code")
         launch = Launch(0x1000, 64 if arch in GFX9 else 32, vgprs=256, lds_bytes=64, scratch_bytes=16)
         try:
-            run_dispatch(Machine(isa, memory), launch, (1, 1, 1), (40, 1, 1), budget=1000)
+            run_dispatch(ShaderCore(isa, memory), launch, (1, 1, 1), (40, 1, 1), budget=1000)
         except ShaderFault as fault:
             assert len(str(fault)) > 20
         else:

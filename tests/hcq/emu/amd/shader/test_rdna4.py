@@ -11,9 +11,9 @@ import pytest
 
 from hcq.emu.amd.shader.convert_ops import OCP_BF8, OCP_FP8
 from hcq.emu.amd.shader.errors import OutOfBudget
-from hcq.emu.amd.shader.machine import Machine, run_dispatch
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.amd.shader.rdna4 import RDNA4
+from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch
 from tests.hcq.emu.amd.shader.assembler import Assembler, assemble
 from tests.hcq.emu.amd.shader.bench import Numbers, floats32, run, run_words
@@ -220,11 +220,11 @@ def test_offsets_have_24_bits_with_a_sign() -> None:
 SIGNAL = 193  # the inline constant -1: the workgroup's barrier
 
 
-def program(*parts: tuple[int, ...]) -> tuple[Machine, AddressSpace]:
+def program(*parts: tuple[int, ...]) -> tuple[ShaderCore, AddressSpace]:
     memory = AddressSpace()
     words = [word for part in parts for word in part]
     memory.map(0x1000, bytearray(struct.pack(f"<{len(words)}I", *words)), name="code")
-    return Machine(RDNA4, memory), memory
+    return ShaderCore(RDNA4, memory), memory
 
 
 def test_a_wave_goes_on_between_signal_and_wait_and_no_further() -> None:

@@ -1,0 +1,79 @@
+"""Waves that are resident together: which workgroup each belongs to, their LDS and scratch, and who is at a barrier.
+
+In       a Launch, the workgroups that run together, memory as their instructions see it
+Out      Residents, which a Batch calls its home
+Changes  itself: LDS, scratch, and the barriers of its workgroups
+Next     waves.py (the registers of these waves), machine.py (runs them), wave_start.py (Launch and WorkItems)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.memory import Memory, aligned_words
+from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+
+
+class Residents:
+    """The waves that are resident together, with their LDS and scratch."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        items: WorkItems,
+        groups: Array,
+        memory: Memory,
+        scalar_memory: Memory,
+        scratch_in_memory: bool,
+    ) -> None:
+        self.memory, self.scalar_memory = memory, scalar_memory
+        self.scratch_in_memory = scratch_in_memory
+        self.wave_size = launch.wave_size
+        self.items, self.launch = items, launch
+        waves_per_group = items.waves_per_group(launch.wave_size)
+        group_ids, places, active = items.waves(groups, launch.wave_size)
+        self.group_of = group_ids  # index among the resident groups
+        self.group_ids = groups[group_ids]  # index in the grid
+        self.place_in_group = places
+        self.lds_size = launch.lds_bytes
+        self.lds_stride = -(-max(launch.lds_bytes, 4) // 16) * 16
+        self.lds_bytes = np.zeros(len(groups) * self.lds_stride, np.uint8)
+        words = aligned_words(0, self.lds_bytes)
+        assert words is not None
+        self.lds_words: Array = words
+        self.scratch_size = 0 if self.scratch_in_memory else -(-launch.scratch_bytes // 4) * 4
+        self.scratch_bytes = np.zeros(max(4, len(group_ids) * self.scratch_size * self.wave_size), np.uint8)
+        words = aligned_words(0, self.scratch_bytes)
+        assert words is not None
+        self.scratch_words: Array = words
+        self.alive = np.bincount(self.group_of, minlength=len(groups))
+        self.arrived = np.zeros(len(groups), np.int64)  # waves at the barrier
+        self.phase = np.zeros(len(groups), np.int64)  # how often all have been there
+        self.arrived_in = np.zeros(len(group_ids), np.int64)  # the phase in which a wave came last
+        self.waves_per_group = waves_per_group
+        self.start_lanes = active
+
+    def arrive(self, waves: Array) -> Array:
+        """These waves come to the barrier. Returns (wave,) booleans: the first one of its workgroup there."""
+        groups = self.group_of[waves]
+        _, position = np.unique(groups, return_index=True)
+        first = np.zeros(len(waves), np.bool_)
+        first[position] = self.arrived[groups[position]] == 0
+        self.arrived_in[waves] = self.phase[groups]
+        np.add.at(self.arrived, groups, 1)
+        self.complete()
+        return first
+
+    def complete(self) -> None:
+        """Where all waves that have not ended are at the barrier, it opens."""
+        opens = (self.arrived == self.alive) & (self.arrived > 0)
+        self.phase[opens] += 1
+        self.arrived[opens] = 0
+
+    def name_of(self, wave: int, lane: int) -> str:
+        """A lane as the kernel's author knows it."""
+        group = self.items.group_coordinates(self.group_ids[wave : wave + 1])[0]
+        linear = int(self.place_in_group[wave]) * self.wave_size + lane
+        item = self.items.coordinates_in_block(linear)
+        return f"workgroup {tuple(int(x) for x in group)}, work-item {item}"

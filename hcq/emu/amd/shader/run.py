@@ -1,0 +1,118 @@
+"""run_dispatch: run a kernel over a grid, as an emulated GPU's shader cores.
+
+In       a ShaderCore (instruction set, memory), a Launch (what the kernel's registers start as), grid and block sizes
+Out      Report: instructions and lanes executed; or a ShaderFault
+Changes  memory, as the kernel does
+Next     machine.py (the waves that are resident together), wave_start.py (a Launch from descriptors, registers)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hcq.emu.amd.shader.isa import Isa
+from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
+from hcq.emu.amd.shader.memory import Memory
+from hcq.emu.amd.shader.program import Program
+from hcq.emu.amd.shader.residents import Residents
+from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+from hcq.errors import UsageError
+
+LDS_LIMIT = 65536
+LANES_AT_ONCE = 16384  # lanes that are resident together: enough to hide Python, few enough for the caches
+MAX_INSTRUCTIONS = 1 << 16  # of all programs that are kept decoded
+DEFAULT_BUDGET = 1 << 34  # instructions times waves
+
+
+@dataclass
+class ShaderCore:
+    """Those of a GPU: an instruction set, an address space, and programs already decoded."""
+
+    isa: Isa
+    memory: Memory  # as vector instructions see it
+    lds_limit: int = LDS_LIMIT
+    programs: dict[tuple[int, int, int], Program] = field(default_factory=dict)
+    scalar: Memory | None = None  # as scalar instructions see it; None: the same
+    code: Memory | None = None  # as instructions are fetched
+
+    def program(self, entry: int, wave_size: int, acc_offset: int) -> Program:
+        """The program at an address; decoded again when its bytes have changed."""
+        key = (entry, wave_size, acc_offset)
+        known = self.programs.pop(key, None)
+        if known is None or not known.unchanged():
+            known = Program(self.isa, self.code or self.memory, entry, wave_size, acc_offset)
+            room = MAX_INSTRUCTIONS - len(known.instructions)
+            held = sum(len(program.instructions) for program in self.programs.values())
+            while self.programs and held > room:  # the one that ran longest ago stands first
+                held -= len(self.programs.pop(next(iter(self.programs))).instructions)
+        self.programs[key] = known
+        return known
+
+
+def run_dispatch(
+    core: ShaderCore,
+    launch: Launch,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    *,
+    items: tuple[int, int, int] | None = None,
+    budget: int = DEFAULT_BUDGET,
+    deadline_s: float | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> Report:
+    """Run a kernel to its end.
+
+    grid, block   workgroups, and work-items per workgroup, as (x, y, z)
+    items         work-items in all, when the last workgroups are partial; grid * block without it
+    budget        how many instructions, times waves, may run before this is called an endless loop
+    deadline_s    seconds it may take; None: as long as it needs
+    interrupted   asked now and then; true stops the dispatch with OutOfBudget
+    Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
+    """
+    check_launch(core, launch, grid, block)
+    work = WorkItems(grid, block, items or (grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]))
+    program = core.program(launch.entry, launch.wave_size, launch.acc_offset)
+    report = Report()
+    limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
+    total = work.groups
+    waves_per_group = work.waves_per_group(launch.wave_size)
+    at_once = max(1, LANES_AT_ONCE // (waves_per_group * launch.wave_size))
+    if launch.scratch_waves:
+        at_once = max(1, min(at_once, launch.scratch_waves // waves_per_group))
+    # floats overflow and divide by zero here as they do on the hardware: silently
+    with np.errstate(all="ignore"):
+        for first in range(0, total, at_once):
+            groups = np.arange(first, min(total, first + at_once))
+            home = Residents(
+                launch, work, groups, core.memory, core.scalar or core.memory, core.isa.scratch_in_memory
+            )
+            report.waves += len(home.group_of)
+            Machine(program, home, report, limits).all(first_batch(home))
+    return report
+
+
+def check_launch(
+    core: ShaderCore, launch: Launch, grid: tuple[int, int, int], block: tuple[int, int, int]
+) -> None:
+    threads = block[0] * block[1] * block[2]
+    if min(grid) < 1 or min(block) < 1 or threads > 1024:
+        raise UsageError(
+            f"run_dispatch(grid={grid}, block={block}): sizes start at 1, and a workgroup has at most 1024 work-items."
+        )
+    if launch.lds_bytes > core.lds_limit:
+        raise UsageError(
+            f"run_dispatch: the kernel at {launch.entry:#x} asks for {launch.lds_bytes} bytes of LDS; "
+            f"{core.isa.arch} has {core.lds_limit} a workgroup."
+        )
+    waves = -(-threads // launch.wave_size)
+    if launch.scratch_waves and waves > launch.scratch_waves:
+        raise UsageError(
+            f"run_dispatch(block={block}): {waves} waves of a workgroup need scratch memory at once; there is some for "
+            f"{launch.scratch_waves}."
+        )
+    if launch.wave_size not in (32, 64) or (launch.wave_size == 32 and core.isa.has_sdwa):
+        raise UsageError(f"run_dispatch: {core.isa.arch} has no waves of {launch.wave_size} lanes.")
