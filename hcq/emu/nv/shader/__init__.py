@@ -24,6 +24,6 @@ The machine
     opcodes.py   all rules together, and a function decoded with them
     run.py       run_grid: the one entry for an emulated launch
 
-Each imports only what stands above it here; the machine is reached from an instruction through its group alone.
+Each part imports itself and the parts above it; an instruction knows a group and its batch, and nothing of the machine.
 Nothing here is imported by `import hcq`; NumPy is needed only when an emulated device runs a kernel.
 """
