@@ -1,6 +1,7 @@
 """Emulated kernel drivers and GPUs: they answer the drivers' ioctls and execute their packets and kernels on the CPU.
 
 port.py       EmulatedPort: HCQ_EMULATE=amd:gfx1100 makes such a GPU appear
+kernel.py     what an emulated kernel driver is: files, answers, refusals
 backing.py    the bytes behind an allocation; pages.py the same for what emulated caches hold
 amd/, nv/     a vendor's kernel driver, its packet processors, and its shader core in shader/
 

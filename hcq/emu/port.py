@@ -3,7 +3,8 @@
 In       words of HCQ_EMULATE such as "amd:gfx1100"; then the calls of a Port
 Out      what the real driver would answer, refusals with the same errno included
 Changes  the emulated drivers and their GPUs; everything that is not theirs goes to the real operating system
-Next     amd/kfd.py (the emulated KFD), nv/rm.py (the emulated resource manager), hcq/port.py (what a Port is)
+Next     kernel.py (what an emulated driver is), amd/kfd.py (the emulated KFD), nv/rm.py (NVIDIA's resource
+         manager), hcq/port.py (what a Port is)
 
     amd:gfx1100             one GPU of that architecture; the same word twice makes two
     nv:sm_90:seed=7         the GPU works asynchronously: random delays, and queues and unordered work in random order
@@ -19,44 +20,12 @@ import errno
 import functools
 import os
 from collections.abc import Sequence
-from typing import Protocol
 
+from hcq.emu.kernel import File, Kernel, Refusal
 from hcq.errors import UsageError
 from hcq.port import LinuxPort, refused
 
 FIRST_FD = 1 << 20  # far above any real file descriptor
-
-
-class Refusal(Exception):
-    """What an emulated kernel driver answers when it refuses: an errno."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(errno.errorcode.get(number, str(number)))
-        self.number = number
-
-
-class File(Protocol):
-    """An open file of an emulated driver."""
-
-    def ioctl(self, request: int, argument: bytearray) -> int: ...
-    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int: ...
-    def close(self) -> None: ...
-
-
-class Kernel(Protocol):
-    """An emulated kernel driver. It raises Refusal where the real one returns an errno."""
-
-    def open(self, path: str, fd: int) -> File | None:
-        """An open file, or None when the path is not this driver's."""
-        ...
-
-    def read_file(self, path: str) -> bytes | None:
-        """The contents of a file in sysfs, or None when the path is not this driver's."""
-        ...
-
-    def log(self) -> list[str]:
-        """What this driver has written to the kernel's log."""
-        ...
 
 
 class EmulatedPort:

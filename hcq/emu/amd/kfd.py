@@ -26,7 +26,7 @@ from hcq.emu.amd.kfd_events import Events
 from hcq.emu.amd.kfd_memory import PAGE, BufferObject
 from hcq.emu.amd.kfd_queues import create_queue
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, Spec, files, make_nodes, parse
-from hcq.emu.port import Refusal
+from hcq.emu.kernel import Refusal
 from hcq.layout import Packet
 
 __all__ = ["EmulatedKfd", "parse"]

@@ -29,7 +29,7 @@ from hcq.amd.abi.kfd import (
     WaitResult,
 )
 from hcq.emu.amd.kfd_memory import BufferObject
-from hcq.emu.port import Refusal
+from hcq.emu.kernel import Refusal
 
 SIGNAL_LIMIT = 4096
 FIRST_OTHER_ID = 0x40000000

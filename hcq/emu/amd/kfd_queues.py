@@ -17,7 +17,7 @@ from hcq.emu.amd.aql_processor import AqlQueue
 from hcq.emu.amd.gpu import EmulatedGpu, EmulatedQueue
 from hcq.emu.amd.pm4_processor import Pm4Queue
 from hcq.emu.amd.sdma_processor import SdmaQueue
-from hcq.emu.port import Refusal
+from hcq.emu.kernel import Refusal
 
 PAGE = 4096
 MIN_RING_BYTES = 1024

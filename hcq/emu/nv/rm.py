@@ -19,6 +19,7 @@ from typing import Any
 
 from hcq import native
 from hcq.emu.backing import Backing
+from hcq.emu.kernel import Refusal
 from hcq.emu.nv import foreign_calls
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE
@@ -38,7 +39,6 @@ from hcq.emu.nv.rm_objects import (
 )
 from hcq.emu.nv.spec import DEFAULT_VERSION, Spec
 from hcq.emu.nv.uvm import UvmFile
-from hcq.emu.port import Refusal
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.args import Args

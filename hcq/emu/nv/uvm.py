@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hcq.emu.kernel import Refusal
 from hcq.emu.nv.memory import PAGE, PageTable
 from hcq.emu.nv.rm_controls import CONTEXT_BUFFER_BYTES
 from hcq.emu.nv.rm_objects import (
@@ -26,7 +27,6 @@ from hcq.emu.nv.rm_objects import (
     check,
 )
 from hcq.emu.nv.spec import ENGINE_GR0
-from hcq.emu.port import Refusal
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.status import NvStatus
