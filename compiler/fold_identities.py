@@ -16,7 +16,8 @@ from hcq.ir.dtype import DType, Kind, truncate
 from hcq.ir.meaning import MEANING, apply
 from hcq.ir.node import Node, const
 from hcq.ir.op import COMMUTATIVE, Op
-from hcq.ir.rewrite import Pass, Rule, any_constant, any_node, any_of, op
+from hcq.ir.pattern import any_constant, any_node, any_of, op
+from hcq.ir.rewrite import Pass, Rule
 
 _MANTISSA_AND_RANGE = {  # bits after the point, largest and smallest exponent of a normal number
     "fp8e4m3": (3, 8, -6),
@@ -27,9 +28,8 @@ _MANTISSA_AND_RANGE = {  # bits after the point, largest and smallest exponent o
     "float64": (52, 1023, -1022),
 }
 
-x, y, z = any_node("x"), any_node("y"), any_node("z")
+x, y, z, u = any_node("x"), any_node("y"), any_node("z"), any_node("u")
 c, d = any_constant("c"), any_constant("d")
-node = any_node("node")
 
 
 def _fold(node: Node) -> Node | None:
@@ -54,6 +54,14 @@ def _is_exact(x: Node) -> bool:
     return x.dtype.kind is not Kind.FLOAT
 
 
+def _is_bool(x: Node) -> bool:
+    return x.dtype.is_bool
+
+
+def _is_no_index(x: Node) -> bool:
+    return x.dtype.kind is not Kind.INDEX
+
+
 def _is_wrapping(x: Node) -> bool:
     """Integers of a width; index arithmetic has its own engine."""
     return x.dtype.kind is Kind.INT or x.dtype.kind is Kind.UINT
@@ -69,6 +77,10 @@ def _shift(x: Node, c: Node) -> Node:
 
 def _mask(x: Node, c: Node) -> Node:
     return Node(Op.AND, x.dtype, (x, const(c.arg - 1, x.dtype)))
+
+
+def _times_reciprocal(x: Node, c: Node) -> Node:
+    return x * (1.0 / c.arg)
 
 
 def _has_exact_reciprocal(c: Node) -> bool:
@@ -101,6 +113,10 @@ def holds(narrow: DType, wide: DType) -> bool:
     return narrow.min >= wide.min and narrow.max <= wide.max
 
 
+def _is_same_format(node: Node) -> bool:
+    return node.dtype is node.src[0].dtype
+
+
 def _cast_of_cast(node: Node) -> Node | None:
     inner = node.src[0]
     source = inner.src[0]
@@ -109,8 +125,14 @@ def _cast_of_cast(node: Node) -> Node | None:
     return source.cast(node.dtype)
 
 
+def _rebit(node: Node) -> Node:
+    source = node.src[0].src[0]
+    return source if source.dtype is node.dtype else Node(Op.BITCAST, node.dtype, (source,))
+
+
 fold_identities = Pass(
     "fold-identities",
+    "what changes nothing is not computed",
     [
         Rule("fold-constants", any_of(MEANING, name="node"), _fold),
         Rule("constant-right", any_of(COMMUTATIVE, x, y, name="node"), _constant_right),
@@ -121,12 +143,12 @@ fold_identities = Pass(
         Rule("add-twice", x + c + d, x + (c + d), when=_is_wrapping),
         Rule("mul-one", x * 1, x),
         Rule("mul-zero", x * 0, 0, when=_is_exact),
-        Rule("mul-minus-one", x * -1, -x, when=lambda x: x.dtype.kind is not Kind.INDEX),
+        Rule("mul-minus-one", x * -1, -x, when=_is_no_index),
         Rule("mul-twice", x * c * d, x * (c * d), when=_is_wrapping),
         Rule("neg-neg", op(Op.NEG, -x), x),
         # quotients
         Rule("div-one", x / 1, x),
-        Rule("div-power-of-two", x / c, lambda x, c: x * (1.0 / c.arg), when=_has_exact_reciprocal),
+        Rule("div-power-of-two", x / c, _times_reciprocal, when=_has_exact_reciprocal),
         Rule("floordiv-one", x // 1, x),
         Rule("floordiv-power-of-two", x // c, _shift, when=_is_positive_power_of_two),
         Rule("mod-one", x % 1, 0),
@@ -155,29 +177,24 @@ fold_identities = Pass(
         Rule("unequal-self", op(Op.CMPNE, x, x), False, when=_is_exact),
         Rule("not-equal", ~op(Op.CMPEQ, x, y), op(Op.CMPNE, x, y)),
         Rule("not-unequal", ~op(Op.CMPNE, x, y), op(Op.CMPEQ, x, y)),
-        Rule("bool-is-set", op(Op.CMPNE, op(Op.CAST, x), 0), x, when=lambda x: x.dtype.is_bool),
+        Rule("bool-is-set", op(Op.CMPNE, op(Op.CAST, x), 0), x, when=_is_bool),
         # choices
         Rule("where-true", op(Op.WHERE, True, x, y), x),
         Rule("where-false", op(Op.WHERE, False, x, y), y),
         Rule("where-same", op(Op.WHERE, y, x, x), x),
-        Rule("where-bool", op(Op.WHERE, x, True, False), x, when=lambda x: x.dtype.is_bool),
+        Rule("where-bool", op(Op.WHERE, x, True, False), x, when=_is_bool),
         Rule("where-not", op(Op.WHERE, ~x, y, z), op(Op.WHERE, x, z, y)),
-        Rule("where-in-true", op(Op.WHERE, x, op(Op.WHERE, x, y, any_node("u")), z), op(Op.WHERE, x, y, z)),
-        Rule("where-in-false", op(Op.WHERE, x, y, op(Op.WHERE, x, any_node("u"), z)), op(Op.WHERE, x, y, z)),
+        Rule("where-in-true", op(Op.WHERE, x, op(Op.WHERE, x, y, u), z), op(Op.WHERE, x, y, z)),
+        Rule("where-in-false", op(Op.WHERE, x, y, op(Op.WHERE, x, u, z)), op(Op.WHERE, x, y, z)),
         # casts
-        Rule("cast-same", op(Op.CAST, x, name="node"), x, when=lambda node: node.dtype is node.src[0].dtype),
+        Rule("cast-same", op(Op.CAST, x, name="node"), x, when=_is_same_format),
         Rule("cast-of-cast", op(Op.CAST, op(Op.CAST, x), name="node"), _cast_of_cast),
         Rule(
             "bitcast-same",
             op(Op.BITCAST, x, name="node"),
             x,
-            when=lambda node: node.dtype is node.src[0].dtype,
+            when=_is_same_format,
         ),
-        Rule("bitcast-of-bitcast", op(Op.BITCAST, op(Op.BITCAST, x), name="node"), lambda node: _rebit(node)),
+        Rule("bitcast-of-bitcast", op(Op.BITCAST, op(Op.BITCAST, x), name="node"), _rebit),
     ],
 )
-
-
-def _rebit(node: Node) -> Node:
-    source = node.src[0].src[0]
-    return source if source.dtype is node.dtype else Node(Op.BITCAST, node.dtype, (source,))

@@ -22,12 +22,16 @@ both forms.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
 from math import prod
 
+from hcq.compiler.views import VIEWS, ZERO, Indices, ravel
 from hcq.ir.dtype import DType, dtypes, truncate
+from hcq.ir.logic import flatten
 from hcq.ir.node import Node, Shape, const, index, toposort
 from hcq.ir.op import ARITHMETIC, COMPARE, SCATTERS, Op
+from hcq.ir.rewrite import Notes, Pass, Step
 from hcq.ir.symbolic import (
     Rebuilding,
     both,
@@ -41,25 +45,15 @@ from hcq.ir.symbolic import (
     to_index,
 )
 
-Indices = tuple[Node, ...]
 # a tensor-stage node, where it is asked for, under which condition
 _Task = tuple[Node, Indices, "Node | None"]
 _Steps = Generator["_Task | Node", Node, None]  # asks for tasks, then gives the value
 
 ORDERED = "ordered"
 WITHIN = "within"
-_ZERO = index(0)
 _ZERO_OF_ZEROS = {Op.ADD, Op.MUL, Op.MAX, Op.MIN}
 _SEARCH = 32  # nodes looked at to save a select
 _EXACT = {Op.ADD, Op.MUL, Op.FLOORDIV, Op.MOD, Op.MAX, Op.MIN, *COMPARE}
-
-
-def lower_movement(sink: Node) -> Node:
-    """The kernel in ranges. Raises ValueError for what a kernel cannot hold; see the module for the rules.
-
-    A kernel whose outputs have no elements becomes a SINK without stores.
-    """
-    return _Lowering(sink).run()
 
 
 def range_number(node: Node) -> int:
@@ -74,12 +68,13 @@ def is_ordered(node: Node) -> bool:
 
 
 class _Lowering:
-    """One kernel's lowering: the values made so far and the ranges handed out."""
+    """One kernel's lowering: the values made so far and the ranges that were given numbers."""
 
-    def __init__(self, sink: Node):
+    def __init__(self, sink: Node, counts: Counter[str]):
         if sink.op is not Op.SINK or any(store.op is not Op.STORE for store in sink.src):
             raise ValueError(f"lower_movement({sink!r}): a kernel is a SINK of STOREs")
         self.sink = sink
+        self.counts = counts
         self.memo: dict[_Task, Node] = {}
         self.depths = _reduction_depths(sink)
         self.reduction_ranges: dict[tuple[int, Shape], Indices] = {}
@@ -122,7 +117,7 @@ class _Lowering:
 
     def new_range(self, size: int, ordered: bool = False) -> Node:
         if size == 1:
-            return _ZERO
+            return ZERO
         number = self.next_range
         self.next_range += 1
         return Node(Op.RANGE, dtypes.index, (index(size),), (number, ORDERED) if ordered else number)
@@ -130,7 +125,7 @@ class _Lowering:
     def within(self, place: Node, size: int) -> Node:
         """`place`, known to be in 0 .. size-1 where it matters."""
         if size == 1:
-            return _ZERO
+            return ZERO
         low, high = bounds(place)
         if 0 <= low and high < size:
             return place
@@ -194,11 +189,12 @@ class _Lowering:
         op = node.op
         if op in ARITHMETIC:
             return self.arithmetic(*task)
-        if op in _VIEWS:
+        if op in VIEWS:
             return self.view(*task)
         rule = _RULES.get(op)
         if rule is None:
             raise ValueError(f"lower_movement: {node!r} cannot be inside a kernel")
+        self.counts[_NAMES[op]] += 1
         return rule(self, *task)
 
     def arithmetic(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
@@ -212,19 +208,23 @@ class _Lowering:
 
     def view(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
         # views of views are walked here, without a task for each
-        while node.op in _VIEWS:
-            at = _VIEWS[node.op](node, at)
+        while node.op in VIEWS:
+            self.counts[_NAMES[node.op]] += 1
+            at = VIEWS[node.op](node, at)
             node = node.src[0]
         yield (yield node, at, valid)
 
     def const(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        """A number is itself everywhere."""
         yield node
 
     def iota(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        """The index itself is the value."""
         yield _from_index(at[0], node.dtype)
 
     def param(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
-        flat = _flatten(node.arg.shape, at)
+        """A load, under the condition where its address may be outside."""
+        flat = ravel(node.arg.shape, at)
         src: tuple[Node, ...] = (node, flat)
         if valid is not None:
             # an address that is inside anyway is read anyway: the load stays free of what the condition depends on
@@ -234,6 +234,7 @@ class _Lowering:
         yield Node(Op.LOAD, node.dtype, src)
 
     def pad(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        """The padding is a condition; under it the source is read."""
         source = node.src[0]
         conditions: list[Node] = []
         inner: list[Node] = []
@@ -246,6 +247,7 @@ class _Lowering:
         yield from self.under(source, tuple(inner), valid, both(*conditions))
 
     def unwindow(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        """The window is a quotient by the step; where that leaves a rest, zero is read."""
         axis, _, step, dilation = node.arg
         source = node.src[0]
         windows = source.shape[axis]
@@ -254,12 +256,13 @@ class _Lowering:
         start = linear(((at[axis], 1), (at[-1], -dilation)))
         conditions = [less(index(-1), start), less(start, index(windows * step))]
         if step > 1:
-            conditions.append(equal(modulo(start, step), _ZERO))
+            conditions.append(equal(modulo(start, step), ZERO))
         inner = list(at)
         inner[axis] = self.within(floordiv(start, step), windows)
         yield from self.under(source, tuple(inner), valid, both(*conditions))
 
     def gather(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        """The loaded index is the place, if it is inside its axis."""
         source, where = node.src
         axis: int = node.arg
         size = source.shape[axis]
@@ -281,6 +284,7 @@ class _Lowering:
         yield value if _vanishes(value, inside) else _zero_unless(condition, value, zero)
 
     def reduce(self, node: Node, at: Indices, valid: Node | None) -> _Steps:
+        """A range for each axis, which reductions side by side share."""
         op, axes = node.arg
         source = node.src[0]
         sizes = tuple([source.shape[axis] for axis in axes])
@@ -295,7 +299,7 @@ class _Lowering:
         for axis, place in zip(axes, ranges):
             inner[axis] = place
         value = yield source, tuple(inner), valid
-        yield _reduce(op, value, tuple([place for place in ranges if place is not _ZERO]))
+        yield _reduce(op, value, tuple([place for place in ranges if place is not ZERO]))
 
 
 _RULES = {
@@ -307,122 +311,24 @@ _RULES = {
     Op.GATHER: _Lowering.gather,
     Op.REDUCE_AXIS: _Lowering.reduce,
 }
-
-
-# -- views: where the source is read for a place in the view --------------------------------------------------------
-
-
-def _reshape(node: Node, at: Indices) -> Indices:
-    """Axes are matched in the smallest groups of equal size, so that quotients appear only where axes really split."""
-    old, new = node.src[0].shape, node.arg
-    inner: list[Node] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        if i < len(old) and old[i] == 1:
-            inner.append(_ZERO)
-            i += 1
-            continue
-        if j < len(new) and new[j] == 1:
-            j += 1
-            continue
-        first_old, first_new = i, j
-        old_count, new_count = old[i], new[j]
-        i, j = i + 1, j + 1
-        while old_count != new_count:
-            if old_count < new_count:
-                old_count *= old[i]
-                i += 1
-            else:
-                new_count *= new[j]
-                j += 1
-        if i - first_old == 1 == j - first_new:
-            inner.append(at[first_new])
-        else:
-            flat = _flatten(new[first_new:j], at[first_new:j])
-            inner.extend(_unflatten(old[first_old:i], flat))
-    return tuple(inner)
-
-
-def _flatten(shape: Shape, at: Indices) -> Node:
-    """The row-major number of a place."""
-    parts: list[tuple[Node, int]] = []
-    stride = 1
-    for size, place in zip(reversed(shape), reversed(at)):
-        parts.append((place, stride))
-        stride *= size
-    return linear(reversed(parts))
-
-
-def _unflatten(shape: Shape, flat: Node) -> list[Node]:
-    """The place of a row-major number."""
-    places: list[Node] = []
-    stride = prod(shape)
-    for axis, size in enumerate(shape):
-        stride //= size
-        place = floordiv(flat, stride)
-        places.append(modulo(place, size) if axis else place)
-    return places
-
-
-def _permute(node: Node, at: Indices) -> Indices:
-    inner = [_ZERO] * len(at)
-    for place, axis in zip(at, node.arg):
-        inner[axis] = place
-    return tuple(inner)
-
-
-def _expand(node: Node, at: Indices) -> Indices:
-    return tuple([_ZERO if size == 1 else place for size, place in zip(node.src[0].shape, at)])
-
-
-def _shrink(node: Node, at: Indices) -> Indices:
-    return tuple(
-        [
-            place if start == 0 and step == 1 else linear(((place, step),), start)
-            for place, (start, _, step) in zip(at, node.arg)
-        ]
-    )
-
-
-def _flip(node: Node, at: Indices) -> Indices:
-    inner = list(at)
-    for axis in node.arg:
-        inner[axis] = linear(((at[axis], -1),), node.src[0].shape[axis] - 1)
-    return tuple(inner)
-
-
-def _window(node: Node, at: Indices) -> Indices:
-    axis, _, step, dilation = node.arg
-    inner = list(at[:-1])
-    inner[axis] = linear(((at[axis], step), (at[-1], dilation)))
-    return tuple(inner)
-
-
-_VIEWS = {
-    Op.RESHAPE: _reshape,
-    Op.PERMUTE: _permute,
-    Op.EXPAND: _expand,
-    Op.SHRINK: _shrink,
-    Op.FLIP: _flip,
-    Op.WINDOW: _window,
-}
+_NAMES = {op: op.name.lower().replace("_", "-") for op in (*VIEWS, *_RULES)}
 _INJECTIVE = {Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP}
+
+
+# -- arithmetic, places, reductions ---------------------------------------------------------------------------------
 
 
 def _place_in_param(target: Node, at: Indices) -> tuple[Node, Node]:
     """(PARAM, flat index) that a place in a written view stands for."""
     node = target
     while node.op in _INJECTIVE:
-        at = _VIEWS[node.op](node, at)
+        at = VIEWS[node.op](node, at)
         node = node.src[0]
     if node.op is not Op.PARAM:
         raise ValueError(
             f"lower_movement: STORE to {node.op.name}; a target is a PARAM, viewed by RESHAPE, PERMUTE, SHRINK or FLIP"
         )
-    return node, _flatten(node.arg.shape, at)
-
-
-# -- arithmetic, gathered places, reductions ------------------------------------------------------------------------
+    return node, ravel(node.arg.shape, at)
 
 
 def _arithmetic(node: Node, src: tuple[Node, ...]) -> Node:
@@ -521,7 +427,7 @@ def _vanishes(value: Node, inside: Node) -> bool:
     A load under the condition reads zero there; sums, products and extremes of zeros are zero. A long value is not
     searched to its end, so that lowering stays linear: the answer is then no, which costs a select and nothing else.
     """
-    parts = set(_conditions(inside))
+    parts = set(flatten(Op.AND, (inside,)))
     stack = [value]
     for _ in range(_SEARCH):
         if not stack:
@@ -530,20 +436,11 @@ def _vanishes(value: Node, inside: Node) -> bool:
         if node.op in _ZERO_OF_ZEROS:
             stack.extend(node.src)
         elif node.op is Op.LOAD:
-            if len(node.src) == 2 or not parts.issubset(_conditions(node.src[2])):
+            if len(node.src) == 2 or not parts.issubset(flatten(Op.AND, (node.src[2],))):
                 return False
         elif node.op is not Op.CONST or node.arg or repr(node.arg) == "-0.0":
             return False
     return False
-
-
-def _conditions(condition: Node) -> list[Node]:
-    """The parts of a conjunction."""
-    parts = []
-    while condition.op is Op.AND:
-        parts.append(condition.src[1])
-        condition = condition.src[0]
-    return [*parts, condition]
 
 
 def _reduction_depths(sink: Node) -> dict[Node, int]:
@@ -568,3 +465,26 @@ def _resolve(root: Node) -> Node:
         else:
             rebuilding.visit(node)
     return rebuilding.of(root)
+
+
+# -- the pass -------------------------------------------------------------------------------------------------------
+
+
+def _lower(sink: Node, target: object, notes: Notes) -> Node:
+    """The kernel in ranges. Raises ValueError for what a kernel cannot hold.
+
+    A kernel whose outputs have no elements becomes a SINK without stores.
+    """
+    return _Lowering(sink, notes.counts).run()
+
+
+def _described(table: Mapping[Op, Callable[..., object]]) -> list[Step]:
+    return [Step(_NAMES[op], (rule.__doc__ or "").rstrip(".")) for op, rule in table.items()]
+
+
+lower_movement = Pass(
+    "lower-movement",
+    "views become index arithmetic: they cost nothing when the kernel runs",
+    _described(VIEWS) + _described(_RULES),
+    _lower,
+)

@@ -21,12 +21,14 @@ from math import gcd, prod
 from hcq.compiler.lower_movement import range_number
 from hcq.ir.affine import collect
 from hcq.ir.dtype import dtypes
+from hcq.ir.logic import flatten
 from hcq.ir.node import Node, const, index, toposort
 from hcq.ir.op import Op
+from hcq.ir.rewrite import Notes, Pass, Step
 from hcq.ir.symbolic import both, bounds, build, less, linear, modulo, replace
 
 
-def skip_gaps(sink: Node) -> Node:
+def _skip(sink: Node, target: object, notes: Notes) -> Node:
     """The kernel with shorter sums; new ranges are numbered after the old ones."""
     nodes = toposort((sink,))
     if not any(node.op is Op.MOD for node in nodes):
@@ -41,6 +43,7 @@ def skip_gaps(sink: Node) -> Node:
             for place in made.src[1:]:
                 shorter = _shortened(made, place, number) if made.op is Op.REDUCE else None
                 if shorter is not None:
+                    notes("every-step", made, shorter)
                     made = shorter
                     number += 1
         new[node] = made
@@ -94,6 +97,11 @@ def _zero_unless(value: Node) -> list[Node]:
     return []
 
 
+def _conditions(condition: Node) -> list[Node]:
+    """The parts of a conjunction, the last one first."""
+    return list(reversed(flatten(Op.AND, (condition,))))
+
+
 def _phase(conditions: list[Node], place: Node) -> tuple[Node, int] | None:
     """(first turn, step) of the turns of a range that one of the conditions, `sum % step == 0`, leaves."""
     for part in conditions:
@@ -116,14 +124,6 @@ def _phase(conditions: list[Node], place: Node) -> tuple[Node, int] | None:
     return None
 
 
-def _conditions(condition: Node) -> list[Node]:
-    parts = []
-    while condition.op is Op.AND:
-        parts.append(condition.src[1])
-        condition = condition.src[0]
-    return [*parts, condition]
-
-
 def _under(value: Node, inside: Node) -> Node:
     """The value where one more condition holds; loads that would leave their buffer beyond it get it as well."""
     new: dict[Node, Node] = {}
@@ -143,3 +143,16 @@ def _under(value: Node, inside: Node) -> Node:
     if made.op is Op.LOAD and len(made.src) == 3:
         return Node(Op.LOAD, made.dtype, (*made.src[:2], both(made.src[2], inside)))
     return Node(Op.WHERE, made.dtype, (inside, made, zero))
+
+
+skip_gaps = Pass(
+    "skip-gaps",
+    "sums over strided windows visit only the places that are not zero",
+    [
+        Step(
+            "every-step",
+            "sum over k of (f(k) where (a*k + rest) % s == 0, else 0) -> sum over j of f(s*j + phase)",
+        )
+    ],
+    _skip,
+)

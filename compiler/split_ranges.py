@@ -16,12 +16,13 @@ from hcq.compiler.lower_movement import range_number
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op
+from hcq.ir.rewrite import Notes, Pass, Step
 from hcq.ir.symbolic import build, linear
 
 MIN_OUTPUT_PART = 8
 
 
-def split_ranges(sink: Node) -> Node:
+def _split(sink: Node, target: object, notes: Notes) -> Node:
     """The kernel over the parts of its ranges; ranges are numbered anew, outputs first, in the order they had."""
     nodes = toposort((sink,))
     divisors: dict[Node, set[int]] = {}
@@ -56,6 +57,8 @@ def split_ranges(sink: Node) -> Node:
             stride *= part.src[0].arg
         made[place] = tuple(parts)
         mapping[place] = linear(terms)
+        if len(parts) > 1:
+            notes("split-reduction" if place in reduced else "split-output", place, mapping[place])
     return _with_reductions(nodes, mapping, made)
 
 
@@ -99,3 +102,14 @@ def _with_reductions(
         else:
             new[node] = build(node.op, node, tuple([new[source] for source in node.src]))
     return new[nodes[-1]]
+
+
+split_ranges = Pass(
+    "split-ranges",
+    "axes that a view merged are counted by loops, not divided apart",
+    [
+        Step("split-reduction", "r -> r'*d + r'' where r // d or r % d is asked for"),
+        Step("split-output", f"the same, where d is at least {MIN_OUTPUT_PART}"),
+    ],
+    _split,
+)

@@ -166,6 +166,12 @@ def _allocate(storage: Storage, alloc: Any) -> Any:
     return storage.buffer
 
 
+COMPILER_WORDS = {
+    "ir",
+    "code",
+    "passes",
+    "rules",
+}  # of HCQ_DEBUG: what can be seen only while kernels are compiled
 MAX_PLANS = 2048  # plans kept in memory, and how large they may be together
 MAX_PLAN_BYTES = 64 << 20
 
@@ -222,7 +228,7 @@ def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     """A plan from disk whose programs load; any doubt about what is there, and it is made anew."""
     disk = DiskCache()
     name = f"{structure.digest()}-{_toolchain(device)}"
-    if not config.current().debug & {"ir", "code"}:  # what should be shown has to be done
+    if not config.current().debug & COMPILER_WORDS:  # what should be shown has to be done
         plan = _decode(device, disk.get("plan", name))
         # a trace holds what its kernels were made from
         is_told = plan is not None and (not kernel_sources.wanted() or _are_told(plan, disk))
@@ -265,14 +271,16 @@ class _WriteOnly(DiskCache):
 
 
 def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCache) -> Plan:
-    from hcq.compiler.compile import CodeObject, compile_kernel
+    from hcq.compiler.code_object import CodeObject
+    from hcq.compiler.compile import compile_kernel
     from hcq.frontend.scheduler.schedule import schedule
 
     debug = config.current().debug
     target = devices.target(device)
     made = schedule(roots, structure.storages, target.threads)
 
-    is_shown = bool(debug & {"ir", "code"}) or kernel_sources.wanted()
+    is_shown = bool(debug & COMPILER_WORDS) or kernel_sources.wanted()
+    trace = (lambda line: print(line, file=sys.stderr)) if "rules" in debug else None
     shown: dict[str, str] = {}
 
     def show(stage: str, text: str) -> None:
@@ -286,7 +294,7 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
             continue  # nothing to store
         with devices.toolchain():
             if is_shown or not confined.limits():
-                code = compile_kernel(kernel.sink, target, disk, show if is_shown else None)
+                code = compile_kernel(kernel.sink, target, disk, show if is_shown else None, trace=trace)
             else:
                 sink = kernel.sink
                 made_bytes = confined.run(

@@ -16,7 +16,7 @@ from pathlib import Path
 from hcq.checks import is_decimal, shown
 from hcq.errors import UsageError
 
-DEBUG_WORDS = ("schedule", "ir", "code", "push", "sync", "alloc")
+DEBUG_WORDS = ("schedule", "ir", "code", "passes", "rules", "push", "sync", "alloc")
 
 AMD_QUEUES = ("pm4", "aql")
 

@@ -3,6 +3,6 @@
 Read in this order: dtype.py (number formats), op.py (what can be said), shape.py and infix.py (what an op makes of its
 sources' shapes and texts), node.py (how it is held); then index arithmetic: bounds.py (value ranges), affine.py (sums
 and quotients), logic.py (conditions), symbolic.py (whole graphs), conditional_bounds.py (ranges under a condition);
-then rewrite.py (rules and passes), verify.py (what each stage allows), show.py (listings); then meaning.py and
-evaluate.py (what it all computes).
+then pattern.py and rewrite.py (rules and passes), verify.py (what each stage allows), show.py (listings); then
+meaning.py and evaluate.py (what it all computes).
 """

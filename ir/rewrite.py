@@ -1,110 +1,28 @@
-"""Rewriting: a pass is a named list of named rules, applied from the leaves up until none matches.
+"""Rewriting: a pass is a value with a name, a reason and named rules, which are applied until none of them matches.
 
 In       rules written as patterns (`Rule("add-zero", x + 0, x)`), a graph
-Out      the graph with every rule's before replaced by its after; counts per rule; a trace line per replacement
-Changes  the pass's own counters
-Next     compiler/fold_identities.py (a pass), symbolic.py (index arithmetic, which needs more than patterns)
+Out      the graph with every rule's before replaced by its after; counts per rule, seconds, a line per replacement
+Changes  the pass's own record
+Next     compiler/fold_identities.py (a pass of rules), compiler/split_ranges.py (one that looks at a graph as a whole),
+         pattern.py (before and after), symbolic.py (index arithmetic, which needs more than patterns)
 
-A pattern looks like what it matches: variables stand for any node (the same variable twice for the same node),
-constant variables for any number, and a Python number for that number in the dtype at hand, -0.0 apart from 0.0, True
-and False for bools only. Matchers are built once, when the pass is made, and tried only on nodes of their op, in the
-order of the rules.
+Rules are tried only on nodes of their op, in their order; what a rule makes is rewritten in turn.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
 
-from hcq.ir.dtype import DType, Kind, Scalar, dtypes
-from hcq.ir.node import Node, const, show_index
-from hcq.ir.op import COMPARE, Op
+from hcq.ir.dtype import Kind, Scalar
+from hcq.ir.node import Node, const, show_index, toposort
+from hcq.ir.op import Op
+from hcq.ir.pattern import Captures, Pattern, instance, matcher
 
-Captures = dict[str, Node]
 Trace = Callable[[str], None]
-_Matcher = Callable[[Node, Captures], bool]
-
-
-class Pattern:
-    """What a node may look like. Made by the functions below and by operators."""
-
-    def __add__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.ADD, self, other)
-
-    def __mul__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.MUL, self, other)
-
-    def __truediv__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.DIV, self, other)
-
-    def __floordiv__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.FLOORDIV, self, other)
-
-    def __mod__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.MOD, self, other)
-
-    def __and__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.AND, self, other)
-
-    def __or__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.OR, self, other)
-
-    def __xor__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.XOR, self, other)
-
-    def __lshift__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.SHL, self, other)
-
-    def __rshift__(self, other: Pattern | Scalar) -> Pattern:
-        return op(Op.SHR, self, other)
-
-    def __neg__(self) -> Pattern:
-        return op(Op.NEG, self)
-
-    def __invert__(self) -> Pattern:
-        return op(Op.NOT, self)
-
-
-class _Variable(Pattern):
-    def __init__(self, name: str, is_constant: bool = False):
-        self.name = name
-        self.is_constant = is_constant
-
-
-class _Number(Pattern):
-    def __init__(self, value: Scalar):
-        self.value = value
-
-
-class _Operation(Pattern):
-    def __init__(self, ops: Sequence[Op], src: Sequence[Pattern] | None, name: str | None):
-        self.ops = tuple(ops)
-        self.src = None if src is None else tuple(src)
-        self.name = name
-
-
-def any_node(name: str) -> Pattern:
-    """Any node, known by that name in the rule's functions."""
-    return _Variable(name)
-
-
-def any_constant(name: str) -> Pattern:
-    """Any CONST; its number is `.arg`."""
-    return _Variable(name, is_constant=True)
-
-
-def op(which: Op, *src: Pattern | Scalar, name: str | None = None) -> Pattern:
-    """A node of that op over sources that match."""
-    return _Operation((which,), [s if isinstance(s, Pattern) else _Number(s) for s in src], name)
-
-
-def any_of(ops: Iterable[Op], *src: Pattern | Scalar, name: str) -> Pattern:
-    """A node of one of the ops; without sources given, over any sources."""
-    patterns = [s if isinstance(s, Pattern) else _Number(s) for s in src]
-    return _Operation(sorted(ops, key=lambda o: o._value_), patterns or None, name)
 
 
 class Rule:
@@ -122,13 +40,14 @@ class Rule:
         after: Pattern | Scalar | Callable[..., Node | None],
         when: Callable[..., bool] | None = None,
     ):
-        if not isinstance(before, _Operation):
-            raise ValueError(f"Rule({name!r}): before must be an operation, not a bare variable or number")
         self.name = name
         self.ops = before.ops
-        self.matches = _matcher(before)
+        if not self.ops:
+            raise ValueError(f"Rule({name!r}): before must be an operation, not a bare variable or number")
+        self.matches = matcher(before)
         self.guard = None if when is None else _by_name(when)
         self.make = _maker(after)
+        self._parts = before, after, when
 
     def apply(self, node: Node) -> Node | None:
         """The node that takes this one's place, None when the rule does not match."""
@@ -139,133 +58,193 @@ class Rule:
             return None
         return self.make(node, captures)
 
+    def __str__(self) -> str:
+        before, after, when = self._parts
+        made = f"{_module(after)}.{_call(after)}" if callable(after) else str(after)
+        return f"{before} -> {made}{'' if when is None else f' when {_call(when)}'}"
+
+
+class Step(NamedTuple):
+    """One thing that a pass over whole graphs does: the name under which it is counted, and what it is, in a line."""
+
+    name: str
+    what: str
+
+    def __str__(self) -> str:
+        return self.what
+
+
+class Notes:
+    """What one run of a pass did: how often it applied each rule, in what time, and a line each time for a reader."""
+
+    def __init__(self, trace: Trace | None = None):
+        self.trace = trace
+        self.name = ""  # the pass's
+        self.counts: Counter[str] = Counter()
+        self.seconds = 0.0
+
+    def __call__(self, rule: str, before: Node, after: Node) -> None:
+        self.counts[rule] += 1
+        if self.trace is not None:
+            self.trace(f"{self.name}/{rule}: {_brief(before)} -> {_brief(after)}")
+
+
+Change = Callable[[Node, Any, Notes], Node]
+
 
 class Pass:
-    """Named rules applied together; `counts` holds how often each was, over all runs."""
+    """One step of a compiler: from a graph to a graph that computes the same.
 
-    def __init__(self, name: str, rules: Sequence[Rule]):
+    name     in kebab-case, as tables and traces print it
+    why      the reason it is there, in a line
+    rules    what it does, by name; without `change`, Rules that are applied until none matches
+    change   (root, target, notes) -> root, for what needs more than rules; it tells `notes` what it did
+    counts   how often each rule was applied, over all runs; `seconds`: how long these took together
+    """
+
+    def __init__(
+        self, name: str, why: str, rules: Iterable[Rule | Step], change: Change | None = None
+    ) -> None:
         self.name = name
+        self.why = why
         self.rules = tuple(rules)
         self.counts: Counter[str] = Counter()
-        self._by_op: dict[Op, list[Rule]] = {}
-        for rule in self.rules:
-            for which in rule.ops:
-                self._by_op.setdefault(which, []).append(rule)
+        self.seconds = 0.0
         names = [rule.name for rule in self.rules]
         if len(set(names)) != len(names):
             raise ValueError(f"Pass({name!r}): two rules have one name")
+        if change is None:
+            by_op = rules_by_op([rule for rule in self.rules if isinstance(rule, Rule)])
 
-    def run(self, root: Node, trace: Trace | None = None) -> Node:
-        """The graph in which no rule matches any more. Work is linear in the nodes seen; deep graphs are fine.
+            def change(root: Node, target: Any, notes: Notes) -> Node:
+                return rewrite(root, by_op, notes)
 
-        Raises RuntimeError when rules undo each other or make of a node something that holds it.
+        self._change = change
+
+    def run(self, root: Node, target: Any = None, notes: Notes | None = None) -> Node:
+        """The graph after the pass. Deep graphs are fine; the work is linear in the nodes seen.
+
+        target   what it is compiled for, for passes that ask
+        notes    gets what this run does; its trace a line for each rule: `fold-identities/mul-one: mul(a, 1.0) -> a`
+        Raises   RuntimeError when rules undo each other or make of a node something that holds it; what a pass refuses
         """
-        final: dict[Node, Node] = {}
-        becomes: dict[
-            Node, Node
-        ] = {}  # what a node waits for: itself over final sources, or what a rule made of it
-        # nodes whose successor was begun; to meet one again before it is done is a circle
-        asked: set[Node] = set()
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if node in final:
+        notes = notes or Notes()
+        notes.name = self.name
+        before = perf_counter()
+        made = self._change(root, target, notes)
+        notes.seconds = perf_counter() - before
+        self.seconds += notes.seconds
+        self.counts.update(notes.counts)
+        return made
+
+    def __str__(self) -> str:
+        wide = max([len(rule.name) for rule in self.rules], default=0)
+        return "\n".join(
+            [f"{self.name}: {self.why}", *[f"  {rule.name:<{wide}}  {rule}" for rule in self.rules]]
+        )
+
+
+# -- applying rules -------------------------------------------------------------------------------------------------
+
+RulesByOp = Mapping[Op, Sequence[Rule]]
+
+
+def rules_by_op(rules: Iterable[Rule]) -> dict[Op, list[Rule]]:
+    """The rules that may match a node of an op, in their order."""
+    by_op: dict[Op, list[Rule]] = {}
+    for rule in rules:
+        for which in rule.ops:
+            by_op.setdefault(which, []).append(rule)
+    return by_op
+
+
+def rewrite(root: Node, by_op: RulesByOp, notes: Notes) -> Node:
+    """The graph in which no rule matches any more, leaves first.
+
+    Raises RuntimeError when rules undo each other or make of a node something that holds it.
+    """
+    order = toposort((root,))
+    if not any(node.op in by_op for node in order):
+        return root
+    final: dict[Node, Node] = {}
+    for node in order:
+        if node in final:
+            continue
+        here = _over(node, final)
+        if here not in final:
+            made = _replacement(here, by_op, notes)
+            final[here] = here if made is None else _settled(here, made, final, by_op, notes)
+        final[node] = final[here]
+    return final[root]
+
+
+def _over(node: Node, final: dict[Node, Node]) -> Node:
+    src = tuple([final[source] for source in node.src])
+    return node if src == node.src else Node(node.op, node.dtype, src, node.arg)
+
+
+def _replacement(node: Node, by_op: RulesByOp, notes: Notes) -> Node | None:
+    """What the first rule that matches makes of a node; None when none does."""
+    for rule in by_op.get(node.op, ()):
+        made = rule.apply(node)
+        if made is not None and made is not node:
+            notes(rule.name, node, made)
+            return made
+    return None
+
+
+def _settled(start: Node, made: Node, final: dict[Node, Node], by_op: RulesByOp, notes: Notes) -> Node:
+    """What becomes of a node that a rule made into another: rules are applied to that in turn, from its leaves up."""
+    becomes = {start: made}  # what a node waits for: itself over final sources, or what a rule made of it
+    # nodes whose successor was begun; to meet one again before it is done is a circle
+    asked: set[Node] = set()
+    stack = [start]
+    while stack:
+        node = stack[-1]
+        if node in final:
+            stack.pop()
+            continue
+        successor = becomes.get(node)
+        if successor is None:
+            missing = [source for source in node.src if source not in final]
+            if missing:
+                if not asked.isdisjoint(missing):
+                    raise RuntimeError(
+                        f"pass {notes.name}: what a rule made of a node holds it: {_brief(node)}"
+                    )
+                stack.extend(missing)
+                continue
+            here = _over(node, final)
+            replaced = here if here is not node else _replacement(node, by_op, notes)
+            if replaced is None:
+                final[node] = node
                 stack.pop()
                 continue
-            successor = becomes.get(node)
-            if successor is None:
-                missing = [source for source in node.src if source not in final]
-                if missing:
-                    if not asked.isdisjoint(missing):
-                        raise RuntimeError(
-                            f"pass {self.name}: what a rule made of a node holds it: {_brief(node)}"
-                        )
-                    stack.extend(missing)
-                    continue
-                successor = self._step(node, final, trace)
-                if successor is node:
-                    final[node] = node
-                    stack.pop()
-                    continue
-                becomes[node] = successor
-            if successor in final:
-                final[node] = final[successor]
-                stack.pop()
-            elif node in asked:
-                raise RuntimeError(
-                    f"pass {self.name}: rules undo each other at {_brief(node)} -> {_brief(successor)}"
-                )
-            else:
-                asked.add(node)
-                stack.append(successor)
-        return final[root]
-
-    def _step(self, node: Node, final: dict[Node, Node], trace: Trace | None) -> Node:
-        src = tuple([final[source] for source in node.src])
-        if src != node.src:
-            return Node(node.op, node.dtype, src, node.arg)
-        for rule in self._by_op.get(node.op, ()):
-            made = rule.apply(node)
-            if made is not None and made is not node:
-                self.counts[rule.name] += 1
-                if trace is not None:
-                    trace(f"{self.name}/{rule.name}: {_brief(node)} -> {_brief(made)}")
-                return made
-        return node
+            successor = becomes[node] = replaced
+        if successor in final:
+            final[node] = final[successor]
+            stack.pop()
+        elif node in asked:
+            raise RuntimeError(
+                f"pass {notes.name}: rules undo each other at {_brief(node)} -> {_brief(successor)}"
+            )
+        else:
+            asked.add(node)
+            stack.append(successor)
+    return final[start]
 
 
-# -- patterns to matchers -------------------------------------------------------------------------------------------
+def _brief(node: Node) -> str:
+    """Two levels of a node, as `mul(load, 1.0)`."""
+    if node.op is Op.CONST or node.dtype.kind is Kind.INDEX:
+        return show_index(node)
+    if not node.src:
+        return node.op.name.lower()
+    inside = [show_index(s) if s.op is Op.CONST or s.op is Op.RANGE else s.op.name.lower() for s in node.src]
+    return f"{node.op.name.lower()}({', '.join(inside)})"
 
 
-def _matcher(pattern: Pattern) -> _Matcher:
-    if isinstance(pattern, _Variable):
-        return _variable_matcher(pattern.name, pattern.is_constant)
-    if isinstance(pattern, _Number):
-        return _number_matcher(pattern.value)
-    assert isinstance(pattern, _Operation)
-    return _operation_matcher(pattern)
-
-
-def _variable_matcher(name: str, is_constant: bool) -> _Matcher:
-    def matches(node: Node, captures: Captures) -> bool:
-        if is_constant and node.op is not Op.CONST:
-            return False
-        return captures.setdefault(name, node) is node
-
-    return matches
-
-
-def _number_matcher(value: Scalar) -> _Matcher:
-    sign = math.copysign(1.0, value)
-    is_truth = isinstance(value, bool)
-
-    def matches(node: Node, captures: Captures) -> bool:
-        if node.op is not Op.CONST or node.arg != value or (is_truth and node.dtype.kind is not Kind.BOOL):
-            return False
-        return node.arg != 0 or math.copysign(1.0, node.arg) == sign
-
-    return matches
-
-
-def _operation_matcher(pattern: _Operation) -> _Matcher:
-    ops, name = pattern.ops, pattern.name
-    parts = None if pattern.src is None else tuple([_matcher(source) for source in pattern.src])
-
-    def matches(node: Node, captures: Captures) -> bool:
-        if node.op not in ops:
-            return False
-        if parts is not None:
-            if len(parts) != len(node.src):
-                return False
-            for part, source in zip(parts, node.src):
-                if not part(source, captures):
-                    return False
-        return name is None or captures.setdefault(name, node) is node
-
-    return matches
-
-
-# -- what comes after -----------------------------------------------------------------------------------------------
+# -- a rule's functions ----------------------------------------------------------------------------------------------
 
 
 def _by_name(function: Callable[..., Any]) -> Callable[[Captures], Any]:
@@ -278,12 +257,9 @@ def _by_name(function: Callable[..., Any]) -> Callable[[Captures], Any]:
 
 
 def _maker(after: Pattern | Scalar | Callable[..., Node | None]) -> Callable[[Node, Captures], Node | None]:
-    if isinstance(after, _Variable):
-        name = after.name
-        return lambda node, captures: captures[name]
     if isinstance(after, Pattern):
         pattern = after
-        return lambda node, captures: _instance(pattern, node.dtype, captures)
+        return lambda node, captures: instance(pattern, node.dtype, captures)
     if callable(after):
         call = _by_name(after)
         return lambda node, captures: call(captures)
@@ -291,29 +267,10 @@ def _maker(after: Pattern | Scalar | Callable[..., Node | None]) -> Callable[[No
     return lambda node, captures: const(number, node.dtype)
 
 
-def _instance(pattern: Pattern, dtype: DType, captures: Captures) -> Node:
-    if isinstance(pattern, _Variable):
-        return captures[pattern.name]
-    if isinstance(pattern, _Number):
-        return const(pattern.value, dtype)
-    assert isinstance(pattern, _Operation)
-    assert pattern.src is not None
-    # numbers take the dtype of what they stand beside
-    made: list[Node | None] = [
-        None if isinstance(s, _Number) else _instance(s, dtype, captures) for s in pattern.src
-    ]
-    beside = next((node.dtype for node in reversed(made) if node is not None), dtype)
-    src = tuple([_instance(s, beside, captures) if m is None else m for s, m in zip(pattern.src, made)])
-    which = pattern.ops[0]
-    result = dtypes.bool.vec(src[-1].dtype.lanes) if which in COMPARE else src[-1].dtype
-    return Node(which, result, src)
+def _module(function: Callable[..., object]) -> str:
+    return function.__module__.rpartition(".")[2]
 
 
-def _brief(node: Node) -> str:
-    """Two levels of a node, as `mul(load, 1.0)`."""
-    if node.op is Op.CONST or node.dtype.kind is Kind.INDEX:
-        return show_index(node)
-    if not node.src:
-        return node.op.name.lower()
-    inside = [show_index(s) if s.op is Op.CONST or s.op is Op.RANGE else s.op.name.lower() for s in node.src]
-    return f"{node.op.name.lower()}({', '.join(inside)})"
+def _call(function: Callable[..., object]) -> str:
+    """A rule's function and what it is given: `_is_exact(x)`."""
+    return f"{function.__name__}({', '.join(inspect.signature(function).parameters)})"

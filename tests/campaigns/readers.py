@@ -85,7 +85,7 @@ class Space:
 
         x = Tensor([[1.0, 2.0], [3.0, 4.0]])
         made = ((x @ x).softmax(1) + 1).schedule()[0]
-        from hcq.compiler.compile import CodeObject
+        from hcq.compiler.code_object import CodeObject
 
         launch = made.launches[0]
         code = CodeObject(
@@ -201,7 +201,7 @@ def safetensors(rng: random.Random) -> None:
 
 def plans(rng: random.Random) -> None:
     """A plan and an object of the cache, as if the file's hash were right."""
-    from hcq.compiler.compile import CodeObject
+    from hcq.compiler.code_object import CodeObject
     from hcq.frontend import plan
 
     space = _space()

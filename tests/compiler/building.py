@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hcq.compiler.compile import CodeObject, compile_kernel
+from hcq.compiler.code_object import CodeObject
+from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Target, cpu_target
 from hcq.ir.arrays import from_raw, numpy_dtype, to_raw
 from hcq.ir.dtype import DType, dtypes

@@ -22,7 +22,8 @@ import hcq
 from hcq.amd.chip import CHIPS
 from hcq.compiler.assemble import comgr
 from hcq.compiler.backend import assemble_with
-from hcq.compiler.compile import CodeObject, compile_kernel
+from hcq.compiler.code_object import CodeObject
+from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import amd_target
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Param, const

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hcq.compiler.compile import CodeObject, compile_kernel, forget
+from hcq.compiler.code_object import CodeObject
+from hcq.compiler.compile import compile_kernel, forget
 from hcq.compiler.kernel import kernel_flops, kernel_key, kernel_name, kernel_traffic
 from hcq.compiler.target import NARROW_CASTS, cpu_target
 from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, dtypes

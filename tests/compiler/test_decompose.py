@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcq.compiler.compile import compile_kernel
-from hcq.compiler.decompose import COMPOSED, decompose
+from hcq.compiler.decompose import RULES
+from hcq.compiler.decompose import decompose as decompose_pass
 from hcq.compiler.narrow_floats import NARROW, bits_dtype, narrow, to_odd_float32, widen
-from hcq.compiler.target import CPU_NATIVE, cpu_target
+from hcq.compiler.promote_floats import promote_floats
+from hcq.compiler.target import CPU_NATIVE, NARROW_CASTS, Target, cpu_target
 from hcq.device import Device
 from hcq.ir.arrays import array, from_raw, raw_dtype, to_raw
 from hcq.ir.dtype import DType, dtypes
@@ -27,6 +29,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  
 FORMATS = sorted(NARROW, key=lambda dtype: dtype.name)
 BY_NAME = {"ids": lambda dtype: getattr(dtype, "name", str(dtype))}
 NO_CASTS: frozenset[DType] = frozenset()
+
+
+def decompose(graph: Node, native: frozenset[Op], casts: frozenset[DType] = NARROW_CASTS) -> Node:
+    """The last two passes, for a target that has these ops and conversions."""
+    target = Target("cpu", "x86_64", "decompose", 1, 128, 16, native=native, casts=casts)
+    return decompose_pass.run(promote_floats.run(graph, target), target)
 
 
 def leaf(dtype: DType, place: int = 0) -> Node:
@@ -238,7 +246,7 @@ def test_a_graph_with_nothing_to_decompose_is_the_same_node():
     assert decompose(graph, CPU_NATIVE) is graph
 
 
-@pytest.mark.parametrize("op", sorted(COMPOSED, key=lambda op: op.name))
+@pytest.mark.parametrize("op", [rule.ops[0] for rule in RULES], **BY_NAME)
 def test_what_is_composed_uses_native_ops_only(op: Op):
     dtype = dtypes.int32 if op in (Op.FLOORDIV, Op.MOD) else dtypes.float32
     sources = (leaf(dtype, 0), leaf(dtype, 1))[: 1 if op in UNARY else 2]

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import pytest
 
 from hcq import Tensor
-from hcq.compiler.compile import lower
 from hcq.compiler.heuristic import choose
 from hcq.compiler.kernel import kernel_name
 from hcq.compiler.linear import linearize
 from hcq.compiler.loop_nest import LoopNest
+from hcq.compiler.pipeline import lower
 from hcq.compiler.render.llvm import render
 from hcq.compiler.target import Target
 from hcq.frontend.scheduler.schedule import Schedule, schedule

@@ -53,7 +53,7 @@ def kernel(value: Node, target: Node | None = None) -> Node:
     target = target if target is not None else param(0, *value.shape, dtype=value.dtype, writable=True)
     sink = Node(Op.SINK, value.dtype, (Node(Op.STORE, value.dtype, (target, value)),))
     verify(sink, "tensor")
-    lowered = lower_movement(sink)
+    lowered = lower_movement.run(sink)
     verify(lowered, "kernel")
     return lowered
 
@@ -329,11 +329,11 @@ def test_a_graph_deeper_than_the_python_stack_is_lowered():
 
 def test_what_a_kernel_cannot_hold_is_refused():
     with pytest.raises(ValueError, match="CONTIGUOUS"):
-        lower_movement(node(Op.SINK, node(Op.STORE, param(0, 4), Node(Op.CONTIGUOUS, F, (param(1, 4),)))))
+        lower_movement.run(node(Op.SINK, node(Op.STORE, param(0, 4), Node(Op.CONTIGUOUS, F, (param(1, 4),)))))
     with pytest.raises(ValueError, match="one shape"):
         a = node(Op.STORE, param(0, 4, writable=True), param(1, 4))
         b = node(Op.STORE, param(2, 5, writable=True), param(3, 5))
-        lower_movement(node(Op.SINK, a, b))
+        lower_movement.run(node(Op.SINK, a, b))
 
 
 # -- chains of movement, any length, compared with NumPy ------------------------------------------------------------

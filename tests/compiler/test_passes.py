@@ -1,14 +1,17 @@
-"""The pipeline's law: every pass leaves a kernel that the verifier accepts, every address of it proved."""
+"""The passes: each leaves a kernel that the verifier accepts, and each can be printed, timed and counted."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 
 import pytest
 
 from hcq import Tensor, nn
-from hcq.compiler.compile import PASSES
-from hcq.compiler.target import Target
+from hcq.compiler.__main__ import main as list_passes
+from hcq.compiler.compile import compile_kernel
+from hcq.compiler.pipeline import PASSES, lower
+from hcq.compiler.target import Target, cpu_target
 from hcq.frontend.scheduler.schedule import Schedule, schedule
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.verify import verify
@@ -65,6 +68,46 @@ def test_every_pass_leaves_a_kernel_the_verifier_accepts(program: Callable[[], l
     for kernel in kernels:
         sink = kernel.sink
         assert [] == verify(sink, "tensor")
-        for name, _, run in PASSES:
-            sink = run(sink, TARGET)
-            assert [] == verify(sink, "kernel"), name
+        for step in PASSES:
+            sink = step.run(sink, TARGET)
+            assert [] == verify(sink, "kernel"), step.name
+
+
+def test_a_pass_is_found_in_the_file_of_its_name():
+    for step in PASSES:
+        module = importlib.import_module(f"hcq.compiler.{step.name.replace('-', '_')}")
+        assert step is getattr(module, step.name.replace("-", "_"))
+
+
+def test_a_pass_prints_why_it_is_there_and_counts_only_what_it_prints():
+    for kernel in scheduled([*training_step(), *gathering(), *views()]).kernels:
+        lower(kernel.sink, TARGET)
+    for step in PASSES:
+        assert str(step).startswith(f"{step.name}: {step.why}\n")
+        assert set(step.counts) <= {rule.name for rule in step.rules}
+        assert step.seconds > 0
+
+
+def test_who_watches_a_kernel_sees_the_time_of_each_station_and_each_rule():
+    (kernel,) = scheduled([(memory(8, 8) * 1.0).exp()]).kernels
+    shown: dict[str, str] = {}
+    lines: list[str] = []
+    compile_kernel(kernel.sink, cpu_target(), show=shown.__setitem__, trace=lines.append)
+    assert set(shown) == {"ir", "code", "passes"}
+    rows = [line.split() for line in shown["passes"].splitlines()[1:]]
+    stations = [*[step.name for step in PASSES], "choose", "linearize", "render", "assemble", "together"]
+    assert stations == [row[0] for row in rows]
+    assert all(row[2] == "ms" and float(row[1]) >= 0 for row in rows)
+    assert rows[5][5:] == ["exp", "1"]
+    assert "decompose/exp: exp(load) -> mul(mul, where)" in lines
+
+
+def test_the_command_lists_the_passes_and_prints_the_rules_of_those_it_is_given(capsys):
+    assert list_passes([]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        step.name for step in PASSES
+    ]
+    assert list_passes(["decompose"]) == 0
+    assert "  exp       exp(x) -> transcendental.exp(x)\n" in capsys.readouterr().out
+    assert list_passes(["unroll"]) == 2
+    assert "no pass unroll; the passes are lower-movement" in capsys.readouterr().err

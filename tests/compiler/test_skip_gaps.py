@@ -39,7 +39,7 @@ def gradient(windows: int, size: int, length: int, step: int, dilation: int) -> 
 
 def kernel(value: Node) -> Node:
     store = node(Op.STORE, param(0, *value.shape, writable=True), value)
-    return lower_movement(node(Op.SINK, store))
+    return lower_movement.run(node(Op.SINK, store))
 
 
 def turns(sink: Node) -> int:
@@ -52,28 +52,28 @@ def turns(sink: Node) -> int:
 
 
 def test_a_window_of_three_with_stride_two_takes_two_turns():
-    made = skip_gaps(kernel(gradient(4, 3, 9, 2, 1)))
+    made = skip_gaps.run(kernel(gradient(4, 3, 9, 2, 1)))
     assert 2 == turns(made)
     (index,) = {n.src[1] for n in made.toposort() if n.op is Op.LOAD}
     assert "r0//2*3 - r2 + r0%2" == show_index(index)
 
 
 def test_windows_side_by_side_leave_no_sum_at_all():
-    made = skip_gaps(kernel(gradient(4, 2, 8, 2, 1)))
+    made = skip_gaps.run(kernel(gradient(4, 2, 8, 2, 1)))
     assert not [n for n in made.toposort() if n.op is Op.REDUCE]
 
 
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_sum_without_gaps_is_left_alone(step: int):
     lowered = kernel(gradient(4, 3, 9, step, 2) if step == 2 else gradient(4, 3, 9, 1, 1))
-    assert skip_gaps(lowered) is lowered
+    assert skip_gaps.run(lowered) is lowered
 
 
 def test_a_load_shared_by_outputs_stays_shared():
     flowing = node(Op.EXPAND, node(Op.RESHAPE, param(1, 4), arg=(4, 1)), arg=(4, 3))
     weights = node(Op.EXPAND, node(Op.RESHAPE, param(2, 3), arg=(1, 3)), arg=(4, 3))
     lowered = kernel(overlapped(node(Op.MUL, flowing, weights), 9, 2, 1))
-    assert skip_gaps(lowered) is lowered
+    assert skip_gaps.run(lowered) is lowered
 
 
 @settings(max_examples=150, deadline=None)
@@ -92,7 +92,7 @@ def test_the_sum_stays(windows: int, size: int, extra: int, step: int, dilation:
     if select:
         value = overlapped(node(Op.ADD, param(1, windows, size), const(1.0, F)), length, step, dilation)
     value = node(Op.PAD, value, arg=((low, 1), (0, 0)))
-    made = skip_gaps(kernel(value))
+    made = skip_gaps.run(kernel(value))
     verify(made, "kernel")
     flowing, factors = np.arange(1.0, windows * size + 1), np.arange(10.0, windows * size + 10)
     out = np.zeros(length + low + 1)
@@ -104,12 +104,12 @@ def test_the_sum_stays(windows: int, size: int, extra: int, step: int, dilation:
 
 
 def test_nothing_leaks_from_beyond_the_last_turn():
-    made = skip_gaps(kernel(overlapped(node(Op.MUL, param(1, 2, 3), const(2.0, F)), 5, 2, 1)))
+    made = skip_gaps.run(kernel(overlapped(node(Op.MUL, param(1, 2, 3), const(2.0, F)), 5, 2, 1)))
     out = np.zeros(5)
     run_kernel(made, out, np.array([1.0, 2.0, np.inf, 4.0, 5.0, np.nan]))
     assert np.array_equal([2.0, 4.0, np.inf, 10.0, np.nan], out, equal_nan=True)
 
 
 def test_the_shorter_range_is_numbered_after_the_others():
-    numbers = [n.arg for n in skip_gaps(kernel(gradient(4, 3, 9, 2, 1))).toposort() if n.op is Op.RANGE]
+    numbers = [n.arg for n in skip_gaps.run(kernel(gradient(4, 3, 9, 2, 1))).toposort() if n.op is Op.RANGE]
     assert numbers == [0, 2]

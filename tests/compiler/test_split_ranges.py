@@ -24,12 +24,12 @@ def view(op: Op, x: Node, arg) -> Node:
 
 def kernel(value: Node) -> Node:
     store = Node(Op.STORE, F, (param(0, *value.shape, writable=True), value))
-    return lower_movement(Node(Op.SINK, F, (store,)))
+    return lower_movement.run(Node(Op.SINK, F, (store,)))
 
 
 def split(lowered: Node) -> tuple[list[str], list[int]]:
     """(the indices of loads and stores, the sizes of the ranges by number) after splitting."""
-    made = split_ranges(lowered)
+    made = split_ranges.run(lowered)
     assert [] == verify(made, "kernel")
     nodes = made.toposort()
     sizes = sorted((n.arg, n.src[0].arg) for n in nodes if n.op is Op.RANGE)
@@ -68,9 +68,9 @@ def test_reductions_split_at_any_divisor_and_outputs_only_where_vectors_are_fill
 @pytest.mark.parametrize("value", [param(1, 24), view(Op.PERMUTE, param(1, 4, 6), (1, 0))])
 def test_a_kernel_without_quotients_is_left_alone(value: Node):
     lowered = kernel(value)
-    assert split_ranges(lowered) is lowered
+    assert split_ranges.run(lowered) is lowered
 
 
 def test_a_split_kernel_splits_no_further():
-    made = split_ranges(kernel(HEADS))
-    assert split_ranges(made) is made
+    made = split_ranges.run(kernel(HEADS))
+    assert split_ranges.run(made) is made

@@ -142,7 +142,7 @@ def both_stages(kernel: Node, *arrays: np.ndarray) -> list[np.ndarray]:
     """The arrays after the kernel as scheduled; the lowered kernel must leave the same."""
     first, second = [a.copy() for a in arrays], [a.copy() for a in arrays]
     evaluate_kernel(kernel, first)
-    evaluate_kernel(lower_movement(kernel), second)
+    evaluate_kernel(lower_movement.run(kernel), second)
     for a, b in zip(first, second, strict=True):
         assert np.array_equal(a, b)
     return first

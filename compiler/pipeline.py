@@ -1,0 +1,129 @@
+"""Pipeline: the stations from a kernel graph to a code object, in order and timed; imported to compile something.
+
+In       a kernel sink of the tensor stage, a Target
+Out      a `CodeObject`; the graph, the code, the time of each station and each rule applied, for who wants to see them
+Changes  the records of the passes
+Next     the files of the passes, loop_nest.py and heuristic.py (choose), linear.py, backend.py (render, assemble)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from time import perf_counter
+from typing import TypeVar
+
+from hcq.compiler.backend import backend
+from hcq.compiler.code_object import CodeObject
+from hcq.compiler.decompose import decompose
+from hcq.compiler.fold_identities import fold_identities
+from hcq.compiler.kernel import kernel_flops, kernel_name, kernel_traffic
+from hcq.compiler.linear import linearize
+from hcq.compiler.loop_nest import LoopNest
+from hcq.compiler.lower_movement import lower_movement
+from hcq.compiler.promote_floats import promote_floats
+from hcq.compiler.skip_gaps import skip_gaps
+from hcq.compiler.split_ranges import split_ranges
+from hcq.compiler.target import Target
+from hcq.ir.dtype import DType
+from hcq.ir.node import Node, Param, toposort
+from hcq.ir.op import Op
+from hcq.ir.rewrite import Notes, Pass, Trace
+from hcq.ir.show import show_graph
+
+Show = Callable[[str, str], None]
+T = TypeVar("T")
+
+# each leaves a kernel that the verifier accepts; what each is for, and its rules: `python -m hcq.compiler`
+PASSES: tuple[Pass, ...] = (
+    lower_movement,
+    skip_gaps,
+    split_ranges,
+    fold_identities,
+    promote_floats,
+    decompose,
+)
+
+
+def lower(sink: Node, target: Target) -> Node:
+    """The graph passes: shapes to ranges, then operations to those the target has. Raises what a pass refuses."""
+    for step in PASSES:
+        sink = step.run(sink, target)
+    return sink
+
+
+def build(
+    sink: Node,
+    target: Target,
+    schedule: str | None = None,
+    show: Show | None = None,
+    trace: Trace | None = None,
+) -> CodeObject:
+    """The code object of a kernel; see compile.py for the arguments, and for who asks a cache first."""
+    serves = backend(target.name)
+    name = kernel_name(sink)
+    table = _Table()
+    lowered = sink
+    for step in PASSES:
+        lowered = table.graph_pass(step, lowered, target, trace)
+    nest = table.station("choose", lambda: _chosen(lowered, target, schedule))
+    program = table.station("linearize", lambda: linearize(nest, name))
+    program.params = _params(sink)
+    text = table.station("render", lambda: serves.render(program))
+    image = table.station("assemble", lambda: serves.assemble(text, target, name))
+    if show is not None:
+        show("ir", show_graph(lowered))
+        show("code", f"{nest}\n\n{text}")
+        show("passes", f"{name} for {target.name} {target.arch}\n{table}")
+    return CodeObject(
+        name=name,
+        arch=target.arch,
+        image=image,
+        entry=name,
+        args=("buffer",) * len(program.params),
+        grid=serves.grid(program),
+        block=serves.block,
+        scratch_bytes=program.scratch_bytes,
+        flops=kernel_flops(sink),
+        traffic_bytes=kernel_traffic(sink),
+        choice=nest.choice,
+    )
+
+
+def _chosen(lowered: Node, target: Target, schedule: str | None) -> LoopNest:
+    nest = LoopNest(lowered)
+    return backend(target.name).choose(nest, target) if schedule is None else nest.apply(schedule)
+
+
+def _params(sink: Node) -> list[tuple[Param, DType]]:
+    """The arguments a launch passes: also those that simplification found no use for."""
+    found = {n.arg.index: (n.arg, n.dtype) for n in sink.toposort() if n.op is Op.PARAM}
+    return [found[index] for index in sorted(found)]
+
+
+class _Table:
+    """What each station of one kernel took, and what the passes among them did."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, float, Node | None, Counter[str]]] = []
+
+    def station(self, name: str, work: Callable[[], T]) -> T:
+        before = perf_counter()
+        made = work()
+        self.rows.append((name, perf_counter() - before, None, Counter()))
+        return made
+
+    def graph_pass(self, step: Pass, graph: Node, target: Target, trace: Trace | None) -> Node:
+        notes = Notes(trace)
+        made = step.run(graph, target, notes)
+        self.rows.append((step.name, notes.seconds, made, notes.counts))
+        return made
+
+    def __str__(self) -> str:
+        lines = []
+        for name, seconds, graph, counts in self.rows:
+            nodes = "" if graph is None else f"{len(toposort((graph,)))} nodes"
+            did = ", ".join([f"{rule} {count}" for rule, count in counts.most_common()])
+            lines.append(f"  {name:<16}{1000 * seconds:9.2f} ms  {nodes:>11}  {did}".rstrip())
+        total = sum([seconds for _, seconds, _, _ in self.rows])
+        return "\n".join([*lines, f"  {'together':<16}{1000 * total:9.2f} ms"])
