@@ -223,7 +223,7 @@ class Device(Mortal, ABC):
     # finish(value) -> the packet that sets the timeline at the end of a submission
     finish: Callable[[int], bytes]
 
-    queue_name = "main"  # of hcq.kinds: which decoder reads what is submitted
+    queue_name = "main"  # what the trace calls it
 
     def stamp(self, va: int) -> bytes:
         """The packet that stores the device's clock at an address."""

@@ -3,7 +3,7 @@
 In       a name ("CPU", "CPU:1"), HCQ_EMULATE and HCQ_VISIBLE
 Out      a Device, shared by everyone in the process who asks for the same name
 Changes  opening starts the device's threads or channels
-Next     kinds.py (where each driver lives), device.py (what every device has), open_devices.py (what is open)
+Next     backends.py (where each driver lives), device.py (what every device has), open_devices.py (what is open)
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hcq import checks, config, open_devices
+from hcq import backends, checks, config, open_devices
 from hcq.errors import UsageError
-from hcq.kinds import KINDS, load
 from hcq.port import Port
 
 
 def open(name: str = "CPU") -> Any:
     """The device of this name, opened on first use: "CPU", "CPU:1", ... Raises UsageError listing the known ones."""
     kind, _, number = checks.text("open", "name", name).upper().partition(":")
-    if kind not in KINDS or not (number == "" or checks.is_decimal(number)):
-        known = ", ".join(KINDS)
+    backend = backends.find(kind)
+    if backend is None or not (number == "" or checks.is_decimal(number)):
+        known = ", ".join(backends.names())
         raise UsageError(
             f"open({checks.shown(name)}): unknown device. Known: {known}; a number may follow, as in {known}:0."
         )
@@ -41,13 +41,13 @@ def open(name: str = "CPU") -> Any:
             return found
         if open_devices.is_ending:
             raise UsageError(f"open({name!r}): this process is ending. Join threads before the program ends.")
-        made = open_devices.by_name[key] = load(KINDS[kind].device)(key, port)
+        made = open_devices.by_name[key] = backends.load(backend.device)(key, port)
         return made
 
 
 def known_devices() -> Mapping[str, str]:
-    """The device kinds `open` accepts, with the module that drives each."""
-    return {name: kind.device.partition(":")[0] for name, kind in KINDS.items()}
+    """The kinds of device `open` accepts, with the module that drives each."""
+    return {backend.name: backend.device.partition(":")[0] for backend in backends.every()}
 
 
 def _emulated(kind: str, words: tuple[str, ...]) -> Port | None:

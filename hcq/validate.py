@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hcq import kinds
+from hcq import backends
 from hcq.effects import Effect, Launch, Model, ProgramFacts, Run, Step
 from hcq.layout import Packet
 from hcq.rules import addresses, blocks, launches, order, packets, signals, waits
@@ -31,26 +31,26 @@ MODULES = (packets, addresses, signals, order, launches, blocks, waits)  # impor
 MAX_KNOWN = 8192
 
 ReadBlock = Callable[[int, int], bytes]
-Decode = Callable[[Sequence[int], str], list[Packet]]
+Decode = Callable[[Sequence[int]], list[Packet]]
 
 
 def all_rules() -> dict[str, Rule]:
     """Every rule by id, those of single kinds of devices included."""
-    for kind in kinds.KINDS.values():
-        if kind.rules:
-            kinds.load(f"{kind.rules}:MODEL")
+    for backend in backends.every():
+        if backend.rules:
+            backends.load(backend.rules)
     return dict(sorted(RULES.items()))
 
 
 def model_of(name: str, arch: str, facts: Mapping[str, Any], decode: Decode) -> Model:
     """The model of a device. A kind that declares none is checked for what can be said of any packet.
 
-    decode  words, and the queue they are for, to packets
+    decode  words to packets
     """
-    kind = kinds.KINDS.get(name.partition(":")[0].upper())
-    if kind is None or not kind.rules:
+    backend = backends.find(name)
+    if backend is None or not backend.rules:
         return _Undeclared(arch, facts, decode)
-    made: Model = kinds.load(f"{kind.rules}:MODEL")(arch, facts)
+    made: Model = backends.load(backend.rules)(arch, facts)
     return made
 
 
@@ -64,7 +64,7 @@ class _Undeclared(Model):
         self._decode = decode
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
-        return self._decode(words, queue)
+        return self._decode(words)
 
 
 def examine(

@@ -1,6 +1,6 @@
 """Packet pages: docs/packets/*.md, written from the very classes that encode and decode (`make docs`).
 
-In       hcq.kinds (which modules declare which layouts) and hcq.trace.records
+In       hcq.backends (which modules declare which layouts) and hcq.trace.records
 Out      one page for each kind of device: packets, registers, structures, ioctls, each with its bits; one for traces
 Changes  docs/packets/, only files whose text differs
 Next     hcq/layout.py (what a declaration can say), tests/tools/test_packet_pages.py (pages are as the classes are)
@@ -21,7 +21,8 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hcq.kinds import KINDS, Kind
+from hcq import backends
+from hcq.backends import Backend
 from hcq.layout import Ioctl, Packet, declared_in
 from hcq.trace import records
 
@@ -59,7 +60,7 @@ def read(name: str) -> str | None:
 
 def pages() -> dict[str, str]:
     """File name -> text, for every page there should be."""
-    found = {f"{kind.name.lower()}.md": kind_page(kind) for kind in KINDS.values() if kind.layouts}
+    found = {f"{one.name.lower()}.md": backend_page(one) for one in backends.every() if one.layouts}
     found["trace.md"] = trace_page()
     found["README.md"] = index(found)
     return found
@@ -76,12 +77,12 @@ def index(found: dict[str, str]) -> str:
     return "\n".join(["# Packets", "", NOTE, "", how, "", *rows, ""])
 
 
-def kind_page(kind: Kind) -> str:
+def backend_page(backend: Backend) -> str:
     """All layouts of one kind of device, module by module, then its ioctls."""
-    lines = [f"# {kind.name}: packets, registers and structures", "", NOTE]
-    for name in kind.layouts:
+    lines = [f"# {backend.name}: packets, registers and structures", "", NOTE]
+    for name in backend.layouts:
         lines += ["", *module_section(name)]
-    calls = kind.calls()
+    calls = backend.calls()
     if calls:
         lines += ["", "## Ioctls", "", "| request | name | argument |", "| --- | --- | --- |"]
         lines += [f"| {call.request:#010x} | {call.name} | {_argument(call)} |" for call in calls.values()]

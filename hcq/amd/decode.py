@@ -3,7 +3,7 @@
 In       an architecture's name, as a trace keeps it
 Out      decode(words) -> list[Packet]
 Changes  nothing
-Next     encode.py (whose inverse it is), hcq/kinds.py (who asks)
+Next     encode.py (whose inverse it is), hcq/backends.py (who asks)
 """
 
 from __future__ import annotations

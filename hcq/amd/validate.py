@@ -1,7 +1,7 @@
 """AMD GPUs for the rules: what their packets do, and what they promise.
 
 In       pieces as encode.py makes them, or the words of a trace; the device's arch and facts
-Out      MODEL
+Out      AmdModel
 Changes  nothing
 Next     hcq/effects.py (what a model declares), hcq/rules/ (the rules), hcq/validate.py (who runs them)
 
@@ -197,6 +197,3 @@ def _launch_aql(packet: aql.KernelDispatch) -> Launch:
         shared_bytes=packet.group_segment_size,
         scratch_bytes=packet.private_segment_size,
     )
-
-
-MODEL = AmdModel

@@ -1,7 +1,7 @@
 """The CPU device for the rules: what its packets do, what it promises, and two rules of its own.
 
 In       packets of packets.py; the device's arch and facts
-Out      MODEL
+Out      CpuModel
 Changes  nothing
 Next     hcq/effects.py (what a model declares), hcq/rules/ (the rules), hcq/validate.py (who runs them)
 """
@@ -172,6 +172,3 @@ class CpuModel(Model):
             carried=count,
             scratch_bytes=packet.scratch_bytes,
         )
-
-
-MODEL = CpuModel

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hcq import backends
 from hcq import config as config_module
-from hcq import kinds
 from hcq.checks import is_decimal
 from hcq.doctor import amd, checks, cpu, nv
 from hcq.doctor.access import KernelDriver
@@ -218,14 +218,15 @@ class _Examiner:
 
 def open_device(name: str, kind: str, port: Port) -> Device:
     """A device of our own, not the one that hcq.open shares: it can be closed without disturbing anybody."""
-    if kind not in kinds.KINDS:
+    backend = backends.find(kind)
+    if backend is None:
         raise Failure(
             f"this version of hcq has no driver for {DRIVERS[kind].name} GPUs.",
             "python -m pip install --upgrade hcq  # or use another device: HCQ_DEVICE=CPU",
         )
     settings = config_module.current()
     settings = dataclasses.replace(settings, timeout_ms=min(settings.timeout_ms, TIMEOUT_MS), profile=False)
-    made: Device = kinds.load(kinds.KINDS[kind].device)(name, port, settings)
+    made: Device = backends.load(backend.device)(name, port, settings)
     return made
 
 

@@ -3,7 +3,7 @@
 In       an architecture's name, as a trace keeps it
 Out      decode(words) -> list[Packet]: pushes of methods, LaunchData where a launch's QMD and constants stand
 Changes  nothing
-Next     encode.py (whose inverse it is), methods.py (pushes), qmd.py, bank0.py (launch data), hcq/kinds.py (who asks)
+Next     encode.py (whose inverse it is), methods.py (pushes), qmd.py, bank0.py (launch data)
 """
 
 from __future__ import annotations

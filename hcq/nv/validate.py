@@ -1,7 +1,7 @@
 """NVIDIA GPUs for the rules: what their methods do, what they promise, and a rule of their own.
 
 In       words as encode.py makes them, or those of a trace; the device's arch and facts
-Out      MODEL
+Out      NvModel
 Changes  nothing
 Next     hcq/effects.py (what a model declares), hcq/rules/ (the rules), hcq/validate.py (who runs them)
 
@@ -248,6 +248,3 @@ class NvModel(Model):
             registers=qmd.value("register_count"),
             argument_bytes=max(size - kernel.param_base, 0) if kernel is not None and is_short else None,
         )
-
-
-MODEL = NvModel

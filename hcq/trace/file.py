@@ -3,7 +3,7 @@
 In       a file written with HCQ_TRACE=FILE, whole or cut off
 Out      Trace: `submissions` with decoded packets and commands as data, `code`, `signals`, `faults`, `memory_at`
 Changes  nothing
-Next     frames.py (bytes to records), memory.py (addresses and blocks over time), kinds.py (whose decoder
+Next     frames.py (bytes to records), memory.py (addresses and blocks over time), backends.py (whose decoder
          reads which words), tools/hcq_trace.py (shows it)
 
 Reading is two passes: `read_records` checks frames and checksums and stops at the first that is cut off or damaged;
@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hcq import backends
 from hcq.errors import UsageError
-from hcq.kinds import KINDS
 from hcq.layout import Packet
 from hcq.trace.frames import Record as Record
 from hcq.trace.frames import read_records as read_records
@@ -48,15 +48,15 @@ class TraceDevice:
     opened: int  # record indices
     closed: int | None = None
 
-    def decode(self, words: Sequence[int], queue: str = "main") -> list[Packet]:
+    def decode(self, words: Sequence[int]) -> list[Packet]:
         """Words as the packets of this device. Never raises for words; UsageError for a kind that is unknown here."""
-        kind = KINDS.get(self.kind)
-        if kind is None:
+        backend = backends.find(self.kind)
+        if backend is None:
             raise UsageError(
-                f"{self.name}: this version decodes {', '.join(KINDS)}, not {self.kind}. "
+                f"{self.name}: this version decodes {', '.join(backends.names())}, not {self.kind}. "
                 "Read the trace with a newer one."
             )
-        return kind.decoder(queue, self.arch)(words)
+        return backend.decode(words, self.arch)
 
     def __repr__(self) -> str:
         return f"TraceDevice({self.key}, {self.arch})"
@@ -155,7 +155,7 @@ class Submission:
 
     def packets(self) -> list[Packet]:
         """The words, decoded by the device's own layouts."""
-        return self.device.decode(self.words, self.queue)
+        return self.device.decode(self.words)
 
     @property
     def blocks(self) -> list[BlockImage]:
@@ -167,7 +167,7 @@ class Submission:
         ]
 
     def block_packets(self, block: BlockImage) -> list[Packet]:
-        return self.device.decode(block.words, self.queue)
+        return self.device.decode(block.words)
 
     def all_commands(self) -> list[dict[str, Any]]:
         """Commands in the order in which they run, those of blocks in the place of the replay."""

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hcq import config, kinds
+from hcq import backends, config
 from hcq.cpu import device as cpu_device
 from hcq.device import Device
 from hcq.emu.port import EmulatedPort
@@ -57,7 +57,9 @@ class System:
 
     def open(self) -> Device:
         settings = dataclasses.replace(config.current(), timeout_ms=TIMEOUT_MS, threads=THREADS)
-        make: Any = FaultyCpu if self.kind == "CPU" else kinds.load(kinds.KINDS[self.kind].device)
+        backend = backends.find(self.kind)
+        assert backend is not None
+        make: Any = FaultyCpu if self.kind == "CPU" else backends.load(backend.device)
         device: Device = make(self.kind, self.port, settings)
         self.device = device
         self.opened += 1

@@ -278,15 +278,14 @@ def _verb(words: list[str]) -> None:
 
 def packets(rng: random.Random) -> None:
     """Words of a queue: decoding never raises, and what is decoded can be printed."""
-    from hcq.kinds import KINDS
+    from hcq import backends
 
-    kind = KINDS[rng.choice(list(KINDS))]
-    queue = rng.choice(list(kind.decode))
+    backend = rng.choice(list(backends.every()))
     arch = {
         "AMD": rng.choice(("gfx1100", "gfx90a", "gfx942", "gfx1201")),
         "NV": rng.choice(("sm_80", "sm_90", "sm_120")),
     }
-    layouts = list(kind.packets())
+    layouts = list(backend.packets())
     words: list[int] = []
     for _ in range(rng.randrange(1, 8)):
         layout = rng.choice(layouts)
@@ -299,7 +298,7 @@ def packets(rng: random.Random) -> None:
         words += raw
     data = mutate.of_bytes(b"".join(word.to_bytes(4, "little") for word in words), [mutate.Place(0, 4)], rng)
     words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data) // 4 * 4, 4)]
-    for packet in kind.decoder(queue, arch.get(kind.name, ""))(words):
+    for packet in backend.decode(words, arch.get(backend.name, "")):
         repr(packet)
 
 

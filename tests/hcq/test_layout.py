@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hcq
+from hcq import backends
 from hcq.amd.abi import sdma
 from hcq.cpu import packets
 from hcq.errors import UsageError
-from hcq.kinds import KINDS
 from hcq.layout import Ioctl, Packet, bits, declared_in, placed, repeated
 
 FOLDER = Path(hcq.__file__).parent
@@ -64,7 +64,7 @@ def packet_of(draw: st.DrawFn, layout: type[Packet]) -> Packet:
 
 
 def test_the_walk_finds_what_the_kinds_declare() -> None:
-    declared = {layout for kind in KINDS.values() for layout in kind.packets() if layout.fields}
+    declared = {layout for backend in backends.every() for layout in backend.packets() if layout.fields}
     assert declared <= set(ALL_LAYOUTS)
     assert {packets.Dispatch, packets.Control} <= set(ALL_LAYOUTS)
 

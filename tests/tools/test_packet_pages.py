@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hcq import backends
 from hcq.cpu import packets
-from hcq.kinds import KINDS
 from hcq.tools import packet_pages
 
 
@@ -17,11 +17,11 @@ def test_every_page_is_what_the_declarations_say(name: str) -> None:
 
 
 def test_every_layout_and_every_ioctl_of_every_kind_is_on_its_page() -> None:
-    for kind in KINDS.values():
-        text = packet_pages.kind_page(kind)
-        for layout in kind.packets():
+    for backend in backends.every():
+        text = packet_pages.backend_page(backend)
+        for layout in backend.packets():
             assert not layout.fields or f"### {layout.__name__}\n" in text
-        for call in kind.calls().values():
+        for call in backend.calls().values():
             assert f"| {call.name} |" in text
 
 

@@ -28,8 +28,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hcq import backends
 from hcq.errors import HcqError, UsageError
-from hcq.kinds import KINDS
 from hcq.layout import Packet
 from hcq.tools.trace import text as spelling
 from hcq.trace.file import Record, TraceDevice, read_records
@@ -97,7 +97,8 @@ def _frame(content: bytes, at: int) -> Record | None:
 def _layouts(kind: str) -> dict[str, type[Packet]]:
     """The packets of a kind by name; a name that two modules have is `module.Name` for the second."""
     found: dict[str, type[Packet]] = {}
-    for layout in KINDS[kind].packets() if kind in KINDS else ():
+    backend = backends.find(kind)
+    for layout in () if backend is None else backend.packets():
         module = layout.__module__.rpartition(".")[2]
         found[f"{module}.{layout.__name__}" if layout.__name__ in found else layout.__name__] = layout
     return found
@@ -127,13 +128,12 @@ class _Names:
         """The packets of a device by name; none for a kind that this version does not know."""
         return _layouts(self.kinds.get((process, device), "") if isinstance(device, int) else "")
 
-    def decode(self, process: int, device: int, queue: str, words: Sequence[int]) -> list[Packet]:
-        name = self.kinds.get((process, device), "")
-        if name not in KINDS:
+    def decode(self, process: int, device: int, words: Sequence[int]) -> list[Packet]:
+        name, arch = self.kinds.get((process, device)), self.archs.get((process, device))
+        if name is None or arch is None:
             return []
         try:
-            arch = self.archs[process, device]
-            return TraceDevice(name, name, name, arch, process, device, {}, 0).decode(words, queue)
+            return TraceDevice(name, name, name, arch, process, device, {}, 0).decode(words)
         except HcqError:
             return []
 
@@ -158,9 +158,8 @@ def _record(record: Record, names: _Names) -> Iterator[str]:
     yield f"  {spelling.line(layout, leave_out)}{notes}"
     if record.kind == Kind.SUBMIT:
         size = 4 * record.fields["size_words"]
-        queue = names.string(record.process, record.fields["queue"])
         yield "  words:"
-        yield from _words(record, names, queue, record.data[:size])
+        yield from _words(record, names, record.data[:size])
         yield "  commands:"
         yield from _commands(record.data[size:], record, names)
     elif record.kind == Kind.BLOCK:
@@ -168,7 +167,7 @@ def _record(record: Record, names: _Names) -> Iterator[str]:
         yield "  commands:"
         yield from _commands(record.data[: max(size, 0)], record, names)
         yield "  words:"
-        yield from _words(record, names, "main", record.data[max(size, 0) :])
+        yield from _words(record, names, record.data[max(size, 0) :])
     else:
         yield from _bytes(record.data)
 
@@ -194,12 +193,12 @@ def _notes(record: Record, names: _Names) -> str:
     return f"  # {spelling.comment(', '.join(found))}" if found else ""
 
 
-def _words(record: Record, names: _Names, queue: str, data: bytes) -> Iterator[str]:
+def _words(record: Record, names: _Names, data: bytes) -> Iterator[str]:
     words = struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
     known = names.layouts(record.process, record.fields["device"])
     names_of = {layout: name for name, layout in known.items()}
     at = 0
-    for packet in names.decode(record.process, record.fields["device"], queue, words):
+    for packet in names.decode(record.process, record.fields["device"], words):
         own = words[at : at + len(packet.words)]
         name = names_of.get(type(packet), "")
         shown = f"{name} {spelling.line(packet).partition(' ')[2]}"

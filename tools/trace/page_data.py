@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from hcq import backends
 from hcq.errors import HcqError, UsageError
-from hcq.kinds import KINDS
 from hcq.tools.trace import disasm, lint
 from hcq.tools.trace.graph import Graph
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of
@@ -238,7 +238,8 @@ class PageData:
 
     def _layouts(self, kind: str, view: Json) -> Json:
         """The declarations of the packets in a view: where each field's bits are, and what they mean."""
-        if kind not in KINDS:
+        backend = backends.find(kind)
+        if backend is None:
             return {}
         wanted = {packet["packet"] for packet in all_packets(view)}
         return {
@@ -248,7 +249,7 @@ class PageData:
                 "length_words": layout.length_words,
                 "fields": {name: [field.high, field.low, field.doc] for name, field in layout.fields.items()},
             }
-            for layout in KINDS[kind].packets()
+            for layout in backend.packets()
             if layout.__name__ in wanted
         }
 

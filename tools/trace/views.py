@@ -16,9 +16,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hcq import effects, validate
+from hcq import backends, effects, validate
 from hcq.errors import HcqError, UsageError
-from hcq.kinds import KINDS
 from hcq.layout import Packet
 from hcq.trace.file import Code, MemoryMap, Record, Submission, Trace, TraceDevice
 from hcq.trace.records import Kind
@@ -134,8 +133,8 @@ def call_text(record: Record) -> str:
     given = arguments if isinstance(arguments, list) else []
     size = fields.get("argument_bytes")
     if name == "ioctl" and len(given) == 2 and isinstance(size, int):
-        for kind in KINDS.values():
-            call = kind.calls().get(given[1])
+        for backend in backends.every():
+            call = backend.calls().get(given[1])
             if call is not None:
                 return call.line(record.data[:size], record.data[size:], result)
     return f"{name}({', '.join(map(_short, given))}) -> {result}"

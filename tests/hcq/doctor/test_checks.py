@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from hcq import config
+from hcq.backends import PLACES
 from hcq.cpu.device import CpuDevice
 from hcq.doctor import checks
 from hcq.doctor.check import CHECKS, Failure, Skip, Status
 from hcq.doctor.examine import advise, examine
 from hcq.doctor.host import facts_of
 from hcq.errors import DeviceFault, UsageError
-from hcq.kinds import KINDS
 from hcq.signal import CELL_BYTES, Signal
 
 from .conftest import FakeHost
@@ -144,7 +144,7 @@ def test_a_security_policy_against_new_code_is_named(host: FakeHost) -> None:
 
 
 def test_a_kind_without_a_driver_says_so(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(KINDS, "NV", raising=False)
+    monkeypatch.delitem(PLACES, "NV", raising=False)
     (run,) = examine(host.nv(), "NV").runs
     assert run.checks[3].text == "this version of hcq has no driver for NVIDIA GPUs."
     assert "--upgrade hcq" in run.checks[3].fix

@@ -106,8 +106,8 @@ def test_a_trace_shows_a_qmd_with_its_fields_and_names_the_ioctls(open_nv: Open,
     ):
         assert part in texts[0]
     requests = [record.fields["arguments"][1] for record in trace.calls if record.fields["call"] == "ioctl"]
-    from hcq.kinds import KINDS
+    from hcq.nv.backend import BACKEND
 
-    known = KINDS["NV"].calls()
+    known = BACKEND.calls()
     assert requests
     assert {request for request in requests if request not in known} == set()

@@ -1,0 +1,12 @@
+"""AMD's entry in the registry of backends. Next: hcq/backends.py (what each line means)."""
+
+from hcq.backends import Backend
+
+BACKEND = Backend(
+    "AMD",
+    device="hcq.amd.device:AmdDevice",
+    decoder="hcq.amd.decode:decoder",
+    layouts=tuple(f"hcq.amd.abi.{name}" for name in ("pm4", "sdma", "aql", "registers", "descriptor", "kfd")),
+    ioctls=("hcq.amd.abi.kfd",),
+    rules="hcq.amd.validate:AmdModel",
+)

@@ -1,0 +1,121 @@
+"""Backends: for each kind of device, the one entry with everything that differs from kind to kind. The registry.
+
+In       a device name such as "AMD:1", in any case
+Out      its Backend: driver, decoder, layouts, ioctls, rules, compiler target, disassembler, doctor's checks, emulation
+Changes  nothing; a backend's modules are imported when something of it is first asked for
+Next     cpu/backend.py (the smallest entry), opening.py (opens by it), trace/file.py (decodes), validate.py (checks)
+
+A new kind of device is a folder with a backend.py, and one line in PLACES. One that comes with another package is an
+entry point of that package, in its pyproject.toml:
+
+    [project.entry-points."hcq.backends"]
+    TOY = "toy.backend:BACKEND"
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hcq.errors import DriverError, UsageError
+from hcq.layout import Ioctl, Packet, declared_in
+
+PLACES: dict[str, str] = {
+    "CPU": "hcq.cpu.backend:BACKEND",
+    "AMD": "hcq.amd.backend:BACKEND",
+    "NV": "hcq.nv.backend:BACKEND",
+}
+ENTRY_POINTS = "hcq.backends"
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One kind of device. Places are "module:attribute", imported on first use; "" is what it does not have.
+
+    name          what `hcq.open` takes before the colon
+    device        its Device class, opened as device(name, port, config)
+    decoder       arch -> decode(words) -> list[Packet]; decode never raises, an unknown arch is a UsageError
+    layouts       modules whose Packet classes are its packets, registers and descriptors
+    ioctls        modules whose Ioctl objects are the calls its kernel driver takes
+    rules         its hcq.effects.Model: what its packets do, and rules of its own
+    """
+
+    name: str
+    device: str = ""
+    decoder: str = ""
+    layouts: tuple[str, ...] = ()
+    ioctls: tuple[str, ...] = ()
+    rules: str = ""
+
+    def decode(self, words: Sequence[int], arch: str = "") -> list[Packet]:
+        """A queue's words as packets. Raises UsageError for an architecture that it does not know."""
+        decode: Callable[[Sequence[int]], list[Packet]] = load(self.decoder)(arch)
+        return decode(words)
+
+    def packets(self) -> Iterator[type[Packet]]:
+        """Every layout that its modules declare, in the order of the source."""
+        for name in self.layouts:
+            yield from declared_in(vars(importlib.import_module(name)), Packet)
+
+    def calls(self) -> dict[int, Ioctl]:
+        """Request number -> the ioctl it is."""
+        found = {}
+        for name in self.ioctls:
+            for thing in vars(importlib.import_module(name)).values():
+                if not isinstance(thing, type) and hasattr(thing, "request") and hasattr(thing, "layout"):
+                    found[thing.request] = Ioctl(thing.request, thing.name, thing.layout, thing.show)
+        return found
+
+
+def find(device: str) -> Backend | None:
+    """The backend of a device name; None when there is none. Raises DriverError when its package cannot be imported."""
+    name = device.partition(":")[0].upper()
+    place = PLACES.get(name) or _installed().get(name)
+    if place is None:
+        return None
+    try:
+        found: Backend = load(place)
+    except (ImportError, AttributeError) as error:
+        raise DriverError(
+            f"{name}: its backend {place} cannot be imported ({error}). Install its package again, or remove it."
+        ) from error
+    return found
+
+
+def names() -> list[str]:
+    """The kinds of devices there are, those of other installed packages last."""
+    return list(dict.fromkeys([*PLACES, *_installed()]))
+
+
+def every() -> Iterator[Backend]:
+    """Every backend there is."""
+    return (found for name in names() if (found := find(name)) is not None)
+
+
+def register(name: str, place: str) -> None:
+    """Add a kind of device to this process; `place` is the "module:attribute" of its Backend.
+
+    Raises  UsageError for a name that is taken, or that is no name
+    """
+    key = name.upper()
+    if not key.isidentifier():
+        raise UsageError(f"register({name!r}): a kind of device is one word, such as TOY.")
+    if PLACES.setdefault(key, place) != place:
+        raise UsageError(f"register({name!r}): this is {PLACES[key]} already. Choose another name.")
+
+
+def load(place: str) -> Any:
+    """The thing at "module:attribute"."""
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+@functools.cache
+def _installed() -> dict[str, str]:
+    """What other packages of this environment add: name -> place."""
+    from importlib import metadata  # only for names that are not ours, and for lists of all
+
+    return {entry.name.upper(): entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}

@@ -1,0 +1,11 @@
+"""The CPU's entry in the registry of backends. Next: hcq/backends.py (what each line means)."""
+
+from hcq.backends import Backend
+
+BACKEND = Backend(
+    "CPU",
+    device="hcq.cpu.device:CpuDevice",
+    decoder="hcq.cpu.encode:decoder",
+    layouts=("hcq.cpu.packets",),
+    rules="hcq.cpu.validate:CpuModel",
+)

@@ -1,0 +1,27 @@
+"""NVIDIA's entry in the registry of backends. Next: hcq/backends.py (what each line means)."""
+
+from hcq.backends import Backend
+
+BACKEND = Backend(
+    "NV",
+    device="hcq.nv.device:NvDevice",
+    decoder="hcq.nv.decode:decoder",
+    layouts=(
+        "hcq.nv.abi.host_methods",
+        "hcq.nv.abi.compute_methods",
+        "hcq.nv.abi.compute_classes",
+        "hcq.nv.abi.copy_methods",
+        "hcq.nv.abi.gpfifo",
+        "hcq.nv.abi.qmd_v3",
+        "hcq.nv.abi.qmd_v4",
+        "hcq.nv.abi.qmd_v5",
+        "hcq.nv.abi.bank0",
+        "hcq.nv.abi.image",
+        "hcq.nv.bundle",
+        "hcq.nv.abi.rm_structs",
+        "hcq.nv.abi.control_structs",
+        "hcq.nv.abi.uvm_structs",
+    ),
+    ioctls=("hcq.nv.abi.ioctls",),
+    rules="hcq.nv.validate:NvModel",
+)
