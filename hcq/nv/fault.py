@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from hcq.errors import HcqError
 from hcq.nv.abi.controls import ControlId
-from hcq.nv.abi.status import tell_xid
+from hcq.nv.abi.status import describe_xid
 from hcq.nv.channel import Channel, ChannelError
 
 _WHO = re.compile(r"^ *pid=.*?, Ch [0-9a-fA-F]+, ")  # the process and the channel, which are ours
@@ -36,7 +36,7 @@ def _describe(channel: Channel, error: ChannelError, describe_address: Callable[
         va, why = fault
         named = f" {why}" if why else ""
         return f"the GPU took a page fault:{named} at {va:#x} ({describe_address(va)})"
-    return f"the GPU stopped the channel: {tell_xid(error.xid)}"
+    return f"the GPU stopped the channel: {describe_xid(error.xid)}"
 
 
 def mmu_fault(channel: Channel) -> tuple[int, str] | None:
@@ -57,4 +57,4 @@ def describe_ring(channel: Channel) -> str:
     if fifo.put != fifo.rung:
         text += f", and was told of {fifo.rung}"
     error = channel.error()
-    return f"{text}, and stopped: {tell_xid(error.xid)}" if error is not None else text
+    return f"{text}, and stopped: {describe_xid(error.xid)}" if error is not None else text

@@ -22,7 +22,7 @@ from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
-from hcq.nv.abi.status import NvStatus
+from hcq.nv.abi.status import name_of as status_name
 from hcq.port import MAP_FIXED, PROT_NONE, Port, refused
 
 NV_CALLS: dict[int, Ioctl] = {each.request: each for each in vars(abi).values() if isinstance(each, Ioctl)}
@@ -54,7 +54,7 @@ class Fault:
         if self.errno:
             return errno.errorcode[self.errno]
         if self.status:
-            return NvStatus(self.status).name
+            return status_name(self.status)
         return self.what or (f"{self.times} times" if self.times != 1 else f"{self.keep:.0%} of the file")
 
 

@@ -26,7 +26,8 @@ from hcq.cpu import device as cpu_device
 from hcq.device import Device
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DeviceFault, HcqError, WaitTimeout
-from hcq.nv.abi.status import BENIGN, NvStatus
+from hcq.nv.abi.names import table
+from hcq.nv.abi.status import BENIGN
 from hcq.port import LinuxPort
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 from tests.campaigns.digits_step import TIMEOUT_MS, Step, step_of
@@ -37,7 +38,7 @@ ERRNOS = (
     *(errno.ENOMEM, errno.EINVAL, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EIO, errno.ENODEV),
     *(errno.EMFILE, errno.ENOENT, errno.EFAULT, errno.EAGAIN, errno.ENOSPC, errno.EINTR),
 )
-STATUSES = [status for status in NvStatus if status not in BENIGN]
+STATUSES = [status for status in table("statuses") if status not in BENIGN]
 THREADS = 2  # of the CPU device, whatever the machine has
 PHASES = ("open", "step", "close")
 

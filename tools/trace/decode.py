@@ -30,7 +30,7 @@ class Decoded(NamedTuple):
     """One ioctl of a log and what it means."""
 
     call: Call
-    told: calls.Told
+    decoded: calls.DecodedCall
 
 
 # ------------------------------------------------------------ logs
@@ -48,10 +48,10 @@ def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[li
         if not calls.is_nvidia(call.path, call.request):
             others += 1
             continue
-        told = calls.tell(abi, call.path, call.request, call.before, call.after, call.params)
+        decoded = calls.decode_call(abi, call.path, call.request, call.before, call.after, call.params)
         for what, number in call.notes:
-            told.what = told.what or (control_name(number) if "control" in what else class_name(number))
-        found.append(Decoded(call, told))
+            decoded.what = decoded.what or (control_name(number) if "control" in what else class_name(number))
+        found.append(Decoded(call, decoded))
     if not found and not others:
         raise UsageError(
             "no ioctl in this text. decode reads logs of strace, of runsc --strace and of ioctl sniffers"
@@ -62,10 +62,10 @@ def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[li
 
 def log_lines(found: list[Decoded], others: int, abi: Abi, color: Color) -> Iterator[str]:
     """Every call on a line, and a summary."""
-    for call, told in found:
+    for call, decoded in found:
         where = call.path.removeprefix("/dev/") or f"fd {call.fd}"
-        said = told.line(abi.release)
-        refused = told.status is not None and told.status not in BENIGN
+        said = decoded.line(abi.release)
+        refused = decoded.status is not None and decoded.status not in BENIGN
         if call.error or (call.result is not None and call.result < 0):
             said, refused = f"{said} -> {call.error or call.result}", True
         yield f"{call.line:6}  {clean(where):12} {color(said, 'wrong') if refused else clean(said)}"
@@ -74,9 +74,9 @@ def log_lines(found: list[Decoded], others: int, abi: Abi, color: Color) -> Iter
 
 
 def summary(found: list[Decoded], others: int, abi: Abi) -> Iterator[str]:
-    """How many of what, and what could not be told."""
+    """How many of what, and what has no name."""
     yield f"{len(found)} calls to NVIDIA's drivers, {others} to others; structures of release {abi.release}"
-    counts = Counter(told.name for _, told in found)
+    counts = Counter(decoded.name for _, decoded in found)
     yield (
         "  "
         + ", ".join(f"{count} {name}" for name, count in counts.most_common(8))
@@ -85,10 +85,10 @@ def summary(found: list[Decoded], others: int, abi: Abi) -> Iterator[str]:
     without = sum(not call.before and not call.after for call, _ in found)
     if without:
         yield f"  {without} without their argument's bytes: named by their request alone"
-    failed = [told for call, told in found if call.error or (told.status or 0) not in BENIGN]
+    failed = [decoded for call, decoded in found if call.error or (decoded.status or 0) not in BENIGN]
     if failed:
-        yield f"  {len(failed)} refused: {', '.join(sorted({told.name for told in failed}))}"
-    unnamed = {told.name for _, told in found if not told.name.startswith(("NV_", "UVM_"))}
+        yield f"  {len(failed)} refused: {', '.join(sorted({decoded.name for decoded in failed}))}"
+    unnamed = {decoded.name for _, decoded in found if not decoded.name.startswith(("NV_", "UVM_"))}
     if unnamed:
         yield f"  no name for {', '.join(sorted(unnamed))}"
 
@@ -101,15 +101,15 @@ def log_json(found: list[Decoded]) -> list[dict[str, Any]]:
             "file": call.path,
             "fd": call.fd,
             "request": call.request,
-            "name": told.name,
-            "what": told.what,
-            "fields": dict(told.fields),
-            "status": told.status,
+            "name": decoded.name,
+            "what": decoded.what,
+            "fields": dict(decoded.fields),
+            "status": decoded.status,
             "result": call.result,
             "error": call.error,
-            "note": told.note,
+            "note": decoded.note,
         }
-        for call, told in found
+        for call, decoded in found
     ]
 
 

@@ -3,7 +3,7 @@
 In       class X(Args, size_bytes=n) with `field = bits(hi, lo)` lines
 Out      packets whose bytes are exactly size_bytes long
 Changes  nothing
-Next     rm_structs.py, uvm_structs.py (all of them), abi.py (who calls with them)
+Next     rm_structs.py, uvm_structs.py (all of them), ioctls.py (who calls with them)
 Source   the open kernel module: a wrong size is NV_ERR_INVALID_PARAM_STRUCT or EINVAL
 """
 

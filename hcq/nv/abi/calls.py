@@ -1,12 +1,12 @@
-"""Calls in words: an ioctl of NVIDIA's kernel drivers, as it was seen, told by name with its fields and its status.
+"""Calls in words: an ioctl of NVIDIA's kernel drivers, as it was seen, by name with its fields and its status.
 
 In       the file, the request, the argument before and after where they were recorded, the driver's release
-Out      `Told`: the call's name, what was asked of whom, the fields that have a value, the status
+Out      `DecodedCall`: the call's name, what was asked of whom, the fields that have a value, the status
 Changes  nothing
-Next     names.py (what numbers are called), abi.py (layouts by release), tools/trace/ioctl_log.py (who reads logs)
+Next     names.py (what numbers are called), ioctls.py (layouts by release), tools/trace/ioctl_log.py (who reads logs)
 Source   nv-ioctl.h, uvm_ioctl.h: escapes are _IOWR('F', number, structure), UVM's requests are plain numbers
 
-For people: what is not known is said as numbers, and nothing raises. A call of another size than its release's
+For people: what is not known is shown as numbers, and nothing raises. A call of another size than its release's
 structure is named and not decoded.
 """
 
@@ -20,7 +20,7 @@ from hcq.nv.abi import names
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.ioctls import Abi
-from hcq.nv.abi.status import BENIGN, tell_status
+from hcq.nv.abi.status import BENIGN, describe_status
 
 MAGIC = ord("F")
 UVM_NODE = "nvidia-uvm"
@@ -33,7 +33,7 @@ _CALLS: dict[int, Ioctl] = {one.request: one for one in vars(declared).values() 
 
 
 @dataclass
-class Told:
+class DecodedCall:
     """A call in words. `status` is None where the argument after the call was not recorded."""
 
     name: str
@@ -48,7 +48,7 @@ class Told:
         parts += [f"{name}={value}" for name, value in self.fields]
         text = f"{self.name}({', '.join(parts)})" if parts else self.name
         if self.status is not None:
-            text += f" -> {tell_status(self.status, release) if self.status not in BENIGN else 'ok'}"
+            text += f" -> {describe_status(self.status, release) if self.status not in BENIGN else 'ok'}"
         return f"{text}  [{self.note}]" if self.note else text
 
 
@@ -66,59 +66,59 @@ def is_nvidia(path: str, request: int) -> bool:
     return request >> 8 & 0xFF == MAGIC or request in _UVM_STARTS
 
 
-def tell(
+def decode_call(
     abi: Abi, path: str, request: int, before: bytes = b"", after: bytes = b"", params: bytes = b""
-) -> Told:
+) -> DecodedCall:
     """A call in words.
 
     before, after  the argument as it went in and came out; empty where it was not recorded
     params         what a control's or an allocation's pointer led to
     """
     if is_uvm(path, request):
-        told = Told(names.uvm_name(request))
-        return _decoded(told, abi, _CALLS.get(request), 0, before, after, params)
+        decoded = DecodedCall(names.uvm_name(request))
+        return _fill(decoded, abi, _CALLS.get(request), 0, before, after, params)
     number, size = request & 0xFF, request >> 16 & 0x3FFF
-    told = Told(names.escape_name(number))
+    decoded = DecodedCall(names.escape_name(number))
     if request >> 8 & 0xFF != MAGIC:
-        told.name = f"request {request:#010x}"
-        return told
+        decoded.name = f"request {request:#010x}"
+        return decoded
     same = [one for one in _CALLS.values() if one.request & 0xFFFF == request & 0xFFFF]
-    return _decoded(told, abi, same[0] if same else None, size, before, after, params)
+    return _fill(decoded, abi, same[0] if same else None, size, before, after, params)
 
 
-def _decoded(
-    told: Told, abi: Abi, call: Ioctl | None, size: int, before: bytes, after: bytes, params: bytes
-) -> Told:
+def _fill(
+    decoded: DecodedCall, abi: Abi, call: Ioctl | None, size: int, before: bytes, after: bytes, params: bytes
+) -> DecodedCall:
     if call is None:
-        told.note = f"{size} bytes, no layout here" if size else "no layout here"
-        return told
+        decoded.note = f"{size} bytes, no layout here" if size else "no layout here"
+        return decoded
     layout = abi.of(call)
     if size and size % layout.size_bytes:
-        told.note = f"{size} bytes; release {abi.release} has {layout.size_bytes}: not decoded"
-        return told
+        decoded.note = f"{size} bytes; release {abi.release} has {layout.size_bytes}: not decoded"
+        return decoded
     given = layout.from_bytes(before or after) if before or after else None
     if given is None:
-        return told
-    _name_what(told, given)
-    told.fields += _fields(given, skip=("status", "rmstatus", "cmd", "hclass"))
+        return decoded
+    _name_what(decoded, given)
+    decoded.fields += _fields(given, skip=("status", "rmstatus", "cmd", "hclass"))
     if after:
         got = layout.from_bytes(after)
-        told.status = got.values.get("rmstatus", got.values.get("status"))
-        told.fields += [
+        decoded.status = got.values.get("rmstatus", got.values.get("status"))
+        decoded.fields += [
             (f"{name} out", _value(name, value))
             for name, value in got.values.items()
             if before and name not in ("status", "rmstatus") and value != given.values[name]
         ]
     if params:
-        told.fields += _params(abi, given, params)
-    return told
+        decoded.fields += _params(abi, given, params)
+    return decoded
 
 
-def _name_what(told: Told, given: Args) -> None:
+def _name_what(decoded: DecodedCall, given: Args) -> None:
     if "cmd" in given.fields and "hobject" in given.fields:
-        told.what = names.control_name(given.values["cmd"])
+        decoded.what = names.control_name(given.values["cmd"])
     elif "hclass" in given.fields:
-        told.what = names.class_name(given.values["hclass"])
+        decoded.what = names.class_name(given.values["hclass"])
 
 
 def _params(abi: Abi, given: Args, params: bytes) -> list[tuple[str, str]]:

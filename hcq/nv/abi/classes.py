@@ -3,7 +3,7 @@
 In       an architecture, or the list of classes that a GPU gave
 Out      ClassId; ARCHITECTURES; newest(listed, candidates)
 Changes  nothing
-Next     abi.py (objects of these classes are allocated), methods.py (what their engines understand)
+Next     ioctls.py (objects of these classes are allocated), methods.py (what their engines understand)
 Source   the class headers of the open kernel module (cl0080.h, clc56f.h, clcbc0.h, ...)
 """
 

@@ -3,7 +3,7 @@
 In       fields by name, the kernel's names in lower case; a nested structure's fields follow its name
 Out      Args classes; SmErrorState, MmuFaultEntry and Notification are parts and memory, not calls
 Changes  nothing
-Next     abi.py (which call takes which), rm_structs.py (the calls of bring-up)
+Next     ioctls.py (which call takes which), rm_structs.py (the calls of bring-up)
 Source   ctrl0000.h, ctrl2080.h, ctrl83de.h, ctrl906f.h, ctrla06c.h, nvos.h: 580.142; 550 to 595 compared
 """
 

@@ -25,7 +25,7 @@ from hcq.nv.abi import uvm_structs as uvm
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
-from hcq.nv.abi.status import BENIGN, NvStatus, tell_status
+from hcq.nv.abi.status import BENIGN, NvStatus, describe_status
 from hcq.port import Port, refused
 
 T = TypeVar("T")
@@ -195,8 +195,8 @@ class Abi:
         got = type(what).from_bytes(bytes(argument))
         status = got.values.get("rmstatus", got.values.get("status", 0))
         if status not in BENIGN:
-            told = tell_status(status, self.release)
-            refusal = CallRefused(f"{said} -> {told}. Driver {self.version}. {self.note}".rstrip())
+            answer = describe_status(status, self.release)
+            refusal = CallRefused(f"{said} -> {answer}. Driver {self.version}. {self.note}".rstrip())
             refusal.status = status
             raise refusal
         return got

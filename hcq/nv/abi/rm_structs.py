@@ -3,8 +3,8 @@
 In       fields by name, the kernel's names in lower case; a nested structure's fields follow its name
 Out      Args classes, one for each structure and each layout it has had
 Changes  nothing
-Next     abi.py (which driver release takes which)
-Source   nvos.h, nv-ioctl.h, ctrl0080.h, ctrl2080.h, ctrla06c.h, ctrlc36f.h of 580.142; abi.py says what was compared
+Next     ioctls.py (which driver release takes which)
+Source   nvos.h, nv-ioctl.h, ctrl0080.h, ctrl2080.h, ctrla06c.h, ctrlc36f.h of 580.142; ioctls.py says what was compared
 """
 
 from __future__ import annotations

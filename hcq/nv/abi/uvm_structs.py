@@ -3,7 +3,7 @@
 In       fields by name, the kernel's names in lower case; a nested structure's fields follow its name
 Out      Args classes, one for each structure and each layout it has had
 Changes  nothing
-Next     abi.py (which driver release takes which)
+Next     ioctls.py (which driver release takes which)
 Source   uvm_ioctl.h, uvm_types.h of the open kernel module 580.142; 550 to 595 compared
 """
 

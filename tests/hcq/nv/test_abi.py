@@ -1,4 +1,4 @@
-"""The kernel interface: sizes are exact, releases differ where the headers do, answers are told in words."""
+"""The kernel interface: sizes are exact, releases differ where the headers do, answers are put into words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi import rm_structs, uvm_structs
 from hcq.nv.abi.args import NO_FD, Args
 from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.ioctls import abi_for
-from hcq.nv.abi.status import BENIGN, CAUSES, NvStatus, name_of, tell_status, tell_xid
+from hcq.nv.abi.names import table
+from hcq.nv.abi.status import BENIGN, NvStatus, describe_status, describe_xid, name_of
 
 STRUCTURES = [
     thing
@@ -161,9 +163,9 @@ def test_a_file_descriptor_of_none_is_minus_one_in_memory() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_any_status_and_any_channel_error_can_be_told(number: int) -> None:
-    assert f"{number:#x}" in tell_status(number)
-    assert str(number) in tell_xid(number)
+def test_any_status_and_any_channel_error_can_be_described(number: int) -> None:
+    assert f"{number:#x}" in describe_status(number)
+    assert str(number) in describe_xid(number)
 
 
 def test_a_status_that_a_release_renumbered_has_that_releases_name() -> None:
@@ -173,7 +175,14 @@ def test_a_status_that_a_release_renumbered_has_that_releases_name() -> None:
     assert name_of(0x7777) == "status 0x7777"
 
 
-def test_a_fault_is_told_with_its_usual_cause() -> None:
-    assert tell_xid(31).startswith("Xid 31 (ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT: MMU fault: bad VA")
-    assert tell_xid(2) == "Xid 2 (no name in the headers)"
-    assert all(cause and not cause.endswith(" ") for cause in CAUSES.values())
+def test_a_fault_is_described_with_its_usual_cause() -> None:
+    assert describe_xid(31).startswith("Xid 31 (ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT: MMU fault: bad VA")
+    assert describe_xid(2) == "Xid 2 (no name in the headers)"
+    assert all(cause == cause.strip() for _, cause in (*table("statuses").values(), *table("xids").values()))
+
+
+def test_the_files_of_names_have_every_number_that_code_asks_for() -> None:
+    for numbers, file in ((NvStatus, "statuses"), (ClassId, "classes"), (ControlId, "controls")):
+        assert [each.name for each in numbers] == [table(file)[each][0] for each in numbers]
+    names = [name for name, _ in table("statuses").values()]
+    assert (len(names), len(set(names)), names[0]) == (150, 150, "NV_OK")

@@ -13,7 +13,7 @@ import random
 import pytest
 
 from hcq.errors import UsageError
-from hcq.nv.abi.calls import tell
+from hcq.nv.abi.calls import decode_call
 from hcq.nv.abi.ioctls import abi_for
 from hcq.nv.abi.names import class_name, control_name, escape_name, uvm_name
 from hcq.tools import hcq_trace
@@ -164,7 +164,7 @@ def test_two_dumps_are_before_and_after_and_changed_fields_are_told():
 def test_parameters_are_decoded_with_the_release_that_was_named():
     made = abi_for("570.86").make("ChannelAlloc", gpfifoentries=1024, enginetype=1)
     call = abi_for("570.86").make("RmAllocArgs", hclass=0xC86F, paramssize=made.size_bytes)
-    told = tell(abi_for("570.86"), "/dev/nvidiactl", 0xC030462B, call.to_bytes(), b"", made.to_bytes())
+    told = decode_call(abi_for("570.86"), "/dev/nvidiactl", 0xC030462B, call.to_bytes(), b"", made.to_bytes())
     assert ("params.gpfifoentries", "0x400") in told.fields
     assert told.what == "HOPPER_CHANNEL_GPFIFO_A"
 
@@ -205,7 +205,7 @@ def test_no_line_stops_the_reader():
             )
         abi = abi_for("580.142")
         for call in read(damaged):
-            line = tell(abi, call.path, call.request, call.before, call.after, call.params).line()
+            line = decode_call(abi, call.path, call.request, call.before, call.after, call.params).line()
             assert line and "\n" not in line
 
 
