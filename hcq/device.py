@@ -30,7 +30,7 @@ from hcq.life import CLOSED, Mortal
 from hcq.memory import Buffer, Pool
 from hcq.port import LinuxPort, Port, RecordingPort
 from hcq.profile import Profile
-from hcq.program import Program
+from hcq.program import Program, Slot
 from hcq.queue import ONE, Grid, Queue
 from hcq.recorder import EVERY, Site, site
 from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal, Timeline
@@ -141,8 +141,8 @@ class Device(Mortal, ABC):
         """A dispatch as packets, and its arguments as plain numbers; checks everything before the doorbell."""
 
     @abstractmethod
-    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
-        """Where in a dispatch's packet an argument's 64-bit word is, in bytes: a graph patches it there."""
+    def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
+        """Where an argument is in a dispatch's packet, or in what it uploads: a graph patches it there."""
 
     @abstractmethod
     def send(self, words: list[bytes], value: int) -> None:

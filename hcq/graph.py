@@ -1,23 +1,29 @@
-"""Graphs: a recorded queue that is replayed with one packet and one doorbell.
+"""Graphs: a recorded queue that is replayed with one doorbell.
 
 In       the verbs of a queue; arguments that change between replays are given as Symbol("key")
 Out      replay({key: buffer or number}) -> Completion
-Changes  only the words of changed arguments (patch points), in one of two copies of the block
-Next     queue.py (the verbs), cpu/packets.py (Indirect)
+Changes  only the bytes of changed arguments (patch points), in one of two command buffers
+Next     queue.py (the verbs), cpu/packets.py (Indirect); amd/graph.py and nv/graph.py (how their work is laid out)
 
-A block in flight is never written: there are two copies, taken in turn, and a copy is waited for before it is patched.
+    record   dispatch, copy, ...     as in a queue; a Symbol's place in its packet is remembered
+    seal     lay_out    (twice)      the recorded words in device memory, and what a replay of them submits
+    replay   patch                   the bytes of arguments that changed since this command buffer's last replay
+             run                     one submission
+
+These three are the hooks of a device's own graph; here a device runs a block of its packets through one Indirect. A
+command buffer in flight is never written: there are two, taken in turn, and one is waited for before it is patched.
 """
 
 from __future__ import annotations
 
-import struct
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq import checks, command
 from hcq.errors import UsageError
 from hcq.memory import Buffer
-from hcq.program import Program, check_dispatch
+from hcq.program import Program, Slot, Store, check_dispatch
 from hcq.queue import ONE, Grid, Queue
 from hcq.signal import Completion
 
@@ -57,21 +63,27 @@ class PatchPoint(NamedTuple):
     size_bytes: int = 8
 
 
-class _Block:
-    """One copy of the recorded words in device memory, and what was last written into it."""
+class CommandBuffer:
+    """One copy of the recorded words in device memory, and what was last written into it.
 
-    def __init__(self, buffer: Buffer, words: bytes) -> None:
-        self.buffer = buffer
-        buffer.write(words)
-        self.slots = buffer.host[: len(words)].cast("q")
-        self.written: dict[Any, int] = {}
+    words    what a replay submits, which runs what is in the memory
+    meaning  the same as a command; patch points count from its address
+    starts   for each recorded command, where its arguments are counted from, in bytes behind that address
+    """
+
+    def __init__(
+        self, buffer: Buffer, words: Sequence[bytes], meaning: command.Indirect, starts: Sequence[int]
+    ) -> None:
+        self.buffer, self.words, self.meaning, self.starts = buffer, words, meaning, starts
+        self.host = buffer.host[meaning.address - buffer.address :]
+        self.written: dict[Any, int | float] = {}
         self.busy_until = 0
 
 
 class Graph(Queue):
     """A queue whose words stay. Record with its verbs, then `replay`; `submit` is a replay without symbols.
 
-    patch_points  key -> the places its value goes to
+    patch_points  key -> the places its value goes to: in the recorded command, once sealed in the command buffer
     """
 
     is_recording = True
@@ -80,11 +92,10 @@ class Graph(Queue):
         super().__init__(device)
         self.name = checks.text("graph", "name", name)
         self.patch_points: dict[Any, list[PatchPoint]] = {}
-        self._size_bytes = 0
-        self._blocks: list[_Block] = []
+        self._slots: dict[Any, list[Slot]] = {}  # of each patch point
+        self._stores: dict[Any, list[Store]] = {}
+        self._copies: list[CommandBuffer] = []
         self._next = 0
-        self._packets: list[bytes] = []
-        self._indirects: list[command.Indirect] = []
         self._stand_in_buffer: Buffer | None = None
         self.broken = ""  # why it cannot be replayed any more
 
@@ -99,24 +110,22 @@ class Graph(Queue):
         """Record one launch; a Symbol may stand for any argument."""
         self._check_recording()
         check_dispatch(self.device, program, args, block, groups_per_claim)
-        points: list[tuple[Symbol, int, int]] = []  # symbol, argument, bytes into the dispatch's packet
         plain = list(args)
         for index, arg in enumerate(args):
             if isinstance(arg, Symbol):
                 self._check_kind(arg, program, index)
                 plain[index] = self._stand_in(arg)
+        first = len(self.commands)
+        super().dispatch(program, plain, grid, block, groups_per_claim)
+        number = next(
+            at for at in range(first, len(self.commands)) if isinstance(self.commands[at], command.Dispatch)
+        )
         for index, arg in enumerate(args):
             if isinstance(arg, Symbol):
-                points.append((arg, index, self.device.argument_offset(program, plain, index)))
-        first, before = len(self._words), self._size_bytes
-        super().dispatch(program, plain, grid, block, groups_per_claim)
-        number = first + (self.device.profile is not None)  # a timestamp comes before it
-        at = before + sum(len(words) for words in self._words[first:number])
-        for symbol, index, offset in points:
-            self.patch_points.setdefault(symbol.key, []).append(
-                PatchPoint(at + offset, symbol.kind, number, index)
-            )
-        self._size_bytes = before + sum(len(words) for words in self._words[first:])
+                slot = self.device.argument_slot(program, plain, index)
+                point = PatchPoint(slot.offset, arg.kind, number, index, slot.size_bytes)
+                self._slots.setdefault(arg.key, []).append(slot)
+                self.patch_points.setdefault(arg.key, []).append(point)
         return self
 
     def replay(self, values: Mapping[Any, Any] | None = None) -> Completion:
@@ -128,52 +137,55 @@ class Graph(Queue):
         values = self._mapping(values)
         if len(values) != len(self.patch_points):
             self._check_keys(values)
-        if not self._blocks:
+        if not self._copies:
             self._seal()
         device = self.device
         if self.broken and device.validator is None:  # rules say it better, with the packet and the page
             self._refuse_broken()
         turn = self._next
-        block = self._blocks[turn]
+        copy = self._copies[turn]
         self._next = 0 if turn else COPIES - 1
-        if not device.timeline.has_reached(block.busy_until):
-            device.wait_value(block.busy_until)
+        if not device.timeline.has_reached(copy.busy_until):
+            device.wait_value(copy.busy_until)
         try:
-            return self._submit_block(block, turn, values)
+            return self._replay_copy(copy, values)
         except BaseException:  # at any line: it may have been sent, and what is patched is not known
-            block.busy_until = last = device.timeline.submitted
-            block.written.clear()
+            copy.busy_until = last = device.timeline.submitted
+            copy.written.clear()
             for value in values.values():
                 if type(value) is Buffer:
                     (value.parent or value).last = last
             raise
 
-    def _submit_block(self, block: _Block, turn: int, values: Mapping[Any, Any]) -> Completion:
-        device, slots, written = self.device, block.slots, block.written
+    def _replay_copy(self, copy: CommandBuffer, values: Mapping[Any, Any]) -> Completion:
+        device, written = self.device, copy.written
         for key, points in self.patch_points.items():
             try:
                 value = values[key]
             except KeyError:
                 self._check_keys(values)
                 raise
-            if type(value) is Buffer and value.device is device and value.va is not None:
-                if points[0].kind != "buffer":
-                    raise self._wrong_kind(key, points[0], value)
+            number: int | float
+            if (
+                type(value) is Buffer
+                and value.device is device
+                and value.va is not None
+                and points[0].kind == "buffer"
+            ):
                 number = value.va
             else:
                 number = self._number(key, points[0], value)
-            if written.get(key) != number:
-                for point in points:
-                    slots[point.byte_offset >> 3] = number
+            if written.get(key) != number or not number:  # 0.0 and -0.0 are equal, and two values
+                self.patch(copy, key, number)
                 written[key] = number
         if device.failures:
             for held in (*self._held, *values.values()):
                 if isinstance(held, Buffer):
                     held.check_poison(f"replay of {self.name!r}")
         if device.trace is not None:
-            device.trace.patch(self._indirects[turn], written, self.patch_points)
-        done = device.submit([self._packets[turn]], [self._indirects[turn]], (self._held, *values.values()))
-        block.busy_until = last = done.value
+            device.trace.patch(copy.meaning, written, self.patch_points)
+        done = self.run(copy, (self._held, *values.values()))
+        copy.busy_until = last = done.value
         for value in values.values():
             if type(value) is Buffer:
                 (value.parent or value).last = last
@@ -181,20 +193,43 @@ class Graph(Queue):
             device.profile.collect()
         return done
 
+    # ------------------------------------------------------------ hooks of a device's own graph
+
+    def lay_out(self, recorded: Sequence[bytes]) -> CommandBuffer:
+        """Write one copy of the recorded words into memory, and say what a replay of it submits and means."""
+        words = b"".join(recorded)
+        if len(words) > 4 * MAX_WORDS:
+            raise UsageError(
+                f"graph {self.name!r}: {len(words)} bytes are more than {4 * MAX_WORDS}. Split it."
+            )
+        if self.device.validator is not None and not self._copies:
+            self.device.validator.look(words)
+        buffer = self.device.alloc(len(words), f"{self.name} block")
+        buffer.write(words)
+        meaning = command.Indirect(buffer.address, len(words) // 4, self.name, tuple(self.commands))
+        starts = itertools.accumulate((len(each) for each in recorded), initial=0)
+        return CommandBuffer(buffer, [self.device.encode(meaning)], meaning, list(starts))
+
+    def patch(self, copy: CommandBuffer, key: Any, number: int | float) -> None:
+        """Write a symbol's value to its places in a command buffer that is not in flight."""
+        for store, at, mask in self._stores[key]:
+            store(copy.host, at, int(number) & mask if mask else number)
+
+    def run(self, copy: CommandBuffer, held: Sequence[Any]) -> Completion:
+        """Submit a command buffer that is patched."""
+        return self.device.submit([*copy.words], [copy.meaning], held)
+
+    # ------------------------------------------------------------ for reports, and after a fault
+
     def bound(self, va: int) -> list[tuple[int, int, int | float]]:
-        """What the last replay of the block at an address put where: (command, argument, value)."""
-        found: list[tuple[int, int, int | float]] = []
-        for block in self._blocks:
-            if block.buffer.va == va:
-                for key, number in block.written.items():
-                    for point in self.patch_points[key]:
-                        value = (
-                            struct.unpack("<d", struct.pack("<q", number))[0]
-                            if point.kind == "float"
-                            else number
-                        )
-                        found.append((point.command_index, point.argument_index, value))
-        return found
+        """What the last replay of the command buffer at an address put where: (command, argument, value)."""
+        return [
+            (point.command_index, point.argument_index, number)
+            for copy in self._copies
+            if copy.meaning.address == va
+            for key, number in copy.written.items()
+            for point in self.patch_points[key]
+        ]
 
     def _refuse_broken(self) -> None:
         from hcq import report
@@ -206,7 +241,7 @@ class Graph(Queue):
 
     def poison(self, first: int, last: int, why: str) -> None:
         """Mark the buffers recorded here if one of the submissions that failed was a replay of this graph."""
-        if any(first <= block.busy_until <= last for block in self._blocks):
+        if any(first <= copy.busy_until <= last for copy in self._copies):
             for held in self._held:
                 if isinstance(held, Buffer):
                     (held.parent or held).poison = why
@@ -218,39 +253,38 @@ class Graph(Queue):
     @property
     def is_sealed(self) -> bool:
         """Whether it was replayed already; from then on nothing can be recorded."""
-        return bool(self._blocks)
+        return bool(self._copies)
 
     def _add(self, what: command.Command, *held: object) -> Graph:
         self._check_recording()
-        super()._add(what, *held)
-        self._size_bytes += len(self._words[-1])
-        return self
+        return super()._add(what, *held)
 
     def _check_recording(self) -> None:
-        if self._blocks:
+        if self._copies:
             raise UsageError(f"graph {self.name!r} was replayed already; record into a new one.")
 
     def _seal(self) -> None:
-        words = self.words
-        if not words:
+        """Lay the recorded work out; from here on nothing can be recorded."""
+        if not self._words:
             raise UsageError(f"graph {self.name!r}: nothing was recorded. Dispatch something first.")
-        if len(words) > 4 * MAX_WORDS:
-            raise UsageError(
-                f"graph {self.name!r}: {len(words)} bytes are more than {4 * MAX_WORDS}. Split it."
-            )
-        if self.device.validator is not None:
-            self.device.validator.look(words)
-        blocks = [_Block(self.device.alloc(len(words), f"{self.name} block"), words) for _ in range(COPIES)]
-        self._indirects = [
-            command.Indirect(block.buffer.address, len(words) // 4, self.name, tuple(self.commands))
-            for block in blocks
-        ]
+        copies = [self.lay_out(self._words) for _ in range(COPIES)]
+        starts = copies[0].starts
+        placed = {
+            key: [
+                point._replace(byte_offset=point.byte_offset + starts[point.command_index])
+                for point in points
+            ]
+            for key, points in self.patch_points.items()
+        }
+        stores = {
+            key: [slot.store_at(point.byte_offset) for slot, point in zip(self._slots[key], points)]
+            for key, points in placed.items()
+        }
         for held in self._held:
             if isinstance(held, Buffer):
                 (held.parent or held).is_recorded = True
         self.device.graphs.add(self)
-        self._packets = [self.device.encode(indirect) for indirect in self._indirects]
-        self._blocks = blocks
+        self.patch_points, self._stores, self._copies = placed, stores, copies
 
     def _stand_in(self, symbol: Symbol) -> Any:
         """Something of the symbol's kind to encode the packet with; every replay overwrites it."""
@@ -288,23 +322,26 @@ class Graph(Queue):
                 f"Give a value for each of {list(self.patch_points)}."
             )
 
-    def _number(self, key: Any, point: PatchPoint, value: Any) -> int:
-        """The 64 bits of a value, as the signed number that the slot takes."""
+    def _number(self, key: Any, point: PatchPoint, value: Any) -> int | float:
+        """A symbol's value as a number of its kind, which all its places hold."""
+        number: int | float
         if isinstance(value, Buffer) and point.kind == "buffer":
             if value.device is not self.device:
                 raise value.elsewhere(f"replay of {self.name!r}", self.device)
             return value.address
         if point.kind == "float" and isinstance(value, (int, float)):
             try:
-                return int(struct.unpack("<q", struct.pack("<d", value))[0])
+                number = float(value)
             except OverflowError:
-                raise self._no_room(key, value, 8) from None
-        if point.kind == "int" and checks.is_whole(value):
+                raise self._no_room(key, value, point.size_bytes) from None
+        elif point.kind == "int" and checks.is_whole(value):
             number = int(value.__index__())
-            if not -(2**63) <= number < 2**64:
-                raise self._no_room(key, number, 8)
-            return number - 2**64 if number >= 2**63 else number
-        raise self._wrong_kind(key, point, value)
+        else:
+            raise self._wrong_kind(key, point, value)
+        for slot in self._slots[key]:
+            if not slot.holds(number):
+                raise self._no_room(key, value, slot.size_bytes)
+        return number
 
     def _wrong_kind(self, key: Any, point: PatchPoint, value: Any) -> UsageError:
         return UsageError(f"replay of {self.name!r}: {key!r} is a {point.kind}, got {checks.shown(value)}.")

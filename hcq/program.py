@@ -8,8 +8,9 @@ Next     cpu/link.py (how a host object gets into memory), queue.py (dispatch)
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq import checks
 from hcq.errors import UsageError
@@ -19,6 +20,34 @@ if TYPE_CHECKING:
     from hcq.device import Device
 
 KINDS = ("buffer", "int", "float")
+Store = tuple[
+    Callable[..., None], int, int
+]  # pack_into, where, and for integers the bits that are kept, else 0
+
+
+class Slot(NamedTuple):
+    """Where an argument goes among the packed ones, and its struct letter; "s" for bytes."""
+
+    offset: int
+    size_bytes: int
+    letter: str
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value fits: an integer as a signed or an unsigned one, a float that does not become infinite."""
+        if self.letter in "BHIQ":
+            return bool(-(1 << 8 * self.size_bytes - 1) <= value < 1 << 8 * self.size_bytes)
+        if self.letter == "s":
+            return True
+        try:
+            struct.pack("<" + self.letter, value)
+        except OverflowError:
+            return False
+        return True
+
+    def store_at(self, byte_offset: int) -> Store:
+        """How a value that fits is written to such a slot at an offset of some memory."""
+        mask = (1 << 8 * self.size_bytes) - 1 if self.letter in "BHIQ" else 0
+        return struct.Struct("<" + self.letter).pack_into, byte_offset, mask
 
 
 class Program:

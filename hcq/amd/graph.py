@@ -1,9 +1,9 @@
 """Graphs on AMD GPUs: how a block of recorded pieces is laid out.
 
 In       recorded pieces
-Out      a block in device memory, and what a replay puts into the rings
+Out      a command buffer in device memory, and what a replay puts into the rings
 Changes  device memory, once for each copy
-Next     hcq/gpu/graph.py (recording and replaying), encode.py (pieces), device.py (rings)
+Next     hcq/graph.py (recording and replaying), encode.py (pieces), device.py (rings)
 
 A block holds the packets of all pieces, in order (behind an AQL packet the PM4 that it runs), and after them what they
 point at: kernel arguments above all. On a PM4 ring each run of compute packets is one INDIRECT_BUFFER; AQL packets and
@@ -13,27 +13,27 @@ copies go into their rings as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hcq import command
 from hcq.amd.encode import COMPUTE, Encoder, Piece, piece
 from hcq.gpu.device import GpuDevice
-from hcq.gpu.graph import Block, GpuGraph
+from hcq.graph import CommandBuffer, Graph
 from hcq.memory import Buffer
+from hcq.signal import Completion
 
 MAX_BLOCK_WORDS = (1 << 20) - 1  # ib_size has 20 bits
 UPLOAD_ALIGNMENT = 64
 
 
-class AmdGraph(GpuGraph):
+class AmdGraph(Graph):
     """A queue whose packets stay in memory."""
-
-    tells_writes = False
 
     def __init__(self, device: GpuDevice, encoder: Encoder, name: str = "graph") -> None:
         super().__init__(device, name)
         self.encoder = encoder
 
-    def lay_out(self, recorded: Sequence[bytes]) -> tuple[Block, command.Indirect]:
+    def lay_out(self, recorded: Sequence[bytes]) -> CommandBuffer:
         pieces = [what if isinstance(what, Piece) else Piece(what) for what in recorded]
         words = sum(len(what.all_words) for what in pieces) // 4
         places, at = [], -(-4 * words // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT
@@ -46,13 +46,22 @@ class AmdGraph(GpuGraph):
                 places.append(at)
                 at += -(-len(what.upload) // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT
         buffer = self.device.alloc(at + UPLOAD_ALIGNMENT, f"{self.name} block")
-        meaning = command.Indirect(buffer.address, words, self.name, tuple(self.commands))
-        return self._write(buffer, pieces, places), meaning
-
-    def _write(self, buffer: Buffer, recorded: list[Piece], places: list[int]) -> Block:
-        """Write the block, and say what a replay puts into the rings."""
         base = -(-buffer.address // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT - buffer.address
-        va = buffer.address + base
+        image, ring_pieces = self._place(pieces, places, buffer.address + base)
+        buffer.write(image, base)
+        meaning = command.Indirect(buffer.address, words, self.name, tuple(self.commands))
+        return CommandBuffer(buffer, ring_pieces, meaning, [base + place for place in places])
+
+    def run(self, copy: CommandBuffer, held: Sequence[Any]) -> Completion:
+        """The rules do not see in these packets what the kernels write, so they are told."""
+        if self.device.validator is not None:
+            for buffer in (*held[0], *held[1:]):
+                if isinstance(buffer, Buffer):
+                    self.device.validator.wrote(buffer)
+        return super().run(copy, held)
+
+    def _place(self, recorded: list[Piece], places: list[int], va: int) -> tuple[bytearray, list[Piece]]:
+        """The command buffer's bytes at an address, and what a replay puts into the rings."""
         image = bytearray(max(place + len(what.upload) for what, place in zip(recorded, places)))
         ring_pieces: list[Piece] = []
         at = 0
@@ -81,8 +90,7 @@ class AmdGraph(GpuGraph):
                     ring_pieces[-1].dispatches = what.dispatches
             at += len(what.all_words)
         self._close_run(ring_pieces, va, run_start, run_end, run_dispatches)
-        buffer.write(image, base)
-        return Block(buffer, list(ring_pieces), [base + place for place in places])
+        return image, ring_pieces
 
     def _close_run(self, ring_pieces: list[Piece], va: int, start: int, end: int, dispatches: int) -> None:
         if end > start:

@@ -44,7 +44,7 @@ from hcq.port import (
     LinuxPort,
     refused,
 )
-from hcq.program import Program, check_dispatch
+from hcq.program import Program, Slot, check_dispatch
 from hcq.queue import ONE, Grid
 from hcq.recorder import site
 from hcq.signal import Timeline
@@ -373,9 +373,11 @@ class CpuDevice(Forkable):
             program.first_site = site()
         return shape
 
-    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
+    def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
         shape = self.shape(program, args, tuple(map(type, args)))
-        return 4 * packets.Dispatch.length_words + 8 * shape.slots[index]
+        kind = _kind(args[index]) if program.args is None else program.args[index]
+        offset = 4 * packets.Dispatch.length_words + 8 * shape.slots[index]
+        return Slot(offset, 8, "d" if kind == "float" else "Q")
 
     def _explain(
         self, program: Program, args: Sequence[Any], values: list[Any], grid: Grid, groups_per_claim: int

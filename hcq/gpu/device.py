@@ -24,7 +24,7 @@ from hcq.gpu.queue import GpuQueue
 from hcq.gpu.release import do_all
 from hcq.gpu.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.memory import Buffer
-from hcq.program import Program
+from hcq.program import Program, Slot
 from hcq.queue import ONE, Grid
 from hcq.signal import CELL_BYTES, Signal, Timeline
 
@@ -237,11 +237,12 @@ class GpuDevice(Device):
             raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
         return program.dispatch(args, grid, block)
 
-    def argument_offset(self, program: Program, args: Sequence[Any], index: int) -> int:
+    def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
         """In what a launch uploads: here packets do not hold arguments."""
         if not isinstance(program, GpuProgram):
             raise UsageError(f"dispatch: {program!r} is not a program of {self.name}.")
-        return program.params_at + program.shape(args).slots[index].offset
+        slot = program.shape(args).slots[index]
+        return slot._replace(offset=program.params_at + slot.offset)
 
     def _until(
         self, has_room: Callable[[], bool], state: Callable[[], str], pause: Callable[[], None]

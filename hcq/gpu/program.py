@@ -20,38 +20,12 @@ from typing import Any, NamedTuple
 from hcq import checks
 from hcq.errors import UsageError
 from hcq.memory import Buffer
-from hcq.program import Program
+from hcq.program import Program, Slot
 from hcq.queue import Grid
 
 INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 FLOATS = {2: "e", 4: "f", 8: "d"}
 MAX_KNOWN = 1024  # sizes of launches that a program remembers
-
-
-class Slot(NamedTuple):
-    """Where an argument goes among the packed ones, and its struct letter; "s" for bytes."""
-
-    offset: int
-    size_bytes: int
-    letter: str
-
-    def holds(self, value: Any) -> bool:
-        """Whether a value fits: an integer as a signed or an unsigned one, a float that does not become infinite."""
-        if self.letter in "BHIQ":
-            return bool(-(1 << 8 * self.size_bytes - 1) <= value < 1 << 8 * self.size_bytes)
-        if self.letter == "s":
-            return True
-        try:
-            struct.pack("<" + self.letter, value)
-        except OverflowError:
-            return False
-        return True
-
-    def write(self, host: memoryview, at: int, value: int | float) -> None:
-        """A new value, which it holds, into arguments that were packed to `at`."""
-        if self.letter in "BHIQ":
-            value = int(value) & (1 << 8 * self.size_bytes) - 1
-        struct.pack_into("<" + self.letter, host, at + self.offset, value)
 
 
 class Shape(NamedTuple):

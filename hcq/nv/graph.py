@@ -1,9 +1,9 @@
 """Graphs on NVIDIA GPUs: how a block of recorded pieces is laid out.
 
 In       recorded pieces
-Out      a block in device memory, and the segment that a replay submits
+Out      a command buffer in device memory, and the segment that a replay submits
 Changes  device memory, once for each copy
-Next     hcq/gpu/graph.py (recording and replaying), pushbuffer.py (how pieces lie), device.py (who runs it)
+Next     hcq/graph.py (recording and replaying), pushbuffer.py (how pieces lie), device.py (who runs it)
 
 A block is laid out as a submission is: the launch data first, then the methods of all pieces, which are one segment of
 the GPFIFO. Every launch copies its QMD when it is scheduled, so a block may run again as it is.
@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from hcq import command
 from hcq.errors import UsageError
-from hcq.gpu.graph import Block, GpuGraph
+from hcq.gpu.device import GpuDevice
+from hcq.graph import CommandBuffer, Graph
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.encode import Piece, note_block
 from hcq.nv.pushbuffer import place, plan
@@ -24,10 +25,12 @@ from hcq.nv.rings import segment
 MAX_SEGMENT_WORDS = (1 << 21) - 1  # the length of a GPFIFO entry has 21 bits
 
 
-class NvGraph(GpuGraph):
+class NvGraph(Graph):
     """A queue whose methods stay in memory."""
 
-    def lay_out(self, recorded: Sequence[bytes]) -> tuple[Block, command.Indirect]:
+    device: GpuDevice
+
+    def lay_out(self, recorded: Sequence[bytes]) -> CommandBuffer:
         pieces = [what if isinstance(what, Piece) else Piece(what) for what in recorded]
         how = plan(pieces)
         words = (how.size_bytes - how.methods) // 4
@@ -43,4 +46,4 @@ class NvGraph(GpuGraph):
         note = note_block(va, how.size_bytes // 4, (segment(va + how.methods, words),))
         note.launches = sum(what.launches for what in pieces)
         meaning = command.Indirect(va, how.size_bytes // 4, self.name, tuple(self.commands))
-        return Block(buffer, [note], [base + at for at in placed.data]), meaning
+        return CommandBuffer(buffer, [note], meaning, placed.data)

@@ -260,8 +260,8 @@ def test_the_words_of_a_graph_are_checked_as_patched(cpu: CpuDevice, llvm_object
     out = cpu.alloc(8, "out")
     out.write(bytes(8))
     graph.replay({"out": out}).wait()
-    packet = graph._packets[1]  # the other copy was never patched
-    assert fired(cpu, lambda: cpu.submit([packet], [graph._indirects[1]])) == ["patch-unbound"]
+    other = graph._copies[1]  # was never patched
+    assert fired(cpu, lambda: cpu.submit([*other.words], [other.meaning])) == ["patch-unbound"]
     assert cpu.validator is not None
     (finding,) = cpu.validator.findings
     assert finding.packet.endswith(" of steps")

@@ -148,7 +148,7 @@ def test_the_driver_needs_neither_numpy_nor_llvm():
     import subprocess
     import sys
 
-    code = "import sys, hcq, hcq.gpu.device, hcq.gpu.graph; print({'numpy', 'llvmlite', 'hcq.emu'} & set(sys.modules))"
+    code = "import sys, hcq, hcq.amd.graph, hcq.nv.graph; print({'numpy', 'llvmlite', 'hcq.emu'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "set()", done.stderr
 

@@ -159,5 +159,5 @@ def test_replays_are_judged_with_the_arguments_they_were_given(nv: NvDevice):
     again.write(bytes(1 << 20))
     assert nv.validator is not None
     with pytest.raises(UsageError):
-        nv.submit([graph._copies[0].pieces[0]], [graph._indirects[0]])
+        nv.submit([graph._copies[0].words[0]], [graph._copies[0].meaning])
     assert {finding.rule for finding in nv.validator.findings} == {"address-freed"}
