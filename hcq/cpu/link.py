@@ -8,7 +8,9 @@ Next     relocations.py (what each relocation writes), arena.py (shared pages), 
 Source   System V ABI; x86-64 psABI; AAELF64
 
 Layout of a relocatable object, every group from a page on:  code, stubs | GOT, constants | data, bss, common
-Undefined symbols may only be libm's functions and a few of libc's that compilers call on their own.
+Undefined symbols may only be libm's functions and a few of libc's that compilers call on their own. Of a relocatable
+object with an entry, only the sections are loaded that relocations lead to from the entry's: what nothing else mentions
+may name what it likes. Within a section one function can call another without a relocation, so that no finer is sure.
 """
 
 from __future__ import annotations
@@ -89,10 +91,12 @@ def link(
     label: str,
     extra: MappingType[str, int] | None = None,
     arena: Arena | None = None,
+    entry: str | None = None,
 ) -> Mapping:
     """Load an object for this machine.
 
     image    the file's bytes
+    entry    the function that will be called, where it is one: what it cannot reach is left out
     extra    further symbols that may be undefined in it, with their addresses
     arena    where a small object without data of its own is placed, beside others
     Raises   UsageError saying what is wrong with the object; DriverError when pages cannot be had
@@ -103,11 +107,11 @@ def link(
     if object_.type == elf.ET_REL:
         if arena is not None:
             try:
-                return _Relocatable(object_, port, extra or {}, arena).link()
+                return _Relocatable(object_, port, extra or {}, entry, arena).link()
             # the arena's file cannot grow (ulimit -f): pages of its own may do, or say why not
             except DriverError:
                 pass
-        return _Relocatable(object_, port, extra or {}, None).link()
+        return _Relocatable(object_, port, extra or {}, entry, None).link()
     if object_.type == elf.ET_DYN:
         return _Shared(object_, port, extra or {}).link()
     raise object_.refuse(f"its type is {object_.type}; only relocatable (1) and shared (3) objects load")
@@ -128,7 +132,7 @@ class _Linker:
         self.object = object_
         self.port = port
         self.extra = extra
-        self.undefined: list[str] = []
+        self.undefined: dict[str, str] = {}  # by name: who needs it, if that is known
 
     def reserve(self, size_bytes: int, below_2_gib: bool = False) -> tuple[int, memoryview]:
         """New pages, writable until they are sealed."""
@@ -140,7 +144,7 @@ class _Linker:
         va = self.port.mmap(0, size_bytes, PROT_READ | PROT_WRITE, flags)
         return va, native.view(va, size_bytes)
 
-    def outside(self, symbol: elf.Symbol) -> int:
+    def outside(self, symbol: elf.Symbol, needed_by: str = "") -> int:
         """The address of an undefined symbol; weak ones that nobody has are 0, others are collected for one message."""
         name = symbol.name
         if name in self.extra:
@@ -150,16 +154,17 @@ class _Linker:
             found = native.math_symbol(name)
         elif name in COMPILER_SYMBOLS:
             found = native.symbol(name)
-        if not found and symbol.binding != elf.STB_WEAK and name not in self.undefined:
-            self.undefined.append(name)
+        if not found and symbol.binding != elf.STB_WEAK:
+            self.undefined.setdefault(name, needed_by)
         return found
 
     def check_undefined(self) -> None:
         if self.undefined:
-            names = ", ".join(repr(name) for name in self.undefined)
+            names = [f"{name!r}{who and f', which {who!r} needs'}" for name, who in self.undefined.items()]
             raise UsageError(
-                f"load({self.object.label!r}): undefined symbol {names}. A kernel may call libm's functions and "
-                f"memcpy, memmove, memset, memcmp, strlen; define anything else in the object itself."
+                f"load({self.object.label!r}): undefined symbol {', '.join(names)}. A kernel may call libm's functions "
+                "and memcpy, memmove, memset, memcmp, strlen; define anything else in the object itself. What the "
+                "entry never calls may need what it likes, in a section of its own: compile with -ffunction-sections."
             )
 
     def seal(self, va: int, spans: list[_Span]) -> None:
@@ -183,6 +188,10 @@ class _Place(NamedTuple):
     offset: int
 
 
+# the section whose bytes are rewritten, the relocation, how it is written
+_Work = tuple[int, elf.Relocation, relocations.Kind]
+
+
 class _Home(NamedTuple):
     """Memory for the three groups: where each will be, its bytes until then, how it becomes what it shall be."""
 
@@ -196,9 +205,15 @@ class _Relocatable(_Linker):
     """An ET_REL object: sections are grouped by what may be done to them, stubs and a GOT are made."""
 
     def __init__(
-        self, object_: elf.Object, port: Port, extra: MappingType[str, int], arena: Arena | None
+        self,
+        object_: elf.Object,
+        port: Port,
+        extra: MappingType[str, int],
+        entry: str | None,
+        arena: Arena | None,
     ) -> None:
         super().__init__(object_, port, extra)
+        self.entry = entry
         self.arena = arena
 
     def link(self) -> Mapping:
@@ -210,6 +225,9 @@ class _Relocatable(_Linker):
             raise object_.refuse(f"it has {len(tables)} symbol tables; one is needed")
         symbols = object_.symbols(tables[0])
         work = self.collect(groups, kinds, symbols)
+        reached = self.reach(groups[CODE], work, symbols)
+        groups = tuple([[index for index in group if index in reached] for group in groups])
+        work = [item for item in work if item[0] in reached]
         got = {
             s: i for i, s in enumerate(dict.fromkeys(r.symbol for _, r, kind in work if kind.uses == "got"))
         }
@@ -241,7 +259,7 @@ class _Relocatable(_Linker):
             for index, (group, offset) in place.items():
                 contents = object_.contents(object_.sections[index])
                 memory[group][offset : offset + len(contents)] = contents
-            where = self.addresses(symbols, place, commons, home.va, {r.symbol for _, r, _ in work})
+            where = self.addresses(symbols, place, commons, home.va, work)
             self.check_undefined()
             for index, slot in got.items():
                 struct.pack_into("<Q", memory[CONSTANTS], 8 * slot, where[index] % 2**64)
@@ -313,7 +331,7 @@ class _Relocatable(_Linker):
         """What the most demanding section asks for."""
         return max((s.alignment for s in self.object.sections if s.flags & elf.SHF_ALLOC), default=1)
 
-    def group_sections(self) -> tuple[list[int], list[int], list[int]]:
+    def group_sections(self) -> tuple[list[int], ...]:
         """Section indices to place, by protection. Unwind tables and notes are for debuggers: they stay behind."""
         groups: tuple[list[int], list[int], list[int]] = ([], [], [])
         for index, section in enumerate(self.object.sections):
@@ -344,8 +362,8 @@ class _Relocatable(_Linker):
 
     def collect(
         self, groups: tuple[list[int], ...], kinds: dict[int, relocations.Kind], symbols: list[elf.Symbol]
-    ) -> list[tuple[int, elf.Relocation, relocations.Kind]]:
-        """All relocations of placed sections, checked: known type, inside its section, of a symbol that exists."""
+    ) -> list[_Work]:
+        """All relocations of sections to place, checked: known type, inside its section, of a symbol that exists."""
         placed = {index for group in groups for index in group}
         work = []
         for table in self.object.sections:
@@ -376,23 +394,49 @@ class _Relocatable(_Linker):
                 work.append((table.info, relocation, kind))
         return work
 
+    def reach(self, code: list[int], work: list[_Work], symbols: list[elf.Symbol]) -> set[int]:
+        """The sections that relocations lead to from the entry's; all, where no entry is named or found."""
+        roots = [symbol.section for symbol in symbols if symbol.name == self.entry and symbol.section in code]
+        if not roots:
+            return set(range(len(self.object.sections)))
+        mentions: dict[int, set[int]] = {}
+        for target, relocation, _ in work:
+            mentions.setdefault(target, set()).add(symbols[relocation.symbol].section)
+        reached: set[int] = set()
+        while roots:
+            section = roots.pop()
+            if section not in reached:
+                reached.add(section)
+                roots.extend(mentions.get(section, ()))
+        return reached
+
+    def function_at(self, section: int, offset: int, symbols: list[elf.Symbol]) -> str:
+        """The function, or the section, that a place is in."""
+        for symbol in symbols:
+            if symbol.section == section and symbol.value <= offset < symbol.value + symbol.size_bytes:
+                return symbol.name
+        return self.object.sections[section].name
+
     def addresses(
         self,
         symbols: list[elf.Symbol],
         place: dict[int, _Place],
         commons: dict[int, int],
         base: tuple[int, int, int],
-        used: set[int],
+        work: list[_Work],
     ) -> dict[int, int]:
         """The address of every symbol that a relocation names."""
-        where = {}
-        for index in used:
+        where: dict[int, int] = {}
+        for target, relocation, _ in work:
+            index = relocation.symbol
+            if index in where:
+                continue
             symbol = symbols[index]
             self.check_symbol(symbol)
             if index == 0 or symbol.section == elf.SHN_ABS:
                 where[index] = symbol.value
             elif symbol.is_undefined:
-                where[index] = self.outside(symbol)
+                where[index] = self.outside(symbol, self.function_at(target, relocation.offset, symbols))
             elif symbol.section == elf.SHN_COMMON:
                 where[index] = base[DATA] + commons[index]
             elif symbol.section in place:

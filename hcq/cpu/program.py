@@ -28,7 +28,7 @@ def load(
     retire: Callable[[Mapping], None],
 ) -> Program:
     """Link an object and find its entry. `retire` takes the mapping when the program is dropped."""
-    mapping = link(image, device.port, device.arch, name, arena=arena)
+    mapping = link(image, device.port, device.arch, name, arena=arena, entry=entry)
     found = mapping.functions.get(entry)
     if found is None:
         names = ", ".join(sorted(mapping.functions)) or "none"

@@ -296,6 +296,54 @@ def test_an_undefined_symbol_is_named(cpu: CpuDevice, compile_c: Callable[..., b
         cpu.load(compile_c(source, "-c", "-O2"), "k")
 
 
+UNREACHED = """
+void other(void);
+int printf(const char *, ...);
+static int once(int x) { return x + 1; }
+__attribute__((noinline)) int helps(int x) { return once(x) * 2; }
+int (*table[1])(int) = {helps};
+void report(void *a) { other(); printf("%p", a); }
+int (*unused)(const char *, ...) = printf;
+void k(int *a) { a[0] = table[0](a[0]); }
+void l(int *a) { report(a); }
+"""
+
+
+def test_what_the_entry_does_not_reach_may_need_what_nobody_has(
+    cpu: CpuDevice, compile_c: Callable[..., bytes]
+) -> None:
+    image = compile_c(UNREACHED, "-c", "-O2", "-fPIC", "-ffunction-sections", "-fdata-sections")
+    buffer = cpu.alloc(4)
+    buffer.write(struct.pack("<i", 20))
+    cpu.run(cpu.load(image, "k"), [buffer])
+    assert struct.unpack("<i", buffer.read()) == (42,)
+
+
+@pytest.mark.parametrize(
+    "flags", [("-ffunction-sections",), ()], ids=["by calls", "beside it in its section"]
+)
+def test_an_undefined_symbol_that_the_entry_may_reach_is_named_with_the_function_that_needs_it(
+    cpu: CpuDevice, compile_c: Callable[..., bytes], flags: tuple[str, ...]
+) -> None:
+    image = compile_c(UNREACHED, "-c", "-O1", "-fno-inline", "-fPIC", *flags)
+    with pytest.raises(UsageError, match="undefined symbol 'other', which 'report' needs, 'printf'"):
+        cpu.load(image, "l")
+
+
+def test_sections_of_an_llvm_object_that_the_entry_does_not_reach_are_left_out(cpu: CpuDevice) -> None:
+    ir = r"""
+    declare void @other()
+    define void @stray() section ".text.stray" { call void @other() ret void }
+    define void @k(ptr %a) { store i64 7, ptr %a ret void }
+    """
+    buffer = cpu.alloc(8)
+    image = assemble(ir)
+    cpu.run(cpu.load(image, "k"), [buffer])
+    assert int64s(buffer, 1) == [7]
+    with pytest.raises(UsageError, match=r"undefined symbol 'other', which 'stray' needs\."):
+        cpu.load(image, "stray")
+
+
 def test_an_unknown_entry_lists_the_functions(cpu: CpuDevice, llvm_object: bytes) -> None:
     with pytest.raises(
         UsageError, match=r"no function 'nobody' in the object. Its functions: add_one, .*twice"
