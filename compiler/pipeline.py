@@ -3,7 +3,7 @@
 In       a kernel sink of the tensor stage, a Target
 Out      a `CodeObject`; the graph, the code, the time of each station and each rule applied, for who wants to see them
 Changes  the records of the passes
-Next     the files of the passes, loop_nest.py and heuristic.py (choose), linear.py, backend.py (render, assemble)
+Next     the files of the passes, loop_nest.py and heuristic.py (choose), linear.py, codegen.py (render, assemble)
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
 
-from hcq.compiler.backend import backend
 from hcq.compiler.code_object import CodeObject
+from hcq.compiler.codegen import codegen
 from hcq.compiler.decompose import decompose
 from hcq.compiler.fold_identities import fold_identities
 from hcq.compiler.kernel import kernel_flops, kernel_name, kernel_traffic
@@ -60,7 +60,7 @@ def build(
     trace: Trace | None = None,
 ) -> CodeObject:
     """The code object of a kernel; see compile.py for the arguments, and for who asks a cache first."""
-    serves = backend(target.name)
+    serves = codegen(target)
     name = kernel_name(sink)
     table = _Table()
     lowered = sink
@@ -92,7 +92,7 @@ def build(
 
 def _chosen(lowered: Node, target: Target, schedule: str | None) -> LoopNest:
     nest = LoopNest(lowered)
-    return backend(target.name).choose(nest, target) if schedule is None else nest.apply(schedule)
+    return codegen(target).choose(nest, target) if schedule is None else nest.apply(schedule)
 
 
 def _params(sink: Node) -> list[tuple[Param, DType]]:

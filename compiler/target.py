@@ -4,6 +4,7 @@ In       the host's description of itself (/proc/cpuinfo, or the platform module
 Out      `Target`: its name and key for caches, vector width, registers, cache sizes, native operations
 Next     heuristic.py (who reads the limits), render/ and assemble/ (who spell and assemble for it)
 
+Each kind of device names one function of (arch, threads of the host) -> Target in its entry of hcq/backends.py.
 Describing the host loads no LLVM, so a kernel found in the cache never does. LLVM is asked for the CPU's own name and
 features only when something has to be compiled; the key below stands for them.
 """
@@ -59,7 +60,7 @@ class Toolchain:
 class Target:
     """One kind of machine."""
 
-    name: str  # "cpu", "amdgpu", "nvptx": which backend serves it
+    name: str  # "cpu", "amdgpu", "nvptx": who generates code for it, unless `codegen` says it
     arch: str  # "x86_64", "aarch64", "gfx1100", ...
     key: str  # a digest of all that changes the code: for caches
     threads: int
@@ -71,8 +72,9 @@ class Target:
     features: str = ""  # LLVM's list, beside a named cpu
     native: frozenset[Op] = CPU_NATIVE
     casts: frozenset[DType] = NARROW_CASTS  # narrow formats it converts to and from float32 by itself
-    assembler: str = "llvmlite"  # or "comgr", for AMD: see assemble_with in backend.py
+    assembler: str = "llvmlite"  # or "comgr", for AMD: see assemble_with in codegen.py
     toolchain: Toolchain | None = None  # or a vendor's, for NVIDIA: see compile_with there
+    codegen: str = ""  # "module:attribute" of a Codegen, for targets that codegen.py does not know
 
     @property
     def lanes(self) -> int:
@@ -84,8 +86,8 @@ AMD_ARCHS = ("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201", "gfx942", "g
 
 
 @lru_cache
-def amd_target(arch: str) -> Target:
-    """An AMD GPU by its gfx name. Raises ValueError listing those we generate code for."""
+def amd_target(arch: str, threads: int | None = None) -> Target:
+    """An AMD GPU by its gfx name, whatever the host. Raises ValueError listing those we generate code for."""
     if arch not in AMD_ARCHS:
         raise ValueError(f"no code generation for {arch!r}; known AMD architectures: {', '.join(AMD_ARCHS)}")
     return Target("amdgpu", arch, arch, threads=1 << 12, vector_bits=32, vector_registers=256)
@@ -102,8 +104,8 @@ NV_ARCHS = {  # the PTX version that first knows it
 
 
 @lru_cache
-def nv_target(arch: str) -> Target:
-    """An NVIDIA GPU by its sm name. Raises ValueError listing those we generate code for."""
+def nv_target(arch: str, threads: int | None = None) -> Target:
+    """An NVIDIA GPU by its sm name, whatever the host. Raises ValueError listing those we generate code for."""
     if arch not in NV_ARCHS:
         raise ValueError(
             f"no code generation for {arch!r}; known NVIDIA architectures: {', '.join(NV_ARCHS)}"
@@ -115,9 +117,9 @@ def nv_target(arch: str) -> Target:
 
 
 @lru_cache
-def cpu_target(threads: int | None = None) -> Target:
+def cpu_target(arch: str = "", threads: int | None = None) -> Target:
     """The host's CPU. `threads` is how many will share a kernel; by default as many as this process may use."""
-    arch = platform.machine()
+    arch = arch or platform.machine()
     flags = _flags()
     if "avx512f" in flags and "avx512vl" in flags:
         vector_bits, registers = 512, 32

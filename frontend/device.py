@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hcq import config, open_devices
+from hcq import backends, config, open_devices
 from hcq import opening as drivers
 from hcq.errors import DriverError, UsageError
 from hcq.life import FORKED
@@ -99,42 +99,24 @@ def check_values(call: str, storage: Storage) -> None:
 
 
 def target(name: str) -> Target:
-    """What the compiler generates code for on that device."""
+    """What the compiler generates code for on that device, with the vendor's compiler where the driver chose one."""
     found = _targets.get(name)
     if found is None:
-        from hcq.compiler.target import amd_target, cpu_target
+        device, backend = get(name), backends.find(name)
+        assert backend is not None  # it is open
+        if not backend.target:
+            raise UsageError(
+                f"{name}: no compiler makes kernels for {backend.name}. Load code objects: Device.load."
+            )
+        found = backends.load(backend.target)(device.arch, device.config.threads)
+        chosen = backends.load(backend.toolchain)(device) if backend.toolchain else None
+        if chosen is not None:
+            from hcq.compiler.codegen import compile_with
+            from hcq.compiler.target import Toolchain
 
-        device = get(name)
-        if device.arch.startswith("gfx"):
-            found = amd_target(device.arch)
-        elif device.arch.startswith("sm_"):
-            found = _nv_target(device)
-        else:
-            found = cpu_target(device.config.threads)
+            found = compile_with(found, Toolchain(*chosen))
         _targets[name] = found
     return found
-
-
-def _nv_target(device: Any) -> Target:
-    """NVIDIA's compilers are the drivers' affair, so the compiler is handed them here.
-
-    An emulated GPU runs PTX, so nothing more is made for it; a real one needs machine code, made once and cached.
-    """
-    from hcq.compiler.backend import compile_with
-    from hcq.compiler.target import Toolchain, nv_target
-    from hcq.port import is_emulated
-
-    plain, emulated = nv_target(device.arch), is_emulated(device.port)
-    if device.config.nv_renderer == "cuda":
-        from hcq.nv.toolchain import images
-
-        make = images.ptx_of_cuda if emulated else images.of_cuda
-        return compile_with(plain, Toolchain(images.cuda_name() + ("-ptx" if emulated else ""), "cuda", make))
-    if emulated:
-        return plain
-    from hcq.nv.toolchain import images
-
-    return compile_with(plain, Toolchain(images.ptx_name(), "ptx", images.of_ptx))
 
 
 class Devices:

@@ -41,6 +41,9 @@ class Backend:
     layouts       modules whose Packet classes are its packets, registers and descriptors
     ioctls        modules whose Ioctl objects are the calls its kernel driver takes
     rules         its hcq.effects.Model: what its packets do, and rules of its own
+    target        (arch, threads of the host) -> the compiler's Target, for tensor programs
+    toolchain     open device -> a vendor's compiler: its name, what it takes, (text, arch, name) -> image; or None
+    emulation     words of HCQ_EMULATE that begin with its name -> an emulated kernel driver
     """
 
     name: str
@@ -49,6 +52,9 @@ class Backend:
     layouts: tuple[str, ...] = ()
     ioctls: tuple[str, ...] = ()
     rules: str = ""
+    target: str = ""
+    toolchain: str = ""
+    emulation: str = ""
 
     def decode(self, words: Sequence[int], arch: str = "") -> list[Packet]:
         """A queue's words as packets. Raises UsageError for an architecture that it does not know."""
@@ -82,6 +88,14 @@ def find(device: str) -> Backend | None:
         raise DriverError(
             f"{name}: its backend {place} cannot be imported ({error}). Install its package again, or remove it."
         ) from error
+    return found
+
+
+def of(device: str) -> Backend:
+    """The backend of a device name. Raises UsageError listing the known ones."""
+    found = find(device)
+    if found is None:
+        raise UsageError(f"{device!r}: unknown kind of device. Known: {', '.join(names())}.")
     return found
 
 

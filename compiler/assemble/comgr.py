@@ -3,7 +3,7 @@
 In       LLVM IR (text or bitcode) or HIP C source, an AMD architecture such as gfx90a
 Out      an ELF object: relocatable, as llvm_gpu.py makes it, or linked into a shared one
 Changes  opens libamd_comgr at the first call; comgr itself writes temporary files while it compiles
-Next     llvm_gpu.py (the first assembler, with no ROCm), ../backend.py (`assemble_with` chooses this one for a target)
+Next     llvm_gpu.py (the first assembler, with no ROCm), ../codegen.py (`assemble_with` chooses this one for a target)
 Source   amd_comgr.h: actions, data kinds and languages; their numbers changed between versions 2 and 3
 
 comgr is another LLVM by another vendor's hand: kernels that both assemble are a second opinion on our text, and it

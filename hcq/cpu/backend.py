@@ -8,4 +8,5 @@ BACKEND = Backend(
     decoder="hcq.cpu.encode:decoder",
     layouts=("hcq.cpu.packets",),
     rules="hcq.cpu.validate:CpuModel",
+    target="hcq.compiler.target:cpu_target",
 )

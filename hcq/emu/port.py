@@ -21,6 +21,7 @@ import functools
 import os
 from collections.abc import Sequence
 
+from hcq import backends
 from hcq.emu.kernel import File, Kernel, Refusal
 from hcq.errors import UsageError
 from hcq.port import LinuxPort, refused
@@ -119,39 +120,21 @@ def vendors(words: Sequence[str]) -> set[str]:
     """Which vendors' devices these words make appear: {"AMD"}. Raises UsageError for a word that says nothing."""
     found = set()
     for word in words:
-        vendor = word.partition(":")[0]
-        if vendor not in EMULATORS:
+        backend = backends.find(word)
+        if backend is None or not backend.emulation:
+            known = [one.name.lower() for one in backends.every() if one.emulation]
             raise UsageError(
                 f"HCQ_EMULATE={','.join(words)}: no emulator for {word!r}. "
-                f"Words start with {' or '.join(f'{known}:' for known in EMULATORS)}, as in amd:gfx1100."
+                f"Words start with {' or '.join(f'{name}:' for name in known)}, as in amd:gfx1100."
             )
-        found.add(vendor.upper())
+        found.add(backend.name)
     return found
-
-
-def _amd(words: Sequence[str]) -> Kernel:
-    from hcq.emu.amd.kfd import EmulatedKfd, parse  # NumPy comes with it
-
-    return EmulatedKfd([parse(word) for word in words])
-
-
-def _nv(words: Sequence[str]) -> Kernel:
-    from hcq.emu.nv.rm import EmulatedRm  # NumPy comes with it
-    from hcq.emu.nv.spec import parse_all
-
-    return EmulatedRm(parse_all(list(words)))
-
-
-# vendor -> what makes its kernel driver from its words
-EMULATORS = {"amd": _amd, "nv": _nv}
 
 
 @functools.cache
 def _port_of(words: tuple[str, ...], pid: int) -> EmulatedPort:
-    vendors(words)
     kernels = []
-    for vendor, make in EMULATORS.items():
-        own = [word for word in words if word.partition(":")[0] == vendor]
-        if own:
-            kernels.append(make(own))
+    for backend in (backends.of(name) for name in sorted(vendors(words))):
+        own = [word for word in words if backends.of(word) is backend]
+        kernels.append(backends.load(backend.emulation)(own))
     return EmulatedPort(kernels)

@@ -24,4 +24,7 @@ BACKEND = Backend(
     ),
     ioctls=("hcq.nv.abi.ioctls",),
     rules="hcq.nv.validate:NvModel",
+    target="hcq.compiler.target:nv_target",
+    toolchain="hcq.nv.toolchain.images:compiler_for",
+    emulation="hcq.emu.nv.rm:emulate",
 )

@@ -69,7 +69,7 @@ def _drawn(case: Case) -> tuple[Program, str]:
     from hcq.compiler.target import cpu_target
 
     rng = case.rng()
-    known = [name for name, (bits, _) in OLDER.items() if bits <= cpu_target(THREADS).vector_bits]
+    known = [name for name, (bits, _) in OLDER.items() if bits <= cpu_target(threads=THREADS).vector_bits]
     processor = rng.choice(("", *OLDER))
     most = rng.choice((500, 5_000, 40_000))
     return draw(rng, most), processor if processor in known and platform.machine() == "x86_64" else ""
@@ -79,7 +79,7 @@ def _target(processor: str) -> Target:
     from hcq.compiler.target import cpu_target
     from hcq.ir.dtype import dtypes
 
-    host = cpu_target(THREADS)
+    host = cpu_target(threads=THREADS)
     if not processor:
         return host
     bits, registers = OLDER[processor]

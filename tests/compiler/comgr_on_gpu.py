@@ -21,8 +21,8 @@ os.environ["HCQ_EMULATE"] = f"amd:{sys.argv[2]}"
 import hcq
 from hcq.amd.chip import CHIPS
 from hcq.compiler.assemble import comgr
-from hcq.compiler.backend import assemble_with
 from hcq.compiler.code_object import CodeObject
+from hcq.compiler.codegen import assemble_with
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import amd_target
 from hcq.ir.dtype import dtypes

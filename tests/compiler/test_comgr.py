@@ -13,7 +13,7 @@ import pytest
 from hcq.amd.chip import CHIPS
 from hcq.amd.link import Linked
 from hcq.compiler.assemble import comgr
-from hcq.compiler.backend import assemble_with
+from hcq.compiler.codegen import assemble_with
 from hcq.compiler.target import amd_target, cpu_target
 
 SCRIPT = Path(__file__).with_name("comgr_on_gpu.py")
@@ -130,7 +130,7 @@ def test_a_target_assembled_by_comgr_has_a_key_of_its_own_and_goes_back():
 
 def test_an_assembler_that_a_target_does_not_have_is_refused():
     with pytest.raises(ValueError, match=r"assemble_with\(cpu .*'comgr'\): this target has .* llvmlite$"):
-        assemble_with(cpu_target(1), "comgr")
+        assemble_with(cpu_target(threads=1), "comgr")
     with pytest.raises(ValueError, match=r"assemble_with\(amdgpu gfx90a, 'gcc'\): .* llvmlite, comgr$"):
         assemble_with(amd_target("gfx90a"), "gcc")
 

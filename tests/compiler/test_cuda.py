@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq.compiler.backend import compile_with
 from hcq.compiler.code_object import CodeObject
+from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.render.cuda_arithmetic import literal
 from hcq.compiler.target import NV_ARCHS, Target, Toolchain, amd_target, cpu_target, nv_target

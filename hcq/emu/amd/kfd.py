@@ -15,7 +15,7 @@ import errno
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hcq import native
@@ -107,6 +107,11 @@ class KfdFile:
 
     def close(self) -> None:
         """Queues and memory belong to the process, not to this file."""
+
+
+def emulate(words: Sequence[str]) -> EmulatedKfd:
+    """The driver of the GPUs that these words of HCQ_EMULATE describe."""
+    return EmulatedKfd([parse(word) for word in words])
 
 
 class EmulatedKfd:

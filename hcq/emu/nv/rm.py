@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hcq import native
@@ -37,7 +37,7 @@ from hcq.emu.nv.rm_objects import (
     check,
     host_memory,
 )
-from hcq.emu.nv.spec import DEFAULT_VERSION, Spec
+from hcq.emu.nv.spec import DEFAULT_VERSION, Spec, parse_all
 from hcq.emu.nv.uvm import UvmFile
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
@@ -143,6 +143,11 @@ class RmFile:
         if owner is None or handle not in owner.clients:
             raise RmError(NvStatus.NV_ERR_INVALID_CLIENT)
         return owner.clients[handle]
+
+
+def emulate(words: Sequence[str]) -> EmulatedRm:
+    """The driver of the GPUs that these words of HCQ_EMULATE describe."""
+    return EmulatedRm(parse_all(list(words)))
 
 
 class EmulatedRm:

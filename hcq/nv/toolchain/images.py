@@ -8,6 +8,9 @@ Next     nvrtc.py, nvjitlink.py, hcq/nv/bundle.py (the form), program.py (who lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from hcq.cache import DiskCache
 from hcq.errors import UsageError
 from hcq.nv import ptx as ptx_module
@@ -31,6 +34,20 @@ def ptx_of_cuda(source: str, arch: str, name: str) -> bytes:
 def of_ptx(ptx: str, arch: str, name: str) -> bytes:
     """PTX to machine code, by nvJitLink, the PTX kept. Raises UsageError with the assembler's messages."""
     return Bundle(nvjitlink.link_ptx(ptx, arch), _plain(ptx)).pack()
+
+
+def compiler_for(device: Any) -> tuple[str, str, Callable[[str, str, str], bytes]] | None:
+    """What makes the kernels of tensor programs for an open NvDevice: its name, what it takes, and how it is called.
+
+    None where PTX runs as LLVM writes it, and nothing more is made of it.
+    """
+    if device.config.nv_renderer == "cuda":
+        return (
+            (f"{cuda_name()}-ptx", "cuda", ptx_of_cuda)
+            if device.port.runs_ptx
+            else (cuda_name(), "cuda", of_cuda)
+        )
+    return None if device.port.runs_ptx else (ptx_name(), "ptx", of_ptx)
 
 
 def loadable(image: bytes, arch: str, name: str, runs_ptx: bool) -> Bundle:

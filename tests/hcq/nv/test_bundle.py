@@ -26,7 +26,7 @@ print(hashlib.sha256(made).hexdigest())
 ptx = images.ptx_of_cuda(source, "sm_90", "k").decode()
 print(hashlib.sha256(images.of_ptx(ptx, "sm_90", "k")).hexdigest())
 
-from hcq.compiler.backend import compile_with
+from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Toolchain, nv_target
 from tests.compiler.test_gpu import KERNELS

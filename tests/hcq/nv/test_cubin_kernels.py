@@ -191,7 +191,7 @@ def test_kernels_with_functions_say_so(what):
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_kernels_of_our_own_compilers_are_read_as_the_vendors_tool_reads_them(arch, tmp_path):
     """From PTX of LLVM by nvJitLink, and from CUDA C by nvrtc: the parameters are 8 bytes each, in order."""
-    from hcq.compiler.backend import compile_with
+    from hcq.compiler.codegen import compile_with
     from hcq.compiler.compile import compile_kernel
     from hcq.compiler.target import Toolchain, nv_target
     from hcq.nv.toolchain import images

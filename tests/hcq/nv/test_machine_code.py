@@ -18,8 +18,11 @@ from tests.hcq.emu.nv.running import needs_nvjitlink, needs_nvrtc
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import json, sys
-import hcq.port
-hcq.port.is_emulated = lambda port: False  # so that the tensor layer makes what a GPU needs
+from types import SimpleNamespace as Facts
+from hcq.nv.toolchain import images
+
+chosen = images.compiler_for  # the tensor layer makes what a GPU needs
+images.compiler_for = lambda device: chosen(Facts(config=device.config, port=Facts(runs_ptx=False)))
 import numpy as np
 from hcq import Tensor, dtypes
 from hcq.frontend import device, plan
@@ -82,30 +85,28 @@ def test_tensors_run_from_machine_code_that_was_loaded_by_hand(renderer, arch, t
 def test_without_nvidias_compilers_a_gpu_is_told_which_extra_to_install(monkeypatch):
     """An emulated GPU needs none for LLVM's PTX; a real one cannot run without."""
     from hcq.errors import UsageError
-    from hcq.frontend.device import _nv_target
     from hcq.nv.toolchain import library, nvjitlink, nvrtc
+    from hcq.nv.toolchain.images import compiler_for
 
     class Device:
-        arch = "sm_90"
-
         class config:
             nv_renderer = "ptx"
 
         class port:
-            is_emulated = True
+            runs_ptx = True
 
     monkeypatch.setattr(library, "candidates", lambda name: [])
     nvjitlink.library.cache_clear()
     nvrtc.library.cache_clear()
     try:
-        assert _nv_target(Device).toolchain is None
+        assert compiler_for(Device) is None
         Device.config.nv_renderer = "cuda"
         with pytest.raises(UsageError, match=r"nvrtc is not installed.*pip install 'hcq\[nv\]'"):
-            _nv_target(Device)
-        Device.port.is_emulated = False
+            compiler_for(Device)
+        Device.port.runs_ptx = False
         Device.config.nv_renderer = "ptx"
         with pytest.raises(UsageError, match=r"nvJitLink is not installed.*pip install 'hcq\[nv\]'"):
-            _nv_target(Device)
+            compiler_for(Device)
     finally:
         nvjitlink.library.cache_clear()
         nvrtc.library.cache_clear()

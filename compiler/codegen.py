@@ -8,6 +8,7 @@ Next     compile.py (the only caller), target.py (what the names mean)
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -17,54 +18,58 @@ from hcq.compiler.program import Program
 from hcq.compiler.target import Target, Toolchain
 
 Grid = tuple[int, int, int]
+GPU_TARGETS = ("amdgpu", "nvptx", "cuda")
 
 
 @dataclass(frozen=True)
-class Backend:
-    """The stations of the road that differ by target."""
+class Codegen:
+    """The stations of the road that differ by target.
+
+    choose    loops as they lie -> loops as this machine likes them
+    render    the linear program as text
+    assemble  (text, target, name) -> the object that its device loads
+    grid      how many groups a launch has; block: how many threads each of them has
+    """
 
     choose: Callable[[LoopNest, Target], LoopNest]
     render: Callable[[Program], str]
     assemble: Callable[[str, Target, str], bytes]
-    grid: Callable[[Program], Grid]
-    block: Grid
+    grid: Callable[[Program], Grid] = lambda program: (program.groups, 1, 1)
+    block: Grid = (1, 1, 1)
+
+
+def codegen(target: Target) -> Codegen:
+    """The code generation of a target. Raises ValueError for one that there is none for."""
+    return _made(target.codegen or target.name)
 
 
 @cache
-def backend(name: str) -> Backend:
-    """The backend of a target name. Raises ValueError for one that there is none for."""
+def _made(name: str) -> Codegen:
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        found: Codegen = getattr(importlib.import_module(module), attribute)
+        return found
     if name == "cpu":
         from hcq.compiler.assemble import llvm_cpu
         from hcq.compiler.heuristic import choose
         from hcq.compiler.render import llvm
 
-        return Backend(
-            choose, llvm.render, llvm_cpu.assemble, lambda program: (program.groups, 1, 1), (1, 1, 1)
-        )
-    if name in ("amdgpu", "nvptx"):
-        from hcq.compiler import heuristic_gpu
-        from hcq.compiler.render import amdgpu, gpu, nvptx
+        return Codegen(choose, llvm.render, llvm_cpu.assemble)
+    if name not in GPU_TARGETS:
+        known = ", ".join(("cpu", *GPU_TARGETS))
+        raise ValueError(f"no code generation for target {name!r}; known: {known}")
+    from hcq.compiler import heuristic_gpu
+    from hcq.compiler.render import amdgpu, cuda, gpu, nvptx
 
-        dialect = amdgpu.DIALECT if name == "amdgpu" else nvptx.DIALECT
-        return Backend(
-            heuristic_gpu.choose,
-            partial(gpu.render, dialect=dialect),
-            _assemble_gpu,
-            lambda program: (gpu.blocks(program), 1, 1),
-            (gpu.BLOCK, 1, 1),
-        )
-    if name == "cuda":
-        from hcq.compiler import heuristic_gpu
-        from hcq.compiler.render import cuda, gpu
-
-        return Backend(
-            heuristic_gpu.choose,
-            cuda.render,
-            _make,
-            lambda program: (gpu.blocks(program), 1, 1),
-            (gpu.BLOCK, 1, 1),
-        )
-    raise ValueError(f"no backend for target {name!r}; known: cpu, amdgpu, nvptx, cuda")
+    stations: dict[str, tuple[Callable[[Program], str], Callable[[str, Target, str], bytes]]] = {
+        "amdgpu": (partial(gpu.render, dialect=amdgpu.DIALECT), _assemble_gpu),
+        "nvptx": (partial(gpu.render, dialect=nvptx.DIALECT), _assemble_gpu),
+        "cuda": (cuda.render, _make),
+    }
+    render, assemble = stations[name]
+    return Codegen(
+        heuristic_gpu.choose, render, assemble, lambda program: (gpu.blocks(program), 1, 1), (gpu.BLOCK, 1, 1)
+    )
 
 
 def assemble_with(target: Target, assembler: str) -> Target:
