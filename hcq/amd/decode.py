@@ -22,4 +22,6 @@ def decoder(arch: str) -> Callable[[Sequence[int]], list[Packet]]:
         raise UsageError(
             f"{arch or 'no architecture'}: not a GPU whose packets are known. Known: {', '.join(CHIPS)}."
         )
-    return Encoder(CHIPS[arch], is_aql=False, xccs=1, relay_va=0, order_va=0, slot_va=0, event_id=0).decode
+    return Encoder(
+        CHIPS[arch], is_aql=False, xccs=1, ring_fence_va=0, copy_fence_va=0, slot_va=0, event_id=0
+    ).decode

@@ -25,9 +25,9 @@ from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
 from hcq.amd.memory import Allocation, KfdMemory, Place
-from hcq.amd.order import Numbered, Order, Start
 from hcq.amd.process import KfdProcess, process_of
 from hcq.amd.program import MAX_GRID, AmdProgram
+from hcq.amd.ring_sync import Numbered, RingSync, Start
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
 from hcq.amd.topology import Node, read_nodes
 from hcq.command import Command
@@ -48,8 +48,14 @@ if TYPE_CHECKING:
     from hcq.report import RingState
     from hcq.trace.writer import DeviceTrace
 
-RELAY_AT, ORDER_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = 0, 64, 128, 256, 512  # in the memory of signals
-RELAY_LAST = 2**32 - 2  # before it wraps, the device drains and starts again
+RING_FENCE_AT, COPY_FENCE_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = (
+    0,
+    64,
+    128,
+    256,
+    512,
+)  # in the memory of signals
+LAST_FENCE = 2**32 - 2  # before it wraps, the device drains and starts again
 SPIN_NS = 20_000  # how long the host looks at a signal before it sleeps
 SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
 HDP_MEM_FLUSH = 0  # word of the MMIO page
@@ -75,8 +81,8 @@ class AmdDevice(GpuDevice):
         """Name the driver's own cells in a trace: those between the rings, and where writing raises the event."""
         encoder = self.encoder
         for name, va in (
-            ("relay", encoder.relay_va),
-            ("order", encoder.order_va),
+            ("ring fence", encoder.ring_fence_va),
+            ("copy fence", encoder.copy_fence_va),
             ("event", encoder.slot_va),
         ):
             cell = Buffer(self, va, 8, 8, 0, name)
@@ -191,8 +197,8 @@ class AmdDevice(GpuDevice):
             self.chip,
             self.is_aql,
             self.node.xccs,
-            relay_va=self._cells.va + RELAY_AT,
-            order_va=self._cells.va + ORDER_AT,
+            ring_fence_va=self._cells.va + RING_FENCE_AT,
+            copy_fence_va=self._cells.va + COPY_FENCE_AT,
             slot_va=self.process.slot(self.event_id),
             event_id=self.event_id,
         )
@@ -208,11 +214,11 @@ class AmdDevice(GpuDevice):
             )
             if "push" in self.config.debug:
                 self.rings[name].seen = []
-        self._order = Order()
-        self._before = 0, copy(self._order)  # a submission, and the order before it
+        self._sync = RingSync()
+        self._before = 0, copy(self._sync)  # a submission, and where the rings stood before it
         self._written = 0  # the last submission that the rings have all of
         self._starts: deque[Start] = deque(maxlen=IN_FLIGHT_KEPT)
-        self._cells_view[RELAY_AT : ORDER_AT + 4] = bytes(ORDER_AT + 4 - RELAY_AT)
+        self._cells_view[RING_FENCE_AT : COPY_FENCE_AT + 4] = bytes(COPY_FENCE_AT + 4 - RING_FENCE_AT)
 
     def read_clocks(self) -> None:
         speed = counter_ticks_per_ms(self.port, self.drm_fd)
@@ -363,21 +369,21 @@ class AmdDevice(GpuDevice):
 
     def finish(self, value: int) -> Piece:
         """What ends a submission, on the ring that it ends on."""
-        return self.encoder.finish(self.timeline.va, value, self._order.active)
+        return self.encoder.finish(self.timeline.va, value, self._sync.active)
 
     # ------------------------------------------------------------ submitting
 
     def send(self, words: list[bytes], value: int) -> None:
         if self._abandoned:
             self._rebuild()
-        if self._order.relay >= RELAY_LAST - 2 * len(words) - 2:
+        if self._sync.fences >= LAST_FENCE - 2 * len(words) - 2:
             self._commit()
             self.drain(self.timeline.submitted)
-            self._cells_view[RELAY_AT : RELAY_AT + 4] = bytes(4)
-            self._order.relay = 0
+            self._cells_view[RING_FENCE_AT : RING_FENCE_AT + 4] = bytes(4)
+            self._sync.fences = 0
         rings, wait = self.rings, self._wait_for_room
-        self._before = value, copy(self._order)
-        pieces = list(self._order.pieces(self.encoder, words, self.timeline.va, value))
+        self._before = value, copy(self._sync)
+        pieces = list(self._sync.pieces(self.encoder, words, self.timeline.va, value))
         self._make_room(pieces)
         self._starts.append(Start(value, {name: ring.put for name, ring in rings.items()}, pieces))
         for _, what in pieces:
@@ -411,12 +417,12 @@ class AmdDevice(GpuDevice):
             self._starts.pop()
             for name, ring in self.rings.items():
                 ring.take_back(puts[name])
-        self._order = self._before[1]
+        self._sync = self._before[1]
         return Sent.NOTHING
 
     def ring_words(self, words: list[bytes], value: int) -> bytes:
         """Every word that this submission puts into the rings: what orders it and ends it, and blocks it runs."""
-        found = copy(self._order).pieces(self.encoder, words, self.timeline.va, value)
+        found = copy(self._sync).pieces(self.encoder, words, self.timeline.va, value)
         return b"".join([what.all_words for _, what in found])
 
     def command_in_hand(self) -> int | None:
@@ -533,7 +539,7 @@ class AmdDevice(GpuDevice):
             **({"why_host_memory": self.why_staging} if self.place == Place.STAGING else {}),
             "vram_bytes": self.node.vram_bytes,
             "timeline": self.timeline.va,
-            "relay": self._cells.va + RELAY_AT,
+            "ring_fence": self._cells.va + RING_FENCE_AT,
             "kfd_version": ".".join(map(str, self.kfd_version)),
             "max_grid": MAX_GRID,
             "max_block": self.chip.max_block,

@@ -6,9 +6,9 @@ Changes  nothing
 Next     pm4.py, sdma.py, aql.py (every bit), launch.py (dispatches), device.py (who puts pieces into rings)
 
 Every command is finished before the next one starts. On the compute ring a dispatch waits for its waves; on the copy
-ring a fence and a poll stand between two copies; between the rings the device puts a relay: one ring signals a cell,
-the other waits for it. On an AQL ring everything but a dispatch is a block of PM4, which runs on every XCC: what must
-happen once is predicated to the first.
+ring a fence and a poll stand between two copies; between the rings stands an inter-ring fence: one ring signals a
+cell, the other waits for it. On an AQL ring everything but a dispatch is a block of PM4, which runs on every XCC: what
+must happen once is predicated to the first.
 """
 
 from __future__ import annotations
@@ -60,18 +60,25 @@ def join(packets: Sequence[Packet]) -> bytes:
 class Encoder:
     """Commands of one device. The cells are addresses in shared memory.
 
-    relay_va   32 bits: which hand-over between the rings has happened
-    order_va   32 bits: goes up and down between copies
-    slot_va    where writing raises the event `event_id`
+    ring_fence_va  32 bits: how often one ring has signalled the other
+    copy_fence_va  32 bits: goes up and down between copies
+    slot_va        where writing raises the event `event_id`
     """
 
     def __init__(
-        self, chip: Chip, is_aql: bool, xccs: int, relay_va: int, order_va: int, slot_va: int, event_id: int
+        self,
+        chip: Chip,
+        is_aql: bool,
+        xccs: int,
+        ring_fence_va: int,
+        copy_fence_va: int,
+        slot_va: int,
+        event_id: int,
     ) -> None:
         self.chip, self.is_aql, self.xccs = chip, is_aql, xccs
-        self.relay_va, self.order_va = relay_va, order_va
+        self.ring_fence_va, self.copy_fence_va = ring_fence_va, copy_fence_va
         self.slot_va, self.event_id = slot_va, event_id
-        self._order = self._make_order()
+        self._copy_fence = self._make_copy_fence()
         self._acquire = piece(b"" if is_aql else chip.acquire().to_bytes(), COMPUTE)
         finish, at = self._signal(0, 0)
         self._finish_text, self._finish_at = finish, at
@@ -124,24 +131,24 @@ class Encoder:
 
     # ------------------------------------------------------------ between the rings
 
-    def relay_signal(self, ring: str, number: int) -> Piece:
+    def ring_fence_signal(self, ring: str, number: int) -> Piece:
         """Say that everything on this ring so far is done and visible."""
         if ring == COPY:
-            return piece(self._write_back() + self._fence(self.relay_va, number), COPY)
+            return piece(self._write_back() + self._fence(self.ring_fence_va, number), COPY)
         store = self.chip.release(
-            data_sel=pm4.DataSel.SEND_32_BIT_LOW, address=self.relay_va, data=number
+            data_sel=pm4.DataSel.SEND_32_BIT_LOW, address=self.ring_fence_va, data=number
         ).to_bytes()
         return self.compute(self._once(store))
 
-    def relay_wait(self, ring: str, number: int) -> Piece:
+    def ring_fence_wait(self, ring: str, number: int) -> Piece:
         """Go on once the other ring has said so."""
         if ring == COPY:
-            poll = self._poll(self.relay_va, number, pm4.Function.GREATER_THAN_OR_EQUAL)
+            poll = self._poll(self.ring_fence_va, number, pm4.Function.GREATER_THAN_OR_EQUAL)
             return piece(poll + self._invalidate(), COPY)
         wait = pm4.WaitRegMem(
             function=pm4.Function.GREATER_THAN_OR_EQUAL,
             mem_space=pm4.MemSpace.MEMORY,
-            address=self.relay_va,
+            address=self.ring_fence_va,
             reference=number,
             mask=0xFFFFFFFF,
             poll_interval=4,
@@ -159,9 +166,9 @@ class Encoder:
         return piece(self._invalidate(), COPY)
 
     @property
-    def order(self) -> Piece:
+    def copy_fence(self) -> Piece:
         """Between two copies: the first is done before the second starts."""
-        return piece(self._order, COPY)
+        return piece(self._copy_fence, COPY)
 
     # ------------------------------------------------------------ PM4
 
@@ -235,7 +242,7 @@ class Encoder:
         parts = [
             self._copy_plain(what.dst + at, what.src + at, min(step, what.size_bytes - at)) for at in starts
         ]
-        return self._order.join(parts)
+        return self._copy_fence.join(parts)
 
     def _fill(self, what: command.Fill) -> bytes:
         """Bytes up to a multiple of 4, then words, then the bytes that are left."""
@@ -269,7 +276,7 @@ class Encoder:
             part = min(done, size - done)
             parts.append(self._copy_plain(dst + done, dst, part))
             done += part
-        return self._order.join(parts)
+        return self._copy_fence.join(parts)
 
     def _fill_bytes(self, dst: int, value: int, size: int) -> bytes:
         return self.chip.copies.fill(
@@ -289,10 +296,13 @@ class Encoder:
             retry_count=sdma.RETRY_FOREVER,
         ).to_bytes()
 
-    def _make_order(self) -> bytes:
+    def _make_copy_fence(self) -> bytes:
         parts = []
         for level in (1, 0):
-            parts += [self._fence(self.order_va, level), self._poll(self.order_va, level, pm4.Function.EQUAL)]
+            parts += [
+                self._fence(self.copy_fence_va, level),
+                self._poll(self.copy_fence_va, level, pm4.Function.EQUAL),
+            ]
         return b"".join(parts)
 
     def _finish_copy(self, timeline_va: int, value: int) -> bytes:

@@ -68,8 +68,8 @@ class AmdModel(Model):
             shared_bytes=chip.lds_bytes,
         )
         self._decode = decoder(arch)
-        relay = self.facts.get("relay")
-        self._own_cells = frozenset(() if relay is None else (relay,))  # cells between the device's own rings
+        fence = self.facts.get("ring_fence", self.facts.get("relay"))  # "relay": in older traces
+        self._own_cells = frozenset(() if fence is None else (fence,))  # cells between the device's own rings
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
         return self._decode(words)

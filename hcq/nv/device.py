@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hcq.report import RingState
 
 # in the memory of signals, a line for each writer; the channel's error notifier has to be at its start
-ORDER_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = 256, 320, 384, 512
+COPY_FENCE_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = 256, 320, 384, 512
 CLOCK_ROUNDS = 5  # of which the shortest sets the clock
 SPIN_NS = 50_000  # how long the host looks at a signal before it sleeps
 SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
@@ -155,14 +155,14 @@ class NvDevice(HostAccess):
         self.pushbuffer = Pushbuffer(self._own(PUSHBUFFER_BYTES, self.place).va)
         self.memory.regions[self.pushbuffer.va] = PUSHBUFFER_BYTES
         self._ring = self._own(GpFifo.size_bytes(), self.place)
-        self.encoder = Encoder(self.chip, self._cells.va + ORDER_AT, self._cells.va + STAMP_AT)
+        self.encoder = Encoder(self.chip, self._cells.va + COPY_FENCE_AT, self._cells.va + STAMP_AT)
         self.local: tuple[int, int, int] | None = None  # address, bytes for each TPC, bytes for each thread
         self._launches = self._commands = 0  # submitted so far
         self._first: list[Piece] = []  # what the next submission tells the channel before anything else
         self._before = 0, 0  # a submission, and the entries before it
 
     def make_channel(self) -> None:
-        self._cells_view[ORDER_AT : STAMP_AT + CELL_BYTES] = bytes(STAMP_AT + CELL_BYTES - ORDER_AT)
+        self._cells_view[COPY_FENCE_AT : STAMP_AT + CELL_BYTES] = bytes(STAMP_AT + CELL_BYTES - COPY_FENCE_AT)
         self.channel = Channel(
             self.nv_memory, self.gpu.vaspace, self.chip, self.gpu.doorbell, self._ring, self._cells
         )
@@ -407,7 +407,7 @@ class NvDevice(HostAccess):
             **({"why_no_boost": self.why_no_boost} if self.why_no_boost else {}),
             "vram_bytes": self.gpu.ram_bytes,
             "timeline": self.timeline.va,
-            "order": self._cells.va + ORDER_AT,
+            "copy_fence": self._cells.va + COPY_FENCE_AT,
             "stamp": self._cells.va + STAMP_AT,
             "driver": self.abi.version,
             "max_grid": MAX_GRID[0],

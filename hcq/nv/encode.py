@@ -74,19 +74,19 @@ def join(packets: Sequence[Packet]) -> bytes:
 class Encoder:
     """Commands of one device. The cells are addresses in memory that host and GPU see.
 
-    order_va   32 bits: goes up and down after copies
-    stamp_va   16 bytes: where a timestamp lands before it is copied to its place
+    copy_fence_va  32 bits: goes up and down after copies
+    stamp_va       16 bytes: where a timestamp lands before it is copied to its place
     """
 
-    def __init__(self, chip: Chip, order_va: int, stamp_va: int) -> None:
-        self.chip, self.order_va, self.stamp_va = chip, order_va, stamp_va
+    def __init__(self, chip: Chip, copy_fence_va: int, stamp_va: int) -> None:
+        self.chip, self.copy_fence_va, self.stamp_va = chip, copy_fence_va, stamp_va
         self._addr_hi = _method(chip.engines.gpfifo, host.SemAddrHi)
         self._launch_dma = _method(chip.engines.copy, copy.LaunchDma)
         self._semaphore_a = _method(chip.engines.copy, copy.SetSemaphoreA)
         self._in_upper = _method(chip.engines.copy, copy.OffsetInUpper)
         self._out_upper = _method(chip.engines.copy, copy.OffsetOutUpper)
         self._signals: dict[int, tuple[bytes, bytes]] = {}  # cell -> the words before and behind the value
-        self._order = self._host_order()
+        self._copy_fence = self._host_copy_fence()
         self.new_code = Piece(self._invalidate())  # before the first launch of code that was just written
 
     # ------------------------------------------------------------ commands
@@ -182,14 +182,14 @@ class Encoder:
             made = self._signals[va] = words[:PAYLOAD_AT], words[PAYLOAD_AT + 8 :]
         return made[0] + value.to_bytes(8, "little") + made[1]
 
-    def _host_order(self) -> bytes:
+    def _host_copy_fence(self) -> bytes:
         """Behind a copy: wait for its semaphore, and set it back."""
         wait = host.SemExecute(operation=host.SemExecuteOperation.ACQUIRE)
         back = host.SemExecute(operation=host.SemExecuteOperation.RELEASE)
         return (
-            self._semaphore(self.order_va, 1, wait)
-            + self._semaphore(self.order_va, 0, back)
-            + self._semaphore(self.order_va, 0, wait)
+            self._semaphore(self.copy_fence_va, 1, wait)
+            + self._semaphore(self.copy_fence_va, 0, back)
+            + self._semaphore(self.copy_fence_va, 0, wait)
         )
 
     def _invalidate(self) -> bytes:
@@ -207,7 +207,7 @@ class Encoder:
             self._signal(self.stamp_va, 1)
             + self._semaphore(self.stamp_va, 1, wait)
             + self._copies(va, self.stamp_va + 8, STAMP_BYTES)
-            + self._order
+            + self._copy_fence
             + self._semaphore(self.stamp_va, 0, back)
         )
 
@@ -218,7 +218,7 @@ class Encoder:
         if not what.size_bytes or not distance:
             return Push(sec_op=0).to_bytes()
         if abs(distance) >= what.size_bytes:
-            return self._copies(what.dst, what.src, what.size_bytes) + self._order
+            return self._copies(what.dst, what.src, what.size_bytes) + self._copy_fence
         return self._copy_overlapping(what, distance)
 
     def _copies(self, dst: int, src: int, size_bytes: int) -> bytes:
@@ -245,7 +245,7 @@ class Encoder:
         if distance > 0:
             starts.reverse()
         parts = [
-            self._copies(what.dst + at, what.src + at, min(step, what.size_bytes - at)) + self._order
+            self._copies(what.dst + at, what.src + at, min(step, what.size_bytes - at)) + self._copy_fence
             for at in starts
         ]
         return b"".join(parts)
@@ -256,7 +256,7 @@ class Encoder:
         if not what.size_bytes:
             return Push(sec_op=0).to_bytes()
         if len(set(pattern)) == 1:
-            return self._remapped(what.dst, pattern, 1, what.size_bytes, True) + self._order
+            return self._remapped(what.dst, pattern, 1, what.size_bytes, True) + self._copy_fence
         head = min(-what.dst % 4, what.size_bytes)
         words = (what.size_bytes - head) // 4
         turned = (pattern + pattern)[head % 8 : head % 8 + 8]
@@ -270,7 +270,7 @@ class Encoder:
         parts += [(what.dst + after, turned, 4, singles)] * bool(singles)
         parts += [(what.dst + at, pattern[at % 8 :], 1, 1) for at in range(tail, what.size_bytes)]
         filled = [self._remapped(*part, is_last=number == len(parts)) for number, part in enumerate(parts, 1)]
-        return b"".join(filled) + self._order
+        return b"".join(filled) + self._copy_fence
 
     def _remapped(self, dst: int, pattern: bytes, element_bytes: int, count: int, is_last: bool) -> bytes:
         """Elements of one, four or eight bytes, made of constants instead of read."""
@@ -326,8 +326,8 @@ class Encoder:
             return [incrementing(COPY_SUBCHANNEL, launch)]
         cell = incrementing(
             COPY_SUBCHANNEL,
-            self._semaphore_a(upper=self.order_va >> 32),
-            copy.SetSemaphoreB(lower=self.order_va & 0xFFFFFFFF),
+            self._semaphore_a(upper=self.copy_fence_va >> 32),
+            copy.SetSemaphoreB(lower=self.copy_fence_va & 0xFFFFFFFF),
             copy.SetSemaphorePayload(payload=1),
         )
         return [cell, incrementing(COPY_SUBCHANNEL, launch)]

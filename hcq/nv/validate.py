@@ -120,7 +120,9 @@ class NvModel(Model):
         )
         self._decode = decoder(arch)
         self._kernels: dict[int, Kernel] = {}
-        self.order_va = int(self.facts.get("order", 0))
+        self.copy_fence_va = int(
+            self.facts.get("copy_fence", self.facts.get("order", 0))
+        )  # "order": in older traces
         self.stamp_va = int(self.facts.get("stamp", 0))
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
@@ -199,7 +201,7 @@ class NvModel(Model):
         is_release = execute.operation == SemExecuteOperation.RELEASE
         if is_release and execute.release_wfi:
             yield Barrier()
-        if va in (self.order_va, self.stamp_va):
+        if va in (self.copy_fence_va, self.stamp_va):
             if not is_release:
                 yield Barrier()  # the copy before it has ended
         elif is_release:

@@ -273,15 +273,15 @@ def without_release(patch: Patch) -> None:
 
 
 def without_release_of_hand_overs(patch: Patch) -> None:
-    real = Encoder.relay_signal
+    real = Encoder.ring_fence_signal
 
-    def relay_signal(self: Encoder, ring: str, number: int) -> Piece:
+    def ring_fence_signal(self: Encoder, ring: str, number: int) -> Piece:
         if ring == COPY:
             return real(self, ring, number)
-        store = self.chip.store(data_sel=pm4.DataSel.SEND_32_BIT_LOW, address=self.relay_va, data=number)
+        store = self.chip.store(data_sel=pm4.DataSel.SEND_32_BIT_LOW, address=self.ring_fence_va, data=number)
         return self.compute(self._once(store.to_bytes()))
 
-    patch.setattr(Encoder, "relay_signal", relay_signal)
+    patch.setattr(Encoder, "ring_fence_signal", ring_fence_signal)
 
 
 def without_acquire_after_waits(patch: Patch) -> None:

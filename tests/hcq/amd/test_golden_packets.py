@@ -33,7 +33,9 @@ CASES = [
 
 def encoder_of(arch: str, is_aql: bool) -> Encoder:
     xccs = 4 if arch == "gfx942" else 1
-    return Encoder(CHIPS[arch], is_aql, xccs, relay_va=0x1000, order_va=0x1040, slot_va=0x2008, event_id=1)
+    return Encoder(
+        CHIPS[arch], is_aql, xccs, ring_fence_va=0x1000, copy_fence_va=0x1040, slot_va=0x2008, event_id=1
+    )
 
 
 def shown(encoder: Encoder, piece: Piece) -> list[str]:
@@ -83,7 +85,7 @@ def test_the_packets_of_each_case_are_the_reviewed_ones(
         "a copy of 5 MiB",
         *shown(encoder, encoder.encode(command.Copy(0x20000000, 0x10000000, 5 << 20))),
     ]
-    lines += ["two copies, one after the other: between them", *shown(encoder, encoder.order)]
+    lines += ["two copies, one after the other: between them", *shown(encoder, encoder.copy_fence)]
     fill = command.Fill(0x20000001, 0x0807060504030201, 30)
     lines += [
         "a fill of 30 bytes with 8-byte values, at an odd address",
@@ -95,11 +97,11 @@ def test_the_packets_of_each_case_are_the_reviewed_ones(
         lines += shown(encoder, launcher.dispatch(bytes(64), (3, 2, 1), (64, 1, 1)))
     lines += [
         "the compute queue hands over to the copy queue",
-        *shown(encoder, encoder.relay_signal(COMPUTE, 5)),
+        *shown(encoder, encoder.ring_fence_signal(COMPUTE, 5)),
     ]
-    lines += ["the copy queue waits for it", *shown(encoder, encoder.relay_wait(COPY, 5))]
-    lines += ["the copy queue hands back", *shown(encoder, encoder.relay_signal(COPY, 6))]
-    lines += ["the compute queue waits for it", *shown(encoder, encoder.relay_wait(COMPUTE, 6))]
+    lines += ["the copy queue waits for it", *shown(encoder, encoder.ring_fence_wait(COPY, 5))]
+    lines += ["the copy queue hands back", *shown(encoder, encoder.ring_fence_signal(COPY, 6))]
+    lines += ["the compute queue waits for it", *shown(encoder, encoder.ring_fence_wait(COMPUTE, 6))]
     lines += ["a wait for a signal", *shown(encoder, encoder.encode(command.Wait(0x3000, 7)))]
     lines += ["a barrier", *shown(encoder, encoder.encode(command.Barrier()))]
     lines += ["a timestamp", *shown(encoder, encoder.encode(command.Timestamp(0x3010)))]

@@ -61,7 +61,7 @@ def test_a_trace_decodes_packets_and_ioctls_and_its_times_are_the_hosts(
     trace = Trace.read(str(path))
     (submission,) = trace.submissions
     names = [type(packet).__name__ for packet in submission.packets()]
-    handed_over = ["AcquireMem", "ReleaseMem", "PollRegmem", "GcrReq"]  # the first relay, from ring to ring
+    handed_over = ["AcquireMem", "ReleaseMem", "PollRegmem", "GcrReq"]  # the first inter-ring fence
     ordered = ["Fence", "PollRegmem"] * 2
     assert names[:10] == [*handed_over, "ConstFill", *ordered, "CopyLinear"]
     assert names[-1] == "ReleaseMem"

@@ -25,7 +25,7 @@ VA = 0x7_0000_0000
 
 
 def encoder_of(arch: str) -> Encoder:
-    return Encoder(CHIPS[arch], order_va=0x6_0000_0000, stamp_va=0x6_0000_0040)
+    return Encoder(CHIPS[arch], copy_fence_va=0x6_0000_0000, stamp_va=0x6_0000_0040)
 
 
 def launcher_of(arch: str, kernel: str) -> Launcher:

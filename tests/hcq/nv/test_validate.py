@@ -129,8 +129,8 @@ def test_a_copy_that_nobody_waits_for_is_unordered_with_what_follows(nv: NvDevic
     a, b = nv.alloc(64, "a"), nv.alloc(64, "b")
     a.write(bytes(64))
     words = nv.queue().copy(b, a).words
-    assert words.endswith(nv.encoder._order)
-    unordered = words[: -len(nv.encoder._order)]
+    assert words.endswith(nv.encoder._copy_fence)
+    unordered = words[: -len(nv.encoder._copy_fence)]
     assert fired(nv, unordered, words) == ["missing-barrier"]
 
 

@@ -1,8 +1,8 @@
-"""Order: the pieces of a submission, with what makes two rings run them one after the other.
+"""Ring synchronisation: the pieces of a submission, with the fences that make two rings run them one after the other.
 
-In       pieces as the encoder made them; where the order stands after the submission before
+In       pieces as the encoder made them; where the rings stand after the submission before
 Out      all that goes into the rings, in order; for reports, which command the GPU has read up to
-Changes  where the order stands
+Changes  where the rings stand
 Next     encode.py (the packets between), device.py (who writes them into rings)
 """
 
@@ -20,16 +20,16 @@ Numbered = tuple[int, Piece]  # a piece, and the number of the entry of the subm
 
 
 @dataclass
-class Order:
-    """Where the order of the work stands.
+class RingSync:
+    """Where the two rings stand.
 
     active      the ring that the last piece went to
-    relay       how often one ring has handed over to the other
+    fences      how often one ring has signalled the other
     has_copied  the last packets of the copy ring are a copy that nothing has waited for
     """
 
     active: str = COMPUTE
-    relay: int = 0
+    fences: int = 0
     has_copied: bool = False
 
     def pieces(
@@ -40,18 +40,18 @@ class Order:
         for number, what in enumerate(words):
             here = what if isinstance(what, Piece) else Piece(what)
             if here.ring != self.active:
-                self.relay += 1
-                yield number, encoder.relay_signal(self.active, self.relay)
-                yield number, encoder.relay_wait(here.ring, self.relay)
+                self.fences += 1
+                yield number, encoder.ring_fence_signal(self.active, self.fences)
+                yield number, encoder.ring_fence_wait(here.ring, self.fences)
                 if here.ring == COMPUTE:
                     yield number, encoder.acquire
                 self.active = here.ring
             elif self.has_copied:
-                yield number, encoder.order
+                yield number, encoder.copy_fence
             self.has_copied = here.ring == COPY
             yield number, here
         if self.has_copied:
-            yield len(words), encoder.order
+            yield len(words), encoder.copy_fence
         self.has_copied = self.active == COPY
         yield len(words), encoder.finish(timeline_va, value, self.active)
 
