@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import native
 from hcq.amd.abi import aql, kfd
-from hcq.amd.abi.drm import counter_ticks_per_ms
 from hcq.amd.arena import ARENA_BYTES, Arena
 from hcq.amd.chip import Chip, arch_of, chip_of
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
+from hcq.amd.ioctl import call, counter_ticks_per_ms
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
 from hcq.amd.memory import Allocation, KfdMemory, Place
@@ -96,7 +96,7 @@ class AmdDevice(GpuDevice):
         self._ending: list[Ring] = []
         self.process = process_of(self.port)
         self.kfd_fd = self.process.open_kfd(self.port)
-        version = kfd.GET_VERSION.call(self.port, self.kfd_fd)
+        version = call(self.port, self.kfd_fd, kfd.GET_VERSION)
         self.kfd_version = version.major_version, version.minor_version
         if version.major_version != kfd.MAJOR_VERSION:
             raise DriverError(
@@ -120,7 +120,7 @@ class AmdDevice(GpuDevice):
     def acquire_vm(self) -> None:
         self.drm_fd = self.process.render_fd(self.port, self.node.gpu_id, self.node.render_minor)
         try:
-            kfd.ACQUIRE_VM.call(self.port, self.kfd_fd, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
+            call(self.port, self.kfd_fd, kfd.ACQUIRE_VM, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
         except DriverError:
             quietly(lambda: self.process.drop_render_fd(self.port, self.node.gpu_id))
             raise
@@ -129,12 +129,13 @@ class AmdDevice(GpuDevice):
         self.kfd_memory = KfdMemory(self.port, self.kfd_fd, self.drm_fd, self.node.gpu_id)
 
     def read_apertures(self) -> None:
-        count = kfd.GET_PROCESS_APERTURES_NEW.call(self.port, self.kfd_fd).num_of_nodes
+        count = call(self.port, self.kfd_fd, kfd.GET_PROCESS_APERTURES_NEW).num_of_nodes
         layout = kfd.ProcessDeviceApertures
         array = bytearray(4 * layout.length_words * count)
-        kfd.GET_PROCESS_APERTURES_NEW.call(
+        call(
             self.port,
             self.kfd_fd,
+            kfd.GET_PROCESS_APERTURES_NEW,
             kfd_process_device_apertures_ptr=native.address_of(array),
             num_of_nodes=count,
         )
@@ -223,7 +224,7 @@ class AmdDevice(GpuDevice):
     def read_clocks(self) -> None:
         speed = counter_ticks_per_ms(self.port, self.drm_fd)
         before = time.monotonic_ns()
-        counters = kfd.GET_CLOCK_COUNTERS.call(self.port, self.kfd_fd, gpu_id=self.node.gpu_id)
+        counters = call(self.port, self.kfd_fd, kfd.GET_CLOCK_COUNTERS, gpu_id=self.node.gpu_id)
         after = time.monotonic_ns()
         self.clock = Clock(counters.gpu_clock_counter, (before + after) // 2, speed)
 
@@ -236,7 +237,7 @@ class AmdDevice(GpuDevice):
         if hasattr(self, "kfd_memory"):
             self.kfd_memory.close()
         if getattr(self, "event_id", 0):
-            quietly(lambda: kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id))
+            quietly(lambda: call(self.port, self.kfd_fd, kfd.DESTROY_EVENT, event_id=self.event_id))
         if hasattr(self, "_doorbells_va"):
             quietly(lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES))
 
@@ -245,7 +246,7 @@ class AmdDevice(GpuDevice):
             do_all(
                 (
                     self._destroy_rings,
-                    lambda: kfd.DESTROY_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id),
+                    lambda: call(self.port, self.kfd_fd, kfd.DESTROY_EVENT, event_id=self.event_id),
                     lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES),
                     self._give_back_owned,
                 )
@@ -286,7 +287,7 @@ class AmdDevice(GpuDevice):
 
     def signal_set(self, va: int, value: int) -> None:
         super().signal_set(va, value)
-        kfd.SET_EVENT.call(self.port, self.kfd_fd, event_id=self.event_id)
+        call(self.port, self.kfd_fd, kfd.SET_EVENT, event_id=self.event_id)
 
     def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
         cell = native.view(va, CELL_BYTES).cast("Q")

@@ -19,6 +19,7 @@ from enum import Enum
 
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags
+from hcq.amd.ioctl import call
 from hcq.errors import DriverError
 from hcq.gpu.release import quietly
 from hcq.port import (
@@ -88,8 +89,14 @@ class KfdMemory:
         handle = 0
         gpu_ids = (self.gpu_id, *also)
         try:
-            made = kfd.ALLOC_MEMORY_OF_GPU.call(
-                self.port, self.kfd_fd, va_addr=va, size=size, gpu_id=self.gpu_id, flags=place.flags
+            made = call(
+                self.port,
+                self.kfd_fd,
+                kfd.ALLOC_MEMORY_OF_GPU,
+                va_addr=va,
+                size=size,
+                gpu_id=self.gpu_id,
+                flags=place.flags,
             )
             handle = made.handle
             if place.is_host_visible:
@@ -114,7 +121,7 @@ class KfdMemory:
     def free(self, what: Allocation) -> None:
         """Give it back. The GPU must not be using it."""
         self._unmap(what.handle, what.gpu_ids)
-        kfd.FREE_MEMORY_OF_GPU.call(self.port, self.kfd_fd, handle=what.handle)
+        call(self.port, self.kfd_fd, kfd.FREE_MEMORY_OF_GPU, handle=what.handle)
         self.live.pop(what.va, None)
         self.port.munmap(what.va, what.size_bytes)
 
@@ -158,9 +165,10 @@ class KfdMemory:
 
     def _map(self, handle: int, gpu_ids: Sequence[int]) -> None:
         ids = array.array("I", gpu_ids)
-        done = kfd.MAP_MEMORY_TO_GPU.call(
+        done = call(
             self.port,
             self.kfd_fd,
+            kfd.MAP_MEMORY_TO_GPU,
             handle=handle,
             device_ids_array_ptr=ids.buffer_info()[0],
             n_devices=len(ids),
@@ -173,9 +181,10 @@ class KfdMemory:
 
     def _unmap(self, handle: int, gpu_ids: Sequence[int]) -> None:
         ids = array.array("I", gpu_ids)
-        kfd.UNMAP_MEMORY_FROM_GPU.call(
+        call(
             self.port,
             self.kfd_fd,
+            kfd.UNMAP_MEMORY_FROM_GPU,
             handle=handle,
             device_ids_array_ptr=ids.buffer_info()[0],
             n_devices=len(ids),
@@ -185,5 +194,5 @@ class KfdMemory:
         """Undo half an allocation. Addresses that the driver still has are not given out again."""
         if handle:
             self._unmap(handle, gpu_ids)
-            kfd.FREE_MEMORY_OF_GPU.call(self.port, self.kfd_fd, handle=handle)
+            call(self.port, self.kfd_fd, kfd.FREE_MEMORY_OF_GPU, handle=handle)
         self.port.munmap(va, size)

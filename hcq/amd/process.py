@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from hcq import native
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import EventData, EventType, HwExceptionData, MemoryExceptionData
+from hcq.amd.ioctl import call
 from hcq.amd.memory import Allocation, KfdMemory, Place
 from hcq.errors import HcqError
 from hcq.port import Port, of_process
@@ -93,7 +94,7 @@ class KfdProcess:
     def _quietly_destroy(self, port: Port, kfd_fd: int, event_id: int) -> None:
         """The error that led here is the one to tell."""
         try:
-            kfd.DESTROY_EVENT.call(port, kfd_fd, event_id=event_id)
+            call(port, kfd_fd, kfd.DESTROY_EVENT, event_id=event_id)
         except HcqError:
             return
 
@@ -109,9 +110,10 @@ class KfdProcess:
         at = EventData.event_id.byte_offset
         for index, number in enumerate(ids):
             struct.pack_into("<I", data, DATA_BYTES * index + at, number)
-        kfd.WAIT_EVENTS.call(
+        call(
             port,
             self.kfd_fd,
+            kfd.WAIT_EVENTS,
             events_ptr=native.address_of(data),
             num_events=len(ids),
             wait_for_all=0,
@@ -122,16 +124,16 @@ class KfdProcess:
         hardware = HwExceptionData.decode(words[24:28])
         if memory.gpu_id:
             self.faults[memory.gpu_id] = Fault(memory.gpu_id, memory=memory)
-            kfd.RESET_EVENT.call(port, self.kfd_fd, event_id=self.memory_event)
+            call(port, self.kfd_fd, kfd.RESET_EVENT, event_id=self.memory_event)
         if hardware.gpu_id:
             self.faults.setdefault(hardware.gpu_id, Fault(hardware.gpu_id, hardware=hardware))
-            kfd.RESET_EVENT.call(port, self.kfd_fd, event_id=self.hardware_event)
+            call(port, self.kfd_fd, kfd.RESET_EVENT, event_id=self.hardware_event)
 
     def _create(
         self, port: Port, kfd_fd: int, kind: EventType, page: int = 0, auto_reset: int = 1
     ) -> kfd.CreateEventArgs:
-        return kfd.CREATE_EVENT.call(
-            port, kfd_fd, event_type=kind, event_page_offset=page, auto_reset=auto_reset
+        return call(
+            port, kfd_fd, kfd.CREATE_EVENT, event_type=kind, event_page_offset=page, auto_reset=auto_reset
         )
 
     def _share_page(self, memory: KfdMemory) -> None:

@@ -25,6 +25,7 @@ from hcq.amd.abi import aql, kfd
 from hcq.amd.abi.kfd import QueueType
 from hcq.amd.abi.registers import ScratchResource, TmpringSize
 from hcq.amd.chip import Chip
+from hcq.amd.ioctl import call
 from hcq.amd.launch import Scratch
 from hcq.amd.memory import Allocation, KfdMemory, Place
 from hcq.amd.sizing import EOP_BYTES, area_headers, queue_sizes
@@ -80,9 +81,10 @@ class Ring(ABC):
         wptr_at, rptr_at = self._prepare_pointers(page)
         self._wptr = page[wptr_at : wptr_at + 8].cast("Q")
         self._rptr = page[rptr_at : rptr_at + 8].cast("Q")
-        made = kfd.CREATE_QUEUE.call(
+        made = call(
             self.port,
             self.memory.kfd_fd,
+            kfd.CREATE_QUEUE,
             ring_base_address=self.ring.va,
             ring_size=RING_BYTES,
             write_pointer_address=self.pointers.va + wptr_at,
@@ -129,7 +131,7 @@ class Ring(ABC):
         if self.queue_id >= 0:
             again, self.is_ending = self.is_ending, True
             try:
-                kfd.DESTROY_QUEUE.call(self.port, self.memory.kfd_fd, queue_id=self.queue_id)
+                call(self.port, self.memory.kfd_fd, kfd.DESTROY_QUEUE, queue_id=self.queue_id)
             except DriverError as refusal:
                 if not again or refusal.errno != errno.EINVAL:  # whoever was interrupted may have ended it
                     self.is_ending = False

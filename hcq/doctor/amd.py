@@ -88,10 +88,11 @@ def permission(host: Host, facts: Facts, index: int) -> Found:
 def driver(port: Port, kernel: str) -> Found:
     """The interface's version against our table. kernel: what answers, "Linux 6.8" or an emulated one."""
     from hcq.amd.abi import kfd
+    from hcq.amd.ioctl import call
 
     fd = port.open(KFD)
     try:
-        version = kfd.GET_VERSION.call(port, fd)
+        version = call(port, fd, kfd.GET_VERSION)
     finally:
         port.close(fd)
     major, minor = version.major_version, version.minor_version

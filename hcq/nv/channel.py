@@ -20,10 +20,10 @@ from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.control_structs import Notification
 from hcq.nv.abi.controls import ControlId
-from hcq.nv.abi.ioctls import CallRefused
 from hcq.nv.abi.status import NvStatus
 from hcq.nv.address import POOL
 from hcq.nv.chip import Chip
+from hcq.nv.ioctl import CallRefused, call
 from hcq.nv.memory import Allocation, NvMemory
 from hcq.nv.rings import GpFifo
 
@@ -92,7 +92,8 @@ class Channel:
         rm.alloc(self.handle, self.chip.engines.copy, version=0, enginetype=GR0)
         self.fifo.token = rm.control(self.handle, TOKEN).values["worksubmittoken"]
         self.window = POOL.take(self.port, WINDOW_BYTES)
-        rm.abi.call(
+        call(
+            rm.abi,
             self.port,
             self.memory.uvm_fd,
             calls.UVM_REGISTER_CHANNEL,
@@ -134,7 +135,7 @@ class Channel:
             if "gpuuuid" in layout.fields:
                 fields["gpuuuid"] = int.from_bytes(self.memory.uuid, "little")
             try:
-                self.rm.abi.call(self.port, self.memory.uvm_fd, calls.UVM_UNREGISTER_CHANNEL, **fields)
+                call(self.rm.abi, self.port, self.memory.uvm_fd, calls.UVM_UNREGISTER_CHANNEL, **fields)
             except CallRefused:
                 if not again:
                     raise

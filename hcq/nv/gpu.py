@@ -20,6 +20,7 @@ from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.gpfifo import USERMODE_BYTES
 from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.chip import Chip, chip_of
+from hcq.nv.ioctl import call
 from hcq.nv.process import NvProcess
 from hcq.nv.rm import Rm
 from hcq.port import Port, of_process
@@ -51,7 +52,7 @@ class Gpu:
         """Open the GPU's file, which starts the GPU, and tie it to the client."""
         rm = self.process.client(port)
         self.fd = port.open(self.path)
-        rm.abi.call(port, self.fd, calls.REGISTER_FD, ctl_fd=rm.ctl_fd)
+        call(rm.abi, port, self.fd, calls.REGISTER_FD, ctl_fd=rm.ctl_fd)
 
     def make_device(self, rm: Rm) -> None:
         """The device and its subdevice."""
@@ -128,7 +129,8 @@ class Gpu:
         self.vaspace = rm.alloc(
             self.device, ClassId.FERMI_VASPACE_A, flags=VASPACE_FLAGS, vabase=VASPACE_BASE
         )
-        rm.abi.call(
+        call(
+            rm.abi,
             port,
             self.process.uvm_fd,
             calls.UVM_REGISTER_GPU_VASPACE,

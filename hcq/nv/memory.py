@@ -18,6 +18,7 @@ from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.address import HUGE_BYTES, POOL
+from hcq.nv.ioctl import call
 from hcq.nv.process import CTL_NODE, NvProcess
 from hcq.nv.rm import Rm
 from hcq.port import PAGE_BYTES, Port
@@ -185,8 +186,8 @@ class NvMemory:
         length = {"length": size} if "length" in layout.fields else {}
         self._uvm(calls.UVM_FREE, base=va, **length)
 
-    def _uvm(self, call: Ioctl, **fields: int) -> None:
-        self.rm.abi.call(self.port, self.uvm_fd, call, **fields)
+    def _uvm(self, ioctl: Ioctl, **fields: int) -> None:
+        call(self.rm.abi, self.port, self.uvm_fd, ioctl, **fields)
 
     def _give_up(self, va: int, size: int, handle: int, is_range: bool) -> None:
         """Undo half an allocation. Addresses that the driver still has are not given out again."""

@@ -18,6 +18,7 @@ from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.args import NO_FD
 from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.rm_structs import CardInfoArgs
+from hcq.nv.ioctl import call
 from hcq.nv.rm import ROOT, Rm
 from hcq.port import Port, of_process, refused
 
@@ -90,9 +91,9 @@ class NvProcess:
                 files: list[int] = []
                 try:
                     files.append(port.open(UVM_NODE))
-                    abi.call(port, files[0], calls.UVM_INITIALIZE, flags=DISABLE_HMM)
+                    call(abi, port, files[0], calls.UVM_INITIALIZE, flags=DISABLE_HMM)
                     files.append(port.open(UVM_NODE))
-                    abi.call(port, files[1], calls.UVM_MM_INITIALIZE, uvmfd=files[0])
+                    call(abi, port, files[1], calls.UVM_MM_INITIALIZE, uvmfd=files[0])
                 except DriverError:
                     for fd in files:
                         port.close(fd)
@@ -115,9 +116,9 @@ class NvProcess:
                 self._uvm(port, calls.UVM_ENABLE_PEER_ACCESS, gpuuuida=_number(one), gpuuuidb=_number(other))
                 self.peers |= {(one, other), (other, one)}
 
-    def _uvm(self, port: Port, call: Any, **fields: Any) -> None:
+    def _uvm(self, port: Port, ioctl: Any, **fields: Any) -> None:
         assert self.abi is not None
-        self.abi.call(port, self.uvm_fd, call, **fields)
+        call(self.abi, port, self.uvm_fd, ioctl, **fields)
 
 
 def _number(uuid: bytes) -> int:

@@ -17,6 +17,7 @@ from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.ioctls import ALLOCATIONS, CONTROLS, Abi
+from hcq.nv.ioctl import call, call_with
 from hcq.port import MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE, Port
 
 
@@ -35,11 +36,12 @@ class Rm:
         if class_id not in ALLOCATIONS or not fields:
             return self._alloc(parent, class_id, b"")
         name = ALLOCATIONS[class_id]
-        return self.abi.sending(name, fields, lambda made: self._alloc(parent, class_id, made.to_bytes()))
+        return call_with(self.abi, name, fields, lambda made: self._alloc(parent, class_id, made.to_bytes()))
 
     def _alloc(self, parent: int, class_id: int, params: bytes) -> int:
         argument = bytearray(params)
-        made = self.abi.call(
+        made = call(
+            self.abi,
             self.port,
             self.ctl_fd,
             calls.RM_ALLOC,
@@ -53,7 +55,8 @@ class Rm:
 
     def free(self, handle: int, parent: int = 0) -> None:
         """Free an object and everything below it."""
-        self.abi.call(
+        call(
+            self.abi,
             self.port,
             self.ctl_fd,
             calls.RM_FREE,
@@ -66,7 +69,7 @@ class Rm:
         """A control call on an object: its structure as it came back."""
         name = CONTROLS[number]
         try:
-            return self.abi.sending(name, fields, lambda made: self._control(handle, number, made))
+            return call_with(self.abi, name, fields, lambda made: self._control(handle, number, made))
         except DriverError as error:
             told = DriverError(f"{name}: {error}")
             told.errno = error.errno
@@ -74,7 +77,8 @@ class Rm:
 
     def _control(self, handle: int, number: int, made: Args) -> Args:
         argument = bytearray(made.to_bytes())
-        self.abi.call(
+        call(
+            self.abi,
             self.port,
             self.ctl_fd,
             calls.RM_CONTROL,
@@ -110,7 +114,8 @@ class Rm:
         """
         fd = self.port.open(path)  # a file carries one mapping for its whole life
         try:
-            made = self.abi.call(
+            made = call(
+                self.abi,
                 self.port,
                 self.ctl_fd,
                 calls.RM_MAP_MEMORY,
@@ -127,7 +132,8 @@ class Rm:
 
     def unmap(self, owner: int, memory: int, mapping: int) -> None:
         """RM forgets a mapping; the addresses are the caller's to unmap."""
-        self.abi.call(
+        call(
+            self.abi,
             self.port,
             self.ctl_fd,
             calls.RM_UNMAP_MEMORY,

@@ -1,9 +1,9 @@
 """The KFD's ioctls: every argument structure and number of /dev/kfd that this driver calls, declared once.
 
 In       fields by name
-Out      Ioctl.call(port, fd, ...) -> the structure as the kernel returned it; KFD_IOCTLS, all of them
-Changes  whatever the call does
-Next     device.py and memory.py (who call), hcq/emu/amd/kfd.py (who answers when there is no GPU)
+Out      the structures, the calls; KFD_IOCTLS, all of them by number
+Changes  nothing
+Next     hcq/amd/ioctl.py (makes the calls), hcq/emu/amd/kfd.py (answers them when there is no GPU)
 Source   linux/kfd_ioctl.h, interface 1.17; a structure that has grown since keeps its old fields in front
 
 The kernel takes the size of the structure from the request number: a shorter one is filled up with zeroes.
@@ -11,13 +11,11 @@ The kernel takes the size of the structure from the request number: a shorter on
 
 from __future__ import annotations
 
-import errno
 from enum import IntEnum, IntFlag
 from typing import Any, Generic, TypeVar
 
-from hcq.errors import DriverError
+from hcq.layout import Ioctl as BaseIoctl
 from hcq.layout import Packet, SparsePacket, bits
-from hcq.port import Port, refused
 
 A = TypeVar("A", bound=Packet)
 
@@ -302,8 +300,10 @@ class ContextSaveAreaHeader(SparsePacket, words=10):
     reserved1 = bits(319, 288)
 
 
-class Ioctl(Generic[A]):
-    """One call of /dev/kfd: its number, its name, its structure; `show` lists the fields that messages name."""
+class Ioctl(BaseIoctl, Generic[A]):
+    """One call of /dev/kfd. `fix` is what usually helps when it is refused."""
+
+    layout: type[A]
 
     def __init__(
         self,
@@ -314,41 +314,9 @@ class Ioctl(Generic[A]):
         show: tuple[str, ...] = (),
         fix: str = "",
     ) -> None:
-        self.number, self.name, self.layout, self.direction = number, name, layout, direction
-        self.show = show
-        self.fix = fix
-
-    @property
-    def size_bytes(self) -> int:
-        return 4 * self.layout.length_words
-
-    @property
-    def request(self) -> int:
-        return self.direction << 30 | self.size_bytes << 16 | ord("K") << 8 | self.number
-
-    def call(self, port: Port, fd: int, **fields: Any) -> A:
-        """Make the call; one that a signal interrupted is made again with what the kernel returned.
-
-        Raises  DriverError naming the call, the fields of `show`, the errno and the usual fix
-        """
-        what = self.layout(**fields)
-        argument = bytearray(what.to_bytes())
-        while True:
-            try:
-                port.ioctl(fd, self.request, argument)
-            except DriverError as error:
-                if error.errno == errno.EINTR:
-                    continue
-                raise self.refusal(what, error.errno or 0) from None
-            return self.layout.decode(memoryview(argument).cast("I"))
-
-    def refusal(self, what: Packet, number: int) -> DriverError:
-        """The error for this call with these arguments."""
-        values = ", ".join(f"{name}={what.fields[name].show(what.values[name])}" for name in self.show)
-        plain = refused(f"AMDKFD_IOC_{self.name}({values})", number)
-        error = DriverError(f"{plain} {self.fix}".rstrip())
-        error.errno = number
-        return error
+        size = 4 * layout.length_words
+        super().__init__(direction << 30 | size << 16 | ord("K") << 8 | number, name, layout, show)
+        self.number, self.direction, self.size_bytes, self.fix = number, direction, size, fix
 
 
 GET_VERSION = Ioctl(1, "GET_VERSION", GetVersionArgs, READ, (), "Update the amdgpu kernel driver.")

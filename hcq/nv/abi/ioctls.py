@@ -1,21 +1,18 @@
-"""The kernel interface by driver release: which layout each structure has, and calls that check errno and status.
+"""The kernel interface by driver release: its ioctls, controls and classes, and which layout each structure has.
 
 In       the running driver's version, as /proc/driver/nvidia/version or a control call gives it
-Out      Abi: layout(name), make(name, fields), call(port, fd, ioctl, fields); the ioctls, CONTROLS and ALLOCATIONS
-Changes  whatever the call does
-Next     rm_structs.py, control_structs.py and uvm_structs.py (the layouts), status.py (what an answer means)
+Out      Abi: layout(name), make(name, fields); the ioctls, CONTROLS and ALLOCATIONS
+Changes  nothing
+Next     rm_structs.py, control_structs.py and uvm_structs.py (the layouts), hcq/nv/ioctl.py (makes the calls)
 Source   nv-ioctl-numbers.h, nv_escape.h, uvm_ioctl.h; every structure here was compiled from the headers of each public
          release from 550.40.53 to 595.45.04 (100 of them; sizes and offsets in tests/data/nv/abi_layouts.json)
-
-RM and UVM answer twice: errno when the call is malformed (size, file, state), a status in the structure otherwise.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Ioctl
@@ -25,13 +22,9 @@ from hcq.nv.abi import uvm_structs as uvm
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
-from hcq.nv.abi.status import BENIGN, NvStatus, describe_status
-from hcq.port import Port, refused
-
-T = TypeVar("T")
 
 RELEASES = (550, 555, 560, 565, 570, 575, 580, 590, 595, 610)  # each holds until the next
-# releases of whose headers we have seen a part: what is said of a driver that takes their table
+# releases of whose headers we have seen a part: the note on a driver that takes their table
 PARTLY_READ = {
     610: "of 610 only the channel's structure was read from its headers, the others are those of 595, and may not fit",
 }
@@ -146,12 +139,6 @@ ALLOCATIONS: dict[int, str] = {
 }
 
 
-class CallRefused(DriverError):
-    """The driver understood a call and said no: `status` is its answer."""
-
-    status: int = 0
-
-
 @dataclass(frozen=True)
 class Abi:
     """The interface of one driver: every structure in the layout that it takes.
@@ -159,7 +146,7 @@ class Abi:
     version  as the driver gives it
     release  the table taken
     note     empty, or why this table stands in for one that there is not
-    layouts  by name; `sending` replaces one that a driver without a table of its own turned out not to take
+    layouts  by name; whoever finds that a driver without a table of its own takes another one replaces it here
     """
 
     version: str
@@ -177,69 +164,11 @@ class Abi:
         """A structure with its fields. Raises UsageError for a field that it has not in this release."""
         return self.layout(name)(**fields)
 
-    def call(self, port: Port, fd: int, ioctl: Ioctl, /, **fields: Any) -> Args:
-        """Make a call and return the structure as the driver left it.
-
-        Raises  UsageError for a field that this release has not
-                DriverError with the call, its arguments, and the errno or the status with its usual cause
-        """
-        what = self.of(ioctl)(**fields)
-        said = f"{ioctl.name}({', '.join(_show(what, name) for name in ioctl.show if name in what.fields)})"
-        argument = bytearray(what.to_bytes())
-        if ioctl is CARD_INFO:
-            argument = argument.ljust(CARD_COUNT * what.size_bytes, b"\0")
-        try:
-            port.ioctl(fd, ioctl.request, argument)
-        except DriverError as error:
-            raise refused(said, error.errno or 0) from None
-        got = type(what).from_bytes(bytes(argument))
-        status = got.values.get("rmstatus", got.values.get("status", 0))
-        if status not in BENIGN:
-            answer = describe_status(status, self.release)
-            refusal = CallRefused(f"{said} -> {answer}. Driver {self.version}. {self.note}".rstrip())
-            refusal.status = status
-            raise refusal
-        return got
-
-    def sending(self, name: str, fields: Mapping[str, Any], attempt: Callable[[Args], T]) -> T:
-        """Make a call with a structure of parameters: attempt(structure) -> its result.
-
-        Where the table only stands in for the driver's own, and the driver says that the structure is wrong, the other
-        layouts that it has had are tried, newest first; the one that is taken stays. Resource manager calls alone tell:
-        they are given the size. Raises what attempt raises, of the first try.
-        """
-        own = self.layout(name)
-        others = [form for _, form in reversed(HISTORY.get(name, ())) if form is not own] if self.note else []
-        try:
-            return attempt(own(**fields))
-        except CallRefused as refusal:
-            if refusal.status != NvStatus.NV_ERR_INVALID_PARAM_STRUCT:
-                raise
-            for form in others:
-                if not fields.keys() <= form.fields.keys():
-                    continue
-                try:
-                    result = attempt(form(**fields))
-                except CallRefused as again:
-                    if again.status == NvStatus.NV_ERR_INVALID_PARAM_STRUCT:
-                        continue
-                    raise
-                self.layouts[name] = form
-                return result
-            raise
-
     def of(self, ioctl: Ioctl) -> type[Args]:
         """The layout of a call's argument in this release."""
         if ioctl.layout is None:
             raise UsageError(f"{ioctl.name} takes no structure.")
         return self.layout(_plain(ioctl.layout.__name__))
-
-
-def _show(what: Args, name: str) -> str:
-    value = what.values[name]
-    if name == "hclass" and value in ClassId._value2member_map_:
-        return f"{name}={value:#x} {ClassId(value).name}"
-    return f"{name}={value:#x}"
 
 
 def _plain(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hcq import native
+from hcq.amd import ioctl
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags, EventType, QueueType
 from hcq.amd.memory import KfdMemory, Place
@@ -34,7 +35,7 @@ class Process:
             self.call(kfd.ACQUIRE_VM, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
 
     def call(self, call: kfd.Ioctl[Any], **fields: Any) -> Any:
-        return call.call(self.port, self.fd, **fields)
+        return ioctl.call(self.port, self.fd, call, **fields)
 
     def refuses(self, number: int, call: kfd.Ioctl[Any], **fields: Any) -> None:
         with pytest.raises(DriverError) as error:

@@ -18,6 +18,7 @@ from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.ioctls import abi_for
 from hcq.nv.abi.names import table
 from hcq.nv.abi.status import BENIGN, NvStatus, describe_status, describe_xid, name_of
+from hcq.nv.ioctl import call
 
 STRUCTURES = [
     thing
@@ -56,7 +57,7 @@ def test_every_structure_decodes_to_what_was_encoded(layout: type[Args], data: s
 
 
 @pytest.mark.parametrize(
-    ("call", "request_number"),
+    ("ioctl", "request_number"),
     [
         (abi.RM_ALLOC, 0xC030462B),
         (abi.RM_CONTROL, 0xC020462A),
@@ -70,8 +71,8 @@ def test_every_structure_decodes_to_what_was_encoded(layout: type[Args], data: s
         (abi.SYS_PARAMS, 0xC00846D6),
     ],
 )
-def test_a_request_is_the_number_that_the_kernel_knows(call: Ioctl, request_number: int) -> None:
-    assert call.request == request_number
+def test_a_request_is_the_number_that_the_kernel_knows(ioctl: Ioctl, request_number: int) -> None:
+    assert ioctl.request == request_number
 
 
 def test_a_release_between_tables_takes_the_older_one_and_a_newer_one_the_newest_and_both_say_so() -> None:
@@ -108,22 +109,22 @@ def test_every_control_and_every_class_names_a_structure_that_there_is(release: 
     here = abi_for(f"{release}.1")
     for name in (*abi.CONTROLS.values(), *abi.ALLOCATIONS.values()):
         assert here.layout(name).size_bytes > 0
-    for call in vars(abi).values():
-        if isinstance(call, Ioctl):
-            assert here.of(call).size_bytes > 0
+    for each in vars(abi).values():
+        if isinstance(each, Ioctl):
+            assert here.of(each).size_bytes > 0
 
 
 def test_a_call_returns_what_the_kernel_left() -> None:
     kernel = Kernel(status=0xC1D00001, at=8)
-    got = abi_for("580.142").call(kernel, 5, abi.RM_ALLOC, hclass=ClassId.NV01_ROOT_CLIENT)  # type: ignore[arg-type]
+    got = call(abi_for("580.142"), kernel, 5, abi.RM_ALLOC, hclass=ClassId.NV01_ROOT_CLIENT)  # type: ignore[arg-type]
     assert got.values["hobjectnew"] == 0xC1D00001
     assert kernel.calls == [(5, 0xC030462B, 48)]
 
 
-def test_a_status_is_told_with_the_call_its_arguments_and_the_usual_cause() -> None:
+def test_a_status_is_described_with_the_call_its_arguments_and_the_usual_cause() -> None:
     kernel = Kernel(status=NvStatus.NV_ERR_INVALID_CLASS, at=40)
     with pytest.raises(DriverError) as caught:
-        abi_for("580.142").call(kernel, 5, abi.RM_ALLOC, hclass=0xC7C0, hobjectparent=0x5C000002)  # type: ignore[arg-type]
+        call(abi_for("580.142"), kernel, 5, abi.RM_ALLOC, hclass=0xC7C0, hobjectparent=0x5C000002)  # type: ignore[arg-type]
     assert str(caught.value) == (
         "NV_ESC_RM_ALLOC(hclass=0xc7c0 AMPERE_COMPUTE_B, hobjectparent=0x5c000002, paramssize=0x0) -> "
         "NV_ERR_INVALID_CLASS (0x22: class id not supported on this GPU: read the class list (0x800292) first). "
@@ -131,29 +132,29 @@ def test_a_status_is_told_with_the_call_its_arguments_and_the_usual_cause() -> N
     )
 
 
-def test_a_call_that_the_kernel_refuses_is_told_with_its_errno() -> None:
+def test_a_call_that_the_kernel_refuses_is_described_with_its_errno() -> None:
     with pytest.raises(DriverError, match=r"NV_ESC_REGISTER_FD\(ctl_fd=0x3\) -> EINVAL") as caught:
-        abi_for("580.1").call(Kernel(number=errno.EINVAL), 5, abi.REGISTER_FD, ctl_fd=3)  # type: ignore[arg-type]
+        call(abi_for("580.1"), Kernel(number=errno.EINVAL), 5, abi.REGISTER_FD, ctl_fd=3)  # type: ignore[arg-type]
     assert caught.value.errno == errno.EINVAL
 
 
 def test_the_status_is_found_where_the_release_keeps_it() -> None:
     failed = NvStatus.NV_ERR_INVALID_ADDRESS
     with pytest.raises(DriverError, match="NV_ERR_INVALID_ADDRESS"):
-        abi_for("590.1").call(Kernel(failed, at=8), 5, abi.UVM_FREE, base=0)  # type: ignore[arg-type]
+        call(abi_for("590.1"), Kernel(failed, at=8), 5, abi.UVM_FREE, base=0)  # type: ignore[arg-type]
     with pytest.raises(DriverError, match="NV_ERR_INVALID_ADDRESS"):
-        abi_for("580.1").call(Kernel(failed, at=16), 5, abi.UVM_FREE, base=0, length=1)  # type: ignore[arg-type]
+        call(abi_for("580.1"), Kernel(failed, at=16), 5, abi.UVM_FREE, base=0, length=1)  # type: ignore[arg-type]
 
 
 def test_nothing_to_do_is_success() -> None:
     kernel = Kernel(NvStatus.NV_WARN_NOTHING_TO_DO, at=4)
-    assert abi_for("580.1").call(kernel, 5, abi.UVM_MM_INITIALIZE, uvmfd=4).values["uvmfd"] == 4  # type: ignore[arg-type]
+    assert call(abi_for("580.1"), kernel, 5, abi.UVM_MM_INITIALIZE, uvmfd=4).values["uvmfd"] == 4  # type: ignore[arg-type]
     assert BENIGN == {0, 0x10006}
 
 
 def test_cards_are_asked_for_as_an_array() -> None:
     kernel = Kernel()
-    abi_for("580.1").call(kernel, 5, abi.CARD_INFO)  # type: ignore[arg-type]
+    call(abi_for("580.1"), kernel, 5, abi.CARD_INFO)  # type: ignore[arg-type]
     assert kernel.calls == [(5, 0xC90046C8, 0x900)]
 
 

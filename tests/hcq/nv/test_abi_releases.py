@@ -12,8 +12,9 @@ import pytest
 from hcq.errors import DriverError
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.args import Args
-from hcq.nv.abi.ioctls import HISTORY, Abi, CallRefused, abi_for
+from hcq.nv.abi.ioctls import HISTORY, Abi, abi_for
 from hcq.nv.abi.status import NvStatus
+from hcq.nv.ioctl import CallRefused, call, call_with
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "nv" / "abi_layouts.json").read_text())
 STRUCTURES: dict[str, Any] = VECTORS["structures"]
@@ -103,10 +104,10 @@ class Newer:
 
 def test_a_driver_without_a_table_is_asked_which_layout_it_takes_and_the_answer_is_kept() -> None:
     here, driver = abi_for("620.10"), Newer(368)
-    assert here.sending("ChannelAlloc", {"gpfifoentries": 64}, driver) == 368
+    assert call_with(here, "ChannelAlloc", {"gpfifoentries": 64}, driver) == 368
     assert driver.tries == 2
     assert here.layout("ChannelAlloc").size_bytes == 368
-    assert here.sending("ChannelAlloc", {"gpfifoentries": 64}, driver) == 368
+    assert call_with(here, "ChannelAlloc", {"gpfifoentries": 64}, driver) == 368
     assert driver.tries == 3
     assert abi_for("620.10").layout("ChannelAlloc").size_bytes == 376
 
@@ -114,30 +115,30 @@ def test_a_driver_without_a_table_is_asked_which_layout_it_takes_and_the_answer_
 def test_a_driver_with_a_table_is_not_asked_twice() -> None:
     driver = Newer(376)
     with pytest.raises(DriverError, match="try 1"):
-        abi_for("580.142").sending("ChannelAlloc", {"gpfifoentries": 64}, driver)
+        call_with(abi_for("580.142"), "ChannelAlloc", {"gpfifoentries": 64}, driver)
     assert driver.tries == 1
 
 
 def test_an_answer_of_another_kind_ends_the_asking() -> None:
     driver = Newer(376, NvStatus.NV_ERR_NO_MEMORY)
     with pytest.raises(DriverError, match="try 1"):
-        abi_for("620.10").sending("ChannelAlloc", {}, driver)
+        call_with(abi_for("620.10"), "ChannelAlloc", {}, driver)
     driver = Newer(368, NvStatus.NV_ERR_NO_MEMORY)
     with pytest.raises(DriverError, match="try 2"):
-        abi_for("620.10").sending("ChannelAlloc", {}, driver)
+        call_with(abi_for("620.10"), "ChannelAlloc", {}, driver)
 
 
-def test_where_no_layout_is_taken_the_first_answer_is_told() -> None:
+def test_where_no_layout_is_taken_the_first_answer_is_raised() -> None:
     driver = Newer(9999)
     with pytest.raises(DriverError, match="try 1"):
-        abi_for("620.10").sending("ChannelAlloc", {"gpfifoentries": 64}, driver)
+        call_with(abi_for("620.10"), "ChannelAlloc", {"gpfifoentries": 64}, driver)
     assert driver.tries == 3  # the three it has had
 
 
 def test_a_layout_that_lacks_a_field_of_the_call_is_not_tried() -> None:
     driver = Newer(2)
     with pytest.raises(DriverError, match="try 1"):
-        abi_for("620.10").sending("GpfifoSchedule", {"benable": 1, "bskipenable": 1}, driver)
+        call_with(abi_for("620.10"), "GpfifoSchedule", {"benable": 1, "bskipenable": 1}, driver)
     assert driver.tries == 1
 
 
@@ -148,6 +149,6 @@ def test_a_call_carries_its_status_for_programs() -> None:
             return 0
 
     with pytest.raises(CallRefused) as caught:
-        abi_for("580.1").call(Kernel(), 5, abi.RM_FREE)  # type: ignore[arg-type]
+        call(abi_for("580.1"), Kernel(), 5, abi.RM_FREE)  # type: ignore[arg-type]
     assert caught.value.status == NvStatus.NV_ERR_INVALID_PARAM_STRUCT
     assert isinstance(abi_for("580.1"), Abi)
