@@ -110,7 +110,7 @@ class System:
                 gpu.queues.clear()
         elif self.kind == "NV":
             for gpu in self.kernel.gpus:
-                gpu.channels.clear()
+                gpu.fronts.clear()
         gc.collect()
         if is_over:
             _await_threads()
@@ -130,7 +130,7 @@ class System:
             found["clients"] = len(clients)
             found["mappings"] = len(self.kernel.mappings)
             found["ranges"] = sum(len(getattr(file, "ranges", ())) for file in files)
-            found["channels"] = sum(len(gpu.channels) for gpu in self.kernel.gpus)
+            found["channels"] = sum(len(gpu.fronts) for gpu in self.kernel.gpus)
         return found
 
 

@@ -7,13 +7,15 @@ The driver
     uvm.py                                    /dev/nvidia-uvm: ranges, mappings, channels
     memory.py                                 allocations, page tables, a GPU's view of them
 The GPU
-    gpu.py                                    the doorbell and the thread
-    channel.py                                ring entries, pushbuffers, work that nothing has ordered yet
+    card.py                                   what a GPU is: chip, names and numbers, registers, clock
+    channel.py                                a channel as engines see it: address space, work not ordered yet
     engine.py                                 handlers on declared methods: host_processor.py, copy_processor.py,
                                               compute_processor.py
     semaphores.py                             what semaphores store
     launch.py                                 from a launch description to a kernel and its parameters
     caches.py                                 what is stale (nv:sm_90:caches)
+    pbdma.py                                  ring entries and pushbuffers, fetched and handed to engines
+    gpu.py                                    the doorbell and the thread
     errors.py                                 what stops a channel
     shader/                                   the shader core: PTX by NumPy over all threads at once
 

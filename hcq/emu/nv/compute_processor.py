@@ -18,9 +18,8 @@ from typing import Any
 from hcq.emu.nv import semaphores
 from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.engine import Engine, on
-from hcq.emu.nv.errors import Access, ClassError, LaunchError
-from hcq.emu.nv.launch import TPCS, local_memory_bytes
-from hcq.emu.nv.memory import View
+from hcq.emu.nv.errors import ClassError, LaunchError
+from hcq.emu.nv.launch import Shader, Windows
 from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi.compute_methods import PcasAction
 from hcq.nv.abi.qmd import ALIGNMENT_BYTES, Qmd, qmd_for
@@ -55,20 +54,12 @@ def _decoded(class_id: int, words: tuple[int, ...]) -> Qmd:
 class ComputeProcessor(Engine):
     """The compute engine as one channel sees it."""
 
-    def __init__(self, channel: Channel, class_id: int) -> None:
+    def __init__(self, channel: Channel, class_id: int, shader: Shader) -> None:
         super().__init__(channel, class_id)
         self.qmd = qmd_for(class_id)
-        self.shader = channel.gpu.shader
+        self.shader = shader
         self.inline: list[int] = []
         self.dependence: dict[int, int] = {}  # QMD address -> how many grids it still waits for
-
-    @property
-    def shared_window(self) -> int:
-        return self.address(compute.SetShaderSharedMemoryWindowA, compute.SetShaderSharedMemoryWindowB)
-
-    @property
-    def local_window(self) -> int:
-        return self.address(compute.SetShaderLocalMemoryWindowA, compute.SetShaderLocalMemoryWindowB)
 
     # ------------------------------------------------------------ launches
 
@@ -117,12 +108,23 @@ class ComputeProcessor(Engine):
                 return
             va, qmd = waiting.pop(0)
             qmd = self.read_qmd(va) if qmd is None else qmd
-            self.shader.run(self, qmd)
+            self.shader.run(qmd, self.channel.view, self._windows(), lambda: self.channel.is_ending)
             for number in RELEASES:
                 self._release_of(qmd, number)
             waiting += self._dependents(qmd)
         raise LaunchError(
             f"Graphics SKEDCHECK: the QMD at {va:#x} depends on itself: {MAX_CHAIN} launches in a chain"
+        )
+
+    def _windows(self) -> Windows:
+        """What the channel has said of its windows and of local memory."""
+        return Windows(
+            self.address(compute.SetShaderSharedMemoryWindowA, compute.SetShaderSharedMemoryWindowB),
+            self.address(compute.SetShaderLocalMemoryWindowA, compute.SetShaderLocalMemoryWindowB),
+            self.address(compute.SetShaderLocalMemoryA, compute.SetShaderLocalMemoryB),
+            self.address(
+                compute.SetShaderLocalMemoryNonThrottledA, compute.SetShaderLocalMemoryNonThrottledB
+            ),
         )
 
     def _dependents(self, qmd: Qmd) -> list[tuple[int, Qmd | None]]:
@@ -179,28 +181,8 @@ class ComputeProcessor(Engine):
         if how:
             semaphores.reduce(view, va, how, payload & (1 << 8 * size) - 1, size, is_signed, FRONT)
         else:
-            now = self.channel.gpu.time_ns() if has_timestamp else None
+            now = self.channel.card.time_ns() if has_timestamp else None
             semaphores.release(view, va, payload, size, now, FRONT)
-
-    # ------------------------------------------------------------ local memory
-
-    def check_local_memory(self, qmd: Qmd, view: View) -> None:
-        """Raises LaunchError when the channel was not given the local memory that a QMD asks for."""
-        per_thread = qmd.value("shader_local_memory_low_size") + qmd.value("shader_local_memory_high_size")
-        if not per_thread:
-            return
-        per_tpc = self.address(
-            compute.SetShaderLocalMemoryNonThrottledA, compute.SetShaderLocalMemoryNonThrottledB
-        )
-        needed = local_memory_bytes(per_thread, self.channel.gpu.chip.warps_per_sm)
-        if per_tpc < needed:
-            raise LaunchError(
-                f"Graphics SKEDCHECK05_LOCAL_MEMORY_TOTAL_SIZE: {per_thread} bytes of local memory per thread need "
-                f"{needed:#x} bytes per TPC; SET_SHADER_LOCAL_MEMORY_NON_THROTTLED gave {per_tpc:#x}"
-            )
-        va = self.address(compute.SetShaderLocalMemoryA, compute.SetShaderLocalMemoryB)
-        for _ in view.spans(va, per_tpc * TPCS, Access.WRITE, "GRAPHICS GPC0 GPCCLIENT_T1_0"):
-            pass
 
     # ------------------------------------------------------------ waiting, caches
 

@@ -98,7 +98,7 @@ class CopyProcessor(Engine):
             if how:
                 semaphores.reduce(view, va, how, value, size, is_signed, UNIT)
             else:
-                now = self.channel.gpu.time_ns() if has_timestamp else None
+                now = self.channel.card.time_ns() if has_timestamp else None
                 semaphores.release(view, va, value, size, now, UNIT)
 
         self.channel.begin(self, act, bool(method.flush_enable))

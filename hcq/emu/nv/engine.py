@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.errors import ChannelError, ClassError
 from hcq.nv.abi.method import Method
 from hcq.nv.abi.methods import methods_of
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.channel import Channel
 
 Handler = Callable[[Any, Any], None]
 

@@ -12,7 +12,7 @@
 In       what happened, where
 Out      exceptions with .xid
 Changes  nothing
-Next     channel.py (who catches them)
+Next     gpu.py (who catches them)
 Source   nverror.h: ROBUST_CHANNEL_*; the fault types of dev_fault.h
 """
 

@@ -3,7 +3,7 @@
 In       methods below 0x100
 Out      semaphores released, reduced or waited for; waiting for engines; memory operations
 Changes  memory that semaphores are in
-Next     channel.py (who calls), hcq/nv/abi/host_methods.py (the declarations), semaphores.py (what a release stores)
+Next     pbdma.py (who calls), hcq/nv/abi/host_methods.py (the declarations), semaphores.py (what a release stores)
 Source   clc56f.h, clc86f.h
 
 There are no caches and no TLB to speak of here: memory operations are checked, and have nothing to do.
@@ -11,16 +11,12 @@ There are no caches and no TLB to speak of here: memory operations are checked, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hcq.emu.nv import semaphores
+from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import HostError
 from hcq.nv.abi import host_methods as host
 from hcq.nv.abi.host_methods import SemaphoredOperation, SemExecuteOperation
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.channel import Channel
 
 UNIT = "HOST5 HUBCLIENT_HOST"
 USERD_REFERENCE = 0x48
@@ -98,7 +94,7 @@ class HostProcessor(Engine):
                 self.channel.finish()
             has_timestamp = bool(method.release_timestamp)
             self.at(va, size, has_timestamp)
-            now = self.channel.gpu.time_ns() if has_timestamp else None
+            now = self.channel.card.time_ns() if has_timestamp else None
             semaphores.release(view, va, payload, size, now, UNIT)
         elif method.operation == SemExecuteOperation.REDUCTION:
             if method.release_wfi:
@@ -120,7 +116,7 @@ class HostProcessor(Engine):
             if method.release_wfi == host.ReleaseWfi.EN:
                 self.channel.finish()
             has_timestamp = method.release_size == host.ReleaseSize.SIZE_16BYTE
-            now = self.channel.gpu.time_ns() if has_timestamp else None
+            now = self.channel.card.time_ns() if has_timestamp else None
             semaphores.release(view, self.at(va, 4, has_timestamp), payload, 4, now, UNIT)
         elif method.operation == SemaphoredOperation.REDUCTION:
             how = host.Reduction(method.reduction).name

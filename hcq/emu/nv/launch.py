@@ -14,23 +14,20 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from hcq.emu.nv.caches import CachedView, DataCache
-from hcq.emu.nv.errors import ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
+from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.run import Kernel
-from hcq.emu.nv.spec import GPCS, LARGE_PARAM_BYTES, SMS_PER_TPC, TPCS_PER_GPC
+from hcq.emu.nv.spec import GPCS, LARGE_PARAM_BYTES, SMS_PER_TPC, TPCS_PER_GPC, Chip, Spec
 from hcq.errors import UsageError
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
 from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV5
 from hcq.nv.abi.qmd_fields import QmdType
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.compute_processor import ComputeProcessor
-    from hcq.emu.nv.gpu import EmulatedGpu
 
 CONSTANTS = "GRAPHICS GPC0 GPCCLIENT_GCC"  # constants and instructions are fetched by the same unit
 THREADS = "GRAPHICS GPC0 GPCCLIENT_T1_0"
@@ -56,6 +53,15 @@ class Code(NamedTuple):
     constants: tuple[tuple[str, int, int], ...] = ()
 
 
+class Windows(NamedTuple):
+    """What a channel has said: where the generic windows begin; where local memory is, and how much of it a TPC has."""
+
+    shared: int
+    local: int
+    local_memory: int
+    local_bytes_per_tpc: int
+
+
 class Bank0(NamedTuple):
     """Where compiled code finds what the launcher wrote: offsets in constant bank 0. 0 in shared_window: nowhere."""
 
@@ -76,11 +82,11 @@ BANKS = {
 class Shader:
     """The shader cores of one GPU, and what their caches hold: instructions by address, constant banks by address."""
 
-    def __init__(self, gpu: EmulatedGpu) -> None:
-        self.gpu = gpu
+    def __init__(self, spec: Spec) -> None:
+        self.spec, self.chip = spec, spec.chip
         self.code: dict[tuple[int, int], tuple[bytes, Code]] = {}
         self.constants: dict[tuple[int, int], bytes] = {}
-        self.data = DataCache() if gpu.spec.has_caches else None
+        self.data = DataCache() if spec.has_caches else None
 
     def invalidate_code(self) -> None:
         self.code.clear()
@@ -92,10 +98,9 @@ class Shader:
         if self.data is not None:
             self.data.invalidate()
 
-    def run(self, engine: ComputeProcessor, qmd: Qmd) -> None:
-        """Run a grid to its end."""
-        view = engine.channel.view
-        check_launch(self.gpu, qmd)
+    def run(self, qmd: Qmd, view: View, windows: Windows, interrupted: Callable[[], bool]) -> None:
+        """Run a grid to its end. interrupted: asked from time to time, whether nobody wants it any more."""
+        check_launch(self.chip, qmd)
         if qmd.value("invalidate_instruction_cache"):
             self.invalidate_code()
         if qmd.value("invalidate_shader_constant_cache"):
@@ -108,15 +113,15 @@ class Shader:
         grid = qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth")
         block = block_of(qmd)
         bank = self._bank0(view, qmd)
-        shared_window, local_window = self._windows(engine, view, program)
-        self._compare(qmd, code, bank, grid, block, shared_window, local_window)
+        self._check_windows(view, windows, program)
+        check_bank0(qmd, code, bank, grid, block, windows)
         if any(view.read(program, CODE_BYTES, CONSTANTS)):  # zeros stand for the code where there is only PTX
             check_constants(qmd, code)
         dynamic = self._shared(qmd, kernel, program)
-        engine.check_local_memory(qmd, view)
-        at = self.gpu.chip.param_offset
+        self._check_local_memory(qmd, view, windows)
+        at = self.chip.param_offset
         if kernel.param_bytes > LARGE_PARAM_BYTES:
-            at = self.gpu.chip.large_param_offset
+            at = self.chip.large_param_offset
         if at + kernel.param_bytes > len(bank):
             raise LaunchError(
                 f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
@@ -132,10 +137,10 @@ class Shader:
                 memory,
                 params,
                 dynamic_shared_bytes=dynamic,
-                shared_window=shared_window,
-                local_window=local_window,
-                step_limit=self.gpu.spec.step_limit,
-                interrupted=lambda: engine.channel.is_ending,
+                shared_window=windows.shared,
+                local_window=windows.local,
+                step_limit=self.spec.step_limit,
+                interrupted=interrupted,
             )
         except (KernelFault, UsageError) as error:
             raise stopped(error, memory, program) from None
@@ -189,42 +194,6 @@ class Shader:
         self.constants[key] = data
         return data
 
-    def _compare(
-        self,
-        qmd: Qmd,
-        code: Code,
-        bank: bytes,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_window: int,
-        local_window: int,
-    ) -> None:
-        """What compiled code may read in the bank has to be what the QMD and the channel say.
-
-        Zeros are fine where this kernel reads nothing: a launcher may leave out what its compiler never uses.
-        """
-        at = BANKS[qmd.version]
-        wanted: list[tuple[str, int, str, tuple[int, ...], tuple[str, ...]]] = [
-            ("the block", at.ntid, "<3I", block, ("%ntid",)),
-            ("the grid", at.nctaid, "<3I", grid, ("%nctaid",)),
-            ("the local window", at.local_window, "<Q", (local_window,), (".local",)),
-            ("the stack pointer", at.stack_pointer, "<I", (STACK_TOP,), (".local", "call")),
-        ]
-        if at.shared_window:
-            wanted.append(("the shared window", at.shared_window, "<Q", (shared_window,), ("cvta.shared",)))
-        for what, offset, form, value, readers in wanted:
-            if offset + struct.calcsize(form) > len(bank):
-                raise LaunchError(
-                    f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes, and {what} is at {offset:#x}"
-                )
-            found = struct.unpack_from(form, bank, offset)
-            is_left_out = not any(found) and not any(reader in code.text for reader in readers)
-            if found != value and not is_left_out:
-                raise LaunchError(
-                    f"Graphics Exception: constant bank 0 says at {offset:#x} that {what} is {_shown(found)}; "
-                    f"it is {_shown(value)}"
-                )
-
     # ------------------------------------------------------------ shared memory and windows
 
     def _shared(self, qmd: Qmd, kernel: Kernel, program: int) -> int:
@@ -240,17 +209,19 @@ class Shader:
             )
         return given - RESERVED_SHARED_BYTES - own
 
-    def _windows(self, engine: ComputeProcessor, view: View, program: int) -> tuple[int, int]:
+    def _check_windows(self, view: View, windows: Windows, program: int) -> None:
         """The generic windows that the channel set: real memory inside them cannot be reached."""
-        shared, local = engine.shared_window, engine.local_window
         shared_bytes = LOW_SHARED_WINDOW_BYTES
-        if self.gpu.chip.has_shared_window_of_4_gib:
+        if self.chip.has_shared_window_of_4_gib:
             shared_bytes = SHARED_WINDOW_BYTES
-            if shared & 0xFFFFFFFF:
+            if windows.shared & 0xFFFFFFFF:
                 raise LaunchError(
-                    f"Graphics Exception: the shared window {shared:#x} is not aligned to 4 GiB"
+                    f"Graphics Exception: the shared window {windows.shared:#x} is not aligned to 4 GiB"
                 )
-        for what, va, size in (("shared", shared, shared_bytes), ("local", local, LOCAL_WINDOW_BYTES)):
+        for what, va, size in (
+            ("shared", windows.shared, shared_bytes),
+            ("local", windows.local, LOCAL_WINDOW_BYTES),
+        ):
             if not va:
                 raise LaunchError(
                     f"Graphics Exception: SET_SHADER_{what.upper()}_MEMORY_WINDOW was never sent on this channel"
@@ -263,7 +234,56 @@ class Shader:
                     program,
                     inside.va,
                 )
-        return shared, local
+
+    def _check_local_memory(self, qmd: Qmd, view: View, windows: Windows) -> None:
+        """Raises LaunchError when the channel was not given the local memory that a QMD asks for."""
+        per_thread = qmd.value("shader_local_memory_low_size") + qmd.value("shader_local_memory_high_size")
+        if not per_thread:
+            return
+        needed = local_memory_bytes(per_thread, self.chip.warps_per_sm)
+        if windows.local_bytes_per_tpc < needed:
+            raise LaunchError(
+                f"Graphics SKEDCHECK05_LOCAL_MEMORY_TOTAL_SIZE: {per_thread} bytes of local memory per thread need "
+                f"{needed:#x} bytes per TPC; SET_SHADER_LOCAL_MEMORY_NON_THROTTLED gave "
+                f"{windows.local_bytes_per_tpc:#x}"
+            )
+        for _ in view.spans(windows.local_memory, windows.local_bytes_per_tpc * TPCS, Access.WRITE, THREADS):
+            pass
+
+
+def check_bank0(
+    qmd: Qmd,
+    code: Code,
+    bank: bytes,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    windows: Windows,
+) -> None:
+    """What compiled code may read in constant bank 0 has to be what the QMD and the channel say.
+
+    Zeros are fine where this kernel reads nothing: a launcher may leave out what its compiler never uses.
+    """
+    at = BANKS[qmd.version]
+    wanted: list[tuple[str, int, str, tuple[int, ...], tuple[str, ...]]] = [
+        ("the block", at.ntid, "<3I", block, ("%ntid",)),
+        ("the grid", at.nctaid, "<3I", grid, ("%nctaid",)),
+        ("the local window", at.local_window, "<Q", (windows.local,), (".local",)),
+        ("the stack pointer", at.stack_pointer, "<I", (STACK_TOP,), (".local", "call")),
+    ]
+    if at.shared_window:
+        wanted.append(("the shared window", at.shared_window, "<Q", (windows.shared,), ("cvta.shared",)))
+    for what, offset, form, value, readers in wanted:
+        if offset + struct.calcsize(form) > len(bank):
+            raise LaunchError(
+                f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes, and {what} is at {offset:#x}"
+            )
+        found = struct.unpack_from(form, bank, offset)
+        is_left_out = not any(found) and not any(reader in code.text for reader in readers)
+        if found != value and not is_left_out:
+            raise LaunchError(
+                f"Graphics Exception: constant bank 0 says at {offset:#x} that {what} is {_shown(found)}; "
+                f"it is {_shown(value)}"
+            )
 
 
 def check_constants(qmd: Qmd, code: Code) -> None:
@@ -308,7 +328,7 @@ def block_of(qmd: Qmd) -> tuple[int, int, int]:
 # ------------------------------------------------------------ what the scheduler refuses
 
 
-def check_launch(gpu: EmulatedGpu, qmd: Qmd) -> None:
+def check_launch(chip: Chip, qmd: Qmd) -> None:
     """Raises LaunchError for a QMD that no GPU of this kind can launch."""
 
     def refuse(why: str) -> LaunchError:
@@ -338,15 +358,15 @@ def check_launch(gpu: EmulatedGpu, qmd: Qmd) -> None:
     if qmd.value("barrier_count") > MAX_BARRIERS:
         raise refuse(f"BARRIER_COUNT is {qmd.value('barrier_count')}, of {MAX_BARRIERS}")
     shared = qmd.value("shared_memory_size")
-    if shared > gpu.chip.max_shared_bytes:
-        raise refuse(f"SHARED_MEMORY_SIZE is {shared}, of {gpu.chip.max_shared_bytes}")
+    if shared > chip.max_shared_bytes:
+        raise refuse(f"SHARED_MEMORY_SIZE is {shared}, of {chip.max_shared_bytes}")
     sizes = []
     for which in ("min", "target", "max"):
         number = qmd.value(f"{which}_sm_config_shared_mem_size")
-        if number * 4 - 4 not in gpu.chip.carveouts_kib:
+        if number * 4 - 4 not in chip.carveouts_kib:
             raise refuse(
-                f"{which.upper()}_SM_CONFIG_SHARED_MEM_SIZE is {number:#x}: no carve-out of {gpu.chip.arch} "
-                f"({', '.join(str(kib) for kib in gpu.chip.carveouts_kib)} KiB)"
+                f"{which.upper()}_SM_CONFIG_SHARED_MEM_SIZE is {number:#x}: no carve-out of {chip.arch} "
+                f"({', '.join(str(kib) for kib in chip.carveouts_kib)} KiB)"
             )
         sizes.append(number * 4 - 4 << 10)
     if not shared <= sizes[0] <= sizes[1] <= sizes[2]:

@@ -4,7 +4,7 @@ In       allocations of the resource manager, mappings of UVM
 Out      HostPages; PageTable, which channels, engines and kernels read and write
 Changes  nothing of its own
 Next     hcq/emu/backing.py (what holds an allocation's bytes), rm_objects.py (allocations), uvm.py (mappings),
-         channel.py and the processors (accesses)
+         pbdma.py and the processors (accesses)
 
 A GPU's view never depends on the host's mappings: what an engine touches is found in the page table, or is a fault.
 """

@@ -3,7 +3,7 @@
 In       RM_ALLOC: a class, a parent, parameters
 Out      RmObject and its kinds; allocate(...), which checks as the real driver does; RmError for a refusal
 Changes  the tree of the client; memory is reserved, channels are made
-Next     rm.py (the calls), rm_controls.py (what objects answer), channel.py (what a channel does)
+Next     rm.py (the calls), rm_controls.py (what objects answer), channel.py (what a channel is)
 Source   abi-independent rules of the open kernel module 580.142: parents, required parameters, statuses
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hcq.emu.backing import Backing
-from hcq.emu.nv.channel import Channel, Group
+from hcq.emu.nv.channel import Channel, Group, Setup
 from hcq.emu.nv.memory import PAGE, HostPages, PageTable
 from hcq.emu.nv.spec import ENGINE_GR0, NV01_MEMORY_VIRTUAL, VIDEO_MEMORY_BYTES
 from hcq.nv.abi.classes import ClassId
@@ -139,7 +139,7 @@ class ChannelObject(RmObject):
     is_uvm_registered = False
 
     def free(self) -> None:
-        self.channel.gpu.remove_channel(self.channel)
+        self.above(Device).gpu.remove_channel(self.channel)
 
 
 class EngineObject(RmObject):
@@ -313,18 +313,20 @@ def channel(call: Allocation) -> RmObject:
     made.channel = gpu.add_channel(
         group,
         call.class_id,
-        lambda: space.table if space is not None else None,
-        params.gpfifooffset,
-        params.gpfifoentries,
-        userd.backing.data[params.userdoffset_0 : params.userdoffset_0 + USERD_BYTES],
-        notifier,
+        Setup(
+            lambda: space.table if space is not None else None,
+            params.gpfifooffset,
+            params.gpfifoentries,
+            userd.backing.data[params.userdoffset_0 : params.userdoffset_0 + USERD_BYTES],
+            notifier,
+        ),
     )
     return made
 
 
 def engine_object(call: Allocation) -> RmObject:
     owner = call.parent.above(ChannelObject)
-    engines = owner.channel.gpu.chip.engines
+    engines = owner.channel.card.chip.engines
     is_graphics = owner.channel.group.engine_type == ENGINE_GR0
     check(call.class_id == engines.copy or is_graphics, NvStatus.NV_ERR_INVALID_CLASS)
     if call.class_id == engines.copy and not is_graphics and call.params is not None and call.params.version:

@@ -231,7 +231,7 @@ def _drop_space(file: UvmFile, one: Registered) -> None:
         one.table.unmap(0, 1 << 64)
         one.table, one.space.table, one.space = None, None, None
         file.ranges = [
-            each for each in file.ranges if each.channel is None or each.channel.channel.gpu is not one.gpu
+            each for each in file.ranges if each.channel is None or each.channel.channel.card is not one.gpu
         ]
 
 
@@ -257,7 +257,7 @@ def register_channel(file: UvmFile, given: Any) -> None:
     one = file.registered(given.gpuuuid)
     check(one.table is not None, NvStatus.NV_ERR_INVALID_DEVICE)
     found = file.client(given).find(given.hchannel, ChannelObject, NvStatus.NV_ERR_INVALID_CHANNEL)
-    check(found.channel.gpu is one.gpu and found.va_space is one.space, NvStatus.NV_ERR_INVALID_DEVICE)
+    check(found.channel.card is one.gpu and found.va_space is one.space, NvStatus.NV_ERR_INVALID_DEVICE)
     key = (given.hclient, given.hchannel)
     check(not found.is_uvm_registered and key not in file.channels, NvStatus.NV_ERR_INVALID_CHANNEL)
     if found.channel.group.engine_type == ENGINE_GR0:

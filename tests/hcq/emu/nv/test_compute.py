@@ -651,7 +651,7 @@ def test_a_kernel_that_is_not_wanted_any_more_is_stopped():
     raw.push(Launch(raw, kernel.program).words)
     raw.until(lambda: raw.userd[0x88 // 4] == raw.put)
     raw.free(raw.group)  # returns: the kernel does not hold the GPU until its budget is spent
-    assert not raw.emulated.channels and raw.port.kernel_log() == []
+    assert not raw.emulated.fronts and raw.port.kernel_log() == []
 
 
 # ------------------------------------------------------------ methods

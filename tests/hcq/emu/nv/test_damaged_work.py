@@ -19,10 +19,12 @@ WORDS = ["nv:sm_80:steps=2000", "nv:sm_90:steps=2000", "nv:sm_120:seed=1:steps=2
 
 def outcome(raw: Raw) -> str:
     """Wait until the work is done, the channel has stopped, or it waits for a semaphore; what the log says."""
-    channel = raw.emulated.channels[raw.token]
+    front = raw.emulated.fronts[raw.token]
     raw.until(
         lambda: (
-            not channel.is_rung or channel.host.acquire is not None or raw.notifier.array("u2")[7] == 0xFFFF
+            not front.channel.is_rung
+            or front.host.acquire is not None
+            or raw.notifier.array("u2")[7] == 0xFFFF
         )
     )
     log = raw.port.kernel_log()

@@ -239,13 +239,13 @@ def test_freeing_an_object_frees_all_below_it():
     for handle in (raw.subdevice, raw.group, raw.channel, raw.compute, raw.ring.handle):
         assert refusal(raw.free, handle) == S.NV_ERR_OBJECT_NOT_FOUND
     assert raw.emulated.video_memory_used == 0
-    assert not raw.emulated.channels
+    assert not raw.emulated.fronts
 
 
 def test_closing_the_control_file_frees_everything():
     raw = Raw().open_channel()
     raw.port.close(raw.ctl)
-    assert not raw.emulated.channels and not raw.emulated.groups
+    assert not raw.emulated.fronts and not raw.emulated.groups
     assert raw.emulated.video_memory_used == 0
 
 
