@@ -2,7 +2,7 @@
 
 In       a float32 value, or the bits of a narrow one (an unsigned integer of its size)
 Out      a graph of integer arithmetic and a few float32 additions; no tables, no branches, one rounding
-Next     promote_floats.py (who asks), ir/arrays.py (the same for the interpreter)
+Next     promote_floats.py (who asks), tests/interpreter/arrays.py (the same for the interpreter)
 Source   IEEE 754 (float16), bfloat16 = the upper half of float32, OCP 8-bit floating point 1.0 (e4m3, e5m2)
 
 Rounding is to nearest even. What is too large becomes infinity, in e4m3, which has none, NaN.

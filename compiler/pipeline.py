@@ -30,6 +30,7 @@ from hcq.ir.node import Node, Param, toposort
 from hcq.ir.op import Op
 from hcq.ir.rewrite import Notes, Pass, Trace
 from hcq.ir.show import show_graph
+from hcq.ir.verify import VerifyError, verify
 
 Show = Callable[[str, str], None]
 T = TypeVar("T")
@@ -59,7 +60,10 @@ def build(
     show: Show | None = None,
     trace: Trace | None = None,
 ) -> CodeObject:
-    """The code object of a kernel; see compile.py for the arguments, and for who asks a cache first."""
+    """The code object of a kernel; see compile.py for the arguments, and for who asks a cache first.
+
+    Where somebody reads the trace, every pass's graph is verified: VerifyError names the pass that broke a law.
+    """
     serves = codegen(target)
     name = kernel_name(sink)
     table = _Table()
@@ -95,6 +99,13 @@ def _chosen(lowered: Node, target: Target, schedule: str | None) -> LoopNest:
     return codegen(target).choose(nest, target) if schedule is None else nest.apply(schedule)
 
 
+def _verify(graph: Node, when: str) -> None:
+    try:
+        verify(graph, "kernel")
+    except VerifyError as law:
+        raise VerifyError(f"{when}{law}") from None
+
+
 def _params(sink: Node) -> list[tuple[Param, DType]]:
     """The arguments a launch passes: also those that simplification found no use for."""
     found = {n.arg.index: (n.arg, n.dtype) for n in sink.toposort() if n.op is Op.PARAM}
@@ -117,6 +128,8 @@ class _Table:
         notes = Notes(trace)
         made = step.run(graph, target, notes)
         self.rows.append((step.name, notes.seconds, made, notes.counts))
+        if trace is not None:
+            _verify(made, f"after {step.name}, ")
         return made
 
     def __str__(self) -> str:

@@ -4,5 +4,5 @@ Read in this order: dtype.py (number formats), op.py (what can be said), shape.p
 sources' shapes and texts), node.py (how it is held); then index arithmetic: bounds.py (value ranges), affine.py (sums
 and quotients), logic.py (conditions), symbolic.py (whole graphs), conditional_bounds.py (ranges under a condition);
 then pattern.py and rewrite.py (rules and passes), verify.py (what each stage allows), show.py (listings); then
-meaning.py and evaluate.py (what it all computes).
+meaning.py (what it all computes).
 """

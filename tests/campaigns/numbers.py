@@ -5,10 +5,11 @@ Out      CAMPAIGNS: on the CPU, on an emulated AMD GPU, on an emulated NVIDIA GP
 Next     tests/frontend/test_numbers.py (one function at a time, every pair of numbers)
 
 An expression is a few functions of two vectors. Every part of it is compared, smallest first, so what a failure names
-is the smallest that is wrong, and the numbers of one element. References are the interpreter of graphs, ir/evaluate.py,
-and PyTorch; without PyTorch, slopes are compared with finite differences. Rounding grows on its way through an
-expression: a reference is asked at neighbouring numbers and in both formats, and what differs there may differ here.
-Slopes are compared as parts of 1: PyTorch's of sigmoid and its kin cancel where they are flat.
+is the smallest that is wrong, and the numbers of one element. References are the interpreter of graphs
+(tests/interpreter/evaluate.py) and PyTorch; without PyTorch, slopes are compared with finite differences. Rounding
+grows on its way through an expression: a reference is asked at neighbouring numbers and in both formats, and what
+differs there may differ here. Slopes are compared as parts of 1: PyTorch's of sigmoid and its kin cancel where they
+are flat.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ def check(
 def run(case: Case) -> Outcome:
     """One expression: values of every part, slopes of the whole, slopes of slopes where it is smooth."""
     from hcq import Tensor, dtypes
-    from hcq.ir.evaluate import evaluate
+    from tests.interpreter.evaluate import evaluate
 
     rng = case.rng()
     dtype = rng.choice(["float32", "float32", "float64"])
@@ -354,7 +355,7 @@ def _finite_differences(
     told: Callable[[int], str],
 ) -> None:
     """Slopes of smooth expressions of float64 at ordinary numbers, by the interpreter."""
-    from hcq.ir.evaluate import evaluate
+    from tests.interpreter.evaluate import evaluate
 
     if not root.is_smooth() or dtype != "float64":
         return

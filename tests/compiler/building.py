@@ -9,11 +9,11 @@ import numpy as np
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Target, cpu_target
-from hcq.ir.arrays import from_raw, numpy_dtype, to_raw
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.evaluate import evaluate_kernel
 from hcq.ir.node import Node, Param, toposort
 from hcq.ir.op import Op
+from tests.interpreter.arrays import from_raw, numpy_dtype, to_raw
+from tests.interpreter.evaluate import evaluate_kernel
 
 
 def param(number: int, shape: tuple[int, ...], dtype: DType = dtypes.float32, writable: bool = False) -> Node:

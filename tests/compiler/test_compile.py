@@ -18,7 +18,6 @@ from hcq.compiler.compile import compile_kernel, forget
 from hcq.compiler.kernel import kernel_flops, kernel_key, kernel_name, kernel_traffic
 from hcq.compiler.target import NARROW_CASTS, cpu_target
 from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, dtypes
-from hcq.ir.evaluate import evaluate_kernel
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 from tests.campaigns._guard_pages import guarded
@@ -38,6 +37,7 @@ from tests.compiler.building import (
     shrink,
     window,
 )
+from tests.interpreter.evaluate import evaluate_kernel
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -108,7 +108,7 @@ def test_max_and_min_hand_nan_on(device: Device, dtype: DType) -> None:
     a = np.arange(20).astype(np.float32)
     b = a[::-1].copy()
     a[3] = b[4] = a[7] = b[7] = np.nan
-    from hcq.ir.arrays import numpy_dtype
+    from tests.interpreter.arrays import numpy_dtype
 
     for op in (Op.MAX, Op.MIN):
         sink = kernel((out(0, (20,), dtype), Node(op, dtype, (x, y))))

@@ -17,7 +17,6 @@ from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.render.cuda_arithmetic import literal
 from hcq.compiler.target import NV_ARCHS, Target, Toolchain, amd_target, cpu_target, nv_target
-from hcq.ir.arrays import from_raw, numpy_dtype, to_raw
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -37,6 +36,7 @@ from tests.compiler.building import (
 )
 from tests.compiler.test_golden_kernels import PROGRAMS, scheduled
 from tests.hcq.emu.nv.running import needs_nvjitlink, needs_nvrtc, run_ptx
+from tests.interpreter.arrays import from_raw, numpy_dtype, to_raw
 
 pytestmark = needs_nvrtc
 INTEGERS = (

@@ -17,12 +17,12 @@ from hcq.compiler.narrow_floats import NARROW, bits_dtype, narrow, to_odd_float3
 from hcq.compiler.promote_floats import promote_floats
 from hcq.compiler.target import CPU_NATIVE, NARROW_CASTS, Target, cpu_target
 from hcq.device import Device
-from hcq.ir.arrays import array, from_raw, raw_dtype, to_raw
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.evaluate import evaluate
 from hcq.ir.meaning import apply
 from hcq.ir.node import Node, Param, binary, const, toposort
 from hcq.ir.op import ARITHMETIC, UNARY, Op
+from tests.interpreter.arrays import array, from_raw, raw_dtype, to_raw
+from tests.interpreter.evaluate import evaluate
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NaN is a value here
 

@@ -8,13 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from hcq import Tensor, nn
+from hcq.compiler import pipeline
 from hcq.compiler.__main__ import main as list_passes
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.pipeline import PASSES, lower
 from hcq.compiler.target import Target, cpu_target
 from hcq.frontend.scheduler.schedule import Schedule, schedule
 from hcq.frontend.scheduler.structure import structure_of
-from hcq.ir.verify import verify
+from hcq.ir.rewrite import Pass
+from hcq.ir.verify import VerifyError, verify
 
 TARGET = Target("cpu", "x86_64", "passes", 2, 512, 32, l1_bytes=48 << 10, l2_bytes=1 << 20, cpu="x86-64-v4")
 
@@ -100,6 +102,16 @@ def test_who_watches_a_kernel_sees_the_time_of_each_station_and_each_rule():
     assert all(row[2] == "ms" and float(row[1]) >= 0 for row in rows)
     assert rows[5][5:] == ["exp", "1"]
     assert "decompose/exp: exp(load) -> mul(mul, where)" in lines
+
+
+def test_who_reads_the_trace_learns_which_pass_broke_a_law(monkeypatch):
+    (kernel,) = scheduled([memory(8, 8) * 2.0]).kernels
+    broken = Pass(
+        "break", "a test", [], lambda root, target, notes: root.replace(src=root.src + root.src[0].src[:1])
+    )
+    monkeypatch.setattr(pipeline, "PASSES", (*PASSES, broken))
+    with pytest.raises(VerifyError, match=r"after break, kernel stage: .* SINK holds STOREs"):
+        compile_kernel(kernel.sink, cpu_target(), trace=lambda line: None)
 
 
 def test_the_command_lists_the_passes_and_prints_the_rules_of_those_it_is_given(capsys):

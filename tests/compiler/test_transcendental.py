@@ -15,9 +15,9 @@ from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import cpu_target
 from hcq.device import Device
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.evaluate import evaluate
 from hcq.ir.node import Node, Param, binary, const
 from hcq.ir.op import Op
+from tests.interpreter.evaluate import evaluate
 
 FUNCTIONS = {
     "exp": transcendental.exp,

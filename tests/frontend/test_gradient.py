@@ -9,9 +9,9 @@ from hcq.frontend.derivatives import DERIVATIVES, FLAT, Flat, filled
 from hcq.frontend.gradient import gradient
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import dtypes
-from hcq.ir.evaluate import evaluate
 from hcq.ir.node import Node, Param, const
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
+from tests.interpreter.evaluate import evaluate
 
 F = dtypes.float64
 TENSOR_OPS = (

@@ -8,8 +8,8 @@ import pytest
 from hcq import Tensor, dtypes, jit
 from hcq.errors import UsageError
 from hcq.frontend.methods.random import MAX_RANKED, threefry2x32
-from hcq.ir.evaluate import evaluate
 from hcq.ir.node import const
+from tests.interpreter.evaluate import evaluate
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ from hcq.frontend.scheduler.schedule import Schedule, schedule
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import dtypes
-from hcq.ir.evaluate import evaluate, evaluate_kernel
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
+from tests.interpreter.evaluate import evaluate, evaluate_kernel
 
 F32 = dtypes.float32
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hcq.ir.arrays import numpy_dtype
 from hcq.ir.dtype import ALL, FLOATS, INTEGERS, DType, Scalar, dtypes, from_bits
-from hcq.ir.evaluate import evaluate
 from hcq.ir.meaning import MEANING, apply
 from hcq.ir.node import Node, const
 from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, UNARY, Op
+from tests.interpreter.arrays import numpy_dtype
+from tests.interpreter.evaluate import evaluate
 
 TRANSCENDENTAL = (Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS)
 COMPUTING = tuple(dtype for dtype in ALL if not dtype.is_storage_only)

@@ -2,8 +2,8 @@
 
 In       arrays, a DType
 Out      arrays rounded to that dtype, converted between dtypes, or as raw bits
-Changes  nothing; NumPy is imported when a function is first called
-Next     evaluate.py (the interpreter that computes on these arrays), dtype.py (the same for one Python number)
+Changes  nothing
+Next     evaluate.py (the interpreter that computes on these arrays), ir/dtype.py (the same for one Python number)
 Source   IEEE 754; OCP 8-bit floating point 1.0 (e4m3, e5m2)
 
 bfloat16 and the 8-bit floats are held as float32 whose values the format can represent; everything else is held as
@@ -12,14 +12,14 @@ itself, `index` as int64.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hcq.ir.dtype import ALL, DType, Kind, dtypes, float_format, from_bits
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 
 def is_held_as_float32(dtype: DType) -> bool:
@@ -29,8 +29,6 @@ def is_held_as_float32(dtype: DType) -> bool:
 
 def numpy_dtype(dtype: DType) -> Any:
     """The NumPy type that holds values of `dtype`."""
-    import numpy as np
-
     if dtype.kind is Kind.INDEX:
         return np.dtype(np.int64)
     return np.dtype(np.float32 if is_held_as_float32(dtype) else dtype.name)
@@ -38,15 +36,11 @@ def numpy_dtype(dtype: DType) -> Any:
 
 def raw_dtype(dtype: DType) -> Any:
     """The NumPy type of the bits in memory: uint16 for bfloat16, uint8 for fp8, the type itself otherwise."""
-    import numpy as np
-
     return np.dtype(f"uint{dtype.bits}") if is_held_as_float32(dtype) else numpy_dtype(dtype)
 
 
 def array(values: Any, dtype: DType) -> Array:
     """Python numbers or an array as values of `dtype`: integers wrap, floats are rounded."""
-    import numpy as np
-
     given = np.asarray(values)
     if given.dtype.kind == "O":  # Python integers beyond 64 bits
         given = np.asarray(np.vectorize(lambda value: value & ((1 << 64) - 1), otypes=[np.uint64])(given))
@@ -61,8 +55,6 @@ def convert(values: Array, source: DType, dtype: DType) -> Array:
     Float to integer truncates and saturates, NaN becomes 0; integer to integer wraps; anything but zero is True.
     Integers reach the formats narrower than float32 by way of float32, as machines and PyTorch do it.
     """
-    import numpy as np
-
     target = numpy_dtype(dtype)
     if dtype.is_bool:
         return np.asarray(values != 0)
@@ -84,8 +76,6 @@ def convert(values: Array, source: DType, dtype: DType) -> Array:
 
 def round_floats(values: Array, dtype: DType) -> Array:
     """Floating point values rounded once, to nearest even, to the format `dtype`."""
-    import numpy as np
-
     target = numpy_dtype(dtype)
     with np.errstate(all="ignore"):
         if not is_held_as_float32(dtype):
@@ -117,8 +107,6 @@ def largest_finite(dtype: DType) -> float:
 
 def to_raw(values: Array, dtype: DType) -> Array:
     """The bits as memory holds them: uint16 for bfloat16, uint8 for fp8, else the values themselves."""
-    import numpy as np
-
     if not is_held_as_float32(dtype):
         return np.ascontiguousarray(values, numpy_dtype(dtype)).reshape(np.shape(values))
     rounded = round_floats(np.asarray(values), dtype)
@@ -141,8 +129,6 @@ def to_raw(values: Array, dtype: DType) -> Array:
 
 def from_raw(raw: Array, dtype: DType) -> Array:
     """The values that bits in memory stand for; inverse of `to_raw`."""
-    import numpy as np
-
     if dtype is dtypes.bfloat16:
         return np.asarray(np.asarray(raw).astype(np.uint32) << np.uint32(16)).view(np.float32)
     if dtype.is_storage_only:
@@ -153,8 +139,6 @@ def from_raw(raw: Array, dtype: DType) -> Array:
 
 def bitcast(values: Array, source: DType, dtype: DType) -> Array:
     """BITCAST: the same bits read as another dtype of the same size."""
-    import numpy as np
-
     if source.itemsize != dtype.itemsize:
         raise ValueError(
             f"[bitcast] {source.name} has {source.itemsize} bytes and {dtype.name} has {dtype.itemsize}: "
@@ -168,8 +152,6 @@ def bitcast(values: Array, source: DType, dtype: DType) -> Array:
 
 def _round_to_bfloat16(values: Array) -> Array:
     """float32 to bfloat16: add just under half of the dropped part, and one more when the kept part is odd."""
-    import numpy as np
-
     bits = np.ascontiguousarray(values).reshape(values.shape).view(np.uint32)
     odd = (bits >> np.uint32(16)) & np.uint32(1)
     rounded = (bits + (np.uint32(0x7FFF) + odd)) & np.uint32(0xFFFF0000)

@@ -3,7 +3,7 @@
 In       nodes of the tensor stage and a way to read their leaves, or one kernel and the arrays of its arguments
 Out      arrays (arrays.py says how each dtype is held); a kernel writes its results into the arguments' arrays
 Changes  only the arrays that a kernel stores to
-Next     meaning.py (the same for single numbers), op.py (the semantics in words), compiler/ (the fast way)
+Next     ir/meaning.py (the same for single numbers), ir/op.py (the semantics in words), compiler/ (the fast way)
 
 Transcendental functions are computed in float64 and rounded once; floating point sums and products are accumulated in
 float64 and rounded once, because the order of a reduction is the target's choice. All else is exact to the bit.
@@ -12,15 +12,22 @@ float64 and rounded once, because the order of a reduction is the target's choic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hcq.ir.arrays import array, bitcast, convert, is_held_as_float32, numpy_dtype, round_floats
+import numpy as np
+
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import ARITHMETIC, COMPARE, MOVEMENT, Op
-
-if TYPE_CHECKING:
-    from hcq.ir.arrays import Array
+from tests.interpreter.arrays import (
+    Array,
+    array,
+    bitcast,
+    convert,
+    is_held_as_float32,
+    numpy_dtype,
+    round_floats,
+)
 
 
 def evaluate(roots: Sequence[Node], read: Callable[[Node], Array]) -> list[Array]:
@@ -30,8 +37,6 @@ def evaluate(roots: Sequence[Node], read: Callable[[Node], Array]) -> list[Array
 
     ASSIGN has the value that is written; nothing is written to the leaf's array.
     """
-    import numpy as np
-
     done: dict[Node, Array] = {}
     with np.errstate(all="ignore"):
         for node in toposort(roots):
@@ -54,8 +59,6 @@ def evaluate_kernel(sink: Node, params: Sequence[Array]) -> None:
             must be contiguous, since the kernel writes into them
     Raises  IndexError when a valid access is outside its PARAM, ValueError for an op that belongs to another stage
     """
-    import numpy as np
-
     if sink.op is not Op.SINK:
         raise ValueError(f"[evaluate_kernel] the root is {sink.op.name}; a kernel is SINK(STORE(...), ...)")
     flat: list[Array] = []
@@ -76,8 +79,6 @@ def evaluate_kernel(sink: Node, params: Sequence[Array]) -> None:
 
 
 def _tensor_value(node: Node, src: list[Array]) -> Array:
-    import numpy as np
-
     op = node.op
     if op in ARITHMETIC:
         return arithmetic(node, src)
@@ -106,8 +107,6 @@ def _tensor_value(node: Node, src: list[Array]) -> Array:
 
 
 def _movement(node: Node, x: Array) -> Array:
-    import numpy as np
-
     op, arg = node.op, node.arg
     if op is Op.RESHAPE:
         return np.reshape(x, arg)
@@ -136,8 +135,6 @@ def _movement(node: Node, x: Array) -> Array:
 
 
 def _gather(x: Array, places: Array, axis: int) -> Array:
-    import numpy as np
-
     size = x.shape[axis]
     if size == 0:
         return np.zeros(places.shape, x.dtype)
@@ -147,8 +144,6 @@ def _gather(x: Array, places: Array, axis: int) -> Array:
 
 
 def _scatter_add(dtype: DType, base: Array, places: Array, x: Array, axis: int) -> Array:
-    import numpy as np
-
     x = x[tuple([slice(size) for size in places.shape])]
     total = base.astype(np.float64) if dtype.is_float else base.copy()
     inside = (places >= 0) & (places < base.shape[axis])
@@ -159,8 +154,6 @@ def _scatter_add(dtype: DType, base: Array, places: Array, x: Array, axis: int) 
 
 
 def _scatter(base: Array, places: Array, x: Array, axis: int) -> Array:
-    import numpy as np
-
     x, made = np.broadcast_to(x, places.shape), base.copy()
     for turn in range(places.shape[axis]):  # one after the other: the last stays
         here = [slice(None)] * places.ndim
@@ -175,8 +168,6 @@ def _scatter(base: Array, places: Array, x: Array, axis: int) -> Array:
 
 def reduce_axes(how: Op, dtype: DType, x: Array, axes: tuple[int, ...]) -> Array:
     """ADD, MUL, MAX or MIN over axes that stay with size 1; of nothing it is 0, 1, the least or the greatest value."""
-    import numpy as np
-
     _refuse_storage_only(how, dtype)
     if how in (Op.MAX, Op.MIN):
         edge = array(dtype.min if how is Op.MAX else dtype.max, dtype)[()]
@@ -197,8 +188,6 @@ def reduce_axes(how: Op, dtype: DType, x: Array, axes: tuple[int, ...]) -> Array
 
 def arithmetic(node: Node, src: list[Array]) -> Array:
     """The value of one arithmetic node, of sources that broadcast against each other."""
-    import numpy as np
-
     op, dtype, source = node.op, node.dtype.scalar, node.src[0].dtype.scalar
     if op is Op.CAST:
         return convert(src[0], source, dtype)
@@ -235,14 +224,10 @@ def _refuse_storage_only(op: Op, dtype: DType) -> None:
 
 
 def _not(dtype: DType, x: Array) -> Any:
-    import numpy as np
-
     return np.logical_not(x) if dtype.is_bool else np.invert(x)
 
 
 def _floordiv(dtype: DType, a: Array, b: Array) -> Any:
-    import numpy as np
-
     zero, one, minus_one = (array(value, dtype) for value in (0, 1, -1))
     # apart: NumPy is of two minds about INT_MIN // -1
     by_minus_one = (b == minus_one) & (not dtype.is_unsigned)
@@ -251,23 +236,17 @@ def _floordiv(dtype: DType, a: Array, b: Array) -> Any:
 
 
 def _mod(dtype: DType, a: Array, b: Array) -> Any:
-    import numpy as np
-
     zero, one, minus_one = (array(value, dtype) for value in (0, 1, -1))
     trivial = (b == zero) | ((b == minus_one) & (not dtype.is_unsigned))
     return np.where(trivial, zero, np.remainder(a, np.where(trivial, one, b)))
 
 
 def _shl(dtype: DType, x: Array, count: Array) -> Any:
-    import numpy as np
-
     small = (count >= 0) & (count < dtype.bits)
     return np.where(small, np.left_shift(x, np.where(small, count, 0).astype(x.dtype)), np.zeros((), x.dtype))
 
 
 def _shr(dtype: DType, x: Array, count: Array) -> Any:
-    import numpy as np
-
     small = (count >= 0) & (count < dtype.bits)
     if not dtype.is_unsigned:
         return np.right_shift(x, np.where(small, count, dtype.bits - 1).astype(x.dtype))
@@ -280,8 +259,6 @@ def _numpy(name: str, name_for_bool: str | None = None) -> Callable[..., Any]:
     """The NumPy function of that name, found when first called."""
 
     def call(dtype: DType, *src: Array) -> Any:
-        import numpy as np
-
         return getattr(np, name_for_bool if name_for_bool and dtype.is_bool else name)(*src)
 
     return call
@@ -318,7 +295,6 @@ _EXACT: dict[
 
 def _run_tensor_kernel(sink: Node, params: list[Array]) -> None:
     """STORE(target, value) with a target that is a PARAM under movement ops: move the element numbers the same way."""
-    import numpy as np
 
     def read(leaf: Node) -> Array:
         return np.reshape(params[leaf.arg.index], leaf.arg.shape)
@@ -335,8 +311,6 @@ def _run_tensor_kernel(sink: Node, params: list[Array]) -> None:
 
 def _run_ranged_kernel(sink: Node, params: list[Array]) -> None:
     """Every RANGE is one axis of a grid; a value has size 1 along the ranges it does not depend on."""
-    import numpy as np
-
     order = toposort([sink])
     ranges = [node for node in order if node.op is Op.RANGE]
     axis_of = {node: axis for axis, node in enumerate(ranges)}
@@ -369,8 +343,6 @@ def _run_ranged_kernel(sink: Node, params: list[Array]) -> None:
 
 def _check_inside(node: Node, places: Array, valid: Array, size: int) -> Array:
     """Places that are safe to use, zero where invalid; IndexError when a valid one is outside."""
-    import numpy as np
-
     outside = valid & ((places < 0) | (places >= size))
     if outside.any():
         worst = np.broadcast_to(places, outside.shape)[outside][0]
@@ -381,8 +353,6 @@ def _check_inside(node: Node, places: Array, valid: Array, size: int) -> Array:
 
 
 def _load(node: Node, params: list[Array], src: list[Array]) -> Array:
-    import numpy as np
-
     memory = params[node.src[0].arg.index]
     places, valid = src[0], src[1] if len(src) > 1 else np.array(True)
     safe = _check_inside(node, places, valid, memory.size)
@@ -393,8 +363,6 @@ def _load(node: Node, params: list[Array], src: list[Array]) -> Array:
 
 def _store(node: Node, params: list[Array], done: dict[Node, Array]) -> None:
     """Write the valid elements; where a store adds to the element it reads (scatter), every contribution counts."""
-    import numpy as np
-
     memory, value = params[node.src[0].arg.index], node.src[2]
     scattered = _scattered(node)
     valid = done[node.src[3]] if len(node.src) > 3 else np.array(True)
