@@ -109,11 +109,11 @@ KINDS = {
 
 
 def check_methods(cls: type, besides: str = "") -> None:
-    """Check the arguments of the public methods, and of the one called `besides`, of a class and its layers."""
-    for layer in cls.__mro__:
-        if not layer.__module__.startswith("hcq.") or "_is_checked" in layer.__dict__:
+    """Check the arguments of the public methods, and of the one called `besides`, of a class and its bases."""
+    for base in cls.__mro__:
+        if not base.__module__.startswith("hcq.") or "_is_checked" in base.__dict__:
             continue
-        for name, member in list(vars(layer).items()):
+        for name, member in list(vars(base).items()):
             if name.startswith("_") and name != besides:
                 continue
             wrap = type(member) if isinstance(member, (classmethod, staticmethod)) else _itself
@@ -121,8 +121,8 @@ def check_methods(cls: type, besides: str = "") -> None:
             if inspect.isfunction(inner) and any(
                 _is_declared(text) for text in inner.__annotations__.values()
             ):
-                setattr(layer, name, wrap(_at_first_call(layer, name, inner, wrap)))
-        layer._is_checked = True  # type: ignore[attr-defined]
+                setattr(base, name, wrap(_at_first_call(base, name, inner, wrap)))
+        base._is_checked = True  # type: ignore[attr-defined]
 
 
 def _itself(function: F) -> F:
@@ -133,13 +133,19 @@ def _is_declared(annotation: Any) -> bool:
     return isinstance(annotation, str) and not annotation.startswith(("Any", "Callable"))
 
 
-def _at_first_call(layer: type, name: str, inner: Callable[..., Any], wrap: Callable[[Any], Any]) -> Any:
-    """A method that makes its checks when it is first called, and is then replaced: most are never called."""
+def _at_first_call(base: type, name: str, inner: Callable[..., Any], wrap: Callable[[Any], Any]) -> Any:
+    """A method that makes its checks when it is first called, and is then replaced: most are never called.
+
+    Who took it before, as in Sequential(Tensor.relu), goes on calling this one.
+    """
+    made: Callable[..., Any] | None = None
 
     @functools.wraps(inner)
     def first(*args: Any, **kwargs: Any) -> Any:
-        made = checked(inner, layer.__name__ if name == "__init__" else name)
-        setattr(layer, name, wrap(made))
+        nonlocal made
+        if made is None:
+            made = checked(inner, base.__name__ if name == "__init__" else name)
+            setattr(base, name, wrap(made))
         return made(*args, **kwargs)
 
     return first

@@ -1,13 +1,12 @@
 """The core of a tensor: a node, a device, and how new tensors come from old ones.
 
 In       a graph node and the name of the device that will compute it
-Out      `Core`, the bottom layer of `Tensor`; `live`, every tensor that somebody still holds; `unusual`, the threads
+Out      `Core`, the state of a `Tensor`; `live`, every tensor that somebody still holds; `unusual`, the threads
          that are inside no_grad() or that somebody watches
 Changes  `live`; the clock of changes, which moves when a tensor that exists gets another node
-Next     methods/ (the layers, each using those below it), tensor.py (the top), observe.py (who watches a thread)
+Next     methods/ (the groups of methods), tensor.py (who joins them), observe.py (who watches a thread)
 
-Tensor's methods are layers of one idea each, stacked by inheritance in the order they need each other. Every method
-that computes builds a node and wraps it with `_like`; nothing runs before `realize`.
+Every method that computes builds a node and wraps it with `_like`; nothing runs before `realize`.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.checks import is_whole, shown
 from hcq.frontend.errors import OutOfRange, UsageError
-from hcq.ir.dtype import DType, Scalar, truncate
-from hcq.ir.node import Node, Shape, const
+from hcq.ir.dtype import DType
+from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -175,7 +174,7 @@ _NEVER_CUT = frozenset({Op.BUFFER, Op.CONST, Op.DETACH})
 
 
 class Core:
-    """What every layer of Tensor relies on: `node`, `device`, `grad`, and making a tensor like this one."""
+    """What every method relies on: `node`, `device`, `grad`, and making a tensor like this one."""
 
     __slots__ = ("__weakref__", "_grad", "_requires_grad", "device", "node")
 
@@ -185,26 +184,6 @@ class Core:
     device: str  # canonical device name
     _grad: Self | None
     _requires_grad: bool
-
-    if TYPE_CHECKING:  # what the top layer, tensor.py, gives the layers between
-
-        def __init__(
-            self,
-            data: Any,
-            device: str | None = None,
-            dtype: DType | None = None,
-            requires_grad: bool = False,
-        ) -> None: ...
-        def item(self) -> Scalar: ...
-        def numpy(self) -> Any: ...
-        def contiguous(self) -> Self: ...
-        def to(self, target: str | DType, dtype: DType | None = None) -> Self: ...
-        def assign(self, value: Any) -> Self: ...
-        def requires_grad_(self, requires_grad: bool = True) -> Self: ...
-        def _node_of(self, data: Any, dtype: DType | None) -> Node: ...
-        def _become(self, node: Node) -> None: ...
-        def _refuse_view(self, call: str) -> None: ...
-        def _write_view(self, view: Core, value: Core) -> None: ...
 
     def _like(self, node: Node) -> Self:
         """A new tensor on this one's device."""
@@ -303,7 +282,7 @@ class Core:
         """The same values; no gradient flows back through them."""
         return self._like(Node(Op.DETACH, self.node.dtype, (self.node,)))
 
-    # -- how the layers check what they are given --
+    # -- how methods check what they are given --
 
     def _axis(self, call: str, axis: int, extra: int = 0) -> int:
         """A non-negative axis; negative ones count from the end. `extra` is 1 where a new axis may be named."""
@@ -380,38 +359,3 @@ def check_count(call: str, shape: Shape) -> None:
         raise UsageError(
             f"[{call}] shape {shown(shape)} has more elements than any tensor. Use smaller sizes."
         )
-
-
-_constants: dict[tuple[DType, Scalar], Node] = {}
-
-
-def constant(call: str, value: Scalar, dtype: DType) -> Node:
-    """A number as a node: rounded to a float format, whole for an integer one, refused where it does not fit.
-
-    Recent ones are kept, so that `x + 1` in a loop makes 1 once.
-    """
-    if not isinstance(value, (float, int)):
-        raise UsageError(f"[{call}] {shown(value)} is no number. Give a number.")
-    if value == 0 and type(value) is float:  # 0.0 and -0.0 are one key and two constants
-        return const(value, dtype)
-    node = _constants.get((dtype, value))
-    if node is None:
-        if len(_constants) >= 1024:
-            _constants.clear()
-        node = _constants[dtype, value] = const(_fitting(call, value, dtype), dtype)
-    return node
-
-
-def _fitting(call: str, value: Scalar, dtype: DType) -> Scalar:
-    if dtype.is_bool:
-        return bool(value)
-    try:
-        if dtype.is_float:
-            return truncate(float(value), dtype)
-        whole = int(value)
-        if dtype.min <= whole <= dtype.max:
-            return whole
-    except (OverflowError, ValueError):  # an int beyond every float, a NaN or an infinity as an integer
-        pass
-    known = "" if dtype.is_float else f" ({dtype.min} to {dtype.max})"
-    raise UsageError(f"[{call}] {value} does not fit in {dtype.name}{known}. Use a wider dtype.")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from hcq.frontend.nodes import expanded, filled, iota, negated, padded, reduced, reshaped, spread
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -42,40 +43,14 @@ def carrier(dtype: DType) -> DType:
     return dtypes.float32 if dtype.is_storage_only else dtype
 
 
-def filled(value: float, shape: Shape, dtype: DType) -> Node:
-    """A tensor that holds one number everywhere."""
-    return expand(const(value, dtype), shape)
-
-
-def expand(node: Node, shape: Shape) -> Node:
-    """The node repeated to `shape`; a scalar gains the axes it lacks."""
-    if node.shape == shape:
-        return node
-    if not node.shape:
-        node = reshape(node, (1,) * len(shape))
-    return node if node.shape == shape else Node(Op.EXPAND, node.dtype, (node,), shape)
-
-
-def reshape(node: Node, shape: Shape) -> Node:
-    return node if node.shape == shape else Node(Op.RESHAPE, node.dtype, (node,), shape)
-
-
-def sum_axes(node: Node, axes: Sequence[int]) -> Node:
-    """The sum over some axes, which stay with size 1; 16-bit floats are summed in float32."""
-    if not axes:
-        return node
-    wide = dtypes.float32 if node.dtype.is_float and node.dtype.itemsize < 4 else node.dtype
-    return Node(Op.REDUCE_AXIS, wide, (node.cast(wide),), (Op.ADD, tuple(axes))).cast(node.dtype)
-
-
 def sum_to(node: Node, shape: Shape) -> Node:
     """The sum over what an implicit or explicit repetition from `shape` to the node's shape repeated."""
     own = node.shape
     if own == shape:
         return node
     if not shape:
-        return reshape(sum_axes(node, range(len(own))), ())
-    return sum_axes(node, [axis for axis, (have, want) in enumerate(zip(own, shape)) if have != want])
+        return reshaped(reduced(Op.ADD, node, range(len(own))), ())
+    return reduced(Op.ADD, node, [axis for axis, (have, want) in enumerate(zip(own, shape)) if have != want])
 
 
 def _mul(a: Node, b: Node) -> Node:
@@ -84,22 +59,6 @@ def _mul(a: Node, b: Node) -> Node:
 
 def _div(a: Node, b: Node) -> Node:
     return Node(Op.DIV, a.dtype, (a, b.cast(a.dtype)))
-
-
-def _neg(a: Node) -> Node:
-    return Node(Op.NEG, a.dtype, (a,))
-
-
-def _scale(a: Node, factor: float) -> Node:
-    return Node(Op.MUL, a.dtype, (a, const(factor, a.dtype)))
-
-
-def _compare(op: Op, a: Node, b: Node) -> Node:
-    return Node(op, dtypes.bool, (a, b))
-
-
-def _select(condition: Node, if_true: Node, if_false: Node) -> Node:
-    return Node(Op.WHERE, if_true.dtype, (condition, if_true, if_false))
 
 
 def _zero(like: Node) -> Node:
@@ -114,7 +73,7 @@ def _same(node: Node, g: Node) -> Node:
 
 
 def _sqrt(node: Node, g: Node) -> Node:
-    return _div(_scale(g, 0.5), node)
+    return _div(g * 0.5, node)
 
 
 def _exp(node: Node, g: Node) -> Node:
@@ -122,7 +81,7 @@ def _exp(node: Node, g: Node) -> Node:
 
 
 def _exp2(node: Node, g: Node) -> Node:
-    return _mul(_scale(g, math.log(2.0)), node)
+    return _mul(g * math.log(2.0), node)
 
 
 def _log(node: Node, g: Node) -> Node:
@@ -130,7 +89,7 @@ def _log(node: Node, g: Node) -> Node:
 
 
 def _log2(node: Node, g: Node) -> Node:
-    return _div(_scale(g, 1.0 / math.log(2.0)), node.src[0])
+    return _div(g * (1.0 / math.log(2.0)), node.src[0])
 
 
 def _sin(node: Node, g: Node) -> Node:
@@ -138,7 +97,7 @@ def _sin(node: Node, g: Node) -> Node:
 
 
 def _cos(node: Node, g: Node) -> Node:
-    return _neg(_mul(g, node.replace(op=Op.SIN)))
+    return negated(_mul(g, node.replace(op=Op.SIN)))
 
 
 def _cast(node: Node, g: Node) -> Node:
@@ -158,7 +117,7 @@ def _div_left(node: Node, g: Node) -> Node:
 
 
 def _div_right(node: Node, g: Node) -> Node:
-    return _neg(_mul(g, _div(node, node.src[1])))
+    return negated(_mul(g, _div(node, node.src[1])))
 
 
 def _extremum(op: Op, side: int) -> Rule:
@@ -166,30 +125,30 @@ def _extremum(op: Op, side: int) -> Rule:
 
     def rule(node: Node, g: Node) -> Node:
         own, other = node.src[side], node.src[1 - side]
-        loses = _compare(Op.CMPLT, own, other) if op is Op.MAX else _compare(Op.CMPLT, other, own)
-        shared = _select(_compare(Op.CMPEQ, own, other), _scale(g, 0.5), g)
-        return _select(loses, _zero(g), shared)
+        loses = own < other if op is Op.MAX else other < own
+        shared = own.eq(other).where(g * 0.5, g)
+        return loses.where(_zero(g), shared)
 
     return rule
 
 
 def _where_true(node: Node, g: Node) -> Node:
-    return _select(node.src[0], g, _zero(g))
+    return node.src[0].where(g, 0.0)
 
 
 def _where_false(node: Node, g: Node) -> Node:
     condition, zero, x = node.src
     if condition.op is Op.CMPLE and condition.src == (x, zero) and zero is const(0.0, x.dtype):
         # a rectifier, where(x <= 0, 0, x), is zero just where x was cut off: x itself need not be kept in memory
-        condition = _compare(Op.CMPEQ, node, zero)
-    return _select(condition, _zero(g), g)
+        condition = node.eq(zero)
+    return condition.where(_zero(g), g)
 
 
 # -- movement: each undoes the other --------------------------------------------------------------------------------
 
 
 def _reshape(node: Node, g: Node) -> Node:
-    return reshape(g, node.src[0].shape)
+    return reshaped(g, node.src[0].shape)
 
 
 def _permute(node: Node, g: Node) -> Node:
@@ -214,19 +173,9 @@ def _pad(node: Node, g: Node) -> Node:
 def _shrink(node: Node, g: Node) -> Node:
     pads = []
     for axis, (size, (start, _, step)) in enumerate(zip(node.src[0].shape, node.arg)):
-        g = _spread(g, axis, step)
+        g = spread(g, axis, step)
         pads.append((start, size - start - g.shape[axis]))
-    return Node(Op.PAD, g.dtype, (g,), tuple(pads)) if any(map(any, pads)) else g
-
-
-def _spread(g: Node, axis: int, step: int) -> Node:
-    """Elements `step` apart with zeros between them: an UNWINDOW of windows of size 1."""
-    count = g.shape[axis]
-    if step == 1 or count <= 1:
-        return g
-    windows = reshape(g, (*g.shape, 1))
-    spread = Node(Op.UNWINDOW, g.dtype, (windows,), (axis, (count - 1) * step + 1, step, 1))
-    return reshape(spread, spread.shape[:-1])
+    return padded(g, tuple(pads))
 
 
 def _flip(node: Node, g: Node) -> Node:
@@ -238,7 +187,7 @@ def _window(node: Node, g: Node) -> Node:
     axis, _, step, dilation = node.arg
     length = node.src[0].shape[axis]
     places = Node(Op.UNWINDOW, g.dtype, (g,), (axis, length, step, dilation))
-    return reshape(sum_axes(places, (len(places.shape) - 1,)), node.src[0].shape)
+    return reshaped(reduced(Op.ADD, places, (len(places.shape) - 1,)), node.src[0].shape)
 
 
 def _unwindow(node: Node, g: Node) -> Node:
@@ -250,14 +199,12 @@ def _unwindow(node: Node, g: Node) -> Node:
         return filled(0.0, source, g.dtype)
     # places beyond the length were dropped: they read zero here, and every window fits
     reach = (count - 1) * step + dilation * (size - 1) + 1
-    if reach > length:
-        pads = tuple([(0, reach - length if i == axis else 0) for i in range(len(source))])
-        g = Node(Op.PAD, g.dtype, (g,), pads)
+    g = padded(g, tuple([(0, max(0, reach - length) if i == axis else 0) for i in range(len(source))]))
     windows = Node(Op.WINDOW, g.dtype, (g,), (axis, size, step, dilation))
     kept = tuple([(0, count if i == axis else n, 1) for i, n in enumerate(windows.shape)])
     windows = Node(Op.SHRINK, g.dtype, (windows,), kept)
     # the diagonal of the last two axes: of size*size places in a row, each (size + 1)th
-    flat = reshape(windows, (*source[:-1], size * size))
+    flat = reshaped(windows, (*source[:-1], size * size))
     diagonal = (*[(0, n, 1) for n in source[:-1]], (0, size * size, size + 1))
     return Node(Op.SHRINK, g.dtype, (flat,), diagonal)
 
@@ -269,9 +216,9 @@ def _reduce(node: Node, g: Node) -> Node:
     op, axes = node.arg
     x = node.src[0]
     if op is Op.ADD:
-        return expand(g, x.shape)
+        return expanded(g, x.shape)
     if op is Op.MUL:
-        return _mul(expand(g, x.shape), product_of_others(x, axes))
+        return _mul(expanded(g, x.shape), product_of_others(x, axes))
     return _reduce_extremum(op, x, node, axes, g)
 
 
@@ -281,12 +228,12 @@ def _reduce_extremum(op: Op, x: Node, result: Node, axes: Sequence[int], g: Node
     Who is extreme is asked twice, in two ways that mean the same here: a comparison with one user is computed where it
     is used, one with two would be kept in memory, as large as x.
     """
-    extreme = expand(result, x.shape)
-    counted = _compare(Op.CMPLE, extreme, x) if op is Op.MAX else _compare(Op.CMPLE, x, extreme)
+    extreme = expanded(result, x.shape)
+    counted = extreme <= x if op is Op.MAX else x <= extreme
     # as integers: 16-bit floats stop counting at 256 or 2048
-    sharers = sum_axes(counted.cast(dtypes.int32), axes)
-    share = expand(_div(g, sharers), x.shape)
-    return _select(_compare(Op.CMPEQ, x, extreme), share, _zero(g))
+    sharers = reduced(Op.ADD, counted.cast(dtypes.int32), axes)
+    share = expanded(_div(g, sharers), x.shape)
+    return x.eq(extreme).where(share, 0.0)
 
 
 _BLOCK = 16  # places whose products are formed pair by pair; longer rows are split into blocks of this size
@@ -298,8 +245,8 @@ def product_of_others(x: Node, axes: Sequence[int]) -> Node:
     order = (*kept, *axes)
     moved = Node(Op.PERMUTE, x.dtype, (x,), order)
     rows = math.prod([x.shape[axis] for axis in kept])
-    others = _row_products(reshape(moved, (rows, math.prod([x.shape[axis] for axis in axes]))))
-    return Node(Op.PERMUTE, x.dtype, (reshape(others, moved.shape),), inverse(order))
+    others = _row_products(reshaped(moved, (rows, math.prod([x.shape[axis] for axis in axes]))))
+    return Node(Op.PERMUTE, x.dtype, (reshaped(others, moved.shape),), inverse(order))
 
 
 def _row_products(x: Node) -> Node:
@@ -308,32 +255,23 @@ def _row_products(x: Node) -> Node:
     if n <= _BLOCK:
         return _products_without(x, rows, n)
     blocks = -(-n // _BLOCK)
-    padded = _pad_with_one(x, blocks * _BLOCK - n)
-    grouped = reshape(padded, (rows * blocks, _BLOCK))
-    inside = reshape(_products_without(grouped, rows * blocks, _BLOCK), (rows, blocks, _BLOCK))
+    grouped = reshaped(padded(x, ((0, 0), (0, blocks * _BLOCK - n)), 1.0), (rows * blocks, _BLOCK))
+    inside = reshaped(_products_without(grouped, rows * blocks, _BLOCK), (rows, blocks, _BLOCK))
     whole = Node(Op.REDUCE_AXIS, x.dtype, (grouped,), (Op.MUL, (1,)))
-    outside = expand(reshape(_row_products(reshape(whole, (rows, blocks))), (rows, blocks, 1)), inside.shape)
-    products = reshape(_mul(inside, outside), (rows, blocks * _BLOCK))
+    outside = expanded(
+        reshaped(_row_products(reshaped(whole, (rows, blocks))), (rows, blocks, 1)), inside.shape
+    )
+    products = reshaped(_mul(inside, outside), (rows, blocks * _BLOCK))
     return Node(Op.SHRINK, x.dtype, (products,), ((0, rows, 1), (0, n, 1)))
 
 
 def _products_without(x: Node, rows: int, n: int) -> Node:
     """Every pair (own, other) in a square, the diagonal replaced by one, and the product over the others."""
     square = (rows, n, n)
-    place = Node(Op.IOTA, dtypes.int32, (), n)
-    own = expand(reshape(place, (1, n, 1)), square)
-    other = expand(reshape(place, (1, 1, n)), square)
-    values = expand(reshape(x, (rows, 1, n)), square)
-    without = _select(_compare(Op.CMPNE, own, other), values, const(1.0, x.dtype))
-    return reshape(Node(Op.REDUCE_AXIS, x.dtype, (without,), (Op.MUL, (2,))), (rows, n))
-
-
-def _pad_with_one(x: Node, count: int) -> Node:
-    if not count:
-        return x
-    pads = ((0, 0), (0, count))
-    inside = Node(Op.PAD, dtypes.bool, (expand(const(True, dtypes.bool), x.shape),), pads)
-    return _select(inside, Node(Op.PAD, x.dtype, (x,), pads), const(1.0, x.dtype))
+    own, other = iota(n, 1, square, dtypes.int32), iota(n, 2, square, dtypes.int32)
+    values = expanded(reshaped(x, (rows, 1, n)), square)
+    without = own.ne(other).where(values, 1.0)
+    return reshaped(Node(Op.REDUCE_AXIS, x.dtype, (without,), (Op.MUL, (2,))), (rows, n))
 
 
 def _gather(node: Node, g: Node) -> Node:
@@ -354,17 +292,12 @@ def _scatter_base(node: Node, g: Node) -> Node:
 def _scattered(node: Node, g: Node) -> Node:
     """What a later turn overwrote has no gradient: each place is asked which turn it keeps."""
     base, index, x = node.src
-    count = index.shape[node.arg]
-    line = reshape(
-        Node(Op.IOTA, dtypes.int32, (), count),
-        tuple([count if axis == node.arg else 1 for axis in range(len(index.shape))]),
-    )
-    turn = expand(line, index.shape)
-    nobody = expand(const(-1, dtypes.int32), base.shape)
+    turn = iota(index.shape[node.arg], node.arg, index.shape, dtypes.int32)
+    nobody = filled(-1, base.shape, dtypes.int32)
     kept = Node(Op.SCATTER, dtypes.int32, (nobody, index, turn), node.arg)
-    is_kept = _compare(Op.CMPEQ, Node(Op.GATHER, dtypes.int32, (kept, index), node.arg), turn)
+    is_kept = Node(Op.GATHER, dtypes.int32, (kept, index), node.arg).eq(turn)
     taken = Node(Op.GATHER, g.dtype, (g, index), node.arg)
-    return sum_to(_select(is_kept, taken, _zero(g)), x.shape)
+    return sum_to(is_kept.where(taken, 0.0), x.shape)
 
 
 def parts_of_join(node: Node) -> tuple[Rule, ...]:
@@ -420,7 +353,7 @@ DERIVATIVES: dict[Op, tuple[Rule | Flat | None, ...]] = {
     Op.PARAM: _NOTHING,
     Op.IOTA: _NOTHING,
     # one source
-    Op.NEG: (lambda node, g: _neg(g),),
+    Op.NEG: (lambda node, g: negated(g),),
     Op.NOT: (None,),
     Op.SQRT: (_sqrt,),
     Op.EXP: (_exp,),

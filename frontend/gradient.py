@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from hcq.errors import UsageError
 from hcq.frontend.core import Core, live, mode_of_thread, usual_again
-from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, filled, parts_of_join, sum_to
+from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, parts_of_join, sum_to
+from hcq.frontend.nodes import filled
 from hcq.frontend.storage import REPLAYED
 from hcq.ir.node import Node, substitute
 from hcq.ir.op import ARITHMETIC, Op

@@ -23,7 +23,7 @@ from hcq.frontend import device as devices
 from hcq.frontend import names
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, unusual, watcher
-from hcq.frontend.methods.movement import expanded
+from hcq.frontend.nodes import expanded
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage, next_write, written_so_far
 from hcq.ir.node import Node, substitute, toposort

@@ -1,19 +1,19 @@
 """Tensor: numbers on a device, computed when they are needed.
 
 In       Python numbers, lists, bytes, arrays; a device name; a dtype
-Out      `Tensor`, the layers of methods joined into one class, with the ways into memory and back out
+Out      `Tensor`, the groups of methods joined into one class, with the ways into memory and back out
 Changes  device memory for data given here; realize() and everything that reads values runs what they need
-Next     core.py, methods/ (the layers), realize.py (what realize does), gradient.py (backward)
+Next     core.py, methods/ (the groups), realize.py (what realize does), gradient.py (backward)
 
-    core        node, device                  indexing       x[...], gather, scatter
-    movement    reshape, permute, pad         product        matmul, einsum
-    conversion  cast                          window         conv2d, pooling
-    elementwise + - * / < == where            normalisation  softmax, layer_norm, attention
-    functions   // % ** exp, log, floor       creation       zeros, arange, eye
-    activation  relu, tanh, gelu              loss           cross_entropy
-    reduction   sum, max, argmax, cumsum      random         rand, randn
-    ordering    sort, topk
-    joining     cat, stack
+    movement    reshape, permute, pad         reduction      sum, max, argmax, cumsum
+    indexing    x[...], gather, scatter       product        matmul, einsum
+    joining     cat, stack                    window         conv2d, pooling
+    ordering    sort, topk                    normalisation  softmax, layer_norm, attention
+    conversion  cast                          loss           cross_entropy
+    elementwise + - * / < == where            creation       zeros, arange, eye
+    functions   // % exp, log, floor          random         rand, randn
+    power       **                            initial        kaiming_uniform, xavier_normal
+    activation  relu, tanh, gelu
 
 A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and
 `x[...] = y` write into the memory that x has, and tensors made from x before that keep what they meant.
@@ -27,12 +27,26 @@ from typing import TYPE_CHECKING, Any
 from hcq.frontend import data as formats
 from hcq.frontend import overdue
 from hcq.frontend.arguments import check_methods
-from hcq.frontend.core import Core, changed, constant, live, watcher
+from hcq.frontend.core import Core, changed, live, watcher
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.elementwise import scalar_dtype
+from hcq.frontend.methods.activation import Activation
+from hcq.frontend.methods.conversion import Conversion
+from hcq.frontend.methods.creation import Creation
+from hcq.frontend.methods.elementwise import Elementwise
+from hcq.frontend.methods.functions import Functions
+from hcq.frontend.methods.indexing import Indexing
+from hcq.frontend.methods.initial import Initial
+from hcq.frontend.methods.joining import Joining
 from hcq.frontend.methods.loss import Loss
-from hcq.frontend.methods.movement import expanded
+from hcq.frontend.methods.movement import Movement
+from hcq.frontend.methods.normalisation import Normalisation
+from hcq.frontend.methods.ordering import Ordering
+from hcq.frontend.methods.power import Power
+from hcq.frontend.methods.product import Product
 from hcq.frontend.methods.random import Random
+from hcq.frontend.methods.reduction import Reduction
+from hcq.frontend.methods.window import Window
+from hcq.frontend.nodes import constant, expanded, scalar_dtype
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
@@ -42,8 +56,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Tensor(Random, Loss):
-    """`Tensor(data)`; see the module for the layers its methods come from."""
+class Tensor(
+    Movement, Indexing, Joining, Ordering,
+    Conversion, Elementwise, Functions, Power, Activation,
+    Reduction, Product, Window, Normalisation, Loss,
+    Creation, Random, Initial,
+):  # fmt: skip
+    """`Tensor(data)`; see the module for the groups its methods come from."""
 
     __slots__ = ()
 
@@ -64,9 +83,8 @@ class Tensor(Random, Loss):
             )
         self._requires_grad = False
         self._grad = None
-        if isinstance(data, Core):
-            self.device = data.device
-            source: Any = data if device is None else data.to(device)
+        if isinstance(data, Tensor):
+            source = data if device is None else data.to(device)
             self.device = source.device
             self.node = source.node if dtype is None else source.cast(dtype).node
         else:

@@ -1,8 +1,7 @@
-"""Methods: what a Tensor can do, one idea a file, stacked by inheritance in the order they need each other.
+"""Methods: what a Tensor can do, one idea a file; each is a group of methods that stands beside the others.
 
 In       tensors and Python values
 Out      lazy tensors; nothing runs
 Changes  nothing
-Next     movement, conversion, elementwise, functions, power, activation, reduction, joining, indexing, product, window,
-         normalisation, creation, loss: each uses those before it; random stands beside them; ../tensor.py is the top
+Next     base.py (what groups call in one another), ../nodes.py (what they are made of), ../tensor.py (who joins them)
 """

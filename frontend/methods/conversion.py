@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.movement import Movement
+from hcq.frontend.methods.base import Methods
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Conversion(Movement):
+class Conversion(Methods):
     """cast, bitcast and PyTorch's one-word casts."""
 
     __slots__ = ()

@@ -12,11 +12,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
-from hcq.frontend.core import check_count, constant, shape_args
+from hcq.frontend.core import check_count, shape_args
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.elementwise import scalar_dtype
-from hcq.frontend.methods.movement import expanded, iota, ordinal
-from hcq.frontend.methods.normalisation import Normalisation
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import constant, expanded, iota, ordinal, scalar_dtype
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Creation(Normalisation):
+class Creation(Methods):
     """zeros, ones, full, arange, linspace, eye, and their like-another forms."""
 
     __slots__ = ()

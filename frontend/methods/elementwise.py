@@ -13,12 +13,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
-from hcq.frontend.core import Core, constant
+from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.conversion import Conversion
-from hcq.frontend.methods.movement import expanded
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import (
+    broadcast,
+    broadcast_shape,
+    constant,
+    expanded,
+    filled,
+    refuse_storage_only,
+    scalar_dtype,
+)
 from hcq.ir.dtype import DType, Kind, Scalar, dtypes, promote, promote_scalar
-from hcq.ir.node import Node, Shape, const
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -32,7 +40,7 @@ _SIGNS = {
 }  # fmt: skip
 
 
-class Elementwise(Conversion):
+class Elementwise(Methods):
     """Arithmetic, comparisons, bits, choice."""
 
     __slots__ = ()
@@ -107,7 +115,7 @@ class Elementwise(Conversion):
                 above = other > a.dtype.max
                 less = op in (Op.CMPLT, Op.CMPLE)
                 truth = op is Op.CMPNE or (less and above is not reverse)
-                return self._like(expanded(const(truth, dtypes.bool), a.shape))
+                return self._like(filled(truth, a.shape, dtypes.bool))
             a, b = self._meet_scalar(_SIGNS[op], a, other)
         if a.dtype.rank == 1:
             refuse_storage_only(_SIGNS[op], a.dtype)
@@ -248,15 +256,15 @@ class Elementwise(Conversion):
 
     def logical_and(self, other: Any) -> Self:
         """True where both are not zero."""
-        return self.bool() & self._operand("logical_and", other).bool()
+        return self.cast(dtypes.bool) & self._operand("logical_and", other).cast(dtypes.bool)
 
     def logical_or(self, other: Any) -> Self:
         """True where either is not zero."""
-        return self.bool() | self._operand("logical_or", other).bool()
+        return self.cast(dtypes.bool) | self._operand("logical_or", other).cast(dtypes.bool)
 
     def logical_xor(self, other: Any) -> Self:
         """True where exactly one is not zero."""
-        return self.bool() ^ self._operand("logical_xor", other).bool()
+        return self.cast(dtypes.bool) ^ self._operand("logical_xor", other).cast(dtypes.bool)
 
     def _bitwise(self, op: Op, other: Any) -> Self:
         if not isinstance(other, (Core, bool, int, float)):
@@ -409,32 +417,6 @@ def _or_nan(beyond: Any, bound: Any) -> Any:
     return beyond if bound == bound else beyond | True
 
 
-def broadcast(call: str, a: Node, b: Node) -> tuple[Node, Node]:
-    """Two nodes of one shape (or one of shape ()): sizes of 1 repeat, missing axes come in front."""
-    if a.shape == b.shape or not a.shape or not b.shape:
-        return a, b
-    shape = broadcast_shape(call, a.shape, b.shape)
-    return expanded(a, shape), expanded(b, shape)
-
-
-def broadcast_shape(call: str, *shapes: Shape) -> Shape:
-    """The shape in which all meet; UsageError names the axis where two sizes differ and neither is 1."""
-    rank = max(map(len, shapes))
-    result = [1] * rank
-    for shape in shapes:
-        for axis, size in enumerate(shape, rank - len(shape)):
-            if size == 1 or size == result[axis]:
-                continue
-            if result[axis] != 1:
-                raise UsageError(
-                    f"[{call}] shapes {' and '.join(map(str, shapes))} do not broadcast: axis "
-                    f"{axis - rank} has sizes "
-                    f"{result[axis]} and {size}. Reshape one, or add an axis with unsqueeze."
-                )
-            result[axis] = size
-    return tuple(result)
-
-
 def _plain(value: Any) -> Scalar:
     """A Python bool, int or float, of a NumPy number or of a subclass."""
     found = value.item() if hasattr(value, "item") else value
@@ -444,23 +426,8 @@ def _plain(value: Any) -> Scalar:
     return kind(found)
 
 
-def refuse_storage_only(call: str, dtype: DType) -> None:
-    """8-bit floats are kept, moved and cast, not computed with."""
-    if dtype.is_storage_only:
-        raise UsageError(
-            f"[{call}] {dtype.name} is for storage. Cast to float32, compute, and cast back: x.float()."
-        )
-
-
 def _number(call: str, value: Scalar, dtype: DType) -> Node:
     """A Python number beside a tensor of that dtype."""
     if dtype.is_unsigned and value < 0 and call in "+*&|^" and -value <= dtype.max:
         value = int(value) & int(dtype.max)  # x - 1 is x + (-1): it wraps, and comes out right
     return constant(call, value, dtype)
-
-
-def scalar_dtype(value: Scalar) -> DType:
-    """The dtype of a tensor made of one Python number."""
-    if isinstance(value, bool):
-        return dtypes.bool
-    return dtypes.int64 if isinstance(value, int) else dtypes.float32

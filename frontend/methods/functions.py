@@ -13,11 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.derivatives import FLAT, Rule
 from hcq.frontend.errors import DivisionByZero, UsageError
-from hcq.frontend.function import Function, constant_in
-from hcq.frontend.methods.elementwise import Elementwise, broadcast, refuse_storage_only
-from hcq.frontend.methods.movement import expanded
+from hcq.frontend.function import Function, constant_in, same
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import (
+    absolute,
+    both,
+    broadcast,
+    divided,
+    either,
+    filled,
+    minus,
+    negated,
+    reciprocal,
+    refuse_storage_only,
+    truncated,
+)
 from hcq.ir.dtype import Scalar, dtypes, promote
-from hcq.ir.node import Node, binary, const
+from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -26,7 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Functions(Elementwise):
+class Functions(Methods):
     """Division with rest, powers, exp, log, sqrt, sin, abs, sign, floor, round, isnan, isclose."""
 
     __slots__ = ()
@@ -216,10 +228,7 @@ class Functions(Elementwise):
         return self.abs() < math.inf if self.node.dtype.is_float else self._all(True)
 
     def _all(self, value: Scalar) -> Self:
-        return self._like(expanded(const(value, dtypes.bool), self.node.shape))
-
-    def _ones(self) -> Self:
-        return self._like(expanded(const(1, self.node.dtype), self.node.shape))
+        return self._like(filled(value, self.node.shape, dtypes.bool))
 
     def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Self:
         """True where |self - other| <= atol + rtol * |other|; equal infinities are close."""
@@ -245,24 +254,23 @@ def _rest(x: Node, y: Node) -> Node:
     """
     step, bits = _ROOM.get(x.dtype, (1, 1))
     x, y = x.cast(dtypes.float64), y.cast(dtypes.float64)
-    size = (y < 0.0).where(_negated(y), y)
-    rest = (x < 0.0).where(_negated(x), x)
+    size, rest = absolute(y), absolute(x)
     if bits == 1:
-        rest = minus(rest, _trunc(binary(Op.DIV, rest, size)) * size)
+        rest = minus(rest, truncated(divided(rest, size)) * size)
         rest = (rest < 0.0).where(rest + size, rest)
-        is_lost = binary(Op.OR, rest < 0.0, rest >= size)  # rounded by more than the divisor
+        is_lost = either(rest < 0.0, rest >= size)  # rounded by more than the divisor
         rest = is_lost.where(const(0.0, dtypes.float64), rest)
     else:
-        inverse = binary(Op.DIV, const(1.0, dtypes.float64), size)
+        inverse = reciprocal(size)
         for place in range((bits - 1) // step * step, -1, -step):
-            quotient = _trunc(rest * (inverse * 2.0**-place))
+            quotient = truncated(rest * (inverse * 2.0**-place))
             rest = minus(rest, quotient * (size * 2.0**place))
         rest = (rest < 0.0).where(rest + size, rest)
         rest = (rest >= size).where(minus(rest, size), rest)
-    rest = (x < 0.0).where(_negated(rest), rest)
+    rest = (x < 0.0).where(negated(rest), rest)
     rest = rest.eq(0.0).where(x * 0.0, rest)
-    is_finite = binary(Op.AND, x.ne(math.inf), x.ne(-math.inf))
-    return binary(Op.AND, size.eq(math.inf), is_finite).where(x, rest)
+    is_finite = both(x.ne(math.inf), x.ne(-math.inf))
+    return both(size.eq(math.inf), is_finite).where(x, rest)
 
 
 def _is_across(rest: Node, y: Node) -> Node:
@@ -280,29 +288,16 @@ def _whole_quotient(x: Node, y: Node) -> Node:
     """Python's //: the quotient rounded down. By zero it is what / gives."""
     rest = _rest(x, y)
     x, y = x.cast(dtypes.float64), y.cast(dtypes.float64)
-    ratio = binary(Op.DIV, x, y)
-    whole = binary(Op.DIV, minus(x, rest), y)
-    whole = _trunc(whole + (whole < 0.0).where(const(-0.5, x.dtype), const(0.5, x.dtype)))
+    ratio = divided(x, y)
+    whole = divided(minus(x, rest), y)
+    whole = truncated(whole + (whole < 0.0).where(const(-0.5, x.dtype), const(0.5, x.dtype)))
     whole = _is_across(rest, y).where(whole + -1.0, whole)
     whole = whole.eq(0.0).where(ratio * 0.0, whole)
     return y.eq(0.0).where(ratio, whole)
 
 
 def _quotient_towards_zero(x: Node, y: Node) -> Node:
-    return _trunc(binary(Op.DIV, x.cast(dtypes.float64), y.cast(dtypes.float64)))
-
-
-def _negated(x: Node) -> Node:
-    return Node(Op.NEG, x.dtype, (x,))
-
-
-def _trunc(x: Node) -> Node:
-    return Node(Op.TRUNC, x.dtype, (x,))
-
-
-def minus(a: Node, b: Node) -> Node:
-    """a - b."""
-    return a + _negated(b)
+    return truncated(divided(x.cast(dtypes.float64), y.cast(dtypes.float64)))
 
 
 # -- derivatives -------------------------------------------------------------------------------------------------
@@ -320,16 +315,12 @@ def _slope_of_divisor(rounded: Callable[[Node, Node], Node]) -> Rule:
     def rule(node: Node, g: Node) -> Node:
         _, x, y = node.src
         whole = rounded(x, y)
-        return _negated(g * whole.cast(g.dtype))
+        return negated(g * whole.cast(g.dtype))
 
     return rule
 
 
-def _slope_of_dividend(node: Node, g: Node) -> Node:
-    return g
-
-
 ABS = Function("abs", _slope_of_abs)
 QUOTIENT = Function("//", FLAT, FLAT)
-MODULO = Function("%", _slope_of_dividend, _slope_of_divisor(_whole_quotient))
-REST = Function("fmod", _slope_of_dividend, _slope_of_divisor(_quotient_towards_zero))
+MODULO = Function("%", same, _slope_of_divisor(_whole_quotient))
+REST = Function("fmod", same, _slope_of_divisor(_quotient_towards_zero))

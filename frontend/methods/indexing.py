@@ -22,12 +22,22 @@ from hcq.checks import is_whole, shown
 from hcq.frontend.core import Core, unusual, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import OutOfRange, UsageError
-from hcq.frontend.methods.elementwise import broadcast_shape
-from hcq.frontend.methods.joining import Joining
-from hcq.frontend.methods.movement import expanded, flipped, iota, padded, permuted, reshaped, shrunk
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import (
+    broadcast_shape,
+    expanded,
+    filled,
+    flipped,
+    iota,
+    padded,
+    permuted,
+    reshaped,
+    shrunk,
+    spread,
+)
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, Shape, const
+from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -36,7 +46,7 @@ if TYPE_CHECKING:
 FULL = slice(None)
 
 
-class Indexing(Joining):
+class Indexing(Methods):
     """Square brackets, gather, scatter, selection by index or mask."""
 
     __slots__ = ()
@@ -276,7 +286,7 @@ class Indexing(Joining):
         if self.node.op is Op.BUFFER and not flows:
             self._write_view(view, value)
         else:
-            inside = self._spread(key, self._like(expanded(const(True, dtypes.bool), view.node.shape)))
+            inside = self._spread(key, self._like(filled(True, view.node.shape, dtypes.bool)))
             self._write(inside.where(self._spread(key, value), self), flows)
 
     def _is_on_a_gradients_way(self, value: Self) -> bool:
@@ -329,20 +339,13 @@ class Indexing(Joining):
                 start = _whole_index(entry, axis, shape)
                 parts.append(((start, start + 1, 1), False, 1))
             axis += 1
-        x = value._reshape(tuple(count for _, _, count in parts))
-        x = self._like(flipped(x.node, tuple(axis for axis, part in enumerate(parts) if part[1])))
-        for axis, ((start, _, step), _, count) in enumerate(parts):
-            if step > 1 and count > 1:  # gaps between elements: one window of size 1 every `step`
-                wide = Node(Op.RESHAPE, x.node.dtype, (x.node,), (*x.node.shape, 1))
-                reach = (count - 1) * step + 1
-                spread = Node(Op.UNWINDOW, x.node.dtype, (wide,), (axis, reach, step, 1))
-                x = self._like(reshaped(spread, spread.shape[:-1]))
-            size = x.node.shape[axis]
-            pads = tuple(
-                (start, shape[axis] - start - size) if d == axis else (0, 0) for d in range(len(shape))
-            )
-            x = self._like(padded(x.node, pads))
-        return x
+        node = reshaped(value.node, tuple([count for _, _, count in parts]))
+        node = flipped(node, tuple([axis for axis, part in enumerate(parts) if part[1]]))
+        for axis, ((start, _, step), _, _) in enumerate(parts):
+            node = spread(node, axis, step)
+            rest = shape[axis] - start - node.shape[axis]
+            node = padded(node, tuple([(start, rest) if d == axis else (0, 0) for d in range(len(shape))]))
+        return self._like(node)
 
     # -- by name --
 

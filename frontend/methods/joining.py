@@ -1,35 +1,41 @@
 """Joining: several tensors become one.
 
-In       sequences of tensors
+In       tensors: one with others behind it, or a list of them
 Out      one lazy tensor, in the dtype they all promote to
 Changes  nothing
-Next     movement.py (how parts are placed side by side), indexing.py (taking apart again)
+Next     ../nodes.py (the node), indexing.py (taking apart again)
+
+`a.cat(b, c, dim=1)` and `Tensor.cat([a, b, c], dim=1)` are one function: its first argument is a tensor or the list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
+from hcq.checks import is_whole, shown
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import also_of
-from hcq.frontend.methods.ordering import Ordering
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import joined
 from hcq.ir.dtype import promote
 
-if TYPE_CHECKING:
-    T = TypeVar("T", bound="Joining")
+T = TypeVar("T", bound=Methods)
 
 
-class Joining(Ordering):
+class Joining(Methods):
     """cat and stack."""
 
     __slots__ = ()
 
-    @staticmethod
-    def cat(tensors: Sequence[T], dim: int = 0) -> T:
-        """One after the other along an axis; the other sizes must agree."""
-        parts = _checked("cat", tensors)
+    def cat(tensors: T | Sequence[T], *others: Any, dim: int = 0) -> T:
+        """One after the other along an axis: `a.cat(b, c, dim=1)`, or `Tensor.cat([a, b, c], dim=1)`.
+
+        Sizes of the other axes must agree; (2, 3) and (4, 3) along axis 0 give (6, 3). The dtype is what all
+        promote to.
+        """
+        parts, dim = _listed("cat", tensors, others, dim)
         first = parts[0]
         if not first.node.shape:
             raise UsageError("[cat] tensors of shape () have no axis to join. Use stack.")
@@ -40,17 +46,21 @@ class Joining(Ordering):
                 raise UsageError(
                     f"[cat] item 0 has shape {a}, item {place} {b}: only axis {axis} may differ. Reshape one."
                 )
-        joined = first.cat_with(parts[1:], axis)
+        if len(parts) == 1:
+            return first
+        whole = first._like(joined([part.node for part in parts], axis))
         # what has no elements is not in the graph, and yet has a gradient: zeros, of which there are none
         for part in parts:
-            if 0 in part.node.shape and part.node.dtype.is_float and part.node is not joined.node:
-                joined = also_of(part, joined)
-        return joined
+            if 0 in part.node.shape and part.node.dtype.is_float and part.node is not whole.node:
+                whole = also_of(part, whole)
+        return whole
 
-    @staticmethod
-    def stack(tensors: Sequence[T], dim: int = 0) -> T:
-        """Side by side along a new axis; the shapes must be equal."""
-        parts = _checked("stack", tensors)
+    def stack(tensors: T | Sequence[T], *others: Any, dim: int = 0) -> T:
+        """Side by side along a new axis: `a.stack(b, c, dim=1)`, or `Tensor.stack([a, b, c], dim=1)`.
+
+        The shapes must be equal; three of shape (2, 4) along axis 1 give (2, 3, 4). The dtype is what all promote to.
+        """
+        parts, dim = _listed("stack", tensors, others, dim)
         for place, part in enumerate(parts):
             if part.node.shape != parts[0].node.shape:
                 raise UsageError(
@@ -58,14 +68,24 @@ class Joining(Ordering):
                     f"{part.node.shape}: shapes must be equal."
                 )
         axis = parts[0]._axis("stack", dim, extra=1)
-        lifted = [part.unsqueeze(axis) for part in parts]
-        return lifted[0].cat_with(lifted[1:], axis)
+        return parts[0]._like(joined([part.unsqueeze(axis).node for part in parts], axis))
 
 
-def _checked(call: str, tensors: Sequence[T]) -> list[T]:
-    """The tensors in one dtype; refuses what is no sequence of tensors on one device."""
-    if isinstance(tensors, Core) or not isinstance(tensors, Sequence):
+def _listed(call: str, tensors: Any, others: tuple[Any, ...], dim: int) -> tuple[list[Any], int]:
+    """The tensors in one dtype, and the axis; refuses what is no tensors on one device."""
+    if others and not isinstance(others[-1], (Core, list, tuple)):  # Tensor.cat([a, b], 1)
+        if dim != 0:
+            raise UsageError(f"[{call}] dim={dim} and {shown(others[-1])}: give one axis.")
+        others, dim = others[:-1], others[-1]
+        if not is_whole(dim):
+            raise UsageError(f"[{call}] dim={shown(dim)}: takes an int.")
+        dim = dim.__index__()
+    is_method = isinstance(tensors, Core)
+    if bool(others) is not is_method or not isinstance(tensors, (Core, Sequence)):
         raise UsageError(f"[{call}] takes a list of tensors: Tensor.{call}([a, b], dim=0).")
+    if isinstance(tensors, Core):
+        is_list = len(others) == 1 and isinstance(others[0], (list, tuple))
+        tensors = [tensors, *(others[0] if is_list else others)]
     if not tensors:
         raise UsageError(f"[{call}] the list is empty. Give one tensor at least.")
     for place, tensor in enumerate(tensors):
@@ -78,4 +98,4 @@ def _checked(call: str, tensors: Sequence[T]) -> list[T]:
     dtype = first.node.dtype
     for tensor in tensors[1:]:
         dtype = promote(dtype, tensor.node.dtype)
-    return [tensor.cast(dtype) for tensor in tensors]
+    return [tensor.cast(dtype) for tensor in tensors], dim

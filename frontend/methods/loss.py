@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
-from hcq.frontend.methods.activation import in_float
-from hcq.frontend.methods.creation import Creation
-from hcq.frontend.methods.movement import iota
-from hcq.ir.node import Node, binary, const
+from hcq.frontend.methods.base import Methods, in_float
+from hcq.frontend.nodes import divided, iota, logarithm, minus, negated
+from hcq.frontend.special import log1p, logsigmoid, sigmoid
+from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Loss")
 
 
-class Loss(Creation):
+class Loss(Methods):
     """Squares, absolutes, cross entropies."""
 
     __slots__ = ()
@@ -217,25 +217,27 @@ def _along(weight: T, rank: int, axis: int) -> T:
 # -- derivatives of binary cross entropies: taken step by step they would cancel, or divide by zero, where one is sure -
 
 
+def _at_least(x: Node, least: float) -> Node:
+    return Node(Op.MAX, x.dtype, (x, const(least, x.dtype)))
+
+
 def _slope_of_probability(node: Node, g: Node) -> Node:
     """(p - target) / (p (1 - p)), of which PyTorch keeps the divisor above 1e-12."""
     _, p, target = node.src
     spread = p * (p * -1.0 + 1.0)
-    least = const(1e-12, p.dtype)
-    return binary(Op.DIV, g * (p + target * -1.0), (spread < least).where(least, spread))
+    return divided(g * (p + target * -1.0), _at_least(spread, 1e-12))
 
 
 def _slope_of_truth(node: Node, g: Node) -> Node:
     """log(1 - p) - log(p), both from -100 on."""
-    p = Loss._of(node.src[1], "")
-    return g * ((-p).log1p().maximum(-100.0) - p.log().maximum(-100.0)).node
+    p = node.src[1]
+    return g * minus(_at_least(log1p(negated(p)), -100.0), _at_least(logarithm(p), -100.0))
 
 
 def _slope_of_logits(node: Node, g: Node) -> Node:
     """favour * sigmoid(x) - (favour + target - 1), which is sigmoid(x) - target unless positives weigh more."""
     _, x, target, favour = node.src
-    sigmoid = Loss._of(x, "").sigmoid().node
-    return g * (sigmoid * favour + ((target + favour) * -1.0 + 1.0))
+    return g * (sigmoid(x) * favour + ((target + favour) * -1.0 + 1.0))
 
 
 def _slope_of_target(node: Node, g: Node) -> Node:
@@ -243,7 +245,7 @@ def _slope_of_target(node: Node, g: Node) -> Node:
 
 
 def _slope_of_favour(node: Node, g: Node) -> Node:
-    return g * (Loss._of(node.src[1], "").logsigmoid().node * -1.0)
+    return g * (logsigmoid(node.src[1]) * -1.0)
 
 
 PROBABILITIES = Function("binary_cross_entropy", _slope_of_probability, _slope_of_truth)

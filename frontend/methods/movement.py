@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from hcq.frontend.core import Core, check_count, constant, shape_args
+from hcq.frontend.core import Core, check_count, shape_args
 from hcq.frontend.errors import UsageError
-from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import Node, Shape, const
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import expanded, flipped, joined, padded, permuted, reshaped, shrunk
+from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Movement(Core):
+class Movement(Methods):
     """Reshape, permute, expand, pad, shrink, flip, and what they add up to."""
 
     __slots__ = ()
@@ -248,7 +249,7 @@ class Movement(Core):
             else:
                 before = x._part(axis, 0, 1)._grown(axis, low)
                 after = x._part(axis, size - 1, size)._grown(axis, high)
-            x = before.cat_with([x, after], axis)
+            x = self._like(joined((before.node, x.node, after.node), axis))
         return x
 
     def _part(self, axis: int, start: int, stop: int, step: int = 1) -> Self:
@@ -283,7 +284,7 @@ class Movement(Core):
             size = x.node.shape[axis]
             cut = -amount % size if size else 0
             if cut:
-                x = x._part(axis, cut, size).cat_with([x._part(axis, 0, cut)], axis)
+                x = x._like(joined((x._part(axis, cut, size).node, x._part(axis, 0, cut).node), axis))
         return x
 
     def unfold(self, dimension: int, size: int, step: int, dilation: int = 1) -> Self:
@@ -340,92 +341,6 @@ class Movement(Core):
         shape = self.node.shape
         rest = shape[:axis] + shape[axis + 1 :]
         return tuple(self._part(axis, i, i + 1)._reshape(rest) for i in range(shape[axis]))
-
-    # -- one from several --
-
-    def cat_with(self, others: Sequence[Self], dim: int = 0) -> Self:
-        """This tensor and then the others, along one axis; dtypes and other sizes must agree already."""
-        if not others:
-            return self
-        axis, shape = self._axis_of("cat", dim), self.node.shape
-        self._same_device("cat_with", *others)
-        for other in others:
-            its = other.node.shape
-            if other.node.dtype is not self.node.dtype or (
-                len(its) != len(shape) or its[:axis] + its[axis + 1 :] != shape[:axis] + shape[axis + 1 :]
-            ):
-                raise UsageError(
-                    f"[cat_with] {other.node.dtype.name} {its} behind {self.node.dtype.name} {shape}: only axis {axis} "
-                    "may differ. Use Tensor.cat, which also finds the dtype."
-                )
-        parts = (self.node, *[other.node for other in others])
-        return self._like(Node(Op.CAT, self.node.dtype, parts, axis))
-
-
-# -- nodes, unchecked: no node is made where nothing would move -------------------------------------------------------
-
-
-def reshaped(node: Node, shape: Shape) -> Node:
-    if node.shape == shape:
-        return node
-    if node.op is Op.RESHAPE:
-        return reshaped(node.src[0], shape)
-    return Node(Op.RESHAPE, node.dtype, (node,), shape)
-
-
-def permuted(node: Node, order: tuple[int, ...]) -> Node:
-    if order == tuple(range(len(order))):
-        return node
-    if node.op is Op.PERMUTE:
-        return permuted(node.src[0], tuple(node.arg[axis] for axis in order))
-    return Node(Op.PERMUTE, node.dtype, (node,), order)
-
-
-def expanded(node: Node, shape: Shape) -> Node:
-    """RESHAPE for missing axes in front, then EXPAND. A constant expands too: its shape becomes explicit."""
-    have = node.shape
-    if have == shape:
-        return node
-    if len(have) < len(shape):
-        node = reshaped(node, (1,) * (len(shape) - len(have)) + have)
-        if node.shape == shape:
-            return node
-    if node.op is Op.EXPAND:
-        node = node.src[0]
-    return Node(Op.EXPAND, node.dtype, (node,), shape)
-
-
-def padded(node: Node, pads: tuple[tuple[int, int], ...], value: float = 0.0) -> Node:
-    """PAD; another value than zero is chosen by a padded mask."""
-    if not any(low or high for low, high in pads):
-        return node
-    zeros = Node(Op.PAD, node.dtype, (node,), pads)
-    if value == 0:
-        return zeros
-    inside = Node(Op.PAD, dtypes.bool, (expanded(const(True, dtypes.bool), node.shape),), pads)
-    return Node(Op.WHERE, node.dtype, (inside, zeros, constant("pad", value, node.dtype)))
-
-
-def shrunk(node: Node, parts: tuple[tuple[int, int, int], ...]) -> Node:
-    if all(start == 0 and step == 1 and stop == size for (start, stop, step), size in zip(parts, node.shape)):
-        return node
-    return Node(Op.SHRINK, node.dtype, (node,), parts)
-
-
-def flipped(node: Node, axes: tuple[int, ...]) -> Node:
-    return Node(Op.FLIP, node.dtype, (node,), axes) if axes else node
-
-
-def iota(count: int, axis: int, shape: Shape, dtype: DType = dtypes.int64) -> Node:
-    """0, 1, 2, ... along one axis of that shape."""
-    line = Node(Op.IOTA, dtype, (), count)
-    ones = tuple(count if d == axis else 1 for d in range(len(shape)))
-    return expanded(reshaped(line, ones), shape)
-
-
-def ordinal(count: int, axis: int, shape: Shape) -> Node:
-    """`iota` to be compared: in int32 where that holds it, because twice as many lanes fit a vector."""
-    return iota(count, axis, shape, dtypes.int32 if count < 1 << 30 else dtypes.int64)
 
 
 def _completed(call: str, old: Shape, new: tuple[int, ...]) -> Shape:

@@ -12,9 +12,8 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.activation import in_float
-from hcq.frontend.methods.movement import iota, ordinal
-from hcq.frontend.methods.window import Window
+from hcq.frontend.methods.base import Methods, in_float
+from hcq.frontend.nodes import iota, ordinal
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Shape
 from hcq.ir.op import Op
@@ -22,10 +21,10 @@ from hcq.ir.op import Op
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-T = TypeVar("T", bound="Normalisation")
+T = TypeVar("T", bound=Methods)
 
 
-class Normalisation(Window):
+class Normalisation(Methods):
     """softmax, log_softmax, layer, batch, group and rms norms, attention, one_hot."""
 
     __slots__ = ()

@@ -17,18 +17,19 @@ rounds, the low half before the high one. NaN is greater than everything, zeros 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.elementwise import refuse_storage_only
-from hcq.frontend.methods.movement import flipped, iota, ordinal, reshaped, shrunk
-from hcq.frontend.methods.reduction import Reduction, ValuesIndices
+from hcq.frontend.methods.base import Methods, ValuesIndices
+from hcq.frontend.nodes import filled, flipped, iota, ordinal, refuse_storage_only, reshaped, shrunk
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, const
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+T = TypeVar("T", bound=Methods)
 
 COUNTED = 1 << 21  # comparisons of all pairs of an axis, up to which the count is quicker than the network
 LANES = 3  # comparisons after each other in one pass: of 2 ** LANES values that a thread holds
@@ -37,7 +38,7 @@ _LAST = (1 << 63) - 1  # padding: after everything
 _PLACE = (1 << 32) - 1  # the bits of the place
 
 
-class Ordering(Reduction):
+class Ordering(Methods):
     """Elements of an axis in their order."""
 
     __slots__ = ()
@@ -83,10 +84,8 @@ class Ordering(Reduction):
     def _by_counting(self, axis: int, descending: bool) -> Self:
         """The indices that sort an axis: each element goes where as many come before it."""
         shape = self.node.shape
-        zeros = Node(Op.RESHAPE, dtypes.int64, (const(0, dtypes.int64),), (1,) * len(shape))
-        base = zeros if zeros.shape == shape else Node(Op.EXPAND, dtypes.int64, (zeros,), shape)
         place = self._rank(axis, descending)
-        source = (base, place.node, iota(shape[axis], axis, shape))
+        source = (filled(0, shape, dtypes.int64), place.node, iota(shape[axis], axis, shape))
         return self._like(Node(Op.SCATTER, dtypes.int64, source, axis))
 
     def _rank(self, axis: int, descending: bool) -> Self:
@@ -104,7 +103,7 @@ class Ordering(Reduction):
         return (less | (same & earlier)).cast(dtypes.int64)._reduce(Op.ADD, (axis + 1,), keepdim=False)
 
 
-def _order(rows: Ordering, descending: bool, count: int) -> Ordering:
+def _order(rows: T, descending: bool, count: int) -> T:
     """(rows, n) -> (rows, count): the indices of the first elements of each row's order."""
     digits = _digits(rows, descending)
     size = rows.node.shape[1]
@@ -117,7 +116,7 @@ def _order(rows: Ordering, descending: bool, count: int) -> Ordering:
     return found
 
 
-def _digits(x: Ordering, descending: bool) -> list[Ordering]:
+def _digits(x: T, descending: bool) -> list[T]:
     """int32 tensors, the least digit first, that are ordered as the elements are."""
     dtype = x.node.dtype
     if dtype.is_float:
@@ -143,12 +142,12 @@ def _digits(x: Ordering, descending: bool) -> list[Ordering]:
     return [low, (key >> 32).cast(dtypes.int32)]
 
 
-def _packed(digit: Ordering, places: Ordering) -> Ordering:
+def _packed(digit: T, places: T) -> T:
     """The digit in the upper half, the place in the lower."""
     return (digit.cast(dtypes.int64) << 32) | places
 
 
-def _first(packed: Ordering, count: int) -> Ordering:
+def _first(packed: T, count: int) -> T:
     """(rows, n) -> (rows, count): the least of each row, in order.
 
     Few of many are looked for in pieces of the row first, of which each gives its own least.
@@ -164,12 +163,12 @@ def _first(packed: Ordering, count: int) -> Ordering:
     return _sorted(_filled_up(packed, block))._part(1, 0, count)
 
 
-def _filled_up(packed: Ordering, size: int) -> Ordering:
+def _filled_up(packed: T, size: int) -> T:
     """Rows made longer by what comes after everything."""
     return packed.pad((0, size - packed.node.shape[1]), value=_LAST)
 
 
-def _sorted(packed: Ordering) -> Ordering:
+def _sorted(packed: T) -> T:
     """Every row in order; its length is a power of two."""
     rows, size = packed.node.shape
     steps = size.bit_length() - 1
@@ -186,7 +185,7 @@ def _sorted(packed: Ordering) -> Ordering:
     return x._reshape((rows, size))
 
 
-def _pass(x: Ordering, low: int, stages: range) -> Ordering:
+def _pass(x: T, low: int, stages: range) -> T:
     """Compare 2 ** k elements that lie 2 ** low apart, in place: one kernel.
 
     stages   the stages that begin here, as the bit their blocks' halves differ in, counted from `low`; without any, the

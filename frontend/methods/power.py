@@ -3,7 +3,7 @@
 In       a base and an exponent: tensors or Python numbers
 Out      lazy tensors; whole Python exponents become multiplications, halves a square root, the rest exp2(y * log2(x))
 Changes  nothing
-Next     ../function.py (why the slopes are said apart), functions.py (the layer below), activation.py (the layer above)
+Next     ../function.py (why the slopes are said apart), functions.py (exp, log)
 
 Signs, zeros, infinities and NaN are as C's pow has them, slopes as PyTorch has them. The general road has a relative
 error that grows with the logarithm of the result: about |y * log2(x)| times the spacing of the format.
@@ -17,16 +17,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function, constant_in
-from hcq.frontend.methods.elementwise import broadcast
-from hcq.frontend.methods.functions import Functions
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import (
+    absolute,
+    both,
+    broadcast,
+    either,
+    filled,
+    logarithm,
+    negated,
+    reciprocal,
+    truncated,
+)
 from hcq.ir.dtype import DType, Scalar, dtypes, promote, truncate
-from hcq.ir.node import Node, binary, const
+from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-T = TypeVar("T", bound=Functions)
+T = TypeVar("T", bound=Methods)
 
 MULTIPLIED_UP_TO = 32  # larger whole exponents of floats take the general road
 _BITS = {
@@ -35,7 +45,7 @@ _BITS = {
 }  # integers that are negative where a sign is
 
 
-class Power(Functions):
+class Power(Methods):
     """The ** operator."""
 
     __slots__ = ()
@@ -66,7 +76,7 @@ def power(x: T, exponent: Any) -> T:
         if isinstance(exponent, float) and not dtype.is_float:
             x, dtype = x.cast(dtypes.float32), dtypes.float32
         if exponent == 0:
-            return constant_in(x, x._ones())
+            return constant_in(x, x._like(filled(1, x.node.shape, x.node.dtype)))
         if dtype.is_float:
             wide = _wide(x.node)
             return x._like(raised(wide, const(_as_float(exponent, wide.dtype), wide.dtype)).cast(dtype))
@@ -96,9 +106,9 @@ def raised(x: Node, y: Node) -> Node:
         if exponent == 1.0:
             return x
         if exponent == 2.0:
-            return binary(Op.MUL, x, x)
+            return x * x
         if exponent == -1.0:
-            return Node(Op.DIV, x.dtype, (const(1.0, x.dtype), x))
+            return reciprocal(x)
         return POWER.of(_by_number(x, exponent), x, y)
     return POWER.of(_general(x, y), x, y)
 
@@ -118,8 +128,8 @@ def _slope_of_base(node: Node, g: Node) -> Node:
 def _slope_of_exponent(node: Node, g: Node) -> Node:
     """x ** y * log(x), and 0 where x is 0 and y is not negative."""
     _, x, y = node.src
-    is_flat = binary(Op.AND, x.eq(0.0), y >= 0.0)
-    return is_flat.where(const(0.0, g.dtype), g * (node * Node(Op.LOG, x.dtype, (x,))))
+    is_flat = both(x.eq(0.0), y >= 0.0)
+    return is_flat.where(const(0.0, g.dtype), g * (node * logarithm(x)))
 
 
 POWER = Function("power", _slope_of_base, _slope_of_exponent)
@@ -145,18 +155,16 @@ def _by_number(x: Node, exponent: float) -> Node:
         if exponent == 0.0:
             return const(1.0, x.dtype)
         # of 1 / x, not 1 over the power: that would be infinite, or lose bits, where the result is not yet zero
-        return _multiplied(
-            x if exponent > 0 else Node(Op.DIV, x.dtype, (const(1.0, x.dtype), x)), abs(int(exponent))
-        )
+        return _multiplied(x if exponent > 0 else reciprocal(x), abs(int(exponent)))
     if abs(exponent) == 0.5:
         root = Node(Op.SQRT, x.dtype, (x + 0.0,))  # of -0.0 it is 0.0
         root = x.eq(-math.inf).where(const(math.inf, x.dtype), root)
-        return root if exponent > 0 else Node(Op.DIV, x.dtype, (const(1.0, x.dtype), root))
+        return root if exponent > 0 else reciprocal(root)
     if not is_whole:  # a logarithm is NaN below zero, as the power is, but for -inf
         power = Node(Op.EXP2, x.dtype, (Node(Op.LOG2, x.dtype, (x,)) * exponent,))
         return x.eq(-math.inf).where(const(math.inf if exponent > 0 else 0.0, x.dtype), power)
     size = _size(x, const(exponent, x.dtype))
-    return _has_sign(x).where(_negated(size), size) if exponent % 2 else size
+    return _has_sign(x).where(negated(size), size) if exponent % 2 else size
 
 
 def _general(x: Node, y: Node) -> Node:
@@ -165,31 +173,19 @@ def _general(x: Node, y: Node) -> Node:
     if x.op is Op.CONST and x.arg > 0.0 and x.arg != 1.0 and math.isfinite(x.arg):
         return Node(Op.EXP2, dtype, (y * truncate(math.log2(x.arg), dtype),))
     size = _size(x, y)
-    is_whole = _trunc(y).eq(y)
-    is_odd = binary(Op.AND, is_whole, (_trunc(y * 0.5) * 2.0).ne(y))
-    signed = binary(Op.AND, is_odd, _has_sign(x)).where(_negated(size), size)
-    is_undefined = binary(Op.AND, _is_negative_number(x), _trunc(y).ne(y))
+    is_whole = truncated(y).eq(y)
+    is_odd = both(is_whole, (truncated(y * 0.5) * 2.0).ne(y))
+    signed = both(is_odd, _has_sign(x)).where(negated(size), size)
+    is_undefined = both(_is_negative_number(x), truncated(y).ne(y))
     signed = is_undefined.where(const(math.nan, dtype), signed)
-    is_one = binary(Op.OR, y.eq(0.0), x.eq(1.0))
-    is_one = binary(Op.OR, is_one, binary(Op.AND, x.eq(-1.0), _absolute(y).eq(math.inf)))
+    is_one = either(y.eq(0.0), x.eq(1.0))
+    is_one = either(is_one, both(x.eq(-1.0), absolute(y).eq(math.inf)))
     return is_one.where(const(1.0, dtype), signed)
 
 
 def _size(x: Node, y: Node) -> Node:
     """|x| ** y; NaN for 0 ** 0 and 1 ** inf."""
-    return Node(Op.EXP2, x.dtype, (y * Node(Op.LOG2, x.dtype, (_absolute(x),)),))
-
-
-def _absolute(x: Node) -> Node:
-    return (x < 0.0).where(_negated(x), x)
-
-
-def _negated(x: Node) -> Node:
-    return Node(Op.NEG, x.dtype, (x,))
-
-
-def _trunc(x: Node) -> Node:
-    return Node(Op.TRUNC, x.dtype, (x,))
+    return Node(Op.EXP2, x.dtype, (y * Node(Op.LOG2, x.dtype, (absolute(x),)),))
 
 
 def _has_sign(x: Node) -> Node:
@@ -199,15 +195,15 @@ def _has_sign(x: Node) -> Node:
 
 def _is_negative_number(x: Node) -> Node:
     """True for what is negative and finite: only whole powers of it are numbers."""
-    return binary(Op.AND, x < 0.0, x > -math.inf)
+    return both(x < 0.0, x > -math.inf)
 
 
 def _integers(x: T, y: T) -> T:
     """Square and multiply over every bit of the exponent, so that overflow wraps as multiplication does."""
     dtype: DType = x.node.dtype
-    result, square = x._ones(), x
+    result, square = x._like(filled(1, x.node.shape, x.node.dtype)), x
     for bit in range(dtype.bits - (0 if dtype.is_unsigned else 1)):
-        result = ((y >> bit) & 1).bool().where(result * square, result)
+        result = (((y >> bit) & 1) != 0).where(result * square, result)
         square = square.square()
     if dtype.is_unsigned:
         return result

@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Any
 from hcq.checks import shown
 from hcq.frontend.core import Core
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.elementwise import broadcast_shape
-from hcq.frontend.methods.indexing import Indexing
-from hcq.frontend.methods.movement import expanded, permuted, reshaped
-from hcq.ir.dtype import dtypes, promote
-from hcq.ir.node import Node
-from hcq.ir.op import Op
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import broadcast_shape, expanded, permuted, reshaped, sum_of_products
+from hcq.ir.dtype import promote
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Product(Indexing):
+class Product(Methods):
     """matmul, dot, outer, linear, einsum."""
 
     __slots__ = ()
@@ -158,16 +155,6 @@ class Product(Indexing):
         x, y = (expanded(side.node.cast(dtype), shape) for side in (first, last))
         axes = tuple(range(len(output), len(order)))
         return first._like(reshaped(sum_of_products(x, y, axes), shape[: len(output)]))
-
-
-def sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
-    """The sum of x * y over axes, which stay with size 1; narrow floats are widened before and rounded after."""
-    dtype = x.dtype
-    wide = dtypes.float32 if dtype.is_float and dtype.itemsize < 4 else dtype
-    node = Node(Op.MUL, wide, (x.cast(wide), y.cast(wide)))
-    if axes:
-        node = Node(Op.REDUCE_AXIS, wide, (node,), (Op.ADD, axes))
-    return node.cast(dtype)
 
 
 def _product_shape(

@@ -3,7 +3,7 @@
 In       shapes, ranges, `manual_seed`
 Out      `Random`, the random constructors of Tensor; `threefry2x32`, the generator on graphs
 Changes  each draw adds its size to the device's counter, in device memory: a recorded draw replays as new numbers
-Next     ../tensor.py (who composes the mixin), ../nn/init.py (initial weights), docs/semantics.md (what is promised)
+Next     initial.py (initial weights), docs/semantics.md (what is promised)
 Source   Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011: Threefry-2x32, 20 rounds
 
 Element i of a draw is the cipher of the counter's value plus i: a shorter draw is the start of a longer one, and no
@@ -13,13 +13,14 @@ order of execution matters. A draw happens when it is called, like an assignment
 from __future__ import annotations
 
 import struct
-from math import pi, prod, sqrt
+from math import pi, prod
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend.core import Core, check_count, shape_args
-from hcq.frontend.fans import kaiming_std, xavier_std
+from hcq.frontend.core import check_count, shape_args
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import expanded, ordinal, reduced, reshaped
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Kind, dtypes
 from hcq.ir.node import Node, Shape, binary, const
@@ -74,7 +75,7 @@ class _State:
 
     __slots__ = ("counter", "opened", "seed")
 
-    def __init__(self, kind: type[Any], device: str, seed: int):
+    def __init__(self, kind: type[Methods], device: str, seed: int):
         self.opened = devices.get(device)
         self.seed = _scalar(kind, device, seed)
         self.counter = _scalar(kind, device, 0)
@@ -91,7 +92,7 @@ def _forget(device: str) -> None:
 devices.forgetting.append(_forget)
 
 
-def _scalar(kind: type[Any], device: str, value: int) -> Any:
+def _scalar(kind: type[Methods], device: str, value: int) -> Methods:
     """A uint64 in the device's memory."""
     storage = Storage(device, dtypes.uint64, ())
     storage.buffer = devices.get(device).alloc(8, "random state")
@@ -99,7 +100,7 @@ def _scalar(kind: type[Any], device: str, value: int) -> Any:
     return kind._of(storage.node(), device)
 
 
-def _state(kind: type[Any], device: str) -> _State:
+def _state(kind: type[Methods], device: str) -> _State:
     state = _states.get(device)
     if state is None:
         state = _states[device] = _State(kind, device, _seed)
@@ -108,7 +109,7 @@ def _state(kind: type[Any], device: str) -> _State:
     return state
 
 
-def _words(kind: type[Any], count: int, device: str) -> tuple[Node, Node]:
+def _words(kind: type[Methods], count: int, device: str) -> tuple[Node, Node]:
     """Two uint32 words for each of `count` elements, and the counter advanced past them.
 
     The words read the counter after it advanced: whoever computes them also advances it, in a recording too.
@@ -157,7 +158,7 @@ def _below(words: tuple[Node, Node], span: int) -> Node:
     return binary(Op.SHR, high * span + binary(Op.SHR, low * span, 32), 32)
 
 
-class Random(Core):
+class Random(Methods):
     """The random constructors of Tensor. Every draw is reproducible: `manual_seed(n)`, the same calls, any device."""
 
     __slots__ = ()
@@ -299,7 +300,7 @@ class Random(Core):
         if n > MAX_RANKED:
             return cls._sorted_on_host(n, kind, device)
         keys = cls._draw((n,), device, lambda words: words[0], dtypes.uint32, False)
-        return keys._like(_ranks(keys.node).cast(kind)).realize()  # type: ignore[attr-defined, no-any-return]
+        return keys._like(_ranks(keys.node).cast(kind)).realize()
 
     @classmethod
     def _sorted_on_host(cls, n: int, kind: DType, device: str | None) -> Self:
@@ -311,34 +312,8 @@ class Random(Core):
             )
 
         keys = cls._draw((n,), device, number, dtypes.uint64, False)
-        order = np.argsort(keys.numpy(), kind="stable")  # type: ignore[attr-defined]
+        order = np.argsort(keys.numpy(), kind="stable")
         return cls(order, dtype=kind, device=keys.device)
-
-    @classmethod
-    def kaiming_uniform(cls, *shape: Any, a: float = 0.0, **options: Any) -> Self:
-        """Uniform numbers that keep a signal's size through a weight (out, in, ...) and a rectifier.
-
-        a        the rectifier's slope below zero
-        options  dtype, device, requires_grad
-        """
-        bound = sqrt(3.0) * kaiming_std(_sizes("kaiming_uniform", shape), a)
-        return cls.uniform(*shape, low=-bound, high=bound, **options)
-
-    @classmethod
-    def kaiming_normal(cls, *shape: Any, a: float = 0.0, **options: Any) -> Self:
-        """Normal numbers that keep a signal's size through a weight (out, in, ...) and a rectifier; see above."""
-        return cls.normal(*shape, std=kaiming_std(_sizes("kaiming_normal", shape), a), **options)
-
-    @classmethod
-    def xavier_uniform(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
-        """Uniform numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
-        bound = sqrt(3.0) * xavier_std(_sizes("xavier_uniform", shape), gain)
-        return cls.uniform(*shape, low=-bound, high=bound, **options)
-
-    @classmethod
-    def xavier_normal(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
-        """Normal numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
-        return cls.normal(*shape, std=xavier_std(_sizes("xavier_normal", shape), gain), **options)
 
     def rand_like(self, *, dtype: DType | None = None) -> Self:
         """Uniform numbers in [0, 1), of this tensor's shape, dtype and device."""
@@ -355,7 +330,7 @@ class Random(Core):
         count = prod(sizes)
         node = number(_words(cls, count, where)) if count else Node(Op.IOTA, dtype, (), 0)
         tensor = cls._of(Node(Op.RESHAPE, dtype, (node,), sizes), where)
-        tensor.realize(_state(cls, where).counter)  # type: ignore[attr-defined]
+        tensor.realize(_state(cls, where).counter)
         if requires_grad:
             tensor.requires_grad_()
         return tensor
@@ -366,15 +341,10 @@ def _ranks(keys: Node) -> Node:
     n = keys.shape[0]
     square = (n, n)
 
-    def across(node: Node, shape: Shape) -> Node:
-        return Node(Op.EXPAND, node.dtype, (Node(Op.RESHAPE, node.dtype, (node,), shape),), square)
-
-    place = Node(Op.IOTA, dtypes.int32, (), n)
-    own, other = across(keys, (n, 1)), across(keys, (1, n))
-    earlier = across(place, (1, n)) < across(place, (n, 1))
+    own, other = (expanded(reshaped(keys, shape), square) for shape in ((n, 1), (1, n)))
+    earlier = ordinal(n, 1, square) < ordinal(n, 0, square)
     before = (other < own) | (binary(Op.CMPEQ, other, own) & earlier)
-    counted = Node(Op.REDUCE_AXIS, dtypes.int32, (before.cast(dtypes.int32),), (Op.ADD, (1,)))
-    return Node(Op.RESHAPE, dtypes.int32, (counted,), (n,))
+    return reshaped(reduced(Op.ADD, before.cast(dtypes.int32), (1,)), (n,))
 
 
 def _sizes(call: str, shape: tuple[Any, ...]) -> Shape:

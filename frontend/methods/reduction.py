@@ -12,54 +12,44 @@ from __future__ import annotations
 
 import math
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hcq.frontend.core import Core
 from hcq.frontend.derivatives import FLAT
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function, constant_in
-from hcq.frontend.methods.activation import Activation
-from hcq.frontend.methods.elementwise import refuse_storage_only
-from hcq.frontend.methods.movement import expanded, ordinal, reshaped
+from hcq.frontend.methods.base import Axes, Methods, ValuesIndices
+from hcq.frontend.nodes import (
+    absolute,
+    divided,
+    expanded,
+    exponential,
+    minus,
+    negated,
+    ordinal,
+    reduced,
+    refuse_storage_only,
+    reshaped,
+)
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.node import Node, Shape, binary, const
+from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-T = TypeVar("T", bound="Reduction")
-Axes = int | tuple[int, ...] | list[int] | None
 
-
-class ValuesIndices(NamedTuple):
-    """What max and min along an axis, sort and topk give."""
-
-    values: Any
-    indices: Any
-
-
-class Reduction(Activation):
+class Reduction(Methods):
     """Sums, products, extremes, where they are, and statistics."""
 
     __slots__ = ()
 
     def _reduce(self, op: Op, axes: tuple[int, ...], keepdim: bool) -> Self:
-        node = self.node
-        if node.dtype.rank == 1:
-            refuse_storage_only(op.name.lower(), node.dtype)
-        narrow = (
-            node.dtype if op in (Op.ADD, Op.MUL) and node.dtype.is_float and node.dtype.itemsize < 4 else None
-        )
-        if narrow is not None:
-            node = node.cast(dtypes.float32)
-        if axes:
-            node = Node(Op.REDUCE_AXIS, node.dtype, (node,), (op, axes))
-        if narrow is not None:
-            node = node.cast(narrow)
+        if self.node.dtype.rank == 1:
+            refuse_storage_only(op.name.lower(), self.node.dtype)
+        node = reduced(op, self.node, axes)
         if axes and not keepdim:
-            gone = set(axes)
-            node = reshaped(node, tuple([s for axis, s in enumerate(node.shape) if axis not in gone]))
+            node = reshaped(node, self._without(axes))
         return self._like(node)
 
     # -- sums and products --
@@ -104,8 +94,9 @@ class Reduction(Activation):
         count = prod([self.node.shape[axis] for axis in axes])
         wide = self.cast(dtypes.float32) if self.node.dtype.itemsize < 4 else self
         divisor = const(max(0.0, count - correction), wide.node.dtype)
-        total = _distance(wide, axes).square()._reduce(Op.ADD, axes, keepdim=True)
-        value = VARIANCE.of((total / wide._like(divisor)).node, wide.node, divisor)
+        distance = _distance(wide.node, axes)
+        total = reduced(Op.ADD, distance * distance, axes)
+        value = VARIANCE.of(divided(total, divisor), wide.node, divisor)
         found = self._like(value).cast(self.node.dtype)
         return found if keepdim else found._reshape(self._without(axes))
 
@@ -230,7 +221,7 @@ class Reduction(Activation):
         return total if keepdim else total._reshape(self._without(axes))
 
     def _without(self, axes: tuple[int, ...]) -> Shape:
-        return tuple(s for axis, s in enumerate(self.node.shape) if axis not in axes)
+        return tuple([size for axis, size in enumerate(self.node.shape) if axis not in axes])
 
     # -- running --
 
@@ -263,12 +254,16 @@ class Reduction(Activation):
         return x.cast(dtype)
 
 
-# -- derivatives of reductions: the value keeps its axes, with size 1 ------------------------------------------------
-
-
-def _distance(x: T, axes: tuple[int, ...]) -> T:
+def _distance(x: Node, axes: tuple[int, ...]) -> Node:
     """How far each element is from the mean."""
-    return x - x.mean(axes, keepdim=True) if axes else x - x
+    if not axes:
+        return minus(x, x)
+    count = prod([x.shape[axis] for axis in axes])
+    mean = divided(reduced(Op.ADD, x, axes), const(count, x.dtype))
+    return x + expanded(negated(mean), x.shape)
+
+
+# -- derivatives of reductions: the value keeps its axes, with size 1 ------------------------------------------------
 
 
 def _reduced_axes(node: Node) -> tuple[int, ...]:
@@ -280,20 +275,21 @@ def _reduced_axes(node: Node) -> tuple[int, ...]:
 def _slope_of_variance(node: Node, g: Node) -> Node:
     """2 (x - mean) / divisor. That the mean moves, too, adds nothing: the distances from it sum to zero."""
     _, x, divisor = node.src
-    distance = _distance(Reduction._of(x, ""), _reduced_axes(node)).node
-    return binary(Op.DIV, binary(Op.MUL, distance, expanded(g, x.shape)) * 2.0, divisor)
+    distance = _distance(x, _reduced_axes(node))
+    return divided(distance * expanded(g, x.shape) * 2.0, divisor)
 
 
 def _slope_of_logsumexp(node: Node, g: Node) -> Node:
     """exp(x) over the sum of all; in a row with an infinity 0, but for the infinity itself."""
-    x, axes = Reduction._of(node.src[1], ""), _reduced_axes(node)
-    top = x._reduce(Op.MAX, axes, keepdim=True).detach()
-    is_infinite = top == math.inf
-    sizes = (x - top.isfinite().where(top, 0.0)).exp()
-    share = is_infinite.where(
-        (x == math.inf).where(math.nan, 0.0), sizes / sizes._reduce(Op.ADD, axes, keepdim=True)
-    )
-    return binary(Op.MUL, share.node, expanded(g, x.node.shape))
+    x, axes = node.src[1], _reduced_axes(node)
+    top = reduced(Op.MAX, x, axes)
+    top = Node(Op.DETACH, top.dtype, (top,))
+    offset = (absolute(top) < math.inf).where(top, 0.0)
+    sizes = exponential(x + expanded(negated(offset), x.shape))
+    share = divided(sizes, expanded(reduced(Op.ADD, sizes, axes), x.shape))
+    at_infinity = x.eq(math.inf).where(const(math.nan, x.dtype), 0.0)
+    share = expanded(top.eq(math.inf), x.shape).where(at_infinity, share)
+    return share * expanded(g, x.shape)
 
 
 VARIANCE = Function("variance", _slope_of_variance, FLAT)

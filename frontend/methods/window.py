@@ -13,10 +13,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hcq.frontend.errors import UsageError
-from hcq.frontend.methods.movement import expanded, padded, permuted, reshaped
-from hcq.frontend.methods.product import Product, sum_of_products
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.nodes import expanded, filled, padded, permuted, reshaped, shrunk, spread, sum_of_products
 from hcq.ir.dtype import promote
-from hcq.ir.node import Node, const
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Sizes = int | Sequence[int]
 
 
-class Window(Product):
+class Window(Methods):
     """conv1d/2d/3d, their transposes, average and max pooling."""
 
     __slots__ = ()
@@ -65,9 +65,9 @@ class Window(Product):
                 f"[conv2d] bias {bias.node.shape}, weight {w.node.shape}: give a number for each of the {out} outputs."
             )
         x._same_device("conv2d", w)
-        steps, spread = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
-        x = x._surrounded("conv2d", _both_sides(padding, window, steps, spread), window, spread)
-        windows = x._windows(window, steps, spread).node  # (batch, channels, *o, *window)
+        steps, dilations = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
+        x = x._surrounded("conv2d", _both_sides(padding, window, steps, dilations), window, dilations)
+        windows = x._windows(window, steps, dilations).node  # (batch, channels, *o, *window)
         dtype = promote(windows.dtype, w.node.dtype)
         places = windows.shape[2 : 2 + rank]
         per_group = out // groups
@@ -118,24 +118,19 @@ class Window(Product):
                 "the weight's first size "
                 f"must be the input's channels, a multiple of groups."
             )
-        steps, spread = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
+        steps, dilations = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
         around, extra = _sizes("padding", padding, rank), _sizes("output_padding", output_padding, rank)
         # elements `stride` apart, surrounded, then an ordinary convolution with the window turned around
         for d in range(rank):
-            axis, size = 2 + d, x.node.shape[2 + d]
-            if steps[d] > 1 and size > 1:
-                line = Node(Op.RESHAPE, x.node.dtype, (x.node,), (*x.node.shape, 1))
-                length = (size - 1) * steps[d] + 1
-                gaps = Node(Op.UNWINDOW, x.node.dtype, (line,), (axis, length, steps[d], 1))
-                x = x._like(reshaped(gaps, gaps.shape[:-1]))
+            x = x._like(spread(x.node, 2 + d, steps[d]))
         pads = []
         for d in reversed(range(rank)):
-            reach = spread[d] * (window[d] - 1)
+            reach = dilations[d] * (window[d] - 1)
             pads += [reach - around[d], reach - around[d] + extra[d]]
         x = x.pad(pads)
         turned = w.flip(*range(2, 2 + rank))._reshape((groups, channels // groups, per_group, *window))
         turned = turned.transpose(1, 2)._reshape((groups * per_group, channels // groups, *window))
-        return x.conv2d(turned, bias, 1, 0, spread, groups)
+        return x.conv2d(turned, bias, 1, 0, dilations, groups)
 
     def max_pool2d(
         self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1
@@ -144,11 +139,11 @@ class Window(Product):
         window = _sizes("kernel_size", kernel_size, 2)
         rank = len(window)
         steps = window if stride is None else _sizes("stride", stride, rank)
-        spread, around = _sizes("dilation", dilation, rank), _sizes("padding", padding, rank)
+        dilations, around = _sizes("dilation", dilation, rank), _sizes("padding", padding, rank)
         self._refuse_wide_padding("max_pool2d", around, window)
         least = self.node.dtype.min
-        x = self._surrounded("max_pool2d", [(p, p) for p in around], window, spread, least)
-        windows = x._windows(window, steps, spread)
+        x = self._surrounded("max_pool2d", [(p, p) for p in around], window, dilations, least)
+        windows = x._windows(window, steps, dilations)
         axes = tuple(range(len(windows.node.shape) - rank, len(windows.node.shape)))
         return windows._reduce(Op.MAX, axes, keepdim=False)
 
@@ -173,11 +168,8 @@ class Window(Product):
         summed = total._reduce(Op.ADD, axes, keepdim=False)
         if count_include_pad or not any(around):
             return summed / prod(window)
-        inside = self._like(
-            expanded(
-                const(1, self.node.dtype), (1,) * (len(self.node.shape) - rank) + self.node.shape[-rank:]
-            )
-        )
+        shape = self.node.shape
+        inside = self._like(filled(1, (1,) * (len(shape) - rank) + shape[-rank:], self.node.dtype))
         counted = inside._surrounded("avg_pool2d", pads, window, ones)._windows(window, steps, ones)
         return summed / counted._reduce(Op.ADD, axes, keepdim=False)
 
@@ -253,9 +245,7 @@ def _tiles(node: Node, axis: int, size: int) -> Node:
     """Windows side by side are a reshape: simpler to index, above all in the gradient."""
     shape = node.shape
     count = shape[axis] // size
-    if count * size != shape[axis]:
-        whole = tuple([(0, count * size if a == axis else n, 1) for a, n in enumerate(shape)])
-        node = Node(Op.SHRINK, node.dtype, (node,), whole)
+    node = shrunk(node, tuple([(0, count * size if a == axis else n, 1) for a, n in enumerate(shape)]))
     split = Node(Op.RESHAPE, node.dtype, (node,), (*shape[:axis], count, size, *shape[axis + 1 :]))
     last = (*range(axis + 1), *range(axis + 2, len(shape) + 1), axis + 1)
     return Node(Op.PERMUTE, node.dtype, (split,), last)

@@ -3,7 +3,7 @@
 In       a tensor and the rule for its numbers
 Out      the same tensor, filled; `constant`, a parameter of its own memory
 Changes  the tensor's memory, at once
-Next     layers.py (which rule each layer uses), ../methods/random.py (the numbers), ../fans.py (how wide they spread)
+Next     layers.py (which rule each layer uses), ../methods/initial.py (how wide the numbers spread)
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import math
 from typing import TYPE_CHECKING
 
 from hcq.frontend.arguments import checked
-from hcq.frontend.fans import calculate_gain as calculate_gain
-from hcq.frontend.fans import kaiming_std, xavier_std
+from hcq.frontend.methods.initial import calculate_gain as calculate_gain
+from hcq.frontend.methods.initial import kaiming_std, xavier_std
 from hcq.ir.dtype import DType, dtypes, to_bits
 from hcq.ir.node import Shape
 

@@ -74,7 +74,6 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "x.diag": ("line",),
     "x.broadcast_to": ("x", "2", "2", "3"),
     "x.expand": ("x", "2", "2", "3"),
-    "x.cat_with": ("x", "[y]"),
     "x.chunk": ("x", "2"),
     "x.split": ("x", "1"),
     "x.conv1d": ("image[:, :, 0]", "weight[:, :, 0]"),
@@ -135,8 +134,8 @@ CALLS: dict[str, tuple[str, ...] | None] = {
     "Tensor.linspace": ("0.0", "1.0", "3"),
     "Tensor.eye": ("3",),
     "Tensor.full": ("(2, 3)", "1.0"),
-    "Tensor.cat": ("[x, y]",),
-    "Tensor.stack": ("[x, y]",),
+    "x.cat": ("x", "y"),
+    "x.stack": ("x", "y"),
     "Tensor.einsum": ("'ij,kj->ik'", "x", "y"),
     "Tensor.manual_seed": ("3",),
     "Tensor.randint": ("0", "5", "(2, 3)"),
@@ -283,7 +282,7 @@ def calls() -> tuple[Call, ...]:
             if (
                 inspect.isfunction(member)
                 and not name.startswith("_")
-                and member.__module__.startswith(("hcq.frontend.nn", "hcq.frontend.fans"))
+                and member.__module__.startswith(("hcq.frontend.nn", "hcq.frontend.methods.initial"))
             ):
                 if getattr(hcq, name, None) is None and name not in ("constant_in",):
                     found.append(_call(f"nn.{where}.{name}", member, None))

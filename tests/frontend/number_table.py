@@ -58,7 +58,7 @@ def _because(reason: str, names: str) -> None:
 
 _because(
     "moves values and computes none: test_movement.py, test_indexing.py, test_torch.py",
-    "T mT broadcast_to cat cat_with chunk clone contiguous "
+    "T mT broadcast_to cat chunk clone contiguous "
     "cpu detach diag diagonal expand expand_as flatten flip gather "
     "index_select masked_fill masked_select movedim narrow nonzero pad permute repeat repeat_interleave reshape roll "
     "select shrink split squeeze stack swapaxes t take_along_dim tile to transpose tril triu unbind unflatten unfold "

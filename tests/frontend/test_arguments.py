@@ -33,7 +33,9 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a size beyond all": (lambda: Tensor.zeros(2**40, 2**40), r"^\[full\] shape .* has more elements than any tensor"),
     "a size beyond 64 bits": (lambda: x().reshape(10**30), r"is more than any tensor has"),
     "shifting by a float": (lambda: Tensor([1]) >> [1.5], r"^\[>>\] floating point has no bitwise operators"),
-    "joining other dtypes": (lambda: x().cat_with([Tensor([[1, 2, 3]])]), r"^\[cat_with\] int64 .* behind float32"),
+    "joining a list to nothing": (lambda: x().cat(), r"^\[cat\] takes a list of tensors: Tensor.cat\("),
+    "joining an axis twice": (lambda: Tensor.cat([x(), x()], 1, dim=1), r"^\[cat\] dim=1 and 1: give one axis"),
+    "joining a number": (lambda: x().cat(x(), x(), "rows"), r"^\[cat\] dim='rows': takes an int"),
     "a channel too many": (lambda: x().group_norm(1, weight=Tensor([1.0])), r"for the 3 channels of shape \(2, 3\)"),
     "a bias too long": (
         lambda: Tensor.ones(1, 1, 4, 4).conv2d(Tensor.ones(1, 1, 2, 2), bias=Tensor([1.0, 2.0])),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq.frontend.derivatives import DERIVATIVES, FLAT, Flat, filled
+from hcq.frontend.derivatives import DERIVATIVES, FLAT, Flat
 from hcq.frontend.gradient import gradient
+from hcq.frontend.nodes import filled
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Param, const

@@ -1,0 +1,99 @@
+"""Initial weights: random numbers that spread just so wide that a signal keeps its size on the way through a layer.
+
+In       a weight's shape (out, in, ...), and the nonlinearity behind it
+Out      `Initial`, the methods Tensor.kaiming_uniform, ...; the standard deviations that nn.init fills with
+Changes  as random.py: each draw advances the device's counter
+Next     random.py (the numbers), ../nn/init.py (the same in place, under PyTorch's names)
+Source   He et al. 2015 (kaiming), Glorot and Bengio 2010 (xavier)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from hcq.frontend.arguments import checked
+from hcq.frontend.core import shape_args
+from hcq.frontend.errors import UsageError
+from hcq.frontend.methods.base import Methods
+from hcq.ir.node import Shape
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Initial(Methods):
+    """kaiming_uniform, kaiming_normal, xavier_uniform, xavier_normal."""
+
+    __slots__ = ()
+
+    @classmethod
+    def kaiming_uniform(cls, *shape: Any, a: float = 0.0, **options: Any) -> Self:
+        """Uniform numbers that keep a signal's size through a weight (out, in, ...) and a rectifier.
+
+        a        the rectifier's slope below zero
+        options  dtype, device, requires_grad
+        """
+        bound = math.sqrt(3.0) * kaiming_std(shape_args("kaiming_uniform", shape), a)
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
+
+    @classmethod
+    def kaiming_normal(cls, *shape: Any, a: float = 0.0, **options: Any) -> Self:
+        """Normal numbers that keep a signal's size through a weight (out, in, ...) and a rectifier; see above."""
+        return cls.normal(*shape, std=kaiming_std(shape_args("kaiming_normal", shape), a), **options)
+
+    @classmethod
+    def xavier_uniform(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
+        """Uniform numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
+        bound = math.sqrt(3.0) * xavier_std(shape_args("xavier_uniform", shape), gain)
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
+
+    @classmethod
+    def xavier_normal(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
+        """Normal numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
+        return cls.normal(*shape, std=xavier_std(shape_args("xavier_normal", shape), gain), **options)
+
+
+_GAINS = {
+    "linear": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5.0 / 3.0,
+    "relu": math.sqrt(2.0),
+    "selu": 0.75,
+}
+
+
+@checked
+def kaiming_std(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> float:
+    """The deviation that keeps the size of the signal (fan_in) or of the gradient (fan_out)."""
+    if mode not in ("fan_in", "fan_out"):
+        raise UsageError(f"[kaiming] mode {mode!r}: give 'fan_in' or 'fan_out'.")
+    fan_in, fan_out = fans(shape)
+    return calculate_gain(nonlinearity, a) / math.sqrt(max(1, fan_in if mode == "fan_in" else fan_out))
+
+
+@checked
+def xavier_std(shape: Shape, gain: float) -> float:
+    """The deviation that keeps the size of signal and gradient alike, as far as both can be."""
+    return gain * math.sqrt(2.0 / max(1, sum(fans(shape))))
+
+
+@checked
+def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
+    """How much a nonlinearity shrinks a signal, to be made up for."""
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2.0 / (1.0 + param * param))
+    if nonlinearity not in _GAINS:
+        known = ", ".join(sorted([*_GAINS, "leaky_relu"]))
+        raise UsageError(f"[calculate_gain] {nonlinearity!r} is not known. Known: {known}.")
+    return _GAINS[nonlinearity]
+
+
+def fans(shape: Shape) -> tuple[int, int]:
+    """How many inputs each output of a weight (out, in, ...) has, and how many outputs each input."""
+    if len(shape) < 2 or min(shape) < 0:
+        raise UsageError(
+            f"[init] shape {shape}: fan in and fan out need two axes or more, of 0 or more. Use uniform_ or zeros_."
+        )
+    receptive = math.prod(shape[2:])
+    return shape[1] * receptive, shape[0] * receptive

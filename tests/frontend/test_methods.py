@@ -1,0 +1,62 @@
+"""The groups of Tensor's methods: they stand side by side."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import hcq.frontend
+from hcq.frontend.core import Core
+from hcq.frontend.methods import base
+from hcq.frontend.methods.base import Methods
+from hcq.frontend.tensor import Tensor
+
+FOLDER = Path(hcq.frontend.__path__[0]) / "methods"
+GROUPS = Tensor.__bases__
+
+
+def test_no_group_is_a_kind_of_another():
+    assert [group.__bases__ for group in GROUPS] == [(Methods,)] * len(GROUPS)
+    assert (Core,) == Methods.__bases__
+
+
+def test_no_group_imports_another():
+    for path in FOLDER.glob("*.py"):
+        imported = [
+            node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)
+        ]
+        groups = {module for module in imported if module and module.startswith("hcq.frontend.methods.")}
+        assert groups <= {"hcq.frontend.methods.base"}, path.name
+
+
+def test_every_file_of_the_folder_is_one_group_of_tensor():
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "base"}
+    assert sorted(files) == sorted(group.__module__.rpartition(".")[2] for group in GROUPS)
+
+
+def test_no_two_groups_define_one_name():
+    owners: dict[str, str] = {}
+    for group in (Tensor, *GROUPS):
+        for name in set(vars(group)) - {"__module__", "__doc__", "__slots__", "_is_checked"} - set(dir(type)):
+            assert owners.setdefault(name, group.__name__) == group.__name__, name
+
+
+def test_what_groups_call_in_one_another_is_there():
+    tree = ast.parse(Path(base.__file__).read_text())
+    methods = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Methods")
+    (block,) = (node for node in methods.body if isinstance(node, ast.If))
+    declared = [node.name for node in block.body if isinstance(node, ast.FunctionDef)]
+    assert "cast" in declared
+    missing = [name for name in declared if not any(name in vars(owner) for owner in (Tensor, *GROUPS))]
+    assert not missing
+
+
+def test_tensors_join_as_a_method():
+    a, b, c = Tensor([[1, 2]]), Tensor([[3, 4]]), Tensor([[5.5, 6.5]])
+    assert a.cat(b).tolist() == Tensor.cat([a, b]).tolist() == [[1, 2], [3, 4]]
+    assert (
+        a.cat(b, c, dim=1).tolist() == Tensor.cat((a, b, c), 1).tolist() == [[1.0, 2.0, 3.0, 4.0, 5.5, 6.5]]
+    )
+    assert a.cat([b, c]).shape == (3, 2)
+    assert a.stack(b, dim=-1).tolist() == Tensor.stack([a, b], dim=-1).tolist() == [[[1, 3], [2, 4]]]
+    assert Tensor.cat(tensors=[a, b], dim=1).shape == (1, 4)
