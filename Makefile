@@ -35,7 +35,7 @@ help:
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
-	@echo "make lint     formatting, lint rules, types, the law of the floors"
+	@echo "make lint     formatting, lint rules, types, the laws of imports"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write docs/packets/ from the declarations of packets, registers and ioctls"
 	@echo "make bench    our times beside NumPy's, PyTorch's and tinygrad's; BENCH_FLAGS='--quick sgemm'"

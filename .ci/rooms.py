@@ -1,0 +1,78 @@
+"""The law of rooms, as a contract for import-linter: a room imports only what its line of the law names.
+
+In       the import graph of the package `hcq`, laid out as installed (`hcq.ir`, `hcq.compiler`, ...), with the imports
+         inside functions and for type checkers
+Out      one line per import that the law does not allow: who, whom, file and line
+Next     pyproject.toml, [tool.importlinter] (the laws), docs/architecture.md (why the rooms are what they are)
+
+A room is a folder or a file of `hcq` and what is below it, but for the rooms in it that have a line of their own:
+`nv.abi` is no part of `nv`. `hcq` is every file that stands in no folder, and every folder without a line where the law
+has none for `*`; with one, each folder without a line is a room, so that a new driver falls under the law unlisted.
+"""
+
+from __future__ import annotations
+
+from grimp import ImportGraph
+from importlinter import Contract, ContractCheck, fields, output
+
+PACKAGE, ANY = "hcq", "*"
+
+
+class RoomsContract(Contract):
+    """`may_import`: lines "room -> room room ...", or "room -> *" for all; a room always may import itself.
+
+    yet  lines "module -> module" of what is still allowed beside the law, each with all that is below it
+    """
+
+    may_import = fields.ListField(subfield=fields.StringField())
+    yet = fields.ListField(subfield=fields.StringField(), required=False)
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        law = dict(_line(line) for line in self.may_import)
+        unknown = {name for allowed in law.values() for name in allowed} - {*law, PACKAGE, ANY}
+        if unknown:
+            raise ValueError(f"the law names rooms that have no line: {', '.join(sorted(unknown))}")
+        yet = [_line(line) for line in self.yet or ()]
+        breaches = []
+        for importer in sorted(graph.modules):
+            own = _room(importer, law, graph)
+            allowed = law[own] if own in law else law[ANY]
+            for imported in sorted(graph.find_modules_directly_imported_by(importer)):
+                room = _room(imported, law, graph)
+                is_allowed = room == own or room in allowed or ANY in allowed
+                if not is_allowed and not any(
+                    _is_in(importer, one) and any(_is_in(imported, other) for other in others)
+                    for one, others in yet
+                ):
+                    for detail in graph.get_import_details(importer=importer, imported=imported):
+                        breaches.append({**detail, "rooms": (own, room)})
+        return ContractCheck(kept=not breaches, metadata={"breaches": breaches})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for breach in check.metadata["breaches"]:
+            importer, imported = breach["importer"], breach["imported"]
+            own, room = breach["rooms"]
+            output.print_error(f"{importer}:{breach['line_number']} imports {imported}:", bold=True)
+            output.print(f"    {breach['line_contents']}")
+            output.print(f"    {own} may not import {room}")
+            output.new_line()
+
+
+def _line(line: str) -> tuple[str, set[str]]:
+    room, arrow, others = line.partition("->")
+    if not arrow:
+        raise ValueError(f'{line!r}: write "room -> room room ..."')
+    return room.strip(), set(others.split())
+
+
+def _is_in(module: str, room: str) -> bool:
+    return f"{module}.".startswith(f"{PACKAGE}.{room}.")
+
+
+def _room(module: str, law: dict[str, set[str]], graph: ImportGraph) -> str:
+    found = [room for room in law if _is_in(module, room)]
+    if found:
+        return max(found, key=len)
+    _, *parts = module.split(".")
+    is_in_folder = len(parts) > 1 or (parts and graph.find_children(module))
+    return parts[0] if ANY in law and is_in_folder else PACKAGE
