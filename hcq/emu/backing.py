@@ -3,7 +3,7 @@
 In       sizes
 Out      Backing: the bytes as an array, and as a mapping wherever the host asks for one
 Changes  one anonymous file of the process, in which all of them lie: an allocation costs no descriptor
-Next     amd/kfd_memory.py, nv/memory.py (what maps them for GPUs), pages.py (memory that the host never maps)
+Next     amd/memory.py, nv/memory.py (what maps them for GPUs), pages.py (memory that the host never maps)
 
 Places in the file are used again, and their pages go back to the system when nobody reads them any more. A child of
 fork makes a file of its own: this one is its parent's, and the child neither writes to it nor gives back any of it.

@@ -136,9 +136,9 @@ class System:
 
 def _kernel(word: str) -> Any:
     if word.startswith("amd"):
-        from hcq.emu.amd.kfd import EmulatedKfd, parse
+        from hcq.emu.amd.kfd import emulate
 
-        return EmulatedKfd([parse(word)])
+        return emulate([word])
     if word.startswith("nv"):
         from hcq.emu.nv.rm import EmulatedRm
         from hcq.emu.nv.spec import parse_all

@@ -31,7 +31,6 @@ from hcq.tools.trace.views import code_of
 from hcq.trace.file import Code, Trace
 
 TOOL_TIMEOUT_S = 60
-CDNA = ("gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
 _BYTES_PER_LINE = 8
 
 
@@ -291,9 +290,11 @@ def _sources(function: _Function) -> dict[int, str]:
 
 
 def _amd(image: bytes, arch: str, entry: str, name: str) -> list[Line]:
-    family = "cdna3" if arch in CDNA else "rdna3" if arch.startswith("gfx11") else ""
-    if family:
-        return _amd_tables(image, family, entry, name)
+    from hcq.emu.amd.shader.architectures import isa_of
+
+    isa = isa_of(arch)
+    if isa is not None:
+        return _amd_tables(image, isa, entry, name)
     tool = _tool("llvm-objdump", "amdgpu-objdump")
     if tool is None:
         raise DriverError(
@@ -303,10 +304,9 @@ def _amd(image: bytes, arch: str, entry: str, name: str) -> list[Line]:
     return _run(tool, ("-d", f"--disassemble-symbols={entry}"), image, name)
 
 
-def _amd_tables(image: bytes, family: str, entry: str, name: str) -> list[Line]:
+def _amd_tables(image: bytes, isa: Any, entry: str, name: str) -> list[Line]:
     from hcq.emu.amd.shader import disassembly
 
-    isa = getattr(importlib.import_module(f"hcq.emu.amd.shader.{family}"), family.upper())
     function = _find(image, entry, name)
     words = struct.unpack(f"<{len(function.code) // 4}I", function.code[: len(function.code) // 4 * 4])
     found: list[tuple[int, tuple[int, ...], Any]] = []

@@ -59,7 +59,7 @@ class AqlQueue(EmulatedQueue):
             return self._barrier(packet, slot)
         if isinstance(packet, aql.Pm4Ib) and packet.ib_header == 0xC0023F00 and packet.ib_valid:
             self.block = packet
-            self.xccs_left = list(range(self.gpu.topology_node.xccs))
+            self.xccs_left = list(range(self.gpu.chip.xccs))
             return self._next_xcc()
         self._inactive(0x20)
         raise self.stop(f"{packet!r} is no packet this processor knows")
@@ -77,11 +77,11 @@ class AqlQueue(EmulatedQueue):
         return self._done(packet, self.ring + self.rptr % self.slots * aql.PACKET_BYTES)
 
     def _dispatch(self, packet: aql.KernelDispatch, slot: int) -> bool:
-        work = dispatch_from_aql(self.gpu, self.descriptor(), self.home, packet, slot)
+        work = dispatch_from_aql(self.gpu.chip, self.gpu.vm, self.descriptor(), self.home, packet, slot)
         if isinstance(work, int):
             self._inactive(work)
             raise self.stop(f"{packet!r}: {aql.INACTIVE[work]}")
-        work.run(self.gpu)
+        self.gpu.run(work)
         return self._done(packet, slot)
 
     def _barrier(self, packet: aql.BarrierAnd, slot: int) -> bool:

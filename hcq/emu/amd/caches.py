@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hcq.emu.amd.kfd_memory import GpuVm
+from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import AddressSpace, Range, aligned_words
 from hcq.emu.pages import zeros

@@ -1,22 +1,21 @@
-"""Dispatches: from registers or an AQL packet to a kernel running on the shader core.
+"""Dispatches: registers or an AQL packet, understood as the launch of a kernel.
 
 In       compute registers and a DISPATCH_DIRECT, or a KernelDispatch and the descriptor it points at
-Out      a Dispatch, which runs; or what is wrong with it
-Changes  what the kernel changes
-Next     launch.py (the shader core), pm4_processor.py and aql_processor.py (who launch)
+Out      a Dispatch; or what is wrong with it
+Changes  nothing
+Next     launch.py (the shader core), pm4_processor.py and aql_processor.py (who launch), shader/wave_start.py
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hcq.amd.abi import aql, pm4, registers
-from hcq.amd.abi.descriptor import SIZE_BYTES, USER_SGPRS, KernelDescriptor
+from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.abi.registers import Rsrc1, Rsrc2, TmpringSize
-
-if TYPE_CHECKING:
-    from hcq.emu.amd.gpu import EmulatedGpu
+from hcq.emu.amd.memory import GpuVm
+from hcq.emu.amd.shader.wave_start import user_sgprs
+from hcq.emu.amd.spec import LDS_BYTES, MAX_BLOCK, Chip
 
 
 @dataclass(frozen=True)
@@ -43,21 +42,8 @@ class Dispatch:
     wave_scratch_bytes: int
     scratch_waves: int
 
-    def run(self, gpu: EmulatedGpu) -> None:
-        """Run it to its end. Raises a ShaderFault."""
-        if gpu.run_kernel is not None:
-            gpu.run_kernel(gpu, self)
-            return
-        from hcq.emu.amd.launch import (
-            run_on_shader_core,
-        )  # the shader core: much code, needed by kernels alone
 
-        run_on_shader_core(gpu, self)
-
-
-def dispatch_from_registers(
-    gpu: EmulatedGpu, at: dict[int, int], packet: pm4.DispatchDirect
-) -> Dispatch | str:
+def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.DispatchDirect) -> Dispatch | str:
     """A launch from the registers as they are; a sentence when hardware would hang on it."""
     needed = (registers.PGM_LO, registers.PGM_LO + 1, registers.PGM_RSRC1, registers.PGM_RSRC1 + 1)
     missing = [registers.name_of(number) for number in needed if number not in at]
@@ -66,7 +52,7 @@ def dispatch_from_registers(
     block = tuple(at.get(registers.NUM_THREAD_X + axis, 0) & 0xFFFF for axis in range(3))
     grid = (packet.dim_x, packet.dim_y, packet.dim_z)
     threads = block[0] * block[1] * block[2]
-    if not threads or threads > gpu.chip.max_block or not all(grid):
+    if not threads or threads > MAX_BLOCK or not all(grid):
         return f"grid {grid} or block {block} is empty or too large"
     if not packet.compute_shader_en:
         return "compute_shader_en is not set"
@@ -84,34 +70,39 @@ def dispatch_from_registers(
         entry=(at[registers.PGM_LO] | at[registers.PGM_LO + 1] << 32) << 8,
         rsrc1=Rsrc1.decode([at[registers.PGM_RSRC1]]),
         rsrc2=rsrc2,
-        rsrc3=at.get(gpu.chip.rsrc3, 0),
+        rsrc3=at.get(chip.rsrc3, 0),
         wave_size=32 if packet.cs_w32_en else 64,
         user_sgprs=tuple(at.get(registers.USER_DATA_0 + i, 0) for i in range(registers.USER_DATA_WORDS)),
         grid=grid,
         block=(block[0], block[1], block[2]),
         lds_bytes=rsrc2.lds_size,
         scratch_base=base << 8,
-        wave_scratch_bytes=tmpring.wavesize * gpu.chip.wave_bytes_unit,
+        wave_scratch_bytes=tmpring.wavesize * chip.wave_bytes_unit,
         scratch_waves=tmpring.waves,
     )
 
 
 def dispatch_from_aql(
-    gpu: EmulatedGpu, queue: aql.AmdQueue, queue_va: int, packet: aql.KernelDispatch, packet_va: int
+    chip: Chip,
+    vm: GpuVm,
+    queue: aql.AmdQueue,
+    queue_va: int,
+    packet: aql.KernelDispatch,
+    packet_va: int,
 ) -> Dispatch | int:
     """A launch from an AQL packet, doing what the packet processor's firmware does; an error code when it refuses."""
     if not packet.kernel_object or packet.kernel_object % SIZE_BYTES:
         return 0x8
-    descriptor = KernelDescriptor.decode(gpu.vm.load_words(packet.kernel_object, SIZE_BYTES // 4))
+    descriptor = KernelDescriptor.decode(vm.load_words(packet.kernel_object, SIZE_BYTES // 4))
     block = (packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z)
     size = (packet.grid_size_x, packet.grid_size_y, packet.grid_size_z)
     if not all(block) or not all(size):
         return 0x2
-    if block[0] * block[1] * block[2] > gpu.chip.max_block:
+    if block[0] * block[1] * block[2] > MAX_BLOCK:
         return 0x40
     if any(extent % width for extent, width in zip(size, block)):
         return 0x2  # hardware runs a partial group; our driver never asks for one
-    if packet.group_segment_size > gpu.chip.lds_bytes:
+    if packet.group_segment_size > LDS_BYTES:
         return 0x4
     is_wave32 = bool(descriptor.enable_wavefront_size32)
     lanes = 32 if is_wave32 else 64
@@ -131,23 +122,18 @@ def dispatch_from_aql(
         "flat_scratch_init": _halves(queue.scratch_backing_memory_location),
         "private_segment_size": [packet.private_segment_size],
     }
-    registers_: list[int] = []
-    for item in USER_SGPRS:
-        if descriptor.values[item.field]:
-            registers_ += values[item.name]
-    count = descriptor.kernarg_preload_spec_length
-    if count:
-        at = packet.kernarg_address + 4 * descriptor.kernarg_preload_spec_offset
-        registers_ += gpu.vm.load_words(at, count)
+    words = user_sgprs(descriptor, values)
+    if count := descriptor.kernarg_preload_spec_length:
+        words += vm.load_words(packet.kernarg_address + 4 * descriptor.kernarg_preload_spec_offset, count)
     wave_bytes = packet.private_segment_size * lanes
-    unit = gpu.chip.wave_bytes_unit
+    unit = chip.wave_bytes_unit
     return Dispatch(
         entry=packet.kernel_object + descriptor.entry_offset,
         rsrc1=Rsrc1.decode([descriptor.compute_pgm_rsrc1]),
         rsrc2=descriptor.rsrc2,
         rsrc3=descriptor.compute_pgm_rsrc3,
         wave_size=lanes,
-        user_sgprs=tuple((registers_ + [0] * 16)[:16]),
+        user_sgprs=tuple((words + [0] * 16)[:16]),
         grid=(size[0] // block[0], size[1] // block[1], size[2] // block[2]),
         block=block,
         lds_bytes=packet.group_segment_size,

@@ -3,7 +3,7 @@
 In       queues created through the KFD; doorbells, as stores to mapped memory
 Out      packets executed; interrupts, page faults and resets as events
 Changes  the process's memory through the GPU's page table
-Next     pm4_processor.py, sdma_processor.py, aql_processor.py (the packets), dispatch.py (kernels)
+Next     pm4_processor.py, sdma_processor.py, aql_processor.py (the packets), launch.py (kernels)
 
 The thread runs while there is a queue. It looks at the doorbells often while there is work, and rarely when there is
 none; a process that waits for an event makes it look at once. With a seed it works asynchronously: queues take turns in
@@ -21,15 +21,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hcq.amd.abi.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceApertures
-from hcq.amd.topology import node_of
+from hcq.emu.amd.caches import Caches
+from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.kfd_events import Events
-from hcq.emu.amd.kfd_memory import PAGE, BufferObject, GpuVm
-from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
+from hcq.emu.amd.kfd_topology import EmulatedNode
+from hcq.emu.amd.memory import PAGE, BufferObject, GpuVm
 from hcq.emu.amd.shader.errors import PageFault, ShaderFault
 from hcq.emu.backing import Backing
 
 if TYPE_CHECKING:
-    from hcq.emu.amd.dispatch import Dispatch
     from hcq.emu.amd.shader.run import ShaderCore
 
 UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
@@ -99,14 +99,8 @@ class EmulatedGpu:
         self._write = log
         self.gpu_id = node.gpu_id
         self.chip = node.spec.chip
-        bank = {"heap_type": 1 if node.spec.is_vram_public else 2, "size_in_bytes": VRAM_BYTES}
-        self.topology_node = node_of(node.index, node.gpu_id, node.properties(), [bank])
         self.vm = GpuVm()
-        self.caches = None
-        if node.spec.has_caches:
-            from hcq.emu.amd.caches import Caches  # only those who look for missing packets need it
-
-            self.caches = Caches(self.vm, copies_are_cached=self.chip.copies.has_gcr)
+        self.caches = Caches(self.vm, self.chip.copies.has_gcr) if node.spec.has_caches else None
         self.vm_fd: int | None = None
         self.render_fds: set[int] = set()
         self.doorbells = Backing(DOORBELL_SLICE_BYTES)
@@ -131,8 +125,7 @@ class EmulatedGpu:
         self.thread: threading.Thread | None = None
         self.packets = 0
         self.running: EmulatedQueue | None = None
-        self.machine: ShaderCore | None = None  # made by the first kernel
-        self.run_kernel: Callable[[EmulatedGpu, Dispatch], None] | None = None  # None: the shader core
+        self.core: ShaderCore | None = None  # made by the first kernel
 
     # ------------------------------------------------------------ queues
 
@@ -166,6 +159,19 @@ class EmulatedGpu:
     def clock(self) -> int:
         """The GPU's counter."""
         return time.monotonic_ns() * CLOCK_HZ // 1_000_000_000
+
+    def run(self, work: Dispatch) -> None:
+        """Run a kernel to its end, or until its queue is destroyed. Raises a ShaderFault."""
+        from hcq.emu.amd.launch import launch, shader_core  # the shader core: much code, for kernels alone
+
+        queue = self.running
+        if self.core is None:
+            self.core = shader_core(self.chip.arch, self.vm, self.caches)
+        try:
+            launch(self.core, self.chip.arch, work, lambda: queue is not None and queue.is_ending)
+        finally:
+            if self.caches is not None:
+                self.caches.vector.end_kernel()
 
     def interrupt(self, context: int) -> None:
         self.events.interrupt(context)

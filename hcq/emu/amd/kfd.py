@@ -3,7 +3,7 @@
 In       opens, ioctls and mappings of one process; GPUs parsed from HCQ_EMULATE
 Out      the same structures, or the same errno
 Changes  buffer objects, page tables, events, queues; GPUs run while there is a queue
-Next     kfd_memory.py, kfd_events.py, kfd_queues.py (what is behind the ioctls), gpu.py (who does the work)
+Next     memory.py, kfd_events.py, kfd_queues.py (what is behind the ioctls), gpu.py (who does the work)
 Source   kfd_chardev.c, kfd_events.c, kfd_queue.c, amdgpu_amdkfd_gpuvm.c
 
 Answers are hung on the driver's own declarations: `@answers(CREATE_QUEUE)`.
@@ -23,13 +23,12 @@ from hcq.amd.abi import drm, kfd
 from hcq.amd.abi.kfd import AllocFlags, Ioctl, MmapType
 from hcq.emu.amd.gpu import CLOCK_HZ, EmulatedGpu
 from hcq.emu.amd.kfd_events import Events
-from hcq.emu.amd.kfd_memory import PAGE, BufferObject
 from hcq.emu.amd.kfd_queues import create_queue
-from hcq.emu.amd.kfd_topology import VRAM_BYTES, Spec, files, make_nodes, parse
+from hcq.emu.amd.kfd_topology import VRAM_BYTES, files, make_nodes
+from hcq.emu.amd.memory import PAGE, BufferObject
+from hcq.emu.amd.spec import Spec, parse
 from hcq.emu.kernel import Refusal
 from hcq.layout import Packet
-
-__all__ = ["EmulatedKfd", "parse"]
 
 MINOR_VERSION = 17
 PLACES = AllocFlags.VRAM | AllocFlags.GTT | AllocFlags.USERPTR | AllocFlags.DOORBELL | AllocFlags.MMIO_REMAP

@@ -28,7 +28,7 @@ from hcq.amd.abi.kfd import (
     WaitEventsArgs,
     WaitResult,
 )
-from hcq.emu.amd.kfd_memory import BufferObject
+from hcq.emu.amd.memory import BufferObject
 from hcq.emu.kernel import Refusal
 
 SIGNAL_LIMIT = 4096

@@ -1,9 +1,9 @@
 """Topology of the emulated KFD: what sysfs says of the emulated GPUs.
 
-In       a Spec for each GPU, parsed from a word of HCQ_EMULATE
+In       a Spec for each GPU
 Out      the text of every file below the topology's folder
 Changes  nothing
-Next     hcq/amd/topology.py (who reads it), kfd.py (who serves it)
+Next     spec.py (what a GPU is), kfd.py (who serves these files), kfd_queues.py (sizes that follow from these figures)
 
 The figures are those of small parts of each generation: they decide how much scratch memory and how large a context
 save area a driver allocates, and nothing else here.
@@ -13,54 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hcq.amd.chip import CHIPS, Chip
-from hcq.amd.topology import ROOT
-from hcq.checks import is_decimal
+from hcq.emu.amd.spec import LDS_BYTES, Spec
 from hcq.errors import UsageError
 
+ROOT = "/sys/devices/virtual/kfd/kfd/topology"
 FIRST_RENDER_MINOR = 128
 VRAM_BYTES = 16 << 30  # only what is touched takes memory
 FIRST_GPU_ID, GPU_ID_STEP = 0x5A3C, 0x3D2B  # ids are hashes: nothing follows from their order
 MAX_GPUS = 64
-
-
-@dataclass(frozen=True)
-class Spec:
-    """One emulated GPU, as HCQ_EMULATE asks for it.
-
-    seed         work asynchronously, in an order drawn from it
-    has_caches   what is not acquired is old, what is not released is hidden
-    """
-
-    chip: Chip
-    seed: int | None = None
-    is_vram_public: bool = True
-    has_caches: bool = False
-
-
-def parse(word: str) -> Spec:
-    """A word such as "amd:gfx1100:seed=7". Raises UsageError naming what is wrong with it."""
-    _, *parts = word.split(":")
-    if not parts or parts[0] not in CHIPS:
-        raise UsageError(
-            f"HCQ_EMULATE={word}: unknown architecture {parts[0] if parts else ''!r}. Known: {', '.join(CHIPS)}."
-        )
-    seed: int | None = None
-    is_public = True
-    has_caches = False
-    for part in parts[1:]:
-        if part == "private":
-            is_public = False
-        elif part == "caches":
-            has_caches = True
-        elif part.startswith("seed=") and is_decimal(part[5:]):
-            seed = int(part[5:])
-        else:
-            raise UsageError(
-                f"HCQ_EMULATE={word}: unknown option {part!r}. "
-                "Options: seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old)."
-            )
-    return Spec(CHIPS[parts[0]], seed, is_public, has_caches)
 
 
 @dataclass(frozen=True)
@@ -74,8 +34,7 @@ class EmulatedNode:
 
     def properties(self) -> dict[str, int]:
         chip = self.spec.chip
-        xccs = 4 if chip.arch == "gfx942" else 1
-        units = 4 * xccs
+        units = 4 * chip.xccs
         per_unit = 4 if chip.family == 9 else 2
         return {
             "cpu_cores_count": 0,
@@ -85,9 +44,9 @@ class EmulatedNode:
             "io_links_count": 0,
             "p2p_links_count": 0,
             "max_waves_per_simd": 8 if chip.family == 9 else 16,
-            "lds_size_in_kb": chip.lds_bytes >> 10,
+            "lds_size_in_kb": LDS_BYTES >> 10,
             "wave_front_size": 64 if chip.family == 9 else 32,
-            "array_count": 2 * xccs,
+            "array_count": 2 * chip.xccs,
             "simd_arrays_per_engine": 1 if chip.family == 9 else 2,
             "cu_per_simd_array": 2,
             "simd_per_cu": per_unit,
@@ -101,7 +60,7 @@ class EmulatedNode:
             "num_sdma_xgmi_engines": 0,
             "num_sdma_queues_per_engine": 8,
             "num_cp_queues": 8,
-            "num_xcc": xccs,
+            "num_xcc": chip.xccs,
             "fw_version": 1,
             "capability": 0,
         }

@@ -99,7 +99,7 @@ class Pm4Engine:
         if self.gpu.random is not None:
             self.gpu.random.shuffle(pending)
         for work in pending:
-            work.run(self.gpu)
+            self.gpu.run(work)
 
     # ------------------------------------------------------------ packets
 
@@ -127,11 +127,11 @@ class Pm4Engine:
 
     @on(pm4.DispatchDirect)
     def dispatch_direct(self, packet: pm4.DispatchDirect) -> bool:
-        work = dispatch_from_registers(self.gpu, self.registers, packet)
+        work = dispatch_from_registers(self.gpu.chip, self.registers, packet)
         if isinstance(work, str):
             raise self.queue.stop(f"{packet!r}: {work}")
         if self.gpu.random is None:
-            work.run(self.gpu)
+            self.gpu.run(work)
         else:
             self.pending.append(work)
         return True

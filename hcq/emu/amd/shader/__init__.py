@@ -5,7 +5,7 @@ Each group stands on those above it.
 Instruction sets
     isa.py               what one is: formats, opcodes, decode, encode
     rdna3.py             gfx11: its formats; rdna3_opcodes.py is its opcode table (likewise rdna4: gfx12, cdna3: gfx942)
-    disassembly.py       instructions as text
+    architectures.py     which architecture has which; disassembly.py: instructions as text
 State
     errors.py            what can stop a kernel
     arrays.py            arrays over waves and lanes; lane masks

@@ -1,27 +1,30 @@
 """How a kernel starts: the registers and resources that a descriptor, or a queue's register values, ask for.
 
-In       a 64-byte kernel descriptor, or COMPUTE_PGM_RSRC1..3 and user data; grid and block sizes
+In       COMPUTE_PGM_RSRC1..3, user data, a kernel descriptor; grid and block sizes
 Out      Launch (one per kernel start), WorkItems (which lane is which work-item)
 Changes  the first registers of new waves
 Next     run.py, waves.py, hcq/amd/abi/descriptor.py and hcq/amd/abi/registers.py (the layouts)
-Source   AMDGPU code object format: kernel descriptor, initial kernel execution state
+Source   LLVM AMDGPUUsage: kernel descriptor, initial kernel execution state (the order of SGPRs)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from hcq.amd.abi.descriptor import KernelDescriptor
-from hcq.amd.abi.registers import Rsrc1, Rsrc2, ScratchResource
+from hcq.amd.abi.registers import Rsrc1, Rsrc2
 from hcq.emu.amd.shader.arrays import Array
-from hcq.errors import UsageError
 
 TTMP7, TTMP8, TTMP9 = 115, 116, 117  # as scalar registers
 DX10_CLAMP = 1 << 8
-PRELOAD_PROLOGUE_BYTES = 256  # code that loads what newer firmware has preloaded
+CODE_PROPERTIES = 14  # word of the descriptor whose lowest bits say what goes into the first scalar registers
+USER_SGPRS = (
+    *("private_segment_buffer", "dispatch_ptr", "queue_ptr", "kernarg_segment_ptr"),
+    *("dispatch_id", "flat_scratch_init", "private_segment_size"),
+)
 
 
 def vgpr_count(arch: str, granulated: int, wave_size: int) -> int:
@@ -30,13 +33,14 @@ def vgpr_count(arch: str, granulated: int, wave_size: int) -> int:
     return (granulated + 1) * block
 
 
-class Scratch(NamedTuple):
-    """Scratch memory for kernels that ask where it is (gfx90a): room for `waves`, `lane_bytes` for each lane."""
-
-    va: int
-    size_bytes: int
-    lane_bytes: int
-    waves: int
+def user_sgprs(descriptor: KernelDescriptor, values: Mapping[str, Sequence[int]]) -> list[int]:
+    """The words of s0, s1, ...: what the descriptor's bits ask for, lowest bit first."""
+    asked = descriptor.words[CODE_PROPERTIES]
+    found: list[int] = []
+    for bit, name in enumerate(USER_SGPRS):
+        if asked >> bit & 1:
+            found += values[name]
+    return found
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,7 @@ class Launch:
     scratch_bytes: int = 0  # per work-item
     mode: int = 0x3F0  # round to nearest, denormals kept, dx10_clamp, ieee
     acc_offset: int = 0  # gfx90a and gfx942: where a0 lies
-    scratch_waves: int = (
-        0  # gfx90a: for so many waves there is scratch memory; 0: no wave asks where its own is
-    )
+    scratch_waves: int = 0  # gfx90a: there is scratch memory for so many; 0: no wave asks where its own is
     wave_scratch_bytes: int = 0
     ids_in_ttmp: bool = (
         False  # gfx12: workgroup ids in TTMP9 and TTMP7, the wave's place in its group in TTMP8
@@ -73,11 +75,11 @@ class Launch:
         user_sgprs: tuple[int, ...],
         *,
         wave32: bool,
-        lds_bytes: int | None = None,
+        lds_bytes: int,
         scratch_bytes: int = 0,
         scratch_waves: int = 0,
     ) -> Launch:
-        """From what a PM4 queue holds. `lds_bytes` of None takes the size in RSRC2."""
+        """From what a PM4 queue holds."""
         one, two = Rsrc1.decode([rsrc1]), Rsrc2.decode([rsrc2])
         wave_size = 32 if wave32 else 64
         is_gfx12 = arch.startswith("gfx12")  # there RSRC1 has other flags in the places of these two
@@ -90,71 +92,13 @@ class Launch:
             user_sgpr_count=two.user_sgpr,
             group_ids=(bool(two.tgid_x_en), bool(two.tgid_y_en), bool(two.tgid_z_en)),
             id_dimensions=two.tidig_comp_cnt,
-            lds_bytes=two.lds_size if lds_bytes is None else lds_bytes,
+            lds_bytes=lds_bytes,
             scratch_bytes=scratch_bytes,
             scratch_waves=scratch_waves if arch == "gfx90a" and two.scratch_en else 0,
             wave_scratch_bytes=scratch_bytes * wave_size,
             mode=rsrc1 >> 12 & 0xFF | flags,
             ids_in_ttmp=is_gfx12,
             acc_offset=4 * ((rsrc3 & 63) + 1) if arch.startswith("gfx9") else 0,
-        )
-
-    @classmethod
-    def from_descriptor(
-        cls,
-        arch: str,
-        descriptor: bytes,
-        address: int,
-        kernarg: int,
-        *,
-        dynamic_lds_bytes: int = 0,
-        dispatch_ptr: int = 0,
-        queue_ptr: int = 0,
-        dispatch_id: int = 0,
-        preloaded: bytes = b"",
-        scratch: Scratch | None = None,
-    ) -> Launch:
-        """From a descriptor at `address`, as an AQL packet starts it. `preloaded` is the start of kernarg memory."""
-        if len(descriptor) < 64:
-            raise UsageError(f"Launch.from_descriptor: {len(descriptor)} bytes; a kernel descriptor has 64.")
-        kd = KernelDescriptor.decode(np.frombuffer(descriptor[:64], np.uint32).tolist())
-        words: list[int] = []
-        if (kd.enable_sgpr_private_segment_buffer or kd.enable_sgpr_flat_scratch_init) and scratch is None:
-            raise UsageError(
-                "Launch.from_descriptor: the kernel asks where scratch memory is. Pass scratch=Scratch(...)."
-            )
-        if kd.enable_sgpr_private_segment_buffer:
-            assert scratch is not None
-            words += ScratchResource.of(scratch.va, scratch.size_bytes).words
-        for enabled, value in (
-            (kd.enable_sgpr_dispatch_ptr, dispatch_ptr),
-            (kd.enable_sgpr_queue_ptr, queue_ptr),
-            (kd.enable_sgpr_kernarg_segment_ptr, kernarg),
-            (kd.enable_sgpr_dispatch_id, dispatch_id),
-        ):
-            if enabled:
-                words += [value & 0xFFFFFFFF, value >> 32]
-        if kd.enable_sgpr_flat_scratch_init:
-            assert scratch is not None
-            words += [scratch.va & 0xFFFFFFFF, scratch.va >> 32]
-        if kd.enable_sgpr_private_segment_size:
-            words.append(kd.private_segment_fixed_size)
-        entry = (address + kd.entry_offset) & 0xFFFFFFFFFFFFFFFF
-        if kd.kernarg_preload_spec_length:
-            first, size = 4 * kd.kernarg_preload_spec_offset, 4 * kd.kernarg_preload_spec_length
-            words += np.frombuffer(preloaded[first : first + size].ljust(size, b"\0"), np.uint32).tolist()
-            entry += PRELOAD_PROLOGUE_BYTES
-        return cls.from_registers(
-            arch,
-            entry,
-            kd.compute_pgm_rsrc1,
-            kd.compute_pgm_rsrc2,
-            kd.compute_pgm_rsrc3,
-            tuple(words),
-            wave32=bool(kd.enable_wavefront_size32),
-            lds_bytes=kd.group_segment_fixed_size + dynamic_lds_bytes,
-            scratch_bytes=kd.private_segment_fixed_size if scratch is None else scratch.lane_bytes,
-            scratch_waves=0 if scratch is None else scratch.waves,
         )
 
     def set_scalars(self, s: Array, groups: Array, places: Array) -> None:

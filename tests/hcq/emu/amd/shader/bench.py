@@ -17,18 +17,13 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import pack_lanes
-from hcq.emu.amd.shader.cdna2 import CDNA2
-from hcq.emu.amd.shader.cdna3 import CDNA3
-from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.amd.shader.program import Program
-from hcq.emu.amd.shader.rdna3 import RDNA3
-from hcq.emu.amd.shader.rdna4 import RDNA4
 from hcq.emu.amd.shader.waves import Batch
 from hcq.layout import Packet
 from tests.hcq.emu.amd.shader.assembler import assemble
+from tests.hcq.emu.amd.shader.kernels import ISAS
 
-ISAS: dict[str, Isa] = {"gfx1100": RDNA3, "gfx1201": RDNA4, "gfx90a": CDNA2, "gfx942": CDNA3}
 GFX9 = {"gfx90a", "gfx942"}
 FAMILY = {"gfx1100": "gfx1100", "gfx1201": "gfx1100", "gfx90a": "gfx942", "gfx942": "gfx942"}  # by spelling
 CODE = 0x1000

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
 
-from hcq.emu.amd.shader.cdna2 import CDNA2
-from hcq.emu.amd.shader.cdna3 import CDNA3
+from hcq.amd.abi.descriptor import KernelDescriptor
+from hcq.amd.abi.registers import ScratchResource
+from hcq.emu.amd.shader.architectures import ISAS as EVERY_ISA
 from hcq.emu.amd.shader.memory import AddressSpace
-from hcq.emu.amd.shader.rdna3 import RDNA3
-from hcq.emu.amd.shader.rdna4 import RDNA4
 from hcq.emu.amd.shader.run import Report, ShaderCore, run_dispatch
-from hcq.emu.amd.shader.wave_start import Launch, Scratch
+from hcq.emu.amd.shader.wave_start import Launch, user_sgprs
 
 TRIPLE = "amdgcn-amd-amdhsa"
-ISAS = {"gfx1100": RDNA3, "gfx1201": RDNA4, "gfx90a": CDNA2, "gfx942": CDNA3}
+ISAS = {arch: EVERY_ISA[arch] for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942")}
 CODE_BASE, ARGUMENT_BASE, SCRATCH_BASE, DATA_BASE = 0x100000, 0x7000_0000, 0x6000_0000_0000, 0x7F00_0000_0000
+
+PRELOAD_PROLOGUE_BYTES = 256  # code that loads what newer firmware has preloaded
 
 R_ABS64, R_REL32, R_REL64, R_GOTPCREL32_LO, R_GOTPCREL32_HI, R_REL32_LO, R_REL32_HI = 3, 4, 5, 8, 9, 10, 11
 
@@ -52,6 +53,19 @@ def sections(image: bytes) -> list[tuple[int, ...]]:
     return [struct.unpack_from("<IIQQQQIIQQ", image, offset + size * i) for i in range(count)]
 
 
+class Scratch(NamedTuple):
+    """Scratch memory for kernels that ask where it is (gfx90a): room for `waves`, `lane_bytes` for each lane."""
+
+    va: int = 0
+    size_bytes: int = 0
+    lane_bytes: int = 0
+    waves: int = 0
+
+
+def halves(address: int) -> list[int]:
+    return [address & 0xFFFFFFFF, address >> 32]
+
+
 class Loaded:
     """An object in memory, ready to run."""
 
@@ -59,7 +73,7 @@ class Loaded:
         self.arch = arch
         self.image, self.assembly = assemble(ir, arch, features, opt)
         self.memory = AddressSpace()
-        self.machine = ShaderCore(ISAS[arch], self.memory)
+        self.core = ShaderCore(ISAS[arch], self.memory)
         self.symbols: dict[str, int] = {}
         self.place()
         self.report = Report()
@@ -109,22 +123,42 @@ class Loaded:
                     struct.pack_into("<I", code, starts[info] + where, value >> shift & 2**32 - 1)
         self.memory.map(CODE_BASE, code, writable=False, name="code")
 
+    def words(self, va: int, count: int) -> list[int]:
+        return list(struct.unpack(f"<{count}I", self.memory.read(va, 4 * count)))
+
     def launch(self, name: str, kernarg: int, dynamic_lds_bytes: int = 0) -> Launch:
+        """What an AQL packet would start."""
         kd = self.symbols[name + ".kd"]
-        descriptor = self.memory.read(kd, 64)
-        return Launch.from_descriptor(
+        descriptor = KernelDescriptor.decode(self.words(kd, 16))
+        scratch = self.scratch(descriptor) if self.arch == "gfx90a" else Scratch()
+        values = {
+            "private_segment_buffer": ScratchResource.of(scratch.va, scratch.size_bytes).words,
+            "kernarg_segment_ptr": halves(kernarg),
+            "flat_scratch_init": halves(scratch.va),
+            "private_segment_size": [descriptor.private_segment_fixed_size],
+            **{name: halves(0) for name in ("dispatch_ptr", "queue_ptr", "dispatch_id")},
+        }
+        words = user_sgprs(descriptor, values)
+        entry = kd + descriptor.entry_offset
+        if preloaded := descriptor.kernarg_preload_spec_length:
+            words += self.words(kernarg + 4 * descriptor.kernarg_preload_spec_offset, preloaded)
+            entry += PRELOAD_PROLOGUE_BYTES
+        return Launch.from_registers(
             self.arch,
-            descriptor,
-            kd,
-            kernarg,
-            dynamic_lds_bytes=dynamic_lds_bytes,
-            preloaded=self.memory.read(kernarg, 4096),
-            scratch=self.scratch(descriptor) if self.arch == "gfx90a" else None,
+            entry,
+            descriptor.compute_pgm_rsrc1,
+            descriptor.compute_pgm_rsrc2,
+            descriptor.compute_pgm_rsrc3,
+            tuple(words),
+            wave32=bool(descriptor.enable_wavefront_size32),
+            lds_bytes=descriptor.group_segment_fixed_size + dynamic_lds_bytes,
+            scratch_bytes=scratch.lane_bytes or descriptor.private_segment_fixed_size,
+            scratch_waves=scratch.waves,
         )
 
-    def scratch(self, descriptor: bytes) -> Scratch:
+    def scratch(self, descriptor: KernelDescriptor) -> Scratch:
         """Scratch memory where kernels of gfx90a look for it: room for 32 waves."""
-        lane_bytes = max(64, struct.unpack_from("<I", descriptor, 4)[0])
+        lane_bytes = max(64, descriptor.private_segment_fixed_size)
         size = 32 * 64 * lane_bytes
         if self.memory.find(SCRATCH_BASE) is not None:
             self.memory.unmap(SCRATCH_BASE)
@@ -159,7 +193,7 @@ class Loaded:
         try:
             dynamic = options.pop("dynamic_lds_bytes", 0)
             launch = self.launch(name, ARGUMENT_BASE, dynamic)
-            self.report = run_dispatch(self.machine, launch, grid, block, **options)
+            self.report = run_dispatch(self.core, launch, grid, block, **options)
         finally:
             for address in (*mapped, ARGUMENT_BASE):
                 self.memory.unmap(address)

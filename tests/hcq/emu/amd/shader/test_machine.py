@@ -566,9 +566,9 @@ def test_code_that_changed_in_memory_is_decoded_again() -> None:
     kernel = load("gfx1100", STORE)
     out = u32(64)
     kernel.run("store", [out, np.uint32(4)])
-    first = kernel.machine.programs.copy()
+    first = kernel.core.programs.copy()
     kernel.run("store", [out, np.uint32(4)])
-    assert kernel.machine.programs == first
+    assert kernel.core.programs == first
     code = kernel.memory.find(kernel.symbols["store"])
     assert code is not None
     kernel.memory.unmap(code.start)

@@ -3,7 +3,7 @@
 In       allocation, mapping and freeing, as ioctls ask for them
 Out      BufferObject; GpuVm, which packet processors and kernels read and write
 Changes  host memory: an object's bytes are mapped once for the GPU and again wherever the host asks
-Next     hcq/emu/backing.py (what holds the bytes), kfd.py (the ioctls), memory.py (addresses), gpu.py (who accesses it)
+Next     hcq/emu/backing.py (what holds the bytes), kfd.py (the ioctls), shader/memory.py (addresses), gpu.py
 
 The GPU's view never depends on the host's mappings: a driver that unmaps memory the GPU still uses is not a crash here,
 and one that frees it gets a page fault with an address.

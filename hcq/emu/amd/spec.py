@@ -1,0 +1,110 @@
+"""What an emulated AMD GPU is: what HCQ_EMULATE says of it, and the figures of each architecture.
+
+In       a word such as "amd:gfx1100:seed=7"
+Out      Spec: a chip, and how it is emulated
+Changes  nothing
+Next     kfd_topology.py (what sysfs says of it), gpu.py (who works as it says), ../nv/spec.py (the sister)
+Source   gfx_target_version: kfd_topology.c; the unit of scratch memory and the numbers of registers: gc_9_4_3 and
+         gc_11_0_0 headers; the count of a copy: sdma_v4_4_2_buffer_funcs, sdma_v7_0_buffer_funcs of amdgpu
+
+The figures are derived here, and not taken from the driver's own (hcq/amd/chip.py), so that each tests the other.
+
+    amd:gfx1100              one GPU of that architecture; the same word twice makes two
+    amd:gfx1100:seed=7       it works asynchronously: queues and what nothing orders run in random order
+    amd:gfx1100:private      the host sees none of its memory (no large BAR)
+    amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcq.amd.abi import registers, sdma
+from hcq.checks import is_decimal
+from hcq.errors import UsageError
+
+ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
+LDS_BYTES = 64 << 10
+MAX_BLOCK = 1024  # work-items of a workgroup
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One architecture. The last two characters of its name are the minor version and the stepping."""
+
+    arch: str
+
+    @property
+    def family(self) -> int:
+        """The generation of its graphics: 9, 11, 12."""
+        return int(self.arch[3:-2])
+
+    @property
+    def gfx_target_version(self) -> int:
+        return 10000 * self.family + 100 * int(self.arch[-2], 16) + int(self.arch[-1], 16)
+
+    @property
+    def xccs(self) -> int:
+        """How many dies share one queue."""
+        return 4 if self.arch == "gfx942" else 1
+
+    @property
+    def rsrc3(self) -> int:
+        """The number of COMPUTE_PGM_RSRC3."""
+        return registers.PGM_RSRC3_GFX9 if self.family == 9 else registers.PGM_RSRC3_GFX11
+
+    @property
+    def wave_bytes_unit(self) -> int:
+        """COMPUTE_TMPRING_SIZE.WAVESIZE counts 256 words on gfx9, 64 on later ones."""
+        return 4 * (256 if self.family == 9 else 64)
+
+    @property
+    def copies(self) -> sdma.Version:
+        return {9: sdma.V4, 11: sdma.V6, 12: sdma.V7}[self.family]
+
+    @property
+    def copy_bytes(self) -> int:
+        """The most that one copy packet moves: its count has 30 bits, on gfx942 22."""
+        return 1 << (22 if self.arch == "gfx942" else 30)
+
+
+CHIPS = {arch: Chip(arch) for arch in ARCHITECTURES}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One emulated GPU, as HCQ_EMULATE asks for it.
+
+    seed         work asynchronously, in an order drawn from it
+    has_caches   what is not acquired is old, what is not released is hidden
+    """
+
+    chip: Chip
+    seed: int | None = None
+    is_vram_public: bool = True
+    has_caches: bool = False
+
+
+def parse(word: str) -> Spec:
+    """A word such as "amd:gfx1100:seed=7". Raises UsageError naming what is wrong with it."""
+    _, *parts = word.split(":")
+    if not parts or parts[0] not in CHIPS:
+        raise UsageError(
+            f"HCQ_EMULATE={word}: unknown architecture {parts[0] if parts else ''!r}. Known: {', '.join(CHIPS)}."
+        )
+    seed: int | None = None
+    is_public = True
+    has_caches = False
+    for part in parts[1:]:
+        if part == "private":
+            is_public = False
+        elif part == "caches":
+            has_caches = True
+        elif part.startswith("seed=") and is_decimal(part[5:]):
+            seed = int(part[5:])
+        else:
+            raise UsageError(
+                f"HCQ_EMULATE={word}: unknown option {part!r}. "
+                "Options: seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old)."
+            )
+    return Spec(CHIPS[parts[0]], seed, is_public, has_caches)

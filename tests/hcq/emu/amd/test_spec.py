@@ -1,0 +1,93 @@
+"""Two derivations, one answer: what the emulation works out by itself is what the driver works out by itself."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from pathlib import Path
+
+import pytest
+
+from hcq.amd.abi.descriptor import KernelDescriptor
+from hcq.amd.abi.descriptor import user_sgprs as places_of
+from hcq.amd.chip import CHIPS as DRIVER_CHIPS
+from hcq.amd.sizing import EOP_BYTES as DRIVER_EOP_BYTES
+from hcq.amd.sizing import queue_sizes
+from hcq.amd.topology import ROOT as DRIVER_ROOT
+from hcq.amd.topology import node_of
+from hcq.emu import amd
+from hcq.emu.amd.kfd_queues import EOP_BYTES, save_area
+from hcq.emu.amd.kfd_topology import ROOT, make_nodes
+from hcq.emu.amd.shader.architectures import ISAS
+from hcq.emu.amd.shader.wave_start import USER_SGPRS, user_sgprs
+from hcq.emu.amd.spec import CHIPS, LDS_BYTES, MAX_BLOCK, parse
+
+# compute units, XCCs, arrays and arrays of an engine of parts that were sold
+PARTS = {
+    "gfx90a": (110, 1, 8, 1),  # one die of an MI250X
+    "gfx942": (304, 8, 32, 1),  # MI300X
+    "gfx1100": (96, 1, 12, 2),
+    "gfx1101": (60, 1, 6, 2),
+    "gfx1102": (32, 1, 4, 2),
+    "gfx1200": (32, 1, 4, 2),
+    "gfx1201": (64, 1, 8, 2),
+}
+
+
+def test_the_driver_and_its_emulation_know_the_same_chips() -> None:
+    assert set(CHIPS) == set(DRIVER_CHIPS) == set(ISAS) == set(PARTS)
+
+
+@pytest.mark.parametrize("arch", CHIPS)
+def test_a_chip_has_the_same_figures_in_the_driver_and_in_its_emulation(arch: str) -> None:
+    own, driver = CHIPS[arch], DRIVER_CHIPS[arch]
+    assert own.gfx_target_version == driver.gfx_target_version
+    assert own.family == driver.family
+    assert own.rsrc3 == driver.rsrc3
+    assert own.wave_bytes_unit == driver.wave_bytes_unit
+    assert own.copies is driver.copies
+    assert own.copy_bytes == driver.copy_bytes
+    assert (LDS_BYTES, MAX_BLOCK) == (driver.lds_bytes, driver.max_block)
+
+
+@pytest.mark.parametrize("arch", CHIPS)
+@pytest.mark.parametrize("sold", [False, True], ids=["emulated", "sold"])
+def test_a_compute_queue_needs_the_same_memory_by_both_rules(arch: str, sold: bool) -> None:
+    (node,) = make_nodes([parse(f"amd:{arch}")])
+    properties = node.properties()
+    if sold:
+        units, xccs, arrays, per_engine = PARTS[arch]
+        properties |= {"simd_count": units * properties["simd_per_cu"], "num_xcc": xccs}
+        properties |= {"array_count": arrays, "simd_arrays_per_engine": per_engine}
+    own = save_area(properties)
+    driver = queue_sizes(node_of(1, 1, properties, []), DRIVER_CHIPS[arch])
+    area = own.bytes_of(properties["num_xcc"])
+    assert (own.ctl_stack_bytes, own.save_bytes, own.debug_bytes, area) == driver
+    assert EOP_BYTES == DRIVER_EOP_BYTES
+
+
+def test_both_read_the_topology_at_the_same_place() -> None:
+    assert ROOT == DRIVER_ROOT
+
+
+def test_the_first_scalar_registers_hold_what_the_driver_puts_there() -> None:
+    sizes = {"private_segment_buffer": 4, "private_segment_size": 1}
+    values = {name: [index] * sizes.get(name, 2) for index, name in enumerate(USER_SGPRS)}
+    for asked in itertools.product((0, 1), repeat=len(USER_SGPRS)):
+        descriptor = KernelDescriptor(**{f"enable_sgpr_{name}": on for name, on in zip(USER_SGPRS, asked)})
+        words, starts = user_sgprs(descriptor, values), places_of(descriptor)
+        assert [name for name, on in zip(USER_SGPRS, asked) if on] == list(starts)
+        assert all(words[at] == USER_SGPRS.index(name) for name, at in starts.items())
+        assert len(words) == sum(len(values[name]) for name in starts)
+
+
+def test_of_the_driver_the_emulation_imports_the_declarations_alone() -> None:
+    imported = set()
+    for path in Path(amd.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                imported.add(node.module or "")
+    drivers = ("hcq.amd", "hcq.gpu", "hcq.nv", "hcq.cpu")
+    assert {
+        name for name in imported if name.startswith(drivers) and not name.startswith("hcq.amd.abi")
+    } == set()
