@@ -3,7 +3,7 @@
 In       what the compiler showed while it made a kernel: its graph as "ir", its loops and target code as "source"
 Out      the same by the kernel's code, also in a later process that finds the kernel compiled
 Changes  the cache on disk, while something is traced and never else
-Next     plan.py (who asks), hcq/trace/writer.py (who writes them down)
+Next     plan.py (who asks), hcq/observe/trace.py (who writes them down)
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Plan:
         if steps is None:
             steps = self._load()
         device = self._device
-        alloc = device.alloc
+        alloc = device.memory.alloc  # what device.alloc calls
         buffers = [storage.buffer or _allocate(storage, alloc) for storage in storages]
         if overdue.late:
             overdue.make_way(device, buffers)

@@ -40,7 +40,7 @@ class Backend:
     decoder       arch -> decode(words) -> list[Packet]; decode never raises, an unknown arch is a UsageError
     layouts       modules whose Packet classes are its packets, registers and descriptors
     ioctls        modules whose Ioctl objects are the calls its kernel driver takes
-    rules         its hcq.effects.Model: what its packets do, and rules of its own
+    rules         its hcq.rules.effects.Model: what its packets do, and rules of its own
     target        (arch, threads of the host) -> the compiler's Target, for tensor programs
     toolchain     open device -> a vendor's compiler: its name, what it takes, (text, arch, name) -> image; or None
     emulation     words of HCQ_EMULATE that begin with its name -> an emulated kernel driver

@@ -9,10 +9,9 @@ Next     queue.py (the verbs that make them), cpu/encode.py (one device's encodi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from hcq.program import Program
+from hcq.program import Program
 
 
 @dataclass(frozen=True)
@@ -112,3 +111,13 @@ class Indirect:
 
 
 Command = Dispatch | Copy | Fill | Wait | Signal | Timestamp | Barrier | Indirect
+
+
+class PatchPoint(NamedTuple):
+    """Where a replay of recorded commands writes an argument: the 64-bit word, or fewer bytes, of the block."""
+
+    byte_offset: int
+    kind: str
+    command_index: int
+    argument_index: int
+    size_bytes: int = 8

@@ -16,7 +16,8 @@ from pathlib import Path
 from hcq.checks import is_decimal, shown
 from hcq.errors import UsageError
 
-DEBUG_WORDS = ("schedule", "ir", "code", "passes", "rules", "push", "sync", "alloc")
+DEVICE_DEBUG_WORDS = ("push", "sync", "alloc")  # what devices do; the rest is of the compiler
+DEBUG_WORDS = ("schedule", "ir", "code", "passes", "rules", *DEVICE_DEBUG_WORDS)
 
 AMD_QUEUES = ("pm4", "aql")
 
@@ -65,6 +66,12 @@ class Config:
     visible: tuple[int, ...] | None = None
     amd_queue: str = ""
     nv_renderer: str = "ptx"
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether anything asks for observers of devices (hcq.observe)."""
+        is_debugged = not self.debug.isdisjoint(DEVICE_DEBUG_WORDS)
+        return self.trace is not None or self.validate or self.profile or is_debugged
 
     @staticmethod
     def read(environ: Mapping[str, str]) -> Config:

@@ -1,10 +1,10 @@
-"""Devices: opening by named steps, and what every device has: memory, a timeline, a ledger, queues, programs.
+"""Devices: opening by named steps, and what every device does alike: memory, a timeline, queues, programs, waits.
 
 In       a name and a port to the operating system
 Out      a Device
 Changes  opening starts the device's threads or channels; closing (at exit, too) drains and ends them
-Next     opening.py (hcq.open), cpu/device.py (the first device), queue.py (how work is recorded), signal.py (how it is
-         awaited), open_devices.py (all that are open)
+Next     opening.py (hcq.open), base.py (what the parts of a device ask of it), cpu/device.py (the first device),
+         queue.py (how work is recorded), signal.py (how it is awaited), observer.py (who hears of it)
 """
 
 from __future__ import annotations
@@ -14,36 +14,38 @@ import sys
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from hcq import checks, native, open_devices
+from hcq import checks, open_devices
 from hcq import config as config_module
+from hcq.base import Cell, Grid, RingState
+from hcq.callsite import EVERY, Site, site
 from hcq.command import Command, Timestamp
 from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, WaitTimeout
-from hcq.interrupted import Sent, settle
-from hcq.layout import Packet
-from hcq.ledger import Ledger
+from hcq.graph import Graph
+from hcq.interrupted import settle
 from hcq.life import CLOSED, Mortal
 from hcq.memory import Buffer, Pool
-from hcq.port import LinuxPort, Port, RecordingPort
-from hcq.profile import Profile
-from hcq.program import Program, Slot
-from hcq.queue import ONE, Grid, Queue
-from hcq.recorder import EVERY, Site, site
+from hcq.observer import Submission, diagnostics
+from hcq.port import LinuxPort, Port
+from hcq.program import Program
+from hcq.queue import ONE, Queue
 from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal, Timeline
-from hcq.trace.writer import DeviceTrace, TraceWriter
-
-if TYPE_CHECKING:
-    from hcq.report import RingState
-    from hcq.validator import Validator
 
 D = TypeVar("D", bound="Device")
 
 GRACE_MS = 1000  # reset() waits so long for work to stop by itself
+POLL_MS = 10  # a wait with a shorter deadline is a question, not a failure
+REMEMBERED = 1024  # submissions
 MAX_SCRATCH_BYTES = 1 << 32  # of a thread
+
+
+# what a value of the timeline stands for, and the line that made it; it holds addresses and programs, never buffers
+Submitted = tuple[int, Sequence[Command], Site]
 
 
 class Steps(Generic[D]):
@@ -62,7 +64,7 @@ class Steps(Generic[D]):
                 raise type(error)(where) from error
 
 
-class Device(Mortal, ABC):
+class Device(Mortal):
     """Base of all devices. A subclass encodes commands, carries words to its hardware, and maps memory."""
 
     steps: ClassVar[Steps[Any]]
@@ -73,84 +75,49 @@ class Device(Mortal, ABC):
         self.config = config_module.current() if config is None else config
         self.arch = ""
         self.lock = threading.RLock()
-        self.is_lost = (
-            False  # it could not be rebuilt after a fault; what it holds is given back when it closes
-        )
-        self.ledger = Ledger()
-        self.memory = Pool(self)
-        self.trace: DeviceTrace | None = None
-        if self.config.trace is not None:
-            self.trace = DeviceTrace(TraceWriter.of(self.config.trace), self, self.config.trace_data)
-            self.port = RecordingPort(self.port, self.trace.call)
-        self._sites = 0 if self.trace is not None or self.config.validate or self.config.debug else EVERY - 1
-        self.choose_alloc()
-        self.validator: Validator | None = None
+        self.recent: deque[Submitted] = deque(maxlen=REMEMBERED)
+        self.memory: Pool = Pool(self)
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
         # address -> signal
         self.signals: weakref.WeakValueDictionary[int, Signal] = weakref.WeakValueDictionary()
         self._dropped = 0  # the last submission of those that a fault made void, until the timeline says so
-        # what trace and rules were told of programs: a child of fork tells its own
-        self.told: weakref.WeakKeyDictionary[Program, tuple[str, bytes, Mapping[str, str] | None]] = (
+        # programs that observers heard of, and how: a child of fork has observers of its own
+        self.loaded: weakref.WeakKeyDictionary[Program, tuple[str, bytes, Mapping[str, str] | None]] = (
             weakref.WeakKeyDictionary()
         )
         self.waits: dict[int, tuple[str, int, int]] = {}  # thread -> signal, value and since when it waits
-        self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # those replayed on this device
+        self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()  # those replayed on this device
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,
-        # whose load of the signal is an acquire. A trace and the rules want to see every wait, too.
+        # whose load of the signal is an acquire. Observers want to hear of every wait, too.
         self.is_ordered = platform.machine() == "x86_64"
-        self.asks_device = self.trace is not None or self.config.validate or not self.is_ordered
-        self.profile = Profile(self) if self.config.profile else None
         self.timeline: Timeline
+        self.observe(while_opening=True)
         try:
             self.steps.run(self)
         except BaseException:
             self.die("it did not open")
             self.unwind()
             raise
-        if self.config.validate:
-            from hcq.validator import Validator
-
-            self.validator = Validator(self)
+        self.observe(while_opening=False)
         self.is_open = True
         open_devices.register(self)
         if "signal" in self.config.report:
-            _report_on_signal()
-        if self.trace is not None:
-            self.trace.opened()
+            diagnostics().report_on_signal()
+        for observer in self.observers:
+            observer.opened()
+
+    def observe(self, while_opening: bool) -> None:
+        """Take in the observers that the configuration asks for: those of the bring-up, or those of an open device."""
+        if self.config.is_observed:
+            self.observers = diagnostics().observers_of(self, while_opening)
+        self.asks_device = bool(self.observers) or not self.is_ordered
+        self._sites = 0 if self.observers else EVERY - 1
 
     # ------------------------------------------------------------ what a subclass provides
 
     @abstractmethod
-    def map_memory(self, size_bytes: int) -> int:
-        """New memory that device and host see, page aligned."""
-
-    @abstractmethod
-    def unmap_memory(self, va: int, size_bytes: int) -> None: ...
-
-    @abstractmethod
-    def encode(self, what: Command) -> bytes:
-        """One command as packets. A pure function, and `decode` inverts it."""
-
-    @abstractmethod
-    def decode(self, words: Sequence[int]) -> list[Packet]: ...
-
-    @abstractmethod
-    def encode_dispatch(
-        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
-    ) -> tuple[bytes, tuple[int | float, ...]]:
-        """A dispatch as packets, and its arguments as plain numbers; checks everything before the doorbell."""
-
-    @abstractmethod
-    def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
-        """Where an argument is in a dispatch's packet, or in what it uploads: a graph patches it there."""
-
-    @abstractmethod
     def send(self, words: list[bytes], value: int) -> None:
         """Put packets into the ring, then the signal that sets the timeline to `value`, and ring the doorbell."""
-
-    @abstractmethod
-    def settle(self, value: int) -> Sent:
-        """`send` was cut short at some line: take back what the device was not told of, or tell it all of it."""
 
     def ring_words(self, words: list[bytes], value: int) -> bytes:
         """Every word that a submission of these words puts into the ring, for the trace. `send` comes next."""
@@ -160,9 +127,6 @@ class Device(Mortal, ABC):
     def make_program(
         self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
     ) -> Program: ...
-
-    @abstractmethod
-    def signal_set(self, va: int, value: int) -> None: ...
 
     @abstractmethod
     def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
@@ -189,10 +153,6 @@ class Device(Mortal, ABC):
         """End what was started when opening fails at a later step."""
 
     @abstractmethod
-    def give_back(self) -> None:
-        """Unmap what `stop` has left for those who kept completions and signals: nobody does any more."""
-
-    @abstractmethod
     def facts(self) -> dict[str, Any]:
         """What `python -m hcq devices` and the trace say about this device."""
 
@@ -201,13 +161,13 @@ class Device(Mortal, ABC):
         """Counters since the device opened: submissions, packets, dispatches."""
 
     def validate(self, words: Sequence[bytes]) -> None:
-        """Rules of a kind of device that declares no effects to hcq.validate yet; asked under HCQ_VALIDATE=1."""
+        """Rules of a kind of device that declares no effects to hcq.rules yet; asked under HCQ_VALIDATE=1."""
 
     def ring_states(self) -> list[RingState]:
         """Put, get and the packet at get of every ring: for reports."""
         return []
 
-    def command_in_hand(self) -> int | None:
+    def current_command(self) -> int | None:
         """Which command of the submission that is next to finish the device is at, blocks counted through."""
         return None
 
@@ -217,8 +177,14 @@ class Device(Mortal, ABC):
 
     # ------------------------------------------------------------ the same for all
 
-    # alloc(size_bytes, name=None) -> Buffer is the pool's own method: no call in between
-    alloc: Callable[..., Buffer]
+    def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
+        """A new buffer, its contents unknown; dropping the last reference frees it.
+
+        size_bytes  at least 0
+        name        how messages, reports and traces call it
+        Raises      UsageError; DriverError when memory is out, naming who holds the most
+        """
+        return self.memory.alloc(size_bytes, name)
 
     # finish(value) -> the packet that sets the timeline at the end of a submission
     finish: Callable[[int], bytes]
@@ -229,38 +195,12 @@ class Device(Mortal, ABC):
         """The packet that stores the device's clock at an address."""
         return self.encode(Timestamp(va))
 
-    # how the host reaches device memory; a device whose memory it reads slowly, or does not see, has it copied
-    view_memory: Callable[[int, int, object], memoryview] = staticmethod(native.view)
-    write_memory: Callable[[int, Any, int], None] = staticmethod(native.write)
-    read_memory = staticmethod(native.read)
-    read_memory_into = staticmethod(native.read_into)
-
-    def choose_alloc(self) -> None:
-        tells = self.trace is not None or self.config.validate or "alloc" in self.config.debug
-        self.alloc = self.memory.alloc_and_tell if tells else self.memory.alloc
-
     def queue(self) -> Queue:
         """A new, empty queue."""
         return Queue(self)
 
-    shares_memory = False  # whether `can_reach` may be true
-
-    def can_reach(self, buffer: Buffer) -> bool:
-        """Whether work of this device can be given another device's buffer."""
-        return False
-
-    def moment_ns(self, ticks: int) -> int:
-        """When a Timestamp command stored this, on the clock of time.monotonic_ns; here they are the same."""
-        return ticks
-
-    def duration_ns(self, ticks: int) -> int:
-        """How long so many ticks of the clock are that Timestamp commands store; here they are nanoseconds."""
-        return ticks
-
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into: see hcq.graph.Graph."""
-        from hcq.graph import Graph
-
         return Graph(self, name)
 
     def signal(self, name: str = "signal") -> Signal:
@@ -299,13 +239,16 @@ class Device(Mortal, ABC):
         program = self.memory.with_room(lambda: self.make_program(image, entry, kinds, scratch, label))
         if access is not None:
             program.set_access(access)
-        if self.trace is not None:
-            self.trace.code(program, entry, image, texts)
-        if self.validator is not None:
-            self.validator.load(program, image)
-        if self.trace is not None or self.validator is not None:
-            self.told[program] = entry, image, texts
+        if self.observers:
+            self.loaded[program] = entry, image, texts
+            for observer in self.observers:
+                observer.load(program, entry, image, texts)
         return program
+
+    def unloaded(self, entry: int) -> None:
+        """A program is gone. Called by destructors."""
+        for observer in self.observers:
+            observer.unload(entry)
 
     def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
         """Dispatch one program and wait for it."""
@@ -329,19 +272,15 @@ class Device(Mortal, ABC):
             if value < EVERY or not value & self._sites:
                 at = site()
             try:
-                if self.validator is not None:
-                    self._send_validated(words, commands, value, held, at)
-                elif self.trace is None:
-                    self.send(words, value)
+                if self.observers:
+                    self._send_observed(Submission(value, words, commands, held, at))
                 else:
-                    self._send_traced(words, commands, value, held, at)
+                    self.send(words, value)
                 timeline.submitted = value
-                self.ledger.note((value, commands, at))
+                self.recent.append((value, commands, at))
             except BaseException:
                 settle(self, value, commands, held, at)
                 raise
-        if "push" in self.config.debug:
-            self._tell(words, commands, value)
         return Completion(self, value)
 
     def synchronize(self, timeout_ms: float | None = None) -> None:
@@ -370,11 +309,10 @@ class Device(Mortal, ABC):
         if self.asks_device or not value <= timeline._cell[0] <= timeline.submitted:
             self.wait_cell(self.timeline, value, timeout_ms)
 
-    def wait_cell(self, signal: Signal, value: int, timeout_ms: float | None = None) -> None:
+    def wait_cell(self, signal: Cell, value: int, timeout_ms: float | None = None) -> None:
         """Return once a signal has reached `value`; sees faults of this device meanwhile."""
         if self.is_ordered and signal.value >= value and not self._is_overwritten(signal):
-            if self.asks_device:
-                self._saw(signal, value)
+            self._waited(signal, 0)
             return
         self.check_alive()
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
@@ -389,19 +327,16 @@ class Device(Mortal, ABC):
                         continue
                     break
                 if self.fault() or self._dropped:
-                    self._note_fault()
+                    self.note_fault()
                 elif left <= 0:
                     raise self.late(signal, value, limit_ms)
                 elif self.dead:
                     self.check_alive()
         finally:
             self.waits.pop(threading.get_ident(), None)
-        if "sync" in self.config.debug:
-            waited = (time.monotonic_ns() - start) / 1000
-            self.say(f"waited {waited:.0f} us for {signal.name}@{signal.va:#x} >= {value}")
-        self._saw(signal, value)
+        self._waited(signal, time.monotonic_ns() - start)
 
-    def _is_overwritten(self, signal: Signal) -> bool:
+    def _is_overwritten(self, signal: Cell) -> bool:
         """Whether the timeline says that more is done than was submitted. Then it starts again below everything.
 
         What is done is not known any more, so an empty submission is made: once it is done, all before it is.
@@ -418,23 +353,18 @@ class Device(Mortal, ABC):
             self.submit([], [])
         return True
 
-    def _saw(self, signal: Signal, value: int) -> None:
-        """The host knows that a signal has reached a value: rules and trace want to know, too."""
-        if self.validator is not None:
-            self.validator.host_saw(signal.va, value)
-        if self.trace is not None:
-            self.trace.signal(signal.va, signal.value, signal.timestamp_ns)
+    def _waited(self, signal: Cell, waited_ns: int) -> None:
+        for observer in self.observers:
+            observer.waited(signal.va, signal.name, signal.value, signal.timestamp_ns, waited_ns)
 
-    def late(self, signal: Signal, value: int, limit_ms: float) -> WaitTimeout:
-        """The error for a deadline that passed; tells trace and report."""
+    def late(self, signal: Cell, value: int, limit_ms: float) -> WaitTimeout:
+        """The error for a deadline that passed; observers and a report say so, too."""
         error = signal.timeout(value, limit_ms, self._pending())
-        from hcq import report
-
-        if limit_ms >= report.POLL_MS:
-            if self.trace is not None:
-                self.trace.fault("timeout", str(error), va=signal.va, value=value)
+        if limit_ms >= POLL_MS:
+            for observer in self.observers:
+                observer.timeout(signal.va, value, str(error))
             key = ("timeout", self.timeline.value, signal.va, value)
-            report.tell(self, f"{self.name}: a wait of {limit_ms:g} ms timed out", key, signal.va)
+            self.report(f"{self.name}: a wait of {limit_ms:g} ms timed out", key, signal.va)
         return error
 
     def reset(self) -> None:
@@ -450,7 +380,7 @@ class Device(Mortal, ABC):
         try:
             self.abandon()
             self._await_end(min(self.config.timeout_ms, GRACE_MS))
-            self._note_fault(is_asked_for=True)
+            self.note_fault(is_asked_for=True)
         finally:
             self.abandon(False)
 
@@ -505,35 +435,40 @@ class Device(Mortal, ABC):
         with self.lock:
             if self.dead and not self.is_lost:
                 return  # another thread was faster
-            if self.profile is not None and not self.is_lost and not self.fault():
-                self.say("time on the device\n" + self.profile.table())
-            if self.trace is not None:
-                self.trace.closed()
-                self.trace = None
+            self.observers = tuple([observer for observer in self.observers if observer.closing()])
             self.is_open = self.is_lost = False
             self.die(why)
         try:
             self.is_stopped = self.stop(timeout_ms)
             if self.is_stopped:
-                self.ledger.entries.clear()  # they hold programs, and those hold code
+                self.recent.clear()  # they hold programs, and those hold code
         finally:
             open_devices.unregister(self)
-
-    def say(self, text: str) -> None:
-        """One line of HCQ_DEBUG output."""
-        print(f"hcq {self.name}: {text}", file=sys.stderr)
 
     def _pending(self) -> str:
         done, submitted = self.timeline.value, self.timeline.submitted
         if done >= submitted:
             return "Nothing is in flight on this device: nobody will set it. Submit the signal first."
         return (
-            f"In flight: {submitted - done} submissions; next to finish {self.ledger.describe(done + 1)}. "
+            f"In flight: {submitted - done} submissions; next to finish {self.describe(done + 1)}. "
             "Give more time with timeout_ms or HCQ_TIMEOUT_MS, or call reset(). See HCQ_DEBUG=push."
-            + "".join(f" {finding}" for finding in (self.validator.unended() if self.validator else ()))
+            + "".join(f" {finding}" for observer in self.observers for finding in observer.unended())
         )
 
-    def _note_fault(self, is_asked_for: bool = False) -> None:
+    def describe(self, value: int) -> str:
+        """A submission in words: what it does, and the line that made it."""
+        text: str = diagnostics().ledger.describe(self.recent, value)
+        return text
+
+    def submission(self, value: int) -> Submitted | None:
+        """What a value of the timeline stands for; None when that is too long ago."""
+        return next((made for made in self.recent.copy() if made[0] == value), None)
+
+    def note(self, value: int, commands: Sequence[Command], at: Site) -> None:
+        """Remember what a timeline value stands for."""
+        self.recent.append((value, commands, at))
+
+    def note_fault(self, is_asked_for: bool = False) -> None:
         with self.lock:
             what = self.fault()
             if not what:
@@ -542,18 +477,14 @@ class Device(Mortal, ABC):
             first, last = self.timeline.value + 1, self.timeline.submitted
             if first > last + 1:
                 first = 1  # the timeline was overwritten: nobody knows what was done
-            why = f"{self.name}: {what}, in submission {self.ledger.describe(first)}."
+            why = f"{self.name}: {what}, in submission {self.describe(first)}."
             if last > first:
                 why += f" The {last - first} submissions after it were dropped."
             self.failures.append((first, last, why))
-            if self.trace is not None:
-                self.trace.fault("fault", why, first=first, last=last)
-            if self.validator is not None:
-                self.validator.failed(first, last)
+            for observer in self.observers:
+                observer.fault(first, last, why)
             if not is_asked_for:
-                from hcq import report
-
-                report.tell(self, why, ("fault", first, last))
+                self.report(why, ("fault", first, last))
             for buffer in self.memory.owners():
                 if first <= buffer.last <= last:
                     buffer.poison = why
@@ -569,42 +500,24 @@ class Device(Mortal, ABC):
             self.signal_set(self.timeline.va, self._dropped)
         self._dropped = 0
 
-    def _send_validated(
-        self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any], at: Site
-    ) -> None:
-        """The rules first; what they refuse is neither sent nor traced."""
-        assert self.validator is not None
-        self.validator.submit(words, commands, value)
+    def _send_observed(self, submission: Submission) -> None:
+        """Observers first, in their order: what one refuses is neither heard of by the next nor sent."""
+        heard = []
         try:
-            if self.trace is None:
-                self.send(words, value)
-            else:
-                self._send_traced(words, commands, value, held, at)
-            self.validator.sent()
-        except BaseException:
-            if settle(self, value, commands, held, at):
-                self.validator.sent()
-            else:
-                self.validator.dropped()
-            raise
-
-    def _send_traced(
-        self, words: list[bytes], commands: Sequence[Command], value: int, held: Sequence[Any], at: Site
-    ) -> None:
-        """Into the file before the doorbell: what brings the process down should be the last thing in it."""
-        assert self.trace is not None
-        try:
-            self.send(self.trace.submit(words, commands, value, held, at), value)
+            for observer in self.observers:
+                heard.append(observer)
+                observer.submitting(submission)
+            self.send(submission.words, submission.value)
+            for observer in heard:
+                observer.sent(submission)
         except BaseException as error:
-            if not settle(self, value, commands, held, at):
-                self.trace.dropped(value, str(error))
+            is_sent = settle(self, submission.value, submission.commands, submission.held, submission.at)
+            for observer in heard:
+                if is_sent:
+                    observer.sent(submission)
+                else:
+                    observer.dropped(submission, str(error))
             raise
-
-    def _tell(self, words: list[bytes], commands: Sequence[Command], value: int) -> None:
-        blob = self.ring_words(words, value)
-        lines = [f"  {packet}" for packet in self.decode(memoryview(blob).cast("I"))]
-        lines += [f"  meaning {what}" for what in commands]
-        self.say("\n".join([f"submit #{value}, {len(blob) // 4} words", *lines]))
 
     def __repr__(self) -> str:
         return f"Device({self.name}, {self.arch})"
@@ -612,16 +525,3 @@ class Device(Mortal, ABC):
     def __del__(self, bury: Callable[[Device], None] = open_devices.bury) -> None:
         if self.is_stopped:
             bury(self)
-
-
-def _report_on_signal() -> None:
-    """HCQ_REPORT=signal: a report at SIGUSR1, from the first device on."""
-    global _reports_on_signal
-    if not _reports_on_signal:
-        from hcq import report
-
-        report.install(chain=True)
-        _reports_on_signal = True
-
-
-_reports_on_signal = False

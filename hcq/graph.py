@@ -18,17 +18,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from hcq import checks, command
+from hcq.base import Base, Grid
+from hcq.command import PatchPoint
 from hcq.errors import UsageError
 from hcq.memory import Buffer
 from hcq.program import Program, Slot, Store, check_dispatch
-from hcq.queue import ONE, Grid, Queue
+from hcq.queue import ONE, Queue
 from hcq.signal import Completion
-
-if TYPE_CHECKING:
-    from hcq.device import Device
 
 COPIES = 2
 MAX_WORDS = 1 << 26
@@ -51,16 +50,6 @@ class Symbol:
 
     def __repr__(self) -> str:
         return f"Symbol({self.key!r}, {self.kind!r})"
-
-
-class PatchPoint(NamedTuple):
-    """Where a replay writes an argument: the 64-bit word, or fewer bytes, at `byte_offset` of the block."""
-
-    byte_offset: int
-    kind: str
-    command_index: int
-    argument_index: int
-    size_bytes: int = 8
 
 
 class CommandBuffer:
@@ -88,7 +77,7 @@ class Graph(Queue):
 
     is_recording = True
 
-    def __init__(self, device: Device, name: str = "graph") -> None:
+    def __init__(self, device: Base, name: str = "graph") -> None:
         super().__init__(device)
         self.name = checks.text("graph", "name", name)
         self.patch_points: dict[Any, list[PatchPoint]] = {}
@@ -140,7 +129,7 @@ class Graph(Queue):
         if not self._copies:
             self._seal()
         device = self.device
-        if self.broken and device.validator is None:  # rules say it better, with the packet and the page
+        if self.broken and not any(observer.refuses for observer in device.observers):
             self._refuse_broken()
         turn = self._next
         copy = self._copies[turn]
@@ -182,15 +171,15 @@ class Graph(Queue):
             for held in (*self._held, *values.values()):
                 if isinstance(held, Buffer):
                     held.check_poison(f"replay of {self.name!r}")
-        if device.trace is not None:
-            device.trace.patch(copy.meaning, written, self.patch_points)
+        for observer in device.observers:
+            observer.patch(copy.meaning, written, self.patch_points)
         done = self.run(copy, (self._held, *values.values()))
         copy.busy_until = last = done.value
         for value in values.values():
             if type(value) is Buffer:
                 (value.parent or value).last = last
-        if device.profile is not None:
-            device.profile.collect()
+        for observer in device.observers:
+            observer.replayed()
         return done
 
     # ------------------------------------------------------------ hooks of a device's own graph
@@ -202,8 +191,8 @@ class Graph(Queue):
             raise UsageError(
                 f"graph {self.name!r}: {len(words)} bytes are more than {4 * MAX_WORDS}. Split it."
             )
-        if self.device.validator is not None and not self._copies:
-            self.device.validator.look(words)
+        for observer in self.device.observers:
+            observer.sealing(words)
         buffer = self.device.alloc(len(words), f"{self.name} block")
         buffer.write(words)
         meaning = command.Indirect(buffer.address, len(words) // 4, self.name, tuple(self.commands))
@@ -217,7 +206,8 @@ class Graph(Queue):
 
     def run(self, copy: CommandBuffer, held: Sequence[Any]) -> Completion:
         """Submit a command buffer that is patched."""
-        return self.device.submit([*copy.words], [copy.meaning], held)
+        done: Completion = self.device.submit([*copy.words], [copy.meaning], held)
+        return done
 
     # ------------------------------------------------------------ for reports, and after a fault
 
@@ -232,11 +222,9 @@ class Graph(Queue):
         ]
 
     def _refuse_broken(self) -> None:
-        from hcq import report
-
         what = "; ".join(str(each) for each in self.commands[:4])
         why = f"replay of {self.name!r} on {self.device.name}: {self.broken}. It runs: {what}."
-        report.tell(self.device, why, ("broken", id(self)))
+        self.device.report(why, ("broken", id(self)))
         raise UsageError(f"{why} Keep the buffers of a graph as long as the graph, or record it again.")
 
     def poison(self, first: int, last: int, why: str) -> None:
@@ -291,8 +279,8 @@ class Graph(Queue):
         if symbol.kind == "buffer":
             if self._stand_in_buffer is None:
                 self._stand_in_buffer = self.device.alloc(64, f"{self.name} stand-in")
-                if self.device.validator is not None:
-                    self.device.validator.stand_in(self._stand_in_buffer, self.name)
+                for observer in self.device.observers:
+                    observer.stand_in(self._stand_in_buffer.address, self.name)
             return self._stand_in_buffer
         return 0 if symbol.kind == "int" else 0.0
 

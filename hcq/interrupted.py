@@ -12,26 +12,15 @@ survived at every line; a second one inside the few lines that follow the first 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hcq.base import Base, Sent
+from hcq.callsite import Site
 from hcq.command import Command
 from hcq.memory import Buffer
-from hcq.recorder import Site
-
-if TYPE_CHECKING:
-    from hcq.device import Device
 
 
-class Sent(Enum):
-    """How much of a submission a device has."""
-
-    NOTHING = 0
-    ALL = 1
-    A_PART = 2  # the ring was full in the middle of it
-
-
-def settle(device: Device, value: int, commands: Sequence[Command], held: Sequence[Any], at: Site) -> bool:
+def settle(device: Base, value: int, commands: Sequence[Command], held: Sequence[Any], at: Site) -> bool:
     """Put right what a submission that was cut short has left; whether it counts. The caller holds the lock."""
     if device.timeline.submitted >= value:
         return True
@@ -39,10 +28,10 @@ def settle(device: Device, value: int, commands: Sequence[Command], held: Sequen
     if sent is Sent.NOTHING:
         return False
     device.timeline.submitted = value
-    device.ledger.note((value, commands, at))
+    device.note(value, commands, at)
     if sent is Sent.A_PART:
         why = (
-            f"{device.name}: submission {device.ledger.describe(value)} was cut short while the ring was full: only a "
+            f"{device.name}: submission {device.describe(value)} was cut short while the ring was full: only a "
             "part of it ran."
         )
         device.failures.append((value, value, why))

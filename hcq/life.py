@@ -2,7 +2,7 @@
 
 In       why it is dead: closed, the process ends, the process is a fork of the one that opened it
 Out      one clear error from every verb of it and of what belongs to it
-Changes  the verbs of the device, in this one object: a live device pays nothing for the question
+Changes  `dead`, which every verb asks
 Next     device.py (what a live one does), open_devices.py (who decides), cpu/fork.py (what lives on in a child)
 
     open ---close, exit---> dead, stopped ---nobody holds it or its signals---> its memory is unmapped
@@ -12,71 +12,32 @@ Next     device.py (what a live one does), open_devices.py (who decides), cpu/fo
 
 from __future__ import annotations
 
-import functools
 import threading
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
 
+from hcq.base import Base
 from hcq.errors import UsageError
 from hcq.port import RecordingPort
-
-if TYPE_CHECKING:
-    import weakref
-
-    from hcq.memory import Pool
-    from hcq.port import Port
-    from hcq.signal import Signal
 
 CLOSED = "it was closed"
 ENDING = "this process is ending"
 FORKED = "this process is a fork of the one that opened it"
 
-# what a dead device refuses at once; everything else comes to one of these, or asks by itself
-VERBS = ("alloc", "encode", "encode_dispatch", "graph", "load", "queue", "signal")
 
-
-class Mortal(ABC):
-    """The part of a device that knows whether it may be used.
-
-    dead        why it may not, or ""
-    is_open     it opened, and was not closed
-    is_stopped  nothing of it runs any more: its memory may be unmapped
-    """
-
-    name: str
-    port: Port
-    memory: Pool
-    signals: weakref.WeakValueDictionary[int, Signal]
-    unmaps_anywhere = False  # in destructors, too: no kernel driver is asked
-    is_open = False
-    is_stopped = False
-    dead = ""
-
-    @abstractmethod
-    def choose_alloc(self) -> None:
-        """Give the device its `alloc`."""
+class Mortal(Base):
+    """The part of a device that knows whether it may be used."""
 
     def die(self, why: str) -> None:
         """From now on every verb refuses."""
         self.dead = why
-        for verb in VERBS:
-            setattr(self, verb, functools.partial(self._refuse, verb))
 
     def come_alive(self) -> None:
         """Undo `die`."""
-        for verb in VERBS:
-            self.__dict__.pop(verb, None)
-        self.choose_alloc()
         self.dead = ""
 
     def check_alive(self) -> None:
         """Raises UsageError when this device cannot be used any more."""
         if self.dead and not self.revive():
             raise UsageError(f"{self.name} cannot be used: {self.dead}. {self._advice()}")
-
-    def _refuse(self, verb: str, *args: Any, **keywords: Any) -> Any:
-        self.check_alive()
-        return getattr(self, verb)(*args, **keywords)  # it has come alive
 
     def _advice(self) -> str:
         again = f"Open it again with hcq.open({self.name!r})"
@@ -93,10 +54,10 @@ class Mortal(ABC):
 
     # ------------------------------------------------------------ fork
 
-    def hold_still(self, end: float) -> None:  # noqa: B027
+    def hold_still(self, end: float) -> None:
         """Before a fork: no work in flight and no lock held, if that can be had until `end` on time.monotonic."""
 
-    def let_go(self) -> None:  # noqa: B027
+    def let_go(self) -> None:
         """After a fork, in the parent: go on."""
 
     def inherit(self) -> bool:
@@ -113,21 +74,8 @@ class Mortal(ABC):
         return False
 
     def forget_parent(self) -> None:
-        """In a child: nobody else is here, so locks are free; the trace and the rules are the parent's."""
+        """In a child: nobody else is here, so locks are free; who observes is the parent's."""
         self.lock = threading.RLock()
-        self.trace: Any = None
-        self.validator: Any = None
-        self.waits: Any = {}
+        self.observers = ()
         while isinstance(self.port, RecordingPort):
             self.port = self.port.inner
-
-
-class Elsewhere:
-    """Stands for a cell that this process cannot see: the signal belongs to its parent."""
-
-    def __init__(self, device: Mortal) -> None:
-        self.device = device
-
-    def __getitem__(self, index: int) -> int:
-        self.device.check_alive()
-        raise AssertionError("only the dead have cells elsewhere")

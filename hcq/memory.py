@@ -19,13 +19,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hcq import checks, open_devices
+from hcq.base import Base
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
-
-if TYPE_CHECKING:
-    from hcq.device import Device
+from hcq.program import Loader
 
 T = TypeVar("T")
 
@@ -57,7 +56,7 @@ class Buffer:
     )
 
     def __init__(
-        self, device: Device, va: int, size_bytes: int, capacity: int, fence: int, name: str | None
+        self, device: Base, va: int, size_bytes: int, capacity: int, fence: int, name: str | None
     ) -> None:
         self.device = device
         self.va: int | None = va
@@ -82,10 +81,8 @@ class Buffer:
         """The memory as the host sees it, writable. It does not wait for the device: call `wait` first."""
         if self.device.dead:
             self.device.check_alive()
-        if self.device.trace is not None:
-            self.device.trace.expose((self.parent or self).address)
-        if self.device.validator is not None:
-            self.device.validator.wrote(self)
+        for observer in self.device.observers:
+            observer.exposed((self.parent or self).address)
         return self.device.view_memory(self.address, self.size_bytes, self)
 
     def wait(self, timeout_ms: float | None = None) -> None:
@@ -117,12 +114,10 @@ class Buffer:
         if self.poison and source.nbytes == self.size_bytes:
             self.poison = ""
         self.wait()
-        if self.device.validator is not None:
-            self.device.validator.wrote(self)
         if source.nbytes:
             self.device.write_memory(self.address + offset, source, source.nbytes)
-            if self.device.trace is not None:
-                self.device.trace.wrote(self.address + offset, source)
+        for observer in self.device.observers:
+            observer.wrote(self.address + offset, source)
 
     def read(self, offset: int = 0, size_bytes: int | None = None) -> bytes:
         """Copy bytes to the host, after all work submitted so far is done (deadline HCQ_TIMEOUT_MS).
@@ -132,8 +127,8 @@ class Buffer:
         offset, size = self._check_range("read", offset, size_bytes)
         self._settle()
         data = self.device.read_memory(self.address + offset, size)
-        if self.device.trace is not None:
-            self.device.trace.saw(self.address + offset, data)
+        for observer in self.device.observers:
+            observer.saw(self.address + offset, data)
         return data
 
     def read_into(self, target: Any, offset: int = 0) -> None:
@@ -150,8 +145,8 @@ class Buffer:
         self._settle()
         if place.nbytes:
             self.device.read_memory_into(self.address + offset, place, place.nbytes)
-            if self.device.trace is not None:
-                self.device.trace.saw(self.address + offset, place)
+            for observer in self.device.observers:
+                observer.saw(self.address + offset, place)
 
     def _settle(self) -> None:
         """All submitted work is done, and the bytes here are what it left."""
@@ -191,7 +186,7 @@ class Buffer:
         if self.va is not None and self.parent is None:
             self.device.memory.take_back(self.va, self.capacity, self.name, self.fence)
 
-    def elsewhere(self, call: str, device: Device) -> UsageError:
+    def elsewhere(self, call: str, device: Loader) -> UsageError:
         """The error for work of another device that names this buffer."""
         if self.device.dead:
             self.device.check_alive()
@@ -245,7 +240,7 @@ class Pool:
 
     large_bytes, gone = LARGE_BYTES, Freed  # destructors may run when the module's own names are gone
 
-    def __init__(self, device: Device, limit_bytes: int | None = None) -> None:
+    def __init__(self, device: Base, limit_bytes: int | None = None) -> None:
         self.device = device
         self.free: dict[int, list[tuple[int, int]]] = {}  # capacity -> (va, fence)
         self.mapped_bytes = 0
@@ -257,6 +252,8 @@ class Pool:
         self.freed: deque[Freed] = deque(maxlen=256)  # named buffers that are gone, for reports
         # blocks that work left to itself may still write: never handed out again
         self.quarantined: set[int] = set()
+        self.is_unusual = False  # something of the following holds, or a block is in quarantine
+        self._is_retired = self._is_abandoned = False
         self._live: dict[int, weakref.ref[Buffer]] = {}  # block -> who had it last
         self.lock = threading.RLock()  # a destructor may run inside an allocation
 
@@ -271,31 +268,32 @@ class Pool:
         else:
             step = 1 << size_bytes.bit_length() - 4  # eight classes for each power of two
             capacity = (size_bytes + step - 1) & -step
+        device = self.device
+        if device.dead:
+            device.check_alive()
         try:
             va, fence = self.free[capacity].pop()
         except (KeyError, IndexError):
             return self._alloc_new(size_bytes, capacity, name)
         if capacity >= LARGE_BYTES:
             self.free_large_bytes -= capacity
-        buffer = Buffer(self.device, va, size_bytes, capacity, fence, name)
+        buffer = Buffer(device, va, size_bytes, capacity, fence, name)
         self._live[va] = weakref.ref(buffer)
+        if device.observers:
+            self._tell(buffer)
         return buffer
-
-    def alloc_and_tell(self, size_bytes: int, name: str | None = None) -> Buffer:
-        """The same under HCQ_TRACE, HCQ_VALIDATE and HCQ_DEBUG=alloc."""
-        mapped = self.mapped_bytes
-        return self._tell(self.alloc(size_bytes, name), mapped)
 
     def alloc_idle(self, size_bytes: int, name: str) -> Buffer:
         """At most 4096 bytes that no work in flight uses any more, for whoever writes there without waiting."""
-        mapped = self.mapped_bytes
+        self.device.check_alive()
         capacity = (size_bytes + 63) & -64
         va = self.take_idle(capacity)
         if va is None:
-            return self._tell(self._alloc_new(size_bytes, capacity, name), mapped)
+            return self._alloc_new(size_bytes, capacity, name)
         buffer = Buffer(self.device, va, size_bytes, capacity, 0, name)
         self._live[va] = weakref.ref(buffer)
-        return self._tell(buffer, mapped)
+        self._tell(buffer)
+        return buffer
 
     def take_idle(self, capacity: int) -> int | None:
         """Take the block of this size that was freed first out of the pool, unless work in flight may still use it."""
@@ -308,28 +306,19 @@ class Pool:
         self.free[capacity].insert(0, (va, fence))
         return None
 
-    def _tell(self, buffer: Buffer, mapped: int) -> Buffer:
-        if self.device.trace is not None:
-            self.device.trace.alloc(buffer)
-        if self.device.validator is not None:
-            self.device.validator.alloc(buffer)
-        if "alloc" not in self.device.config.debug:
-            return buffer
-        new = f", {self.mapped_bytes - mapped} bytes newly mapped" if self.mapped_bytes > mapped else ""
-        self.device.say(f"alloc {buffer!r} in a block of {buffer.capacity}{new}")
-        return buffer
+    def _tell(self, buffer: Buffer) -> None:
+        for observer in self.device.observers:
+            observer.alloc(buffer.address, buffer.size_bytes, buffer.capacity, buffer.name)
 
     def take_back(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
         """Put a block into the pool. Safe from destructors and at exit."""
         device = self.device
         if name is not None:
             self.freed.append(self.gone(va, capacity, name, fence, device.timeline.submitted))
-        if self.quarantined and va in self.quarantined:
+        if self.is_unusual and not self._takes_back(va, capacity):
             return
-        if device.trace is not None:
-            device.trace.free(va, capacity)
-        if device.validator is not None:
-            device.validator.free(va)
+        for observer in device.observers:
+            observer.free(va, capacity)
         try:
             self.free[capacity].append((va, device.timeline.submitted))
         except KeyError:
@@ -344,8 +333,17 @@ class Pool:
                     self.trim(self.limit_bytes // 2)
                 finally:
                     self.lock.release()
-        if "alloc" in device.config.debug:
-            device.say(f"free {capacity} bytes at {va:#x}")
+
+    def _takes_back(self, va: int, capacity: int) -> bool:
+        """Whether a freed block is handed out again; not one in quarantine, nor any of a device that has stopped."""
+        if self._is_abandoned or va in self.quarantined:
+            return False
+        if not self._is_retired:
+            return True
+        if va in self.regions:
+            self.free.setdefault(capacity, []).append((va, 0))
+            open_devices.retired(self.device)
+        return False
 
     def trim(self, keep_bytes: int = 0, wait: bool = False) -> int:
         """Unmap free large blocks, the largest first, until at most `keep_bytes` are kept. Returns bytes unmapped.
@@ -389,6 +387,7 @@ class Pool:
             for buffer in self.owners():
                 if buffer.is_recorded or max(buffer.last, buffer.fence) >= first:
                     self.quarantined.add(buffer.address)
+                    self.is_unusual = True
                     lost += buffer.capacity
             for capacity, blocks in self.free.items():
                 kept = [block for block in blocks if block[1] < first]
@@ -401,12 +400,7 @@ class Pool:
 
     def retire(self) -> None:
         """The device has stopped. Nothing is handed out any more, and large blocks are unmapped when they are freed."""
-        setattr(self, "take_back", self._take_back_late)  # noqa: B010
-
-    def _take_back_late(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
-        if va not in self.quarantined and va in self.regions:
-            self.free.setdefault(capacity, []).append((va, 0))
-            open_devices.retired(self.device)
+        self.is_unusual = self._is_retired = True
 
     def forget_parent(self) -> None:
         """In a child of fork that has a copy of the memory: another thread of the parent may have had the lock."""
@@ -415,7 +409,7 @@ class Pool:
     def abandon(self) -> None:
         """In a child of fork: the memory is the parent's, so nothing of it is given back from here."""
         self.lock = threading.RLock()
-        setattr(self, "take_back", lambda *of_what: None)  # noqa: B010
+        self.is_unusual = self._is_abandoned = True
 
     def close(self, is_last: bool = False) -> None:
         """Unmap what is free; slabs go when no buffer of the device is alive. The device has stopped.
@@ -452,6 +446,7 @@ class Pool:
                 self._slab_at += capacity
         buffer = Buffer(self.device, va, size_bytes, capacity, 0, name)
         self._live[va] = weakref.ref(buffer)
+        self._tell(buffer)
         return buffer
 
     def _map(self, capacity: int, size_bytes: int, name: str | None) -> int:
@@ -464,8 +459,8 @@ class Pool:
             raise self._out_of_memory(size_bytes, refusal) from None
         self.mapped_bytes += capacity
         self.regions[va] = capacity
-        if self.device.trace is not None:
-            self.device.trace.map(va, capacity, name)
+        for observer in self.device.observers:
+            observer.mapped(va, capacity, name)
         return va
 
     def _unmap(self, va: int, capacity: int) -> None:
@@ -473,10 +468,8 @@ class Pool:
         self.mapped_bytes -= capacity
         del self.regions[va]
         self._live.pop(va, None)
-        if self.device.trace is not None:
-            self.device.trace.unmap(va, capacity)
-        if self.device.validator is not None:
-            self.device.validator.unmap(va, capacity)
+        for observer in self.device.observers:
+            observer.unmapped(va, capacity)
 
     def owners(self) -> list[Buffer]:
         """Every live buffer of the pool; asked at a fault, when memory is out, and when the device closes."""

@@ -14,17 +14,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import life
+from hcq.base import Base
 from hcq.errors import HcqError
 
-if TYPE_CHECKING:
-    from hcq.device import Device
-
-by_name: dict[str, Device] = {}  # what opening.py has opened
+by_name: dict[str, Base] = {}  # what opening.py has opened
 lock = threading.RLock()  # of `by_name`, and of unmapping
-listeners: list[Callable[[Device], object]] = []  # called with a device whose memory is gone
+listeners: list[Callable[[Base], object]] = []  # called with a device whose memory is gone
+in_child: list[Callable[[], object]] = []  # called in a child of fork, before anything of a device is
 is_ending = False  # the process is: nothing opens any more
 
 FORK_MS = 2000  # before a fork: so long for work in flight, and for other threads that are submitting
@@ -32,23 +31,23 @@ LLVM_S = 60  # before a fork: so long for the call of LLVM that another thread i
 QUIET_MS = 300  # at exit: from here on whoever waits is told for what
 EXIT_MS = 2000  # at exit: work that is not done by then is left unfinished
 
-_open: list[Device] = []
-_closed: list[Device] = []  # stopped, and what nobody uses of their memory is to be unmapped
-_buried: list[Device] = []  # nobody holds them any more, and all of their memory is to be unmapped
+_open: list[Base] = []
+_closed: list[Base] = []  # stopped, and what nobody uses of their memory is to be unmapped
+_buried: list[Base] = []  # nobody holds them any more, and all of their memory is to be unmapped
 
 
-def devices() -> list[Device]:
+def devices() -> list[Base]:
     """Every device that is open, in the order of opening."""
     return list(_open)
 
 
-def register(device: Device) -> None:
+def register(device: Base) -> None:
     """It is open now."""
     _open.append(device)
     unmap_closed()
 
 
-def unregister(device: Device) -> None:
+def unregister(device: Base) -> None:
     """It is closed now. Memory of a device that did not stop is left to the end of the process."""
     if device in _open:
         _open.remove(device)
@@ -65,14 +64,14 @@ def unregister(device: Device) -> None:
     unmap_closed()
 
 
-def bury(device: Device, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+def bury(device: Base, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
     """Its last reference is gone. For destructors."""
     if not is_finalizing():
         _buried.append(device)
         unmap_in_destructor()
 
 
-def retired(device: Device) -> None:
+def retired(device: Base) -> None:
     """Something of a closed device can be unmapped. For destructors."""
     _closed.append(device)
     unmap_in_destructor()
@@ -90,7 +89,7 @@ def unmap_closed() -> None:
     if not (_closed or _buried) or not lock.acquire(blocking=False):
         return
     try:
-        if all(each.timeline._cell[0] >= each.timeline.submitted for each in _open):
+        if all(each.timeline.has_all_done for each in _open):
             while _closed:
                 _closed.pop().memory.close()
             while _buried:
@@ -114,24 +113,22 @@ def _close_all() -> None:
     try:
         for device in devices():
             if error is not None and (device.failures or device.timeline.value < device.timeline.submitted):
-                from hcq import report
-
                 title = f"the program ended with {type(error).__name__} while {device.name} had work or had failed"
-                report.tell(device, title, ("exit",))
+                device.report(title, ("exit",))
             _close_at_exit(device)
     except KeyboardInterrupt:
         return  # at once: what still runs goes with the process
 
 
-def _close_at_exit(device: Device) -> None:
+def _close_at_exit(device: Base) -> None:
     """Nobody can see results any more, so work that does not end is not worth a long wait; a trace may be."""
     known = len(device.failures)  # faults that somebody could already hear of
-    is_watched = device.trace is not None or device.profile is not None
-    limit_ms = device.config.timeout_ms if is_watched else min(EXIT_MS, device.config.timeout_ms)
+    is_awaited = any(observer.is_awaited for observer in device.observers)
+    limit_ms = device.config.timeout_ms if is_awaited else min(EXIT_MS, device.config.timeout_ms)
     quiet_ms = min(QUIET_MS, limit_ms)
     is_done = device.is_lost or device.rests_within(quiet_ms)
     if not is_done:
-        late = device.ledger.describe(device.timeline.value + 1)
+        late = device.describe(device.timeline.value + 1)
         print(
             f"hcq: {device.name} has not finished submission {late}. The exit leaves it unfinished "
             f"{limit_ms / 1000:g} s after it began, or at once on Ctrl-C.",
@@ -139,7 +136,7 @@ def _close_at_exit(device: Device) -> None:
         )
         is_done = device.rests_within(limit_ms - quiet_ms)
     if is_done and not device.is_lost:
-        device._note_fault()
+        device.note_fault()
     for _, _, why in device.failures[known:]:
         print(f"hcq: closing {device.name}: {why}", file=sys.stderr)
     device.end(life.ENDING, 5000 if is_done else 100)
@@ -184,8 +181,8 @@ def _after_fork_in_child() -> None:
     inherited, names = list(_open), dict(by_name)
     for group in (_open, _closed, _buried):
         group.clear()
-    if "hcq.validator" in sys.modules:
-        sys.modules["hcq.validator"].after_fork()
+    for forget in in_child:
+        forget()
     for device in inherited:
         try:
             is_of_use = device.inherit()

@@ -3,7 +3,7 @@
 In       calls a device makes while it opens, maps memory, and waits
 Out      their results; a refusal is a DriverError that names the call, its arguments and the errno
 Changes  the process's mappings and open files
-Next     memory.py and cpu/device.py (who call it), trace/writer.py (what a RecordingPort writes to)
+Next     memory.py and cpu/device.py (who call it), observe/trace.py (what a RecordingPort writes to)
 
 Ports compose: RecordingPort(FaultyPort(LinuxPort(), {...}), sink). A device takes its port as an argument, so tests and
 users run the same code and nothing is patched.

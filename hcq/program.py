@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from hcq import checks
+from hcq.callsite import Site
 from hcq.errors import UsageError
-from hcq.recorder import Site
-
-if TYPE_CHECKING:
-    from hcq.device import Device
 
 KINDS = ("buffer", "int", "float")
 Store = tuple[
@@ -50,6 +47,16 @@ class Slot(NamedTuple):
         return struct.Struct("<" + self.letter).pack_into, byte_offset, mask
 
 
+class Loader(Protocol):
+    """A device, as far as a program needs it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def unloaded(self, entry: int) -> None:
+        """A program is gone. Called by destructors."""
+
+
 class Program:
     """An entry of a loaded object.
 
@@ -62,7 +69,7 @@ class Program:
 
     def __init__(
         self,
-        device: Device,
+        device: Loader,
         name: str,
         entry: int,
         args: tuple[str, ...] | None,
@@ -99,10 +106,7 @@ class Program:
     def __del__(self) -> None:
         release = getattr(self, "_release", None)
         if release is not None:
-            if self.device.trace is not None:
-                self.device.trace.unload(self.entry)
-            if self.device.validator is not None:
-                self.device.validator.unload(self.entry)
+            self.device.unloaded(self.entry)
             release()
 
     def __repr__(self) -> str:
@@ -110,7 +114,7 @@ class Program:
         return f"Program({self.name} {args} on {self.device.name} at {self.entry:#x})"
 
 
-def check_dispatch(device: Device, program: Any, args: Any, block: Any, groups_per_claim: Any) -> None:
+def check_dispatch(device: Loader, program: Any, args: Any, block: Any, groups_per_claim: Any) -> None:
     """Refuse a launch where something is not even of the right type; asked when it could not be encoded."""
     if not isinstance(program, Program):
         raise UsageError(

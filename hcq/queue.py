@@ -11,20 +11,17 @@ One device runs all its queues' submissions in the order of the submit calls, ea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hcq import checks, command
+from hcq.base import Base, Grid
+from hcq.callsite import Site, site
 from hcq.errors import HcqError, UsageError
 from hcq.memory import Buffer
 from hcq.program import Program, check_dispatch
-from hcq.recorder import Site, site
 from hcq.signal import Completion, Signal
 
-if TYPE_CHECKING:
-    from hcq.device import Device
-
 Q = TypeVar("Q", bound="Queue")
-Grid = tuple[int, int, int]
 ONE: Grid = (1, 1, 1)
 
 
@@ -33,7 +30,9 @@ class Queue:
 
     is_recording = False  # a graph's words stay, so its cells stay, too
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Base) -> None:
+        if device.dead:
+            device.check_alive()
         self.device = device
         self.commands: list[command.Command] = []
         self._words: list[bytes] = []
@@ -65,12 +64,11 @@ class Queue:
         except (AttributeError, TypeError, ValueError):  # what was passed has not even the right type
             check_dispatch(device, program, args, block, groups_per_claim)
             raise
-        if device.profile is not None:
-            return self._dispatch_timed(
-                words, command.Dispatch(program, values, grid, block, groups_per_claim), args
-            )
+        what = command.Dispatch(program, values, grid, block, groups_per_claim)
+        if device.observers:
+            return self._dispatch_observed(words, what, args)
         self._held.extend(args)  # the words last: whoever is interrupted before them has recorded nothing
-        self.commands.append(command.Dispatch(program, values, grid, block, groups_per_claim))
+        self.commands.append(what)
         self._words.append(words)
         return self
 
@@ -134,7 +132,7 @@ class Queue:
             if type(thing) is Buffer and thing.va is None:
                 self._refuse_freed(thing, commands)
         try:
-            done = self.device.submit(words, commands, held, self._site)
+            done: Completion = self.device.submit(words, commands, held, self._site)
             value = done.value
             for thing in held:
                 if type(thing) is Buffer:
@@ -148,11 +146,9 @@ class Queue:
 
     def _refuse_freed(self, buffer: Buffer, commands: Sequence[command.Command]) -> None:
         """A buffer was freed between being recorded and being submitted: its memory may be someone else's by now."""
-        from hcq import report
-
         what = "; ".join(str(each) for each in commands[:4])
         why = f"submit on {self.device.name}: {buffer!r} was freed after it was recorded in: {what}."
-        report.tell(self.device, why, ("freed", id(buffer)))
+        self.device.report(why, ("freed", id(buffer)))
         raise UsageError(f"{why} Keep it until its last use is submitted.")
 
     @property
@@ -160,17 +156,23 @@ class Queue:
         """The packets recorded so far, as the device will read them."""
         return b"".join(self._words)
 
-    def _dispatch_timed(self: Q, words: bytes, what: command.Dispatch, args: Sequence[Any]) -> Q:
-        """A dispatch between two timestamps: HCQ_PROFILE=1."""
-        assert self.device.profile is not None
-        cell = self.device.profile.cell(what.program.name, self.is_recording)
-        self._add(command.Timestamp(cell))
-        self._words.append(words)
-        self.commands.append(what)
+    def _dispatch_observed(self: Q, words: bytes, what: command.Dispatch, args: Sequence[Any]) -> Q:
+        """A dispatch between the commands of those who want some around it."""
+        name = what.program.name
+        asked = [observer.around_dispatch(name, self.is_recording) for observer in self.device.observers]
+        around = [pair for pair in asked if pair is not None]
+        for before, _ in around:
+            self._add(before)
         self._held.extend(args)
-        return self._add(command.Timestamp(cell + 8))
+        self.commands.append(what)
+        self._words.append(words)
+        for _, after in reversed(around):
+            self._add(after)
+        return self
 
     def _add(self: Q, what: command.Command, *held: object) -> Q:
+        if self.device.dead:
+            self.device.check_alive()
         words = self.device.encode(what)
         self._held.extend(held)
         self._site = site()

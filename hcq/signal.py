@@ -3,30 +3,38 @@
 In       a 16-byte cell that host and device both see
 Out      waits with a deadline and a reason; a Timeline numbers submissions; a Completion stands for one of them
 Changes  the cell, when the host sets it
-Next     ledger.py (what a value stands for), queue.py (device-side waits and signals)
+Next     device.py (what a value of the timeline stands for), queue.py (device-side waits and signals)
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import checks, native
+from hcq.base import Base
 from hcq.errors import WaitTimeout
-from hcq.life import Elsewhere
-
-if TYPE_CHECKING:
-    from hcq.device import Device
-    from hcq.memory import Buffer
+from hcq.memory import Buffer
 
 CELL_BYTES = 16
 SLICE_NS = 100_000_000  # a wait returns to Python this often, so that Ctrl-C works and faults are seen
 
 
+class Elsewhere:
+    """Stands for a cell that this process cannot see: the signal belongs to its parent."""
+
+    def __init__(self, device: Base) -> None:
+        self.device = device
+
+    def __getitem__(self, index: int) -> int:
+        self.device.check_alive()
+        raise AssertionError("only the dead have cells elsewhere")
+
+
 class Signal:
     """One cell. `value` only means something to those who agreed on it."""
 
-    def __init__(self, device: Device, buffer: Buffer, name: str = "signal") -> None:
+    def __init__(self, device: Base, buffer: Buffer, name: str = "signal") -> None:
         self.device = device
         self.buffer = buffer
         self.name = name
@@ -34,14 +42,15 @@ class Signal:
         self._cell: Any = native.view(self.va, CELL_BYTES, buffer).cast("Q")
         self._cell[0] = self._cell[1] = 0
         device.signals[self.va] = self
-        if device.trace is not None and device.is_open:
-            device.trace.cell(self.va, name)
+        if device.is_open:
+            for observer in device.observers:
+                observer.cell(self.va, name)
 
     @property
     def value(self) -> int:
         value: int = self._cell[0]
-        if self.device.validator is not None:
-            self.device.validator.host_saw(self.va, value)
+        for observer in self.device.observers:
+            observer.host_saw(self.va, value)
         return value
 
     @property
@@ -55,10 +64,8 @@ class Signal:
         if self.device.dead:
             self.device.check_alive()
         self.device.signal_set(self.va, value)
-        if self.device.validator is not None:
-            self.device.validator.host_set(self.va, value)
-        if self.device.trace is not None:
-            self.device.trace.signal(self.va, value, self.timestamp_ns, is_set=True)
+        for observer in self.device.observers:
+            observer.host_set(self.va, value, self.timestamp_ns)
 
     def wait(self, value: int, timeout_ms: float | None = None) -> None:
         """Return once the value is at least `value`. Raises WaitTimeout at the deadline (default HCQ_TIMEOUT_MS)."""
@@ -91,9 +98,19 @@ class Timeline(Signal):
     def has_reached(self, value: int) -> bool:
         """Whether a submission is done, and the cell holds what a device can have written there."""
         now: int = self._cell[0]
-        if self.device.validator is not None:
-            self.device.validator.host_saw(self.va, now)
+        for observer in self.device.observers:
+            observer.host_saw(self.va, now)
         return value <= now <= self.submitted
+
+    @property
+    def has_all_done(self) -> bool:
+        """Whether nothing is in flight; for destructors, so nobody is told of the question."""
+        return bool(self._cell[0] >= self.submitted)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it belongs to the parent of this process."""
+        return isinstance(self._cell, Elsewhere)
 
     @property
     def is_ahead(self) -> bool:
@@ -111,7 +128,7 @@ class Completion:
 
     __slots__ = ("device", "value")
 
-    def __init__(self, device: Device, value: int) -> None:
+    def __init__(self, device: Base, value: int) -> None:
         self.device = device
         self.value = value
 
@@ -130,7 +147,7 @@ class Completion:
         self.device.wait_value(self.value, timeout_ms)
 
     def __repr__(self) -> str:
-        if isinstance(self.device.timeline._cell, Elsewhere):
+        if self.device.timeline.is_elsewhere:
             return f"Completion({self.device.name} #{self.value}, of the parent process)"
         return f"Completion({self.device.name} #{self.value}, {'done' if self.is_done else 'pending'})"
 

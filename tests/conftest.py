@@ -126,7 +126,7 @@ def no_rule_fires(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _warnings() -> list[object]:
-    module = sys.modules.get("hcq.validator")
+    module = sys.modules.get("hcq.observe.validator")
     found: list[object] = [] if module is None else module.Validator.warnings
     return found
 

@@ -82,7 +82,7 @@ def test_the_page_of_hcq_trace_serve_is_installed(installed: Path) -> None:
 
 REPLAY = """
 import hcq, hcq.tools
-from hcq.recorder import where
+from hcq.callsite import where
 
 device = hcq.open()
 buffer = device.alloc(64)
@@ -91,7 +91,7 @@ graph.fill(buffer, 1)
 for _ in range(2):
     graph.replay({})
 device.synchronize()
-print(where(device.ledger.entries[-1][2]))
+print(where(device.recent[-1][2]))
 """
 
 

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import native
 from hcq.amd.abi import aql, kfd
@@ -30,6 +30,7 @@ from hcq.amd.program import MAX_GRID, AmdProgram
 from hcq.amd.ring_sync import Numbered, RingSync, Start
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
 from hcq.amd.topology import Node, read_nodes
+from hcq.base import RingState, Sent
 from hcq.command import Command
 from hcq.config import Config
 from hcq.device import Steps
@@ -37,16 +38,10 @@ from hcq.errors import DriverError, HcqError, UsageError
 from hcq.gpu.clock import Clock
 from hcq.gpu.device import CELLS_BYTES, GpuDevice
 from hcq.gpu.release import do_all, quietly
-from hcq.interrupted import Sent
 from hcq.layout import Packet
-from hcq.memory import Buffer
 from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, Port
 from hcq.program import Program
 from hcq.signal import CELL_BYTES
-
-if TYPE_CHECKING:
-    from hcq.report import RingState
-    from hcq.trace.writer import DeviceTrace
 
 RING_FENCE_AT, COPY_FENCE_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = (
     0,
@@ -74,20 +69,18 @@ class AmdDevice(GpuDevice):
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
         super().__init__(name, port, config)
-        if self.trace is not None:
-            self._tell_cells(self.trace)
+        self._tell_cells()
 
-    def _tell_cells(self, trace: DeviceTrace) -> None:
-        """Name the driver's own cells in a trace: those between the rings, and where writing raises the event."""
+    def _tell_cells(self) -> None:
+        """Name the driver's own cells: those between the rings, and where writing raises the event."""
         encoder = self.encoder
         for name, va in (
             ("ring fence", encoder.ring_fence_va),
             ("copy fence", encoder.copy_fence_va),
             ("event", encoder.slot_va),
         ):
-            cell = Buffer(self, va, 8, 8, 0, name)
-            cell.parent = cell  # the driver's: dropping it gives nothing to the pool
-            trace.alloc(cell)
+            for observer in self.observers:
+                observer.alloc(va, 8, 8, name)
 
     # ------------------------------------------------------------ opening
 
@@ -426,10 +419,10 @@ class AmdDevice(GpuDevice):
         found = copy(self._sync).pieces(self.encoder, words, self.timeline.va, value)
         return b"".join([what.all_words for _, what in found])
 
-    def command_in_hand(self) -> int | None:
+    def current_command(self) -> int | None:
         """Which command of the submission that is next to finish the GPU has read up to."""
         value = self.timeline.value + 1
-        entry = self.ledger.entry(value)
+        entry = self.submission(value)
         start = next((one for one in self._starts if one.value == value), None)
         return None if entry is None or start is None else start.command_at(self.rings, entry[1])
 

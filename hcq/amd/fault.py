@@ -9,15 +9,12 @@ Next     process.py (where faults come from), device.py (who raises)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from hcq.amd.abi import aql
 from hcq.amd.process import Fault
 from hcq.amd.rings import AqlRing, Ring
+from hcq.base import RingState
 from hcq.layout import Packet
-
-if TYPE_CHECKING:
-    from hcq.report import RingState
 
 SHOWN_BYTES = 256  # of a ring, for reports: more than any one packet of ours
 
@@ -57,8 +54,6 @@ def describe_ring(ring: Ring) -> str:
 
 def ring_state(name: str, ring: Ring, decode: Callable[[Sequence[int]], list[Packet]]) -> RingState:
     """A ring for a report: how far it is, and the packet that the GPU reads next."""
-    from hcq.report import RingState
-
     get, put = ring.get, ring.put
     at = get * (len(ring.bytes) // ring.capacity) % len(ring.bytes)
     shown = "nothing: all packets are read"

@@ -53,11 +53,11 @@ class AmdGraph(Graph):
         return CommandBuffer(buffer, ring_pieces, meaning, [base + place for place in places])
 
     def run(self, copy: CommandBuffer, held: Sequence[Any]) -> Completion:
-        """The rules do not see in these packets what the kernels write, so they are told."""
-        if self.device.validator is not None:
+        """Rules do not see in these packets what the kernels write, so observers hear of it."""
+        for observer in self.device.observers:
             for buffer in (*held[0], *held[1:]):
                 if isinstance(buffer, Buffer):
-                    self.device.validator.wrote(buffer)
+                    observer.wrote(buffer.address)
         return super().run(copy, held)
 
     def _place(self, recorded: list[Piece], places: list[int], va: int) -> tuple[bytearray, list[Piece]]:

@@ -89,7 +89,7 @@ class AmdProgram(GpuProgram):
             packed = packed.ljust(self.kernarg_bytes, b"\0")
             packed = packed[: self.hidden[0].offset] + self._hidden(grid, block)
         made = self.launcher.dispatch(packed.ljust(self.kernarg_bytes, b"\0") or bytes(64), grid, block)
-        if self.device.validator is not None:
+        if self.device.observers:  # rules, for one
             made.buffers = tuple(
                 (number, value)
                 for number, (arg, value) in enumerate(zip(args, values))

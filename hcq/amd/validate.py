@@ -3,7 +3,7 @@
 In       pieces as encode.py makes them, or the words of a trace; the device's arch and facts
 Out      AmdModel
 Changes  nothing
-Next     hcq/effects.py (what a model declares), hcq/rules/ (the rules), hcq/validate.py (who runs them)
+Next     hcq/rules/effects.py (what a model declares), hcq/rules/ (the rules), hcq/rules/examine.py (who runs them)
 
 A dispatch's meaning is spread over the registers that packets before it set, so a piece is read from its start. The
 block of PM4 that an AQL packet runs lies beside the packet until it is submitted: it counts as part of it.
@@ -19,7 +19,8 @@ from hcq.amd.abi.registers import NumThread, Rsrc2
 from hcq.amd.chip import CHIPS
 from hcq.amd.decode import decoder
 from hcq.amd.encode import Piece
-from hcq.effects import (
+from hcq.layout import Packet
+from hcq.rules.effects import (
     Access,
     Argument,
     Barrier,
@@ -35,7 +36,6 @@ from hcq.effects import (
     Step,
     Wait,
 )
-from hcq.layout import Packet
 from hcq.signal import CELL_BYTES
 
 HEADERS = (pm4.Header, sdma.Header, aql.Header)

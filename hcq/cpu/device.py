@@ -18,10 +18,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import checks, confined, native
+from hcq.base import Grid, RingState, Sent
 from hcq.cache import DiskCache
+from hcq.callsite import site
 from hcq.command import Command, Indirect
 from hcq.config import cores
 from hcq.cpu import encode as encoding
@@ -31,7 +33,6 @@ from hcq.cpu.fork import Forkable
 from hcq.cpu.link import Mapping, link
 from hcq.device import Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
-from hcq.interrupted import Sent
 from hcq.layout import Packet
 from hcq.memory import MAX_BUFFER_BYTES, Buffer
 from hcq.port import (
@@ -45,12 +46,8 @@ from hcq.port import (
     refused,
 )
 from hcq.program import Program, Slot, check_dispatch
-from hcq.queue import ONE, Grid
-from hcq.recorder import site
+from hcq.queue import ONE
 from hcq.signal import Timeline
-
-if TYPE_CHECKING:
-    from hcq.report import RingState
 
 RING_WORDS = 1 << 18  # 1 MiB: about ten thousand small dispatches
 CONTROL_BYTES = 1 << 16
@@ -212,7 +209,7 @@ class CpuDevice(Forkable):
 
     def leave_unfinished(self, why: str) -> None:
         self._replaced = why
-        self._note_fault(is_asked_for=True)
+        self.note_fault(is_asked_for=True)
 
     # ------------------------------------------------------------ memory
 
@@ -300,6 +297,8 @@ class CpuDevice(Forkable):
     def encode_dispatch(
         self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
     ) -> tuple[bytes, tuple[int | float, ...]]:
+        if self.dead:
+            self.check_alive()
         values: list[Any] = []
         for arg in args:
             if type(arg) is Buffer:
@@ -461,8 +460,8 @@ class CpuDevice(Forkable):
                 self._put += gap
                 at = self._put & RING_WORDS - 1
             self._wait_for_room(size)
-            if self.validator is not None:
-                self.validator.room("the ring", self._put, size, self._field("get"), RING_WORDS)
+            for observer in self.observers:
+                observer.room("the ring", self._put, size, self._field("get"), RING_WORDS)
             self._ring[4 * at : 4 * (at + size)] = packet
             self._put += size
         self.code.doorbell_ring(self._control_pointer, self._put)
@@ -478,7 +477,7 @@ class CpuDevice(Forkable):
             if self._put + size - self._get <= RING_WORDS:
                 return
             if self.fault():
-                self._note_fault()
+                self.note_fault()
                 raise DeviceFault(
                     f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
                 )
@@ -553,9 +552,9 @@ class CpuDevice(Forkable):
             return f"{self.name} goes on: all its work is done, but somebody overwrote its timeline."
         self.code.stop_all(self._control_pointer)
         first = self.timeline.value + 1
-        late = self.ledger.describe(first)
+        late = self.describe(first)
         lost = self.memory.quarantine(first)
-        programs = [entry for entry in self.ledger.entries.copy() if entry[0] >= first]
+        programs = [made for made in self.recent.copy() if made[0] >= first]
         kept = [entry for entry in self._retired if entry[0] >= first]
         _left_behind.append((programs, kept, self.memory))
         for va in (self._ring_va, self._control_va):
@@ -573,8 +572,6 @@ class CpuDevice(Forkable):
         )
 
     def ring_states(self) -> list[RingState]:
-        from hcq.report import RingState
-
         get, put = self._field("get"), self._field("put")
         shown = "nothing: all packets are done"
         if get != put:
@@ -583,19 +580,19 @@ class CpuDevice(Forkable):
         asleep = ", asleep" if self._field("asleep") else ""
         return [RingState(f"main (words{asleep})", put, get, RING_WORDS, shown)]
 
-    def command_in_hand(self) -> int | None:
+    def current_command(self) -> int | None:
         done = self.timeline.value
-        entry = self.ledger.entry(done + 1)
+        entry = self.submission(done + 1)
         get, put = self._field("get"), self._field("put")
         if entry is None or get == put:
             return None
-        left = 0  # packets from the one in hand up to the signal that ends the submission
+        left = 0  # packets from the current one up to the signal that ends the submission
         for packet in self.decode(self._ring_words(get, put)):
             if isinstance(packet, packets.Signal) and packet.signal == self.timeline.va:
                 break
             left += not isinstance(packet, packets.Nop)
         commands = entry[1]
-        index = len(commands) - left + (self.trace is not None)
+        index = len(commands) - left + sum(observer.packets_after for observer in self.observers)
         if not 0 <= index < len(commands):
             return None
         before = sum(len(what.commands) if isinstance(what, Indirect) else 1 for what in commands[:index])

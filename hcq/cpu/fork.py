@@ -19,8 +19,6 @@ from hcq import native, open_devices
 from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.life import FORKED
-from hcq.port import RecordingPort
-from hcq.trace.writer import DeviceTrace, TraceWriter
 
 UNFINISHED = "work that was in flight when this process was forked is finished by its parent alone"
 TORN = f"{FORKED}, and another thread was submitting to it meanwhile"
@@ -46,10 +44,9 @@ class Still:
 
 
 class Forkable(Device):
-    """A device that goes on in a child of fork. `is_traced`: by the parent."""
+    """A device that goes on in a child of fork."""
 
     _still: Still | None = None  # while the process forks
-    is_traced = False
 
     @abstractmethod
     def restart(self) -> None:
@@ -68,7 +65,6 @@ class Forkable(Device):
 
     def inherit(self) -> bool:
         """In the child: the device sleeps until it is used. False when its state is torn."""
-        self.is_traced = self.is_traced or self.trace is not None
         self.forget_parent()
         self.memory.forget_parent()
         if self._still is None or not self._still.is_whole:
@@ -96,23 +92,16 @@ class Forkable(Device):
             return True
 
     def _tell_again(self) -> None:
-        """The child's trace and rules are its own: they are told of everything that is there already."""
-        if self.is_traced:
-            assert self.config.trace is not None
-            trace = self.trace = DeviceTrace(TraceWriter.of(self.config.trace), self, self.config.trace_data)
-            self.port = RecordingPort(self.port, trace.call)
-            trace.opened()
+        """The child's observers are its own: they hear of everything that is there already."""
+        self.observe(while_opening=True)
+        for observer in self.observers:
+            observer.opened()
             for va, size_bytes in self.memory.regions.items():
-                trace.map(va, size_bytes, None)
+                observer.mapped(va, size_bytes, None)
             for buffer in self.memory.owners():
-                trace.alloc(buffer)
-                trace.wrote(buffer.address, native.view(buffer.address, buffer.size_bytes))
-        if self.config.validate:
-            from hcq.validator import Validator
-
-            self.validator = Validator(self)
-        for program, (entry, image, texts) in list(self.told.items()):
-            if self.trace is not None:
-                self.trace.code(program, entry, image, texts)
-            if self.validator is not None:
-                self.validator.load(program, image)
+                observer.alloc(buffer.address, buffer.size_bytes, buffer.capacity, buffer.name)
+                observer.wrote(buffer.address, native.view(buffer.address, buffer.size_bytes))
+        self.observe(while_opening=False)
+        for program, (entry, image, texts) in list(self.loaded.items()):
+            for observer in self.observers:
+                observer.load(program, entry, image, texts)

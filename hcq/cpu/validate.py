@@ -3,7 +3,7 @@
 In       packets of packets.py; the device's arch and facts
 Out      CpuModel
 Changes  nothing
-Next     hcq/effects.py (what a model declares), hcq/rules/ (the rules), hcq/validate.py (who runs them)
+Next     hcq/rules/effects.py (what a model declares), hcq/rules/ (the rules), hcq/rules/examine.py (who runs them)
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hcq import effects
 from hcq.cpu import encode, packets
 from hcq.cpu.processor import machine_named
-from hcq.effects import Access, Argument, Effect, Launch, Limits, Model, Programs, Run, Step
 from hcq.layout import Packet
+from hcq.rules import effects
+from hcq.rules.effects import Access, Argument, Effect, Launch, Limits, Model, Programs, Run, Step
 from hcq.rules.launches import SCRATCH_LIMIT
 from hcq.rules.rule import Check, Violation, rule
 from hcq.rules.submission_check import SubmissionCheck

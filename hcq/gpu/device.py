@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
 from hcq import checks, native
+from hcq.base import Grid
 from hcq.device import Device
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.gpu.addresses import describe_address
@@ -25,7 +26,7 @@ from hcq.gpu.release import do_all
 from hcq.gpu.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.memory import Buffer
 from hcq.program import Program, Slot
-from hcq.queue import ONE, Grid
+from hcq.queue import ONE
 from hcq.signal import CELL_BYTES, Signal, Timeline
 
 CELLS_BYTES = 64 << 10  # of signals and the driver's own cells
@@ -97,8 +98,8 @@ class GpuDevice(Device):
         def give_back(what: Owned) -> None:
             self.memory.regions.pop(what.va, None)
             self.gpu_memory.free(what)
-            if self.validator is not None:
-                self.validator.unmap(what.va, what.size_bytes)
+            for observer in self.observers:
+                observer.unmapped(what.va, what.size_bytes)
 
         do_all(functools.partial(give_back, what) for what in self._owned)
 
@@ -110,9 +111,9 @@ class GpuDevice(Device):
     def give_back(self) -> None:
         if hasattr(self, "_cells"):
             self.gpu_memory.close()
-        if self.validator is not None:
-            for va, size_bytes in self.memory.regions.items():
-                self.validator.unmap(va, size_bytes)
+        for va, size_bytes in self.memory.regions.items():
+            for observer in self.observers:
+                observer.unmapped(va, size_bytes)
         self.memory.regions.clear()
 
     def can_reach(self, buffer: Buffer) -> bool:
@@ -170,6 +171,7 @@ class GpuDevice(Device):
 
     def signal(self, name: str = "signal") -> Signal:
         """A new signal, value 0, in memory that the host can poll."""
+        self.check_alive()
         checks.text("signal", "name", name)
         with self.lock:
             va = self.memory.take_idle(CELL_BYTES)
@@ -185,10 +187,8 @@ class GpuDevice(Device):
                     "Drop some of them."
                 )
         cell = Buffer(self, va, CELL_BYTES, CELL_BYTES, 0, name)
-        if self.trace is not None:
-            self.trace.alloc(cell)
-        if self.validator is not None:
-            self.validator.alloc(cell)
+        for observer in self.observers:
+            observer.alloc(va, CELL_BYTES, CELL_BYTES, name)
         return Signal(self, cell, name)
 
     def signal_set(self, va: int, value: int) -> None:
@@ -217,7 +217,7 @@ class GpuDevice(Device):
 
     def _rebuild(self) -> None:
         """Before new work: whoever ended the work in flight has not come to make the device usable again."""
-        self._note_fault(is_asked_for=True)
+        self.note_fault(is_asked_for=True)
         self.check_alive()
 
     def queue(self) -> GpuQueue:
@@ -231,6 +231,8 @@ class GpuDevice(Device):
     def encode_dispatch(
         self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
     ) -> tuple[bytes, tuple[int | float, ...]]:
+        if self.dead:
+            self.check_alive()
         if groups_per_claim != 0:  # for workers of a CPU; wrong ones are refused here, too
             checks.whole(f"dispatch {program.name}", "groups_per_claim", groups_per_claim, 0, 2**32 - 1)
         if not isinstance(program, GpuProgram) or program.device is not self:
@@ -251,7 +253,7 @@ class GpuDevice(Device):
         end = time.monotonic() + self.config.timeout_ms / 1000
         while not has_room():
             if self.fault():
-                self._note_fault()
+                self.note_fault()
                 raise DeviceFault(
                     f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
                 )

@@ -15,13 +15,13 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from hcq import checks
+from hcq.base import Grid
 from hcq.errors import UsageError
 from hcq.memory import Buffer
-from hcq.program import Program, Slot
-from hcq.queue import Grid
+from hcq.program import Loader, Program, Slot
 
 INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 FLOATS = {2: "e", 4: "f", 8: "d"}
@@ -36,8 +36,20 @@ class Shape(NamedTuple):
     masks: tuple[int, ...]  # 0 for what is no integer
 
 
+class GpuLoader(Loader, Protocol):
+    """A GPU, as far as its programs need it."""
+
+    @property
+    def failures(self) -> list[tuple[int, int, str]]: ...
+    @property
+    def observers(self) -> tuple[object, ...]: ...
+    def can_reach(self, buffer: Buffer) -> bool: ...
+
+
 class GpuProgram(Program, ABC):
     """An entry of a loaded object."""
+
+    device: GpuLoader
 
     def __init__(self, *args: Any) -> None:
         self._known_launches: dict[

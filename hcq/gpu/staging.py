@@ -30,10 +30,8 @@ class Stage:
         self.device = device
         self.buffer = Buffer(device, area_va, STAGE_BYTES, STAGE_BYTES, 0, "staging")
         self.buffer.parent = self.buffer  # it is the driver's: dropping it gives nothing to the pool
-        if device.trace is not None:
-            device.trace.alloc(self.buffer)
-        if device.validator is not None:
-            device.validator.alloc(self.buffer)
+        for observer in device.observers:
+            observer.alloc(area_va, STAGE_BYTES, STAGE_BYTES, "staging")
 
     def fetch(self, va: int, target: Any, size_bytes: int) -> None:
         """Copy bytes of device memory into a contiguous writable buffer of the host."""
@@ -52,7 +50,7 @@ class Stage:
         for at in range(0, size_bytes, STAGE_BYTES):
             size = min(STAGE_BYTES, size_bytes - at)
             native.write(stage, source[at : at + size], size)
-            if self.device.validator is not None:
-                self.device.validator.wrote(self.buffer)
+            for observer in self.device.observers:
+                observer.wrote(stage)
             what = command.Copy(va + at, stage, size)
             self.device.submit([self.device.encode(what)], [what]).wait()

@@ -11,16 +11,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import command, native
+from hcq.base import RingState, Sent
 from hcq.command import Command
 from hcq.device import Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.gpu.clock import Clock
 from hcq.gpu.device import CELLS_BYTES
 from hcq.gpu.release import do_all, quietly
-from hcq.interrupted import Sent
 from hcq.layout import Packet
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.rm_structs import CardInfoArgs
@@ -42,9 +42,6 @@ from hcq.nv.rm import Rm
 from hcq.nv.toolchain.images import loadable
 from hcq.program import Program
 from hcq.signal import CELL_BYTES
-
-if TYPE_CHECKING:
-    from hcq.report import RingState
 
 # in the memory of signals, a line for each writer; the channel's error notifier has to be at its start
 COPY_FENCE_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = 256, 320, 384, 512
@@ -215,8 +212,6 @@ class NvDevice(HostAccess):
     # ------------------------------------------------------------ memory and signals
 
     def ring_states(self) -> list[RingState]:
-        from hcq.report import RingState
-
         fifo = self.channel.fifo
         shown = "nothing: all segments are read" if fifo.get == fifo.put else repr(fifo.entry_at_get())
         return [RingState(f"main ({fifo.kind})", fifo.put, fifo.get, fifo.entries, shown)]

@@ -76,10 +76,8 @@ class HostAccess(GpuDevice):
         self.memory.regions[area.va] = area.size_bytes
         made = Buffer(self, area.va, size_bytes, area.size_bytes, 0, name)
         made.parent = made  # it is the driver's: dropping it gives nothing to the pool
-        if self.trace is not None:
-            self.trace.alloc(made)
-        if self.validator is not None:
-            self.validator.alloc(made)
+        for observer in self.observers:
+            observer.alloc(area.va, size_bytes, area.size_bytes, name)
         return made
 
     def unmap_memory(self, va: int, size_bytes: int) -> None:

@@ -3,7 +3,7 @@
 In       words as encode.py makes them, or those of a trace; the device's arch and facts
 Out      NvModel
 Changes  nothing
-Next     hcq/effects.py (what a model declares), hcq/rules/ (the rules), hcq/validate.py (who runs them)
+Next     hcq/rules/effects.py (what a model declares), hcq/rules/ (the rules), hcq/rules/examine.py (who runs them)
 
 A method's meaning is spread over those before it, so words are read from their start with the state of each subchannel.
 Launches take their data in the order in which both stand in the words: that is how pieces and blocks are laid out.
@@ -15,7 +15,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from hcq.effects import (
+from hcq.errors import UsageError
+from hcq.layout import Packet
+from hcq.nv.abi import compute_methods as compute
+from hcq.nv.abi import copy_methods as copy
+from hcq.nv.abi import host_methods as host
+from hcq.nv.abi.host_methods import SemExecuteOperation
+from hcq.nv.abi.method import UnknownMethod
+from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
+from hcq.nv.abi.qmd import Qmd
+from hcq.nv.bundle import Bundle
+from hcq.nv.chip import CHIPS, RESERVED_SHARED_BYTES
+from hcq.nv.decode import LaunchData, RunBlock, decoder
+from hcq.nv.link import Kernel, Linked
+from hcq.nv.program import MAX_BLOCK, MAX_GRID
+from hcq.rules.effects import (
     Access,
     Argument,
     Barrier,
@@ -32,20 +46,6 @@ from hcq.effects import (
     Step,
     Wait,
 )
-from hcq.errors import UsageError
-from hcq.layout import Packet
-from hcq.nv.abi import compute_methods as compute
-from hcq.nv.abi import copy_methods as copy
-from hcq.nv.abi import host_methods as host
-from hcq.nv.abi.host_methods import SemExecuteOperation
-from hcq.nv.abi.method import UnknownMethod
-from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
-from hcq.nv.abi.qmd import Qmd
-from hcq.nv.bundle import Bundle
-from hcq.nv.chip import CHIPS, RESERVED_SHARED_BYTES
-from hcq.nv.decode import LaunchData, RunBlock, decoder
-from hcq.nv.link import Kernel, Linked
-from hcq.nv.program import MAX_BLOCK, MAX_GRID
 from hcq.rules.rule import Check, Violation, rule
 from hcq.rules.submission_check import SubmissionCheck
 from hcq.signal import CELL_BYTES

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hcq.effects import Access, Copy, Fill, Launch, Signal, Wait
+from hcq.rules.effects import Access, Copy, Fill, Launch, Signal, Wait
 from hcq.rules.memory import Block
 from hcq.rules.rule import Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck

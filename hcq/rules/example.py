@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hcq.effects import (
+from hcq.errors import UsageError
+from hcq.layout import Packet, bits
+from hcq.rules import blocks, waits
+from hcq.rules.effects import (
     Access,
     Argument,
     Barrier,
@@ -31,13 +34,10 @@ from hcq.effects import (
     Signal,
     Wait,
 )
-from hcq.errors import UsageError
-from hcq.layout import Packet, bits
-from hcq.rules import blocks, waits
+from hcq.rules.examine import examine
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import SubmissionCheck
-from hcq.validate import examine
 
 __all__ = [
     "Access",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from hcq.effects import Launch, Limits, ProgramFacts
+from hcq.rules.effects import Launch, Limits, ProgramFacts
 from hcq.rules.rule import Rule, Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck
 

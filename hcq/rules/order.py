@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hcq.effects import Access, Barrier, Copy, Fill, Flush, Invalidate, Launch
+from hcq.rules.effects import Access, Barrier, Copy, Fill, Flush, Invalidate, Launch
 from hcq.rules.memory import Block, PastAccess
 from hcq.rules.rule import Violation, check, rule
 from hcq.rules.state import Agent

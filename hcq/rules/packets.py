@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hcq.effects import ABILITY, Effect, Step
+from hcq.rules.effects import ABILITY, Effect, Step
 from hcq.rules.rule import Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck
 

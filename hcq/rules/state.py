@@ -18,7 +18,7 @@ import bisect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from hcq.effects import Model, ProgramFacts
+from hcq.rules.effects import Model, ProgramFacts
 from hcq.rules.memory import Block, Memory
 
 MAX_UNLOADED = 4096  # programs that are remembered

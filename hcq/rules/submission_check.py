@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hcq.effects import ProgramFacts, Step
-from hcq.recorder import Site, where
+from hcq.callsite import Site, where
+from hcq.rules.effects import ProgramFacts, Step
 from hcq.rules.memory import Block, PastAccess
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import Agent, Clock, DeviceState, GraphBlock, OpenWait, Promise, State
@@ -34,7 +34,7 @@ class SubmissionCheck:
     value   what the device's timeline has once this submission is done
     step    the packet in hand
     kernel  the program it launches, or None
-    site    the line that submitted, as text or as recorder.site() took it
+    site    the line that submitted, as text or as callsite.site() took it
     depth   0 in the ring, 1 in a block of packets
     """
 

@@ -56,13 +56,14 @@ class GuardedPool(Pool):
         self.regions[start] = pages
         buffer = Buffer(self.device, va, size_bytes, size_bytes, 0, name)
         self._live[va] = weakref.ref(buffer)
+        self._tell(buffer)
         return buffer
 
     def take_back(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
         if va in self.blocks:
             self.gone.append(va)
-            if self.device.validator is not None:
-                self.device.validator.free(va)
+            for observer in self.device.observers:
+                observer.free(va, capacity)
         else:
             self.others.take_back(va, capacity, name, fence)
 
@@ -80,16 +81,15 @@ class GuardedPool(Pool):
             self.device.port.munmap(start - PAGE, pages + 2 * PAGE)
             self._live.pop(va, None)
             del self.regions[start]
-            if self.device.validator is not None:
-                self.device.validator.unmap(va, size)
+            for observer in self.device.observers:
+                observer.unmapped(va, size)
 
 
 @contextmanager
 def guarded(device: Device) -> Iterator[GuardedPool]:
     """The device's buffers between guard pages, from here to the end of the `with`."""
     pool = GuardedPool(device)
-    before = device.memory, device.alloc
-    device.memory, device.alloc = pool, pool.alloc_and_tell
+    before, device.memory = device.memory, pool
     try:
         yield pool
         gc.collect()
@@ -97,4 +97,4 @@ def guarded(device: Device) -> Iterator[GuardedPool]:
         if pool.blocks:
             raise AssertionError(f"{len(pool.blocks)} buffers outlive their program: {pool.owners()}")
     finally:
-        device.memory, device.alloc = before
+        device.memory = before

@@ -52,7 +52,7 @@ def forget() -> None:
     compiling.forget()
     plans._plans.clear()
     plans._programs.clear()
-    devices.get(devices.default()).ledger.entries.clear()  # it holds programs
+    devices.get(devices.default()).recent.clear()  # it holds programs
 
 
 def compute(programs: list[Program], what: str) -> None:

@@ -21,7 +21,7 @@ from hcq.frontend import device as devices
 from hcq.frontend import plan as plans
 from tests.campaigns.campaign import Campaign, Case, Outcome, Wrong
 
-KEPT = 16  # plans, objects, and submissions in the ledger
+KEPT = 16  # plans, objects, and submissions that a device remembers
 
 STEPS: list[tuple[str, Any, Any]] = [
     ("* {0}", lambda x, n: x * n, lambda a, n: a * n),
@@ -64,10 +64,9 @@ def run(case: Case) -> Outcome:
 def limit() -> None:
     """Small caches from the first case on."""
     plans.MAX_PLANS = compiling.MAX_KEPT = KEPT
-    ledger = devices.get(devices.default()).ledger
-    if ledger.entries.maxlen != KEPT:
-        ledger.entries = collections.deque(maxlen=KEPT)
-        ledger.note = ledger.entries.append
+    device = devices.get(devices.default())
+    if device.recent.maxlen != KEPT:
+        device.recent = collections.deque(maxlen=KEPT)
 
 
 def check() -> None:

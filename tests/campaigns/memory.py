@@ -204,7 +204,7 @@ def _kept(device: Any) -> tuple[int, int]:
     if device.arch != platform.machine():  # code lies in buffers
         plan._plans.clear()
         plan._programs.clear()
-    device.ledger.entries.clear()  # which holds the buffers of the last submissions
+    device.recent.clear()  # which holds the buffers of the last submissions
     gc.collect()
     device.memory.trim(0, wait=True)
     return len(device.memory.owners()), device.memory.mapped_bytes

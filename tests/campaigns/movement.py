@@ -109,7 +109,7 @@ def _attempt(program: Program, processor: str) -> str:
                     )
     finally:
         _forget()
-        device.ledger.entries.clear()  # which holds the programs of the last submissions
+        device.recent.clear()  # which holds the programs of the last submissions
     return ""
 
 

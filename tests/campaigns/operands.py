@@ -225,7 +225,7 @@ def _forget() -> None:
     compiler.forget()
     device = devices.get(devices.default())
     device.synchronize()
-    device.ledger.entries.clear()
+    device.recent.clear()
     gc.collect()
 
 

@@ -199,7 +199,7 @@ def few(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def settle(device: Any) -> None:
     device.synchronize()
-    device.ledger.entries.clear()
+    device.recent.clear()
     gc.collect()
 
 
@@ -212,7 +212,7 @@ def test_programs_of_plans_that_went_go_and_their_code_is_given_back(few: Any) -
     mapped = few.memory.mapped_bytes
     for number in range(12, 32):
         np.testing.assert_array_equal((Tensor(A) + number).numpy(), A + number)
-        few.ledger.entries.clear()
+        few.recent.clear()
         if number % 8 == 0:
             settle(few)
             assert len(plans._programs) <= 8
@@ -261,6 +261,6 @@ def test_code_of_work_in_flight_stays_when_its_plan_goes(few: Any) -> None:
     results = []
     for number in range(16):
         results.append((Tensor(A) * number).realize())
-        few.ledger.entries.clear()
+        few.recent.clear()
     for number, result in enumerate(results):
         np.testing.assert_array_equal(result.numpy(), A * number)

@@ -13,10 +13,10 @@ from hcq.cpu import packets
 from hcq.cpu.device import CpuDevice
 from hcq.errors import WaitTimeout
 from hcq.graph import Symbol
+from hcq.observe.trace import TraceWriter
+from hcq.rules.examine import lint
 from hcq.rules.rule import Finding
 from hcq.trace.file import Trace
-from hcq.trace.writer import TraceWriter
-from hcq.validate import lint
 
 Two = tuple[CpuDevice, CpuDevice]
 

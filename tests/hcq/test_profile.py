@@ -10,11 +10,12 @@ import pytest
 from hcq import config
 from hcq.cpu.device import CpuDevice
 from hcq.graph import Symbol
+from hcq.observe import observer
+from hcq.observe.profile import Profile
 
 
 def test_every_dispatch_is_timed_once(llvm_object: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     device = CpuDevice("CPU:timed", config=dataclasses.replace(config.current(), profile=True))
-    assert device.profile is not None
     step = device.load(llvm_object, "step", args=("buffer", "int"), name="step")
     jump = device.load(llvm_object, "jump", name="jump")
     out = device.alloc(16)
@@ -28,8 +29,9 @@ def test_every_dispatch_is_timed_once(llvm_object: bytes, capsys: pytest.Capture
     for k in range(10):
         graph.replay({"out": out, "k": k})
     assert struct.unpack("<q", out.read(0, 8)) == (13 * 9,)
-    device.profile.collect()
-    assert {name: calls for name, (calls, _) in device.profile.totals.items()} == {"step": 5030}
+    profile = observer(device, Profile)
+    profile.collect()
+    assert {name: calls for name, (calls, _) in profile.totals.items()} == {"step": 5030}
     unsubmitted.submit()
     device.close()
     said = capsys.readouterr().err

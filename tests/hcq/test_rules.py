@@ -17,9 +17,13 @@ import pytest
 from hcq import config
 from hcq.cpu import packets
 from hcq.cpu.device import CpuDevice
-from hcq.effects import Effect
 from hcq.errors import UsageError
 from hcq.layout import Packet
+from hcq.observe import observer
+from hcq.observe.validator import Validator
+from hcq.observer import Submission
+from hcq.rules.effects import Effect
+from hcq.rules.examine import all_rules
 from hcq.rules.example import (
     Access,
     Argument,
@@ -38,8 +42,6 @@ from hcq.rules.example import (
     write,
 )
 from hcq.rules.rule import RULES, rule
-from hcq.validate import all_rules
-from hcq.validator import Validator
 
 PAGES = Path(__file__).parent.parent.parent / "docs" / "rules"
 SECTIONS = ["What it means", "How it happens", "How to fix it", "An example that fires it"]
@@ -57,13 +59,13 @@ def kernel(cpu: CpuDevice, llvm_object: bytes) -> int:
 
 def fired(device: CpuDevice | Gpu, submit: Any) -> list[str]:
     """The rules that a submission fires."""
-    findings = device.validator.findings if isinstance(device, CpuDevice) else device.findings  # type: ignore[union-attr]
+    findings = observer(device, Validator).findings if isinstance(device, CpuDevice) else device.findings
     findings.clear()
     try:
         submit()
     except UsageError:
         pass
-    findings = device.validator.findings if isinstance(device, CpuDevice) else device.findings  # type: ignore[union-attr]
+    findings = observer(device, Validator).findings if isinstance(device, CpuDevice) else device.findings
     return sorted({finding.rule for finding in findings})
 
 
@@ -97,8 +99,7 @@ def test_the_example_of_a_page_fires_its_rule_and_no_other(id: str, cpu: CpuDevi
     if "length=24" in code and not HAS_SIX_REGISTERS:
         pytest.skip("its words are laid out for the argument registers of x86-64")
     names: dict[str, Any] = {"entry": kernel}
-    assert cpu.validator is not None
-    cpu.validator.findings = []
+    observer(cpu, Validator).findings = []
     if all_rules()[id].level == "warning":
         before = len(Validator.warnings)
         exec(code, names)
@@ -107,7 +108,7 @@ def test_the_example_of_a_page_fires_its_rule_and_no_other(id: str, cpu: CpuDevi
     with pytest.raises(UsageError, match=rf"^\[{id}\] .*See docs/rules/{id}.md") as caught:
         exec(code, names)
     gpu = names.get("gpu")
-    findings = cpu.validator.findings if gpu is None else gpu.findings
+    findings = observer(cpu, Validator).findings if gpu is None else gpu.findings
     assert {finding.rule for finding in findings} == {id}
     assert all_rules()[id].fix in str(caught.value)
 
@@ -228,8 +229,7 @@ def test_hostile_sequences_on_the_cpu_fire_the_named_rule(cpu: CpuDevice, llvm_o
     entry = program.entry
     del program
     assert fired(cpu, lambda: cpu.submit([words], [])) == ["program-unloaded"]
-    assert cpu.validator is not None
-    assert cpu.validator.state.unloaded[entry].name == "functions"
+    assert observer(cpu, Validator).state.unloaded[entry].name == "functions"
 
 
 def test_a_finding_names_submission_line_kernel_and_buffer(cpu: CpuDevice, llvm_object: bytes) -> None:
@@ -247,8 +247,7 @@ def test_a_finding_names_submission_line_kernel_and_buffer(cpu: CpuDevice, llvm_
     blob = words_of(packets.Fill(dst=out.address + 60, size_bytes=8))
     with pytest.raises(UsageError, match=r"ends 4 bytes behind results \(64 bytes at 0x"):
         cpu.submit([cpu.queue().barrier().words, blob], [])
-    assert cpu.validator is not None
-    (finding,) = cpu.validator.findings
+    (finding,) = observer(cpu, Validator).findings
     assert (finding.buffer, finding.word, finding.submission) == ("results", 2, next_value)
 
 
@@ -262,8 +261,7 @@ def test_the_words_of_a_graph_are_checked_as_patched(cpu: CpuDevice, llvm_object
     graph.replay({"out": out}).wait()
     other = graph._copies[1]  # was never patched
     assert fired(cpu, lambda: cpu.submit([*other.words], [other.meaning])) == ["patch-unbound"]
-    assert cpu.validator is not None
-    (finding,) = cpu.validator.findings
+    (finding,) = observer(cpu, Validator).findings
     assert finding.packet.endswith(" of steps")
     assert (finding.word, finding.kernel) == (2, "step")
     graph.replay({"out": out}).wait()
@@ -734,8 +732,8 @@ def test_threads_may_allocate_free_and_submit_while_rules_look(
 
 def test_validation_off_costs_nothing_but_a_branch(cpu: CpuDevice) -> None:
     device = CpuDevice("CPU:off", config=dataclasses.replace(config.current(), validate=False))
-    assert device.validator is None
-    assert device.alloc == device.memory.alloc, "allocation goes straight to the pool"
+    assert not any(isinstance(each, Validator) for each in device.observers)
+    assert device.observers == (), "every hot path asks one question"
     a = device.alloc(64)
     device.queue().fill(a, 9).submit().wait()
     b = cpu.alloc(64)
@@ -778,8 +776,7 @@ def test_damaged_words_are_findings_and_never_another_exception(
     a.write(bytes(64))
     queue = cpu.queue().dispatch(program, [a, 1.5, 2, 3.5, 4, 5, 6, 7, 88, 9.25]).copy(b, a).fill(b, 1)
     whole = queue.wait(gate, 0).signal(gate, 1).timestamp(b).barrier().words
-    validator = cpu.validator
-    assert validator is not None
+    validator = observer(cpu, Validator)
     refused = 0
     for turn in range(250):
         words = bytearray(whole if turn % 2 else rng.randbytes(len(whole)))
@@ -787,10 +784,11 @@ def test_damaged_words_are_findings_and_never_another_exception(
             words[rng.randrange(len(words))] ^= 1 << rng.randrange(8)
         del words[4 * rng.randrange(1, len(words) // 4) :]
         try:
-            validator.submit([bytes(words)], [], cpu.timeline.submitted + 1)
+            submission = Submission(cpu.timeline.submitted + 1, [bytes(words)], [], [], None)
+            validator.submitting(submission)
         except UsageError as refusal:
             refused += 1
             assert re.match(r"\[[\w-]+\] submission #\d+ of CPU, from ", str(refusal))
-        validator.dropped()
+        validator.dropped(submission, "a test")
     assert refused > 150
     queue.submit().wait()

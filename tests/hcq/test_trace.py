@@ -363,7 +363,7 @@ b.free()
     assert "hcq CPU: submit #1, 14 words" in done.stderr
     assert "Fill(opcode=FILL, length=8, dst=0x" in done.stderr
     assert "Signal(opcode=SIGNAL, length=6" in done.stderr
-    assert "hcq CPU: alloc Buffer(CPU 'mine' 0x" in done.stderr
+    assert "hcq CPU: alloc 100 bytes 'mine' at 0x" in done.stderr
     assert "hcq CPU: free 128 bytes at 0x" in done.stderr
 
 

@@ -354,7 +354,7 @@ def hang(bench: Bench) -> Found:
 
 def capture(bench: Bench) -> Found:
     """A small run for the trace recorder: ioctls, pushbuffers, descriptions of launches. The parent names its file."""
-    if bench.device.trace is None:
+    if bench.device.config.trace is None:
         raise Skip("nothing records here: hw_check sets HCQ_TRACE for this one")
     program, sums = bench.programs("step", "block_sums")
     x, out = bench.buffer(4096, pack(words(1024)), "x"), bench.buffer(4096, name="out")

@@ -3,7 +3,7 @@
 In       a Trace
 Out      Findings: rule, submission, packet, what is wrong, what to do
 Changes  nothing
-Next     hcq/validate.py (the rules and who runs them), docs/rules/ (a page for each)
+Next     hcq/rules/examine.py (the rules and who runs them), docs/rules/ (a page for each)
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hcq import validate
 from hcq.errors import UsageError
+from hcq.rules import examine
 from hcq.rules.rule import Finding
 from hcq.tools.trace.color import Color, clean, counted
 from hcq.trace.file import Trace
@@ -22,7 +22,7 @@ from hcq.trace.file import Trace
 def findings(trace: Trace) -> list[Finding]:
     """Every breach of a rule, in the order of the submissions."""
     try:
-        return list(validate.lint(trace))
+        return list(examine.lint(trace))
     except (ValueError, KeyError, struct.error) as error:  # records that were made or changed by hand
         raise UsageError(
             f"lint {trace.path or 'trace'}: its records do not fit each other: {error}."
@@ -31,7 +31,7 @@ def findings(trace: Trace) -> list[Finding]:
 
 def check_rule_name(rule: str) -> None:
     """Raises UsageError when there is no such rule."""
-    rules = validate.all_rules()
+    rules = examine.all_rules()
     if rule not in rules:
         near = [known for known in rules if rule.partition("-")[0] in known]
         raise UsageError(
@@ -41,7 +41,7 @@ def check_rule_name(rule: str) -> None:
 
 def rules(color: Color) -> Iterator[str]:
     """Every rule with what must hold."""
-    known = validate.all_rules()
+    known = examine.all_rules()
     width = max(map(len, known))
     for one in known.values():
         style = "wrong" if one.level == "error" else "buffer"
@@ -51,7 +51,7 @@ def rules(color: Color) -> Iterator[str]:
 
 def rules_as_json() -> list[dict[str, Any]]:
     """The same as plain data."""
-    return [one._asdict() for one in validate.all_rules().values()]
+    return [one._asdict() for one in examine.all_rules().values()]
 
 
 def lines(found: Sequence[Finding], trace: Trace, color: Color, limit: int) -> Iterator[str]:
@@ -77,7 +77,7 @@ def lines(found: Sequence[Finding], trace: Trace, color: Color, limit: int) -> I
         yield f"... and {len(found) - limit} more; --limit shows them"
     errors = sum(one.level == "error" for one in found)
     verdict = f"{counted(errors, 'error')}, {counted(len(found) - errors, 'warning')}"
-    checked = f"{counted(len(trace.submissions), 'submission')}, {len(validate.all_rules())} rules"
+    checked = f"{counted(len(trace.submissions), 'submission')}, {len(examine.all_rules())} rules"
     yield f"{color(verdict if found else 'clean', 'wrong' if errors else 'more')}: {checked}"
 
 

@@ -3,7 +3,7 @@
 In       a command and its arguments
 Out      the command's exit status; 128 and the number of the signal that ended it
 Changes  the file, which begins anew; whatever the command does
-Next     hcq/trace/writer.py (what is written), show.py (reads it)
+Next     hcq/observe/trace.py (what is written), show.py (reads it)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In       a Trace with contents (recorded with HCQ_TRACE=FILE,data)
 Out      Outcome: what was run, what was compared, and each Mismatch with its first differing byte
 Changes  opens the devices that the trace names, loads the recorded code on them, and submits
-Next     minimise.py (the smallest part of a trace that still goes wrong), hcq/trace/writer.py (writes contents)
+Next     minimise.py (the smallest part of a trace that still goes wrong), hcq/observe/trace.py (writes contents)
 
 The commands run, with the recorded code, arguments and host writes, at new addresses: each allocation of the trace gets
 a buffer of its own here. A pointer that a kernel finds in memory is not translated; the blocks of graphs are, because

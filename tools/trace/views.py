@@ -16,9 +16,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hcq import backends, effects, validate
+from hcq import backends
 from hcq.errors import HcqError, UsageError
 from hcq.layout import Packet
+from hcq.rules import effects, examine
 from hcq.trace.file import Code, MemoryMap, Record, Submission, Trace, TraceDevice
 from hcq.trace.records import Kind
 
@@ -210,14 +211,14 @@ VERBS: dict[type, str] = {
 
 
 class Reader:
-    """Reads the words of one submission by what the device's kind says its packets do (hcq/effects.py)."""
+    """Reads the words of one submission by what the device's kind says its packets do (hcq/rules/effects.py)."""
 
     def __init__(self, submission: Submission, memory: MemoryMap) -> None:
         device = submission.device
         self.submission, self.trace, self.memory = submission, submission.trace, memory
         self.untyped: set[int] = set()  # entries of programs whose arguments nobody declared
         try:
-            self.model = validate.model_of(device.name, device.arch, device.facts, device.decode)
+            self.model = examine.model_of(device.name, device.arch, device.facts, device.decode)
         except (ValueError, TypeError) as error:
             raise UsageError(f"{device.key}: its facts make no sense ({error}).") from None
 

@@ -13,8 +13,8 @@ from hcq import config
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.device import AmdDevice
 from hcq.errors import WaitTimeout
+from hcq.rules.examine import lint
 from hcq.trace.file import Trace
-from hcq.validate import lint
 from tests.hcq.amd.conftest import QUEUES, settings_with
 from tests.hcq.amd.kernels import image
 

@@ -123,7 +123,7 @@ def test_slots_of_dropped_programs_are_used_again_and_hold_no_code_until_then(
     program = own.load(objects[2], "store")
     entry = program.entry
     assert stored(own, program) == 20
-    for _ in range(own.ledger.entries.maxlen or 0):
+    for _ in range(own.recent.maxlen or 0):
         own.queue().submit()  # the ledger of submissions holds programs, too
     own.synchronize()
     del program
@@ -154,7 +154,7 @@ def test_programs_come_and_go_in_any_order_and_stay_right(own: CpuDevice, object
         number = rng.randrange(12)
         live[rng.randrange(60)] = own.load(objects[number], "store"), 10 * number
         if step % 40 == 0:
-            own.ledger.entries.clear()
+            own.recent.clear()
             own.synchronize()
         program, wanted = rng.choice(list(live.values()))
         which = rng.randrange(3)
@@ -181,7 +181,7 @@ def test_a_program_that_outlives_its_device_gives_its_code_back(own: CpuDevice, 
     program = own.load(objects[0], "store")
     own.close()
     assert len(own.code_arena.chunks) == 1
-    own.ledger.entries.clear()
+    own.recent.clear()
     del program
     assert own.code_arena.chunks == []
 

@@ -13,9 +13,9 @@ from hcq.nv.abi.method import UnknownMethod
 from hcq.nv.abi.methods import Push
 from hcq.nv.decode import LaunchData, RunBlock
 from hcq.nv.device import NvDevice
+from hcq.rules.examine import lint
 from hcq.tools.trace import views
 from hcq.trace.file import Trace
-from hcq.validate import lint
 from tests.hcq.nv.conftest import ARCHS, settings_with
 from tests.hcq.nv.kernels import image
 

@@ -15,6 +15,8 @@ from hcq.nv.abi import host_methods as host
 from hcq.nv.abi.methods import Push, incrementing
 from hcq.nv.device import NvDevice
 from hcq.nv.encode import Piece, note_block
+from hcq.observe import observer
+from hcq.observe.validator import Validator
 from tests.hcq.nv.conftest import ARCHS
 from tests.hcq.nv.kernels import image
 
@@ -25,14 +27,13 @@ SCALE = ("buffer", "buffer", "int", "float", "float")
 
 def fired(nv: NvDevice, *words: bytes) -> list[str]:
     """The rules that a submission of these words fires; none of them reaches the GPU."""
-    assert nv.validator is not None
-    nv.validator.findings = []
+    observer(nv, Validator).findings = []
     before = nv.timeline.submitted
     try:
         nv.submit(list(words), [])
     except UsageError:
         assert nv.timeline.submitted == before
-    return sorted({finding.rule for finding in nv.validator.findings})
+    return sorted({finding.rule for finding in observer(nv, Validator).findings})
 
 
 def changed(made: bytes, field: Any, value: int, start: int = 4) -> Piece:
@@ -157,7 +158,6 @@ def test_replays_are_judged_with_the_arguments_they_were_given(nv: NvDevice):
     out.free()
     again = nv.alloc(1 << 20, "another")
     again.write(bytes(1 << 20))
-    assert nv.validator is not None
     with pytest.raises(UsageError):
         nv.submit([graph._copies[0].words[0]], [graph._copies[0].meaning])
-    assert {finding.rule for finding in nv.validator.findings} == {"address-freed"}
+    assert {finding.rule for finding in observer(nv, Validator).findings} == {"address-freed"}

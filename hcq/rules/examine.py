@@ -3,7 +3,7 @@
 In       submissions as words, with the model of their device and the state before them; or a Trace
 Out      Findings
 Changes  the state, when a submission passes
-Next     rules/ (what is checked), validator.py (a device that validates), effects.py (what a kind of device declares)
+Next     rule.py and its sisters (what is checked), observe/validator.py (before the doorbell), effects.py (models)
 
 The queue's verbs check their arguments anyway. The rules look at the words themselves, as the device will, so they also
 catch a wrong encoder, a patched graph gone wrong, and words that someone wrote by hand.
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import backends
-from hcq.effects import Effect, Launch, Model, ProgramFacts, Run, Step
 from hcq.layout import Packet
 from hcq.rules import addresses, blocks, launches, order, packets, signals, waits
+from hcq.rules.effects import Effect, Launch, Model, ProgramFacts, Run, Step
 from hcq.rules.rule import CHECKS, RULES, Finding, Rule, Violation
 from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import SubmissionCheck

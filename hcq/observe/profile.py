@@ -3,24 +3,26 @@
 In       dispatches as they are recorded
 Out      totals by program name; `table()`, which is printed when the device closes
 Changes  adds two Timestamp commands to every dispatch; waits after every replay of a graph, whose cells are used again
-Next     queue.py and graph.py (who ask for cells)
+Next     hcq/queue.py (who asks what comes around a dispatch), hcq/graph.py
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hcq.device import Device
-    from hcq.memory import Buffer
+from hcq.command import Command, Timestamp
+from hcq.device import Device
+from hcq.memory import Buffer
+from hcq.observer import Observer
 
 CELLS = 4096
 CELL_BYTES = 16  # start and end, in nanoseconds
 
 
-class Profile:
+class Profile(Observer):
     """Totals of one device. `totals` is name -> (dispatches, nanoseconds), complete after `collect`."""
+
+    is_awaited = True
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -29,7 +31,19 @@ class Profile:
         self._free: list[int] = []
         self._in_use: list[tuple[int, str, bool]] = []
 
-    def cell(self, name: str, is_recorded: bool) -> int:
+    def around_dispatch(self, name: str, is_recorded: bool) -> tuple[Command, Command]:
+        at = self._pair(name, is_recorded)
+        return Timestamp(at), Timestamp(at + 8)
+
+    def replayed(self) -> None:
+        self.collect()
+
+    def closing(self) -> bool:
+        if not self.device.is_lost and not self.device.fault():
+            self.device.say("time on the device\n" + self.table())
+        return False
+
+    def _pair(self, name: str, is_recorded: bool) -> int:
         """The address of a pair of timestamps for one dispatch; a graph keeps it, a queue gives it back when done."""
         if not self._free:
             self.collect()
@@ -61,8 +75,9 @@ class Profile:
             else:
                 self._free.append(at)
         self._in_use = left
-        if self.device.trace is not None:
-            self.device.trace.stamps(stamps)
+        if stamps:
+            for observer in self.device.observers:
+                observer.stamped(stamps)
 
     def table(self) -> str:
         """Programs by the time they took, the longest first."""

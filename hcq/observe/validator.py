@@ -1,6 +1,6 @@
-"""A device that validates: what it tells the rules while it works, and what it refuses (HCQ_VALIDATE=1).
+"""A device that validates: what the rules hear of it while it works, and what they refuse (HCQ_VALIDATE=1).
 
-In       calls from devices, memory, signals and programs, each behind one branch that is not taken without validation
+In       what a device tells its observers
 Out      UsageError for a rule of level error, before the doorbell; a line on stderr for a warning, once for each buffer
 Changes  one State for all devices of the process: addresses and signals of one device may be used by another
 Next     validate.py (the engine), rules/ (what is checked)
@@ -11,32 +11,31 @@ Submissions are looked at in the order in which they get the device's lock. Noth
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
-from hcq import native, open_devices, recorder
-from hcq.command import Command, Indirect
-from hcq.effects import ProgramFacts
+from hcq import callsite, native, open_devices
+from hcq.command import Indirect
+from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.memory import Buffer
+from hcq.observer import Observer, Submission
+from hcq.program import Program
 from hcq.rules import blocks, waits
+from hcq.rules.effects import ProgramFacts
+from hcq.rules.examine import examine, examine_packets, model_of
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import SubmissionCheck
 from hcq.signal import CELL_BYTES
-from hcq.validate import examine, examine_packets, model_of
-
-if TYPE_CHECKING:
-    from hcq.device import Device
-    from hcq.program import Program
 
 MAX_WARNINGS = 1000
 
 
-class Validator:
+class Validator(Observer):
     """What one device tells the rules. Tests read `warnings`, those of all devices, in order."""
 
     warnings: ClassVar[list[Finding]] = []
+    refuses = True
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -47,85 +46,78 @@ class Validator:
         self.process.alloc(cell, model.signal_bytes, "timeline", device.name)
         if device.memory.regions:
             for buffer in device.memory.owners():  # what opening has allocated
-                self.alloc(buffer)
-                self.wrote(buffer)
+                self.alloc(buffer.address, buffer.size_bytes, buffer.capacity, buffer.name)
+                self.wrote(buffer.address)
         self.findings: list[Finding] = []  # of the last submission
-        self._submission: SubmissionCheck | None = None
+        self._check: SubmissionCheck | None = None
 
     # ------------------------------------------------------------ submissions
 
-    def submit(self, words: Sequence[bytes], commands: Sequence[Command], value: int) -> None:
-        """Look at a submission. The caller holds the device's lock, and calls `sent` or `dropped` next.
+    def closing(self) -> bool:
+        return True  # memory that it gives back is somebody else's soon
 
-        Raises  UsageError naming the first rule of level error that is broken; nothing is remembered of it then
-        """
+    def submitting(self, submission: Submission) -> None:
+        """Raises  UsageError naming the first rule of level error that is broken; nothing is remembered of it then"""
+        words, commands, value = submission.words, submission.commands, submission.value
         model = self.state.model
         labels = [what.label for what in commands if type(what) is Indirect]
         with _lock:
-            submission = SubmissionCheck(
-                self.process, self.state, self.device.queue_name, value, recorder.site()
-            )
+            check = SubmissionCheck(self.process, self.state, self.device.queue_name, value, callsite.site())
             try:
                 if not model.declares_effects:
                     self.device.validate(words)
-                self.findings = list(
-                    examine(submission, words, native.read, labels[0] if labels else "a block")
-                )
+                self.findings = list(examine(check, words, native.read, labels[0] if labels else "a block"))
                 for finding in self.findings:
                     self._tell(finding)
             except BaseException:
-                submission.undo()
+                check.undo()
                 raise
-            self._submission = submission
+            self._check = check
 
-    def sent(self) -> None:
-        """It went to the device."""
-        submission, self._submission = self._submission, None
-        if submission is not None:
+    def sent(self, submission: Submission) -> None:
+        check, self._check = self._check, None
+        if check is not None:
             with _lock:
-                submission.commit()
+                check.commit()
 
-    def dropped(self) -> None:
-        """It did not reach the device."""
-        submission, self._submission = self._submission, None
-        if submission is not None:
+    def dropped(self, submission: Submission, why: str) -> None:
+        check, self._check = self._check, None
+        if check is not None:
             with _lock:
-                submission.undo()
+                check.undo()
 
-    def look(self, words: bytes) -> None:
-        """Packets that will be patched before they run: only what they say by themselves. Raises UsageError."""
+    def sealing(self, words: bytes) -> None:
+        """Only what they say by themselves. Raises UsageError."""
         with _lock:
-            submission = SubmissionCheck(self.process, self.state, self.device.queue_name, 0, recorder.site())
+            submission = SubmissionCheck(self.process, self.state, self.device.queue_name, 0, callsite.site())
             try:
                 for finding in examine_packets(submission, words):
                     self._tell(finding)
             finally:
                 submission.undo()
 
-    def room(self, name: str, put: int, size: int, get: int, capacity: int) -> None:
-        """Before the driver writes `size` units into a ring. Raises UsageError when they reach unread ones."""
+    def room(self, ring: str, put: int, size: int, get: int, capacity: int) -> None:
+        """Raises UsageError when they reach unread ones."""
         submission = self._between()
-        self._refuse(submission, blocks.room(name, put, size, get, capacity))
+        self._refuse(submission, blocks.room(ring, put, size, get, capacity))
 
     def reuse(self, name: str, va: int, size_bytes: int, used_until: int) -> None:
-        """Before the driver writes arguments or packets where submission `used_until` had its own."""
+        """Raises UsageError when that submission is not done."""
         submission = self._between()
         done = self.device.timeline._cell[0]
         self._refuse(submission, blocks.reuse(name, va, size_bytes, used_until, done))
 
-    def unended(self) -> list[Finding]:
-        """Waits in flight, of any device, that nothing submitted so far will end."""
+    def unended(self) -> list[str]:
         with _lock:
-            return waits.unended(self.process)
+            return [str(finding) for finding in waits.unended(self.process)]
 
-    def failed(self, first: int, last: int) -> None:
-        """These submissions failed."""
+    def fault(self, first: int, last: int, why: str) -> None:
         with _lock:
             self.process.drop(self.state, first, last)
 
     # ------------------------------------------------------------ signals
 
-    def host_set(self, va: int, value: int) -> None:
+    def host_set(self, va: int, value: int, timestamp_ns: int) -> None:
         with _lock:
             self.process.host_set(va, value)
 
@@ -133,32 +125,35 @@ class Validator:
         with _lock:
             self.process.host_saw(va, value)
 
+    def waited(self, va: int, name: str, value: int, timestamp_ns: int, waited_ns: int) -> None:
+        self.host_saw(va, value)
+
     # ------------------------------------------------------------ memory and programs
 
-    def alloc(self, buffer: Buffer) -> None:
-        self.process.alloc(buffer.address, buffer.size_bytes, buffer.name or "", self.device.name)
+    def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
+        self.process.alloc(va, size_bytes, name or "", self.device.name)
 
-    def free(self, va: int) -> None:
-        """Safe from destructors."""
+    def free(self, va: int, capacity: int) -> None:
         self.process.memory.free(va)
 
-    def unmap(self, va: int, size_bytes: int) -> None:
+    def unmapped(self, va: int, size_bytes: int) -> None:
         self.process.unmap(va, size_bytes)
 
-    def wrote(self, buffer: Buffer) -> None:
-        """The host wrote into a buffer, or has its memory in hand."""
-        block = self.process.memory.find(buffer.address)
+    def exposed(self, va: int) -> None:
+        self.wrote(va)
+
+    def wrote(self, va: int, data: Any = None) -> None:
+        block = self.process.memory.find(va)
         if block is not None:
             block.is_written = True
             block.stand_in = ""  # whoever uses it knows it
 
-    def stand_in(self, buffer: Buffer, graph: str) -> None:
-        """The buffer only holds the place of a graph's arguments."""
-        block = self.process.memory.find(buffer.address)
+    def stand_in(self, va: int, graph: str) -> None:
+        block = self.process.memory.find(va)
         if block is not None:
             block.stand_in = f"an argument of {graph}"
 
-    def load(self, program: Program, image: bytes) -> None:
+    def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
         told = ProgramFacts(
             program.name,
             program.entry,
@@ -169,15 +164,14 @@ class Validator:
         self.state.load(self.state.model.program(told, image))
 
     def unload(self, entry: int) -> None:
-        """Safe from destructors."""
         self.state.unload(entry)
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ findings
 
     def _between(self) -> SubmissionCheck:
         """What happens between two submissions: it has no packets."""
         value = self.device.timeline.submitted + 1
-        return SubmissionCheck(self.process, self.state, self.device.queue_name, value, recorder.site())
+        return SubmissionCheck(self.process, self.state, self.device.queue_name, value, callsite.site())
 
     def _refuse(self, submission: SubmissionCheck, broken: Iterable[Violation]) -> None:
         try:
@@ -210,7 +204,7 @@ _told: set[tuple[str, str]] = set()
 def _elsewhere(va: int, size_bytes: int) -> bool:
     """Memory of open devices that do not validate."""
     for each in open_devices.devices():
-        if each.validator is None:
+        if not any(isinstance(observer, Validator) for observer in each.observers):
             for start, size in [(each.timeline.va, CELL_BYTES), *each.memory.regions.items()]:
                 if start <= va and va + size_bytes <= start + size:
                     return True
@@ -227,3 +221,6 @@ def after_fork() -> None:
     _state = State()
     _state.memory.elsewhere = _elsewhere
     _told = set()
+
+
+open_devices.in_child.append(after_fork)

@@ -4,7 +4,7 @@ In       a device and what happened to it; its ledger, rings, buffers and the pr
 Out      one page of text: what is waited for and by whom, where the rings are, whose work is late, its arguments as
          buffers, the lines that submitted it
 Changes  prints; keeps the newest KEPT reports in HCQ_REPORT_DIR (default: reports/ in the cache folder)
-Next     ledger.py and recorder.py (what is remembered at every submission), device.py (who calls this)
+Next     ledger.py and hcq/callsite.py (what is remembered at every submission), hcq/base.py (`report`, who calls this)
 
 Nothing here takes a lock or waits: a report may be made in a signal handler, or while another thread hangs in the
 device.
@@ -21,34 +21,21 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from hcq import config, native, open_devices, private, recorder
+from hcq import callsite, config, native, open_devices, private
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
+from hcq.device import Device, Submitted
 from hcq.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hcq.device import Device
-    from hcq.memory import Buffer
+from hcq.memory import Buffer
+from hcq.observe import ledger
 
 KEPT = 32
-POLL_MS = 10  # a wait with a shorter deadline is a question, not a failure
 SHOWN = 8  # submissions of each list
 NOW = 1 << 64  # after every submission
 NEAR_BYTES = 1 << 16  # an address this close to a buffer was probably meant for it
-
-
-class RingState(NamedTuple):
-    """A ring as both sides see it; `packet` is what stands where the device reads next."""
-
-    name: str
-    put: int
-    get: int
-    size: int
-    packet: str
 
 
 def tell(device: Device, title: str, key: tuple[Any, ...], signal: int | None = None) -> None:
@@ -88,11 +75,11 @@ def describe(device: Device, title: str, signal: int | None = None) -> str:
         lines.append(f"          at get: {ring.packet}")
     lines += _waited(device, names, device.timeline.va if signal is None else signal)
     lines += _waiters(device)
-    entries = device.ledger.entries.copy()
+    entries = device.recent.copy()
     late = [entry for entry in entries if entry[0] > done]
     if late:
         lines.append("next to finish")
-        lines += _submission(late[0], names, device.command_in_hand())
+        lines += _submission(late[0], names, device.current_command())
         if len(late) > 1:
             lines.append(f"behind it ({len(late) - 1})")
             for entry in late[1:SHOWN]:
@@ -143,12 +130,12 @@ def install(number: int = os_signal.SIGUSR1, chain: bool = False) -> Callable[[]
     """
     if threading.current_thread() is not threading.main_thread():
         raise UsageError(
-            "hcq.report.install: Python sets signal handlers in the main thread only. Call it there."
+            "hcq.observe.report.install: Python sets signal handlers in the main thread only. Call it there."
         )
     before = os_signal.getsignal(number)
     if before not in (os_signal.SIG_DFL, os_signal.SIG_IGN, None) and not chain:
         raise UsageError(
-            f"hcq.report.install({os_signal.Signals(number).name}): {before!r} handles this signal already. "
+            f"hcq.observe.report.install({os_signal.Signals(number).name}): {before!r} handles this signal already. "
             "Pass chain=True to call it after the report, or another signal."
         )
 
@@ -168,11 +155,15 @@ def install(number: int = os_signal.SIGUSR1, chain: bool = False) -> Callable[[]
 
 def everything(title: str) -> None:
     """Report on every open device."""
-    devices = open_devices.devices()
+    devices = _devices()
     if not devices:
         print(f"---- hcq report: {title}: no device is open", file=sys.stderr)
     for device in devices:
         tell(device, title, (title, time.monotonic_ns()))
+
+
+def _devices() -> list[Device]:
+    return [device for device in open_devices.devices() if isinstance(device, Device)]
 
 
 # ------------------------------------------------------------ the parts of a report
@@ -182,16 +173,14 @@ class _Names:
     """What lies at an address of a device, and what its graphs were last replayed with."""
 
     def __init__(self, device: Device) -> None:
-        self.ledger = device.ledger
+        self.recent = device.recent
         self.graphs = list(device.graphs)
         self.live: list[Buffer] = device.memory.owners()
         self.freed = list(device.memory.freed.copy())
         self.regions = dict(device.memory.regions)
         self.timeline = device.timeline.va
         self.device = device
-        self.signals = {
-            va: signal for other in open_devices.devices() for va, signal in list(other.signals.items())
-        }
+        self.signals = {va: signal for other in _devices() for va, signal in list(other.signals.items())}
 
     def name(self, va: int, at: int = NOW) -> str:
         """What an address was when submission number `at` was made: a buffer and the offset in it, live or freed since.
@@ -257,22 +246,22 @@ def _offset(name: str, offset: int) -> str:
 
 
 def _submission(
-    entry: tuple[int, Sequence[Command], recorder.Site],
+    entry: Submitted,
     names: _Names,
-    in_hand: int | None,
+    current: int | None,
     short: bool = False,
 ) -> Iterator[str]:
     value, commands, site = entry
-    line = names.ledger.line(value)
+    line = ledger.line(names.recent, value)
     if short:
         first = _command(commands[0], names, value) if commands else "nothing but its signal"
         more = f"; and {len(commands) - 1} more" if len(commands) > 1 else ""
         yield f"  #{value} {first}{more}  [{line or 'no line known'}]"
         return
-    source = recorder.source_line(site)
+    source = callsite.source_line(site)
     yield f"  #{value}, submitted at {line or 'a line unknown'}" + (f": {source}" if source else "")
     inside = [inner for what in commands for inner in names.unfold(what)]
-    at = in_hand if in_hand is not None and in_hand < len(inside) else None
+    at = current if current is not None and current < len(inside) else None
     for index, what in enumerate(inside):
         begin = 0 if at is None else max(0, at - 2)
         if not begin <= index < begin + SHOWN:
@@ -280,8 +269,8 @@ def _submission(
         yield f"    {'->' if index == at else '  '} {_command(what, names, value)}"
         if isinstance(what, Dispatch) and index == (at or 0) and what.program.first_site is not None:
             origin = what.program.first_site
-            quoted = recorder.source_line(origin)
-            yield f"       first dispatched at {recorder.where(origin)}" + (f": {quoted}" if quoted else "")
+            quoted = callsite.source_line(origin)
+            yield f"       first dispatched at {callsite.where(origin)}" + (f": {quoted}" if quoted else "")
     if len(inside) > SHOWN:
         yield f"       {len(inside)} commands in all"
 
@@ -313,7 +302,7 @@ def _waited(device: Device, names: _Names, va: int) -> Iterator[str]:
     if va != device.timeline.va:
         yield from _setters(names, va)
     done = device.timeline.value
-    late = next((entry for entry in device.ledger.entries.copy() if entry[0] > done), None)
+    late = next((entry for entry in device.recent.copy() if entry[0] > done), None)
     for signal in dict.fromkeys(
         what.signal for what in _flat(late[1] if late else ()) if isinstance(what, Wait)
     ):
@@ -323,10 +312,10 @@ def _waited(device: Device, names: _Names, va: int) -> Iterator[str]:
 
 def _setters(names: _Names, va: int) -> Iterator[str]:
     """Every remembered write to a signal, by devices and by the host, with those marked that go backwards."""
-    found: list[tuple[int, str, int, recorder.Site]] = []
+    found: list[tuple[int, str, int, callsite.Site]] = []
     value = None
-    for device in open_devices.devices():
-        for number, commands, site in device.ledger.entries.copy():
+    for device in _devices():
+        for number, commands, site in device.recent.copy():
             found += [
                 (number, f"{device.name} #{number}", what.value, site)
                 for what in _flat(commands)
@@ -340,7 +329,7 @@ def _setters(names: _Names, va: int) -> Iterator[str]:
     last = 0
     for _, who, to, site in found[-SHOWN:]:
         back = f" BACKWARDS from {last}" if to < last else ""
-        yield f"signal    {names.name(va)}{seen}: {who} sets it to {to}{back}  [{recorder.where(site)}]"
+        yield f"signal    {names.name(va)}{seen}: {who} sets it to {to}{back}  [{callsite.where(site)}]"
         last = to
 
 
@@ -358,7 +347,7 @@ def _waiters(device: Device) -> Iterator[str]:
     threads = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, (name, value, since_ns) in list(device.waits.items()):
         waited = (time.monotonic_ns() - since_ns) / 1e9
-        at = recorder.site_of(frames.get(ident))
-        where = recorder.where(at)
-        source = recorder.source_line(at)
+        at = callsite.site_of(frames.get(ident))
+        where = callsite.where(at)
+        source = callsite.source_line(at)
         yield f"waiting   {threads.get(ident, ident)} for {name} >= {value} since {waited:.3f} s, at {where}: {source}"

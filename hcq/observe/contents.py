@@ -4,7 +4,7 @@ In       submissions with the buffers they were handed, what the host writes and
 Out      DATA records (bytes before a buffer's first use, what the host wrote and read) and RESULT records (a digest of
          every buffer that a submission was handed, taken once it is done)
 Changes  the trace; it keeps a buffer that nobody needs any more until its digest is taken
-Next     writer.py (who calls this), tools/trace/replay.py (who compares)
+Next     trace.py (who calls this), tools/trace/replay.py (who compares)
 
 Nothing here waits for work that the program would not wait for, but for what still uses memory that is handed out anew,
 and for a moment where a submission is about to write over the results of one that still runs.
@@ -16,16 +16,14 @@ import struct
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import native
 from hcq.command import Command, Indirect, Signal, Timestamp
+from hcq.device import Device
 from hcq.memory import Buffer
+from hcq.observe.trace_writer import TraceWriter
 from hcq.trace.records import Data, Kind, Result, Why, digest, pack_record
-
-if TYPE_CHECKING:
-    from hcq.device import Device
-    from hcq.trace.writer import TraceWriter
 
 _DATA = Data.struct()[0].pack
 _RESULT = Result.struct()[0].pack

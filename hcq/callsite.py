@@ -1,9 +1,9 @@
-"""Recorder: which line of the user's program asked for something.
+"""Call site: which line of the user's program asked for something.
 
 In       the call stack at a submission or a wait
 Out      `site()`: a pair that is cheap to take and to keep; `where(site)`: the same as text
 Changes  nothing; what it keeps are code objects, never frames, so no buffer lives longer for it
-Next     ledger.py (keeps sites beside submissions), report.py and trace/writer.py (print them)
+Next     observe/ledger.py (keeps sites beside submissions), observe/report.py and observe/trace.py (print them)
 
 Looking at the stack costs a quarter of a microsecond and more, which is too much for every launch of three. So every
 submission has its line while a program is young, is traced or is validated, and whenever it does more than launch

@@ -1,0 +1,254 @@
+"""The base of a device: what its memory, its signals and its queues may ask of it.
+
+In       nothing; device.py fills it in, and each driver the rest
+Out      `Base`, on which memory.py, signal.py, queue.py and graph.py stand without knowing what a device is
+Changes  nothing
+Next     life.py (how a device dies), device.py (the mechanism that all devices share), observer.py (who watches it)
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from hcq import native
+from hcq.callsite import Site
+from hcq.command import Command
+from hcq.config import Config
+from hcq.errors import WaitTimeout
+from hcq.layout import Packet
+from hcq.observer import Observer, diagnostics
+from hcq.port import Port
+from hcq.program import Program, Slot
+
+Grid = tuple[int, int, int]
+
+
+class Sent(Enum):
+    """How much of a submission a device has."""
+
+    NOTHING = 0
+    ALL = 1
+    A_PART = 2  # the ring was full in the middle of it
+
+
+class RingState(NamedTuple):
+    """A ring as both sides see it; `packet` is what stands where the device reads next."""
+
+    name: str
+    put: int
+    get: int
+    size: int
+    packet: str
+
+
+class Cell(Protocol):
+    """A signal, as far as memory and waits need it."""
+
+    @property
+    def va(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> int: ...
+    @property
+    def timestamp_ns(self) -> int: ...
+    def timeout(self, value: int, timeout_ms: float, why: str) -> WaitTimeout: ...
+
+
+class Progress(Cell, Protocol):
+    """The timeline: the number of the last submission made, and of the last one done."""
+
+    submitted: int
+
+    @property
+    def has_all_done(self) -> bool: ...
+    @property
+    def is_elsewhere(self) -> bool: ...
+    def has_reached(self, value: int) -> bool: ...
+
+
+class Blocks(Protocol):
+    """The pool, as far as buffers and the end of a device need it."""
+
+    regions: dict[int, int]
+
+    def take_back(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None: ...
+    def abandon(self) -> None: ...
+    def retire(self) -> None: ...
+    def close(self, is_last: bool = False) -> None: ...
+
+
+class Base(ABC):
+    """What the parts of a device know of the whole.
+
+    observers    who hears of what it does; empty unless something was asked for
+    failures     first and last timeline value of what failed, and what happened
+    asks_device  whether a wait must ask native code even when the signal is there already
+    is_open      it opened, and was not closed
+    is_stopped   nothing of it runs any more: its memory may be unmapped
+    is_lost      it could not be rebuilt after a fault; what it holds is given back when it closes
+    dead         why it may not be used, or ""
+    """
+
+    name: str
+    arch: str
+    port: Port
+    config: Config
+    lock: Any  # a lock that its holder may take again
+    observers: tuple[Observer, ...] = ()
+    failures: list[tuple[int, int, str]]
+    timeline: Progress
+    memory: Blocks
+    signals: Any  # address -> signal, held weakly
+    graphs: Any  # those replayed on this device, held weakly
+    asks_device: bool
+    unmaps_anywhere = False  # in destructors, too: no kernel driver is asked
+    is_open = False
+    is_stopped = False
+    is_lost = False
+    dead = ""
+
+    # ------------------------------------------------------------ life
+
+    @abstractmethod
+    def check_alive(self) -> None:
+        """Raises UsageError when this device cannot be used any more."""
+
+    @abstractmethod
+    def revive(self) -> bool:
+        """In a child that inherited the device: make it work. False when it cannot."""
+
+    @abstractmethod
+    def die(self, why: str) -> None:
+        """From now on every verb refuses."""
+
+    @abstractmethod
+    def hold_still(self, end: float) -> None:
+        """Before a fork: no work in flight and no lock held, if that can be had until `end` on time.monotonic."""
+
+    @abstractmethod
+    def let_go(self) -> None:
+        """After a fork, in the parent: go on."""
+
+    @abstractmethod
+    def inherit(self) -> bool:
+        """After a fork, in the child. False when nothing of the device is of use there."""
+
+    @abstractmethod
+    def end(self, why: str, timeout_ms: float) -> None:
+        """Die, and stop what runs."""
+
+    @abstractmethod
+    def give_back(self) -> None:
+        """Unmap what a stop has left for those who kept completions and signals: nobody does any more."""
+
+    @abstractmethod
+    def rests_within(self, limit_ms: float) -> bool:
+        """Wait for what is in flight now; False when that took too long."""
+
+    @abstractmethod
+    def note_fault(self, is_asked_for: bool = False) -> None:
+        """Make the device usable again if it stopped, and remember what failed."""
+
+    # ------------------------------------------------------------ memory
+
+    @abstractmethod
+    def map_memory(self, size_bytes: int) -> int:
+        """New memory that device and host see, page aligned."""
+
+    @abstractmethod
+    def unmap_memory(self, va: int, size_bytes: int) -> None: ...
+
+    # how the host reaches device memory; a device whose memory it reads slowly, or does not see, has it copied
+    view_memory: Callable[[int, int, object], memoryview] = staticmethod(native.view)
+    write_memory: Callable[[int, Any, int], None] = staticmethod(native.write)
+    read_memory = staticmethod(native.read)
+    read_memory_into = staticmethod(native.read_into)
+
+    @abstractmethod
+    def alloc(self, size_bytes: int, name: str | None = None) -> Any:
+        """A Buffer of at least this size."""
+
+    shares_memory = False  # whether `can_reach` may be true
+
+    def can_reach(self, buffer: Any) -> bool:
+        """Whether work of this device can be given another device's buffer."""
+        return False
+
+    # ------------------------------------------------------------ waiting
+
+    @abstractmethod
+    def signal_set(self, va: int, value: int) -> None: ...
+
+    @abstractmethod
+    def wait_cell(self, signal: Cell, value: int, timeout_ms: float | None = None) -> None:
+        """Return once a signal has reached `value`; sees faults of this device meanwhile."""
+
+    @abstractmethod
+    def wait_value(self, value: int, timeout_ms: float | None = None) -> None:
+        """Return once the timeline has reached `value`. Raises DeviceFault when that submission failed."""
+
+    @abstractmethod
+    def drain(self, value: int, timeout_ms: float | None = None) -> None:
+        """Return once the timeline has reached `value`, whether the work failed or not."""
+
+    # ------------------------------------------------------------ work
+
+    @abstractmethod
+    def unloaded(self, entry: int) -> None:
+        """A program is gone. Called by destructors."""
+
+    def moment_ns(self, ticks: int) -> int:
+        """When a Timestamp command stored this, on the clock of time.monotonic_ns; here they are the same."""
+        return ticks
+
+    def duration_ns(self, ticks: int) -> int:
+        """How long so many ticks of the clock are that Timestamp commands store; here they are nanoseconds."""
+        return ticks
+
+    @abstractmethod
+    def encode(self, what: Command) -> bytes:
+        """One command as packets. A pure function, and `decode` inverts it."""
+
+    @abstractmethod
+    def decode(self, words: Sequence[int]) -> list[Packet]: ...
+
+    @abstractmethod
+    def encode_dispatch(
+        self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int
+    ) -> tuple[bytes, tuple[int | float, ...]]:
+        """A dispatch as packets, and its arguments as plain numbers; checks everything before the doorbell."""
+
+    @abstractmethod
+    def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
+        """Where an argument is in a dispatch's packet, or in what it uploads: a graph patches it there."""
+
+    @abstractmethod
+    def submit(
+        self, words: list[bytes], commands: Sequence[Command], held: Sequence[Any] = (), at: Site = None
+    ) -> Any:
+        """Send encoded commands; returns their Completion."""
+
+    @abstractmethod
+    def settle(self, value: int) -> Sent:
+        """A submission was cut short at some line: take back what the device has not, or give it all of it."""
+
+    @abstractmethod
+    def describe(self, value: int) -> str:
+        """A submission in words."""
+
+    @abstractmethod
+    def note(self, value: int, commands: Sequence[Command], at: Site) -> None:
+        """Remember what a timeline value stands for."""
+
+    def report(self, title: str, key: tuple[Any, ...], signal: int | None = None) -> None:
+        """A page about this device on stderr and in a file, once for each key. Never raises."""
+        diagnostics().report.tell(self, title, key, signal)
+
+    def say(self, text: str) -> None:
+        """One line of HCQ_DEBUG output."""
+        print(f"hcq {self.name}: {text}", file=sys.stderr)

@@ -1,0 +1,75 @@
+"""Observe: what watches devices at work, and what explains a hang or a fault.
+
+In       a device and its configuration
+Out      `observers_of`: who watches it, in the order in which they hear of a submission
+Changes  what each of them says
+Next     hcq/observer.py (what all of them are)
+
+    validator.py               HCQ_VALIDATE: the rules, before the doorbell
+    debug.py                   HCQ_DEBUG=push,sync,alloc: a line for each
+    profile.py                 HCQ_PROFILE: how long each program ran
+    trace.py, contents.py      HCQ_TRACE: what happens, into a file
+    ledger.py                  which submission each timeline value stands for, in words
+    report.py                  a page about a hang or a fault
+
+A device imports this package when one of them is asked for, or when something has to be explained.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from hcq.config import DEVICE_DEBUG_WORDS
+from hcq.device import Device
+from hcq.errors import UsageError
+from hcq.observe import ledger as ledger
+from hcq.observe import report as report
+from hcq.observer import Observer
+
+O = TypeVar("O")
+
+
+def observers_of(device: Device, while_opening: bool) -> tuple[Observer, ...]:
+    """Who watches a device that is about to open, or is open. The rules need it open; the others see its bring-up."""
+    config = device.config
+    if not while_opening:
+        if not config.validate:
+            return device.observers
+        from hcq.observe.validator import Validator
+
+        return (Validator(device), *device.observers)
+    found: list[Observer] = []
+    if not config.debug.isdisjoint(DEVICE_DEBUG_WORDS):
+        from hcq.observe.debug import Debug
+
+        found.append(Debug(device))
+    if config.profile:
+        from hcq.observe.profile import Profile
+
+        found.append(Profile(device))
+    if config.trace is not None:
+        from hcq.observe.trace import Trace
+
+        found.append(Trace(device, config.trace, config.trace_data))
+    return tuple(found)
+
+
+def observer(device: Device, kind: type[O]) -> O:
+    """The observer of this kind that a device has. Raises UsageError when it has none."""
+    for each in device.observers:
+        if isinstance(each, kind):
+            return each
+    raise UsageError(
+        f"{device.name} has no {kind.__name__.lower()}. See HCQ_TRACE, HCQ_VALIDATE and HCQ_PROFILE."
+    )
+
+
+def report_on_signal() -> None:
+    """HCQ_REPORT=signal: a report at SIGUSR1, from the first device on."""
+    global _reports_on_signal
+    if not _reports_on_signal:
+        report.install(chain=True)
+        _reports_on_signal = True
+
+
+_reports_on_signal = False

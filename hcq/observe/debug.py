@@ -1,0 +1,46 @@
+"""Debug: what a device does, a line for each, while it does it (HCQ_DEBUG=push,sync,alloc).
+
+In       what the device tells its observers
+Out      lines on stderr: packets of each submission with their meaning, waits that were not over at once, allocations
+Changes  nothing
+Next     hcq/config.py (the words; those of the compiler are in frontend/plan.py)
+"""
+
+from __future__ import annotations
+
+from hcq.device import Device
+from hcq.observer import Observer, Submission
+
+
+class Debug(Observer):
+    """Prints what one device does."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.says_push = "push" in device.config.debug
+        self.says_sync = "sync" in device.config.debug
+        self.says_alloc = "alloc" in device.config.debug
+        self._mapped_bytes = 0
+
+    def submitting(self, submission: Submission) -> None:
+        if self.says_push:
+            blob = self.device.ring_words(submission.words, submission.value)
+            lines = [f"  {packet}" for packet in self.device.decode(memoryview(blob).cast("I"))]
+            lines += [f"  meaning {what}" for what in submission.commands]
+            self.device.say("\n".join([f"submit #{submission.value}, {len(blob) // 4} words", *lines]))
+
+    def waited(self, va: int, name: str, value: int, timestamp_ns: int, waited_ns: int) -> None:
+        if self.says_sync and waited_ns:
+            self.device.say(f"waited {waited_ns / 1000:.0f} us for {name}@{va:#x}, which is {value}")
+
+    def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
+        if self.says_alloc:
+            new = self.device.memory.mapped_bytes - self._mapped_bytes
+            self._mapped_bytes += new
+            mapped = f", {new} bytes newly mapped" if new > 0 else ""
+            called = f" {name!r}" if name else ""
+            self.device.say(f"alloc {size_bytes} bytes{called} at {va:#x} in a block of {capacity}{mapped}")
+
+    def free(self, va: int, capacity: int) -> None:
+        if self.says_alloc:
+            self.device.say(f"free {capacity} bytes at {va:#x}")

@@ -1,0 +1,157 @@
+"""The file of a trace while it grows: records of several devices, handed to the kernel whole.
+
+In       records, strings and call sites
+Out      a file that hcq/trace/file.py reads
+Changes  the file
+Next     trace.py (what one device tells it), hcq/trace/records.py (every byte of it), docs/trace-format.md
+
+What only explains submissions waits for the next of them, which goes to the kernel in one write before the doorbell: a
+process that is killed, or that its own kernel brings down, leaves it in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from hcq.callsite import Site, where
+from hcq.errors import DriverError
+from hcq.trace.records import MAGIC, Kind, pack_record
+
+FLUSH_BYTES = 1 << 16  # explaining records wait for the next submission, up to this much
+_clock = time.monotonic_ns
+
+
+class TraceWriter:
+    """Appends records to a file. One file may take records of several devices and processes."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            start = os.pread(self._fd, len(MAGIC), 0)
+        except OSError as error:
+            raise DriverError(
+                f"HCQ_TRACE={path}: cannot be written ({error.strerror}). Name another file."
+            ) from None
+        if start not in (b"", MAGIC):
+            os.close(self._fd)
+            raise DriverError(
+                f"HCQ_TRACE={path}: holds something else than a trace of this version. Name another file, or remove it."
+            )
+        self.path = path
+        self.process = os.getpid()
+        self.devices = 0
+        self._lock = threading.RLock()
+        self._pending: list[bytes] = [] if start else [MAGIC]
+        self._pending_bytes = 0
+        self._strings: dict[str, int] = {}
+        self._sites: dict[tuple[int, int], tuple[Any, int]] = {}
+        about = {
+            "pid": self.process,
+            "argv": sys.argv,
+            "python": sys.version.split()[0],
+            "monotonic_ns": _clock(),
+            "unix_ns": time.time_ns(),
+        }
+        self.tell(Kind.PROCESS, about)
+        self.flush()
+
+    @staticmethod
+    def of(path: str) -> TraceWriter:
+        """The writer for a file, shared by all devices of the process."""
+        writer = _writers.get(path)
+        if writer is None or writer.process != os.getpid():
+            writer = _writers[path] = TraceWriter(path)
+        return writer
+
+    def tell(self, kind: Kind, fields: Mapping[str, Any], data: bytes = b"") -> None:
+        """A record with text."""
+        text = json.dumps(fields, default=str, separators=(",", ":")).encode()
+        self.later(pack_record(kind, self.process, _clock(), text, data))
+
+    def later(self, record: bytes) -> None:
+        """Keep a whole record until the next flush. Safe in destructors: it takes no lock."""
+        self._pending.append(record)
+        self._pending_bytes += len(record)
+        if self._pending_bytes > FLUSH_BYTES and self._lock.acquire(blocking=False):
+            try:
+                self.flush()
+            finally:
+                self._lock.release()
+
+    def flush(self, last: bytes = b"") -> None:
+        """Hand everything kept, and then `last`, to the kernel in one write.
+
+        A full disk ends the trace, not the program.
+        """
+        pending = self._pending
+        if pending:
+            with self._lock:
+                count = len(pending)
+                last = b"".join((*pending[:count], last))
+                del pending[:count]
+                self._pending_bytes = 0
+        if self._fd < 0:
+            return
+        try:
+            at = os.write(self._fd, last)
+            while at < len(last):
+                at += os.write(self._fd, last[at:])
+        except OSError as error:
+            with self._lock:
+                if self._fd >= 0:
+                    why = f"ends here ({error.strerror}); the program goes on without it"
+                    print(f"hcq: trace {self.path} {why}", file=sys.stderr)
+                    os.close(self._fd)
+                    self._fd = -1
+
+    def close(self) -> None:
+        """Write nothing more, and nothing of what is kept."""
+        self._lock = threading.RLock()
+        self._pending.clear()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def intern(self, text: str) -> int:
+        """The number of a string, introduced to the file when it is new."""
+        number = self._strings.get(text)
+        if number is None:
+            with self._lock:
+                number = self._strings.get(text)
+                if number is None:
+                    number = self._strings[text] = len(self._strings) + 1
+                    data = number.to_bytes(4, "little") + text.encode("utf-8", "replace")
+                    self.later(pack_record(Kind.STRING, self.process, _clock(), b"", data))
+        return number
+
+    def site(self, at: Site) -> int:
+        """The string number of a line of the program; 0 for none."""
+        if at is None:
+            return 0
+        key = (
+            id(at[0]),
+            at[1],
+        )  # hashing a code object is slow, so its id is the key, and the code is kept alive
+        known = self._sites.get(key)
+        if known is None:
+            known = self._sites[key] = at[0], self.intern(where(at))
+        return known[1]
+
+
+_writers: dict[str, TraceWriter] = {}
+
+
+def _after_fork() -> None:
+    """In the child: what was not flushed yet is the parent's to write, and its writers are of no use here."""
+    for writer in _writers.values():
+        writer.close()
+    _writers.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
