@@ -2,10 +2,13 @@
 
 The driver
     spec.py                                   HCQ_EMULATE=nv:sm_90:seed=7, and what each architecture is
-    rm.py, rm_objects.py, rm_controls.py      /dev/nvidiactl and /dev/nvidiaN: escapes, the tree of objects, controls
+    memory.py                                 allocations, page tables, a GPU's view of them
+    rm_objects.py                             the tree of objects, and what each is made from
+    rm_state.py                               what the driver remembers: files, clients, GPUs, mappings
+    rm_calls.py, rm_controls.py               its answers: escapes, controls
     foreign_calls.py                          what drivers other than ours ask
     uvm.py                                    /dev/nvidia-uvm: ranges, mappings, channels
-    memory.py                                 allocations, page tables, a GPU's view of them
+    rm.py                                     /dev/nvidiactl, /dev/nvidiaN, /proc/driver/nvidia: all of it together
 The GPU
     card.py                                   what a GPU is: chip, names and numbers, registers, clock
     channel.py                                a channel as engines see it: address space, work not ordered yet

@@ -3,7 +3,7 @@
 In       the same files and objects
 Out      structures of these calls, and their answers
 Changes  nothing that a channel sees
-Next     rm.py and rm_controls.py (the calls of bring-up)
+Next     rm_calls.py and rm_controls.py (the calls of bring-up)
 Source   nvos.h, ctrl0000.h, ctrl0080.h, ctrl2080.h, ctrla06f.h: 580.142; 550 to 595 compared
 
 A driver that runs on hardware and runs here is a second opinion on both.
@@ -12,23 +12,18 @@ A driver that runs on hardware and runs here is a second opinion on both.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import native
+from hcq.emu.nv.rm_controls import Call
 from hcq.emu.nv.rm_objects import Memory, RmObject, VirtualMemory
+from hcq.emu.nv.rm_state import Escape, Reply, RmFile
 from hcq.layout import bits
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.status import NvStatus
 
-if TYPE_CHECKING:
-    from hcq.emu.nv.rm import RmFile
-    from hcq.emu.nv.rm_controls import Call
 
-MAP_MEMORY_DMA, UNMAP_MEMORY_DMA = 0x57, 0x58
-FIRST_RELEASE_WITH_BRANCH, FIRST_RELEASE_WITH_KIND = 570, 580
-
-
-class MapMemoryDmaArgs(Args, size_bytes=64):
+class MapMemoryDma(Args, size_bytes=64):
     """NVOS46_PARAMETERS"""
 
     hclient = bits(31, 0)
@@ -44,7 +39,7 @@ class MapMemoryDmaArgs(Args, size_bytes=64):
     status = bits(479, 448)
 
 
-class MapMemoryDmaArgs550(Args, size_bytes=56):
+class MapMemoryDma550(Args, size_bytes=56):
     """NVOS46_PARAMETERS, before 580"""
 
     hclient = bits(31, 0)
@@ -58,7 +53,7 @@ class MapMemoryDmaArgs550(Args, size_bytes=56):
     status = bits(415, 384)
 
 
-class UnmapMemoryDmaArgs(Args, size_bytes=48):
+class UnmapMemoryDma(Args, size_bytes=48):
     """NVOS47_PARAMETERS"""
 
     hclient = bits(31, 0)
@@ -157,32 +152,27 @@ def nothing(call: Call) -> dict[str, int]:
     return {}
 
 
-def layout_of(name: str, release: int) -> type[Args]:
-    """The structure of one of these calls."""
-    if name == "BuildVersionV2" and release < FIRST_RELEASE_WITH_BRANCH:
-        return BuildVersionV2550
-    if name == "MapMemoryDma" and release < FIRST_RELEASE_WITH_KIND:
-        return MapMemoryDmaArgs550
-    return LAYOUTS[name]
+def layouts_of(release: int) -> dict[str, type[Args]]:
+    """The structures of these calls in a release, by name."""
+    return {
+        "BuildVersionV2": BuildVersionV2 if release >= 570 else BuildVersionV2550,
+        "MapMemoryDma": MapMemoryDma if release >= 580 else MapMemoryDma550,
+        "UnmapMemoryDma": UnmapMemoryDma,
+        "VirtualMemoryAlloc": VirtualMemoryAlloc,
+        "Classlist": Classlist,
+        "FlushGpuCache": FlushGpuCache,
+        "Bind": Bind,
+    }
 
 
-LAYOUTS: dict[str, type[Args]] = {
-    "BuildVersionV2": BuildVersionV2,
-    "Classlist": Classlist,
-    "FlushGpuCache": FlushGpuCache,
-    "Bind": Bind,
-    "MapMemoryDma": MapMemoryDmaArgs,
-    "UnmapMemoryDma": UnmapMemoryDmaArgs,
-    "VirtualMemoryAlloc": VirtualMemoryAlloc,
-}
-CONTROLS = {
-    0x0000013E: ("BuildVersionV2", build_version),
-    0x00800201: ("Classlist", class_list),
-    0x2080130E: ("FlushGpuCache", nothing),
-    0xA06C0102: ("Bind", nothing),
-    0xA06F0104: ("Bind", nothing),
+REPLIES = {
+    0x0000013E: Reply("BuildVersionV2", build_version),
+    0x00800201: Reply("Classlist", class_list),
+    0x2080130E: Reply("FlushGpuCache", nothing),
+    0xA06C0102: Reply("Bind", nothing),
+    0xA06F0104: Reply("Bind", nothing),
 }
 ESCAPES = {
-    MAP_MEMORY_DMA: ("MapMemoryDma", map_memory_dma),
-    UNMAP_MEMORY_DMA: ("UnmapMemoryDma", map_memory_dma),
+    0x57: Escape("MapMemoryDma", map_memory_dma),
+    0x58: Escape("UnmapMemoryDma", map_memory_dma),
 }

@@ -3,7 +3,7 @@
 In       an object, a command, the caller's memory
 Out      the structure filled in; RmError for a command that the object has not, or a size that is not the release's
 Changes  channels are scheduled
-Next     rm.py (RM_CONTROL), hcq/nv/abi/ioctls.py (which structure a command takes)
+Next     rm_calls.py (RM_CONTROL), hcq/nv/abi/ioctls.py (which structure a command takes)
 Source   ctrl0000.h, ctrl0080.h, ctrl2080.h, ctrl83de.h, ctrl906f.h, ctrla06c.h, ctrlc36f.h
 """
 
@@ -12,12 +12,13 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import native
-from hcq.emu.nv import foreign_calls
 from hcq.emu.nv.errors import KernelError, MmuFault
+from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.rm_objects import (
+    CONTEXT_BUFFER_BYTES,
     VASPACE_EXTERNALLY_OWNED,
     ChannelGroup,
     ChannelObject,
@@ -29,16 +30,12 @@ from hcq.emu.nv.rm_objects import (
     Subdevice,
     check,
 )
+from hcq.emu.nv.rm_state import Reply, RmState
 from hcq.emu.nv.spec import ENGINE_GR0, GPCS, SMS_PER_TPC, TPCS_PER_GPC, VIDEO_MEMORY_BYTES
 from hcq.nv.abi.control_structs import MmuFaultEntry, SmErrorState
 from hcq.nv.abi.ioctls import CONTROLS
 from hcq.nv.abi.status import NvStatus
 
-if TYPE_CHECKING:
-    from hcq.emu.nv.gpu import EmulatedGpu
-    from hcq.emu.nv.rm import EmulatedRm
-
-CONTEXT_BUFFER_BYTES = 4 << 20  # what UVM maps into a channel's window
 GPU_INVALID_ID = 0xFFFFFFFF
 P2P_CAPS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6  # writes, reads, proprietary, over PCI
 GRCE = 1
@@ -54,14 +51,14 @@ OBJECT_OF: dict[int, tuple[type[RmObject], ...]] = {
     0xA06F: (ChannelObject,),
     0xC36F: (ChannelObject,),
 }
-Reply = Callable[["Call"], "dict[str, int]"]
-REPLIES: dict[str, Reply] = {}
+Answer = Callable[["Call"], "dict[str, int]"]
+REPLIES: dict[int, Reply] = {}
 
 
 class Call:
     """One control on its way."""
 
-    def __init__(self, rm: EmulatedRm, client: Client, one: RmObject, params: Any) -> None:
+    def __init__(self, rm: RmState, client: Client, one: RmObject, params: Any) -> None:
         self.rm, self.client, self.object, self.params = rm, client, one, params
 
     @property
@@ -75,27 +72,25 @@ class Call:
         return found
 
 
-def control(rm: EmulatedRm, client: Client, one: RmObject, command: int, at: int, size: int) -> None:
+def control(rm: RmState, client: Client, one: RmObject, command: int, at: int, size: int) -> None:
     """Answer a command. Its parameters are `size` bytes of the process's memory at `at`."""
-    name, reply = CONTROLS.get(command, ""), REPLIES.get(CONTROLS.get(command, ""))
-    if command in foreign_calls.CONTROLS:
-        name, reply = foreign_calls.CONTROLS[command]
-    if reply is None or not isinstance(one, OBJECT_OF.get(command >> 16, ())):
+    known = rm.replies.get(command)
+    if known is None or not isinstance(one, OBJECT_OF.get(command >> 16, ())):
         raise RmError(NvStatus.NV_ERR_NOT_SUPPORTED)
-    layout = rm.layout(name)
+    layout = rm.layouts[known.layout]
     check(size == layout.size_bytes, NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
     check(at, NvStatus.NV_ERR_INVALID_POINTER)
     params = layout.from_bytes(native.read(at, size))
-    changes = reply(Call(rm, client, one, params))
+    changes = known.answer(Call(rm, client, one, params))
     if changes:
         native.write(at, layout(**{**params.values, **changes}).to_bytes(), size)
 
 
-def replies(name: str) -> Callable[[Reply], Reply]:
-    """Make a function the reply to the command whose structure has this name. It returns the fields that change."""
+def replies(name: str) -> Callable[[Answer], Answer]:
+    """Make a function the reply to commands whose structure has this name. It returns the fields that change."""
 
-    def note(reply: Reply) -> Reply:
-        REPLIES[name] = reply
+    def note(reply: Answer) -> Answer:
+        REPLIES.update({number: Reply(name, reply) for number, layout in CONTROLS.items() if layout == name})
         return reply
 
     return note

@@ -3,32 +3,30 @@
 In       RM_ALLOC: a class, a parent, parameters
 Out      RmObject and its kinds; allocate(...), which checks as the real driver does; RmError for a refusal
 Changes  the tree of the client; memory is reserved, channels are made
-Next     rm.py (the calls), rm_controls.py (what objects answer), channel.py (what a channel is)
+Next     rm_calls.py (the calls), rm_controls.py (what objects answer), channel.py (what a channel is)
 Source   abi-independent rules of the open kernel module 580.142: parents, required parameters, statuses
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hcq.emu.backing import Backing
 from hcq.emu.nv.channel import Channel, Group, Setup
+from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE, HostPages, PageTable
 from hcq.emu.nv.spec import ENGINE_GR0, NV01_MEMORY_VIRTUAL, VIDEO_MEMORY_BYTES
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.gpfifo import USERD_BYTES
 from hcq.nv.abi.status import NvStatus
 
-if TYPE_CHECKING:
-    from hcq.emu.nv.gpu import EmulatedGpu
-    from hcq.emu.nv.rm import EmulatedRm
-
 O = TypeVar("O", bound="RmObject")
 
 LOCATION_VIDMEM, LOCATION_PCI, LOCATION_ANY = 0, 1, 3  # attr bits 26:25
 ALIGNMENT_FORCE = 0x100
 VASPACE_EXTERNALLY_OWNED = 1 << 3
+CONTEXT_BUFFER_BYTES = 4 << 20  # what UVM maps into a channel's window
 GARBAGE_BYTES = 1 << 20  # of fresh video memory, where the word has a seed
 
 
@@ -169,9 +167,15 @@ class Allocation:
     """One RM_ALLOC on its way: the arguments, checked as far as all classes have it in common."""
 
     def __init__(
-        self, rm: EmulatedRm, client: Client, parent: RmObject, handle: int, class_id: int, params: Any
+        self,
+        gpus: list[EmulatedGpu],
+        client: Client,
+        parent: RmObject,
+        handle: int,
+        class_id: int,
+        params: Any,
     ) -> None:
-        self.rm, self.client, self.parent = rm, client, parent
+        self.gpus, self.client, self.parent = gpus, client, parent
         self.handle, self.class_id = handle, class_id
         self.params = params  # an Args, or None when there were none
         self.results: dict[str, int] = {}  # fields of the parameters that RM fills in
@@ -194,7 +198,7 @@ def check(condition: object, status: NvStatus) -> None:
 
 def device(call: Allocation) -> RmObject:
     number = call.params.deviceid if call.params is not None else 0
-    gpu = next((gpu for gpu in call.rm.gpus if gpu.index == number and gpu.is_attached), None)
+    gpu = next((gpu for gpu in call.gpus if gpu.index == number and gpu.is_attached), None)
     if gpu is None:
         raise RmError(NvStatus.NV_ERR_INVALID_DEVICE)
     made = call.make(Device)

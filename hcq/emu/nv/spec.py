@@ -3,7 +3,7 @@
 In       a word such as "nv:sm_90:seed=7"
 Out      Spec: a chip with its classes and sizes, and how it is emulated
 Changes  nothing
-Next     rm.py (who answers with these figures), gpu.py (who works as they say), hcq/nv/abi/classes.py (class numbers)
+Next     rm_controls.py (who answers with these figures), card.py (who works as they say), hcq/nv/abi/classes.py
 Source   figures of small parts of each generation: they decide sizes of what a driver allocates, and nothing else here
 
     nv:sm_90                 one GPU of that architecture; the same word twice makes two

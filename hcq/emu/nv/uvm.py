@@ -12,12 +12,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.emu.kernel import Refusal
+from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE, PageTable
-from hcq.emu.nv.rm_controls import CONTEXT_BUFFER_BYTES
 from hcq.emu.nv.rm_objects import (
+    CONTEXT_BUFFER_BYTES,
     VASPACE_EXTERNALLY_OWNED,
     ChannelObject,
     Client,
@@ -26,14 +27,11 @@ from hcq.emu.nv.rm_objects import (
     VaSpace,
     check,
 )
+from hcq.emu.nv.rm_state import RmState
 from hcq.emu.nv.spec import ENGINE_GR0
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.status import NvStatus
-
-if TYPE_CHECKING:
-    from hcq.emu.nv.gpu import EmulatedGpu
-    from hcq.emu.nv.rm import EmulatedRm
 
 READ_ONLY = 3  # UvmGpuMappingType
 LAST_MAPPING_TYPE = 3
@@ -80,7 +78,7 @@ class Registered:
 class UvmFile:
     """An open /dev/nvidia-uvm: nothing yet, the address space of a process, or the file that keeps one alive."""
 
-    def __init__(self, rm: EmulatedRm, fd: int) -> None:
+    def __init__(self, rm: RmState, fd: int) -> None:
         self.rm, self.fd = rm, fd
         self.is_initialised = False
         self.keeper: UvmFile | None = None  # the file on which UVM_MM_INITIALIZE named this one

@@ -1,0 +1,170 @@
+"""What the emulated resource manager remembers: its files and their clients, its GPUs, its mappings.
+
+In       GPUs of HCQ_EMULATE; tables of what it answers
+Out      RmState; RmFile, whose ioctl finds the answer to an escape
+Changes  objects of clients, mappings of files; GPUs run while there are channels
+Next     rm_calls.py, rm_controls.py, foreign_calls.py, uvm.py (the answers), rm.py (who puts them together)
+Source   escape.c, nv.c, nv-mmap.c of the open kernel module 580.142
+
+A call that is malformed is an errno; one that cannot be is a status in its structure.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hcq.emu.backing import Backing
+from hcq.emu.kernel import File, Refusal
+from hcq.emu.nv.gpu import EmulatedGpu
+from hcq.emu.nv.rm_objects import Client, RmError, RmObject
+from hcq.emu.nv.spec import DEFAULT_VERSION, Spec
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.ioctls import abi_for
+from hcq.nv.abi.rm_structs import CardInfoArgs
+from hcq.nv.abi.status import NvStatus
+from hcq.port import MAP_SHARED
+
+FIRST_CLIENT = 0xC1D00001
+SHORT_ALLOC_BYTES = 32  # NVOS21: RM_ALLOC without rights and flags, told apart by its size
+CONTROL_NODE, DEVICE_NODE = "nvidiactl", "nvidiaN"
+
+
+class Escape(NamedTuple):
+    """An escape: the name of its structure, what answers it with the fields that change, and on files of which node."""
+
+    layout: str
+    answer: Callable[[RmFile, Any], dict[str, int]]
+    node: str = CONTROL_NODE
+
+
+class Reply(NamedTuple):
+    """A control: the name of its structure, and what answers it (rm_controls.Call) with the fields that change."""
+
+    layout: str
+    answer: Callable[[Any], dict[str, int]]
+
+
+class MapContext:
+    """What RM_MAP_MEMORY leaves on a file: what mmap maps."""
+
+    def __init__(self, backing: Backing, offset: int, size_bytes: int, is_bar: bool) -> None:
+        self.backing, self.offset, self.size_bytes, self.is_bar = backing, offset, size_bytes, is_bar
+
+
+class RmFile:
+    """An open /dev/nvidiactl (gpu is None) or /dev/nvidiaN."""
+
+    def __init__(self, rm: RmState, fd: int, gpu: EmulatedGpu | None) -> None:
+        self.rm, self.fd, self.gpu = rm, fd, gpu
+        self.clients: dict[int, Client] = {}
+        self.control: RmFile | None = None  # the nvidiactl file that REGISTER_FD named
+        self.context: MapContext | None = None
+
+    def ioctl(self, request: int, argument: bytearray) -> int:
+        """Errnos for what is malformed: the number, the node, the size to the byte."""
+        number, kind, size = request & 0xFF, request >> 8 & 0xFF, request >> 16 & 0x3FFF
+        if kind != ord("F"):
+            raise Refusal(errno.EINVAL)
+        if len(argument) < size:
+            raise Refusal(errno.EFAULT)
+        if number == abi.CARD_INFO.request & 0xFF and self.gpu is None:
+            return self.rm.card_info(size, argument)
+        escape = self.rm.escapes.get(number)
+        if escape is None or escape.node != (CONTROL_NODE if self.gpu is None else DEVICE_NODE):
+            raise Refusal(errno.EINVAL)
+        if number == abi.RM_ALLOC.request & 0xFF and size == SHORT_ALLOC_BYTES:
+            whole = argument[:24] + bytes(8) + argument[24:28] + bytes(4) + argument[28:32] + bytes(4)
+            self._answer(escape, len(whole), whole)
+            argument[:size] = whole[:24] + whole[32:36] + whole[40:44]
+            return 0
+        return self._answer(escape, size, argument)
+
+    def _answer(self, escape: Escape, size: int, argument: bytearray) -> int:
+        """Read the structure, answer, write it back with its status."""
+        layout = self.rm.layouts[escape.layout]
+        if size != layout.size_bytes:
+            raise Refusal(errno.EINVAL)
+        given = layout.from_bytes(bytes(argument[:size]))
+        with self.rm.lock:
+            try:
+                changes = {"status": NvStatus.NV_OK, **escape.answer(self, given)}
+            except RmError as error:
+                changes = {"status": error.status}
+        known = {name: value for name, value in changes.items() if name in layout.fields}
+        argument[:size] = layout(**{**given.values, **known}).to_bytes()
+        return 0
+
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
+        context = self.context
+        if context is None or offset or not flags & MAP_SHARED:
+            raise Refusal(errno.EINVAL)
+        if context.is_bar and size_bytes != context.size_bytes:
+            raise Refusal(errno.ENXIO)
+        if size_bytes > context.size_bytes:
+            raise Refusal(errno.ERANGE)
+        return context.backing.map_host(va, size_bytes, prot, flags, context.offset)
+
+    def close(self) -> None:
+        with self.rm.lock:
+            for client in self.clients.values():
+                self.rm.free(client, client)
+            self.clients.clear()
+            self.rm.files.pop(self.fd, None)
+
+    def client(self, handle: int) -> Client:
+        """A client of this file, or of the control file it is registered with."""
+        owner = self if self.gpu is None else self.control
+        if owner is None or handle not in owner.clients:
+            raise RmError(NvStatus.NV_ERR_INVALID_CLIENT)
+        return owner.clients[handle]
+
+
+class RmState:
+    """The driver, and what it knows of the one process that uses it. escapes, replies: what it answers, by number."""
+
+    def __init__(self, specs: list[Spec], escapes: dict[int, Escape], replies: dict[int, Reply]) -> None:
+        self.escapes, self.replies = escapes, replies
+        self.version = next((spec.version for spec in specs if spec.version), DEFAULT_VERSION)
+        self.abi = abi_for(self.version)
+        self.layouts = dict(self.abi.layouts)  # structures by name, in this release's layout
+        self.lock = threading.RLock()
+        self.lines: list[str] = []
+        # minors count down: a driver that takes them for ordinals opens the wrong GPU
+        self.gpus = [
+            EmulatedGpu(spec, index, len(specs) - 1 - index, self.lines.append)
+            for index, spec in enumerate(specs)
+        ]
+        self.files: dict[int, File] = {}
+        self.next_client = FIRST_CLIENT
+        self.mappings: dict[int, RmObject] = {}  # what RM_MAP_MEMORY returned -> what it mapped
+        self.next_mapping = 0x7F5500000000
+
+    # ------------------------------------------------------------ for files and UVM
+
+    def control_file(self, fd: int) -> RmFile | None:
+        """The nvidiactl file with this descriptor."""
+        file = self.files.get(fd)
+        return file if isinstance(file, RmFile) and file.gpu is None else None
+
+    def card_info(self, size: int, argument: bytearray) -> int:
+        """An array whose length the caller chooses."""
+        entry = CardInfoArgs.size_bytes
+        if size % entry or size // entry < len(self.gpus):
+            raise Refusal(errno.EINVAL)
+        argument[:size] = bytes(size)
+        for at, gpu in enumerate(self.gpus):
+            argument[at * entry : (at + 1) * entry] = gpu.card_info().to_bytes()
+        return 0
+
+    def free(self, client: Client, one: RmObject) -> None:
+        """Free an object and all below it, the deepest first."""
+        for each in one.whole():
+            each.free()
+            client.objects.pop(each.handle, None)
+            for key in [key for key, mapped in self.mappings.items() if mapped is each]:
+                del self.mappings[key]
+        if one.parent is not None:
+            one.parent.children.remove(one)
