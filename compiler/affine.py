@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hcq.ir.affine import collect
 from hcq.ir.dtype import Kind
-from hcq.ir.node import Node
+from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
 
@@ -50,37 +51,13 @@ class Affine:
 
     def is_gather(self, atom: Node) -> bool:
         """True when the atom's value comes from memory."""
-        stack, seen = [atom], {atom}
-        while stack:
-            node = stack.pop()
-            if node.op is Op.LOAD:
-                return True
-            for source in node.src:
-                if source not in seen:
-                    seen.add(source)
-                    stack.append(source)
-        return False
+        return any(node.op is Op.LOAD for node in toposort((atom,)))
 
     def of(self, node: Node) -> Form:
+        """The form of an index."""
         form = self._forms.get(node)
         if form is None:
-            form = self._forms[node] = self._form(node)
+            terms: dict[Node, int] = {}
+            constant = collect(((node, 1),), terms)
+            form = self._forms[node] = Form(tuple(terms.items()), constant)
         return form
-
-    def _form(self, node: Node) -> Form:
-        if node.op is Op.CONST:
-            return Form((), int(node.arg))
-        if node.op is Op.ADD:
-            a, b = self.of(node.src[0]), self.of(node.src[1])
-            terms = dict(a.terms)
-            for atom, coefficient in b.terms:
-                terms[atom] = terms.get(atom, 0) + coefficient
-            return Form(tuple((t, c) for t, c in terms.items() if c), a.constant + b.constant)
-        if node.op is Op.MUL:
-            a, b = self.of(node.src[0]), self.of(node.src[1])
-            if a.terms and not b.terms:
-                a, b = b, a
-            if not a.terms:
-                factor = a.constant
-                return Form(tuple((t, c * factor) for t, c in b.terms if factor), b.constant * factor)
-        return Form(((node, 1),), 0)

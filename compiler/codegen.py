@@ -1,9 +1,9 @@
-"""Backends: which heuristic, renderer and assembler serve a target, and what a launch of their kernels looks like.
+"""Code generation: which heuristic, renderer and assembler serve a target, and how a launch of their kernels looks.
 
-In       a Target's name
-Out      a `Backend`, loaded when something has to be compiled for it
+In       a Target
+Out      a `Codegen`, loaded when something has to be compiled for it; targets that take another road
 Changes  nothing
-Next     compile.py (the only caller), target.py (what the names mean)
+Next     pipeline.py (the only caller), target.py (what the names mean)
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from hcq.compiler.loop_nest import Loop, LoopNest, ScheduleError
 from hcq.compiler.lower_expr import Packed, Place
 from hcq.compiler.program import NOT_NEGATIVE, Instruction, LoopFacts, Program
 from hcq.compiler.staging import Staging
-from hcq.ir.dtype import DType, Scalar, dtypes
+from hcq.ir.dtype import dtypes
+from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
@@ -34,15 +35,6 @@ TURN_AT_LEAST = 64  # scattered values that make the detour through scratch wort
 def linearize(nest: LoopNest, name: str) -> Program:
     """The program of a nest. Raises ScheduleError where the schedule cannot be written down."""
     return _Writer(nest).write(name)
-
-
-def identity(op: Op, dtype: DType) -> Scalar:
-    """The value a reduction starts from."""
-    if op is Op.ADD:
-        return 0
-    if op is Op.MUL:
-        return 1
-    return dtype.min if op is Op.MAX else dtype.max
 
 
 class _Writer(Staging):

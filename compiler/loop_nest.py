@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hcq.compiler.affine import Affine
-from hcq.ir.node import Node, index, substitute, toposort
+from hcq.ir.node import Node, index, range_number, substitute, toposort
 from hcq.ir.op import Op
 
 MAX_COPIES = 512  # written-out copies of a loop body; more than this is a mistake, not a speed-up
@@ -90,11 +90,6 @@ def _inside(axis: Axis, opened: Sequence[Loop]) -> int:
     return min([*strides, axis.size])
 
 
-def range_id(node: Node) -> int:
-    """The number of a RANGE; an ordered one says (number, "ordered")."""
-    return int(node.arg[0] if isinstance(node.arg, tuple) else node.arg)
-
-
 class LoopNest:
     """A kernel and its schedule. Transforms change the schedule and return the nest, so that they chain."""
 
@@ -111,11 +106,11 @@ class LoopNest:
         self.reduces = [n for n in nodes if n.op is Op.REDUCE]
         self.stores = list(self.sink.src)
         reduced = {r for n in self.reduces for r in n.src[1:]}
-        found = sorted((n for n in nodes if n.op is Op.RANGE), key=range_id)
+        found = sorted((n for n in nodes if n.op is Op.RANGE), key=range_number)
         self.axes: list[Axis] = []
         for bit, node in enumerate(found):
             ordered = isinstance(node.arg, tuple) and "ordered" in node.arg
-            name = f"r{range_id(node)}"
+            name = f"r{range_number(node)}"
             axis = Axis(node, name, int(node.src[0].arg), node in reduced, ordered, 1 << bit)
             axis.loops.append(Loop(name, axis, axis.size, 1))
             self.axes.append(axis)

@@ -16,8 +16,8 @@ end.
 
 STORE(P, SCATTER_ADD(P, index, x)) adds in place, so SCATTER overwrites: its ranges run over the index, and the one
 along the scattered axis has the argument (number, ORDERED). Turns of an ordered range may meet in one element, so they
-run one after the other in one thread; turns of the other ranges never meet. `range_number` and `is_ordered` read
-both forms.
+run one after the other in one thread; turns of the other ranges never meet. `range_number` of ir/node.py and
+`is_ordered` read both forms.
 """
 
 from __future__ import annotations
@@ -27,23 +27,15 @@ from collections.abc import Callable, Generator, Mapping
 from math import prod
 
 from hcq.compiler.views import VIEWS, ZERO, Indices, ravel
+from hcq.ir.affine import floordiv, linear, modulo
+from hcq.ir.bounds import bounds
 from hcq.ir.dtype import DType, dtypes, truncate
-from hcq.ir.logic import flatten
+from hcq.ir.logic import both, equal, flatten, less
+from hcq.ir.meaning import identity
 from hcq.ir.node import Node, Shape, const, index, toposort
 from hcq.ir.op import ARITHMETIC, COMPARE, SCATTERS, Op
 from hcq.ir.rewrite import Notes, Pass, Step
-from hcq.ir.symbolic import (
-    Rebuilding,
-    both,
-    bounds,
-    build,
-    equal,
-    floordiv,
-    less,
-    linear,
-    modulo,
-    to_index,
-)
+from hcq.ir.symbolic import Rebuilding, build, to_index
 
 # a tensor-stage node, where it is asked for, under which condition
 _Task = tuple[Node, Indices, "Node | None"]
@@ -54,12 +46,6 @@ WITHIN = "within"
 _ZERO_OF_ZEROS = {Op.ADD, Op.MUL, Op.MAX, Op.MIN}
 _SEARCH = 32  # nodes looked at to save a select
 _EXACT = {Op.ADD, Op.MUL, Op.FLOORDIV, Op.MOD, Op.MAX, Op.MIN, *COMPARE}
-
-
-def range_number(node: Node) -> int:
-    """The number of a RANGE."""
-    number: int = node.arg[0] if isinstance(node.arg, tuple) else node.arg
-    return number
 
 
 def is_ordered(node: Node) -> bool:
@@ -289,7 +275,7 @@ class _Lowering:
         source = node.src[0]
         sizes = tuple([source.shape[axis] for axis in axes])
         if 0 in sizes:
-            yield const(_identity(op, node.dtype), node.dtype)
+            yield const(identity(op, node.dtype), node.dtype)
             return
         key = (self.depths[node], sizes)
         ranges = self.reduction_ranges.get(key)
@@ -406,12 +392,6 @@ def _is_sum_or_zero(value: Node) -> bool:
     _, inner, other = value.src
     is_zero = other.op is Op.CONST and other.arg == 0
     return is_zero and inner.op is Op.REDUCE and inner.arg is Op.ADD
-
-
-def _identity(op: Op, dtype: DType) -> bool | int | float:
-    if op is Op.ADD or op is Op.MUL:
-        return 0 if op is Op.ADD else 1
-    return dtype.min if op is Op.MAX else dtype.max
 
 
 def _zero_unless(condition: Node, value: Node, zero: Node) -> Node:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hcq.ir.dtype import DType
+from hcq.ir.dtype import DType, Scalar
 from hcq.ir.node import Param
 from hcq.ir.op import Op
 
@@ -44,6 +44,12 @@ class Instruction:
         self.src = src
         self.arg = arg
         self.depth = depth  # how many loops are open where it stands
+
+    @property
+    def number(self) -> Scalar | None:
+        """The number that its value is in every lane, None where that is not known."""
+        it = self.src[0] if self.op is Op.BROADCAST else self
+        return it.arg if it is not None and it.op is Op.CONST else None
 
 
 @dataclass

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from hcq.compiler.lower_movement import range_number
-from hcq.ir.affine import collect
+from hcq.ir.affine import collect, linear, modulo
+from hcq.ir.bounds import bounds
 from hcq.ir.dtype import dtypes
-from hcq.ir.logic import flatten
-from hcq.ir.node import Node, const, index, toposort
+from hcq.ir.logic import both, flatten, less
+from hcq.ir.node import Node, const, index, range_number, toposort
 from hcq.ir.op import Op
 from hcq.ir.rewrite import Notes, Pass, Step
-from hcq.ir.symbolic import both, bounds, build, less, linear, modulo, replace
+from hcq.ir.symbolic import build, replace
 
 
 def _skip(sink: Node, target: object, notes: Notes) -> Node:

@@ -12,12 +12,12 @@ are cheaper as quotients, which become numbers when lanes are written out.
 
 from __future__ import annotations
 
-from hcq.compiler.lower_movement import range_number
+from hcq.ir.affine import linear
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, index, toposort
+from hcq.ir.node import Node, index, range_number, toposort
 from hcq.ir.op import Op
 from hcq.ir.rewrite import Notes, Pass, Step
-from hcq.ir.symbolic import build, linear
+from hcq.ir.symbolic import build
 
 MIN_OUTPUT_PART = 8
 

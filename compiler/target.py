@@ -20,25 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from hcq.ir.dtype import DType, dtypes
-from hcq.ir.op import Op
+from hcq.ir.op import ARITHMETIC, TRANSCENDENTAL, Op
 
-CPU_NATIVE = frozenset(
-    {
-        Op.NEG,
-        Op.NOT,
-        Op.SQRT,
-        Op.TRUNC,
-        Op.CAST,
-        Op.BITCAST,
-        Op.ADD,
-        Op.MUL,
-        Op.DIV,
-        Op.FLOORDIV,
-        Op.MOD,
-        Op.MAX,
-    }
-    | {Op.MIN, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR, Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE, Op.WHERE}
-)
+CPU_NATIVE = ARITHMETIC - TRANSCENDENTAL
 NARROW_CASTS = frozenset({dtypes.float16, dtypes.bfloat16})
 
 

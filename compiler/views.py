@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from hcq.ir.affine import floordiv, linear, modulo
 from hcq.ir.node import Node, Shape, index
 from hcq.ir.op import Op
-from hcq.ir.symbolic import floordiv, linear, modulo
 
 Indices = tuple[Node, ...]
 ZERO = index(0)

@@ -42,6 +42,13 @@ def apply(op: Op, dtype: DType, args: Sequence[Scalar], source_dtype: DType | No
     return truncate(MEANING[op](dtype, source, *args), dtype)
 
 
+def identity(op: Op, dtype: DType) -> Scalar:
+    """What a reduction by ADD, MUL, MAX or MIN starts from and gives for nothing: 0, 1, the least, the greatest."""
+    if op is Op.ADD or op is Op.MUL:
+        return 0 if op is Op.ADD else 1
+    return dtype.min if op is Op.MAX else dtype.max
+
+
 def divide(a: float, b: float) -> float:
     """a / b as IEEE 754 has it: infinities and NaN instead of exceptions."""
     if b != 0.0:

@@ -223,6 +223,12 @@ def binary(op: Op, a: Node, b: Node | Scalar) -> Node:
     return Node(op, dtype, (a, b))
 
 
+def range_number(node: Node) -> int:
+    """The number of a RANGE, which it holds alone or with how it is to be walked: 3, or (3, "ordered")."""
+    number: int = node.arg[0] if isinstance(node.arg, tuple) else node.arg
+    return number
+
+
 def toposort(roots: Iterable[Node]) -> list[Node]:
     """Every node the roots need, sources before users, each once; works on graphs deeper than Python's stack."""
     done: dict[Node, None] = {}

@@ -112,28 +112,20 @@ class Op(Enum):
         return self.name
 
 
-UNARY = frozenset(
-    {Op.NEG, Op.NOT, Op.SQRT, Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TRUNC, Op.CAST, Op.BITCAST}
-)
-COMPARE = frozenset({Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE})
-BINARY = COMPARE | {
-    Op.ADD,
-    Op.MUL,
-    Op.DIV,
-    Op.FLOORDIV,
-    Op.MOD,
-    Op.MAX,
-    Op.MIN,
-    Op.AND,
-    Op.OR,
-    Op.XOR,
-    Op.SHL,
-    Op.SHR,
-}
-ARITHMETIC = UNARY | BINARY | {Op.WHERE}
+_ORDER = tuple(Op)
+
+
+def _span(first: Op, last: Op) -> frozenset[Op]:
+    """The ops from one to another, as they stand above."""
+    return frozenset(_ORDER[_ORDER.index(first) : _ORDER.index(last) + 1])
+
+
+UNARY = _span(Op.NEG, Op.BITCAST)
+COMPARE = _span(Op.CMPLT, Op.CMPNE)
+BINARY = _span(Op.ADD, Op.CMPNE)
+ARITHMETIC = _span(Op.NEG, Op.WHERE)
+MOVEMENT = _span(Op.RESHAPE, Op.UNWINDOW)
+TRANSCENDENTAL = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS})
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE})
-MOVEMENT = frozenset(
-    {Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.FLIP, Op.WINDOW, Op.UNWINDOW},
-)
 SCATTERS = frozenset({Op.SCATTER_ADD, Op.SCATTER})
 REDUCTIONS = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN})

@@ -21,31 +21,6 @@ from hcq.ir.logic import both, either, equal, exclusive, less, less_equal, negat
 from hcq.ir.node import Node, const, index, toposort
 from hcq.ir.op import COMPARE, Op
 
-__all__ = [
-    "Rebuilding",
-    "add",
-    "both",
-    "bounds",
-    "build",
-    "either",
-    "equal",
-    "floordiv",
-    "less",
-    "less_equal",
-    "linear",
-    "maximum",
-    "minimum",
-    "modulo",
-    "multiply",
-    "negate",
-    "not_equal",
-    "replace",
-    "select",
-    "simplify",
-    "subtract",
-    "to_index",
-]
-
 
 def simplify(node: Node) -> Node:
     """The node with all index and bool arithmetic under it in simplest form."""

@@ -19,8 +19,8 @@ from hcq.ir.affine import collect
 from hcq.ir.bounds import bounds
 from hcq.ir.conditional_bounds import bounds_given
 from hcq.ir.dtype import Kind, dtypes
-from hcq.ir.node import Node, Param, show_index
-from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, MOVEMENT, REDUCTIONS, UNARY, Op
+from hcq.ir.node import Node, Param, range_number, show_index
+from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, MOVEMENT, REDUCTIONS, TRANSCENDENTAL, UNARY, Op
 from hcq.ir.shape import Shape
 
 
@@ -75,7 +75,7 @@ def _broken(node: Node, law: str) -> NoReturn:
 
 # -- laws of every stage --------------------------------------------------------------------------------------------
 
-_FLOAT_ONLY = {Op.SQRT, Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TRUNC, Op.DIV}
+_FLOAT_ONLY = TRANSCENDENTAL | {Op.SQRT, Op.TRUNC, Op.DIV}
 _INTEGER_ONLY = {Op.FLOORDIV, Op.MOD, Op.SHL, Op.SHR}
 _BITS_ONLY = {Op.AND, Op.OR, Op.XOR, Op.NOT}
 _MOVES_ANY_FORMAT = {Op.CAST, Op.BITCAST, Op.WHERE}
@@ -275,7 +275,7 @@ def _kernel_whole(nodes: list[Node], root: Node) -> None:
         for source in node.src:
             bits |= free[source]
         if node.op is Op.RANGE:
-            number = node.arg[0] if isinstance(node.arg, tuple) else node.arg
+            number = range_number(node)
             if not isinstance(number, int) or numbers.setdefault(number, node) is not node:
                 _broken(node, f"two RANGEs have the number {number}")
             bits = 1 << number

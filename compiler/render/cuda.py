@@ -18,7 +18,6 @@ from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.gpu import BLOCK
 from hcq.compiler.render.llvm_arithmetic import RenderError
-from hcq.ir.dtype import Scalar
 from hcq.ir.op import ARITHMETIC, Op
 
 
@@ -132,7 +131,7 @@ class _Source:
     def arithmetic(self, it: Instruction) -> list[str]:
         sources = [(self.values[s], s.dtype) for s in it.src if s is not None]
         unsigned = it.arg == NOT_NEGATIVE
-        known = _number(it.src[1]) if len(it.src) > 1 else None
+        known = it.src[1].number if len(it.src) > 1 and it.src[1] is not None else None
         lanes = []
         for lane in range(it.dtype.lanes):
             operands = [(values[lane], dtype) for values, dtype in sources]
@@ -199,11 +198,3 @@ class _Source:
         for lane, (place, value) in enumerate(zip(self.places(it, len(values)), values)):
             guard = f"if ({masks[lane]}) " if masks else ""
             self.line(f"{guard}{place} = {value};")
-
-
-def _number(it: Instruction | None) -> Scalar | None:
-    """The number that an operand is in every lane, None where it is not known."""
-    if it is not None and it.op is Op.BROADCAST:
-        it = it.src[0]
-    number: Scalar | None = it.arg if it is not None and it.op is Op.CONST else None
-    return number

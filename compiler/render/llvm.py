@@ -15,7 +15,7 @@ from __future__ import annotations
 from hcq.compiler.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
-from hcq.ir.dtype import DType, Scalar
+from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
 
 SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
@@ -143,7 +143,7 @@ class Text:
             self.names[it] = self.lane(it)
         elif op in ARITHMETIC:
             sources = [(self.name(s), s.dtype) for s in it.src if s is not None]
-            numbers = [_number(s) for s in it.src if s is not None]
+            numbers = [s.number for s in it.src if s is not None]
             unsigned = it.arg == NOT_NEGATIVE
             self.names[it] = spell.arithmetic(self, it.op, it.dtype, sources, numbers, unsigned)
         else:
@@ -235,7 +235,7 @@ class Text:
             value = self.let(f"select i1 {self.name(mask)}, {kind} {read}, {kind} zeroinitializer")
         else:
             lanes = dtype.lanes
-            function = f"llvm.masked.load.v{lanes}{_suffix(dtype)}.{self.space}"
+            function = f"llvm.masked.load.{spell.memory_suffix(dtype)}.{self.space}"
             self.declare(f"declare {kind} @{function}({self.pointer}, <{lanes} x i1>, {kind})")
             value = self.let(
                 f"call {kind} @{function}({self.pointer} align {align} {pointer}, <{lanes} x i1> {self.name(mask)}, "
@@ -263,7 +263,7 @@ class Text:
             kind = f"<1 x {kind}>"
             name = self.let(f"insertelement {kind} poison, {memory_type(dtype)} {name}, i64 0")
             masks = self.let(f"insertelement <1 x i1> poison, i1 {masks}, i64 0")
-        function = f"llvm.masked.store.v{lanes}{_suffix(dtype)}.{self.space}"
+        function = f"llvm.masked.store.{spell.memory_suffix(dtype)}.{self.space}"
         self.declare(f"declare void @{function}({kind}, {self.pointer}, <{lanes} x i1>)")
         place = f"{self.pointer} align {dtype.itemsize} {pointer}"
         self.line(f"call void @{function}({kind} {name}, {place}, <{lanes} x i1> {masks})")
@@ -324,17 +324,3 @@ class _OpenLoop:
         self.counter = ""
         self.phi_line = 0
         self.phis: dict[Instruction, str] = {}
-
-
-def _number(it: Instruction) -> Scalar | None:
-    """The number that an operand is in every lane, None where it is not known."""
-    if it.op is Op.BROADCAST and it.src[0] is not None:
-        it = it.src[0]
-    number: Scalar | None = it.arg if it.op is Op.CONST else None
-    return number
-
-
-def _suffix(dtype: DType) -> str:
-    """How intrinsics name an element type."""
-    text = memory_type(dtype.scalar)
-    return {"float": "f32", "double": "f64", "half": "f16"}.get(text, text)

@@ -44,25 +44,6 @@ _REGISTER = {
 _FLOAT_SUFFIX = {"float": "f32", "double": "f64", "half": "f16"}
 _AS_BITS = (dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2)  # floats that registers hold as integers
 
-# the operations spelled here; the others are decomposed before
-NATIVE = frozenset(
-    {
-        Op.NEG,
-        Op.NOT,
-        Op.SQRT,
-        Op.TRUNC,
-        Op.CAST,
-        Op.BITCAST,
-        Op.ADD,
-        Op.MUL,
-        Op.DIV,
-        Op.FLOORDIV,
-        Op.MOD,
-        Op.MAX,
-    }
-    | {Op.MIN, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR, Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE, Op.WHERE}
-)
-
 
 def register_type(dtype: DType) -> str:
     """The LLVM type of a value in a register."""
@@ -353,3 +334,9 @@ def suffix(dtype: DType) -> str:
     scalar = register_type(dtype.scalar)
     scalar = _FLOAT_SUFFIX.get(scalar, scalar)
     return scalar if dtype.lanes == 1 else f"v{dtype.lanes}{scalar}"
+
+
+def memory_suffix(dtype: DType) -> str:
+    """How intrinsics of memory name a type: always a vector, bools as bytes."""
+    scalar = memory_type(dtype.scalar)
+    return f"v{dtype.lanes}{_FLOAT_SUFFIX.get(scalar, scalar)}"

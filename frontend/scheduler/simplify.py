@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import prod
 
 from hcq.frontend.scheduler.joins import inner_joins, joined, parts_of
-from hcq.ir.dtype import DType, Scalar
+from hcq.ir.meaning import identity
 from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
@@ -150,8 +150,3 @@ def _in_two_steps(node: Node) -> Node:
     partial = Node(Op.CONTIGUOUS, node.dtype, (partial,), "partial")
     total = Node(Op.REDUCE_AXIS, node.dtype, (partial,), (op, (axis,)))
     return Node(Op.RESHAPE, node.dtype, (total,), node.shape)
-
-
-def identity(op: Op, dtype: DType) -> Scalar:
-    """What a reduction of nothing gives."""
-    return {Op.ADD: 0, Op.MUL: 1, Op.MAX: dtype.min, Op.MIN: dtype.max}[op]

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcq.compiler.lower_movement import is_ordered, lower_movement, range_number
+from hcq.compiler.lower_movement import is_ordered, lower_movement
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, Param, Shape, const, show_index
+from hcq.ir.node import Node, Param, Shape, const, range_number, show_index
 from hcq.ir.op import Op
 from hcq.ir.symbolic import simplify
 from hcq.ir.verify import verify

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hcq.ir import affine
+from hcq.ir.bounds import bounds
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Param, const, index, show_index, toposort
 from hcq.ir.op import Op
-from hcq.ir.symbolic import bounds, replace, simplify
+from hcq.ir.symbolic import replace, simplify
 
 BOOL, INDEX = dtypes.bool, dtypes.index
 
