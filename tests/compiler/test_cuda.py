@@ -35,7 +35,7 @@ from tests.compiler.building import (
     window,
 )
 from tests.compiler.test_golden_kernels import PROGRAMS, scheduled
-from tests.hcq.emu.nv.running import needs_nvjitlink, needs_nvrtc, run_ptx
+from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc, run_ptx
 from tests.interpreter.arrays import from_raw, numpy_dtype, to_raw
 
 pytestmark = needs_nvrtc

@@ -13,7 +13,7 @@ from hcq.doctor.check import Failure, Skip
 from hcq.tools import hw_check
 from hcq.tools.hw import checks, cuda, kernels
 from hcq.tools.hw_check import Result, comparison, main, names, run_one, verdict
-from tests.hcq.emu.nv.running import needs_nvrtc
+from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
 BLOCKED = ("llvmlite", "capstone", "torch", "tinygrad")
 

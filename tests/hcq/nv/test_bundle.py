@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hcq.errors import UsageError
 from hcq.nv.bundle import HEADER_BYTES, Bundle
-from tests.hcq.emu.nv.running import needs_nvjitlink, needs_nvrtc
+from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
 
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n"
 CUBIN = b"\x7fELF" + bytes(range(200))

@@ -13,7 +13,7 @@ import pytest
 
 from hcq.errors import UsageError
 from hcq.nv.cubin import Cubin, CubinKernel
-from tests.hcq.emu.nv.running import needs_nvjitlink, needs_nvrtc
+from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
 
 ARCHITECTURES = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
 SOURCE = """

@@ -17,7 +17,7 @@ import pytest
 from hcq.errors import UsageError
 from hcq.nv.bundle import Bundle
 from hcq.nv.cubin import RECURSIVE_STACK_BYTES, Cubin
-from tests.hcq.emu.nv.running import needs_nvjitlink, needs_nvrtc
+from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
 from tests.hcq.nv.test_cubin import ARCHITECTURES, cubin_of, survives, tool
 
 pytestmark = needs_nvrtc

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.hcq.emu.nv.running import needs_nvjitlink, needs_nvrtc
+from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """

@@ -9,7 +9,7 @@ import pytest
 from hcq.errors import UsageError
 from hcq.nv.toolchain import nvjitlink, nvrtc
 from hcq.nv.toolchain.library import candidates, open_library
-from tests.hcq.emu.nv.running import needs_nvjitlink, needs_nvrtc
+from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
 
 SCALE = 'extern "C" __global__ void scale(float *x, float by) { x[threadIdx.x] *= by; }'
 

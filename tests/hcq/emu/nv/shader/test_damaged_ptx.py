@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hcq.errors import DeviceFault, UsageError
-from tests.hcq.emu.nv.running import compile_cuda, needs_nvrtc, run_ptx
+from tests.hcq.emu.nv.shader.running import compile_cuda, needs_nvrtc, run_ptx
 
 SOURCE = """
 __constant__ float table[4] = {1, 2, 3, 4};

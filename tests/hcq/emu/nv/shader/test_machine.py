@@ -11,7 +11,7 @@ from hcq.emu.nv.shader.memory import AddressSpace
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.run import Kernel, run_grid
 from hcq.errors import DeviceFault, UsageError
-from tests.hcq.emu.nv.running import HEADER, Launch, run_ptx
+from tests.hcq.emu.nv.shader.running import HEADER, Launch, run_ptx
 
 
 def kernel(body: str, params: str = ".param .u64 out", before: str = "") -> str:

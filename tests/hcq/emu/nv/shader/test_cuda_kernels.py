@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.hcq.emu.nv.running import compile_cuda, needs_header, needs_nvrtc, run_cuda, run_ptx
+from tests.hcq.emu.nv.shader.running import compile_cuda, needs_header, needs_nvrtc, run_cuda, run_ptx
 
 pytestmark = needs_nvrtc
 rng = np.random.default_rng(7)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.hcq.emu.nv.running import BITS, instructions
+from tests.hcq.emu.nv.shader.running import BITS, instructions
 
 EDGES = [0, 1, 2, 3, 5, 7, 0x55, 0x7F, 0x80, 0xFF]
 

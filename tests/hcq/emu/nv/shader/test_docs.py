@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.hcq.emu.nv.running import needs_nvrtc
+from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
-PAGE = Path(__file__).parents[4] / "docs" / "emulated-ptx.md"
+PAGE = Path(__file__).parents[5] / "docs" / "emulated-ptx.md"
 
 
 @needs_nvrtc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.hcq.emu.nv.running import needs_header, run_cuda
+from tests.hcq.emu.nv.shader.running import needs_header, run_cuda
 
 rng = np.random.default_rng(11)
 

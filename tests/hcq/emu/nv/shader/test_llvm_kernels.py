@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tests.hcq.emu.nv.running import run_ptx
+from tests.hcq.emu.nv.shader.running import run_ptx
 
 INTEGERS = ("i8", "i16", "i32", "i64")
 FLOATS = ("float", "double")

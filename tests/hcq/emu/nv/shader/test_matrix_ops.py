@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.hcq.emu.nv.running import HEADER, needs_header, run_cuda, run_ptx
+from tests.hcq.emu.nv.shader.running import HEADER, needs_header, run_cuda, run_ptx
 
 Place = Callable[[int, int], tuple[int, int]]  # (thread, element) -> (row, column)
 

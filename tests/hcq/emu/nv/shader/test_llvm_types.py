@@ -6,7 +6,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tests.hcq.emu.nv.running import run_ptx
+from tests.hcq.emu.nv.shader.running import run_ptx
 
 TARGETS = [("sm_80", "+ptx75"), ("sm_90", "+ptx80"), ("sm_100", "+ptx87")]
 each_target = pytest.mark.parametrize("cpu, features", TARGETS, ids=[cpu for cpu, _ in TARGETS])

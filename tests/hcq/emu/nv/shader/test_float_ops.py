@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests.hcq.emu.nv.running import instructions
+from tests.hcq.emu.nv.shader.running import instructions
 
 # name -> (bits, fraction bits, exponent bias)
 FORMATS = {"f16": (16, 10, 15), "bf16": (16, 7, 127), "f32": (32, 23, 127), "f64": (64, 52, 1023)}
