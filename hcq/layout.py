@@ -77,15 +77,20 @@ class Bits:
         return raw << self.low
 
     def decode(self, packet_bits: int) -> int:
-        value = ((packet_bits & self.mask) >> self.low) * self.unit
-        if self.enum is not None:
-            try:
-                return self.enum(value)
-            except ValueError:
-                return value  # a value the enum does not name is shown as a number
-        return value
+        """The field's value in a packet's bits."""
+        return self.named(((packet_bits & self.mask) >> self.low) * self.unit)
+
+    def named(self, value: int) -> int:
+        """A value as a member of the field's enum; itself where there is no enum, or none of that value."""
+        if self.enum is None:
+            return value
+        try:
+            return self.enum(value)
+        except ValueError:
+            return value
 
     def show(self, value: int) -> str:
+        """A value of this field as text."""
         if isinstance(value, IntEnum):
             return value.name
         return f"{value:#x}" if self.width > 32 or self.unit > 1 else str(value)
@@ -288,11 +293,22 @@ class Packet:
         return hash((type(self).__name__, self.words))
 
     def __repr__(self) -> str:
-        parts = [f"{name}={self.fields[name].show(value)}" for name, value in self.values.items()]
-        if self.tail is not None:
-            parts.append(f"{self.tail}=[{' '.join(f'{word:08x}' for word in self.tail_words)}]")
-        parts += [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
-        return f"{type(self).__name__}({', '.join(parts)})"
+        return f"{type(self).__name__}({', '.join(self.texts())})"
+
+    def texts(self) -> list[str]:
+        """What it holds, piece by piece, as repr shows it: fields, the words behind them, bits that no field claims."""
+        unclaimed = [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
+        return [*self.field_texts(), *self.tail_texts(), *unclaimed]
+
+    def field_texts(self) -> list[str]:
+        """Each field with its value."""
+        return [f"{name}={self.fields[name].show(value)}" for name, value in self.values.items()]
+
+    def tail_texts(self) -> list[str]:
+        """The words behind the declared ones, as one piece or several."""
+        if self.tail is None:
+            return []
+        return [f"{self.tail}=[{' '.join(f'{word:08x}' for word in self.tail_words)}]"]
 
 
 def declared_in(module: Mapping[str, Any], base: type[P]) -> Iterator[type[P]]:
@@ -314,16 +330,17 @@ class SparsePacket(Packet):
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset()
 
-    def __repr__(self) -> str:
-        parts = [
+    def field_texts(self) -> list[str]:
+        """Each field that is not zero and not hidden."""
+        return [
             f"{name}={self.fields[name].show(value)}"
             for name, value in self.values.items()
             if value and name not in self.hidden_fields
         ]
-        if self.tail is not None and self.tail_words:
-            parts.append(f"{self.tail}=[{' '.join(f'{word:08x}' for word in self.tail_words)}]")
-        parts += [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
-        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def tail_texts(self) -> list[str]:
+        """The words behind the declared ones, if there are any."""
+        return super().tail_texts() if self.tail_words else []
 
 
 class Ioctl:

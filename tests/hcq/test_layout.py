@@ -31,7 +31,8 @@ def all_layouts() -> list[type[Packet]]:
     while pending:
         for layout in pending.pop().__subclasses__():
             pending.append(layout)
-            if layout.fields and layout.__module__.startswith("hcq."):
+            is_packet = layout.fields and not layout.__name__.startswith("_")  # else what packets share
+            if is_packet and layout.__module__.startswith("hcq."):
                 found.append(layout)
     return sorted(found, key=lambda layout: (layout.__module__, layout.__qualname__))
 

@@ -12,11 +12,11 @@ control sits at different bits in ACQUIRE_MEM and RELEASE_MEM, and gfx9 names ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
-from hcq.amd.abi.registers import Register
+from hcq.amd.abi.registers import LAYOUTS, UCONFIG_LAYOUTS, Register, UconfigRegister
 from hcq.layout import Bits, Packet, SparsePacket, bits
 
 
@@ -33,7 +33,9 @@ class Opcode(IntEnum):
     DMA_DATA = 0x50
     ACQUIRE_MEM = 0x58
     SET_SH_REG = 0x76
+    SET_UCONFIG_REG = 0x79
     WAIT_REG_MEM64 = 0x93
+    SET_SH_REG_INDEX = 0x9B
 
 
 class Event(IntEnum):
@@ -175,12 +177,50 @@ class IndirectBuffer(Pm4, opcode=Opcode.INDIRECT_BUFFER, words=4):
     cache_policy = bits(125, 124)
 
 
-class SetShReg(Pm4, opcode=Opcode.SET_SH_REG, words=2, tail="registers"):
-    """Write consecutive compute registers; reg_offset counts words from 0x2c00."""
+class _SetRegisters(Pm4, words=2, tail="registers"):
+    hidden_fields = Pm4.hidden_fields | {"reg_offset"}
+    layouts: ClassVar[Mapping[int, type[Packet]]] = {}  # of the registers that have fields
 
     reg_offset = bits(47, 32, enum=Register)
     vmid_shift = bits(59, 55)
     index = bits(63, 60)
+
+    def tail_texts(self) -> list[str]:
+        """Every register by name: with its fields where it has some, else with its value."""
+        if not self.tail_words:
+            return [f"reg_offset={self._register_name(self.reg_offset)}"]
+        return [self._register_text(self.reg_offset + i, word) for i, word in enumerate(self.tail_words)]
+
+    def _register_text(self, number: int, word: int) -> str:
+        name, layout = self._register_name(number), self.layouts.get(number)
+        return (
+            f"{name}={word:#x}" if layout is None else f"{name}({', '.join(layout.decode([word]).texts())})"
+        )
+
+    def _register_name(self, number: int) -> str:
+        register = self.fields["reg_offset"].named(number)
+        return register.name if isinstance(register, IntEnum) else f"register_{number:#x}"
+
+    @property
+    def description(self) -> str:
+        return ", ".join(self.texts())
+
+
+class SetShReg(_SetRegisters, opcode=Opcode.SET_SH_REG):
+    """Write consecutive compute registers; reg_offset counts words from 0x2c00."""
+
+    layouts = LAYOUTS
+
+
+class SetShRegIndex(SetShReg, opcode=Opcode.SET_SH_REG_INDEX):
+    """The same, with an index that says what to do with the value: 3 applies the kernel driver's mask of CUs."""
+
+
+class SetUconfigReg(_SetRegisters, opcode=Opcode.SET_UCONFIG_REG):
+    """Write consecutive registers that belong to no context; reg_offset counts words from 0xc000."""
+
+    layouts = UCONFIG_LAYOUTS
+    reg_offset = bits(47, 32, enum=UconfigRegister)
 
 
 class DispatchDirect(Pm4, opcode=Opcode.DISPATCH_DIRECT, words=5):
@@ -370,6 +410,8 @@ _COMMON: dict[int, type[Pm4]] = {
     Opcode.COPY_DATA: CopyData,
     Opcode.EVENT_WRITE: EventWrite,
     Opcode.SET_SH_REG: SetShReg,
+    Opcode.SET_SH_REG_INDEX: SetShRegIndex,
+    Opcode.SET_UCONFIG_REG: SetUconfigReg,
 }
 GFX9: dict[int, type[Pm4]] = {
     **_COMMON,

@@ -10,7 +10,6 @@ Source   gc_11_0_0_offset.h, gc_9_4_3_offset.h and their sh_mask files; RSRC lay
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from hcq.layout import SparsePacket, bits
 
@@ -30,41 +29,60 @@ PGM_RSRC3_GFX9 = 0x22D
 USER_DATA_0 = 0x240  # sixteen of them: the first scalar registers of every wave
 USER_DATA_WORDS = 16
 
-_NAMED = {
-    0x200: "COMPUTE_DISPATCH_INITIATOR",
-    0x204: "COMPUTE_START_X",
-    0x205: "COMPUTE_START_Y",
-    0x206: "COMPUTE_START_Z",
-    0x207: "COMPUTE_NUM_THREAD_X",
-    0x208: "COMPUTE_NUM_THREAD_Y",
-    0x209: "COMPUTE_NUM_THREAD_Z",
-    0x20C: "COMPUTE_PGM_LO",
-    0x20D: "COMPUTE_PGM_HI",
-    0x210: "COMPUTE_DISPATCH_SCRATCH_BASE_LO",
-    0x211: "COMPUTE_DISPATCH_SCRATCH_BASE_HI",
-    0x212: "COMPUTE_PGM_RSRC1",
-    0x213: "COMPUTE_PGM_RSRC2",
-    0x215: "COMPUTE_RESOURCE_LIMITS",
-    0x218: "COMPUTE_TMPRING_SIZE",
-    0x21B: "COMPUTE_RESTART_X",
-    0x21C: "COMPUTE_RESTART_Y",
-    0x21D: "COMPUTE_RESTART_Z",
-    0x228: "COMPUTE_PGM_RSRC3",
-    0x22D: "COMPUTE_PGM_RSRC3_GFX9",
-    **{USER_DATA_0 + index: f"COMPUTE_USER_DATA_{index}" for index in range(USER_DATA_WORDS)},
-}
-if TYPE_CHECKING:
 
-    class Register(IntEnum):
-        """Compute registers by the vendor's names."""
+class Register(IntEnum):
+    """Compute registers by the vendor's names."""
 
-else:
-    Register = IntEnum("Register", {name: number for number, name in _NAMED.items()})
+    COMPUTE_DISPATCH_INITIATOR = 0x200
+    COMPUTE_START_X = 0x204
+    COMPUTE_START_Y = 0x205
+    COMPUTE_START_Z = 0x206
+    COMPUTE_NUM_THREAD_X = 0x207
+    COMPUTE_NUM_THREAD_Y = 0x208
+    COMPUTE_NUM_THREAD_Z = 0x209
+    COMPUTE_PGM_LO = 0x20C
+    COMPUTE_PGM_HI = 0x20D
+    COMPUTE_DISPATCH_SCRATCH_BASE_LO = 0x210
+    COMPUTE_DISPATCH_SCRATCH_BASE_HI = 0x211
+    COMPUTE_PGM_RSRC1 = 0x212
+    COMPUTE_PGM_RSRC2 = 0x213
+    COMPUTE_RESOURCE_LIMITS = 0x215
+    COMPUTE_TMPRING_SIZE = 0x218
+    COMPUTE_RESTART_X = 0x21B
+    COMPUTE_RESTART_Y = 0x21C
+    COMPUTE_RESTART_Z = 0x21D
+    COMPUTE_PGM_RSRC3 = 0x228
+    COMPUTE_PGM_RSRC3_GFX9 = 0x22D
+    COMPUTE_USER_DATA_0 = 0x240
+    COMPUTE_USER_DATA_1 = 0x241
+    COMPUTE_USER_DATA_2 = 0x242
+    COMPUTE_USER_DATA_3 = 0x243
+    COMPUTE_USER_DATA_4 = 0x244
+    COMPUTE_USER_DATA_5 = 0x245
+    COMPUTE_USER_DATA_6 = 0x246
+    COMPUTE_USER_DATA_7 = 0x247
+    COMPUTE_USER_DATA_8 = 0x248
+    COMPUTE_USER_DATA_9 = 0x249
+    COMPUTE_USER_DATA_10 = 0x24A
+    COMPUTE_USER_DATA_11 = 0x24B
+    COMPUTE_USER_DATA_12 = 0x24C
+    COMPUTE_USER_DATA_13 = 0x24D
+    COMPUTE_USER_DATA_14 = 0x24E
+    COMPUTE_USER_DATA_15 = 0x24F
+
+
+class UconfigRegister(IntEnum):
+    """Registers that are no part of a context, relative to 0xc000: those by which a part of the GPU is chosen."""
+
+    GRBM_GFX_INDEX = 0x200
 
 
 def name_of(number: int) -> str:
-    """The vendor's name of a register."""
-    return _NAMED.get(number, f"register {number:#x}")
+    """The vendor's name of a compute register."""
+    try:
+        return Register(number).name
+    except ValueError:
+        return f"register {number:#x}"
 
 
 class Rsrc1(SparsePacket, words=1):
@@ -105,6 +123,32 @@ class Rsrc2(SparsePacket, words=1):
     excp_en = bits(30, 24)
 
 
+class Rsrc3(SparsePacket, words=1):
+    """COMPUTE_PGM_RSRC3 of gfx10 and later; on gfx11 inst_pref_size ends at bit 9, before two bits for debuggers."""
+
+    shared_vgpr_count = bits(3, 0)
+    inst_pref_size = bits(11, 4, unit=128)  # bytes
+    image_op = bits(31)
+
+
+class Rsrc3Gfx9(SparsePacket, words=1):
+    """COMPUTE_PGM_RSRC3 of gfx90a and gfx942."""
+
+    accum_offset = bits(5, 0)  # where the accumulation registers begin, in units of 4, minus one
+    tg_split = bits(16)
+
+
+class ResourceLimits(SparsePacket, words=1):
+    """COMPUTE_RESOURCE_LIMITS."""
+
+    waves_per_sh = bits(9, 0)
+    tg_per_cu = bits(15, 12)
+    lock_threshold = bits(21, 16)
+    simd_dest_cntl = bits(22)
+    force_simd_dist = bits(23)
+    cu_group_count = bits(26, 24)
+
+
 class TmpringSize(SparsePacket, words=1):
     """COMPUTE_TMPRING_SIZE: how much scratch memory there is. wavesize counts 1 KiB on gfx9, 256 bytes later."""
 
@@ -142,3 +186,29 @@ class NumThread(SparsePacket, words=1):
 
     num_thread_full = bits(15, 0)
     num_thread_partial = bits(31, 16)
+
+
+class GrbmGfxIndex(SparsePacket, words=1):
+    """GRBM_GFX_INDEX: which part of the GPU later register writes are for."""
+
+    instance_index = bits(7, 0)
+    sa_index = bits(15, 8)
+    se_index = bits(23, 16)
+    sa_broadcast_writes = bits(29)
+    instance_broadcast_writes = bits(30)
+    se_broadcast_writes = bits(31)
+
+
+# the registers that have fields
+LAYOUTS: dict[int, type[SparsePacket]] = {
+    Register.COMPUTE_NUM_THREAD_X: NumThread,
+    Register.COMPUTE_NUM_THREAD_Y: NumThread,
+    Register.COMPUTE_NUM_THREAD_Z: NumThread,
+    Register.COMPUTE_PGM_RSRC1: Rsrc1,
+    Register.COMPUTE_PGM_RSRC2: Rsrc2,
+    Register.COMPUTE_RESOURCE_LIMITS: ResourceLimits,
+    Register.COMPUTE_TMPRING_SIZE: TmpringSize,
+    Register.COMPUTE_PGM_RSRC3: Rsrc3,
+    Register.COMPUTE_PGM_RSRC3_GFX9: Rsrc3Gfx9,
+}
+UCONFIG_LAYOUTS: dict[int, type[SparsePacket]] = {UconfigRegister.GRBM_GFX_INDEX: GrbmGfxIndex}

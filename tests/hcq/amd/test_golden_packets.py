@@ -41,20 +41,10 @@ def encoder_of(arch: str, is_aql: bool) -> Encoder:
 def shown(encoder: Encoder, piece: Piece) -> list[str]:
     lines = []
     for packet in decoded(encoder, piece):
-        lines.append(f"  {line_of(packet)}")
+        lines.append(f"  {packet!r}")
     if piece.upload and encoder.is_aql and piece[0] == 0:  # the packet runs a block of PM4
-        lines += [f"    {line_of(packet)}" for packet in encoder.decode(memoryview(piece.upload).cast("I"))]
+        lines += [f"    {packet!r}" for packet in encoder.decode(memoryview(piece.upload).cast("I"))]
     return lines
-
-
-def line_of(packet: Packet) -> str:
-    if isinstance(packet, SetShReg):
-        values = ", ".join(
-            f"{name_of(packet.reg_offset + index)}={value:#x}"
-            for index, value in enumerate(packet.tail_words)
-        )
-        return f"SetShReg({values})"
-    return repr(packet)
 
 
 def decoded(encoder: Encoder, piece: Piece) -> list[Packet]:

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from hcq.amd.abi import aql, descriptor, drm, kfd, pm4, registers, sdma
-from hcq.layout import Packet
+from hcq.layout import Packet, declared_in
 
 HEADER = Path("/usr/include/linux/kfd_ioctl.h")
 MODULES = (aql, descriptor, drm, kfd, pm4, registers, sdma)
@@ -19,19 +19,14 @@ SIZES = {"__u64": 64, "__u32": 32, "__s32": 32, "uint64_t": 64, "uint32_t": 32}
 
 
 def layouts_of(*modules: ModuleType) -> list[type[Packet]]:
-    found = []
-    for module in modules:
-        for thing in vars(module).values():
-            if isinstance(thing, type) and issubclass(thing, Packet) and thing.__module__ == module.__name__:
-                found.append(thing)
-    return found
+    return [layout for module in modules for layout in declared_in(vars(module), Packet)]
 
 
 def some_values(layout: type[Packet], seed: int) -> dict[str, int]:
     draw = random.Random(f"{layout.__name__} {seed}")
     values = {}
     for name, field in layout.fields.items():
-        if issubclass(layout, pm4.Pm4) and name in layout.hidden_fields:
+        if issubclass(layout, pm4.Pm4) and name in pm4.Pm4.hidden_fields:
             continue
         number = draw.getrandbits(field.width)
         values[name] = number * field.unit
@@ -57,6 +52,33 @@ def test_a_stream_of_pm4_splits_into_its_packets(packets: dict[int, type[pm4.Pm4
     made.insert(5, pm4.SetShReg(reg_offset=3, registers=(1, 2, 3)))
     words = [word for packet in made for word in packet.words]
     assert pm4.decode(words, packets) == made
+
+
+def test_registers_print_by_name_with_their_fields():
+    rsrc = pm4.SetShReg(reg_offset=registers.PGM_RSRC1, registers=(0x200041, 0x180))
+    assert repr(rsrc) == (
+        "SetShReg(COMPUTE_PGM_RSRC1(granulated_vgpr_count=1, granulated_sgpr_count=1, dx10_clamp=1), "
+        "COMPUTE_PGM_RSRC2(tgid_x_en=1, tgid_y_en=1))"
+    )
+    assert rsrc.description == repr(rsrc)[len("SetShReg(") : -1]  # what hcq-trace shows
+    start = pm4.SetShReg(reg_offset=registers.START_X + 2, registers=(0, 64))
+    assert repr(start) == "SetShReg(COMPUTE_START_Z=0x0, COMPUTE_NUM_THREAD_X(num_thread_full=64))"
+    assert repr(pm4.SetShReg(reg_offset=0x217, registers=(7,))) == "SetShReg(register_0x217=0x7)"
+    assert repr(pm4.SetShReg(reg_offset=0x20C)) == "SetShReg(reg_offset=COMPUTE_PGM_LO)"
+
+
+def test_the_sisters_of_set_sh_reg_print_their_own_registers():
+    mask = pm4.SetShRegIndex(reg_offset=0x216, index=3, registers=(0xFFFF,))
+    assert repr(mask) == "SetShRegIndex(index=3, register_0x216=0xffff)"
+    where = pm4.SetUconfigReg(reg_offset=0x200, registers=(1 << 31 | 1 << 30 | 2 << 8,))
+    assert repr(where) == (
+        "SetUconfigReg(GRBM_GFX_INDEX(sa_index=2, instance_broadcast_writes=1, se_broadcast_writes=1))"
+    )
+
+
+def test_a_register_that_has_fields_shows_bits_that_none_of_them_claims():
+    odd = pm4.SetShReg(reg_offset=registers.TMPRING_SIZE, registers=(1 << 31,))
+    assert repr(odd) == "SetShReg(COMPUTE_TMPRING_SIZE(unclaimed_word_0=0x80000000))"
 
 
 @pytest.mark.parametrize("version", [sdma.V4, sdma.V6, sdma.V7], ids=["v4", "v6", "v7"])
