@@ -227,7 +227,7 @@ class Core:
 
     @property
     def grad(self) -> Self | None:
-        """The gradient that backward() added up, of this shape; None before."""
+        """The gradient that backward() added up, of this tensor's shape; None before. May be assigned."""
         if unusual and (watching := watcher()) is not None:
             watching.reads_state(self, "grad", self._grad is not None)
         return self._grad
@@ -240,12 +240,12 @@ class Core:
 
     @property
     def shape(self) -> Shape:
-        """Sizes by axis."""
+        """Sizes by axis, a tuple of ints."""
         return self.node.shape
 
     @property
     def dtype(self) -> DType:
-        """The number format of the elements."""
+        """The number format of the elements: one of hcq.dtypes."""
         return self.node.dtype
 
     @property
@@ -254,15 +254,15 @@ class Core:
         return len(self.node.shape)
 
     def dim(self) -> int:
-        """How many axes, PyTorch's word."""
+        """How many axes; PyTorch's word for `ndim`."""
         return len(self.node.shape)
 
     def numel(self) -> int:
-        """How many elements."""
+        """How many elements: the product of the shape."""
         return prod(self.node.shape)
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one axis."""
+        """The shape, or the size of one axis. Raises OutOfRange for an axis that is not there."""
         return self.node.shape if dim is None else self.node.shape[self._axis("size", dim)]
 
     def element_size(self) -> int:
@@ -275,11 +275,11 @@ class Core:
         return self.numel() * self.node.dtype.itemsize
 
     def is_floating_point(self) -> bool:
-        """True for the float formats."""
+        """True for the float formats, those of 8 bits included."""
         return self.node.dtype.is_float
 
     def detach(self) -> Self:
-        """The same values; no gradient flows back through them."""
+        """The same values in the same memory; no gradient flows back through them."""
         return self._like(Node(Op.DETACH, self.node.dtype, (self.node,)))
 
     # -- how methods check what they are given --

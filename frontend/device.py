@@ -120,10 +120,15 @@ def target(name: str) -> Target:
 
 
 class Devices:
-    """`hcq.Device`: `Device.default`, `Device["CPU"]`, `Device.names()`."""
+    """`hcq.Device`: `Device.default`, `Device["CPU"]`, `Device.names()`.
+
+    >>> Device["cpu"].name
+    'CPU'
+    """
 
     @property
     def default(self) -> str:
+        """The device tensors are made on when none is named: HCQ_DEVICE, or CPU. Raises as hcq.open does."""
         return default()
 
     def __getitem__(self, name: str | None) -> Any:

@@ -182,6 +182,14 @@ class no_grad(ContextDecorator):
     """What this thread computes inside is cut off from gradients, as if each result were detached.
 
     `with no_grad(): ...`, or `@no_grad()` on a function. Results keep no history, so a loop holds no old values.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with no_grad():
+    ...     y = x * 2.0
+    >>> y.sum().backward()
+    Traceback (most recent call last):
+        ...
+    hcq.errors.UsageError: [backward] this float32 tensor of shape () does not depend on a tensor ...
     """
 
     def __enter__(self) -> None:
@@ -232,12 +240,18 @@ def grad(
     create_graph: bool = False,
     allow_unused: bool = False,
 ) -> tuple[T | None, ...]:
-    """The gradients of the summed `outputs` with respect to each of `inputs`; no `.grad` changes.
+    """The gradients of the summed `outputs` with respect to each of `inputs`, of their shapes; no `.grad` changes.
 
     inputs        leaves or tensors on the way; none needs requires_grad
     grad_outputs  one weight per output, of its shape; may be left out for outputs of one element
     create_graph  keep the result differentiable, for second derivatives
     allow_unused  None, and no error, for an input that the outputs do not depend on
+    Raises        UsageError for an input that the outputs do not depend on, and for outputs that are not floats
+
+    >>> x = Tensor([3.0])
+    >>> (slope,) = hcq.frontend.gradient.grad((x * x).sum(), x, create_graph=True)
+    >>> hcq.frontend.gradient.grad(slope.sum(), x)[0].tolist()
+    [2.0]
     """
     outs = _listed(outputs)
     ins = _listed(inputs)

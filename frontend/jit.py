@@ -84,7 +84,7 @@ class Jit(Generic[P, R]):
 
     @property
     def kernels(self) -> int:
-        """How many kernels the last recording submits."""
+        """How many kernels the last recording submits; 0 before there is one."""
         return 0 if self._last is None else self._last.kernels
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -245,6 +245,13 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
 
     Raises  UsageError for what a recording cannot mean: .numpy(), .item() or a branch on a tensor inside the function,
             a tensor made from host data inside it (lists as indices may stand there), assigning to an argument
+
+    >>> total = Tensor([0.0]).realize()
+    >>> @jit
+    ... def add(x):
+    ...     return total.assign(total + x).realize()
+    >>> [add(Tensor([value])).item() for value in (1.0, 2.0, 3.0)]
+    [1.0, 3.0, 6.0]
 
     With HCQ_JIT_CHECK=1 the first replays are compared with what the function itself computes from the same state.
     """

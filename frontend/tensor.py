@@ -133,7 +133,11 @@ class Tensor(
     # -- running --
 
     def realize(self, *others: Tensor) -> Self:
-        """Compute this tensor, and others with it, if they are not in memory yet. Returns itself."""
+        """Compute this tensor, and others with it, if they are not in memory yet. Returns itself.
+
+        Changes  does the pending writes (`assign`) of what it reads, too
+        Raises   DeviceFault and WaitTimeout when what was computed before failed on the device
+        """
         from hcq.frontend.realize import realize
 
         realize((self, *others))
@@ -146,17 +150,17 @@ class Tensor(
         return schedule_of((self, *others))
 
     def contiguous(self) -> Self:
-        """The same values in memory of their own, in row-major order."""
+        """The same values in memory of their own, in row-major order; itself if it has that already."""
         return (
             self if self.node.op is Op.BUFFER else self._like(Node(Op.CONTIGUOUS, self.dtype, (self.node,)))
         )
 
     def clone(self) -> Self:
-        """A copy; gradients flow through it."""
+        """A copy in memory of its own; gradients flow through it."""
         return self._like(Node(Op.CONTIGUOUS, self.node.dtype, (self.node,)))
 
     def to(self, target: str | DType, dtype: DType | None = None) -> Self:
-        """On another device, or in another dtype, or both."""
+        """On another device, or in another dtype, or both: x.to("CPU"), x.to(dtypes.float16), x.to("AMD", dtypes.int8)."""
         if isinstance(target, DType):
             return self.cast(target)
         from hcq.frontend import device as devices
@@ -169,13 +173,13 @@ class Tensor(
         return x if dtype is None else x.cast(dtype)
 
     def cpu(self) -> Self:
-        """On the CPU."""
+        """On the CPU: x.to("CPU")."""
         return self.to("CPU")
 
     # -- reading --
 
     def data(self) -> memoryview:
-        """The elements on the host: computed, copied, row-major, in this shape where Python has the format."""
+        """The elements on the host as a memoryview: computed, copied, row-major, in this shape where Python has the format."""
         raw = memoryview(self._bytes("data"))
         code: Any = struct_code(self.dtype)
         if code is None or code == "e" or raw.nbytes == 0:
@@ -208,7 +212,7 @@ class Tensor(
         return storage.buffer
 
     def numpy(self) -> Any:
-        """The values as a NumPy array that owns its memory."""
+        """The values as a NumPy array that owns its memory. Waits. Raises UsageError for a dtype that NumPy lacks."""
         import numpy as np
 
         if struct_code(self.dtype) is None:
@@ -221,13 +225,13 @@ class Tensor(
         return array
 
     def tolist(self) -> Any:
-        """The values as nested lists; a number for shape ()."""
+        """The values as nested lists of Python numbers; a number for shape (). Waits."""
         if 0 in self.shape:
             return _empty(self.shape)
         return formats.nested(formats.unpack(self._bytes("tolist"), self.dtype), self.shape)
 
     def item(self) -> Scalar:
-        """The one value, as a Python number."""
+        """The one value, as a Python number. Waits. Raises UsageError unless there is one element."""
         if self.numel() != 1:
             raise UsageError(
                 f"[item] shape {self.shape} has {self.numel()} elements. Use tolist() or numpy()."
@@ -298,9 +302,15 @@ class Tensor(
     # -- writing --
 
     def assign(self, value: Any) -> Self:
-        """Write `value` into the memory this tensor has; without memory of its own it just becomes the value.
+        """Write `value` into the memory this tensor has; without memory of its own it just becomes the value. Returns itself.
 
         Lazy: the write happens when this tensor is realized. Tensors made from this one before keep the old values.
+        Raises  UsageError for another shape (but ()), dtype or device, and for a view of a tensor that somebody holds
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> before = x + 0.0
+        >>> x.assign(x * 10.0).tolist(), before.tolist()
+        ([10.0, 20.0], [1.0, 2.0])
         """
         value = self._operand("assign", value)
         if not isinstance(value, Core) or (value.shape != self.shape and value.shape):
@@ -374,7 +384,7 @@ class Tensor(
 
     @property
     def requires_grad(self) -> bool:
-        """True for a leaf whose gradient backward() computes."""
+        """True for a leaf whose gradient backward() computes. May be assigned; see `requires_grad_`."""
         return self._requires_grad
 
     @requires_grad.setter
@@ -382,7 +392,10 @@ class Tensor(
         self.requires_grad_(flag)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Ask for a gradient, or no longer. A leaf is known by its memory, so it gets memory of its own now."""
+        """Ask for a gradient, or no longer. A leaf is known by its memory, so it gets memory of its own now. Returns itself.
+
+        Raises  UsageError for integers and bool
+        """
         if not requires_grad:
             self._requires_grad = False
             changed()
@@ -400,7 +413,16 @@ class Tensor(
         return self
 
     def backward(self, gradient: Tensor | None = None) -> None:
-        """Add the gradient of this tensor to the `.grad` of every leaf it depends on; see gradient.py."""
+        """Add the gradient of this tensor to the `.grad` of every live leaf it depends on. Nothing runs yet.
+
+        gradient  weighs the elements, of this shape; may be left out when there is one
+        Raises    UsageError when there is no such leaf, or what is needed was written over since
+
+        >>> x = Tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad.tolist()
+        [2.0, 4.0]
+        """
         from hcq.frontend.gradient import backward
 
         backward(self, gradient)

@@ -16,6 +16,8 @@ Scalar = bool | int | float
 
 
 class Kind(Enum):
+    """What the bits of a format stand for."""
+
     BOOL = "bool"
     UINT = "uint"
     INT = "int"
@@ -51,10 +53,12 @@ class DType:
 
     @property
     def bits(self) -> int:
+        """Bits of one lane; 1 for bool."""
         return 1 if self.kind is Kind.BOOL else self.itemsize * 8
 
     @property
     def is_float(self) -> bool:
+        """True for the floating-point formats, those of 8 bits included."""
         return self.kind is Kind.FLOAT
 
     @property
@@ -64,10 +68,12 @@ class DType:
 
     @property
     def is_unsigned(self) -> bool:
+        """True for the unsigned integers."""
         return self.kind is Kind.UINT
 
     @property
     def is_bool(self) -> bool:
+        """True for bool."""
         return self.kind is Kind.BOOL
 
     @property

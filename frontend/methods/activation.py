@@ -43,43 +43,47 @@ class Activation(Methods):
         return self._like(result.cast(have) if have.is_float else result)
 
     def erf(self) -> Self:
-        """The error function."""
+        """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x."""
         return self._in_float(special.erf)
 
     def tanh(self) -> Self:
-        """Hyperbolic tangent."""
+        """Hyperbolic tangent, (exp(2 x) - 1) / (exp(2 x) + 1)."""
         return self._in_float(special.tanh)
 
     def sigmoid(self) -> Self:
-        """1 / (1 + exp(-x))."""
+        """1 / (1 + exp(-x)), without overflow."""
         return self._in_float(special.sigmoid)
 
     def relu(self) -> Self:
-        """max(x, 0); at zero its slope is 0, as in PyTorch."""
+        """max(x, 0); at zero its slope is 0, as in PyTorch. The dtype stays."""
         return (self <= 0).where(0, self)
 
     def relu6(self) -> Self:
-        """Held between 0 and 6."""
+        """min(max(x, 0), 6)."""
         return self.hardtanh(0, 6)
 
     def leaky_relu(self, negative_slope: float = 0.01) -> Self:
-        """x, or its small multiple below zero."""
+        """x, or negative_slope * x below zero."""
         return (self > 0).where(self, self * negative_slope)
 
     @in_float
     def elu(self, alpha: float = 1.0) -> Self:
-        """x, or alpha * (exp(x) - 1) below zero."""
+        """x, or alpha * (exp(x) - 1) below zero. Source: Clevert et al. 2015."""
         value = (self > 0.0).where(self, self.expm1() * alpha)
         return self._like(ELU.of(value.node, self.node, const(alpha, self.node.dtype)))
 
     def selu(self) -> Self:
-        """The self-normalising elu."""
+        """scale * elu(x, alpha), with the constants that keep mean 0 and variance 1. Source: Klambauer et al. 2017."""
         alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
         return self.elu(alpha) * scale
 
     @in_float
     def gelu(self, approximate: str = "none") -> Self:
-        """x times the normal distribution's integral: by erf ("none"), or by PyTorch's "tanh" formula."""
+        """x times the normal distribution's integral: by erf ("none"), or by a formula with tanh ("tanh").
+
+        Raises  UsageError for another `approximate`
+        Source  Hendrycks and Gimpel 2016
+        """
         if approximate == "tanh":
             cubic = self + 0.044715 * self * self * self
             return 0.5 * self * (1.0 + (math.sqrt(2.0 / math.pi) * cubic).tanh())
@@ -94,7 +98,7 @@ class Activation(Methods):
     swish = silu
 
     def mish(self) -> Self:
-        """x * tanh(softplus(x))."""
+        """x * tanh(softplus(x)). Source: Misra 2019."""
         return self._in_float(special.mish)
 
     def softplus(self, beta: float = 1.0, threshold: float = 20.0) -> Self:
@@ -110,7 +114,7 @@ class Activation(Methods):
         return self / (self.abs() + 1)
 
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Self:
-        """Held between two numbers; unlike clamp, at them its slope is 0, as in PyTorch."""
+        """min_val or max_val beyond them, x between; unlike clamp, at them its slope is 0, as in PyTorch."""
         return (self <= min_val).where(min_val, (self >= max_val).where(max_val, self))
 
     def hardsigmoid(self) -> Self:
@@ -130,11 +134,11 @@ class Activation(Methods):
         return self._in_float(special.expm1)
 
     def sinh(self) -> Self:
-        """Hyperbolic sine."""
+        """Hyperbolic sine, (exp(x) - exp(-x)) / 2; precise near zero, infinite only where the result is."""
         return self._in_float(special.sinh)
 
     def cosh(self) -> Self:
-        """Hyperbolic cosine."""
+        """Hyperbolic cosine, (exp(x) + exp(-x)) / 2; infinite only where the result is."""
         return self._in_float(special.cosh)
 
 

@@ -26,14 +26,24 @@ class Conversion(Methods):
     __slots__ = ()
 
     def cast(self, dtype: DType) -> Self:
-        """The same values in another format; floats to integers saturate and NaN becomes 0."""
+        """The same values in another format, of the same shape; a gradient flows through between floats.
+
+        Floats become integers towards zero, what does not fit saturates, and NaN becomes 0; see docs/semantics.md.
+
+        >>> Tensor([-1.5, 300.0]).cast(dtypes.uint8).tolist()
+        [0, 255]
+        """
         if not isinstance(dtype, DType):
             raise UsageError(f"[cast] {dtype!r} is not a dtype. Use one of hcq.dtypes, as dtypes.float32.")
         node = self.node
         return self if node.dtype is dtype else self._like(Node(Op.CAST, dtype, (node,)))
 
     def bitcast(self, dtype: DType) -> Self:
-        """The same bits read as another format of the same size."""
+        """The same bits read as another format. Raises UsageError unless both have the same size.
+
+        >>> hex(Tensor(1.0).bitcast(dtypes.int32).item())
+        '0x3f800000'
+        """
         have = self.node.dtype
         if have.itemsize != dtype.itemsize or have.is_bool != dtype.is_bool:
             raise UsageError(f"[bitcast] {have.name} to {dtype.name}: the sizes differ. Use cast for values.")
@@ -44,7 +54,7 @@ class Conversion(Methods):
         return self.cast(dtype)
 
     def bool(self) -> Self:
-        """True where an element is not zero."""
+        """As bool: True where an element is not zero."""
         return self.cast(dtypes.bool)
 
     def int(self) -> Self:

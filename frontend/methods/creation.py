@@ -38,7 +38,14 @@ class Creation(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Every element the same number; its dtype is the number's (int64, float32, bool) unless given."""
+        """Every element the same number; its dtype is the number's (int64, float32, bool) unless given.
+
+        requires_grad   as in `Tensor(data)`; every method that makes a tensor has dtype, device and requires_grad
+        Raises          UsageError for a negative size, and for a number that does not fit the dtype
+
+        >>> Tensor.full((2, 2), 7).tolist()
+        [[7, 7], [7, 7]]
+        """
         sizes = shape_args("full", (shape,))
         if any(size < 0 for size in sizes):
             raise UsageError(f"[full] shape {sizes}: sizes are 0 or more.")
@@ -59,21 +66,21 @@ class Creation(Methods):
     def zeros(
         cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Self:
-        """All zero; float32 unless told."""
+        """All zero; float32 unless another dtype is given. `zeros(2, 3)` and `zeros((2, 3))` are the same."""
         return cls.full(shape_args("zeros", shape), 0, dtype or dtypes.float32, device, requires_grad)
 
     @classmethod
     def ones(
         cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Self:
-        """All one; float32 unless told."""
+        """All one; float32 unless another dtype is given."""
         return cls.full(shape_args("ones", shape), 1, dtype or dtypes.float32, device, requires_grad)
 
     @classmethod
     def empty(
         cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Self:
-        """Zeros too: memory is never shown before it is written."""
+        """Zeros too, float32 unless another dtype is given: memory is never shown before it is written."""
         return cls.full(shape_args("empty", shape), 0, dtype or dtypes.float32, device, requires_grad)
 
     @classmethod
@@ -86,7 +93,11 @@ class Creation(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """start, start + step, ... before end; int64 for ints, float32 if any number is a float."""
+        """A vector of start, start + step, ... before end; int64 for ints, float32 if any number is a float.
+
+        >>> Tensor.arange(1, 7, 2).tolist()
+        [1, 3, 5]
+        """
         if end is None:
             start, end = 0, start
         if step == 0:
@@ -123,7 +134,11 @@ class Creation(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """`steps` numbers from start to end, both included, evenly apart; the upper half is counted from the end."""
+        """A vector of `steps` numbers from start to end, both included, evenly apart; float32 unless given.
+
+        >>> Tensor.linspace(0, 1, 5).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+        """
         if steps < 0:
             raise UsageError(f"[linspace] steps={steps}: use 0 or more.")
         dtype = dtype or dtypes.float32
@@ -144,7 +159,7 @@ class Creation(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Ones on the diagonal of an n x m matrix, zeros elsewhere."""
+        """An n x m matrix, or n x n, with ones on its diagonal and zeros elsewhere; float32 unless given."""
         shape = (n, n if m is None else m)
         if min(shape) < 0:
             raise UsageError(f"[eye] of {shape[0]} x {shape[1]}: sizes are 0 or more.")
@@ -153,31 +168,31 @@ class Creation(Methods):
         return cls._leaf(same.cast(dtype or dtypes.float32).node, device, requires_grad)
 
     def full_like(self, fill_value: Scalar, dtype: DType | None = None) -> Self:
-        """One number in this tensor's shape, dtype and device."""
+        """One number in this tensor's shape, dtype (unless given) and device."""
         return self._like(
             expanded(constant("full_like", fill_value, dtype or self.node.dtype), self.node.shape)
         )
 
     def zeros_like(self, dtype: DType | None = None) -> Self:
-        """Zeros in this tensor's shape, dtype and device."""
+        """Zeros in this tensor's shape, dtype (unless given) and device."""
         return self.full_like(0, dtype)
 
     def ones_like(self, dtype: DType | None = None) -> Self:
-        """Ones in this tensor's shape, dtype and device."""
+        """Ones in this tensor's shape, dtype (unless given) and device."""
         return self.full_like(1, dtype)
 
     def empty_like(self, dtype: DType | None = None) -> Self:
-        """Zeros in this tensor's shape, dtype and device."""
+        """Zeros in this tensor's shape, dtype (unless given) and device."""
         return self.full_like(0, dtype)
 
     # -- triangles and diagonals --
 
     def tril(self, diagonal: int = 0) -> Self:
-        """The lower triangle of the last two axes; zero above."""
+        """The lower triangle of the last two axes, zero above the diagonal; `diagonal` moves it up. The shape stays."""
         return self._triangle("tril", diagonal, lower=True)
 
     def triu(self, diagonal: int = 0) -> Self:
-        """The upper triangle of the last two axes; zero below."""
+        """The upper triangle of the last two axes, zero below the diagonal; `diagonal` moves it up. The shape stays."""
         return self._triangle("triu", diagonal, lower=False)
 
     def _triangle(self, call: str, diagonal: int, lower: bool) -> Self:
@@ -190,7 +205,7 @@ class Creation(Methods):
         return self._zero_unless(inside)
 
     def diagonal(self) -> Self:
-        """The main diagonal of a matrix."""
+        """The main diagonal of a matrix: (n, m) -> (min(n, m),). Raises UsageError for other tensors."""
         if len(self.node.shape) != 2:
             raise UsageError(f"[diagonal] shape {self.node.shape}: give a matrix.")
         n, m = self.node.shape
@@ -202,7 +217,7 @@ class Creation(Methods):
         return square.flatten().pad((0, size))._reshape((size, size + 1))._part(1, 0, 1)._reshape((size,))
 
     def diag(self) -> Self:
-        """A matrix with this vector on its diagonal; or the diagonal of a matrix."""
+        """A matrix with this vector on its diagonal, (n,) -> (n, n); or the diagonal of a matrix."""
         if len(self.node.shape) != 1:
             return self.diagonal()
         n = self.node.shape[0]

@@ -251,19 +251,19 @@ class Elementwise(Methods):
         return self._unary(Op.NOT)
 
     def logical_not(self) -> Self:
-        """True where the element is zero."""
+        """True where the element is zero; bool."""
         return self._unary(Op.NOT) if self.node.dtype.is_bool else self == 0
 
     def logical_and(self, other: Any) -> Self:
-        """True where both are not zero."""
+        """True where both are not zero; bool. Shapes broadcast."""
         return self.cast(dtypes.bool) & self._operand("logical_and", other).cast(dtypes.bool)
 
     def logical_or(self, other: Any) -> Self:
-        """True where either is not zero."""
+        """True where either is not zero; bool. Shapes broadcast."""
         return self.cast(dtypes.bool) | self._operand("logical_or", other).cast(dtypes.bool)
 
     def logical_xor(self, other: Any) -> Self:
-        """True where exactly one is not zero."""
+        """True where exactly one is not zero; bool. Shapes broadcast."""
         return self.cast(dtypes.bool) ^ self._operand("logical_xor", other).cast(dtypes.bool)
 
     def _bitwise(self, op: Op, other: Any) -> Self:
@@ -292,15 +292,21 @@ class Elementwise(Methods):
     # -- choice --
 
     def maximum(self, other: Any) -> Self:
-        """The greater of two; NaN if either is NaN."""
+        """The greater of two, in the dtype both promote to; NaN if either is NaN. Shapes broadcast."""
         return self._binary(Op.MAX, other)
 
     def minimum(self, other: Any) -> Self:
-        """The lesser of two; NaN if either is NaN."""
+        """The lesser of two, in the dtype both promote to; NaN if either is NaN. Shapes broadcast."""
         return self._binary(Op.MIN, other)
 
     def clamp(self, min: Any = None, max: Any = None) -> Self:
-        """Held between min and max, numbers or tensors; None is no bound."""
+        """Held between min and max, numbers or tensors that broadcast; None is no bound. NaN stays NaN.
+
+        Raises  UsageError when neither is given
+
+        >>> Tensor([-2.0, 0.5, 2.0]).clamp(-1.0, 1.0).tolist()
+        [-1.0, 0.5, 1.0]
+        """
         if min is None and max is None:
             raise UsageError("[clamp] neither min nor max is given. Give one of them at least.")
         min, max = self._bound(min), self._bound(max)
@@ -317,7 +323,13 @@ class Elementwise(Methods):
         return self._operand("clamp", bound) if has_elements else bound
 
     def where(self, if_true: Any, if_false: Any) -> Self:
-        """Where this bool tensor is true take `if_true`, elsewhere `if_false`; the three broadcast."""
+        """Where this bool tensor is true take `if_true`, elsewhere `if_false`; the three broadcast.
+
+        The dtype is what the two values promote to. Raises UsageError for a condition that is not bool.
+
+        >>> (Tensor([1, -2]) > 0).where(Tensor([10, 20]), 0).tolist()
+        [10, 0]
+        """
         if not self.node.dtype.is_bool:
             raise UsageError(f"[where] the condition is {self.node.dtype.name}. Make it bool: x != 0.")
         a: Any = self._side(if_true)
@@ -347,7 +359,7 @@ class Elementwise(Methods):
         return value.node
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
-        """`value` where the mask is true, this tensor elsewhere; its dtype stays."""
+        """`value` where the mask is true, this tensor elsewhere; its dtype stays. The mask broadcasts."""
         if not isinstance(value, (bool, int, float)):
             value = self._operand("masked_fill", value)
         node = value.node.cast(self.node.dtype) if isinstance(value, Core) else None
@@ -357,50 +369,65 @@ class Elementwise(Methods):
         )
 
     def lerp(self, end: Any, weight: Any) -> Self:
-        """From this towards `end`, by `weight`."""
+        """self + (end - self) * weight; shapes broadcast."""
         return self + (self._operand("lerp", end) - self) * weight
 
     def addcmul(self, a: Self, b: Self, value: Any = 1) -> Self:
-        """self + value * a * b."""
+        """self + value * a * b; shapes broadcast."""
         return self + (a * b if type(value) is int and value == 1 else a * b * value)
 
     def addcdiv(self, a: Self, b: Self, value: Any = 1) -> Self:
-        """self + value * a / b."""
+        """self + value * a / b; shapes broadcast."""
         return self + (a / b if type(value) is int and value == 1 else a / b * value)
 
     # -- operators by name --
 
     def add(self, other: Any) -> Self:
+        """self + other: shapes broadcast, dtypes promote.
+
+        >>> (Tensor([1, 2]) + Tensor([[10], [20]])).tolist()
+        [[11, 12], [21, 22]]
+        """
         return self + other
 
     def sub(self, other: Any) -> Self:
+        """self - other: shapes broadcast, dtypes promote. Raises UsageError for two bools."""
         return self - other
 
     def mul(self, other: Any) -> Self:
+        """self * other: shapes broadcast, dtypes promote."""
         return self * other
 
     def div(self, other: Any) -> Self:
+        """self / other: shapes broadcast; integers are divided as float32. By zero it is an infinity or NaN."""
         return self / other
 
     def neg(self) -> Self:
+        """-self; of unsigned integers it wraps. Raises UsageError for bool."""
         return -self
 
     def eq(self, other: Any) -> Self:
+        """self == other: bool; shapes broadcast."""
         return self == other
 
     def ne(self, other: Any) -> Self:
+        """self != other: bool; shapes broadcast."""
         return self != other
 
     def lt(self, other: Any) -> Self:
+        """self < other: bool; shapes broadcast."""
         return self < other
 
     def le(self, other: Any) -> Self:
+        """self <= other: bool; shapes broadcast."""
         return self <= other
 
     def gt(self, other: Any) -> Self:
+        """self > other: bool; shapes broadcast."""
         return self > other
 
     def ge(self, other: Any) -> Self:
+        """self >= other: bool; shapes broadcast."""
         return self >= other
 
     def _refuse_bool(self, call: str) -> None:

@@ -93,7 +93,13 @@ class Functions(Methods):
         return self // other, self % other
 
     def fmod(self, other: Any) -> Self:
-        """The rest of a division rounded towards zero; it has the sign of the dividend."""
+        """The rest of a division rounded towards zero, with the sign of the dividend. Shapes broadcast, dtypes promote.
+
+        Raises  DivisionByZero for integers by the number 0
+
+        >>> Tensor([-7, 7]).fmod(3).tolist()
+        [-1, 1]
+        """
         x, y = self._pair("fmod", other, reverse=False)
         if x.node.dtype.is_float:
             value = _rest(x.node, y.node)
@@ -102,6 +108,11 @@ class Functions(Methods):
         return ((rest != 0) & ((rest < 0) != (x < 0))).where(rest - y, rest)
 
     def remainder(self, other: Any) -> Self:
+        """self % other: the rest of a division rounded down, with the sign of the divisor, as in Python.
+
+        >>> Tensor([-7, 7]).remainder(3).tolist()
+        [2, 1]
+        """
         return self % other
 
     def __abs__(self) -> Self:
@@ -110,47 +121,47 @@ class Functions(Methods):
     # -- one node, mostly --
 
     def exp(self) -> Self:
-        """e ** x."""
+        """e ** x; integers and bool become float32."""
         return self._float_unary(Op.EXP)
 
     def exp2(self) -> Self:
-        """2 ** x."""
+        """2 ** x; integers and bool become float32."""
         return self._float_unary(Op.EXP2)
 
     def log(self) -> Self:
-        """Natural logarithm; NaN below zero, -inf at zero."""
+        """Natural logarithm; NaN below zero, -inf at zero; integers and bool become float32."""
         return self._float_unary(Op.LOG)
 
     def log2(self) -> Self:
-        """Logarithm to base 2."""
+        """Logarithm to base 2; NaN below zero, -inf at zero; integers and bool become float32."""
         return self._float_unary(Op.LOG2)
 
     def log10(self) -> Self:
-        """Logarithm to base 10."""
+        """Logarithm to base 10; NaN below zero, -inf at zero; integers and bool become float32."""
         return self.log2() * math.log10(2.0)
 
     def sin(self) -> Self:
-        """Sine of radians."""
+        """Sine of radians; integers and bool become float32."""
         return self._float_unary(Op.SIN)
 
     def cos(self) -> Self:
-        """Cosine of radians."""
+        """Cosine of radians; integers and bool become float32."""
         return self._float_unary(Op.COS)
 
     def tan(self) -> Self:
-        """Tangent of radians."""
+        """Tangent of radians; integers and bool become float32."""
         return self.sin() / self.cos()
 
     def sqrt(self) -> Self:
-        """Square root; NaN below zero."""
+        """Square root; NaN below zero; integers and bool become float32."""
         return self._float_unary(Op.SQRT)
 
     def rsqrt(self) -> Self:
-        """1 / sqrt(x)."""
+        """1 / sqrt(x); integers and bool become float32."""
         return self.sqrt()._binary(Op.DIV, 1.0, reverse=True)
 
     def reciprocal(self) -> Self:
-        """1 / x."""
+        """1 / x; integers and bool become float32."""
         return self._divide(1.0, reverse=True)
 
     def square(self) -> Self:
@@ -160,7 +171,7 @@ class Functions(Methods):
         return self._like(Node(Op.MUL, self.node.dtype, (self.node, self.node)))
 
     def abs(self) -> Self:
-        """The distance from zero."""
+        """The distance from zero; the dtype stays, and so does the least integer, which has none."""
         dtype = self.node.dtype
         if dtype.is_unsigned or dtype.is_bool:
             return self
@@ -173,31 +184,35 @@ class Functions(Methods):
         return self._like(ABS.of((self.node <= 0.0).where(negated + 0.0, self.node), self.node))
 
     def sign(self) -> Self:
-        """-1, 0 or 1; 0 for NaN."""
+        """-1, 0 or 1 in the same dtype; 0 for NaN."""
         if self.node.dtype.is_bool:
             return self
         return constant_in(self, (self > 0).cast(self.node.dtype) - (self < 0).cast(self.node.dtype))
 
     def trunc(self) -> Self:
-        """Rounded towards zero."""
+        """Rounded towards zero; the dtype stays."""
         return self._unary(Op.TRUNC) if self.node.dtype.is_float else self
 
     def floor(self) -> Self:
-        """Rounded down."""
+        """Rounded down; the dtype stays."""
         if not self.node.dtype.is_float:
             return self
         whole = self._unary(Op.TRUNC)
         return (self < whole).where(whole - 1.0, whole)
 
     def ceil(self) -> Self:
-        """Rounded up."""
+        """Rounded up; the dtype stays."""
         if not self.node.dtype.is_float:
             return self
         whole = self._unary(Op.TRUNC)
         return (self > whole).where(whole + 1.0, whole)
 
     def round(self, decimals: int = 0) -> Self:
-        """To the nearest whole number, halves to the even one; or to that many decimals."""
+        """To the nearest whole number, halves to the even one; or to that many decimals. The dtype stays.
+
+        >>> Tensor([0.5, 1.5, 2.25]).round().tolist()
+        [0.0, 2.0, 2.0]
+        """
         if not self.node.dtype.is_float:
             return self
         if decimals:
@@ -210,28 +225,28 @@ class Functions(Methods):
         return away.where(whole + (self < 0).where(-1.0, 1.0).cast(self.node.dtype), whole)
 
     def frac(self) -> Self:
-        """What trunc leaves."""
+        """x - trunc(x), with the sign of x."""
         return self - self.trunc()
 
     def isnan(self) -> Self:
-        """True for NaN."""
+        """True for NaN; bool."""
         return self != self if self.node.dtype.is_float else self._all(False)
 
     def isinf(self) -> Self:
-        """True for inf and -inf."""
+        """True for inf and -inf; bool."""
         if not self.node.dtype.is_float:
             return self._all(False)
         return (self == math.inf) | (self == -math.inf)
 
     def isfinite(self) -> Self:
-        """True for what is neither NaN nor infinite."""
+        """True for what is neither NaN nor infinite; bool."""
         return self.abs() < math.inf if self.node.dtype.is_float else self._all(True)
 
     def _all(self, value: Scalar) -> Self:
         return self._like(filled(value, self.node.shape, dtypes.bool))
 
     def isclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Self:
-        """True where |self - other| <= atol + rtol * |other|; equal infinities are close."""
+        """True where |self - other| <= atol + rtol * |other|; equal infinities are close, NaN to NaN if `equal_nan`."""
         other = self._operand("isclose", other)
         near = ((self - other).abs() <= other.abs() * rtol + atol) & other.isfinite()
         near = near | (self == other)

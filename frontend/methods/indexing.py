@@ -350,7 +350,13 @@ class Indexing(Methods):
     # -- by name --
 
     def gather(self, dim: int, index: Self) -> Self:
-        """out[.., i, ..] = self[.., index[.., i, ..], ..]; a computed index out of range reads zero."""
+        """out[.., i, ..] = self[.., index[.., i, ..], ..], of the index's shape; an index out of range reads zero.
+
+        index   integers; as many axes as this tensor, none larger except axis `dim`
+
+        >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
+        [[2], [3]]
+        """
         axis = self._axis("gather", dim)
         index = self._index_like("gather", index, axis)
         if not self.node.shape:
@@ -362,7 +368,7 @@ class Indexing(Methods):
         return self._like(Node(Op.GATHER, self.node.dtype, (x.node, index.node), axis))
 
     def take_along_dim(self, indices: Self, dim: int) -> Self:
-        """`gather` whose index broadcasts on the other axes, and counts from the end where it is negative."""
+        """`gather` whose indices broadcast on the other axes, and count from the end where they are negative."""
         axis = self._axis_of("take_along_dim", dim)
         shape = self.node.shape
         if len(indices.node.shape) != len(shape):
@@ -376,18 +382,24 @@ class Indexing(Methods):
         return self.gather(axis, indices.expand(wide))
 
     def index_select(self, dim: int, index: Self) -> Self:
-        """The slices of an axis that a vector of indices names."""
+        """The slices of an axis that a vector of k indices names: its size becomes k."""
         axis = self._axis_of("index_select", dim)
         if len(index.node.shape) > 1:
             raise UsageError(f"[index_select] index of shape {index.node.shape}: give a vector.")
         return self[(FULL,) * axis + (index.flatten(),)]
 
     def select(self, dim: int, index: int) -> Self:
-        """One slice of an axis, which goes away."""
+        """One slice of an axis, which goes away. Raises OutOfRange for an index that the axis does not have."""
         return self[(FULL,) * self._axis_of("select", dim) + (index,)]
 
     def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
-        """This tensor plus the elements of src at the indices along an axis; what is out of range adds nothing."""
+        """This tensor plus the elements of src at the indices along an axis; what is out of range adds nothing.
+
+        index, src   as many axes as this tensor; src has an element for each of the index, and this tensor's dtype
+
+        >>> Tensor([0, 0]).scatter_add(0, Tensor([1, 1]), Tensor([5, 6])).tolist()
+        [0, 11]
+        """
         axis = self._axis("scatter_add", dim)
         index = self._index_like("scatter_add", index, axis)
         if src.node.dtype is not self.node.dtype:
@@ -408,7 +420,7 @@ class Indexing(Methods):
         return self._like(node)
 
     def masked_select(self, mask: Self) -> Self:
-        """The elements where the mask is true, in row-major order. Computes the mask and reads it back."""
+        """A vector of the elements where the mask is true, in row-major order. Computes the mask and reads it back."""
         shape = broadcast_shape("masked_select", self.node.shape, mask.node.shape)
         return self.expand(shape)[mask.expand(shape)]
 

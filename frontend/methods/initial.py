@@ -33,24 +33,29 @@ class Initial(Methods):
 
         a        the rectifier's slope below zero
         options  dtype, device, requires_grad
+        Source   He et al. 2015: a deviation of sqrt(2 / (1 + a * a) / fan_in), where fan_in = in * prod(...)
         """
         bound = math.sqrt(3.0) * kaiming_std(shape_args("kaiming_uniform", shape), a)
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.0, **options: Any) -> Self:
-        """Normal numbers that keep a signal's size through a weight (out, in, ...) and a rectifier; see above."""
+        """Normal numbers of the deviation of `kaiming_uniform`."""
         return cls.normal(*shape, std=kaiming_std(shape_args("kaiming_normal", shape), a), **options)
 
     @classmethod
     def xavier_uniform(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
-        """Uniform numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
+        """Uniform numbers that keep the size of signal and gradient alike through a weight (out, in, ...).
+
+        options  dtype, device, requires_grad
+        Source   Glorot and Bengio 2010: a deviation of gain * sqrt(2 / (fan_in + fan_out))
+        """
         bound = math.sqrt(3.0) * xavier_std(shape_args("xavier_uniform", shape), gain)
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
     def xavier_normal(cls, *shape: Any, gain: float = 1.0, **options: Any) -> Self:
-        """Normal numbers that keep the size of signal and gradient alike through a weight (out, in, ...)."""
+        """Normal numbers of the deviation of `xavier_uniform`."""
         return cls.normal(*shape, std=xavier_std(shape_args("xavier_normal", shape), gain), **options)
 
 
@@ -80,7 +85,10 @@ def xavier_std(shape: Shape, gain: float) -> float:
 
 @checked
 def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
-    """How much a nonlinearity shrinks a signal, to be made up for."""
+    """How much a nonlinearity shrinks a signal, to be made up for; `param` is leaky_relu's slope below zero.
+
+    Raises  UsageError for a name that is not known
+    """
     if nonlinearity == "leaky_relu":
         return math.sqrt(2.0 / (1.0 + param * param))
     if nonlinearity not in _GAINS:

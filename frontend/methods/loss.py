@@ -49,27 +49,40 @@ class Loss(Methods):
         return self - target
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
-        """The square of the difference."""
+        """(self - target) ** 2: of shape () for "mean" and "sum", of the elements' shape for "none".
+
+        Raises  UsageError for shapes that differ, and for another `reduction`
+
+        >>> Tensor([1.0, 3.0]).mse_loss(Tensor([1.0, 1.0])).item()
+        2.0
+        """
         return self._difference("mse_loss", target).square()._reduced("mse_loss", reduction)
 
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
-        """The size of the difference."""
+        """|self - target|; reduced as in `mse_loss`."""
         return self._difference("l1_loss", target).abs()._reduced("l1_loss", reduction)
 
     def huber_loss(self, target: Self, reduction: str = "mean", delta: float = 1.0) -> Self:
-        """Half the square up to delta, a straight line beyond."""
+        """Half the square of the difference up to delta, a straight line beyond; reduced as in `mse_loss`.
+
+        Source  Huber 1964
+        """
         size = self._difference("huber_loss", target).abs()
         near = size.minimum(delta)
         return (near * (size - 0.5 * near))._reduced("huber_loss", reduction)
 
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
-        """The Huber loss divided by its delta; plain l1 for beta 0."""
+        """The Huber loss divided by its delta, here beta; l1_loss for beta 0."""
         if beta == 0:
             return self.l1_loss(target, reduction)
         return self.huber_loss(target, reduction, beta) / beta
 
     def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
-        """target * (log(target) - self), where this tensor holds logarithms; "batchmean" divides by the first size."""
+        """target * (log(target) - self), where this tensor holds logarithms.
+
+        reduction    as in `mse_loss`, and "batchmean", the sum divided by the first size
+        log_target   the target holds logarithms, too
+        """
         logs = target if log_target else (target == 0).where(1.0, target).log()
         weights = target.exp() if log_target else target
         points = weights * (logs - self)
@@ -78,7 +91,10 @@ class Loss(Methods):
         return points._reduced("kl_div", reduction)
 
     def binary_cross_entropy(self, target: Self, weight: Any = None, reduction: str = "mean") -> Self:
-        """-(t log p + (1 - t) log(1 - p)); logarithms stop at -100, as in PyTorch."""
+        """-(target * log(self) + (1 - target) * log(1 - self)), of probabilities; logarithms stop at -100.
+
+        weight   multiplies the elements; reduced as in `mse_loss`
+        """
         self._difference("binary_cross_entropy", target)
         points = -(target * self.log().maximum(-100.0) + (1.0 - target) * (-self).log1p().maximum(-100.0))
         dtype = points.node.dtype
@@ -89,7 +105,10 @@ class Loss(Methods):
     def binary_cross_entropy_with_logits(
         self, target: Self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
     ) -> Self:
-        """Binary cross entropy of sigmoid(self), without overflow."""
+        """`binary_cross_entropy` of sigmoid(self), without overflow.
+
+        pos_weight   multiplies the part of target 1
+        """
         self._difference("binary_cross_entropy_with_logits", target)
         call = "binary_cross_entropy_with_logits"
         favour = 1.0 if pos_weight is None else (self._operand(call, pos_weight) - 1.0) * target + 1.0
@@ -103,9 +122,12 @@ class Loss(Methods):
     def nll_loss(
         self, target: Self, weight: Self | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> Self:
-        """Minus the logarithms at the target classes: (batch, classes, ...) and (batch, ...).
+        """Minus this tensor, of logarithms (batch, classes, ...), at the target classes (batch, ...); a vector is one sample.
 
-        A target that is neither a class nor ignore_index gives NaN, never a wrong number.
+        weight         (classes,): the mean is divided by the sum of the weights at the targets
+        ignore_index   a target that counts for nothing
+        Raises         UsageError for a target of another shape or of floats; one that is neither a class nor ignore_index
+                       gives NaN, never a wrong number
         """
         axis = self._class_axis("nll_loss", target)
         logs, is_target, scale = self._at_classes(target, weight, ignore_index, axis)

@@ -31,7 +31,13 @@ class Movement(Methods):
     # -- the shape alone changes --
 
     def reshape(self, *shape: Any) -> Self:
-        """The same elements in row-major order under another shape; one size may be -1: whatever is left."""
+        """The same elements in row-major order under another shape; one size may be -1: whatever is left.
+
+        Raises  UsageError when the product of the sizes is not the number of elements
+
+        >>> Tensor.arange(6).reshape(2, -1).tolist()
+        [[0, 1, 2], [3, 4, 5]]
+        """
         return self._reshape(_completed("reshape", self.node.shape, shape_args("reshape", shape)))
 
     def view(self, *shape: Any) -> Self:
@@ -42,7 +48,7 @@ class Movement(Methods):
         return self._like(reshaped(self.node, shape))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Axes start_dim to end_dim (inclusive) become one."""
+        """Axes start_dim to end_dim (inclusive) become one. (2, 3, 4) from axis 1 on -> (2, 12); a scalar -> (1,)."""
         shape = self.node.shape
         if not shape:
             return self._reshape((1,))
@@ -52,25 +58,28 @@ class Movement(Methods):
         return self._reshape(shape[:first] + (prod(shape[first : last + 1]),) + shape[last + 1 :])
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
-        """Axis `dim` becomes several, of those sizes; one may be -1."""
+        """Axis `dim` becomes several, of those sizes; one may be -1. (2, 12) with dim 1, sizes (3, -1) -> (2, 3, 4)."""
         axis, shape = self._axis("unflatten", dim), self.node.shape
         inner = _completed("unflatten", shape[axis : axis + 1], tuple(sizes))
         return self._reshape(shape[:axis] + inner + shape[axis + 1 :])
 
     def unsqueeze(self, dim: int) -> Self:
-        """A new axis of size 1 before axis `dim`."""
+        """A new axis of size 1 before axis `dim`. (2, 3) with dim 1 -> (2, 1, 3); -1 puts it last."""
         axis, shape = self._axis("unsqueeze", dim, extra=1), self.node.shape
         return self._reshape((*shape[:axis], 1, *shape[axis:]))
 
     def squeeze(self, dim: int | tuple[int, ...] | None = None) -> Self:
-        """Without the axes of size 1: all of them, or the named ones (others are left alone)."""
+        """Without the axes of size 1: all of them, or the named ones (others are left alone). (1, 2, 1) -> (2,)."""
         drop = set(self._axes("squeeze", dim))
         return self._reshape(tuple(s for axis, s in enumerate(self.node.shape) if s != 1 or axis not in drop))
 
     # -- axes change places --
 
     def permute(self, *order: Any) -> Self:
-        """Axes in another order: permute(2, 0, 1) puts axis 2 first."""
+        """Axes in another order: permute(2, 0, 1) puts axis 2 first. (2, 3, 4) -> (4, 2, 3).
+
+        Raises  UsageError unless each axis is named once
+        """
         axes = shape_args("permute", order)
         rank = len(self.node.shape)
         found = tuple(self._axis("permute", axis) for axis in axes)
@@ -81,7 +90,7 @@ class Movement(Methods):
         return self._like(permuted(self.node, found))
 
     def transpose(self, dim0: int, dim1: int) -> Self:
-        """Two axes swapped."""
+        """Two axes swapped. (2, 3, 4) with 0 and 2 -> (4, 3, 2)."""
         order = list(range(len(self.node.shape)))
         a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
         if order:
@@ -91,14 +100,14 @@ class Movement(Methods):
     swapaxes = transpose
 
     def movedim(self, source: int, destination: int) -> Self:
-        """One axis taken out and put back at another place."""
+        """One axis taken out and put back at another place. (2, 3, 4) with 0 to -1 -> (3, 4, 2)."""
         a, b = self._axis("movedim", source), self._axis("movedim", destination)
         order = [axis for axis in range(len(self.node.shape)) if axis != a]
         order.insert(b, a)
         return self._like(permuted(self.node, tuple(order)))
 
     def t(self) -> Self:
-        """The transpose of a matrix; a vector is left alone."""
+        """The transpose of a matrix, (n, m) -> (m, n); a vector or a scalar is left alone. Raises UsageError for more axes."""
         if len(self.node.shape) > 2:
             raise UsageError(
                 f"[t] shape {self.node.shape}: t() is for at most 2 axes. Use .mT or .permute()."
@@ -107,12 +116,12 @@ class Movement(Methods):
 
     @property
     def T(self) -> Self:
-        """All axes in reverse order."""
+        """All axes in reverse order. (2, 3, 4) -> (4, 3, 2)."""
         return self._like(permuted(self.node, tuple(reversed(range(len(self.node.shape))))))
 
     @property
     def mT(self) -> Self:
-        """The last two axes swapped."""
+        """The last two axes swapped. (..., n, m) -> (..., m, n)."""
         if len(self.node.shape) < 2:
             raise UsageError(f"[mT] shape {self.node.shape}: a matrix needs 2 axes. Use unsqueeze first.")
         return self.transpose(-2, -1)
@@ -120,7 +129,13 @@ class Movement(Methods):
     # -- elements repeat --
 
     def expand(self, *sizes: Any) -> Self:
-        """Axes of size 1 repeat to the given sizes; -1 leaves a size alone; new axes come in front."""
+        """Axes of size 1 repeat to the given sizes; -1 leaves a size alone; new axes come in front. No element is copied.
+
+        Raises  UsageError where an axis has another size than 1 and than the one asked for
+
+        >>> Tensor([[1], [2]]).expand(2, 3).tolist()
+        [[1, 1, 1], [2, 2, 2]]
+        """
         wanted, shape = shape_args("expand", sizes), self.node.shape
         extra = len(wanted) - len(shape)
         if extra < 0:
@@ -139,15 +154,19 @@ class Movement(Methods):
         return self._like(expanded(self.node, full))
 
     def expand_as(self, other: Core) -> Self:
-        """Expanded to the shape of another tensor."""
+        """Expanded to the shape of another tensor; see `expand`."""
         return self.expand(*other.node.shape)
 
     def broadcast_to(self, *shape: Any) -> Self:
-        """Expanded to that shape: sizes of 1 repeat, missing axes come in front."""
+        """Expanded to that shape: sizes of 1 repeat, missing axes come in front. Raises as `expand` does."""
         return self.expand(*shape)
 
     def repeat(self, *repeats: Any) -> Self:
-        """Tiled: the whole tensor that many times along each axis; more numbers than axes add axes in front."""
+        """Tiled: the whole tensor that many times along each axis; more numbers than axes add axes in front.
+
+        >>> Tensor([1, 2]).repeat(2, 2).tolist()
+        [[1, 2, 1, 2], [1, 2, 1, 2]]
+        """
         times, shape = shape_args("repeat", repeats), self.node.shape
         if len(times) < len(shape) or any(n < 0 for n in times):
             raise UsageError(
@@ -159,12 +178,16 @@ class Movement(Methods):
         return tiled._reshape(tuple(count * size for count, size in zip(times, shape)))
 
     def tile(self, *repeats: Any) -> Self:
-        """Like `repeat`, but missing counts are 1."""
+        """Like `repeat`, but missing counts are 1: a matrix tiled by (2,) repeats along its last axis."""
         times = shape_args("tile", repeats)
         return self.repeat((1,) * (len(self.node.shape) - len(times)) + times)
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
-        """Each element (or each slice along `dim`) `repeats` times in a row."""
+        """Each element of the flattened tensor, or each slice along `dim`, `repeats` times in a row.
+
+        >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+        [1, 1, 2, 2]
+        """
         if not isinstance(repeats, int) or repeats < 0:
             raise UsageError(f"[repeat_interleave] repeats={repeats!r}: give one int, 0 or more.")
         x = self.flatten() if dim is None else self
@@ -175,7 +198,10 @@ class Movement(Methods):
     # -- parts and surroundings --
 
     def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
-        """The part from low to high of each axis; None keeps an axis whole."""
+        """The part from low to high (not included) of each axis; None keeps an axis whole.
+
+        Raises  UsageError where a part is not inside its axis, or there is not one for each
+        """
         shape = self.node.shape
         if len(bounds) != len(shape):
             raise UsageError(f"[shrink] {tuple(bounds)} of shape {shape}: give (low, high) or None per axis.")
@@ -188,7 +214,7 @@ class Movement(Methods):
         return self._like(shrunk(self.node, tuple(full)))
 
     def narrow(self, dim: int, start: int, length: int) -> Self:
-        """`length` elements of axis `dim`, from `start`."""
+        """`length` elements of axis `dim`, from `start`; a negative start counts from the end."""
         axis = self._axis_of("narrow", dim)
         shape = self.node.shape
         begin = start + shape[axis] if start < 0 else start
@@ -205,6 +231,10 @@ class Movement(Methods):
 
         padding   an even count of ints; negative ones crop
         mode      "constant", "reflect", "replicate" or "circular"
+        Raises    UsageError for more pairs than axes, an unknown mode, or more than the mode finds inside
+
+        >>> Tensor([1, 2]).pad((1, 2)).tolist()
+        [0, 1, 2, 0, 0]
         """
         shape = self.node.shape
         if len(padding) % 2 or len(padding) > 2 * len(shape):
@@ -264,12 +294,16 @@ class Movement(Methods):
         return self._like(expanded(self.node, (*shape[:axis], size, *shape[axis + 1 :])))
 
     def flip(self, *dims: Any) -> Self:
-        """Backwards along those axes."""
+        """Backwards along those axes. The shape stays."""
         axes = self._axes("flip", shape_args("flip", dims))
         return self._like(flipped(self.node, axes))
 
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
-        """Moved along axes, what falls off one end comes back at the other; without dims, over the flattened tensor."""
+        """Moved along axes, what falls off one end comes back at the other; without dims, over the flattened tensor.
+
+        >>> Tensor([1, 2, 3]).roll(1, 0).tolist()
+        [3, 1, 2]
+        """
         if dims is None:
             if not isinstance(shifts, int):
                 raise UsageError(f"[roll] shifts {tuple(shifts)} without dims. Name one axis for each shift.")
@@ -288,7 +322,14 @@ class Movement(Methods):
         return x
 
     def unfold(self, dimension: int, size: int, step: int, dilation: int = 1) -> Self:
-        """Windows over an axis: it becomes the window's number, and a new last axis the place inside the window."""
+        """Windows over an axis: it becomes the window's number, and a new last axis the place inside the window.
+
+        (n,) -> ((n - dilation * (size - 1) - 1) // step + 1, size); no element is copied.
+        Raises  UsageError when a window is longer than the axis
+
+        >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
+        [[1, 2], [2, 3], [3, 4]]
+        """
         axis = self._axis_of("unfold", dimension)
         length, reach = self.node.shape[axis], dilation * (size - 1) + 1
         if size < 1 or step < 1 or dilation < 1:
@@ -305,7 +346,11 @@ class Movement(Methods):
     # -- several from one --
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
-        """Parts of one axis: of that size (the last may be smaller), or of each of those sizes."""
+        """Parts of one axis: of that size (the last may be smaller), or of each of those sizes, which must add up.
+
+        >>> [part.shape for part in Tensor.zeros(5, 2).split(2)]
+        [(2, 2), (2, 2), (1, 2)]
+        """
         axis = self._axis_of("split", dim)
         length = self.node.shape[axis]
         if isinstance(split_size, int):
@@ -325,7 +370,7 @@ class Movement(Methods):
         return tuple(parts)
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
-        """At most that many parts of one axis, all of one size but the last."""
+        """At most that many parts of one axis, all of one size but the last. (5,) in 2 -> (3,), (2,)."""
         if chunks < 1:
             raise UsageError(f"[chunk] chunks={chunks}: must be 1 or more.")
         length = self.node.shape[self._axis_of("chunk", dim)]
@@ -334,7 +379,7 @@ class Movement(Methods):
         return self.split(-(-length // chunks), dim)
 
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
-        """The slices along one axis, which goes away."""
+        """The slices along one axis, which goes away. (2, 3) along 0 -> two of (3,)."""
         if not self.node.shape:
             raise UsageError("[unbind] a tensor of shape () has no axis to take apart.")
         axis = self._axis("unbind", dim)

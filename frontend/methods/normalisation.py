@@ -31,19 +31,23 @@ class Normalisation(Methods):
 
     @in_float
     def softmax(self, dim: int = -1) -> Self:
-        """exp(x) / sum(exp(x)) along an axis, without overflow."""
+        """exp(x) / sum(exp(x)) along an axis, without overflow. The shape stays; integers become float32.
+
+        >>> Tensor([0.0, 0.0]).softmax(0).tolist()
+        [0.5, 0.5]
+        """
         weights, axes = self._exponentials("softmax", dim)
         return weights / weights._reduce(Op.ADD, axes, keepdim=True)
 
     @in_float
     def log_softmax(self, dim: int = -1) -> Self:
-        """log(softmax(x)), without overflow."""
+        """log(softmax(x)) along an axis, without overflow. The shape stays; integers become float32."""
         axes = self._axes("log_softmax", dim)
         shifted = self - self._reduce(Op.MAX, self._not_empty("log_softmax", axes), keepdim=True).detach()
         return shifted - shifted.exp()._reduce(Op.ADD, axes, keepdim=True).log()
 
     def softmin(self, dim: int = -1) -> Self:
-        """softmax(-x)."""
+        """softmax(-x) along an axis."""
         return (-self).softmax(dim)
 
     def _exponentials(self, call: str, dim: int) -> tuple[Self, tuple[int, ...]]:
@@ -59,7 +63,11 @@ class Normalisation(Methods):
         bias: Self | None = None,
         eps: float = 1e-5,
     ) -> Self:
-        """Mean 0 and variance 1 over the last axes, then scaled and shifted."""
+        """(x - mean) / sqrt(variance + eps) over the last axes, then * weight + bias, both of normalized_shape.
+
+        Raises  UsageError when normalized_shape is not what the shape ends with
+        Source  Ba et al. 2016
+        """
         axes = self._last_axes("layer_norm", normalized_shape)
         return _scaled(self._normalised(axes, eps), weight, bias)
 
@@ -67,7 +75,10 @@ class Normalisation(Methods):
     def rms_norm(
         self, normalized_shape: int | tuple[int, ...], weight: Self | None = None, eps: float | None = None
     ) -> Self:
-        """Divided by the root of the mean square over the last axes, then scaled."""
+        """x / sqrt(mean(x * x) + eps) over the last axes, then * weight. eps is the format's own spacing at 1 unless given.
+
+        Source  Zhang and Sennrich 2019
+        """
         axes = self._last_axes("rms_norm", normalized_shape)
         if eps is None:
             eps = 2.0**-52 if self.node.dtype is dtypes.float64 else 2.0**-23
@@ -78,7 +89,11 @@ class Normalisation(Methods):
     def group_norm(
         self, num_groups: int, weight: Self | None = None, bias: Self | None = None, eps: float = 1e-5
     ) -> Self:
-        """Mean 0 and variance 1 over each group of channels (axis 1), then scaled and shifted by channel."""
+        """(batch, channels, ...): mean 0 and variance 1 over each group of channels, then * weight + bias by channel.
+
+        Raises  UsageError unless the groups divide the channels
+        Source  Wu and He 2018
+        """
         shape = self.node.shape
         if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
             raise UsageError(
@@ -91,7 +106,7 @@ class Normalisation(Methods):
 
     @in_float
     def instance_norm(self, weight: Self | None = None, bias: Self | None = None, eps: float = 1e-5) -> Self:
-        """Mean 0 and variance 1 over each channel of each sample."""
+        """(batch, channels, ...): mean 0 and variance 1 over each channel of each sample, then * weight + bias by channel."""
         return self.group_norm(self.node.shape[1] if self.ndim > 1 else 1, weight, bias, eps)
 
     @in_float
@@ -103,7 +118,11 @@ class Normalisation(Methods):
         bias: Self | None = None,
         eps: float = 1e-5,
     ) -> Self:
-        """Centred and scaled by channel (axis 1), by the given statistics or by those of this batch."""
+        """(batch, channels, ...): centred and scaled by channel, by the given mean and var or by those of this batch.
+
+        mean, var, weight, bias   (channels,); mean and var both or neither
+        Source                    Ioffe and Szegedy 2015
+        """
         shape = self.node.shape
         if len(shape) < 2:
             raise UsageError(f"[batch_norm] shape {shape}: axis 1 is the channel. Use unsqueeze first.")
@@ -132,11 +151,11 @@ class Normalisation(Methods):
         return tuple(range(len(shape) - len(wanted), len(shape)))
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
-        """Divided by its norm along an axis."""
+        """Divided by its norm of order p along an axis, or by eps where that is larger."""
         return self / self.norm(p, dim, keepdim=True).maximum(eps)
 
     def cosine_similarity(self, other: Self, dim: int = 1, eps: float = 1e-8) -> Self:
-        """The cosine of the angle between vectors along an axis."""
+        """The cosine of the angle between vectors along an axis, which goes away."""
         lengths = self.norm(2.0, dim).maximum(eps) * other.norm(2.0, dim).maximum(eps)
         return (self * other).sum(dim) / lengths
 
@@ -148,7 +167,13 @@ class Normalisation(Methods):
         is_causal: bool = False,
         scale: float | None = None,
     ) -> Self:
-        """softmax(q @ k.T * scale + mask) @ v; a bool mask is True where a query may look."""
+        """softmax(q @ k.T * scale + mask) @ v: (..., n, d), (..., m, d), (..., m, v) -> (..., n, v).
+
+        attn_mask   (..., n, m): bool, True where a query may look, or numbers to add
+        is_causal   query i looks at the keys 0 to i
+        scale       1 / sqrt(d) unless given
+        Source      Vaswani et al. 2017
+        """
         if self.ndim < 2 or key.ndim < 2 or value.ndim < 2:
             raise UsageError(
                 f"[scaled_dot_product_attention] query {self.shape}, key {key.shape}, value "
@@ -167,7 +192,10 @@ class Normalisation(Methods):
         return scores.softmax(-1).matmul(value)
 
     def one_hot(self, num_classes: int = -1) -> Self:
-        """A new last axis with 1 at the index and 0 elsewhere, int64; -1 reads the greatest index back first."""
+        """A new last axis with 1 at the index and 0 elsewhere: (...) -> (..., num_classes), int64.
+
+        num_classes   -1 reads the greatest index back first
+        """
         if not self.node.dtype.is_integer:
             raise UsageError(f"[one_hot] {self.node.dtype.name} are not indices. Cast to dtypes.int64.")
         if num_classes < 0:
@@ -177,7 +205,7 @@ class Normalisation(Methods):
         return (self.unsqueeze(-1) == places).cast(dtypes.int64)
 
     def embedding(self, weight: Self) -> Self:
-        """The rows of a table that these indices name."""
+        """The rows of a table that these indices name: (...) and (count, width) -> (..., width); see `x[...]`."""
         if len(weight.node.shape) != 2 or not self.node.dtype.is_integer:
             raise UsageError(
                 f"[embedding] {self.node.dtype.name} indices into a table of shape "

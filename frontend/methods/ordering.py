@@ -44,16 +44,26 @@ class Ordering(Methods):
     __slots__ = ()
 
     def sort(self, dim: int = -1, descending: bool = False) -> ValuesIndices:
-        """Sorted along an axis, equal elements in their order, NaN as the greatest: (values, indices)."""
+        """(values, indices) of the same shape, sorted along an axis; equal elements keep their order, NaN is the greatest.
+
+        >>> Tensor([3, 1, 2]).sort().values.tolist()
+        [1, 2, 3]
+        """
         return self._ordered("sort", dim, descending, None)
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
-        """The indices that sort an axis."""
+        """The indices, int64, that sort an axis; see `sort`."""
         indices: Self = self.sort(dim, descending).indices
         return indices
 
     def topk(self, k: int, dim: int = -1, largest: bool = True) -> ValuesIndices:
-        """The k greatest (or least) along an axis, in order: (values, indices)."""
+        """(values, indices) of the k greatest, or least, along an axis, in order. (..., n) -> (..., k).
+
+        Raises  UsageError unless k is 0 to the axis's size
+
+        >>> Tensor([3, 1, 2]).topk(2).indices.tolist()
+        [0, 2]
+        """
         axis = self._axis("topk", dim)
         if not self.node.shape or not 0 <= k <= self.node.shape[axis]:
             raise UsageError(

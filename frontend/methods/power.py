@@ -62,6 +62,13 @@ class Power(Methods):
         return power(self._operand("**", base), self)
 
     def pow(self, exponent: Any) -> Self:
+        """self ** exponent, a number or a tensor: shapes broadcast, dtypes promote.
+
+        Raises  UsageError for bool, and for an integer to a negative number
+
+        >>> Tensor([1.0, 4.0]).pow(0.5).tolist()
+        [1.0, 2.0]
+        """
         return self**exponent
 
 

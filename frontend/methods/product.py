@@ -29,7 +29,14 @@ class Product(Methods):
     __slots__ = ()
 
     def matmul(self, other: Self) -> Self:
-        """Matrix product (..., m, k) @ (..., k, n) -> (..., m, n); vectors lose the axis they stand for."""
+        """Matrix product (..., m, k) @ (..., k, n) -> (..., m, n); vectors lose the axis they stand for, batches broadcast.
+
+        The dtype is what both promote to; float16 and bfloat16 are added up in float32.
+        Raises  UsageError for inner sizes that differ, a tensor of shape (), bools
+
+        >>> (Tensor([[1, 2], [3, 4]]) @ Tensor([1, 1])).tolist()
+        [3, 7]
+        """
         if not isinstance(other, Core):
             other = self._operand("matmul", other)
         self._same_device("matmul", other)
@@ -78,11 +85,11 @@ class Product(Methods):
     bmm = matmul
 
     def mv(self, vector: Self) -> Self:
-        """Matrix times vector."""
+        """Matrix times vector: (m, k) and (k,) -> (m,)."""
         return self.matmul(vector)
 
     def dot(self, other: Self) -> Self:
-        """The sum of products of two vectors."""
+        """The sum of products of two vectors: (n,) and (n,) -> ()."""
         if len(self.node.shape) != 1 or len(other.node.shape) != 1:
             raise UsageError(
                 f"[dot] {self.node.shape} and {other.node.shape}: dot is for two vectors. Use @."
@@ -90,13 +97,13 @@ class Product(Methods):
         return self.matmul(other)
 
     def outer(self, other: Self) -> Self:
-        """Every product of an element of one vector with one of the other."""
+        """Every product of an element of one vector with one of the other: (n,) and (m,) -> (n, m)."""
         if len(self.node.shape) != 1 or len(other.node.shape) != 1:
             raise UsageError(f"[outer] {self.node.shape} and {other.node.shape}: outer is for two vectors.")
         return self.unsqueeze(1) * other
 
     def linear(self, weight: Self, bias: Self | None = None) -> Self:
-        """self @ weight.T + bias; weight is (out, in), as PyTorch keeps it."""
+        """self @ weight.T + bias: (..., in) with weight (out, in) and bias (out,) -> (..., out)."""
         if (
             len(weight.node.shape) not in (1, 2)
             or not self.node.shape
@@ -112,7 +119,13 @@ class Product(Methods):
 
     @staticmethod
     def einsum(formula: str, *operands: Any) -> Any:
-        """Sums of products by letters: einsum("bij,bjk->bik", a, b). Repeated letters of one operand are not taken."""
+        """Sums of products by letters, one for each axis: einsum("bij,bjk->bik", a, b). What the output lacks is summed.
+
+        Raises  UsageError for a letter with two sizes, or one that stands twice in an operand
+
+        >>> Tensor.einsum("ij,j->i", Tensor([[1, 2], [3, 4]]), Tensor([1, 10])).tolist()
+        [21, 43]
+        """
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
             operands = tuple(operands[0])
         for place, operand in enumerate(operands):

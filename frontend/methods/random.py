@@ -165,7 +165,7 @@ class Random(Methods):
 
     @staticmethod
     def manual_seed(seed: int) -> None:
-        """Start the random numbers of every device over from this seed. Without a call the seed is 0."""
+        """Start the random numbers of every device over from this seed, 0 to 2**64 - 1. Without a call the seed is 0."""
         global _seed
         if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
             raise UsageError(f"[manual_seed] {seed!r}: a seed is an int from 0 to 2**64 - 1.")
@@ -183,7 +183,10 @@ class Random(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Uniform numbers in [0, 1)."""
+        """Uniform numbers in [0, 1); float32 unless another float is given.
+
+        requires_grad   as in `Tensor(data)`; a draw happens now, and takes the next numbers of its device
+        """
         sizes, kind = _sizes("rand", shape), _float("rand", dtype)
         return cls._draw(sizes, device, lambda words: _unit(words, kind), kind, requires_grad)
 
@@ -195,7 +198,10 @@ class Random(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Numbers of the normal distribution with mean 0 and deviation 1."""
+        """Numbers of the normal distribution with mean 0 and deviation 1; float32 unless another float is given.
+
+        Source  Box and Muller 1958
+        """
         sizes, kind = _sizes("randn", shape), _float("randn", dtype)
         return cls._draw(sizes, device, lambda words: _bell(words, kind), kind, requires_grad)
 
@@ -209,7 +215,7 @@ class Random(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Uniform numbers in [low, high)."""
+        """Uniform numbers in [low, high); float32 unless another float is given. Raises UsageError for low above high."""
         if not low <= high:
             raise UsageError(f"[uniform] low {low} is above high {high}. Swap them.")
         sizes, kind = _sizes("uniform", shape), _float("uniform", dtype)
@@ -229,7 +235,7 @@ class Random(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Numbers of the normal distribution with this mean and deviation."""
+        """Numbers of the normal distribution with this mean and deviation; float32 unless another float is given."""
         if not std >= 0:
             raise UsageError(f"[normal] std {std}: a deviation is 0 or more.")
         sizes, kind = _sizes("normal", shape), _float("normal", dtype)
@@ -249,7 +255,10 @@ class Random(Methods):
         dtype: DType | None = None,
         device: str | None = None,
     ) -> Self:
-        """Integers in [low, high), each as likely as the next; `randint(high, size=...)` starts at 0."""
+        """Integers in [low, high), each as likely as the next; `randint(high, size=...)` starts at 0. int64 unless given.
+
+        Raises  UsageError for an empty range, and for one that does not fit the dtype
+        """
         if high is None:
             low, high = 0, low
         kind = dtype or dtypes.int64
@@ -275,7 +284,7 @@ class Random(Methods):
         dtype: DType | None = None,
         device: str | None = None,
     ) -> Self:
-        """True with probability p; in `dtype`, bool if none is given."""
+        """True with probability p; in `dtype`, bool if none is given. Raises UsageError for p outside 0 to 1."""
         if not 0.0 <= p <= 1.0:
             raise UsageError(f"[bernoulli] p {p}: a probability is between 0 and 1.")
         kind = dtype or dtypes.bool

@@ -55,11 +55,17 @@ class Reduction(Methods):
     # -- sums and products --
 
     def sum(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
-        """Sum over all axes, one, or several. Integers and bool are summed in int64."""
+        """Sum over all axes, one, or several; they go away unless keepdim. (2, 3) over 1 -> (2,).
+
+        Integers and bool are summed in int64 (uint64 stays), float16 and bfloat16 in float32; `dtype` is cast to before.
+
+        >>> Tensor([[1, 2], [3, 4]]).sum(0).tolist()
+        [4, 6]
+        """
         return self._accumulated(dtype)._reduce(Op.ADD, self._axes("sum", dim), keepdim)
 
     def prod(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
-        """Product over all axes, one, or several. Integers and bool are multiplied in int64."""
+        """Product over all axes, one, or several; axes and dtypes are as in `sum`."""
         return self._accumulated(dtype)._reduce(Op.MUL, self._axes("prod", dim), keepdim)
 
     def _accumulated(self, dtype: DType | None) -> Self:
@@ -69,7 +75,7 @@ class Reduction(Methods):
         return self.cast(dtypes.int64) if not have.is_float and have is not dtypes.uint64 else self
 
     def mean(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
-        """Average; floating point only."""
+        """Average over all axes, one, or several; of no elements NaN. Raises UsageError for integers and bool."""
         x = self if dtype is None else self.cast(dtype)
         if not x.node.dtype.is_float:
             raise UsageError(
@@ -85,7 +91,11 @@ class Reduction(Methods):
     def var(
         self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None
     ) -> Self:
-        """Variance: squared distances from the mean, divided by count - correction (never less than 0)."""
+        """Variance over axes: squared distances from the mean, divided by count - correction (never less than 0).
+
+        unbiased  PyTorch's older word: True is correction 1, False is 0
+        Raises    UsageError for integers and bool
+        """
         if unbiased is not None:
             correction = 1 if unbiased else 0
         if not self.node.dtype.is_float:
@@ -103,7 +113,7 @@ class Reduction(Methods):
     def std(
         self, dim: Axes = None, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None
     ) -> Self:
-        """Square root of the variance."""
+        """Square root of the variance; see `var`."""
         return self.var(dim, correction, keepdim, unbiased)._root()
 
     def _root(self) -> Self:
@@ -112,11 +122,15 @@ class Reduction(Methods):
         return is_zero.where(0.0, is_zero.where(1.0, self).sqrt())
 
     def var_mean(self, dim: Axes = None, correction: float = 1, keepdim: bool = False) -> tuple[Self, Self]:
-        """The variance and the mean."""
+        """The variance and the mean over axes; see `var`."""
         return self.var(dim, correction, keepdim), self.mean(dim, keepdim)
 
     def norm(self, p: float = 2.0, dim: Axes = None, keepdim: bool = False) -> Self:
-        """Vector norm of order p; inf is the largest size, -inf the least, 0 counts what is not zero."""
+        """Vector norm over axes, sum(|x| ** p) ** (1 / p); inf is the largest size, -inf the least, 0 counts what is not zero.
+
+        >>> Tensor([3.0, 4.0]).norm().item()
+        5.0
+        """
         if math.isinf(p):
             return self.abs().amax(dim, keepdim) if p > 0 else self.abs().amin(dim, keepdim)
         if p == 0:
@@ -135,15 +149,20 @@ class Reduction(Methods):
     # -- extremes --
 
     def amax(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """The greatest value over all axes, one, or several; NaN if there is one."""
+        """The greatest value over all axes, one, or several; NaN if there is one. Raises UsageError for an empty axis."""
         return self._reduce(Op.MAX, self._not_empty("amax", self._axes("amax", dim)), keepdim)
 
     def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """The least value over all axes, one, or several; NaN if there is one."""
+        """The least value over all axes, one, or several; NaN if there is one. Raises UsageError for an empty axis."""
         return self._reduce(Op.MIN, self._not_empty("amin", self._axes("amin", dim)), keepdim)
 
     def max(self, dim: Any = None, keepdim: bool = False) -> Any:
-        """The greatest value; along one axis: (values, indices); with another tensor: `maximum`."""
+        """The greatest value; along one axis (an int): (values, indices); with another tensor: `maximum`.
+
+        >>> values, indices = Tensor([[1, 5], [7, 2]]).max(1)
+        >>> values.tolist(), indices.tolist()
+        ([5, 7], [1, 0])
+        """
         if isinstance(dim, Core):
             return self.maximum(dim)
         if dim is None or isinstance(dim, (tuple, list)):
@@ -151,7 +170,7 @@ class Reduction(Methods):
         return ValuesIndices(self.amax(dim, keepdim), self.argmax(dim, keepdim))
 
     def min(self, dim: Any = None, keepdim: bool = False) -> Any:
-        """The least value; along one axis: (values, indices); with another tensor: `minimum`."""
+        """The least value; along one axis (an int): (values, indices); with another tensor: `minimum`."""
         if isinstance(dim, Core):
             return self.minimum(dim)
         if dim is None or isinstance(dim, (tuple, list)):
@@ -159,11 +178,11 @@ class Reduction(Methods):
         return ValuesIndices(self.amin(dim, keepdim), self.argmin(dim, keepdim))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Self:
-        """The index of the first greatest value (of the first NaN, if there is one); int64."""
+        """The index of the first greatest value, or of the first NaN; int64. Without dim, in the flattened tensor."""
         return self._where_is(Op.MAX, "argmax", dim, keepdim)
 
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Self:
-        """The index of the first least value (of the first NaN, if there is one); int64."""
+        """The index of the first least value, or of the first NaN; int64. Without dim, in the flattened tensor."""
         return self._where_is(Op.MIN, "argmin", dim, keepdim)
 
     def _where_is(self, op: Op, call: str, dim: int | None, keepdim: bool) -> Self:
@@ -190,15 +209,15 @@ class Reduction(Methods):
         return count - first.cast(dtypes.int64)
 
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True if any element is not zero."""
+        """True if any element is not zero; over all axes, one, or several."""
         return self.cast(dtypes.bool)._reduce(Op.MAX, self._axes("any", dim), keepdim)
 
     def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True if no element is zero."""
+        """True if no element is zero; over all axes, one, or several."""
         return self.cast(dtypes.bool)._reduce(Op.MIN, self._axes("all", dim), keepdim)
 
     def count_nonzero(self, dim: Axes = None) -> Self:
-        """How many elements are not zero; int64."""
+        """How many elements are not zero; int64; over all axes, one, or several."""
         return self.cast(dtypes.bool).sum(dim)
 
     def _not_empty(self, call: str, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -211,7 +230,7 @@ class Reduction(Methods):
         return axes
 
     def logsumexp(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """log(sum(exp(x))), without overflow."""
+        """log(sum(exp(x))) over axes, without overflow. Raises UsageError for an empty axis."""
         x = self._float()
         axes = x._axes("logsumexp", dim)
         top = x._reduce(Op.MAX, x._not_empty("logsumexp", axes), keepdim=True).detach()
@@ -226,11 +245,15 @@ class Reduction(Methods):
     # -- running --
 
     def cumsum(self, dim: int) -> Self:
-        """Running sum along an axis."""
+        """Running sum along an axis, of the same shape; integers and bool in int64.
+
+        >>> Tensor([1, 2, 3]).cumsum(0).tolist()
+        [1, 3, 6]
+        """
         return self._accumulated(None)._running(Op.ADD, "cumsum", dim)
 
     def cumprod(self, dim: int) -> Self:
-        """Running product along an axis."""
+        """Running product along an axis, of the same shape; integers and bool in int64."""
         return self._accumulated(None)._running(Op.MUL, "cumprod", dim)
 
     def _running(self, op: Op, call: str, dim: int) -> Self:

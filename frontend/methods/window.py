@@ -39,9 +39,12 @@ class Window(Methods):
         dilation: Sizes = 1,
         groups: int = 1,
     ) -> Self:
-        """Cross-correlation (batch, in, *space) * (out, in / groups, *window) -> (batch, out, *space).
+        """Cross-correlation (batch, in, *space) * (out, in / groups, *window) -> (batch, out, *space'); batch may be left out.
 
+        The number of spatial axes is the weight's. space' = (space + 2 * padding - dilation * (window - 1) - 1) // stride + 1.
+        bias      (out,)
         padding   zeros on both sides of each spatial axis, or "same" (stride 1), or "valid"
+        Raises    UsageError for channels that do not match, and for a window larger than what it moves over
         """
         x, w = self, weight
         rank = len(w.node.shape) - 2
@@ -96,7 +99,11 @@ class Window(Methods):
         groups: int = 1,
         dilation: Sizes = 1,
     ) -> Self:
-        """The gradient of conv2d with respect to its input, as a layer: weight is (in, out / groups, *window)."""
+        """The gradient of conv2d with respect to its input, as a layer: weight is (in, out / groups, *window).
+
+        (batch, in, *space) -> (batch, out, *space'), where
+        space' = (space - 1) * stride - 2 * padding + dilation * (window - 1) + output_padding + 1.
+        """
         x, w = self, weight
         rank = len(w.node.shape) - 2
         if rank < 1 or len(x.node.shape) not in (rank + 1, rank + 2):
@@ -135,7 +142,10 @@ class Window(Methods):
     def max_pool2d(
         self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1
     ) -> Self:
-        """The greatest element of each window over the last axes (two, for an int); padding never wins."""
+        """The greatest element of each window over the last axes (two, for an int); padding never wins.
+
+        (..., *space) -> (..., *space'), where space' is that of conv2d; stride is the kernel's size unless given.
+        """
         window = _sizes("kernel_size", kernel_size, 2)
         rank = len(window)
         steps = window if stride is None else _sizes("stride", stride, rank)
@@ -154,7 +164,10 @@ class Window(Methods):
         padding: Sizes = 0,
         count_include_pad: bool = True,
     ) -> Self:
-        """The average of each window over the last axes (two, for an int)."""
+        """The average of each window over the last axes (two, for an int); padding counts as zeros if count_include_pad.
+
+        (..., *space) -> (..., *space'), as in max_pool2d. Raises UsageError for integers and bool.
+        """
         window = _sizes("kernel_size", kernel_size, 2)
         rank = len(window)
         steps = window if stride is None else _sizes("stride", stride, rank)
@@ -176,19 +189,22 @@ class Window(Methods):
     def max_pool1d(
         self, kernel_size: int, stride: int | None = None, padding: int = 0, dilation: int = 1
     ) -> Self:
-        """The greatest element of each window over the last axis."""
+        """The greatest element of each window over the last axis; see `max_pool2d`."""
         step = (kernel_size if stride is None else stride,)
         return self.max_pool2d((kernel_size,), step, (padding,), (dilation,))
 
     def avg_pool1d(
         self, kernel_size: int, stride: int | None = None, padding: int = 0, count_include_pad: bool = True
     ) -> Self:
-        """The average of each window over the last axis."""
+        """The average of each window over the last axis; see `avg_pool2d`."""
         step = (kernel_size if stride is None else stride,)
         return self.avg_pool2d((kernel_size,), step, (padding,), count_include_pad)
 
     def adaptive_avg_pool2d(self, output_size: Sizes) -> Self:
-        """Average pooling to a given size; the input's sizes must be multiples of it."""
+        """Average pooling to a given size: (..., h, w) -> (..., *output_size).
+
+        Raises  UsageError unless the input's sizes are multiples of it
+        """
         wanted = _sizes("output_size", output_size, 2)
         space = self.node.shape[-len(wanted) :]
         if any(want < 1 or have % want for have, want in zip(space, wanted)):

@@ -73,7 +73,10 @@ METHODS = (
 
 @checked
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """In training, each element becomes zero with probability p and the others grow to make up for it."""
+    """In training, each element becomes zero with probability p and the others grow by 1 / (1 - p); else x itself.
+
+    Raises  UsageError for p outside 0 to 1
+    """
     if not 0.0 <= p <= 1.0:
         raise UsageError(f"[dropout] p {p}: a probability is between 0 and 1.")
     if not training or p == 0.0:

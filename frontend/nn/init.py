@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @checked
 def constant(shape: Shape, value: float, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """A tensor of one number in memory of its own: two of them are never the same, as two lazy constants are."""
+    """A tensor of one number in memory of its own, float32 unless given: two of them are never the same tensor's memory."""
     from hcq.frontend import device as devices
     from hcq.frontend.storage import Storage
     from hcq.frontend.tensor import Tensor
@@ -44,7 +44,7 @@ def _fill(tensor: Tensor, values: Tensor) -> Tensor:
 
 @checked
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
-    """Uniform numbers in [a, b)."""
+    """Fill with uniform numbers in [a, b). Returns the tensor, as every function here does."""
     return _fill(
         tensor, tensor.uniform(tensor.shape, low=a, high=b, dtype=tensor.dtype, device=tensor.device)
     )
@@ -52,7 +52,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
 
 @checked
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Numbers of the normal distribution."""
+    """Fill with numbers of the normal distribution."""
     return _fill(
         tensor, tensor.normal(tensor.shape, mean=mean, std=std, dtype=tensor.dtype, device=tensor.device)
     )
@@ -60,19 +60,19 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 
 @checked
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One number everywhere."""
+    """Fill with one number."""
     return _fill(tensor, constant(tensor.shape, val, tensor.dtype, tensor.device))
 
 
 @checked
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zero everywhere."""
+    """Fill with zeros."""
     return constant_(tensor, 0.0)
 
 
 @checked
 def ones_(tensor: Tensor) -> Tensor:
-    """One everywhere."""
+    """Fill with ones."""
     return constant_(tensor, 1.0)
 
 
@@ -80,7 +80,12 @@ def ones_(tensor: Tensor) -> Tensor:
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
-    """Uniform numbers that keep the signal's size through a rectifier with slope `a` below zero."""
+    """Fill a weight (out, in, ...) with uniform numbers that keep a signal's size through a rectifier of slope `a` below 0.
+
+    mode           "fan_in" keeps the signal's size, "fan_out" the gradient's
+    nonlinearity   one that `calculate_gain` knows
+    Source         He et al. 2015
+    """
     bound = math.sqrt(3.0) * kaiming_std(tensor.shape, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound)
 
@@ -89,18 +94,21 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
-    """Normal numbers that keep the signal's size through a rectifier with slope `a` below zero."""
+    """Fill with normal numbers of the deviation of `kaiming_uniform_`."""
     return normal_(tensor, 0.0, kaiming_std(tensor.shape, a, mode, nonlinearity))
 
 
 @checked
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Uniform numbers that keep the size of signal and gradient alike."""
+    """Fill a weight (out, in, ...) with uniform numbers that keep the size of signal and gradient alike.
+
+    Source  Glorot and Bengio 2010
+    """
     bound = math.sqrt(3.0) * xavier_std(tensor.shape, gain)
     return uniform_(tensor, -bound, bound)
 
 
 @checked
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Normal numbers that keep the size of signal and gradient alike."""
+    """Fill with normal numbers of the deviation of `xavier_uniform_`."""
     return normal_(tensor, 0.0, xavier_std(tensor.shape, gain))

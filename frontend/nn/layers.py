@@ -42,7 +42,10 @@ def _positive(call: str, **sizes: int) -> None:
 
 
 class Linear(Module):
-    """y = x @ weight.T + bias. (..., in_features) -> (..., out_features); weight is (out, in)."""
+    """y = x @ weight.T + bias. (..., in_features) -> (..., out_features); weight is (out, in), bias (out,).
+
+    Both start uniform within 1 / sqrt(in_features), as PyTorch's do. Raises UsageError for sizes below 1.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Linear(Module):
         self.bias = _drawn((out_features,), bound, dtype, device) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) -> (..., out_features)."""
         return x.linear(self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -68,7 +72,11 @@ class Linear(Module):
 
 
 class Conv2d(Module):
-    """A 2-D convolution. (n, in_channels, h, w) -> (n, out_channels, h', w')."""
+    """A 2-D convolution. (n, in_channels, h, w) -> (n, out_channels, h', w'); weight is (out, in / groups, kh, kw).
+
+    padding   zeros on both sides, or "same" (stride 1), or "valid"
+    Raises    UsageError for sizes below 1, and for channels that do not divide into the groups
+    """
 
     def __init__(
         self,
@@ -98,6 +106,7 @@ class Conv2d(Module):
         self.bias = _drawn((out_channels,), bound, dtype, device) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
+        """(n, in_channels, h, w) -> (n, out_channels, h', w'), sizes as in Tensor.conv2d; n may be left out."""
         return x.conv2d(self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
@@ -108,7 +117,10 @@ class Conv2d(Module):
 
 
 class Embedding(Module):
-    """A table of vectors: integers (...) -> (..., embedding_dim)."""
+    """A table of vectors: integers (...) -> (..., embedding_dim). It starts with normal numbers.
+
+    padding_idx   a row that starts as zeros and is not trained
+    """
 
     def __init__(
         self,
@@ -136,6 +148,7 @@ class Embedding(Module):
         self.weight.requires_grad_()
 
     def forward(self, index: Tensor) -> Tensor:
+        """Integers (...) -> (..., embedding_dim). An index beyond the table reads zeros."""
         rows = index.embedding(self.weight)
         if self.padding_idx is None:
             return rows
@@ -147,7 +160,10 @@ class Embedding(Module):
 
 
 class Dropout(Module):
-    """In training, each element becomes zero with probability p and the others grow to make up for it."""
+    """In training, each element becomes zero with probability p and the others grow by 1 / (1 - p).
+
+    Source  Srivastava et al. 2014
+    """
 
     def __init__(self, p: float = 0.5):
         if not 0.0 <= p <= 1.0:
@@ -155,6 +171,7 @@ class Dropout(Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same shape; in evaluation, x itself."""
         return dropout(x, self.p, self.training)
 
     def extra_repr(self) -> str:
@@ -162,7 +179,7 @@ class Dropout(Module):
 
 
 class MaxPool2d(Module):
-    """The largest element of each window of the last two axes."""
+    """The largest element of each window of the last two axes; stride is the kernel's size unless given."""
 
     def __init__(
         self,
@@ -177,6 +194,7 @@ class MaxPool2d(Module):
         self.dilation = _pair("MaxPool2d", "dilation", dilation, 1)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(..., h, w) -> (..., h', w'), sizes as in Tensor.max_pool2d."""
         return x.max_pool2d(self.kernel_size, self.stride, self.padding, self.dilation)
 
     def extra_repr(self) -> str:
@@ -184,7 +202,7 @@ class MaxPool2d(Module):
 
 
 class AvgPool2d(Module):
-    """The mean of each window of the last two axes; padding counts as zeros."""
+    """The mean of each window of the last two axes; padding counts as zeros, stride is the kernel's size unless given."""
 
     def __init__(
         self,
@@ -197,6 +215,7 @@ class AvgPool2d(Module):
         self.padding = _pair("AvgPool2d", "padding", padding, 0)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(..., h, w) -> (..., h', w'), sizes as in Tensor.avg_pool2d."""
         return x.avg_pool2d(self.kernel_size, self.stride, self.padding)
 
     def extra_repr(self) -> str:
@@ -204,12 +223,13 @@ class AvgPool2d(Module):
 
 
 class Flatten(Module):
-    """The axes start_dim .. end_dim become one."""
+    """The axes start_dim to end_dim (inclusive) become one."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Tensor) -> Tensor:
+        """(n, c, h, w) -> (n, c * h * w), unless other axes are given."""
         return x.flatten(self.start_dim, self.end_dim)
 
 
@@ -217,6 +237,7 @@ class Identity(Module):
     """The value itself."""
 
     def forward(self, x: Any) -> Any:
+        """x itself, whatever it is."""
         return x
 
 
@@ -224,16 +245,18 @@ class ReLU(Module):
     """max(x, 0)."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same shape; see Tensor.relu."""
         return x.relu()
 
 
 class LeakyReLU(Module):
-    """x above zero, a fraction of it below."""
+    """x above zero, negative_slope * x below."""
 
     def __init__(self, negative_slope: float = 0.01):
         self.negative_slope = negative_slope
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same shape; see Tensor.leaky_relu."""
         return x.leaky_relu(self.negative_slope)
 
 
@@ -244,6 +267,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same shape; see Tensor.gelu."""
         return x.gelu(self.approximate)
 
 
@@ -251,6 +275,7 @@ class SiLU(Module):
     """x * sigmoid(x)."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same shape; see Tensor.silu."""
         return x.silu()
 
 
@@ -258,6 +283,7 @@ class Sigmoid(Module):
     """1 / (1 + exp(-x))."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same shape; see Tensor.sigmoid."""
         return x.sigmoid()
 
 
@@ -265,6 +291,7 @@ class Tanh(Module):
     """The hyperbolic tangent."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same shape; see Tensor.tanh."""
         return x.tanh()
 
 
@@ -275,4 +302,5 @@ class Softmax(Module):
         self.dim = dim
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same shape; see Tensor.softmax."""
         return x.softmax(self.dim)

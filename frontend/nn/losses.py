@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 
 class CrossEntropyLoss(Module):
-    """Of logits (n, classes, ...) and class numbers (n, ...) or probabilities (n, classes, ...)."""
+    """Of logits (n, classes, ...) and class numbers (n, ...) or probabilities (n, classes, ...).
+
+    ignore_index, reduction, label_smoothing   as in Tensor.cross_entropy
+    """
 
     def __init__(self, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0):
         self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Of shape () for "mean" and "sum", (n, ...) for "none"."""
         return x.cross_entropy(
             target,
             ignore_index=self.ignore_index,
@@ -32,40 +36,44 @@ class CrossEntropyLoss(Module):
 
 
 class NLLLoss(Module):
-    """Of logarithms of probabilities (n, classes, ...) and class numbers (n, ...)."""
+    """Of logarithms of probabilities (n, classes, ...) and class numbers (n, ...); see Tensor.nll_loss."""
 
     def __init__(self, ignore_index: int = -100, reduction: str = "mean"):
         self.ignore_index, self.reduction = ignore_index, reduction
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Of shape () for "mean" and "sum", (n, ...) for "none"."""
         return x.nll_loss(target, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class MSELoss(Module):
-    """The squared difference."""
+    """The squared difference of two tensors of one shape."""
 
     def __init__(self, reduction: str = "mean"):
         self.reduction = reduction
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Of shape () for "mean" and "sum", of the target's shape for "none"."""
         return x.mse_loss(target, reduction=self.reduction)
 
 
 class L1Loss(Module):
-    """The absolute difference."""
+    """The absolute difference of two tensors of one shape."""
 
     def __init__(self, reduction: str = "mean"):
         self.reduction = reduction
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Of shape () for "mean" and "sum", of the target's shape for "none"."""
         return x.l1_loss(target, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(Module):
-    """The cross entropy of logits and probabilities of one class."""
+    """The cross entropy of logits and probabilities of one class, of one shape; nothing overflows."""
 
     def __init__(self, reduction: str = "mean"):
         self.reduction = reduction
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Of shape () for "mean" and "sum", of the target's shape for "none"."""
         return x.binary_cross_entropy_with_logits(target, reduction=self.reduction)

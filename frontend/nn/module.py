@@ -44,12 +44,24 @@ class _Training:
 
 
 class Module:
-    """A part of a model. Subclasses set attributes in `__init__` and compute in `forward`."""
+    """A part of a model. Subclasses set attributes in `__init__` and compute in `forward`.
+
+    >>> class Scale(nn.Module):
+    ...     def __init__(self):
+    ...         self.factor = Tensor([2.0], requires_grad=True)
+    ...
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    >>> model = nn.Sequential(Scale(), Scale())
+    >>> model(Tensor([1.0])).tolist(), [name for name, _ in model.named_parameters()]
+    ([4.0], ['0.factor', '1.factor'])
+    """
 
     buffers_of_class: tuple[str, ...] = ()  # attributes that are state, not parameters
     training = _Training()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling the module computes. Raises UsageError where a subclass defines none."""
         raise UsageError(
             f"[{type(self).__name__}] has no forward(): define what calling the module computes, as forward(self, x)."
         )
@@ -116,7 +128,7 @@ class Module:
     # -- its state --
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Name -> tensor, parameters and buffers: the tensors themselves, not copies."""
+        """Name -> tensor, parameters and buffers: the tensors themselves, not copies. nn.save_file keeps them."""
         return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
     def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> None:
@@ -151,17 +163,17 @@ class Module:
     # -- flags --
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, for this module and all inside: dropout drops, batch norm uses the batch's statistics."""
+        """Training mode, for this module and all inside: dropout drops, batch norm uses the batch's statistics. Returns itself."""
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self) -> Self:
-        """Evaluation mode, the opposite of `train`."""
+        """Evaluation mode, the opposite of `train`. Returns itself."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Make every parameter require a gradient, or freeze it."""
+        """Make every parameter require a gradient, or freeze it. Returns itself."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
@@ -186,7 +198,7 @@ class Module:
 
 
 class Sequential(Module):
-    """Modules applied one after the other."""
+    """Modules, or functions of a tensor, applied one after the other. An index gives a part, a slice a Sequential."""
 
     def __init__(self, *modules: Any):
         for place, module in enumerate(modules):
@@ -197,6 +209,7 @@ class Sequential(Module):
         self.parts = list(modules)
 
     def forward(self, x: Any) -> Any:
+        """What the last part gives; the first one gets x."""
         for part in self.parts:
             x = part(x)
         return x
@@ -226,7 +239,7 @@ class ModuleList(Module):
             self.append(module)
 
     def append(self, module: Module) -> Self:
-        """Add a module at the end."""
+        """Add a module at the end. Returns itself. Raises UsageError for what is no module."""
         if not isinstance(module, Module):
             raise UsageError(f"[ModuleList] {shown(module)} is no module. Give modules.")
         self.parts.append(module)

@@ -32,7 +32,9 @@ def _scale_and_shift(
 class BatchNorm(Module):
     """Each channel (axis 1) to mean 0 and deviation 1 over the batch; evaluation uses the running statistics.
 
-    momentum  how much of the new statistics enters the running ones; None keeps the plain average of all batches
+    weight, bias   (num_features,), if affine
+    momentum       how much of the new statistics enters the running ones; None keeps the plain average of all batches
+    Source         Ioffe and Szegedy 2015
     """
 
     buffers_of_class = ("running_mean", "running_var", "num_batches_tracked")
@@ -61,6 +63,10 @@ class BatchNorm(Module):
             self.num_batches_tracked = constant((), 0, dtypes.int64, device)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(n, num_features, ...), of the same shape. In training it updates the running statistics, lazily.
+
+        Raises  UsageError for another number of channels, and in training for one value per channel
+        """
         self._check(x)
         if not self.training and self.track_running_stats:
             return x.batch_norm(self.running_mean, self.running_var, self.weight, self.bias, self.eps)
@@ -148,6 +154,7 @@ class LayerNorm(Module):
         self.weight, self.bias = _scale_and_shift(shape, elementwise_affine, bias, dtype, device)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(..., *normalized_shape), of the same shape; see Tensor.layer_norm."""
         return x.layer_norm(self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -170,6 +177,7 @@ class RMSNorm(Module):
         self.weight, _ = _scale_and_shift(shape, elementwise_affine, False, dtype, device)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(..., *normalized_shape), of the same shape; see Tensor.rms_norm."""
         return x.rms_norm(self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
@@ -194,6 +202,7 @@ class GroupNorm(Module):
         self.weight, self.bias = _scale_and_shift((num_channels,), affine, True, dtype, device)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(n, num_channels, ...), of the same shape; see Tensor.group_norm. Raises UsageError for other channels."""
         if x.ndim < 2 or x.shape[1] != self.num_channels:
             raise UsageError(
                 f"[GroupNorm] a tensor of shape {x.shape}: axis 1 must have {self.num_channels} channels."

@@ -60,7 +60,7 @@ class Optimizer:
             rate.assign(constant((), lr, dtype, device)).realize()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, or make them zero."""
+        """Forget the gradients of all parameters, or make them zero."""
         for parameter in self.params:
             if set_to_none or parameter.grad is None:
                 parameter.grad = None
@@ -68,7 +68,11 @@ class Optimizer:
                 parameter.grad = parameter.grad.zeros_like()
 
     def step(self) -> None:
-        """Move every parameter that has a gradient; the others, and frozen ones, stay as they are."""
+        """Move every parameter that has a gradient; the others, and frozen ones, stay as they are.
+
+        Changes  the parameters and the optimizer's state, and does every other pending write in place, in one schedule
+        Raises   UsageError when no parameter has a gradient
+        """
         from hcq.frontend.realize import realize
 
         if names.wanted():
@@ -139,10 +143,10 @@ class Optimizer:
         return found
 
     def prepare(self, parts: list[Part]) -> None:
-        """Update what is shared by all parameters of a step."""
+        """Update what is shared by all parameters of a step: a subclass may have something there."""
 
     def moved(self, part: Part, rate: Tensor) -> Tensor:
-        """The parameter's new value; assigns its state on the way."""
+        """The parameter's new value, of its shape and dtype, for a subclass to say; assigns its state on the way."""
         raise UsageError(
             f"[{type(self).__name__}] has no moved(): define it as moved(self, part, rate) -> Tensor."
         )
@@ -157,7 +161,19 @@ class Optimizer:
 
 
 class SGD(Optimizer):
-    """p -= lr * g, with momentum: g becomes buf = momentum * buf + (1 - dampening) * g, buf = g at the first step."""
+    """p -= lr * g, with momentum: g becomes buf = momentum * buf + (1 - dampening) * g, buf = g at the first step.
+
+    weight_decay   adds weight_decay * p to g
+    nesterov       steps along g + momentum * buf
+    Raises         UsageError for what is no list of float parameters, a negative rate, nesterov without momentum
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> optimizer = nn.optim.SGD([x], lr=0.5)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> x.tolist()
+    [0.0]
+    """
 
     def __init__(
         self,
@@ -202,7 +218,12 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Steps along the gradient's running mean, measured in its running deviation; weight decay adds to the gradient."""
+    """p -= lr * m / (sqrt(v) + eps), where m and v are the running means of g and g * g, corrected for their start at zero.
+
+    betas          how much of m and of v stays from step to step
+    weight_decay   adds weight_decay * p to g
+    Source         Kingma and Ba 2015
+    """
 
     decoupled = False  # whether weight decay shrinks the parameter itself
 
@@ -255,7 +276,10 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the parameter itself, apart from the gradient."""
+    """Adam whose weight decay shrinks the parameter itself, p -= lr * weight_decay * p, apart from the gradient.
+
+    Source  Loshchilov and Hutter 2019
+    """
 
     decoupled = True
 

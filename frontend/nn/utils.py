@@ -25,6 +25,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
     """Scale all gradients together so that the norm of all their elements is at most `max_norm`.
 
     Returns  the norm before, a lazy tensor of shape ()
+    Raises   UsageError when no parameter has a gradient
     """
     from hcq.frontend.tensor import Tensor
 
@@ -39,7 +40,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
 
 @checked
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Hold every element of every gradient between -clip_value and clip_value."""
+    """Hold every element of every gradient between -clip_value and clip_value. Raises as `clip_grad_norm_` does."""
     if not clip_value >= 0 or math.isinf(clip_value):
         raise UsageError(f"[clip_grad_value_] clip_value {clip_value}: give a number, 0 or more.")
     for parameter, gradient in _with_gradients("clip_grad_value_", parameters):
