@@ -160,7 +160,7 @@ class Tensor(
         return self._like(Node(Op.CONTIGUOUS, self.node.dtype, (self.node,)))
 
     def to(self, target: str | DType, dtype: DType | None = None) -> Self:
-        """On another device, or in another dtype, or both: x.to("CPU"), x.to(dtypes.float16), x.to("AMD", dtypes.int8)."""
+        """On another device, in another dtype, or both: x.to("CPU"), x.to(dtypes.float16), x.to("AMD", dtypes.int8)."""
         if isinstance(target, DType):
             return self.cast(target)
         from hcq.frontend import device as devices
@@ -179,7 +179,7 @@ class Tensor(
     # -- reading --
 
     def data(self) -> memoryview:
-        """The elements on the host as a memoryview: computed, copied, row-major, in this shape where Python has the format."""
+        """The elements on the host, copied, as a memoryview: row-major, in this shape where Python has the format."""
         raw = memoryview(self._bytes("data"))
         code: Any = struct_code(self.dtype)
         if code is None or code == "e" or raw.nbytes == 0:
@@ -302,7 +302,7 @@ class Tensor(
     # -- writing --
 
     def assign(self, value: Any) -> Self:
-        """Write `value` into the memory this tensor has; without memory of its own it just becomes the value. Returns itself.
+        """Write `value` into the memory this tensor has; without memory of its own it just becomes the value.
 
         Lazy: the write happens when this tensor is realized. Tensors made from this one before keep the old values.
         Raises  UsageError for another shape (but ()), dtype or device, and for a view of a tensor that somebody holds
@@ -392,7 +392,7 @@ class Tensor(
         self.requires_grad_(flag)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Ask for a gradient, or no longer. A leaf is known by its memory, so it gets memory of its own now. Returns itself.
+        """Ask for a gradient, or no longer. A leaf is known by its memory, so it gets memory of its own now.
 
         Raises  UsageError for integers and bool
         """

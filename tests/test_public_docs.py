@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pytest
 
 import hcq
-from hcq.frontend.tensor import Tensor
 
 
 class Area(NamedTuple):

@@ -122,12 +122,13 @@ class Loss(Methods):
     def nll_loss(
         self, target: Self, weight: Self | None = None, ignore_index: int = -100, reduction: str = "mean"
     ) -> Self:
-        """Minus this tensor, of logarithms (batch, classes, ...), at the target classes (batch, ...); a vector is one sample.
+        """Minus this tensor, of logarithms (batch, classes, ...), at the target classes (batch, ...).
 
         weight         (classes,): the mean is divided by the sum of the weights at the targets
         ignore_index   a target that counts for nothing
-        Raises         UsageError for a target of another shape or of floats; one that is neither a class nor ignore_index
-                       gives NaN, never a wrong number
+        Raises         UsageError for a target of another shape or of floats
+
+        A target that is neither a class nor ignore_index gives NaN, never a wrong number. A vector is one sample.
         """
         axis = self._class_axis("nll_loss", target)
         logs, is_target, scale = self._at_classes(target, weight, ignore_index, axis)

@@ -107,7 +107,7 @@ class Movement(Methods):
         return self._like(permuted(self.node, tuple(order)))
 
     def t(self) -> Self:
-        """The transpose of a matrix, (n, m) -> (m, n); a vector or a scalar is left alone. Raises UsageError for more axes."""
+        """The transpose of a matrix; a vector or a scalar is left alone. Raises UsageError for more axes."""
         if len(self.node.shape) > 2:
             raise UsageError(
                 f"[t] shape {self.node.shape}: t() is for at most 2 axes. Use .mT or .permute()."
@@ -129,7 +129,7 @@ class Movement(Methods):
     # -- elements repeat --
 
     def expand(self, *sizes: Any) -> Self:
-        """Axes of size 1 repeat to the given sizes; -1 leaves a size alone; new axes come in front. No element is copied.
+        """Axes of size 1 repeat to the given sizes; -1 leaves a size alone; new axes come in front. Nothing is copied.
 
         Raises  UsageError where an axis has another size than 1 and than the one asked for
 

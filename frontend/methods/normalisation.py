@@ -75,7 +75,7 @@ class Normalisation(Methods):
     def rms_norm(
         self, normalized_shape: int | tuple[int, ...], weight: Self | None = None, eps: float | None = None
     ) -> Self:
-        """x / sqrt(mean(x * x) + eps) over the last axes, then * weight. eps is the format's own spacing at 1 unless given.
+        """x / sqrt(mean(x * x) + eps) over the last axes, then * weight; eps is the spacing at 1 unless given.
 
         Source  Zhang and Sennrich 2019
         """
@@ -106,7 +106,7 @@ class Normalisation(Methods):
 
     @in_float
     def instance_norm(self, weight: Self | None = None, bias: Self | None = None, eps: float = 1e-5) -> Self:
-        """(batch, channels, ...): mean 0 and variance 1 over each channel of each sample, then * weight + bias by channel."""
+        """(batch, channels, ...): mean 0 and variance 1 over each channel of a sample, then * weight + bias."""
         return self.group_norm(self.node.shape[1] if self.ndim > 1 else 1, weight, bias, eps)
 
     @in_float

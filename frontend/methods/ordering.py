@@ -44,7 +44,7 @@ class Ordering(Methods):
     __slots__ = ()
 
     def sort(self, dim: int = -1, descending: bool = False) -> ValuesIndices:
-        """(values, indices) of the same shape, sorted along an axis; equal elements keep their order, NaN is the greatest.
+        """(values, indices) of the same shape, sorted along an axis; equal elements keep their order, NaN is greatest.
 
         >>> Tensor([3, 1, 2]).sort().values.tolist()
         [1, 2, 3]

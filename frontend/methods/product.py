@@ -29,7 +29,7 @@ class Product(Methods):
     __slots__ = ()
 
     def matmul(self, other: Self) -> Self:
-        """Matrix product (..., m, k) @ (..., k, n) -> (..., m, n); vectors lose the axis they stand for, batches broadcast.
+        """Matrix product (..., m, k) @ (..., k, n) -> (..., m, n); vectors lose the axis they stand for.
 
         The dtype is what both promote to; float16 and bfloat16 are added up in float32.
         Raises  UsageError for inner sizes that differ, a tensor of shape (), bools
@@ -119,7 +119,7 @@ class Product(Methods):
 
     @staticmethod
     def einsum(formula: str, *operands: Any) -> Any:
-        """Sums of products by letters, one for each axis: einsum("bij,bjk->bik", a, b). What the output lacks is summed.
+        """Sums of products by letters, one for each axis: einsum("bij,bjk->bik", a, b). The rest is summed.
 
         Raises  UsageError for a letter with two sizes, or one that stands twice in an operand
 

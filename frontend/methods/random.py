@@ -165,7 +165,7 @@ class Random(Methods):
 
     @staticmethod
     def manual_seed(seed: int) -> None:
-        """Start the random numbers of every device over from this seed, 0 to 2**64 - 1. Without a call the seed is 0."""
+        """Start the random numbers of every device over from this seed, of 64 bits; without a call it is 0."""
         global _seed
         if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
             raise UsageError(f"[manual_seed] {seed!r}: a seed is an int from 0 to 2**64 - 1.")
@@ -215,7 +215,7 @@ class Random(Methods):
         device: str | None = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Uniform numbers in [low, high); float32 unless another float is given. Raises UsageError for low above high."""
+        """Uniform numbers in [low, high); float32 unless another float is given. Raises UsageError if low > high."""
         if not low <= high:
             raise UsageError(f"[uniform] low {low} is above high {high}. Swap them.")
         sizes, kind = _sizes("uniform", shape), _float("uniform", dtype)
@@ -255,9 +255,9 @@ class Random(Methods):
         dtype: DType | None = None,
         device: str | None = None,
     ) -> Self:
-        """Integers in [low, high), each as likely as the next; `randint(high, size=...)` starts at 0. int64 unless given.
+        """Integers in [low, high), each as likely as the next; `randint(high, size=...)` starts at 0.
 
-        Raises  UsageError for an empty range, and for one that does not fit the dtype
+        Raises  UsageError for an empty range, and for one that does not fit the dtype, int64 unless given
         """
         if high is None:
             low, high = 0, low

@@ -57,7 +57,7 @@ class Reduction(Methods):
     def sum(self, dim: Axes = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
         """Sum over all axes, one, or several; they go away unless keepdim. (2, 3) over 1 -> (2,).
 
-        Integers and bool are summed in int64 (uint64 stays), float16 and bfloat16 in float32; `dtype` is cast to before.
+        Integers and bool are summed in int64 (uint64 stays), float16 and bfloat16 in float32; `dtype` comes before.
 
         >>> Tensor([[1, 2], [3, 4]]).sum(0).tolist()
         [4, 6]
@@ -126,7 +126,7 @@ class Reduction(Methods):
         return self.var(dim, correction, keepdim), self.mean(dim, keepdim)
 
     def norm(self, p: float = 2.0, dim: Axes = None, keepdim: bool = False) -> Self:
-        """Vector norm over axes, sum(|x| ** p) ** (1 / p); inf is the largest size, -inf the least, 0 counts what is not zero.
+        """sum(|x| ** p) ** (1 / p) over axes; inf is the largest size, -inf the least, 0 counts what is not zero.
 
         >>> Tensor([3.0, 4.0]).norm().item()
         5.0
@@ -149,11 +149,11 @@ class Reduction(Methods):
     # -- extremes --
 
     def amax(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """The greatest value over all axes, one, or several; NaN if there is one. Raises UsageError for an empty axis."""
+        """The greatest value over all axes, one, or several; NaN if there is one. Raises UsageError if empty."""
         return self._reduce(Op.MAX, self._not_empty("amax", self._axes("amax", dim)), keepdim)
 
     def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """The least value over all axes, one, or several; NaN if there is one. Raises UsageError for an empty axis."""
+        """The least value over all axes, one, or several; NaN if there is one. Raises UsageError if empty."""
         return self._reduce(Op.MIN, self._not_empty("amin", self._axes("amin", dim)), keepdim)
 
     def max(self, dim: Any = None, keepdim: bool = False) -> Any:

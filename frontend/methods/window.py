@@ -39,9 +39,10 @@ class Window(Methods):
         dilation: Sizes = 1,
         groups: int = 1,
     ) -> Self:
-        """Cross-correlation (batch, in, *space) * (out, in / groups, *window) -> (batch, out, *space'); batch may be left out.
+        """Cross-correlation (batch, in, *space) * (out, in / groups, *window) -> (batch, out, *space').
 
-        The number of spatial axes is the weight's. space' = (space + 2 * padding - dilation * (window - 1) - 1) // stride + 1.
+        space' = (space + 2 * padding - dilation * (window - 1) - 1) // stride + 1. The weight says how many axes;
+        batch may be left out.
         bias      (out,)
         padding   zeros on both sides of each spatial axis, or "same" (stride 1), or "valid"
         Raises    UsageError for channels that do not match, and for a window larger than what it moves over
@@ -164,7 +165,7 @@ class Window(Methods):
         padding: Sizes = 0,
         count_include_pad: bool = True,
     ) -> Self:
-        """The average of each window over the last axes (two, for an int); padding counts as zeros if count_include_pad.
+        """The average of each window over the last axes (two, for an int); padding counts if count_include_pad.
 
         (..., *space) -> (..., *space'), as in max_pool2d. Raises UsageError for integers and bool.
         """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @checked
 def constant(shape: Shape, value: float, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """A tensor of one number in memory of its own, float32 unless given: two of them are never the same tensor's memory."""
+    """A tensor of one number in memory of its own, float32 unless given: two of them are never the same."""
     from hcq.frontend import device as devices
     from hcq.frontend.storage import Storage
     from hcq.frontend.tensor import Tensor
@@ -80,8 +80,9 @@ def ones_(tensor: Tensor) -> Tensor:
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
-    """Fill a weight (out, in, ...) with uniform numbers that keep a signal's size through a rectifier of slope `a` below 0.
+    """Fill a weight (out, in, ...) with uniform numbers that keep a signal's size through a rectifier.
 
+    a              the rectifier's slope below zero
     mode           "fan_in" keeps the signal's size, "fan_out" the gradient's
     nonlinearity   one that `calculate_gain` knows
     Source         He et al. 2015

@@ -202,7 +202,7 @@ class MaxPool2d(Module):
 
 
 class AvgPool2d(Module):
-    """The mean of each window of the last two axes; padding counts as zeros, stride is the kernel's size unless given."""
+    """The mean of each window of the last two axes; padding counts as zeros; stride is kernel_size unless given."""
 
     def __init__(
         self,

@@ -163,7 +163,7 @@ class Module:
     # -- flags --
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, for this module and all inside: dropout drops, batch norm uses the batch's statistics. Returns itself."""
+        """Training mode, for this module and all inside: dropout drops, batch norm uses the batch's statistics."""
         for module in self.modules():
             module.training = mode
         return self

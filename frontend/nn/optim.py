@@ -218,7 +218,7 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """p -= lr * m / (sqrt(v) + eps), where m and v are the running means of g and g * g, corrected for their start at zero.
+    """p -= lr * m / (sqrt(v) + eps), with running means m of g and v of g * g, corrected for their start at zero.
 
     betas          how much of m and of v stays from step to step
     weight_decay   adds weight_decay * p to g
