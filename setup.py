@@ -26,5 +26,10 @@ def packages() -> list[str]:
 setup(
     packages=packages(),
     package_dir={"hcq": "hcq", **{f"hcq.{top}": top for top in MAPPED}},
-    package_data={"hcq": ["py.typed"], "hcq.nv.abi": ["data/*.tsv"], "hcq.tools.trace": ["page/*"]},
+    package_data={
+        "hcq": ["py.typed"],
+        "hcq.emu.amd.shader": ["opcodes/*.txt"],
+        "hcq.nv.abi": ["data/*.tsv"],
+        "hcq.tools.trace": ["page/*"],
+    },
 )

@@ -4,7 +4,8 @@ Each group stands on those above it.
 
 Instruction sets
     isa.py               what one is: formats, opcodes, decode, encode
-    rdna3.py             gfx11: its formats; rdna3_opcodes.py is its opcode table (likewise rdna4: gfx12, cdna3: gfx942)
+    rdna3.py, rdna4.py   gfx11 and gfx12: their formats, the newer ones as changes; opcodes/ has numbers and names
+    cdna2.py, cdna3.py   the same for gfx90a and gfx942
     architectures.py     which architecture has which; disassembly.py: instructions as text
 State
     errors.py            what can stop a kernel

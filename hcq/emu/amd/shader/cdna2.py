@@ -1,73 +1,67 @@
-"""CDNA2 (gfx90a): CDNA3 without what came later, and with what CDNA3 left out.
+"""CDNA2 (gfx90a): where the fields of each format lie, and the instruction set made of them.
 
-In       cdna3_opcodes.py
+In       opcodes/cdna2.txt
 Out      CDNA2, an Isa
 Changes  nothing
-Next     cdna3.py (the sister), matrix_ops.py (what the matrix names mean), memory_ops.py (scratch through descriptors)
+Next     cdna3.py (the next generation), rdna3.py (the sister), matrix_ops.py (what the matrix names mean),
+         memory_ops.py (scratch through descriptors)
 Source   CDNA2 shader ISA document; mnemonics and encodings checked against LLVM's assembler
 """
 
 from __future__ import annotations
 
-import re
-
-from hcq.emu.amd.shader import cdna3, cdna3_opcodes
-from hcq.emu.amd.shader.cdna3 import DS, MAI, SMEM, VOP3, VOP3P, VOP3SD
-from hcq.emu.amd.shader.isa import Format, Isa, Opcode, opcodes, promoted
+from hcq.emu.amd.shader import rdna3
+from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.rdna3 import SOP1, SOP2, SOPC, SOPK, SOPP, VOP1, VOP2, VOPC
 from hcq.layout import Packet, bits
 
-LATER = re.compile(
-    r"buffer_inv|(ds|flat|global)_(atomic_)?pk_add_(rtn_)?(f16|bf16)|flat_atomic_add_f32|(global|scratch)_load_lds_.*"
-    r"|v_cvt_.*(fp8|bf8).*|v_fma[am]k_f32|v_lshl_add_u64|v_mov_b64"
-)
-KEPT = {"global_atomic_pk_add_f16"}
-LEFT_OUT = {
-    "VOP2": """
-vdst:V32 src0:V32 vsrc1:V32
-    22 v_mac_f32
-vdst:V32 src0:V32 literal32 vsrc1:V32
-    23 v_madmk_f32
-vdst:V32 src0:V32 vsrc1:V32 literal32
-    24 v_madak_f32
-""",
-    "VOP3": """
-vdst:V32 src0:V32 src1:V32 src2:V32
-    448 v_mad_legacy_f32  449 v_mad_f32
-""",
-    "MUBUF": """
--
-    41 buffer_invl2  62 buffer_wbinvl1  63 buffer_wbinvl1_vol
-srsrc:S128 soffset:S32
-    61 buffer_store_lds_dword
-""",
-}
-MATRIX = """
-vdst:V1024 src0:V32 src1:V32 src2:V1024
-    64 v_mfma_f32_32x32x1f32  80 v_mfma_i32_32x32x4i8  104 v_mfma_f32_32x32x2bf16
-vdst:V512 src0:V32 src1:V32 src2:V512
-    65 v_mfma_f32_16x16x1f32  68 v_mfma_f32_32x32x2f32  81 v_mfma_i32_16x16x4i8  84 v_mfma_i32_32x32x8i8
-    105 v_mfma_f32_16x16x2bf16  108 v_mfma_f32_32x32x4bf16
-vdst:V128 src0:V32 src1:V32 src2:V128
-    66 v_mfma_f32_4x4x1f32  69 v_mfma_f32_16x16x4f32  82 v_mfma_i32_4x4x4i8  85 v_mfma_i32_16x16x16i8
-    107 v_mfma_f32_4x4x2bf16  109 v_mfma_f32_16x16x8bf16
-vdst:V1024 src0:V64 src1:V64 src2:V1024
-    72 v_mfma_f32_32x32x4f16  99 v_mfma_f32_32x32x4bf16_1k
-vdst:V512 src0:V64 src1:V64 src2:V512
-    73 v_mfma_f32_16x16x4f16  76 v_mfma_f32_32x32x8f16  100 v_mfma_f32_16x16x4bf16_1k
-    102 v_mfma_f32_32x32x8bf16_1k
-vdst:V128 src0:V64 src1:V64 src2:V128
-    74 v_mfma_f32_4x4x4f16  77 v_mfma_f32_16x16x16f16  101 v_mfma_f32_4x4x4bf16_1k
-    103 v_mfma_f32_16x16x16bf16_1k
-vdst:V256 src0:V64 src1:V64 src2:V256
-    110 v_mfma_f64_16x16x4f64
-vdst:V64 src0:V64 src1:V64 src2:V64
-    111 v_mfma_f64_4x4x4f64
-vdst:V32 src0:A32
-    88 v_accvgpr_read_b32
-vdst:A32 src0:V32
-    89 v_accvgpr_write_b32
-"""
+
+class SMEM(Packet, words=2):
+    encoding = bits(31, 26, default=48)
+    op = bits(25, 18)
+    imm = bits(17, default=1)
+    glc = bits(16)
+    nv = bits(15)
+    soffset_en = bits(14)
+    sdata = bits(12, 6)
+    sbase = bits(5, 0)  # SGPR number / 2
+    soffset = bits(63, 57)
+    offset = bits(52, 32)  # signed; without imm and soffset_en its low bits name an SGPR
+
+
+class VOP3(rdna3.VOP3):
+    encoding = bits(31, 26, default=52)
+
+
+class VOP3SD(rdna3.VOP3SD):
+    encoding = bits(31, 26, default=52)
+
+
+class VOP3P(rdna3.VOP3P, without=("encoding_low",)):
+    encoding = bits(31, 23, default=0x1A7)
+
+
+class MAI(VOP3P, without=("clamp", "opsel_hi2", "opsel", "neg_hi", "neg_lo", "opsel_hi")):
+    """Matrix instructions. acc picks AccVGPRs for A and B, acc_cd for C and D."""
+
+    acc_cd = bits(15)
+    abid = bits(14, 11)
+    cbsz = bits(10, 8)
+    blgp = bits(63, 61)
+    acc = bits(60, 59)
+
+
+class DS(Packet, words=2):
+    encoding = bits(31, 26, default=54)
+    acc = bits(25)
+    op = bits(24, 17)
+    gds = bits(16)
+    offset1 = bits(15, 8)
+    offset0 = bits(7, 0)
+    vdst = bits(63, 56)
+    data1 = bits(55, 48)
+    data0 = bits(47, 40)
+    addr = bits(39, 32)
 
 
 class FLAT(Packet, words=2):
@@ -113,49 +107,15 @@ class MUBUF(Packet, words=2):
     vaddr = bits(39, 32)
 
 
-def before(name: str, table: str) -> dict[int, Opcode]:
-    """A table of CDNA3 as it was in CDNA2."""
-    kept = {
-        number: opcode
-        for number, opcode in opcodes(table).items()
-        if opcode.name in KEPT or not LATER.fullmatch(opcode.name)
-    }
-    return {**kept, **(opcodes(LEFT_OUT[name]) if name in LEFT_OUT else {})}
-
-
-VOP1_TABLE, VOP2_TABLE = before("VOP1", cdna3_opcodes.VOP1), before("VOP2", cdna3_opcodes.VOP2)
-VOP3_TABLE = {
-    **promoted(cdna3.VOPC_TABLE, 0),
-    **promoted(VOP2_TABLE, 0x100),
-    **promoted(VOP1_TABLE, 0x140),
-    **before("VOP3", cdna3_opcodes.VOP3),
-}
-for number in cdna3.VOP3SD_TABLE:
-    VOP3_TABLE.pop(number, None)
-
+LAYOUTS = (
+    *(SOP1, SOPC, SOPP, SOPK, SOP2, VOP1, VOPC, VOP2, VOP3P, MAI, VOP3SD, VOP3),
+    *(SMEM, DS, FLAT, SCRATCH, GLOBAL, MUBUF),
+)
 CDNA2 = Isa(
     "CDNA2",
     "gfx90a",
-    [
-        Format("SOP1", SOP1, opcodes(cdna3_opcodes.SOP1)),
-        Format("SOPC", SOPC, opcodes(cdna3_opcodes.SOPC)),
-        Format("SOPP", SOPP, opcodes(cdna3_opcodes.SOPP)),
-        Format("SOPK", SOPK, opcodes(cdna3_opcodes.SOPK)),
-        Format("SOP2", SOP2, opcodes(cdna3_opcodes.SOP2)),
-        Format("VOP1", VOP1, VOP1_TABLE),
-        Format("VOPC", VOPC, cdna3.VOPC_TABLE),
-        Format("VOP2", VOP2, VOP2_TABLE),
-        Format("VOP3P", VOP3P, opcodes(cdna3_opcodes.VOP3P)),
-        Format("MAI", MAI, opcodes(MATRIX)),
-        Format("VOP3SD", VOP3SD, cdna3.VOP3SD_TABLE),
-        Format("VOP3", VOP3, VOP3_TABLE),
-        Format("SMEM", SMEM, opcodes(cdna3_opcodes.SMEM)),
-        Format("DS", DS, before("DS", cdna3_opcodes.DS)),
-        Format("FLAT", FLAT, before("FLAT", cdna3_opcodes.FLAT)),
-        Format("SCRATCH", SCRATCH, before("SCRATCH", cdna3_opcodes.SCRATCH)),
-        Format("GLOBAL", GLOBAL, before("GLOBAL", cdna3_opcodes.GLOBAL)),
-        Format("MUBUF", MUBUF, before("MUBUF", cdna3_opcodes.MUBUF)),
-    ],
+    LAYOUTS,
+    vop1_base=0x140,
     vop3_literals=False,
     has_sdwa=True,
     generation=9,

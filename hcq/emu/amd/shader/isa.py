@@ -1,6 +1,6 @@
 """Instruction sets: formats and opcodes declared once; the same declaration decodes, encodes and names.
 
-In       Packet layouts with an `encoding` field (formats) and opcode texts (rdna3_opcodes.py and its sisters)
+In       Packet layouts with an `encoding` field (formats), opcodes/*.txt (numbers, names, operands)
 Out      Isa.decode(words, pc) -> Instruction, Isa.encode(name, fields...) -> words
 Changes  nothing
 Next     rdna3.py, rdna4.py, cdna2.py, cdna3.py (the declarations), operands.py (what a field's code means),
@@ -14,18 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hcq.emu.amd.shader.errors import UnknownInstruction
 from hcq.errors import UsageError
 from hcq.layout import Packet, bits
 
+OPCODES = Path(__file__).parent / "opcodes"
 LITERAL, SDWA, DPP, DPP8, DPP8_FI = 255, 249, 250, 233, 234
 SOURCE_FIELDS = ("src0", "src1", "src2", "ssrc0", "ssrc1", "src0x", "src0y", "soffset")
 
 
 @dataclass(frozen=True)
 class Operand:
-    """field of the layout, register file (V S A I; = for VCC implied), width in bits."""
+    """A field of the layout, its register file, its width in bits; V16 is half a register.
+
+    V vector, S scalar, A accumulation, I immediate; = for VCC implied
+    """
 
     field: str
     file: str
@@ -51,20 +56,42 @@ def parse_operand(text: str) -> Operand:
     return Operand(name, kind[0], int(kind[1:]))
 
 
-def opcodes(text: str) -> dict[int, Opcode]:
-    """Read a table: a line at the margin declares operands ('-' for none), indented lines are 'number name' pairs."""
+def read_tables(name: str) -> dict[str, dict[int, Opcode]]:
+    """The opcodes of opcodes/NAME.txt: format -> number -> Opcode.
+
+    [FORMAT]        the lines after it are of this format
+    vdst:V32 ...    a line at the margin: the operands of those below it, in assembly order; "-" for none
+        5 v_name    pairs of number and name
+    over NAME       an older generation, of which this one has everything that it does not change
+    gone            a line at the margin: the older generation's instructions below it are no more
+    """
+    tables: dict[str, dict[int, Opcode]] = {}
     table: dict[int, Opcode] = {}
-    operands: tuple[Operand, ...] = ()
-    for line in text.strip("\n").splitlines():
-        if not line.startswith(" "):
-            operands = () if line == "-" else tuple(parse_operand(word) for word in line.split())
-            continue
-        words = line.split()
-        for number, name in zip(words[::2], words[1::2]):
-            if int(number) in table:
-                raise UsageError(f"opcodes: {number} is both {table[int(number)].name} and {name}.")
-            table[int(number)] = Opcode(int(number), name, operands)
-    return table
+    older: dict[int, Opcode] = {}
+    margin, operands = "", ()
+    for line in (OPCODES / f"{name}.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("over "):
+            tables = read_tables(line.split()[1])
+        elif line.startswith("["):
+            older = tables.get(line[1:-1], {})
+            table = tables[line[1:-1]] = dict(older)
+        elif line.startswith(" "):
+            words = line.split()
+            for number, mnemonic in zip(map(int, words[::2]), words[1::2]):
+                before = table.pop(number, None)
+                if margin == "gone":
+                    is_right = before is not None and before.name == mnemonic
+                else:
+                    is_right = before == older.get(number)  # and not declared twice
+                    table[number] = Opcode(number, mnemonic, operands)
+                if not is_right:
+                    raise UsageError(
+                        f"{name}.txt: {margin}: {number} {mnemonic} is {before and before.name} already."
+                    )
+        elif line and not line.startswith("#"):
+            margin = line
+            operands = () if line in ("-", "gone") else tuple(parse_operand(word) for word in line.split())
+    return tables
 
 
 def promoted(table: dict[int, Opcode], base: int) -> dict[int, Opcode]:
@@ -78,6 +105,12 @@ def promoted(table: dict[int, Opcode], base: int) -> dict[int, Opcode]:
         )
         out[opcode.number + base] = Opcode(opcode.number + base, opcode.name, operands)
     return out
+
+
+def newer(layouts: Sequence[type[Packet]], *changed: type[Packet]) -> list[type[Packet]]:
+    """The formats of an older generation, with these in place of those of the same names."""
+    by_name = {layout.__name__: layout for layout in changed}
+    return [by_name.get(layout.__name__, layout) for layout in layouts]
 
 
 class Dpp16(Packet, words=1):
@@ -183,24 +216,36 @@ class Instruction:
 
 
 class Isa:
-    """An instruction set. `formats` are tried in order, so the narrower encodings stand first."""
+    """An instruction set: opcodes/NAME.txt in these formats. They are tried in order: narrower encodings stand first.
+
+    vop1_base           where VOP3's numbers of VOP1 instructions begin
+    generation          of the graphics IP: 9, 11, 12
+    scratch_in_memory   kernels find scratch memory through SGPRs; later parts hide where it is
+    """
 
     def __init__(
         self,
         name: str,
         arch: str,
-        formats: Sequence[Format],
-        dual: dict[int, Opcode] | None = None,
+        layouts: Sequence[type[Packet]],
+        vop1_base: int = 0x180,
         vop3_literals: bool = True,
         has_sdwa: bool = False,
         generation: int = 11,
         scratch_in_memory: bool = False,
     ) -> None:
-        """scratch_in_memory: kernels find scratch memory through SGPRs; later parts hide where it is."""
+        self.name, self.arch, self.generation = name, arch, generation
+        self.vop3_literals, self.has_sdwa = vop3_literals, has_sdwa
         self.scratch_in_memory = scratch_in_memory
-        self.generation = generation  # of the graphics IP: 9, 11, 12
-        self.name, self.arch, self.formats = name, arch, tuple(formats)
-        self.dual, self.vop3_literals, self.has_sdwa = dual or {}, vop3_literals, has_sdwa
+        tables = read_tables(name.lower())
+        self.dual = tables.pop("VOPD", {})
+        promotions = (("VOPC", 0), ("VOP2", 0x100), ("VOP1", vop1_base))
+        vop3 = {
+            number: one for form, base in promotions for number, one in promoted(tables[form], base).items()
+        }
+        vop3 |= tables["VOP3"]
+        tables["VOP3"] = {number: one for number, one in vop3.items() if number not in tables["VOP3SD"]}
+        self.formats = tuple(Format(one.__name__, one, tables.get(one.__name__, {})) for one in layouts)
         self.by_name: dict[str, list[tuple[Format, Opcode]]] = {}
         for one in self.formats:
             for opcode in one.table.values():

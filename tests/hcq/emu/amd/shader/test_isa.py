@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from hcq.emu.amd.shader import disassembly
+from hcq.emu.amd.shader import disassembly, isa
 from hcq.emu.amd.shader.control import compile_ending
 from hcq.emu.amd.shader.errors import ShaderFault, UnknownInstruction
 from hcq.emu.amd.shader.isa import DPP, DPP8, DPP8_FI, LITERAL, SDWA, Format, Isa
@@ -153,3 +153,23 @@ def test_random_words_compile_or_are_refused_by_name(arch: str) -> None:
         except ShaderFault:
             continue
     assert compiled > 500
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ("vdst:V32\n    1 v_new  1 v_newer", "1 v_newer is v_new already"),
+        ("gone\n    2 v_none", "2 v_none is None already"),
+        ("gone\n    0 v_other", "0 v_other is v_old already"),
+    ],
+)
+def test_opcodes_that_contradict_each_other_are_refused(
+    tmp_path, monkeypatch, changes: str, why: str
+) -> None:
+    monkeypatch.setattr(isa, "OPCODES", tmp_path)
+    (tmp_path / "older.txt").write_text("[VOP1]\nvdst:V32 src0:V32\n    0 v_old\n")
+    (tmp_path / "newer.txt").write_text("over older\n[VOP1]\nvdst:V32\n    0 v_replaced\n")
+    assert isa.read_tables("newer")["VOP1"][0].name == "v_replaced"
+    (tmp_path / "newer.txt").write_text(f"over older\n[VOP1]\n{changes}\n")
+    with pytest.raises(UsageError, match=why):
+        isa.read_tables("newer")
