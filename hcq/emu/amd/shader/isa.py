@@ -68,7 +68,8 @@ def read_tables(name: str) -> dict[str, dict[int, Opcode]]:
     tables: dict[str, dict[int, Opcode]] = {}
     table: dict[int, Opcode] = {}
     older: dict[int, Opcode] = {}
-    margin, operands = "", ()
+    margin = ""
+    operands: tuple[Operand, ...] = ()
     for line in (OPCODES / f"{name}.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("over "):
             tables = read_tables(line.split()[1])
