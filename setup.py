@@ -13,23 +13,29 @@ ROOT = Path(__file__).parent
 MAPPED = ("ir", "compiler", "frontend", "tools")
 
 
-def packages() -> list[str]:
-    """Every folder with an __init__.py, under the name it is imported by."""
-    found = []
+def packages() -> dict[Path, str]:
+    """Every folder with an __init__.py -> the name it is imported by."""
+    found = {}
     for top in ("hcq", *MAPPED):
         for init in sorted((ROOT / top).rglob("__init__.py")):
             name = ".".join(init.parent.relative_to(ROOT).parts)
-            found.append(name if top == "hcq" else f"hcq.{name}")
+            found[init.parent] = name if top == "hcq" else f"hcq.{name}"
+    return found
+
+
+def data(known: dict[Path, str]) -> dict[str, list[str]]:
+    """Package -> its files that are no Python: all in its folder, and in folders there that are no packages."""
+    found: dict[str, list[str]] = {}
+    for top in ("hcq", *MAPPED):
+        for path in sorted((ROOT / top).rglob("*")):
+            if path.is_file() and path.suffix not in (".py", ".pyc"):
+                home = next(parent for parent in path.parents if parent in known)
+                found.setdefault(known[home], []).append(path.relative_to(home).as_posix())
     return found
 
 
 setup(
-    packages=packages(),
+    packages=list(packages().values()),
     package_dir={"hcq": "hcq", **{f"hcq.{top}": top for top in MAPPED}},
-    package_data={
-        "hcq": ["py.typed"],
-        "hcq.emu.amd.shader": ["opcodes/*.txt"],
-        "hcq.nv.abi": ["data/*.tsv"],
-        "hcq.tools.trace": ["page/*"],
-    },
+    package_data=data(packages()),
 )

@@ -22,6 +22,7 @@ from typing import Any
 
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Ioctl, Packet, declared_in
+from hcq.port import Port
 
 PLACES: dict[str, str] = {
     "CPU": "hcq.cpu.backend:BACKEND",
@@ -29,6 +30,7 @@ PLACES: dict[str, str] = {
     "NV": "hcq.nv.backend:BACKEND",
 }
 ENTRY_POINTS = "hcq.backends"
+EMULATED_PORT = "hcq.emu.port:port_for"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Backend:
     rules         its hcq.rules.effects.Model: what its packets do, and rules of its own
     target        (arch, threads of the host) -> the compiler's Target, for tensor programs
     toolchain     open device -> a vendor's compiler: its name, what it takes, (text, arch, name) -> image; or None
+    doctor        its hcq.doctor.subject.Subject: checks before it opens, and a kernel for one after
     emulation     words of HCQ_EMULATE that begin with its name -> an emulated kernel driver
     """
 
@@ -54,6 +57,7 @@ class Backend:
     rules: str = ""
     target: str = ""
     toolchain: str = ""
+    doctor: str = ""
     emulation: str = ""
 
     def decode(self, words: Sequence[int], arch: str = "") -> list[Packet]:
@@ -107,6 +111,27 @@ def names() -> list[str]:
 def every() -> Iterator[Backend]:
     """Every backend there is."""
     return (found for name in names() if (found := find(name)) is not None)
+
+
+def emulated(words: Sequence[str]) -> set[str]:
+    """Of which kinds words of HCQ_EMULATE make devices appear: {"AMD"}. Raises UsageError for one that says nothing."""
+    found = set()
+    for word in words:
+        backend = find(word)
+        if backend is None or not backend.emulation:
+            known = [one.name.lower() for one in every() if one.emulation]
+            raise UsageError(
+                f"HCQ_EMULATE={','.join(words)}: no emulator for {word!r}. "
+                f"Words start with {' or '.join(f'{name}:' for name in known)}, as in amd:gfx1100."
+            )
+        found.add(backend.name)
+    return found
+
+
+def emulated_port(words: Sequence[str]) -> Port:
+    """The operating system with the devices of these words, one for all devices of the process."""
+    made: Port = load(EMULATED_PORT)(tuple(words))  # only those who emulate pay for it
+    return made
 
 
 def register(name: str, place: str) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from hcq import backends, checks, config, open_devices
 from hcq.errors import UsageError
-from hcq.port import Port
 
 
 def open(name: str = "CPU") -> Any:
@@ -26,7 +25,8 @@ def open(name: str = "CPU") -> Any:
             f"open({checks.shown(name)}): unknown device. Known: {known}; a number may follow, as in {known}:0."
         )
     settings = config.current()
-    port = _emulated(kind, settings.emulate) if settings.emulate else None
+    is_emulated = bool(settings.emulate) and kind in backends.emulated(settings.emulate)
+    port = backends.emulated_port(settings.emulate) if is_emulated else None
     index = int(number or 0)
     if settings.visible is not None:
         if index >= len(settings.visible):
@@ -48,10 +48,3 @@ def open(name: str = "CPU") -> Any:
 def known_devices() -> Mapping[str, str]:
     """The kinds of device `open` accepts, with the module that drives each."""
     return {backend.name: backend.device.partition(":")[0] for backend in backends.every()}
-
-
-def _emulated(kind: str, words: tuple[str, ...]) -> Port | None:
-    """The port of an emulated device of this kind; None when HCQ_EMULATE names none."""
-    from hcq.emu.port import port_for, vendors  # only those who emulate pay for it
-
-    return port_for(words) if kind in vendors(words) else None

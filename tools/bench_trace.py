@@ -25,7 +25,8 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 
 from hcq import callsite, config
 from hcq.cpu.device import CpuDevice
-from hcq.doctor.kernels import ENTRY, cpu_object
+from hcq.cpu.doctor import cpu_object
+from hcq.doctor.kernels import ENTRY
 
 Work = Callable[[], object]
 PER_ROUND = 300

@@ -8,5 +8,6 @@ BACKEND = Backend(
     decoder="hcq.cpu.encode:decoder",
     layouts=("hcq.cpu.packets",),
     rules="hcq.cpu.validate:CpuModel",
+    doctor="hcq.cpu.doctor:DOCTOR",
     target="hcq.compiler.target:cpu_target",
 )

@@ -3,39 +3,51 @@
 In       a KernelDriver (what its files and modules are called), the host and its facts
 Out      what was found, or Failure with one fix line
 Changes  nothing; a file that can be opened is closed again
-Next     amd.py, nv.py (the drivers), host.py (the facts)
+Next     hcq/amd/doctor.py, hcq/nv/doctor.py (the drivers), host.py (the facts)
 Source   the kernel's device cgroup and devtmpfs; udev(7); docker-run(1), podman-run(1)
 """
 
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from hcq.doctor.check import Failure, Found
 from hcq.doctor.host import Facts, FileFacts, Host, PciDevice, gpus_on_the_bus, has_module, text_of
+from hcq.doctor.subject import Subject
 from hcq.errors import DriverError
 
 
-@dataclass(frozen=True)
-class KernelDriver:
-    """What a kernel driver of GPUs is called, and how its files come to be.
+class KernelDriver(Subject):
+    """A kind of GPU behind a kernel driver, what that is called, and how its files come to be.
 
+    control    the file that is there whenever the driver is
     group      whose members use the files by custom
     udev       path prefix -> the rule that gives the group the files that start so
     make       the command that makes missing files while the module is loaded
     containers container -> the flags that pass the files in; "" is for all others
+    modules    path -> the kernel module that makes it, when it is not `module`
     """
 
-    name: str
     vendor: int
+    control: str
     module: str
     group: str
-    udev: dict[str, str]
+    udev: Mapping[str, str]
     install: str
     make: str
-    containers: dict[str, str]
+    containers: Mapping[str, str]
     log_words: str
+    modules: Mapping[str, str] = {}
+    has_kernel_driver = True
+
+    def count(self, host: Host) -> int:
+        """How many GPUs the kernel driver knows."""
+        raise NotImplementedError
+
+    def paths(self, host: Host, index: int) -> Iterable[str]:
+        """The files that one GPU takes. Raises Failure when the kernel driver does not show the GPU."""
+        raise NotImplementedError
 
     def gpus(self, host: Host) -> list[PciDevice]:
         return gpus_on_the_bus(host, self.vendor)
@@ -46,16 +58,30 @@ class KernelDriver:
 
     @property
     def look(self) -> str:
-        """Where the kernel driver says what is wrong."""
         return f"sudo dmesg | grep -iE '{self.log_words}'"
 
+    def absence(self) -> str:
+        return f"no {self.control}, and no {self.title} GPU on the PCI bus"
 
-def check_node(host: Host, facts: Facts, driver: KernelDriver, path: str, module: str = "") -> FileFacts:
-    """The file is there and is a device. Raises Failure saying why it is not.
+    def names(self, host: Host) -> list[str]:
+        return [self.name if index == 0 else f"{self.name}:{index}" for index in range(self.count(host))]
 
-    module  the kernel module that makes it, when it is not the driver's first
-    """
-    module = module or driver.module
+    def node(self, host: Host, facts: Facts, index: int) -> Found:
+        shown = [
+            describe(facts, path, check_node(host, facts, self, path)) for path in self.paths(host, index)
+        ]
+        return Found(", ".join(shown))
+
+    def permission(self, host: Host, facts: Facts, index: int) -> Found:
+        wanted = list(self.paths(host, index))
+        for path in wanted:
+            check_open(host, facts, self, path)
+        return Found(f"{', '.join(wanted)} can be opened")
+
+
+def check_node(host: Host, facts: Facts, driver: KernelDriver, path: str) -> FileFacts:
+    """The file is there and is a device. Raises Failure saying why it is not."""
+    module = driver.modules.get(path, driver.module)
     file = host.stat(path)
     if file is None:
         raise _missing(host, facts, driver, path, module)
@@ -83,10 +109,6 @@ def describe(facts: Facts, path: str, file: FileFacts) -> str:
     return f"{path} ({file.permissions}, group {facts.group(file.gid)})"
 
 
-def opened(paths: list[str]) -> Found:
-    return Found(f"{', '.join(paths)} can be opened")
-
-
 def _missing(host: Host, facts: Facts, driver: KernelDriver, path: str, module: str) -> Failure:
     gpus = driver.gpus(host)
     if facts.is_wsl:
@@ -102,13 +124,13 @@ def _missing(host: Host, facts: Facts, driver: KernelDriver, path: str, module: 
     if facts.container:
         return Failure(
             f"{path} does not exist, and the kernel of the machine has not loaded {module}"
-            + ("." if gpus else f"; no {driver.name} GPU shows on its PCI bus either."),
+            + ("." if gpus else f"; no {driver.title} GPU shows on its PCI bus either."),
             f"outside of the container: sudo modprobe {module}; then {driver.pass_in(facts)}",
         )
     load = f"sudo modprobe {module}"
     if not gpus:
         return Failure(
-            f"{path} does not exist, {module} is not loaded, and no {driver.name} GPU is on the PCI bus.",
+            f"{path} does not exist, {module} is not loaded, and no {driver.title} GPU is on the PCI bus.",
             f"lspci -nn | grep -i {driver.vendor:04x}:  # if this shows the GPU: {load}",
         )
     gpu = gpus[0]

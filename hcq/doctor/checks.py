@@ -14,7 +14,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from hcq.doctor.check import Failure, Found, Skip
-from hcq.doctor.kernels import ENTRY, expected, tiny
+from hcq.doctor.kernels import ENTRY, Tiny, expected
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -88,8 +88,7 @@ def queue(device: Device, sizes: Sizes) -> Found:
     )
 
 
-def kernel(device: Device, kind: str, sizes: Sizes) -> Found:
-    small = tiny(kind, device.arch)
+def kernel(device: Device, small: Tiny | None, sizes: Sizes) -> Found:
     if small is None:
         raise Skip(f"no kernel for {device.arch} comes with the doctor")
     program = device.load(small.image, ENTRY)
@@ -178,13 +177,12 @@ def timestamp(device: Device) -> Found:
     )
 
 
-def peers(device: Device, kind: str, others: list[Device]) -> Found:
+def peers(device: Device, small: Tiny | None, others: list[Device]) -> Found:
     """Let this device's kernel read each neighbour's memory."""
     if not others:
         raise Skip("there is no second device of this kind")
-    small = tiny(kind, device.arch)
     if not device.shares_memory or small is None:
-        raise Skip(f"devices of kind {kind} do not share memory")
+        raise Skip(f"devices of kind {device.name.partition(':')[0]} do not share memory")
     values = [index * 40503 % 2**32 for index in range(ELEMENTS)]
     program = device.load(small.image, ENTRY)
     for other in others:

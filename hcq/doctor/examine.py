@@ -3,7 +3,7 @@
 In       a Host; the names of devices to look at, words of emulated ones
 Out      an Examination: a Run for each device, and what was not found
 Changes  opens each device for itself, works on it, closes it
-Next     amd.py, nv.py, cpu.py (checks before a device is open), checks.py (after), report.py (prints it)
+Next     subject.py (checks before a device is open), checks.py (after), report.py (prints it)
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from hcq import backends
 from hcq import config as config_module
 from hcq.checks import is_decimal
-from hcq.doctor import amd, checks, cpu, nv
-from hcq.doctor.access import KernelDriver
+from hcq.doctor import checks
 from hcq.doctor.check import Failure, Found, Run, Status
 from hcq.doctor.host import Facts, Host, LinuxHost, facts_of
+from hcq.doctor.subject import Subject
 from hcq.errors import DeviceFault, HcqError, UsageError, WaitTimeout
 from hcq.port import Port
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hcq.device import Device
 
 TIMEOUT_MS = 10_000
-DRIVERS: dict[str, KernelDriver] = {"AMD": amd.DRIVER, "NV": nv.DRIVER}
-KINDS = ("CPU", *DRIVERS)
 SMALL_MEMLOCK = 64 << 20
 
 
@@ -48,15 +46,11 @@ class Examination:
         return all(run.is_well for run in self.runs)
 
 
-def present(host: Host) -> dict[str, list[str]]:
-    """kind -> names of what is here, whether it works or not."""
-    return {"CPU": ["CPU"], "AMD": amd.names(host), "NV": nv.names(host)}
-
-
-def absence(kind: str) -> str:
-    """Why nothing of a kind is listed."""
-    file = {"AMD": amd.KFD, "NV": nv.CONTROL}[kind]
-    return f"no {file}, and no {DRIVERS[kind].name} GPU on the PCI bus"
+def subject(kind: str) -> Subject:
+    """What a kind of device tells of itself; the plain one where its backend names none."""
+    place = backends.of(kind).doctor
+    found: Subject = backends.load(place) if place else Subject(kind)
+    return found
 
 
 def examine(
@@ -73,7 +67,7 @@ def examine(
     host = LinuxHost() if host is None else host
     found = Examination(facts_of(host))
     unreal = _emulated(emulated, host, found.facts)
-    names = present(host)
+    names = {kind: subject(kind).names(host) for kind in backends.names()}
     if device is not None:
         kind, wanted = _parsed(device)
         unreal = [one for one in unreal if one.kind == kind and wanted in ("", one.run.device)]
@@ -81,7 +75,7 @@ def examine(
     examiners = []
     for kind, here in names.items():
         if not here:
-            found.absent[kind] = absence(kind)
+            found.absent[kind] = subject(kind).absence()
         examiners += [_Examiner(name, kind, host, found.facts) for name in here]
     examiners += unreal
     try:
@@ -99,9 +93,10 @@ def examine(
 def _parsed(device: str) -> tuple[str, str]:
     """A kind, and the one device of it that is meant, or "" for all."""
     kind, colon, number = device.strip().upper().partition(":")
-    if kind not in KINDS or (colon and not is_decimal(number)):
+    if backends.find(kind) is None or (colon and not is_decimal(number)):
+        known = ", ".join(backends.names())
         raise UsageError(
-            f"doctor: unknown device {device!r}. Known: {', '.join(KINDS)}; a number may follow, as in AMD:1."
+            f"doctor: unknown device {device!r}. Known: {known}; a number may follow, as in AMD:1."
         )
     if not colon:
         return kind, ""
@@ -111,11 +106,9 @@ def _parsed(device: str) -> tuple[str, str]:
 def _emulated(words: Sequence[str], host: Host, facts: Facts) -> list[_Examiner]:
     if not words:
         return []
-    from hcq.emu.port import port_for, vendors  # only those who emulate pay for it
-
     found = []
-    port = port_for(tuple(words)) if vendors(words) else None
-    for kind in sorted(vendors(words)):
+    port = backends.emulated_port(words)
+    for kind in sorted(backends.emulated(words)):
         count = sum(word.partition(":")[0].upper() == kind for word in words)
         names = [kind if index == 0 else f"{kind}:{index}" for index in range(count)]
         found += [_Examiner(name, kind, host, facts, port) for name in names]
@@ -128,7 +121,8 @@ class _Examiner:
     def __init__(self, name: str, kind: str, host: Host, facts: Facts, emulated: Port | None = None) -> None:
         self.kind, self.host, self.facts, self.emulated = kind, host, facts, emulated
         self.index = int(name.partition(":")[2] or 0)
-        self.run = Run(name, kind, functools.partial(advise, facts, kind), emulated is not None)
+        self.subject = subject(kind)
+        self.run = Run(name, kind, functools.partial(advise, facts, self.subject), emulated is not None)
         self.device: Device | None = None
 
     def ask(self, briefly: bool) -> None:
@@ -142,7 +136,9 @@ class _Examiner:
             return
         self._work("memory", lambda: checks.memory(self._opened, sizes))
         self._work("queue", lambda: checks.queue(self._opened, sizes))
-        self._work("kernel", lambda: checks.kernel(self._opened, self.kind, sizes))
+        self._work(
+            "kernel", lambda: checks.kernel(self._opened, self.subject.kernel(self._opened.arch), sizes)
+        )
         self._work("copy", lambda: checks.copy(self._opened, sizes))
         self._work("timestamp", lambda: checks.timestamp(self._opened))
 
@@ -153,7 +149,9 @@ class _Examiner:
             for one in all_
             if one is not self and one.kind == self.kind and one.emulated is self.emulated and one.device
         ]
-        self._work("peers", lambda: checks.peers(self._opened, self.kind, others))
+        self._work(
+            "peers", lambda: checks.peers(self._opened, self.subject.kernel(self._opened.arch), others)
+        )
 
     def _work(self, name: str, step: Callable[[], Found]) -> None:
         """One check of the open device. What it leaves hanging must not fail the next one."""
@@ -179,31 +177,19 @@ class _Examiner:
     def _node(self) -> Found:
         if self.emulated is not None:
             return Found("emulated: no hardware and no file is needed")
-        if self.kind == "CPU":
-            return cpu.node()
-        if self.kind == "AMD":
-            return amd.node(self.host, self.facts, self.index)
-        return nv.node(self.host, self.facts, self.index)
+        return self.subject.node(self.host, self.facts, self.index)
 
     def _permission(self) -> Found:
         if self.emulated is not None:
             return Found("emulated: the files open for everyone")
-        if self.kind == "CPU":
-            return cpu.permission(self.host, self.facts)
-        if self.kind == "AMD":
-            return amd.permission(self.host, self.facts, self.index)
-        return nv.permission(self.host, self.facts, self.index)
+        return self.subject.permission(self.host, self.facts, self.index)
 
     def _driver(self) -> Found:
-        if self.kind == "CPU":
-            return cpu.driver(self.facts)
-        if self.kind == "AMD":
-            kernel = "an emulated kernel" if self.emulated else f"Linux {self.facts.kernel}"
-            return amd.driver(self.emulated or self.host, kernel)
-        return nv.driver(self.emulated or self.host)
+        kernel = "an emulated kernel" if self.emulated else f"Linux {self.facts.kernel}"
+        return self.subject.driver(self.emulated or self.host, kernel)
 
     def _open(self) -> Found:
-        device = self.device = open_device(self.run.device, self.kind, self.emulated or self.host)
+        device = self.device = open_device(self.run.device, self.subject, self.emulated or self.host)
         facts = device.facts()
         self.run.facts = {
             **facts,
@@ -216,12 +202,12 @@ class _Examiner:
         )
 
 
-def open_device(name: str, kind: str, port: Port) -> Device:
+def open_device(name: str, subject: Subject, port: Port) -> Device:
     """A device of our own, not the one that hcq.open shares: it can be closed without disturbing anybody."""
-    backend = backends.find(kind)
-    if backend is None:
+    backend = backends.of(name)
+    if not backend.device:
         raise Failure(
-            f"this version of hcq has no driver for {DRIVERS[kind].name} GPUs.",
+            f"this version of hcq has no driver for {subject.title} GPUs.",
             "python -m pip install --upgrade hcq  # or use another device: HCQ_DEVICE=CPU",
         )
     settings = config_module.current()
@@ -230,13 +216,13 @@ def open_device(name: str, kind: str, port: Port) -> Device:
     return made
 
 
-def advise(facts: Facts, kind: str, check: str, error: Exception) -> str:
+def advise(facts: Facts, subject: Subject, check: str, error: Exception) -> str:
     """The fix for an error that a check of an open device, or opening itself, ended with."""
     number = error.errno if isinstance(error, OSError) else None
-    look = DRIVERS[kind].look if kind in DRIVERS else "HCQ_DEBUG=push,sync python -m hcq doctor --device CPU"
+    look = subject.look
     if (
         number == errno.ENOMEM
-        and kind != "CPU"
+        and subject.has_kernel_driver
         and facts.memlock is not None
         and facts.memlock < SMALL_MEMLOCK
     ):
@@ -259,6 +245,6 @@ def advise(facts: Facts, kind: str, check: str, error: Exception) -> str:
         return "HCQ_DEVICE=CPU, or another of: python -m hcq devices"
     if isinstance(error, UsageError):  # the doctor's own calls are right, or this is a defect
         return "report it, with the output of: python -m hcq doctor --json"
-    if isinstance(error, HcqError) and kind != "CPU":
+    if isinstance(error, HcqError) and subject.has_kernel_driver:
         return look
     return "HCQ_DEBUG=push,sync python -m hcq doctor  # and report what it prints"

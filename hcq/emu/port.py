@@ -23,7 +23,6 @@ from collections.abc import Sequence
 
 from hcq import backends
 from hcq.emu.kernel import File, Kernel, Refusal
-from hcq.errors import UsageError
 from hcq.port import LinuxPort, refused
 
 FIRST_FD = 1 << 20  # far above any real file descriptor
@@ -116,25 +115,10 @@ def port_for(words: Sequence[str]) -> EmulatedPort:
     return _port_of(tuple(words), os.getpid())
 
 
-def vendors(words: Sequence[str]) -> set[str]:
-    """Which vendors' devices these words make appear: {"AMD"}. Raises UsageError for a word that says nothing."""
-    found = set()
-    for word in words:
-        backend = backends.find(word)
-        if backend is None or not backend.emulation:
-            known = [one.name.lower() for one in backends.every() if one.emulation]
-            raise UsageError(
-                f"HCQ_EMULATE={','.join(words)}: no emulator for {word!r}. "
-                f"Words start with {' or '.join(f'{name}:' for name in known)}, as in amd:gfx1100."
-            )
-        found.add(backend.name)
-    return found
-
-
 @functools.cache
 def _port_of(words: tuple[str, ...], pid: int) -> EmulatedPort:
     kernels = []
-    for backend in (backends.of(name) for name in sorted(vendors(words))):
+    for backend in (backends.of(name) for name in sorted(backends.emulated(words))):
         own = [word for word in words if backends.of(word) is backend]
         kernels.append(backends.load(backend.emulation)(own))
     return EmulatedPort(kernels)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from hcq import config
-from hcq.backends import PLACES
 from hcq.cpu.device import CpuDevice
 from hcq.doctor import checks
 from hcq.doctor.check import CHECKS, Failure, Skip, Status
-from hcq.doctor.examine import advise, examine
+from hcq.doctor.examine import advise, examine, subject
 from hcq.doctor.host import facts_of
 from hcq.errors import DeviceFault, UsageError
+from hcq.nv import backend
 from hcq.signal import CELL_BYTES, Signal
 
 from .conftest import FakeHost
@@ -74,7 +74,7 @@ def test_a_copy_that_arrives_changed_is_noticed(cpu: CpuDevice) -> None:
 
 def test_a_kernel_that_computes_wrongly_is_noticed(cpu: CpuDevice) -> None:
     with pytest.raises(Failure, match=r"1 of 1024 elements are wrong; the first is \[2\]"):
-        checks.kernel(Liar(cpu, 8), "CPU", SMALL)  # type: ignore[arg-type]
+        checks.kernel(Liar(cpu, 8), subject("CPU").kernel(cpu.arch), SMALL)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_every_block_of_the_pattern_is_another_one() -> None:
 
 def test_devices_that_do_not_share_memory_have_no_peers(cpu: CpuDevice) -> None:
     with pytest.raises(Skip, match="no second device"):
-        checks.peers(cpu, "CPU", [])
+        checks.peers(cpu, None, [])
     with pytest.raises(Skip, match="do not share memory"):
-        checks.peers(cpu, "CPU", [cpu])
+        checks.peers(cpu, None, [cpu])
 
 
 @pytest.mark.parametrize("word", ["amd:gfx1100", "amd:gfx942", "amd:gfx1100:private", "amd:gfx1100:seed=7"])
@@ -144,7 +144,7 @@ def test_a_security_policy_against_new_code_is_named(host: FakeHost) -> None:
 
 
 def test_a_kind_without_a_driver_says_so(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(PLACES, "NV", raising=False)
+    monkeypatch.setattr(backend, "BACKEND", dataclasses.replace(backend.BACKEND, device=""))
     (run,) = examine(host.nv(), "NV").runs
     assert run.checks[3].text == "this version of hcq has no driver for NVIDIA GPUs."
     assert "--upgrade hcq" in run.checks[3].fix
@@ -165,7 +165,7 @@ def test_a_name_that_means_nothing_is_refused(host: FakeHost, name: str) -> None
         examine(host, name)
 
 
-def test_a_rung_that_hangs_does_not_fail_those_after_it(
+def test_a_check_that_hangs_does_not_fail_those_after_it(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hang(device: CpuDevice, kind: str, sizes: checks.Sizes) -> Any:
@@ -179,7 +179,7 @@ def test_a_rung_that_hangs_does_not_fail_those_after_it(
     assert run.checks[7].status == Status.OK
 
 
-def test_a_defect_of_ours_is_called_one_and_the_walk_goes_on(
+def test_a_defect_of_ours_is_called_one_and_the_checks_go_on(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "copy", lambda device, sizes: {}["gone"])
@@ -205,15 +205,15 @@ def test_the_fix_for_an_errno_depends_on_where_we_are(host: FakeHost) -> None:
 
     def said(number: int, kind: str = "AMD") -> str:
         error = OSError(number, "refused")
-        return advise(facts_of(host), kind, "memory", error)
+        return advise(facts_of(host), subject(kind), "memory", error)
 
     assert "memlock unlimited" in said(errno.ENOMEM)
     assert "memory.max" in said(errno.ENOMEM, "CPU")
     assert "ulimit -u" in said(errno.EAGAIN)
-    assert "dmesg" in advise(facts_of(host), "AMD", "queue", DeviceFault("stopped"))
-    assert "report it" in advise(facts_of(host), "AMD", "copy", UsageError("copy: refused"))
+    assert "dmesg" in advise(facts_of(host), subject("AMD"), "queue", DeviceFault("stopped"))
+    assert "report it" in advise(facts_of(host), subject("AMD"), "copy", UsageError("copy: refused"))
     assert "HCQ_DEVICE=CPU" in advise(
-        facts_of(host), "AMD", "open", UsageError("gfx803 is not a GPU we know")
+        facts_of(host), subject("AMD"), "open", UsageError("gfx803 is not a GPU we know")
     )
     host.inside("docker")
     assert "--ulimit memlock=-1" in said(errno.ENOMEM)
@@ -230,7 +230,7 @@ def test_the_doctor_does_not_wait_longer_than_it_says(
     before = config.current()
     try:
         config.use(dataclasses.replace(before, timeout_ms=600_000))
-        device = open_device("CPU", "CPU", host)
+        device = open_device("CPU", subject("CPU"), host)
         assert device.config.timeout_ms == TIMEOUT_MS
         device.close()
     finally:

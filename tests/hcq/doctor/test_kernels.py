@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import capstone
 import pytest
 
+import hcq
 from hcq import elf
 from hcq.amd.chip import CHIPS
 from hcq.amd.link import Linked
 from hcq.cpu.device import CpuDevice
-from hcq.doctor import amd_kernels, nv_kernels
-from hcq.doctor.kernels import CPU_CODE, ENTRY, cpu_object, expected, tiny
+from hcq.cpu.doctor import CPU_CODE, cpu_object
+from hcq.doctor.examine import subject
+from hcq.doctor.kernels import ENTRY, Tiny, expected
 from hcq.errors import UsageError
 from hcq.nv.bundle import Bundle
 from hcq.nv.chip import CHIPS as NV_CHIPS
 from hcq.nv.link import Linked as NvLinked
 
+AMD, NV = (Path(hcq.__file__).parent / vendor / "kernels" for vendor in ("amd", "nv"))
 DISASSEMBLERS = {
     "x86_64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
     "aarch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
 }
+
+
+def tiny(kind: str, arch: str) -> Tiny:
+    found = subject(kind).kernel(arch)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("arch", CPU_CODE)
@@ -44,7 +54,6 @@ def test_the_object_is_an_elf_file_with_one_function(arch: str) -> None:
 
 def test_the_kernel_computes_on_the_cpu(cpu: CpuDevice) -> None:
     small = tiny("CPU", cpu.arch)
-    assert small is not None
     values = [0, 1, 2**32 - 1, 7, 1 << 31]
     out, a = cpu.alloc(20), cpu.alloc(20)
     a.write(struct.pack("<5I", *values))
@@ -54,7 +63,7 @@ def test_the_kernel_computes_on_the_cpu(cpu: CpuDevice) -> None:
 
 @pytest.mark.parametrize("arch", CHIPS)
 def test_every_amd_chip_of_the_driver_has_a_kernel_that_links(arch: str) -> None:
-    linked = Linked(amd_kernels.image(arch), CHIPS[arch], "doctor")
+    linked = Linked(tiny("AMD", arch).image, CHIPS[arch], "doctor")
     assert [kernel.name for kernel in linked.kernels.values()] == [ENTRY]
 
 
@@ -66,14 +75,14 @@ def test_amd_objects_are_what_llvm_makes_of_their_source(arch: str) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("amdgcn-amd-amdhsa").create_target_machine(cpu=arch, opt=2)
-    made = target.emit_object(llvm.parse_assembly(amd_kernels.SOURCE))
-    assert amd_kernels.image(arch) == made
+    made = target.emit_object(llvm.parse_assembly((AMD / "triple_plus_index.ll").read_text()))
+    assert tiny("AMD", arch).image == made
 
 
 @pytest.mark.parametrize("arch", NV_CHIPS)
 def test_every_nvidia_chip_of_the_driver_has_a_kernel_that_links(arch: str) -> None:
-    bundle = Bundle.of(nv_kernels.image(arch))
-    assert bundle.ptx == nv_kernels.PTX.encode()
+    bundle = Bundle.of(tiny("NV", arch).image)
+    assert bundle.ptx == (NV / "triple_plus_index.ptx").read_bytes()
     kernel = NvLinked(bundle, ENTRY, NV_CHIPS[arch], "doctor").kernel
     assert [one.size_bytes for one in kernel.parameters] == [8, 8]
     assert kernel.stack_bytes == 0
@@ -85,10 +94,10 @@ def test_nvidias_objects_say_what_the_assembler_says_of_their_source(arch: str) 
     from hcq.nv.toolchain import nvjitlink
 
     try:
-        made = nvjitlink.link_ptx(nv_kernels.PTX, arch)
+        made = nvjitlink.link_ptx((NV / "triple_plus_index.ptx").read_text(), arch)
     except UsageError as error:
         pytest.skip(str(error))
-    new, kept = Cubin(made).kernels[ENTRY], Cubin(Bundle.of(nv_kernels.image(arch)).cubin).kernels[ENTRY]
+    new, kept = Cubin(made).kernels[ENTRY], Cubin(Bundle.of(tiny("NV", arch).image).cubin).kernels[ENTRY]
     assert (kept.param_base, kept.param_bytes, kept.parameters) == (
         new.param_base,
         new.param_bytes,
@@ -98,7 +107,5 @@ def test_nvidias_objects_say_what_the_assembler_says_of_their_source(arch: str) 
 
 
 def test_there_is_no_kernel_for_an_architecture_that_nobody_wrote_down() -> None:
-    assert tiny("AMD", "gfx803") is None
-    assert tiny("CPU", "riscv64") is None
-    assert amd_kernels.image("gfx803") == b""
-    assert tiny("NV", "sm_70") is None
+    for kind, arch in (("AMD", "gfx803"), ("CPU", "riscv64"), ("NV", "sm_70")):
+        assert subject(kind).kernel(arch) is None

@@ -9,13 +9,14 @@ import pytest
 
 import hcq
 from hcq import config
-from hcq.emu.port import port_for, vendors
+from hcq.backends import emulated
+from hcq.emu.port import port_for
 from hcq.errors import DriverError, UsageError
 
 
 def test_words_name_vendors():
-    assert vendors(("amd:gfx1100", "amd:gfx942:seed=1")) == {"AMD"}
-    assert vendors(("amd:gfx1100", "nv:sm_90")) == {"AMD", "NV"}
+    assert emulated(("amd:gfx1100", "amd:gfx942:seed=1")) == {"AMD"}
+    assert emulated(("amd:gfx1100", "nv:sm_90")) == {"AMD", "NV"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""NVIDIA GPUs, as far as they can be examined before the device is open.
+
+In       the host
+Out      which GPUs are here; the checks node, permission and driver
+Changes  nothing; opening a GPU's file makes its kernel driver start the GPU, which can take seconds
+Next     access.py (what is in the way of a file), examine.py (the checks above)
+Source   NVIDIA's driver README: device nodes, /proc/driver/nvidia; nvidia-modprobe(1)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from hcq.doctor.access import KernelDriver
+from hcq.doctor.check import Failure, Found
+from hcq.doctor.host import Host, text_of
+from hcq.doctor.kernels import ENTRY, Tiny, kept
+from hcq.errors import DriverError
+from hcq.nv.bundle import Bundle
+from hcq.port import Port
+
+CONTROL, UVM, PROC = "/dev/nvidiactl", "/dev/nvidia-uvm", "/proc/driver/nvidia"
+OLDEST_BRANCH = 550  # structures of earlier releases differ, and nobody has written them down here
+INSTALL = "sudo apt install nvidia-open-kernel-dkms  # Ubuntu: sudo ubuntu-drivers install"
+KERNELS = Path(__file__).with_name("kernels")
+GROUP = 64  # threads in a block of the kernel
+
+
+class NvSubject(KernelDriver):
+    """NVIDIA GPUs. The kernels are triple_plus_index.ptx, assembled by nvJitLink 13.5 for each architecture."""
+
+    vendor = 0x10DE
+    control = CONTROL
+    module = "nvidia"
+    modules: Mapping[str, str] = {UVM: "nvidia_uvm"}
+    group = "video"
+    udev: Mapping[str, str] = {"/dev/nvidia": 'KERNEL=="nvidia*", GROUP="video", MODE="0660"'}
+    install = INSTALL
+    make = "sudo nvidia-modprobe -c0 -u"
+    containers: Mapping[str, str] = {
+        "podman": "podman run --device nvidia.com/gpu=all IMAGE  # after: sudo nvidia-ctk cdi generate "
+        "--output=/etc/cdi/nvidia.yaml",
+        "kubernetes": "ask for the GPU in the pod: resources: {limits: {nvidia.com/gpu: 1}}",
+        "": "docker run --gpus all IMAGE  # without NVIDIA's toolkit: --device /dev/nvidiactl --device /dev/nvidia-uvm "
+        "--device /dev/nvidia0",
+    }
+    log_words = "nvrm|nvidia"
+
+    def count(self, host: Host) -> int:
+        """One, too, when there are signs of a GPU that cannot be counted."""
+        return len(minors(host)) or len(self.gpus(host)) or int(host.stat(CONTROL) is not None)
+
+    def paths(self, host: Host, index: int) -> list[str]:
+        known = minors(host)
+        minor = known[index] if index < len(known) else index
+        return [CONTROL, UVM, f"/dev/nvidia{minor}"]
+
+    def driver(self, port: Port, kernel: str) -> Found:
+        """The release, and whether it is the open kernel module."""
+        try:
+            text = port.read_file(f"{PROC}/version").decode("utf-8", "replace")
+        except DriverError:
+            text = ""
+        line = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
+        release = re.search(r"\b(\d{3,})\.(\d+)(?:\.\d+)?\b", line)
+        if release is None:
+            raise Failure(
+                f"{PROC}/version names no release: {line or 'it cannot be read'}.",
+                "cat /proc/driver/nvidia/version",
+            )
+        is_open = "Open Kernel Module" in line
+        said = f"release {release[0]}, {'open' if is_open else 'proprietary'} kernel module"
+        if int(release[1]) < OLDEST_BRANCH:
+            raise Failure(f"{said}; the oldest release whose interface is known is {OLDEST_BRANCH}.", INSTALL)
+        return Found(said, {"release": release[0], "is_open_module": "yes" if is_open else "no"})
+
+    def kernel(self, arch: str) -> Tiny | None:
+        cubin = kept(KERNELS / f"{arch}.cubin")
+        ptx = kept(KERNELS / f"{ENTRY}.ptx")
+        return Tiny(Bundle(cubin, ptx).pack(), GROUP) if cubin else None
+
+
+def minors(host: Host) -> list[int]:
+    """The number in each GPU's file name, in the kernel driver's order."""
+    found = []
+    for address in host.names(f"{PROC}/gpus"):
+        said = re.search(r"Device Minor:\s*(\d+)", text_of(host, f"{PROC}/gpus/{address}/information"))
+        if said:
+            found.append(int(said[1]))
+    if found:
+        return found
+    files = [re.fullmatch(r"nvidia(\d+)", name) for name in host.names("/dev")]
+    return sorted(int(file[1]) for file in files if file)
+
+
+DOCTOR = NvSubject("NV", "NVIDIA")
