@@ -20,6 +20,8 @@ LANE_OPS_PER_NS = 3.0  # vector instructions started per nanosecond, one thread
 
 
 class Accesses:
+    """The facts of one nest. Axes may be given by their old selves: a merge makes axes anew, under the same name."""
+
     def __init__(self, nest: LoopNest):
         self.nest = nest
 
@@ -38,6 +40,7 @@ class Accesses:
         return strides.pop() if len(strides) == 1 else None
 
     def all_strides(self, axis: Axis, allowed: tuple[int, ...]) -> bool:
+        """Whether every load's stride along an axis is one of these."""
         return all(self.stride(load, axis) in allowed for load in self.nest.loads)
 
     def contiguous_loads(self, axis: Axis) -> int:
@@ -56,6 +59,7 @@ class Accesses:
         return run
 
     def is_masked(self, load: Node) -> bool:
+        """Whether a load has a condition."""
         return len(load.src) > 2
 
     def lanes(self, target: Target) -> int:
@@ -84,6 +88,7 @@ class Accesses:
 
     @cached_property
     def outputs(self) -> int:
+        """Elements that are stored."""
         count = 1
         for axis in self.nest.axes:
             if not axis.is_reduce:

@@ -24,6 +24,7 @@ class Form:
     constant: int
 
     def coefficient(self, atom: Node) -> int:
+        """How often an atom is in the sum; 0 where it is not."""
         for term, coefficient in self.terms:
             if term is atom:
                 return coefficient
@@ -41,6 +42,7 @@ class Affine:
         self._forms: dict[Node, Form] = {}
 
     def is_index(self, node: Node) -> bool:
+        """Whether a node is index arithmetic."""
         return node.dtype.kind is Kind.INDEX
 
     def is_inner(self, user: Node, source: Node) -> bool:

@@ -29,8 +29,11 @@ CACHE_KIND = "kernel"
 class ObjectCache(Protocol):
     """Where finished kernels are kept between processes."""
 
-    def get(self, kind: str, key: bytes | str) -> bytes | None: ...
-    def put(self, kind: str, key: bytes | str, data: bytes) -> Any: ...
+    def get(self, kind: str, key: bytes | str) -> bytes | None:
+        """The bytes kept under a key; None where there are none."""
+
+    def put(self, kind: str, key: bytes | str, data: bytes) -> Any:
+        """Keep bytes under a key, as well as that works: nothing is raised where it does not."""
 
 
 MAX_KEPT = 1024  # objects in memory; beyond, the oldest go (they are still on disk)

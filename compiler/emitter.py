@@ -27,11 +27,14 @@ class Scope:
 
 
 class Emitter:
+    """The open scopes, outermost first: scope 0 is the kernel's own."""
+
     def __init__(self) -> None:
         self.scopes = [Scope()]
 
     @property
     def depth(self) -> int:
+        """How many loops are open."""
         return len(self.scopes) - 1
 
     def emit(
@@ -69,6 +72,7 @@ class Emitter:
         return Instruction(Op.LOOP, dtypes.index, (low, high), LoopFacts(name, runs), self.depth)
 
     def end(self, loop: Instruction) -> None:
+        """Close the loop that `begin` gave: its instructions go into the scope around it."""
         body = self.scopes.pop().instructions
         outer = self.scopes[-1].instructions
         outer.append(loop)
@@ -81,12 +85,14 @@ class Emitter:
         return self.place(Op.CONST, dtypes.index, (), value)
 
     def end_step(self) -> None:
+        """Close what `begin_step` opened."""
         body = self.scopes.pop().instructions
         self.scopes[-1].instructions.extend(body)
 
     # -- small arithmetic -------------------------------------------------------------------------------------------
 
     def number(self, value: Scalar, dtype: DType = dtypes.index) -> Instruction:
+        """A number, once for the whole kernel."""
         # a float's key tells -0.0 from 0.0 and knows one NaN, as const() does
         node = const(value, dtype)
         key = (Op.CONST, dtype, repr(node.arg))
@@ -132,12 +138,14 @@ class Emitter:
         return whole
 
     def broadcast(self, value: Instruction, lanes: int) -> Instruction:
+        """A scalar in every lane; a vector of that width as it is."""
         if value.dtype.lanes == lanes:
             return value
         assert value.dtype.lanes == 1, "a vector where a scalar or another width is expected"
         return self.emit(Op.BROADCAST, value.dtype.vec(lanes), (value,))
 
     def lane(self, value: Instruction, lane: int) -> Instruction:
+        """One lane of a vector; a scalar as it is."""
         if value.dtype.lanes == 1:
             return value
         return self.emit(Op.LANE, value.dtype.scalar, (value,), (lane,))

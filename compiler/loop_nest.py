@@ -42,6 +42,7 @@ class Loop:
 
     @property
     def is_written_out(self) -> bool:
+        """Whether it is no loop when the program runs: its steps are written out, or lanes."""
         return self.kind in ("unroll", "vector")
 
 
@@ -65,6 +66,7 @@ class Axis:
 
     @property
     def written_out(self) -> list[Loop]:
+        """The loops that are none when the program runs."""
         return [loop for loop in self.loops if loop.is_written_out]
 
     @property
@@ -146,6 +148,7 @@ class LoopNest:
         return next(a for a in self.axes if a.name == axis.name)
 
     def loop(self, name: str) -> Loop:
+        """The loop of that name. Raises ScheduleError that lists those there are."""
         for axis in self.axes:
             for loop in axis.loops:
                 if loop.name == name:
@@ -205,7 +208,8 @@ class LoopNest:
     def split(self, name: str, factor: int) -> LoopNest:
         """`name` (n steps) becomes `name` (ceil(n / factor) steps) around a new loop of `factor` steps.
 
-        Only the outermost loop of a range may be split by a factor that does not divide it.
+        Raises ScheduleError for a loop that is bound, and for a factor that does not divide it where it is not the
+        outermost loop of its range.
         """
         loop = self.loop(name)
         axis = loop.axis
@@ -230,13 +234,17 @@ class LoopNest:
         return self
 
     def unroll(self, name: str) -> LoopNest:
-        """Write every step of the loop out. Everything inside it in its range must be written out already."""
+        """Write every step of the loop out.
+
+        Raises ScheduleError where a loop inside it, in its range, is not written out, or copies exceed MAX_COPIES.
+        """
         return self._write_out(name, "unroll")
 
     def vectorize(self, name: str) -> LoopNest:
         """The steps of the loop become the lanes of vectors: the innermost loop of its range.
 
-        Two ranges can be in lanes only where no value depends on both: a row's sum and what is stored along the row.
+        Raises ScheduleError for lanes that are no power of two, and for two ranges in lanes where some value depends
+        on both (a row's sum and what is stored along the row may be).
         """
         loop = self.loop(name)
         if loop.axis.loops[-1] is not loop:
@@ -279,7 +287,10 @@ class LoopNest:
         return self
 
     def parallel(self, name: str) -> LoopNest:
-        """Each step of the loop is one group, and groups run on any thread in any order. Output ranges only."""
+        """Each step of the loop is one group, and groups run on any thread in any order.
+
+        Raises ScheduleError for a reduction, an ordered range, and a loop that is not the outermost of its range.
+        """
         loop = self.loop(name)
         if loop.axis.is_reduce or loop.axis.is_ordered:
             what = "a reduction" if loop.axis.is_reduce else "ordered"
@@ -297,7 +308,10 @@ class LoopNest:
         return self
 
     def reorder(self, *names: str) -> LoopNest:
-        """The named counted loops take each other's places, in the given order, outermost first."""
+        """The named counted loops take each other's places, in this order, outermost first.
+
+        Raises ScheduleError where an output loop would run inside a reduction, or loops of one range change places.
+        """
         loops = [self.loop(n) for n in names]
         if any(loop not in self.order or loop.kind != "serial" for loop in loops) or len(set(names)) < len(
             names
@@ -327,7 +341,8 @@ class LoopNest:
         """Pack what load number `load` (in graph order) reads within one step of loop `at` into scratch.
 
         The copy runs when a step of `at` begins ("-": when a group begins); reading it afterwards is dense and needs no
-        condition: what was invalid is zero. Refused where the operand is also written by this kernel.
+        condition: what was invalid is zero. Raises ScheduleError where `never_staged` says why, and for a loop that is
+        written out or that does not hold what differs by group.
         """
         verb = "box" if is_box else "stage"
         if not 0 <= load < len(self.loads):
@@ -431,7 +446,7 @@ class LoopNest:
         return count
 
     def apply(self, text: str) -> LoopNest:
-        """Replay a schedule; the inverse of `choice`."""
+        """Replay a schedule; the inverse of `choice`. Raises ScheduleError at the first item that does not apply."""
         for item in filter(None, (part.strip() for part in text.split(";"))):
             verb, *words = item.split()
             try:
@@ -462,10 +477,12 @@ class LoopNest:
 
     @property
     def groups(self) -> list[Loop]:
+        """The loops whose steps are groups, outermost first."""
         return [loop for loop in self.order if loop.kind == "group"]
 
     @property
     def group_count(self) -> int:
+        """How many groups a launch has; 1 where no loop is bound to them."""
         count = 1
         for loop in self.groups:
             count *= loop.size

@@ -52,6 +52,7 @@ class Spot:
 
     @property
     def lanes(self) -> int:
+        """How many lanes the access has."""
         return max([len(self.steps), *[value.dtype.lanes for value, _ in self.vectors]])
 
     @property
@@ -60,12 +61,15 @@ class Spot:
         return not self.vectors and self.steps == tuple(range(len(self.steps)))
 
     def add_steps(self, steps: Sequence[int], factor: int = 1) -> None:
+        """Add `factor` times these numbers, lane by lane."""
         if len(self.steps) == 1:
             self.steps = (self.steps[0],) * len(steps)
         self.steps = tuple([a + factor * b for a, b in zip(self.steps, steps, strict=True)])
 
 
 class LowerExpr(Emitter):
+    """The state of one kernel's writing: which loops are open, what is packed, what is known already."""
+
     def __init__(self, nest: LoopNest):
         super().__init__()
         self.nest = nest

@@ -25,6 +25,8 @@ SCRATCH_ALIGN = 64  # bytes
 
 
 class Staging(LowerExpr):
+    """Copies of operands: `copy_in` writes the loops that fill scratch, and reads of the operand then read scratch."""
+
     def __init__(self, nest: LoopNest):
         super().__init__(nest)
         self.scratch_bytes = 0
@@ -42,6 +44,7 @@ class Staging(LowerExpr):
         return self.emit(Op.SCRATCH, dtype, (), self.scratch_at[owner])
 
     def copy_in(self, stage: Stage) -> None:
+        """Write the copy of one staged operand here; from now on it is read from scratch."""
         load, value = stage.load, stage.value
         mask = self.masks[load]
         boxes = [_Box(self, *pair) for pair in self.nest.walks(load)] if stage.is_box else []

@@ -28,7 +28,7 @@ NARROW_CASTS = frozenset({dtypes.float16, dtypes.bfloat16})
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A vendor's compiler, handed in by who knows where it is: this floor binds no library of a driver's.
+    """A vendor's compiler, passed in by who knows where it is: this floor binds no library of a driver's.
 
     name    with its version, such as "nvrtc-13.3": it is part of the key of every kernel it makes
     takes   "cuda" (source in CUDA C) or "ptx"

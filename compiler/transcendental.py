@@ -37,17 +37,15 @@ class Format(NamedTuple):
     mantissa: int  # bits
     bias: int  # of the exponent
     least_normal: float
-    integer_part: (
-        float  # x + this rounds x to an integer, which then stands in the low bits: 1.5 * 2**mantissa
-    )
+    # x + this rounds x to an integer, which then stands in the low bits: 1.5 * 2**mantissa
+    integer_part: float
     log2_e: float
     ln2_high: float  # few enough bits that its product with an exponent is exact
     ln2_low: float
     exp_ends: tuple[float, float]  # beyond them exp is 0, or infinite
     exp2_ends: tuple[float, float]
-    margin: (
-        int  # exponents that a result is kept away from the ends of the format, until the last multiplication
-    )
+    # exponents that a result is kept away from the ends of the format, until the last multiplication
+    margin: int
     lift: int  # 2**lift makes every subnormal number normal
     exp: Sequence[float]  # (e**r - 1 - r) / r**2 for |r| <= log(2) / 2
     exp2: Sequence[float]  # (2**r - 1) / r for |r| <= 1/2

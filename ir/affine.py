@@ -78,14 +78,17 @@ def collect(parts: Iterable[tuple[Node, int]], terms: Terms) -> int:
 
 
 def add(a: Node, b: Node) -> Node:
+    """a + b of index nodes, in simplest form."""
     return linear(((a, 1), (b, 1)))
 
 
 def subtract(a: Node, b: Node) -> Node:
+    """a - b of index nodes, in simplest form."""
     return linear(((a, 1), (b, -1)))
 
 
 def multiply(a: Node, b: Node) -> Node:
+    """a * b of index nodes, in simplest form; a product of two atoms is an atom."""
     if b.op is Op.CONST:
         return linear(((a, b.arg),))
     if a.op is Op.CONST:

@@ -23,7 +23,10 @@ _BOOL = (0, 1)
 
 
 def bounds(node: Node) -> Bounds:
-    """(least, greatest) of an index, integer or bool node; works on graphs deeper than Python's stack."""
+    """(least, greatest) of an index, integer or bool node; works on graphs deeper than Python's stack.
+
+    Raises ValueError for floats, which have none.
+    """
     known = node._range
     if known is not None:
         return known

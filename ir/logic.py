@@ -26,6 +26,7 @@ _INVERSE = {Op.CMPEQ: Op.CMPNE, Op.CMPNE: Op.CMPEQ}
 
 
 def truth(value: bool) -> Node:
+    """True or False as a node."""
     return TRUE if value else FALSE
 
 

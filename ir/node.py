@@ -157,6 +157,7 @@ class Node:
         return binary(Op.CMPEQ, self, other)
 
     def ne(self, other: Node | Scalar) -> Node:
+        """Inequality as a value."""
         return binary(Op.CMPNE, self, other)
 
     def __and__(self, other: Node | Scalar) -> Node:
@@ -166,9 +167,11 @@ class Node:
         return binary(Op.OR, self, other)
 
     def where(self, if_true: Node, if_false: Node | Scalar) -> Node:
+        """`if_true` where this condition holds, else `if_false`; a number takes the dtype of `if_true`."""
         return Node(Op.WHERE, if_true.dtype, (self, if_true, if_true._like(if_false)))
 
     def cast(self, dtype: DType) -> Node:
+        """The value in another dtype; the node itself where it has that dtype."""
         return self if dtype is self.dtype else Node(Op.CAST, dtype, (self,))
 
     def _like(self, value: Node | Scalar) -> Node:

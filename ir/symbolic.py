@@ -49,6 +49,7 @@ class Rebuilding:
         self.was_simple = was_simple
 
     def visit(self, node: Node) -> None:
+        """Make the new form of a node, whose sources were visited before."""
         if node in self.new or _is_sum(node):
             return  # sums are built when something else asks for them, so that parts of sums never are
         src = tuple([self.of(source) for source in node.src])

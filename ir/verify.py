@@ -41,7 +41,12 @@ class Stage(NamedTuple):
 
 
 def verify(root: Node, stage: str) -> Notes:
-    """Check every node under the root. Returns what is allowed but not proved, such as a load's address."""
+    """Check every node under the root.
+
+    stage     "tensor", "kernel" or "linear"
+    Returns   notes on what is allowed but not proved, such as a load's address
+    Raises    VerifyError that names the node and the law it breaks; ValueError for an unknown stage
+    """
     if stage not in STAGES:
         raise ValueError(f"verify(stage={stage!r}): the stages are {', '.join(STAGES)}")
     laws = STAGES[stage]

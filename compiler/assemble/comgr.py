@@ -6,7 +6,7 @@ Changes  opens libamd_comgr at the first call; comgr itself writes temporary fil
 Next     llvm_gpu.py (the first assembler, with no ROCm), ../codegen.py (`assemble_with` chooses this one for a target)
 Source   amd_comgr.h: actions, data kinds and languages; their numbers changed between versions 2 and 3
 
-comgr is another LLVM by another vendor's hand: kernels that both assemble are a second opinion on our text, and it
+comgr is another LLVM, built by another vendor: kernels that both assemble are a second opinion on our text, and it
 alone compiles HIP C. It knows the architectures of its release: Debian 12's 2.4 (LLVM 15) has gfx90a and no gfx11. It
 works inside this process, as llvmlite does, and its release does not verify IR: a module that is well written but wrong
 can end the process. So the IR given to it should be of the renderer, of clang, or verified.
@@ -165,7 +165,10 @@ def compile_hip(source: str, arch: str, name: str = "kernel", options: Sequence[
 
 
 def link(objects: Sequence[bytes], arch: str, name: str = "kernel") -> bytes:
-    """One shared object of relocatable ones. Our loader needs no linker; ROCm's runtime takes nothing else."""
+    """One shared object of relocatable ones. Our loader needs no linker; ROCm's runtime takes nothing else.
+
+    Raises ComgrError where there are none, where comgr is missing, and with its complaint.
+    """
     if not objects:
         raise ComgrError(f"comgr: link({name!r}) was given no objects; pass at least one relocatable object.")
     given = [(RELOCATABLE, f"{name}.{index}.o", image) for index, image in enumerate(objects)]
@@ -175,7 +178,8 @@ def link(objects: Sequence[bytes], arch: str, name: str = "kernel") -> bytes:
 def disassemble(image: bytes, arch: str, name: str = "kernel") -> str:
     """The assembly of an object's code, as LLVM's objdump lists it. Version 2 only; 3 leaves it to objdump itself.
 
-    For objects of a compiler: one that is damaged can end the process, and one of another machine is refused here.
+    For objects of a compiler: one that is damaged can end the process. Raises ComgrError for one of another machine,
+    for version 3, and where comgr is missing.
     """
     action = library().numbers.relocatable_to_source
     if action is None:

@@ -39,6 +39,7 @@ class Machine:
         return module
 
     def clean(self, module: Any) -> None:
+        """Run the cleaning passes over every function of a module, in place."""
         for function in module.functions:
             if not function.is_declaration:
                 self._passes.run(function, self._builder)
@@ -71,10 +72,12 @@ def binding() -> Any:
 
 
 def toolchain_version() -> str:
-    """Which LLVM makes the objects, read without loading it: part of every cache key."""
-    for (
-        folder
-    ) in sys.path:  # the names of installed distributions; importlib.metadata takes 20 ms to say the same
+    """Which LLVM makes the objects, read without loading it: part of every cache key.
+
+    Raises ToolchainError where llvmlite is not installed.
+    """
+    # by the names of installed distributions: importlib.metadata takes 20 ms to say the same
+    for folder in sys.path:
         found = sorted(Path(folder or ".").glob("llvmlite-*.dist-info"))
         if found:
             return found[0].name.removesuffix(".dist-info")

@@ -50,7 +50,8 @@ _FROM_FLOAT = {  # round to zero, saturating: what cvt.rzi does
 class Text(Protocol):
     """What spelling needs of the text being written."""
 
-    def helper(self, name: str, text: str) -> str: ...
+    def helper(self, name: str, text: str) -> str:
+        """Write a function above the kernel, once; gives its name."""
 
 
 def register_type(dtype: DType) -> str:
@@ -95,7 +96,13 @@ def arithmetic(
     unsigned: bool = False,
     known: Scalar | None = None,
 ) -> str:
-    """Spell `op` for one lane; `unsigned` says that no source is negative, `known` is the second source's number."""
+    """Spell an op for one lane: an expression.
+
+    sources    (expression, dtype) of each
+    unsigned   no source is negative
+    known      the number that the second source is, if it is one
+    Raises     RenderError for an op that has no spelling for that dtype
+    """
     if op is Op.CAST:
         return cast(text, sources[0], dtype.scalar)
     if op is Op.BITCAST:
@@ -236,7 +243,10 @@ def _divide(text: Text, op: Op, dtype: DType, unsigned: bool) -> str:
 
 
 def cast(text: Text, source: Operand, to: DType) -> str:
-    """The value under another dtype: to bool tests for zero, float to integer saturates and NaN becomes 0."""
+    """The value under another dtype: to bool tests for zero, float to integer saturates and NaN becomes 0.
+
+    Raises RenderError for the 8-bit floats.
+    """
     name, of = source[0], source[1].scalar
     if of is to:
         return name

@@ -4,7 +4,7 @@ In       a Program, the dialect of a GPU family
 Out      LLVM IR of one kernel: pointers to global memory in, one group of the program per thread
 Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects)
 
-On the CPU a call is handed a range of groups; here each thread finds its own: block number times the block's size plus
+On the CPU a call gets a range of groups; here each thread finds its own: block number times the block's size plus
 the thread's place in it. Threads beyond the last group return at once.
 """
 

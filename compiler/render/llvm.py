@@ -27,6 +27,8 @@ def render(program: Program) -> str:
 
 
 class Text:
+    """The text of one kernel while it is written, instruction by instruction; gpu.py says what GPUs spell otherwise."""
+
     pointer = "ptr"  # how the address of a buffer's element is written
     space = "p0"  # and how intrinsics call its address space
 
@@ -42,6 +44,7 @@ class Text:
         self.scratch: str | None = None
 
     def module(self) -> str:
+        """The whole module. Raises RenderError."""
         program = self.program
         params = []
         for param, _ in program.params:
@@ -64,9 +67,11 @@ class Text:
     # -- lines ------------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
+        """Add a line to the function's body."""
         self.lines.append("  " + text)
 
     def fresh(self) -> str:
+        """A name that nothing has yet."""
         self.count += 1
         return f"%v{self.count}"
 
@@ -98,6 +103,7 @@ class Text:
         return name
 
     def declare(self, text: str) -> None:
+        """Declare an intrinsic, once."""
         self.declarations[text] = None
 
     def name(self, it: Instruction) -> str:
@@ -109,6 +115,7 @@ class Text:
     # -- instructions -----------------------------------------------------------------------------------------------
 
     def instruction(self, it: Instruction) -> None:
+        """Write one instruction. Raises RenderError for what no linear program holds."""
         op = it.op
         if op is Op.CONST:
             self.names[it] = literal(it.arg, it.dtype)
@@ -150,6 +157,7 @@ class Text:
             raise RenderError(f"{op.name}: not an instruction of a linear program")
 
     def begin_loop(self, it: Instruction) -> None:
+        """Open a loop: its guard, its label, the names of its phis, which `end_loop` writes."""
         low, high = (self.name(s) for s in it.src if s is not None)
         loop = _OpenLoop(it, len(self.loops), self.count, low, high, self.block, dict(self.now))
         self.count += 1
@@ -175,6 +183,7 @@ class Text:
         self.loops.append(loop)
 
     def end_loop(self) -> None:
+        """Close the innermost loop: its test, and the phis at its head and behind it."""
         loop = self.loops.pop()
         latch = self.block
         following = self.let(f"add nuw nsw i64 {loop.counter}, 1")
@@ -218,6 +227,7 @@ class Text:
         return pointer
 
     def load(self, it: Instruction) -> str:
+        """The value of a LOAD; a bool becomes one bit."""
         dtype = it.dtype
         mask = it.src[2] if len(it.src) > 2 else None
         kind = memory_type(dtype)
@@ -246,6 +256,7 @@ class Text:
         return value
 
     def store(self, it: Instruction) -> None:
+        """Write a STORE; a bool becomes a byte."""
         value = it.src[2]
         assert value is not None
         mask = it.src[3] if len(it.src) > 3 else None
@@ -271,6 +282,7 @@ class Text:
     # -- lanes ------------------------------------------------------------------------------------------------------
 
     def broadcast(self, it: Instruction) -> str:
+        """A scalar in every lane."""
         source = it.src[0]
         assert source is not None
         scalar = register_type(source.dtype)
@@ -282,6 +294,7 @@ class Text:
         return self.let(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
 
     def vector(self, it: Instruction) -> str:
+        """A vector of scalars."""
         scalar, vector = register_type(it.dtype.scalar), register_type(it.dtype)
         if all(s is not None and s.op is Op.CONST for s in it.src):
             return f"<{', '.join(f'{scalar} {self.name(s)}' for s in it.src if s is not None)}>"
@@ -292,6 +305,7 @@ class Text:
         return value
 
     def lane(self, it: Instruction) -> str:
+        """Lanes of one vector or of two, in a new order; a scalar where it is one."""
         source = it.src[0]
         assert source is not None
         vector = register_type(source.dtype)

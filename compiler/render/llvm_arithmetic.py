@@ -24,11 +24,20 @@ class RenderError(ValueError):
 class Text(Protocol):
     """What spelling needs of the text being written."""
 
-    def let(self, text: str) -> str: ...
-    def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str: ...
-    def before_narrowing(self, dtype: DType, name: str) -> str: ...
-    def after_widening(self, dtype: DType, name: str) -> str: ...
-    def opaque(self, dtype: DType, name: str) -> str: ...
+    def let(self, text: str) -> str:
+        """A new name for the value of an instruction."""
+
+    def call(self, result: str, function: str, arguments: list[tuple[str, str]]) -> str:
+        """The value of an intrinsic; arguments are (type, value)."""
+
+    def before_narrowing(self, dtype: DType, name: str) -> str:
+        """A value that is about to be rounded to a narrower format."""
+
+    def after_widening(self, dtype: DType, name: str) -> str:
+        """A value that was just widened."""
+
+    def opaque(self, dtype: DType, name: str) -> str:
+        """The same value, of which LLVM knows nothing where a target needs that."""
 
 
 _REGISTER = {
@@ -85,7 +94,13 @@ def arithmetic(
     numbers: list[Scalar | None],
     unsigned: bool = False,
 ) -> str:
-    """Spell `op`; `numbers` has the sources that are known now, `unsigned` says that no source is negative."""
+    """Spell an op: the name of its value.
+
+    sources    (name, dtype) of each
+    numbers    of each source that is a number in every lane; None for the others
+    unsigned   no source is negative
+    Raises     RenderError for an op that has no spelling for that dtype
+    """
     if op is Op.CAST:
         return cast(text, sources[0], dtype)
     if op is Op.BITCAST:
@@ -260,7 +275,10 @@ def _divide(text: Text, op: Op, dtype: DType, names: list[str], by: Scalar | Non
 
 
 def cast(text: Text, source: Operand, to: DType) -> str:
-    """The value under another dtype: to bool tests for zero, float to integer saturates and NaN becomes 0."""
+    """The value under another dtype: to bool tests for zero, float to integer saturates and NaN becomes 0.
+
+    Raises RenderError for the 8-bit floats.
+    """
     name, of = source
     a, b = of.scalar, to.scalar
     if a is b:
