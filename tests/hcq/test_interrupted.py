@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hcq.cpu.device import CpuDevice
 from hcq.graph import Symbol
 from tests.campaigns.interrupts import Alarm, Interrupt
-from tests.hcq.gpu.conftest import Open, open_amd, open_gpu, open_nv  # noqa: F401
+from tests.hcq.gpu.conftest import Open, open_amd, open_gpu, open_nv, vendor  # noqa: F401
 from tests.hcq.gpu.kernels import image
 
 

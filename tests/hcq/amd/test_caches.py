@@ -5,7 +5,6 @@ A mutation takes one of them out of the stream. At least one of the workloads th
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable
 
@@ -21,10 +20,10 @@ from hcq.errors import HcqError
 from hcq.layout import Packet
 from tests.hcq.amd.conftest import QUEUES
 from tests.hcq.amd.kernels import compile_ir, image
+from tests.hcq.gpu.workloads import BYTES, WORDS, filled, numbers
+from tests.hcq.gpu.workloads import WORKLOADS as SHARED
 
 Open = Callable[..., AmdDevice]
-WORDS = 64
-BYTES = 4 * WORDS
 
 SCALAR = """
 target triple = "amdgcn-amd-amdhsa"
@@ -41,35 +40,7 @@ define amdgpu_kernel void @spread(ptr addrspace(1) %out, ptr addrspace(1) noalia
 """
 
 
-def numbers(data: bytes) -> tuple[int, ...]:
-    return struct.unpack(f"<{len(data) // 4}I", data)
-
-
-def filled(value: int) -> bytes:
-    return struct.pack("<I", value) * WORDS
-
-
 # ------------------------------------------------------------ workloads: each asserts its results
-
-
-def host_to_kernel(amd: AmdDevice) -> None:
-    """The host writes between two submissions of a kernel."""
-    program, a = amd.load(image(amd.arch), "increment"), amd.alloc(BYTES)
-    for start in (10, 20, 30):
-        a.write(filled(start))
-        amd.run(program, [a], block=(WORDS, 1, 1))
-        assert numbers(a.read()) == (start + 1,) * WORDS
-
-
-def kernel_to_kernel(amd: AmdDevice) -> None:
-    """A kernel reads what the one before it wrote, in the same submission."""
-    program, a = amd.load(image(amd.arch), "increment"), amd.alloc(BYTES)
-    a.write(filled(5))
-    q = amd.queue()
-    for _ in range(4):
-        q.dispatch(program, [a], block=(WORDS, 1, 1))
-    q.submit().wait(timeout_ms=50_000)
-    assert numbers(a.read()) == (9,) * WORDS
 
 
 def kernel_to_scalar(amd: AmdDevice) -> None:
@@ -106,49 +77,6 @@ FORTY = (
 )
 
 
-def kernel_to_copy(amd: AmdDevice) -> None:
-    """A copy takes what a kernel wrote, again and again."""
-    program, a, b = amd.load(image(amd.arch), "increment"), amd.alloc(BYTES), amd.alloc(BYTES)
-    a.write(filled(1))
-    for turn in range(3):
-        amd.queue().dispatch(program, [a], block=(WORDS, 1, 1)).copy(b, a).submit().wait(timeout_ms=50_000)
-        assert numbers(b.read()) == (2 + turn,) * WORDS
-
-
-def copy_to_kernel(amd: AmdDevice) -> None:
-    """A kernel reads what a copy brought."""
-    program, a, b = amd.load(image(amd.arch), "increment"), amd.alloc(BYTES), amd.alloc(BYTES)
-    q = amd.queue()
-    for value in (3, 7):
-        q.fill(b, value, value_bytes=4).copy(a, b).dispatch(program, [a], block=(WORDS, 1, 1))
-    q.submit().wait(timeout_ms=50_000)
-    assert numbers(a.read()) == (8,) * WORDS
-
-
-def host_to_copy(amd: AmdDevice) -> None:
-    """The host writes between two submissions that only copy."""
-    a, b = amd.alloc(BYTES), amd.alloc(BYTES)
-    for value in (1, 2, 3):
-        a.write(filled(value))
-        amd.queue().copy(b, a).submit().wait(timeout_ms=50_000)
-        assert numbers(b.read()) == (value,) * WORDS
-
-
-def signal_to_kernel(amd: AmdDevice) -> None:
-    """The queue waits for a signal; before it comes, the host writes what the kernel will read."""
-    program, a, b = amd.load(image(amd.arch), "increment"), amd.alloc(BYTES), amd.alloc(BYTES)
-    a.write(filled(1))
-    ready, running = amd.signal("ready"), amd.signal("running")
-    q = amd.queue().dispatch(program, [a], block=(WORDS, 1, 1)).signal(running, 1).wait(ready, 1)
-    done = q.dispatch(program, [a], block=(WORDS, 1, 1)).submit()
-    running.wait(1, timeout_ms=50_000)
-    a.host[:BYTES] = filled(50)
-    ready.set(1)
-    done.wait(timeout_ms=50_000)
-    assert numbers(a.read()) == (51,) * WORDS
-    del b
-
-
 def wait_to_kernel(amd: AmdDevice) -> None:
     """The same with nothing but the wait between the kernels."""
     program, a, b = amd.load(compile_ir(SCALAR, amd.arch), "spread"), amd.alloc(BYTES), amd.alloc(BYTES)
@@ -165,47 +93,11 @@ def wait_to_kernel(amd: AmdDevice) -> None:
     assert numbers(a.read()) == (61,) * WORDS
 
 
-def results_of_a_signal(amd: AmdDevice) -> None:
-    """A signal in the middle of a submission: what was written before it can be read."""
-    program, a = amd.load(image(amd.arch), "increment"), amd.alloc(BYTES)
-    a.write(filled(1))
-    halfway, go = amd.signal("halfway"), amd.signal("go")
-    q = amd.queue().dispatch(program, [a], block=(WORDS, 1, 1)).signal(halfway, 1).wait(go, 1)
-    done = q.submit()
-    halfway.wait(1, timeout_ms=50_000)
-    seen = numbers(bytes(a.host[:BYTES]))
-    go.set(1)
-    done.wait(timeout_ms=50_000)
-    assert seen == (2,) * WORDS
-
-
-def replays(amd: AmdDevice) -> None:
-    """A recorded block is replayed over data that the host changes."""
-    program, a, b = amd.load(image(amd.arch), "increment"), amd.alloc(BYTES), amd.alloc(BYTES)
-    graph = amd.graph("pair").dispatch(program, [a], block=(WORDS, 1, 1)).copy(b, a)
-    for start in (100, 200, 300):
-        a.write(filled(start))
-        graph.replay().wait(timeout_ms=50_000)
-        assert numbers(b.read()) == (start + 1,) * WORDS
-
-
-WORKLOADS = [
-    host_to_kernel,
-    kernel_to_kernel,
-    kernel_to_scalar,
-    new_code,
-    kernel_to_copy,
-    copy_to_kernel,
-    host_to_copy,
-    signal_to_kernel,
-    wait_to_kernel,
-    results_of_a_signal,
-    replays,
-]
+WORKLOADS = [*SHARED, kernel_to_scalar, new_code, wait_to_kernel]
 
 
 @pytest.mark.parametrize(("arch", "queue"), QUEUES)
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.__name__)
+@pytest.mark.parametrize("workload", WORKLOADS[len(SHARED) :], ids=lambda workload: workload.__name__)
 def test_results_are_right_behind_caches(
     open_amd: Open, arch: str, queue: str, workload: Callable[[AmdDevice], None]
 ) -> None:

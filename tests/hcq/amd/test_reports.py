@@ -9,44 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hcq import config
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.device import AmdDevice
-from hcq.errors import WaitTimeout
 from hcq.rules.examine import lint
 from hcq.trace.file import Trace
-from tests.hcq.amd.conftest import QUEUES, settings_with
+from tests.hcq.amd.conftest import QUEUES
 from tests.hcq.amd.kernels import image
 
 UNKNOWN = (pm4.Header, sdma.Header, aql.Header)
-
-
-@pytest.mark.parametrize(("arch", "queue"), QUEUES)
-def test_a_hang_names_the_packet_at_get_the_signal_and_the_line(
-    open_amd: Callable[..., AmdDevice], tmp_path: Path, arch: str, queue: str
-) -> None:
-    before = config.current()
-    config.use(settings_with(report_dir=tmp_path))
-    try:
-        device = open_amd(arch, queue=queue, validate=False)
-        gate = device.signal("gate")
-        buffer = device.alloc(4096, "target")
-        late = device.queue().wait(gate, 3).fill(buffer, 7).submit()
-        with pytest.raises(WaitTimeout):
-            late.wait(timeout_ms=100)
-    finally:
-        config.use(before)
-    (report,) = tmp_path.glob("*.txt")
-    text = report.read_text()
-    at_get = next(line for line in text.splitlines() if line.strip().startswith("at get: "))
-    assert ("WaitRegMem" if queue == "pm4" else "Pm4Ib") in at_get
-    assert "signal    gate is 0, and no submission that is remembered sets it" in text
-    assert "-> wait for gate >= 3" in text
-    assert "fill 4096 bytes at target" in text
-    assert "test_reports.py:" in text
-    device.reset()
-    device.queue().fill(buffer, 9).submit().wait()
-    assert buffer.read(0, 2) == b"\t\t"
 
 
 def test_a_trace_decodes_packets_and_ioctls_and_its_times_are_the_hosts(

@@ -12,7 +12,8 @@ from hcq.gpu.device import GpuDevice
 from hcq.observe import observer
 from hcq.observe.profile import Profile
 from tests.hcq.gpu.conftest import Open
-from tests.hcq.gpu.kernels import image
+from tests.hcq.gpu.kernels import image, works
+from tests.hcq.gpu.vendors import AMD, NV, Vendor, vendor_of
 
 
 def floats(data: bytes) -> tuple[float, ...]:
@@ -137,6 +138,186 @@ def test_a_device_opens_again_after_it_was_closed(open_gpu: Open):
     a.write(b"x" * 100)
     again.queue().copy(b, a).submit().wait()
     assert b.read() == b"x" * 100
+
+
+def test_threads_of_a_block_share_memory_across_a_barrier(gpu: GpuDevice):
+    out, a = gpu.alloc(4096), gpu.alloc(4096)
+    a.write(struct.pack("<1024I", *range(1024)))
+    gpu.run(gpu.load(image(gpu), "reverse"), [out, a], grid=(4, 1, 1), block=(256, 1, 1))
+    assert words(out.read()) == tuple(g * 256 + 255 - t for g in range(4) for t in range(256))
+
+
+def test_threads_have_memory_of_their_own(gpu: GpuDevice):
+    out = gpu.alloc(400)
+    gpu.run(gpu.load(image(gpu), vendor_of(gpu).own_memory), [out, 37], block=(100, 1, 1))
+    assert words(out.read()) == tuple(37 * t for t in range(100))
+
+
+def test_kernels_copies_and_fills_run_in_the_order_they_were_recorded(gpu: GpuDevice):
+    increment = gpu.load(image(gpu), "increment")
+    a, b = gpu.alloc(256), gpu.alloc(256)
+    q = gpu.queue().fill(a, 10, value_bytes=4)
+    for _ in range(3):
+        q.dispatch(increment, [a], block=(64, 1, 1)).copy(b, a)
+        q.dispatch(increment, [b], block=(64, 1, 1)).copy(a, b)
+    q.submit().wait()
+    assert words(a.read()) == (16,) * 64
+
+
+def test_launches_in_flight_are_never_overwritten(vendor: Vendor, open_gpu: Open):
+    """More than the memory for launches holds, while the GPU waits: later submissions wait for room."""
+    gpu = open_gpu(timeout_ms=50_000)
+    increment = gpu.load(image(gpu), "increment")
+    a = gpu.alloc(256)
+    a.write(bytes(256))
+    vendor.shrink_uploads(gpu)
+    for _ in range(100):
+        gpu.queue().dispatch(increment, [a], block=(64, 1, 1)).submit()
+    gpu.synchronize()
+    assert words(a.read()) == (100,) * 64
+
+
+@pytest.mark.usefixtures("small_rings")
+@pytest.mark.parametrize(
+    ("vendor", "queue"), [(AMD, "pm4"), (AMD, "aql"), (NV, "")], ids=["AMD-pm4", "AMD-aql", "NV"]
+)
+def test_rings_wrap_many_times(vendor: Vendor, queue: str, open_gpu: Open):
+    gpu = open_gpu(**({"queue": queue} if queue else {}))
+    increment = gpu.load(image(gpu), "increment")
+    a, b = gpu.alloc(256), gpu.alloc(256)
+    a.write(bytes(256))
+    for _ in range(100):
+        gpu.queue().dispatch(increment, [a], block=(64, 1, 1)).copy(b, a).copy(a, b).submit()
+    gpu.synchronize()
+    assert words(a.read()) == (100,) * 64
+    assert all(ring.put > ring.size for ring in gpu.ring_states() if "copy" not in ring.name)
+
+
+def test_two_gpus_work_side_by_side_and_see_each_other(vendor: Vendor, open_gpu: Open):
+    port = vendor.fresh_port(vendor.arch, vendor.other)
+    one, two = open_gpu(port=port), open_gpu(port=port, name=f"{vendor.name}:1")
+    assert (one.arch, two.arch) == (vendor.arch, vendor.other)
+    a = one.alloc(256)
+    a.write(bytes(256))
+    one.run(one.load(image(one), "increment"), [a], block=(64, 1, 1))
+    two.run(two.load(image(two), "increment"), [a], block=(64, 1, 1))
+    assert words(a.read()) == (2,) * 64
+
+
+def test_a_peer_copy_moves_bytes_from_one_gpu_to_the_other(vendor: Vendor, open_gpu: Open):
+    port = vendor.fresh_port(vendor.arch, vendor.arch)
+    one, two = open_gpu(port=port), open_gpu(port=port, name=f"{vendor.name}:1")
+    a, b = one.alloc(5000), two.alloc(5000)
+    for round_ in range(3):
+        data = bytes((i * 7 + round_) % 256 for i in range(5000))
+        a.write(data)
+        two.queue().copy(b, a).submit()
+        assert b.read() == data
+        b.write(data[::-1])
+        two.queue().copy(a, b).submit()
+        assert a.read() == data[::-1]
+
+
+def test_a_device_of_another_system_cannot_be_reached(open_gpu: Open):
+    one, two = open_gpu(), open_gpu()
+    with pytest.raises(UsageError, match="cannot reach its memory"):
+        two.queue().copy(two.alloc(64), one.alloc(64))
+
+
+@pytest.mark.parametrize(
+    ("vendor", "arch"),
+    [
+        *((AMD, arch) for arch in ("gfx1101", "gfx1102", "gfx1200")),
+        *((NV, arch) for arch in ("sm_86", "sm_89", "sm_100")),
+    ],
+    ids=lambda one: one.name if isinstance(one, Vendor) else one,
+)
+def test_the_other_architectures_compute_and_copy(vendor: Vendor, open_gpu: Open, arch: str):
+    gpu = open_gpu(arch)
+    works(gpu)
+    a, b = gpu.alloc(1000), gpu.alloc(1000)
+    a.write(b"0123456789" * 100)
+    gpu.queue().copy(b, a).fill(a, 3).submit().wait()
+    assert b.read() == b"0123456789" * 100
+    assert a.read() == b"\x03" * 1000
+
+
+EVERY = [  # arguments, of which None stands for a buffer, grid, block, and what the error says
+    ([], (1, 1, 1), (64, 1, 1), "takes 1 arguments"),
+    (["x"], (1, 1, 1), (64, 1, 1), "An argument is a Buffer"),
+    ([None], (0, 1, 1), (64, 1, 1), "grid=(0, 1, 1)"),
+]
+WRONG_LAUNCHES = {
+    "AMD": [
+        *EVERY,
+        ([5.0], (1, 1, 1), (64, 1, 1), "argument 0 is a buffer"),
+        ([None], (1, 1, 1), (2000, 1, 1), "at most 1024"),
+        ([None], (1 << 30, 1, 1), (64, 1, 1), "along one axis"),
+    ],
+    "NV": [
+        *EVERY,
+        ([5.0, 6.0], (1, 1, 1), (64, 1, 1), "takes 1 arguments"),
+        ([None], (1, 1, 1), (2000, 1, 1), "from 1 to (1024, 1024, 64)"),
+        ([None], (1, 1, 1), (64, 64, 1), "has 4096 threads; the kernel was compiled for at most 1024"),
+        ([None], (1, 65536, 1), (64, 1, 1), "from 1 to (2147483647, 65535, 65535)"),
+        ([None], (1, 1, 1), (1, 1, 65), "block=(1, 1, 65)"),
+    ],
+}
+
+
+def test_a_launch_that_cannot_be_right_says_why(gpu: GpuDevice):
+    program = gpu.load(image(gpu), "increment")
+    buffer = gpu.alloc(256)
+    for args, grid, block, says in WRONG_LAUNCHES[vendor_of(gpu).name]:
+        with pytest.raises(UsageError) as error:
+            gpu.queue().dispatch(program, [buffer if arg is None else arg for arg in args], grid, block)
+        assert says in str(error.value)
+        assert "increment" in str(error.value)
+
+
+def test_code_for_another_gpu_is_refused_by_name(vendor: Vendor, open_gpu: Open):
+    theirs, says = {
+        "AMD": (vendor.arch, "it is for gfx942, and this device is a gfx1100"),
+        "NV": (vendor.other, "the PTX is for sm_90, and this device is sm_80"),
+    }[vendor.name]
+    gpu = open_gpu(theirs)
+    other = vendor.other if theirs == vendor.arch else vendor.arch
+    with pytest.raises(UsageError, match=says):
+        gpu.load(image(other), "scale")
+
+
+def test_long_reads_come_through_the_copy_engine(gpu: GpuDevice):
+    counter = vendor_of(gpu).reads
+    data = bytes(i * 31 % 256 for i in range(5 << 20))
+    buffer = gpu.alloc(len(data))
+    buffer.write(data)
+    before = gpu.stats()
+    assert buffer.read() == data
+    assert buffer.read(100, 20_000) == data[100:20_100]
+    target = bytearray(1 << 20)
+    buffer.read_into(target, offset=4096)
+    assert target == data[4096 : 4096 + (1 << 20)]
+    assert gpu.stats()["submissions"] >= before["submissions"] + 4
+    assert gpu.stats()[counter] > before[counter]
+
+
+def test_launches_are_counted_in_queues_and_in_graphs(gpu: GpuDevice):
+    program, a = gpu.load(image(gpu), "increment"), gpu.alloc(256)
+    a.write(bytes(256))
+    before = gpu.stats()["dispatches"]
+    q = gpu.queue()
+    for _ in range(3):
+        q.dispatch(program, [a], block=(64, 1, 1))
+    q.fill(a, 0).submit().wait()
+    assert gpu.stats()["dispatches"] == before + 3
+    graph = (
+        gpu.graph("pair").dispatch(program, [a], block=(64, 1, 1)).dispatch(program, [a], block=(64, 1, 1))
+    )
+    graph.fill(a, 1).dispatch(program, [a], block=(64, 1, 1))
+    for _ in range(2):
+        graph.replay().wait()
+    assert gpu.stats()["dispatches"] == before + 9
+    assert gpu.stats()["packets"] > gpu.stats()["submissions"]
 
 
 def test_a_missing_kernel_is_refused_with_the_names_there_are(gpu: GpuDevice):

@@ -2,23 +2,262 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import struct
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from hcq.errors import DeviceFault, UsageError, WaitTimeout
+from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
 from hcq.gpu.device import GpuDevice
+from hcq.port import FaultyPort, refused
 from tests.hcq.gpu.conftest import Open
-from tests.hcq.gpu.kernels import image
+from tests.hcq.gpu.kernels import image, works
+from tests.hcq.gpu.vendors import AMD, NV, Vendor, vendor_of
+
+QUEUES = [(AMD, "pm4"), (AMD, "aql"), (NV, "")]
+each_queue = pytest.mark.parametrize(
+    ("vendor", "queue"), QUEUES, ids=lambda one: one.name if isinstance(one, Vendor) else one
+)
 
 
-def works(gpu: GpuDevice) -> None:
-    """The device computes and copies."""
-    a, b = gpu.alloc(256), gpu.alloc(256)
-    a.write(bytes(256))
-    program = gpu.load(image(gpu), "increment")
-    gpu.queue().dispatch(program, [a], block=(64, 1, 1)).copy(b, a).submit().wait(timeout_ms=50_000)
-    assert struct.unpack("<64I", b.read()) == (1,) * 64
+@pytest.fixture
+def system() -> Iterator[Callable[[Vendor], Any]]:
+    """system(vendor): an emulated operating system, whose process ends with the test."""
+    made: list[tuple[Vendor, Any]] = []
+
+    def fresh(vendor: Vendor) -> Any:
+        made.append((vendor, vendor.fresh_port()))
+        return made[-1][1]
+
+    yield fresh
+    for vendor, port in made:
+        vendor.end_process(port)
+
+
+# ------------------------------------------------------------ opening
+
+
+def calls_of_opening(vendor: Vendor, port: Any, kind: str, queue: str) -> int:
+    counting = FaultyPort(port, {})
+    device = vendor.open(counting, amd_queue=queue)
+    count = counting.calls[kind]
+    device.close()
+    return count
+
+
+@each_queue
+@pytest.mark.parametrize("kind", ["open", "ioctl", "mmap", "read_file"])
+def test_each_call_that_fails_while_opening_names_its_step_and_what_to_do(
+    kind: str, vendor: Vendor, queue: str, system: Callable[[Vendor], Any], open_gpu: Open
+):
+    steps = set()
+    for allowed in range(calls_of_opening(vendor, system(vendor), kind, queue)):
+        inner = system(vendor)
+        try:
+            vendor.open(FaultyPort(inner, {kind: (allowed, errno.EIO)}), amd_queue=queue).close()
+        except HcqError as error:
+            text = str(error)
+            assert text.startswith(f"{vendor.title}: step "), text
+            assert "EIO" in text
+            assert "failed: " in text
+            if kind == "ioctl":
+                assert re.search(vendor.calls, text)
+            steps.add(text.split('"')[1])
+        works(open_gpu(port=inner))  # what was left behind does not stand in the way
+    assert steps
+
+
+class OneFault(FaultyPort):
+    """Refuses one ioctl: the one with this number, counted from `arm`."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner, {})
+        self.count, self.refused = 0, -1
+
+    def arm(self, number: int) -> None:
+        self.count, self.refused = 0, number
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        self.count += 1
+        if self.count - 1 == self.refused:
+            raise refused(f"ioctl(fd={fd}, request={request:#x})", errno.EIO)
+        return super().ioctl(fd, request, argument)
+
+
+def busy_day(gpu: GpuDevice) -> None:
+    """Whatever makes a device call its kernel driver: memory, memory of threads, events, long reads, a fault and what
+    follows it."""
+    a, b = gpu.alloc(3 << 20, "a"), gpu.alloc(3 << 20, "b")
+    a.write(bytes(3 << 20))
+    gpu.run(gpu.load(image(gpu), vendor_of(gpu).own_memory), [a, 3], block=(64, 1, 1))
+    gpu.queue().copy(b, a).submit().wait(timeout_ms=50_000)
+    assert b.read() == a.read()
+    ready = gpu.signal("ready")
+    done = gpu.queue().wait(ready, 1).submit()
+    ready.set(1)
+    done.wait(timeout_ms=50_000)
+    a.free()
+    b.free()
+    gpu.memory.trim(0)
+    # the address, or where RM does not say it the number
+    with pytest.raises(DeviceFault, match=r"page fault|MMU fault"):
+        gpu.run(gpu.load(image(gpu), "store_at"), [gpu.alloc(64), 1 << 36])
+    gpu.queue().barrier().submit().wait(timeout_ms=50_000)
+
+
+@each_queue
+def test_each_ioctl_that_fails_while_a_device_works_is_named_and_it_can_be_opened_again(
+    vendor: Vendor, queue: str, system: Callable[[Vendor], Any], open_gpu: Open
+):
+    port = OneFault(system(vendor))
+    device = vendor.open(port, amd_queue=queue)
+    port.arm(-1)
+    busy_day(device)
+    device.close()
+    count = port.count
+    told = 0
+    for number in range(count):
+        port = OneFault(system(vendor))
+        device = vendor.open(port, amd_queue=queue)
+        port.arm(number)
+        try:
+            busy_day(device)
+        except HcqError as error:
+            told += 1
+            assert "EIO" in str(error), str(error)
+            assert re.search(vendor.calls, str(error)), str(error)
+        device.close(timeout_ms=1000)
+        # how often a driver looks for events differs from run to run: this one may not have come so far
+        port.arm(-1)
+        again = vendor.open(port, amd_queue=queue)
+        works(again)
+        again.close()
+    assert told > 5
+
+
+def test_a_close_that_fails_is_told_and_does_not_stand_in_the_way(
+    vendor: Vendor, system: Callable[[Vendor], Any], open_gpu: Open, capsys: pytest.CaptureFixture[str]
+):
+    inner = system(vendor)
+    port = FaultyPort(inner, {})
+    device = vendor.open(port)
+    port.plan = {"ioctl": (port.calls["ioctl"], errno.EIO)}
+    device.close()
+    ending = {
+        "AMD": "AMDKFD_IOC_DESTROY_QUEUE(queue_id=0) -> EIO",
+        "NV": "UVM_UNREGISTER_CHANNEL(hchannel=0x",
+    }
+    assert f"closing {vendor.name}: {ending[vendor.name]}" in capsys.readouterr().err
+    works(open_gpu(port=inner))
+
+
+def test_without_the_kernel_driver_the_error_says_so(vendor: Vendor):
+    missing, says = {
+        "AMD": ("open", r'step 1/10 "open the kernel driver" failed: open.*/dev/kfd.*ENOENT.*not loaded'),
+        "NV": ("read_file", r"step 1/14 \"read the driver's version\" failed: .*ENOENT.*not loaded"),
+    }[vendor.name]
+    with pytest.raises(DriverError, match=says):
+        vendor.open(FaultyPort(vendor.fresh_port(), {missing: (0, errno.ENOENT)}))
+
+
+def test_a_gpu_that_is_not_there_is_named(vendor: Vendor, open_gpu: Open):
+    says = {
+        "AMD": r"AMD:3: the kernel driver shows 1 GPUs \(gfx1100\)",
+        "NV": r"NV:3: the driver shows 1 GPUs \(0x100\)",
+    }[vendor.name]
+    with pytest.raises(UsageError, match=says):
+        open_gpu(name=f"{vendor.name}:3")
+
+
+# ------------------------------------------------------------ running
+
+
+def test_a_store_beyond_a_buffer_names_address_buffer_and_kernel(gpu: GpuDevice):
+    out = gpu.alloc(1 << 20, "result")
+    bad = gpu.load(image(gpu), "store_at")
+    size = 1 << 20
+    with pytest.raises(DeviceFault) as error:
+        gpu.run(bad, [out, size + 32])
+    text = str(error.value)
+    assert "the GPU took a page fault:" in text
+    assert f"32 bytes after the end of buffer 'result' at {out.address:#x}" in text
+    assert "store_at" in text
+    assert vendor_of(gpu).first_thread in text  # what the emulated GPU adds
+    with pytest.raises(DeviceFault, match="holds no result"):
+        out.read()
+    works(gpu)
+
+
+def test_a_kernel_that_never_ends_is_a_timeout_and_a_reset_ends_it(gpu: GpuDevice):
+    out = gpu.alloc(64, "counter")
+    program = gpu.load(image(gpu), "forever")
+    with pytest.raises(
+        WaitTimeout, match=r"waited 200 ms .*dispatch forever\(.*(ring|GPFIFO): the GPU has read up to"
+    ):
+        gpu.queue().dispatch(program, [out]).submit().wait(timeout_ms=200)
+    gpu.reset()
+    works(gpu)
+
+
+@pytest.mark.parametrize("ring_name", ["compute", "copy"])
+def test_a_lost_doorbell_is_a_timeout_that_shows_how_far_the_gpu_has_read(gpu: GpuDevice, ring_name: str):
+    works(gpu)
+    ring = vendor_of(gpu).lose_doorbell(gpu, ring_name)  # stores go nowhere
+    target = gpu.alloc(4096, "target")
+    with pytest.raises(WaitTimeout) as error:
+        gpu.queue().barrier().fill(target, 1).submit().wait(timeout_ms=50)
+    assert re.search(rf"{ring}: the GPU has read up to \d+ of \d+", str(error.value))
+    assert "barrier; fill 4096 bytes" in str(error.value).lower()
+    gpu.reset()
+    works(gpu)
+
+
+@each_queue
+def test_a_full_ring_is_a_timeout_that_names_it(
+    vendor: Vendor, queue: str, open_gpu: Open, small_rings: None
+):
+    gpu = open_gpu(timeout_ms=300, **({"queue": queue} if queue else {}))
+    never = gpu.signal("never")
+    gpu.queue().wait(never, 1).submit()
+    ring = f"{queue.upper()} ring" if queue else "GPFIFO"
+    with pytest.raises(WaitTimeout, match=rf"waited 300 ms for room. {ring}: the GPU has read up to"):
+        for _ in range(200):
+            gpu.queue().barrier().barrier().barrier().barrier().submit()
+    gpu.reset()
+    works(gpu)
+
+
+def test_running_out_of_memory_names_the_owners(vendor: Vendor, open_gpu: Open):
+    gpu = open_gpu()
+    held = [gpu.alloc(3 << 30, f"weights {i}") for i in range(5)]
+    with pytest.raises(
+        DriverError,
+        match=rf"alloc\(3221225472\) on {vendor.name}: out of memory. .*weights 0 3221225472 bytes",
+    ):
+        gpu.alloc(3 << 30)
+    del held
+    works(gpu)
+
+
+def test_many_threads_open_use_and_close_devices(vendor: Vendor):
+    port = vendor.fresh_port()
+    first = vendor.open(port)
+    image(first)
+    first.close()
+
+    def session(number: int) -> None:
+        device = vendor.open(port)
+        try:
+            works(device)
+        finally:
+            device.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(session, range(12)))
 
 
 def test_work_submitted_before_a_fault_keeps_its_results_and_work_after_it_fails(gpu: GpuDevice):

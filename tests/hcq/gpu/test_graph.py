@@ -35,6 +35,22 @@ def test_replays_take_new_buffers_and_numbers(gpu: GpuDevice):
         assert floats(out.read()) == tuple(j * (i + 1) + 1 if j < 10 + i else 0 for j in range(64))
 
 
+def test_replays_in_flight_keep_their_own_arguments(gpu: GpuDevice):
+    """The GPU waits while many replays are recorded, each with other arguments."""
+    scale = gpu.load(image(gpu), "scale", args=SCALE)
+    a, out = gpu.alloc(256), gpu.alloc(256)
+    a.write(struct.pack("<64f", *[1.0] * 64))
+    go = gpu.signal("go")
+    graph = gpu.graph()
+    graph.dispatch(scale, [out, a, 64, Symbol("f", "float"), 0.0], block=(64, 1, 1))
+    gpu.queue().wait(go, 1).submit()
+    first, second = graph.replay({"f": 2.0}), graph.replay({"f": 3.0})
+    assert not first.is_done
+    go.set(1)
+    second.wait()
+    assert floats(out.read()) == (3.0,) * 64
+
+
 def test_a_graph_holds_kernels_copies_fills_and_signals_in_order(gpu: GpuDevice):
     increment = gpu.load(image(gpu), "increment")
     a, b = gpu.alloc(256), gpu.alloc(256)

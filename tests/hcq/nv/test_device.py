@@ -17,25 +17,8 @@ from tests.hcq.nv.kernels import image
 Open = Callable[..., NvDevice]
 
 
-def floats(data: bytes) -> tuple[float, ...]:
-    return struct.unpack(f"<{len(data) // 4}f", data)
-
-
 def words(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // 4}I", data)
-
-
-def test_blocks_share_memory_across_a_barrier(nv: NvDevice):
-    out, a = nv.alloc(4096), nv.alloc(4096)
-    a.write(struct.pack("<1024I", *range(1024)))
-    nv.run(nv.load(image(nv.arch), "reverse"), [out, a], grid=(4, 1, 1), block=(256, 1, 1))
-    assert words(out.read()) == tuple(g * 256 + 255 - t for g in range(4) for t in range(256))
-
-
-def test_threads_have_local_memory_of_their_own(nv: NvDevice):
-    out = nv.alloc(400)
-    nv.run(nv.load(image(nv.arch), "local"), [out, 37], block=(100, 1, 1))
-    assert words(out.read()) == tuple(37 * t for t in range(100))
 
 
 def test_kernels_see_the_sizes_of_their_launch(nv: NvDevice):
@@ -56,57 +39,6 @@ def test_a_launch_may_ask_for_shared_memory(nv: NvDevice):
         assert words(out.read(0, 4 * threads)) == tuple(reversed(range(threads)))
     with pytest.raises(UsageError, match=r"dynamic_shared_bytes=300000.*bytes of shared memory on sm_"):
         program.dynamic_shared_bytes = 300_000
-
-
-def test_kernels_copies_and_fills_run_in_the_order_they_were_recorded(nv: NvDevice):
-    increment = nv.load(image(nv.arch), "increment")
-    a, b = nv.alloc(256), nv.alloc(256)
-    q = nv.queue().fill(a, 10, value_bytes=4)
-    for _ in range(3):
-        q.dispatch(increment, [a], block=(64, 1, 1)).copy(b, a).dispatch(
-            increment, [b], block=(64, 1, 1)
-        ).copy(a, b)
-    q.submit().wait()
-    assert words(a.read()) == (16,) * 64
-
-
-def test_launches_in_flight_are_never_overwritten(open_nv: Open):
-    """More launches than the pushbuffer holds, while the GPU waits: later submissions wait for room."""
-    nv = open_nv(timeout_ms=50_000)
-    increment = nv.load(image(nv.arch), "increment")
-    a = nv.alloc(256)
-    a.write(bytes(256))
-    nv.pushbuffer.size_bytes = 16384
-    nv.pushbuffer.head = nv.pushbuffer.tail = 0
-    for _ in range(100):
-        nv.queue().dispatch(increment, [a], block=(64, 1, 1)).submit()
-    nv.synchronize()
-    assert words(a.read()) == (100,) * 64
-
-
-def test_the_ring_wraps_many_times(open_nv: Open, small_ring: None):
-    nv = open_nv()
-    increment = nv.load(image(nv.arch), "increment")
-    a, b = nv.alloc(256), nv.alloc(256)
-    a.write(bytes(256))
-    for _ in range(100):
-        nv.queue().dispatch(increment, [a], block=(64, 1, 1)).copy(b, a).copy(a, b).submit()
-    nv.synchronize()
-    assert words(a.read()) == (100,) * 64
-    assert nv.channel.fifo.put > 100
-
-
-def test_two_gpus_work_side_by_side_and_see_each_other(open_nv: Open):
-    from tests.hcq.nv.conftest import fresh_port
-
-    port = fresh_port("nv:sm_90", "nv:sm_80")
-    one, two = open_nv(port=port), open_nv(port=port, name="NV:1")
-    assert (one.arch, two.arch) == ("sm_90", "sm_80")
-    a = one.alloc(256)
-    a.write(bytes(256))
-    one.run(one.load(image("sm_90"), "increment"), [a], block=(64, 1, 1))
-    two.run(two.load(image("sm_80"), "increment"), [a], block=(64, 1, 1))
-    assert words(a.read()) == (2,) * 64
 
 
 def test_a_gpu_whose_memory_the_host_cannot_see_keeps_small_buffers_with_the_host(open_nv: Open):
@@ -164,67 +96,6 @@ def test_a_trace_with_data_keeps_all_buffers_where_it_sees_them(open_nv: Open, t
     assert bytes(a.host[:4]) == b"\7" * 4
 
 
-@pytest.mark.parametrize("arch", ["sm_86", "sm_89", "sm_100"])
-def test_the_other_architectures_compute_and_copy(open_nv: Open, arch: str):
-    nv = open_nv(arch)
-    a, b = nv.alloc(256), nv.alloc(256)
-    q = nv.queue().fill(a, 3, value_bytes=4)
-    q.dispatch(nv.load(image(arch), "increment"), [a], block=(64, 1, 1)).copy(b, a).submit().wait()
-    assert words(b.read()) == (4,) * 64
-
-
-@pytest.mark.parametrize(
-    ("args", "grid", "block", "says"),
-    [
-        ([], (1, 1, 1), (64, 1, 1), "takes 1 arguments"),
-        ([5.0, 6.0], (1, 1, 1), (64, 1, 1), "takes 1 arguments"),
-        (["x"], (1, 1, 1), (64, 1, 1), "An argument is a Buffer"),
-        ([None], (0, 1, 1), (64, 1, 1), "grid=(0, 1, 1)"),
-        ([None], (1, 1, 1), (2000, 1, 1), "from 1 to (1024, 1024, 64)"),
-        ([None], (1, 1, 1), (64, 64, 1), "has 4096 threads; the kernel was compiled for at most 1024"),
-        ([None], (1, 65536, 1), (64, 1, 1), "from 1 to (2147483647, 65535, 65535)"),
-        ([None], (1, 1, 1), (1, 1, 65), "block=(1, 1, 65)"),
-    ],
-)
-def test_a_launch_that_cannot_be_right_says_why(
-    nv: NvDevice, args: list, grid: tuple, block: tuple, says: str
-):
-    program = nv.load(image(nv.arch), "increment")
-    buffer = nv.alloc(256)
-    with pytest.raises(UsageError) as error:
-        nv.queue().dispatch(program, [buffer if arg is None else arg for arg in args], grid, block)
-    assert says in str(error.value)
-    assert "increment" in str(error.value)
-
-
-def test_ptx_for_a_later_gpu_is_refused_by_name(open_nv: Open):
-    nv = open_nv("sm_80")
-    with pytest.raises(UsageError, match="the PTX is for sm_90, and this device is sm_80"):
-        nv.load(image("sm_90"), "scale")
-
-
-def test_a_peer_copy_moves_bytes_from_one_gpu_to_the_other(open_nv: Open):
-    from tests.hcq.nv.conftest import fresh_port
-
-    port = fresh_port("nv:sm_90", "nv:sm_90")
-    one, two = open_nv(port=port), open_nv(port=port, name="NV:1")
-    a, b = one.alloc(5000), two.alloc(5000)
-    for round_ in range(3):
-        data = bytes((i * 7 + round_) % 256 for i in range(5000))
-        a.write(data)
-        two.queue().copy(b, a).submit()
-        assert b.read() == data
-        b.write(data[::-1])
-        two.queue().copy(a, b).submit()
-        assert a.read() == data[::-1]
-
-
-def test_a_device_of_another_system_cannot_be_reached(open_nv: Open):
-    one, two = open_nv(), open_nv(name="NV")
-    with pytest.raises(UsageError, match="cannot reach its memory"):
-        two.queue().copy(two.alloc(64), one.alloc(64))
-
-
 def test_closing_gives_back_what_opening_took(open_nv: Open):
     nv = open_nv()
     port = nv.port
@@ -237,19 +108,6 @@ def test_closing_gives_back_what_opening_took(open_nv: Open):
     left = free - sum(end - start for start, end in POOL.free)
     # each leaves its signals, and the slab of a buffer that still lives
     assert left <= 3 * (CELLS_BYTES + (2 << 20))
-
-
-def test_long_reads_come_through_the_copy_engine(nv: NvDevice):
-    data = bytes(i * 31 % 256 for i in range(5 << 20))
-    buffer = nv.alloc(len(data))
-    buffer.write(data)
-    before = nv.stats()["submissions"]
-    assert buffer.read() == data
-    assert buffer.read(100, 20_000) == data[100:20_100]
-    target = bytearray(1 << 20)
-    buffer.read_into(target, offset=4096)
-    assert target == data[4096 : 4096 + (1 << 20)]
-    assert nv.stats()["submissions"] >= before + 4
 
 
 def test_push_shows_every_word_and_what_a_launch_points_to(
