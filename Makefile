@@ -37,7 +37,7 @@ help:
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
 	@echo "make lint     formatting, lint rules, types, the laws of imports"
 	@echo "make format   let the formatter rewrite the sources"
-	@echo "make docs     write docs/packets/ from the declarations of packets, registers and ioctls"
+	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
 	@echo "make bench    our times beside NumPy's, PyTorch's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
@@ -62,6 +62,7 @@ soak: $(VENV)/test.stamp
 lint: $(VENV)/lint.stamp
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+	@$(BIN)/python tools/pages.py --check
 	@rm -rf $(TREE) && mkdir -p $(TREE) && cp -Rp hcq $(TREE)/ && cp -Rp ir compiler frontend tools $(TREE)/hcq/
 	@cd $(TREE) && $(FULL_BIN)/mypy --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p hcq
 	@cd $(TREE) && PYTHONPATH="$(CURDIR)/.ci" $(FULL_BIN)/lint-imports --config "$(CURDIR)/pyproject.toml" --no-cache --no-logo
@@ -71,7 +72,7 @@ format: $(VENV)/lint.stamp
 	@$(BIN)/ruff check --fix .
 
 docs: $(VENV)/demo.stamp
-	@$(BIN)/python tools/packet_pages.py
+	@$(BIN)/python tools/pages.py
 
 bench: $(VENV)/bench.stamp
 	@$(BIN)/python tools/bench.py $(BENCH_FLAGS)

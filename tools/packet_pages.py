@@ -2,68 +2,31 @@
 
 In       hcq.backends (which modules declare which layouts) and hcq.trace.records
 Out      one page for each kind of device: packets, registers, structures, ioctls, each with its bits; one for traces
-Changes  docs/packets/, only files whose text differs
-Next     hcq/layout.py (what a declaration can say), tests/tools/test_packet_pages.py (pages are as the classes are)
-
-    python tools/packet_pages.py            write the pages
-    python tools/packet_pages.py --check    write nothing; say which pages are old, and exit with 1
+Changes  nothing
+Next     pages.py (writes and checks them), hcq/layout.py (what a declaration can say)
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-
-if __package__ in (None, ""):  # run as a file from a checkout that is not installed
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from hcq import backends
 from hcq.backends import Backend
 from hcq.layout import Ioctl, Packet, declared_in
 from hcq.trace import records
 
-PAGES = Path(__file__).resolve().parent.parent / "docs" / "packets"
 NOTE = "Written by `make docs` from the declarations in the source; change those, not this page."
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The program. Returns its exit status."""
-    parser = argparse.ArgumentParser(prog="packet_pages", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when a page is old")
-    options = parser.parse_args(argv)
-    wanted = pages()
-    old = [name for name, text in wanted.items() if read(name) != text]
-    gone = [path for path in sorted(PAGES.glob("*.md")) if path.name not in wanted]
-    if options.check:
-        for name in [*old, *(path.name for path in gone)]:
-            print(f"docs/packets/{name} is not what the declarations say: run make docs")
-        return 1 if old or gone else 0
-    PAGES.mkdir(parents=True, exist_ok=True)
-    for name in old:
-        (PAGES / name).write_text(wanted[name], encoding="utf-8")
-        print(f"wrote docs/packets/{name}")
-    for path in gone:
-        path.unlink()
-        print(f"removed docs/packets/{path.name}: nothing declares it any more")
-    return 0
-
-
-def read(name: str) -> str | None:
-    """A page as it is now; None when there is none."""
-    path = PAGES / name
-    return path.read_text(encoding="utf-8") if path.is_file() else None
-
-
-def pages() -> dict[str, str]:
+def pages(docs: Path) -> dict[str, str]:
     """File name -> text, for every page there should be."""
     found = {f"{one.name.lower()}.md": backend_page(one) for one in backends.every() if one.layouts}
     found["trace.md"] = trace_page()
     found["README.md"] = index(found)
-    return found
+    return {f"packets/{name}": text for name, text in found.items()}
 
 
 def index(found: dict[str, str]) -> str:
@@ -123,7 +86,3 @@ def module_section(name: str) -> Iterator[str]:
 
 def _argument(call: Ioctl) -> str:
     return f"{call.layout.__name__}, {4 * call.layout.length_words} bytes" if call.layout else "none"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

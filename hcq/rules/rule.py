@@ -20,7 +20,7 @@ class Rule(NamedTuple):
     id     kebab-case; also the name of its page in docs/rules/
     title  what must hold, in one line
     fix    what to do when it does not
-    level  "error" stops a submission; "warning" is told once, and the work goes on
+    level  "error" stops a submission; "warning" is reported once, and the work goes on
     """
 
     id: str
