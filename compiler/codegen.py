@@ -21,6 +21,11 @@ Grid = tuple[int, int, int]
 GPU_TARGETS = ("amdgpu", "nvptx", "cuda")
 
 
+def block_per_group(program: Program) -> Grid:
+    """The grid of a launch in which every group of the program is a block."""
+    return program.groups, 1, 1
+
+
 @dataclass(frozen=True)
 class Codegen:
     """The stations of the road that differ by target.
@@ -34,7 +39,7 @@ class Codegen:
     choose: Callable[[LoopNest, Target], LoopNest]
     render: Callable[[Program], str]
     assemble: Callable[[str, Target, str], bytes]
-    grid: Callable[[Program], Grid] = lambda program: (program.groups, 1, 1)
+    grid: Callable[[Program], Grid] = block_per_group
     block: Grid = (1, 1, 1)
 
 

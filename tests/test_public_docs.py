@@ -32,6 +32,8 @@ AREAS = {
     "buffer": Area(("hcq.memory",), 3),
     "trace": Area(("hcq.trace",), 20),
     "emulation": Area(("hcq.emu",), 560),
+    "compiler": Area(("hcq.compiler",)),
+    "ir": Area(("hcq.ir",)),
 }
 FRONTEND = ("Tensor", "nn", "jit", "tensors, otherwise")
 
