@@ -33,6 +33,7 @@ from hcq.emu.amd.shader.floats import (
 )
 from hcq.emu.amd.shader.meaning import Compute, Table, define
 from hcq.emu.amd.shader.operands import TYPES, Context
+from hcq.emu.exact import exact_fma, fma64, round_to_odd, two_product, two_sum
 
 FLOAT: Table = {}
 KINDS = ("f16", "f32", "f64")
@@ -55,11 +56,10 @@ def add_like(kind: str, sign_a: int, sign_b: int) -> Callable[[Context], Compute
 
         def directed(a: Array, b: Array) -> Array:
             x, y = sign_a * widen(a), sign_b * widen(b)
-            total = x + y
-            error = floats.sum_error(x, y, total)
+            total, error = two_sum(x, y)
             if kind == "f64":
                 return directed64(total, error, rounding)
-            return narrow(floats.to_odd(total, error), TYPES[kind], rounding)
+            return narrow(round_to_odd(total, error), TYPES[kind], rounding)
 
         return directed
 
@@ -72,7 +72,7 @@ def multiply(kind: str) -> Callable[[Context], Compute]:
         if rounding == NEAREST:
             return np.multiply
         if kind == "f64":
-            return lambda a, b: directed64(*floats.exact_product(a, b), rounding)
+            return lambda a, b: directed64(*two_product(a, b), rounding)
         return lambda a, b: narrow(widen(a) * widen(b), TYPES[kind], rounding)
 
     return make
@@ -84,7 +84,7 @@ def fused(kind: str) -> Callable[[Context], Compute]:
         if kind == "f64":
             if rounding != NEAREST:
                 raise ctx.refuse("float64 fused multiply-add runs only in the round-to-nearest mode")
-            return floats.fma64
+            return fma64
         one = floats.fma32 if kind == "f32" else floats.fma16
         return one if rounding == NEAREST else lambda a, b, c: one(a, b, c, rounding)
 
@@ -234,17 +234,16 @@ def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
     wide = a.dtype == np.float64
     shift, bias = (128, 1023) if wide else (64, 127)
     a, b, c, scaled = np.broadcast_arrays(a, b, c, scaled)
-    plain = floats.fma64(a, b, c) if wide else floats.fma32(a, b, c)
+    plain = fma64(a, b, c) if wide else floats.fma32(a, b, c)
     if not scaled.any():
         return plain
     back = np.where(exponent_of(c) > bias, shift, -shift)
     if not wide:
-        product, addend = widen(a) * widen(b), widen(c)
-        exact = floats.to_odd(product + addend, floats.sum_error(product, addend, product + addend))
+        exact = round_to_odd(*two_sum(widen(a) * widen(b), widen(c)))
         return np.where(scaled, np.ldexp(exact, back).astype(np.float32), plain)
     out = plain.copy()
     for index in zip(*np.nonzero(scaled & np.isfinite(a) & np.isfinite(b) & np.isfinite(c))):
-        out[index] = floats.exact_fma(float(a[index]), float(b[index]), float(c[index]), int(back[index]))
+        out[index] = exact_fma(float(a[index]), float(b[index]), float(c[index]), int(back[index]))
     return out
 
 

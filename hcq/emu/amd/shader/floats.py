@@ -3,20 +3,20 @@
 In       arrays of float16, float32 or float64
 Out      arrays of the same kind, rounded once
 Changes  nothing
-Next     float_ops.py (which instruction uses what)
+Next     float_ops.py (which instruction uses what), ../../exact.py (sums and products without a loss)
 
-The device: compute in float64 and "round to odd" (when the result is inexact, its last bit is made 1). A number rounded
+The device: compute in float64 and round to odd. A number rounded
 to odd with at least two bits to spare rounds a second time to float32 or float16 as if it had been exact.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.exact import round_to_odd, two_sum
 
 NEAREST, UP, DOWN, ZERO = range(4)  # MODE.fp_round
 
@@ -48,20 +48,6 @@ def flushed(x: Array) -> Array:
     return np.where(tiny, np.copysign(x.dtype.type(0), x), x)
 
 
-def to_odd(total: Array, error: Array) -> Array:
-    """Round-to-odd of total + error, where total is the nearest float64 of that sum and `error` what is missing."""
-    bits = total.view(np.int64)
-    inexact = ((error > 0) | (error < 0)) & ((bits & 1) == 0)
-    step = np.where((error > 0) == (total > 0), 1, -1)
-    return (bits + np.where(inexact, step, 0)).view(np.float64)
-
-
-def sum_error(p: Array, c: Array, total: Array) -> Array:
-    """p + c - total exactly, where total is the nearest float64 of p + c."""
-    part = total - p
-    return (p - (total - part)) + (c - part)
-
-
 def fused_sum(p: Array, c: Array, kind: type, rounding: int = NEAREST) -> Array:
     """p + c, given in float64, rounded once to float32 or float16."""
     total = p + c
@@ -74,7 +60,7 @@ def fused_sum(p: Array, c: Array, kind: type, rounding: int = NEAREST) -> Array:
             tiny = np.abs(result) <= SMALLEST_NORMAL[result.dtype.itemsize]
             if not (tiny & (total != 0)).any():
                 return result
-    return narrow(to_odd(total, sum_error(p, c, total)), kind, rounding)
+    return narrow(round_to_odd(*two_sum(p, c)), kind, rounding)
 
 
 def narrow(x: Array, kind: type, rounding: int = NEAREST) -> Array:
@@ -101,58 +87,6 @@ def fma32(a: Array, b: Array, c: Array, rounding: int = NEAREST) -> Array:
 
 def fma16(a: Array, b: Array, c: Array, rounding: int = NEAREST) -> Array:
     return fused_sum(widen(a) * widen(b), widen(c), np.float16, rounding)
-
-
-def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """a * b as an unevaluated sum of two float64. Holds while neither the parts nor the error leave the range."""
-    split = np.float64(2**27 + 1)
-    high = a * b
-    ah = split * a
-    ah = ah - (ah - a)
-    bh = split * b
-    bh = bh - (bh - b)
-    al, bl = a - ah, b - bh
-    return high, ((ah * bh - high) + ah * bl + al * bh) + al * bl
-
-
-def fma64(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c in float64, rounded once to nearest even.
-
-    Product and sum are kept as pairs, and the last addition takes a term rounded to odd. Lanes whose exponents are too
-    extreme for that are done in exact fractions.
-    """
-    a, b, c = np.broadcast_arrays(a, b, c)
-    high, low = exact_product(a, b)
-    t = c + low
-    tl = sum_error(c, low, t)
-    v = high + t
-    vl = sum_error(high, t, v)
-    rest = tl + vl
-    out: Array = v + to_odd(rest, sum_error(tl, vl, rest))
-    size = np.abs(high)
-    safe = (size < 2.0**900) & (np.abs(c) < 2.0**900) & (np.abs(a) < 2.0**900) & (np.abs(b) < 2.0**900)
-    safe &= (size > 2.0**-800) & ((np.abs(c) > 2.0**-800) | (c == 0))
-    plain = ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(c) | (a == 0) | (b == 0)
-    finite_product = np.isfinite(a) & np.isfinite(b)  # a * b alone may overflow; an infinite c wins even so
-    out = np.where(plain, np.where(finite_product & np.isinf(c), c, a * b + c), out)
-    for index in zip(*np.nonzero(~safe & ~plain)):
-        out[index] = exact_fma(float(a[index]), float(b[index]), float(c[index]), 0)
-    return out
-
-
-def exact_fma(a: float, b: float, c: float, scale: int) -> float:
-    """(a * b + c) * 2**scale for finite numbers, rounded once."""
-    exact = (Fraction(a) * Fraction(b) + Fraction(c)) * Fraction(2) ** scale
-    if exact == 0:
-        return a * b + c if scale == 0 else 0.0
-    return nearest_float64(exact)
-
-
-def nearest_float64(exact: Fraction) -> float:
-    try:
-        return float(exact)  # CPython divides integers with one correct rounding, also to denormals
-    except OverflowError:
-        return float("inf") if exact > 0 else float("-inf")
 
 
 def bf16_to_f32(halves: Array) -> Array:

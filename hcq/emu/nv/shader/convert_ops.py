@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hcq.emu.exact import round_to_odd, two_sum
 from hcq.emu.nv.shader import floats
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
@@ -150,7 +151,7 @@ def _as_doubles(x: Lanes) -> tuple[Lanes, Lanes]:
         return x.astype(np.float64), np.zeros(1)
     upper = (x >> x.dtype.type(32)).astype(np.float64) * 4294967296.0
     lower = (x & x.dtype.type(0xFFFFFFFF)).astype(np.float64)
-    return floats.two_sum(upper, lower)
+    return two_sum(upper, lower)
 
 
 def _directed64(s: Lanes, e: Lanes, mode: str) -> Lanes:
@@ -162,7 +163,7 @@ def _directed64(s: Lanes, e: Lanes, mode: str) -> Lanes:
 
 def _round_narrow(to: Type, s: Lanes, e: Lanes) -> Lanes:
     """What the packer rounds once more to f16 or bf16 without a double rounding error."""
-    return floats.float_to_odd(floats.round_to_odd(s, np.broadcast_to(e, s.shape)))
+    return floats.float_to_odd(round_to_odd(s, np.broadcast_to(e, s.shape)))
 
 
 def _float_to_float(

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hcq.emu.exact import fma64, round_to_odd, two_sum
 from hcq.emu.nv.shader import floats
 from hcq.emu.nv.shader.decode import Code, Rules, Step
 from hcq.emu.nv.shader.types import Lanes, Type
@@ -92,7 +93,7 @@ NEAREST: dict[str, Compute] = {
 
 def _directed_sum(mode: str) -> Compute:
     def compute(a: Lanes, b: Lanes) -> Lanes:
-        s, e = floats.two_sum(a.astype(np.float64), b.astype(np.float64))
+        s, e = two_sum(a.astype(np.float64), b.astype(np.float64))
         value = floats.directed32(s, e, mode)
         if mode == "rm":  # x - x is -0 when rounding down, unless both are +0
             value = np.where((s == 0) & (np.signbit(a) | np.signbit(b)), np.float32(-0.0), value)
@@ -105,7 +106,7 @@ def rounded(what: str, mode: str, type_: Type) -> Compute:
     """add, mul, fma, div or sqrt with a rounding mode, for f32 or f64 (narrow formats have only rn)."""
     if mode in ("", "rn"):
         if what == "fma":
-            return {"f32": floats.fma32, "f64": floats.fma64}.get(type_.name) or _narrow_fma(type_)
+            return {"f32": floats.fma32, "f64": fma64}.get(type_.name) or _narrow_fma(type_)
         return NEAREST[what]
     if type_.name == "f64":
         if what == "sub":
@@ -125,7 +126,7 @@ def rounded(what: str, mode: str, type_: Type) -> Compute:
 
 def _directed_fma(a: Lanes, b: Lanes, c: Lanes, mode: str) -> Lanes:
     product = np.multiply(a, b, dtype=np.float64)
-    s, e = floats.two_sum(product, c.astype(np.float64))
+    s, e = two_sum(product, c.astype(np.float64))
     value = floats.directed32(s, e, mode)
     if mode == "rm":
         value = np.where((s == 0) & (np.signbit(product) | np.signbit(c)), np.float32(-0.0), value)
@@ -151,7 +152,7 @@ def _narrow_fma(type_: Type) -> Compute:
     """fma of float32 values that came from f16 or bf16: exact product, sum rounded to odd, then once to the format."""
 
     def compute(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-        s = floats.round_to_odd(*floats.two_sum(np.multiply(a, b, dtype=np.float64), c.astype(np.float64)))
+        s = round_to_odd(*two_sum(np.multiply(a, b, dtype=np.float64), c.astype(np.float64)))
         return floats.float_to_odd(s)
 
     return compute

@@ -4,10 +4,9 @@ In       float arrays, or the bits of narrow ones
 Out      float arrays and bits, rounded once
 Changes  nothing
 Next     float_ops.py, convert_ops.py (who use it)
-Source   IEEE 754; "Handbook of Floating-Point Arithmetic": TwoSum, Dekker's product, rounding to odd
+Source   IEEE 754; hcq/emu/exact.py (rounding to odd)
 
-Rounding to odd: a value computed to extra bits, with its last bit set when anything was lost, can be rounded again to
-fewer bits (two less or more) without a double rounding error. NaNs keep whatever payload the host's arithmetic gives.
+NaNs keep whatever payload the host's arithmetic gives.
 """
 
 from __future__ import annotations
@@ -18,41 +17,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from hcq.emu.exact import nearest, round_to_odd, two_sum
 from hcq.emu.nv.shader.types import Lanes, Type
 
 F32_TINY = np.float32(2.0**-126)
 F64_TAIL = np.uint64((1 << 29) - 1)  # the bits of a double that a float has no room for
 F64_HALFWAY = np.uint64(1 << 28)
 CANONICAL_NAN = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FF8000000000000}
-
-
-def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """(s, e): s = a + b rounded, and s + e = a + b exactly."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-def two_product(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """(p, e): p = a * b rounded, and p + e = a * b exactly, for doubles far from overflow and underflow."""
-    p = a * b
-    ah, al = _halves(a)
-    bh, bl = _halves(b)
-    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
-
-
-def _halves(a: Lanes) -> tuple[Lanes, Lanes]:
-    t = a * 134217729.0  # 2^27 + 1
-    high = t - (t - a)
-    return high, a - high
-
-
-def round_to_odd(s: Lanes, e: Lanes) -> Lanes:
-    """The double s, with |e| its lost part, so that its last bit is odd when e is not zero."""
-    bits = s.view(np.uint64)
-    inexact = (e != 0) & np.isfinite(s) & ((bits & np.uint64(1)) == 0)
-    away = np.signbit(e) == np.signbit(s)
-    return np.where(inexact, np.where(away, bits + np.uint64(1), bits - np.uint64(1)), bits).view(np.float64)
 
 
 def float_to_odd(s: Lanes) -> Lanes:
@@ -83,24 +54,6 @@ def fma32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return near
 
 
-def fma64(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """a * b + c for doubles, rounded once."""
-    a, b, c = np.broadcast_arrays(a, b, c)
-    high, low = two_product(a, b)
-    total, rest = two_sum(c, low)
-    value, lost = two_sum(high, total)
-    found = value + round_to_odd(*two_sum(rest, lost))
-    plain = high + c
-    size = np.abs(high)
-    safe = (size > 2.0**-900) & (size < 2.0**1000) & (np.abs(a) < 2.0**990) & (np.abs(b) < 2.0**990)
-    safe &= (np.abs(c) < 2.0**1000) & ((np.abs(c) > 2.0**-900) | (c == 0))
-    easy = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(c)
-    result = np.where(easy, plain, found)
-    for i in np.flatnonzero(~(safe | easy)):
-        result[i] = exactly("fma", "rn", float(a[i]), float(b[i]), float(c[i]))
-    return result
-
-
 def exactly(what: str, mode: str, *numbers: float) -> float:
     """One double operation with any rounding mode, by fractions: "add", "mul", "fma", "div", "sqrt"."""
     plain = _plain(what, numbers)
@@ -121,10 +74,7 @@ def exactly(what: str, mode: str, *numbers: float) -> float:
             if mode == "rm" and what in ("add", "fma") and not _all_positive(plain, numbers, what)
             else plain
         )
-    try:
-        near = float(exact)
-    except OverflowError:
-        near = math.inf if exact > 0 else -math.inf
+    near = nearest(exact)
     if math.isinf(near):
         high = near > 0
         return _step(near, -1 if high else 1) if (mode == "rz" or mode == ("rm" if high else "rp")) else near
