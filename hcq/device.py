@@ -123,6 +123,12 @@ class Device(Mortal):
         """Every word that a submission of these words puts into the ring, for the trace. `send` comes next."""
         return b"".join(words) + self.finish(value)
 
+    def show_words(self, words: list[bytes], value: int) -> list[str]:
+        """A submission that was sent, as its packets: the first line says how long it is."""
+        blob = self.ring_words(words, value)
+        packets = [f"  {packet}" for packet in self.decode(memoryview(blob).cast("I"))]
+        return [f"submit #{value}, {len(blob) // 4} words", *packets]
+
     @abstractmethod
     def make_program(
         self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str

@@ -505,8 +505,8 @@ class AmdDevice(GpuDevice):
             raise
         self._ending = []  # whoever was interrupted before this comes here again
 
-    def _tell(self, words: list[bytes], commands: Sequence[Command], value: int) -> None:
-        """HCQ_DEBUG=push: every word that went into the rings, what orders them included."""
+    def show_words(self, words: list[bytes], value: int) -> list[str]:
+        """Every word that went into the rings, what orders them included."""
         lines = [f"submit #{value}"]
         for ring in self.rings.values():
             packets = b"".join(ring.seen or ())
@@ -514,7 +514,7 @@ class AmdDevice(GpuDevice):
             if packets:
                 lines.append(f" {ring.kind} ring, {len(packets) // 4} words")
                 lines += [f"  {packet}" for packet in self.decode(memoryview(packets).cast("I"))]
-        self.say("\n".join([*lines, *(f" meaning {what}" for what in commands)]))
+        return lines
 
     def _pending(self) -> str:
         rings = ". ".join(describe_ring(ring) for ring in self.rings.values())

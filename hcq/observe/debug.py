@@ -21,13 +21,15 @@ class Debug(Observer):
         self.says_sync = "sync" in device.config.debug
         self.says_alloc = "alloc" in device.config.debug
         self._mapped_bytes = 0
+        self._words: list[bytes] = []
 
     def submitting(self, submission: Submission) -> None:
+        self._words = submission.words  # as they were recorded: others may put some around them
+
+    def sent(self, submission: Submission) -> None:
         if self.says_push:
-            blob = self.device.ring_words(submission.words, submission.value)
-            lines = [f"  {packet}" for packet in self.device.decode(memoryview(blob).cast("I"))]
-            lines += [f"  meaning {what}" for what in submission.commands]
-            self.device.say("\n".join([f"submit #{submission.value}, {len(blob) // 4} words", *lines]))
+            lines = self.device.show_words(self._words, submission.value)
+            self.device.say("\n".join([*lines, *(f"  meaning {what}" for what in submission.commands)]))
 
     def waited(self, va: int, name: str, value: int, timestamp_ns: int, waited_ns: int) -> None:
         if self.says_sync and waited_ns:

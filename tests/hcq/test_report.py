@@ -82,7 +82,7 @@ def test_a_kernel_that_never_ends_is_named_and_left_behind(
     host[0] = 1  # it ends with the test
 
 
-def test_inside_a_graph_the_command_in_hand_is_shown_with_its_bound_arguments(
+def test_inside_a_graph_the_current_command_is_shown_with_its_bound_arguments(
     device: CpuDevice, llvm_object: bytes
 ) -> None:
     step = device.load(llvm_object, "step", args=("buffer", "int"), name="a step")

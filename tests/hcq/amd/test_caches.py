@@ -85,7 +85,7 @@ def wait_to_kernel(amd: AmdDevice) -> None:
     q = amd.queue().dispatch(program, [a, b], block=(WORDS, 1, 1)).wait(go, 1)
     done = q.dispatch(program, [a, b], block=(WORDS, 1, 1)).submit()
     end = time.monotonic() + 50
-    while amd.command_in_hand() != 1 and time.monotonic() < end:
+    while amd.current_command() != 1 and time.monotonic() < end:
         time.sleep(0.001)
     b.host[:BYTES] = filled(60)
     go.set(1)

@@ -93,14 +93,14 @@ def test_a_trace_has_no_word_that_no_packet_claims_and_breaks_no_rule(
     assert not lint(trace)
 
 
-def test_a_report_points_at_the_command_in_hand(open_amd: Callable[..., AmdDevice]) -> None:
+def test_a_report_points_at_the_current_command(open_amd: Callable[..., AmdDevice]) -> None:
     device = open_amd("gfx1100", validate=False)
     gate, buffer = device.signal("gate"), device.alloc(4096, "target")
     device.queue().fill(buffer, 1).fill(buffer, 2).wait(gate, 3).fill(buffer, 3).submit()
     end = time.monotonic() + 50
-    while device.command_in_hand() != 2 and time.monotonic() < end:
+    while device.current_command() != 2 and time.monotonic() < end:
         time.sleep(0.001)
-    assert device.command_in_hand() == 2
+    assert device.current_command() == 2
     gate.set(3)
     device.synchronize()
-    assert device.command_in_hand() is None
+    assert device.current_command() is None
