@@ -5,9 +5,26 @@ Out      where they lie, with the addresses in them filled in; a place is used a
 Changes  nothing but its own notes
 Next     encode.py (pieces), device.py (who writes, and puts the segments into the GPFIFO)
 
-    | launch data | launch data | ... | methods of all pieces |
-                                       one segment of the GPFIFO, or several with a graph's blocks between them
+One submission with one launch, as the GPU finds it in memory:
 
+    GPFIFO (rings.py)     pushbuffer
+    +----------+          +---------------------------------------+
+    | ...      |          | NO_OPERATION with n words: a header   |      4 bytes before a multiple of 256
+    | get, len |---+      | QMD, 256 or 384 bytes                 |<--+
+    | ...      |   |      |   program_address                     |---|---> the kernel's code (link.py)
+    +----------+   |      |   constant_buffer_addr_0 -----+       |   |
+    | USERD    |   |      | bank 0: the driver's part  <--+       |   |
+    |   GP_GET |   |      |   param_address, param_end ---+       |   |
+    |   GP_PUT |   |      |   parameters  <---------------+       |---|---> buffers
+    +----------+   |      | ... launch data of other launches     |   |
+                   |      +---------------------------------------+   |
+    doorbell:      +----->| SEND_PCAS_A(the QMD's address / 256)  |---+
+    the channel's         | SEND_SIGNALING_PCAS2_B, WFI           |
+    token                 | ... methods of other pieces           |
+                          | SEM_ADDR, SEM_PAYLOAD, SEM_EXECUTE    |-------> the timeline's cell: value, time
+                          +---------------------------------------+
+
+A graph's blocks are segments of their own: the methods are cut there, and each part has its entry in the ring.
 Launch data are 256-byte aligned. The GPU reads them when a launch names their address; the front end never does.
 """
 
