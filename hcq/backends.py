@@ -45,6 +45,7 @@ class Backend:
     rules         its hcq.rules.effects.Model: what its packets do, and rules of its own
     target        (arch, threads of the host) -> the compiler's Target, for tensor programs
     toolchain     open device -> a vendor's compiler: its name, what it takes, (text, arch, name) -> image; or None
+    disassembler  (image, arch, entry, name) -> lines of hcq.tools.disassembly
     doctor        its hcq.doctor.subject.Subject: checks before it opens, and a kernel for one after
     emulation     words of HCQ_EMULATE that begin with its name -> an emulated kernel driver
     """
@@ -57,6 +58,7 @@ class Backend:
     rules: str = ""
     target: str = ""
     toolchain: str = ""
+    disassembler: str = ""
     doctor: str = ""
     emulation: str = ""
 

@@ -279,7 +279,7 @@ def _disasm(options: argparse.Namespace) -> int:
     if options.source or options.ir:
         _print(disasm.text(code, "source" if options.source else "ir"))
         return 0
-    found = disasm.disassemble(code.image, code.device.arch, code.entry, code.name)
+    found = disasm.disassemble(code)
     if options.json:
         _print_json(disasm.as_json(code, found))
     else:

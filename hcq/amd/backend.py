@@ -9,6 +9,7 @@ BACKEND = Backend(
     layouts=tuple(f"hcq.amd.abi.{name}" for name in ("pm4", "sdma", "aql", "registers", "descriptor", "kfd")),
     ioctls=("hcq.amd.abi.kfd",),
     rules="hcq.amd.validate:AmdModel",
+    disassembler="hcq.tools.disassembly.amd:disassemble",
     doctor="hcq.amd.doctor:DOCTOR",
     target="hcq.compiler.target:amd_target",
     emulation="hcq.emu.amd.kfd:emulate",

@@ -8,6 +8,7 @@ BACKEND = Backend(
     decoder="hcq.cpu.encode:decoder",
     layouts=("hcq.cpu.packets",),
     rules="hcq.cpu.validate:CpuModel",
+    disassembler="hcq.tools.disassembly.host:disassemble",
     doctor="hcq.cpu.doctor:DOCTOR",
     target="hcq.compiler.target:cpu_target",
 )

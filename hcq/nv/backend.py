@@ -24,6 +24,7 @@ BACKEND = Backend(
     ),
     ioctls=("hcq.nv.abi.ioctls",),
     rules="hcq.nv.validate:NvModel",
+    disassembler="hcq.tools.disassembly.nv:disassemble",
     doctor="hcq.nv.doctor:DOCTOR",
     target="hcq.compiler.target:nv_target",
     toolchain="hcq.nv.toolchain.images:compiler_for",

@@ -164,13 +164,13 @@ def cubin(rng: random.Random) -> None:
 
 
 def disassembly(rng: random.Random) -> None:
-    from hcq.tools.trace.disasm import disassemble
+    from hcq.tools.disassembly import amd, host
 
     space = _space()
     if rng.random() < 0.5:
-        disassemble(_elf(space.cpu_object, rng), "x86_64", "step", "fuzz")
+        host.disassemble(_elf(space.cpu_object, rng), "x86_64", "step", "fuzz")
     else:
-        disassemble(_elf(space.amd_object, rng), "gfx1100", "scale", "fuzz")
+        amd.disassemble(_elf(space.amd_object, rng), "gfx1100", "scale", "fuzz")
 
 
 def ptx(rng: random.Random) -> None:

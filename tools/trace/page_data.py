@@ -533,7 +533,7 @@ def _by_command(packets: Sequence[Json]) -> dict[int, Json]:
 
 def _machine_code(code: Code) -> Json:
     try:
-        found = disasm.disassemble(code.image, code.device.arch, code.entry, code.name)
+        found = disasm.disassemble(code)
     except HcqError as error:
         return {"lines": [], "unread": str(error)}
     return {"lines": [[x.offset, x.raw.hex(" "), x.text, x.label, x.target, x.source] for x in found]}

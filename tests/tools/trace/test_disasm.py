@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from hcq.errors import DriverError, UsageError
-from hcq.tools.trace import disasm
-from hcq.tools.trace.disasm import disassemble
+from hcq.tools.disassembly import amd, host, nv
 from tests.hcq.conftest import assemble
 
 LOOP = """
@@ -66,7 +65,7 @@ def test_a_part_of_a_name_is_enough_when_it_is_clear(trace, capsule):
     [("x86_64-unknown-linux-gnu", "x86_64", "j"), ("aarch64-unknown-linux-gnu", "aarch64", "b.")],
 )
 def test_jumps_have_labels_and_calls_have_names(triple, arch, jump):
-    found = disassemble(assemble(LOOP, triple), arch, "loop", "loop")
+    found = host.disassemble(assemble(LOOP, triple), arch, "loop", "loop")
     assert found[0].label == "loop"
     labels = [line.label for line in found[1:] if line.label]
     assert labels
@@ -77,7 +76,7 @@ def test_jumps_have_labels_and_calls_have_names(triple, arch, jump):
 
 def test_an_object_with_line_tables_shows_its_source(compile_c):
     source = "void twice(int *x) {\n  *x += 1;\n  *x *= 3;\n}\n"
-    found = disassemble(compile_c(source, "-c", "-g", "-O1"), "x86_64", "twice", "twice")
+    found = host.disassemble(compile_c(source, "-c", "-g", "-O1"), "x86_64", "twice", "twice")
     assert {"kernel.c:2", "kernel.c:3"} <= {line.source for line in found}
 
 
@@ -103,7 +102,7 @@ end:
 """
     machine = llvm.Target.from_triple("amdgcn-amd-amdhsa").create_target_machine(cpu=arch, opt=2, reloc="pic")
     image = bytes(machine.emit_object(llvm.parse_assembly(ir)))
-    found = disassemble(image, arch, "add", "add")
+    found = amd.disassemble(image, arch, "add", "add")
     texts = [line.text for line in found]
     assert any(line.text.startswith("s_cbranch_execz .L1") for line in found)
     assert [line.label for line in found if line.label] == ["add", ".L1"]
@@ -115,7 +114,7 @@ end:
 
 
 def test_ptx_is_text_already():
-    lines = disassemble(b".version 8.0\n.entry add()\n{\nret;\n}\n\0", "sm_90", "add", "add")
+    lines = nv.disassemble(b".version 8.0\n.entry add()\n{\nret;\n}\n\0", "sm_90", "add", "add")
     assert lines[1].text == ".entry add()"
 
 
@@ -126,20 +125,24 @@ def test_machine_code_with_ptx_beside_it_is_read_by_the_vendors_tool_or_as_ptx(m
     cubin = (Path(__file__).parents[2] / "data" / "nv" / "scale_sm_80_ptxas_12.8.cubin").read_bytes()
     image = Bundle(cubin, b".version 8.0\n.entry scale()\n{\nret;\n}\n").pack()
     with monkeypatch.context() as without:
-        without.setattr(disasm, "_nv_tool", lambda name: None)
-        assert disassemble(image, "sm_80", "scale", "scale")[1].text == ".entry scale()"
+        without.setattr(nv, "nv_tool", lambda name: None)
+        assert nv.disassemble(image, "sm_80", "scale", "scale")[1].text == ".entry scale()"
     tool("nvdisasm")
-    texts = [line.text for line in disassemble(image, "sm_80", "scale", "scale")]
+    texts = [line.text for line in nv.disassemble(image, "sm_80", "scale", "scale")]
     assert ".text.scale" in texts[0]
     assert any("BAR.SYNC" in text for text in texts)
 
 
-@pytest.mark.parametrize(("arch", "tool"), [("sm_90", "nvdisasm"), ("gfx803", "llvm-objdump")])
-def test_a_tool_that_is_missing_is_named_with_how_to_get_it(monkeypatch, arch, tool):
+@pytest.mark.parametrize(
+    ("reader", "arch", "tool"),
+    [(nv, "sm_90", "nvdisasm"), (amd, "gfx803", "llvm-objdump")],
+    ids=["nv", "amd"],
+)
+def test_a_tool_that_is_missing_is_named_with_how_to_get_it(monkeypatch, reader, arch, tool):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DriverError, match=rf"{tool}, .*Install it|{tool} is not on PATH. Install it"):
-        disassemble(assemble(LOOP), arch, "loop", "loop")
+        reader.disassemble(assemble(LOOP), arch, "loop", "loop")
 
 
 @pytest.mark.parametrize(
@@ -152,12 +155,12 @@ def test_a_tool_that_is_missing_is_named_with_how_to_get_it(monkeypatch, arch, t
 )
 def test_what_cannot_be_read_is_a_sentence(image, arch, why):
     with pytest.raises(UsageError, match=why):
-        disassemble(image, arch, "loop", "loop")
+        host.disassemble(image, arch, "loop", "loop")
 
 
 def test_a_function_that_is_not_there_is_a_sentence_with_those_that_are():
     with pytest.raises(UsageError, match=r"no function 'lop' in its object. Its functions: loop"):
-        disassemble(assemble(LOOP), "x86_64", "lop", "lop")
+        host.disassemble(assemble(LOOP), "x86_64", "lop", "lop")
 
 
 def test_bytes_that_are_no_code_are_shown_as_bytes():
@@ -167,6 +170,6 @@ def test_bytes_that_are_no_code_are_shown_as_bytes():
     for start in range(at, len(image) - 4, 97):
         damaged = bytes(image[:start]) + b"\xff\xff\xff" + bytes(image[start + 3 :])
         try:
-            disassemble(damaged, "x86_64", "loop", "loop")
+            host.disassemble(damaged, "x86_64", "loop", "loop")
         except UsageError as error:
             assert "\n" not in str(error)
