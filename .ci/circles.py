@@ -12,28 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grimp import ImportGraph
-from importlinter import Contract, ContractCheck, fields, output
+from importlinter import Contract, ContractCheck, output
 
 MOST = 2
 
 
 class CirclesContract(Contract):
-    """yet: circles that are there still, each a line with its modules; smaller ones among them are allowed, too."""
-
-    yet = fields.ListField(subfield=fields.StringField(), required=False)
+    """It has no settings."""
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
-        known = [set(line.split()) for line in self.yet or ()]
-        found = [
-            sorted(circle)
-            for circle in circles(imports)
-            if len(circle) > MOST and not any(circle <= one for one in known)
-        ]
-        inside = {
-            module: sorted(imports[module] & set(circle)) for circle in sorted(found) for module in circle
-        }
-        return ContractCheck(kept=not found, metadata={"circles": sorted(found), "imports": inside})
+        found = sorted(sorted(circle) for circle in circles(imports) if len(circle) > MOST)
+        inside = {module: sorted(imports[module] & set(circle)) for circle in found for module in circle}
+        return ContractCheck(kept=not found, metadata={"circles": found, "imports": inside})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         for circle in check.metadata["circles"]:
