@@ -4,7 +4,7 @@ In       a graph node and the name of the device that will compute it
 Out      `Core`, the state of a `Tensor`; `live`, every tensor that somebody still holds; `unusual`, the threads
          that are inside no_grad() or that somebody watches
 Changes  `live`; the clock of changes, which moves when a tensor that exists gets another node
-Next     methods/ (the groups of methods), tensor.py (who joins them), observe.py (who watches a thread)
+Next     methods/ (the groups of methods), tensor.py (who joins them), jit/capture.py (who watches a thread)
 
 Every method that computes builds a node and wraps it with `_like`; nothing runs before `realize`.
 """

@@ -1,7 +1,7 @@
 """Names: what the tensors of modules and optimizers are called (layers.0.weight), for readers of a trace (HCQ_TRACE).
 
 In       modules when they are called, optimizers when they step; what the user says with `set_name`
-Out      the names of buffers, told to the device's trace as soon as the tensors have memory
+Out      the names of buffers, given to the device's trace as soon as the tensors have memory
 Changes  the names of those buffers, which reports print, too
 Next     nn/module.py and nn/optim.py (who is asked), realize.py (when tensors get memory), hcq/observe/trace.py
 
@@ -23,7 +23,7 @@ from hcq.ir.op import Op
 T = TypeVar("T", bound=Core)
 
 _names: dict[int, tuple[weakref.ref[Core], str]] = {}  # id of a tensor -> the tensor and its name
-untold: dict[int, weakref.ref[Core]] = {}  # those whose memory has not been named: realize.py looks at it
+unnamed: dict[int, weakref.ref[Core]] = {}  # those whose memory has not been named: realize.py looks at it
 _seen: dict[int, weakref.ref[object]] = {}  # modules and optimizers that were asked already
 
 
@@ -41,7 +41,7 @@ def set_name(tensor: T, name: str) -> T:
         raise UsageError(f"names.set_name({tensor!r}, {name!r}): takes a tensor and a text.")
     _names.pop(id(tensor), None)
     _learn([(name, tensor)])
-    tell()
+    name_memory()
     return tensor
 
 
@@ -54,7 +54,7 @@ def learn(thing: object, inner: Iterable[object], named: Callable[[], Iterable[t
         for one in inner:
             _is_new(one)
         _learn(named())
-        tell()
+        name_memory()
 
 
 def name_of(tensor: Core) -> str:
@@ -63,16 +63,16 @@ def name_of(tensor: Core) -> str:
     return known[1] if known else ""
 
 
-def tell() -> None:
-    """Tell the devices' traces what is where, of the tensors that have memory and were not told of."""
-    for key, ref in list(untold.items()):
+def name_memory() -> None:
+    """Name the memory of tensors that have some by now, for reports and traces."""
+    for key, ref in list(unnamed.items()):
         tensor = ref()
         if tensor is None or tensor.node.op is not Op.BUFFER:
             continue
         buffer = tensor.node.arg.buffer
         if buffer is None or buffer.va is None:
             continue
-        if untold.pop(key, None) is ref:  # else another thread is telling it
+        if unnamed.pop(key, None) is ref:  # else another thread is doing it
             buffer.name = _names[key][1]
             for observer in buffer.device.observers:
                 observer.renamed(buffer.va, buffer.name)
@@ -83,12 +83,12 @@ def _learn(found: Iterable[tuple[str, Core]]) -> None:
         key = id(tensor)
         if key not in _names:
             _names[key] = weakref.ref(tensor, lambda _, key=key: _forget(key)), name  # type: ignore[misc]
-            untold[key] = _names[key][0]
+            unnamed[key] = _names[key][0]
 
 
 def _forget(key: int) -> None:
     _names.pop(key, None)
-    untold.pop(key, None)
+    unnamed.pop(key, None)
 
 
 def _is_new(thing: object) -> bool:

@@ -3,7 +3,7 @@
 In       tensors
 Out      the same tensors, their nodes now leaves that read memory
 Changes  device memory; the nodes of live tensors; the in-place writes of ASSIGN nodes are done
-Next     scheduler/structure.py, plan.py (what runs), observe.py (who records what runs here)
+Next     scheduler/structure.py, plan.py (what runs), jit/capture.py (who records what runs here)
 
 A write in place must not be seen by a tensor that was made before it and is not computed yet: `loss`, made from `w`,
 means the old `w` for ever. So before a buffer is overwritten, every live tensor that still reads it is computed too.
@@ -164,8 +164,8 @@ def _realize_on(device: str, roots: list[Node]) -> None:
             storage.tracked = True
         in_memory[root] = storage.node()
     _replace(in_memory)
-    if names.untold:
-        names.tell()
+    if names.unnamed:
+        names.name_memory()
 
 
 def _bring_copies(roots: list[Node]) -> list[Node]:

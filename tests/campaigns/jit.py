@@ -3,7 +3,7 @@
 In       a case
 Out      right; refused, when jit raised a UsageError of its own and everything before was right; Wrong with the program
 Changes  the seed of the random numbers
-Next     _jit_programs.py (the programs), frontend/jit.py (what is attacked)
+Next     _jit_programs.py (the programs), frontend/jit/ (what is attacked)
 
 A program is Python text: tensors, a function, calls of it, and what may come between them. It is run twice, with jit
 and with a `jit` that does nothing, and everything that can be seen is compared wherever the program looks.

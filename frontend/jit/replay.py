@@ -1,9 +1,9 @@
-"""Replay: an observed call, submitted again with one doorbell.
+"""Replay: a captured call, submitted again with one doorbell.
 
-In       an Observation that the call after it repeated; the arguments of further calls
+In       a CallRecord that the call after it repeated; the arguments of further calls
 Out      results, gradients and kept tensors as the call would have left them
 Changes  what the call changes: tensors outside that it writes to, `.grad`, tensors that it keeps
-Next     observe.py (what is known of a call), hcq/graph.py (how a recording is replayed), jit.py (who decides)
+Next     capture.py (what is known of a call), hcq/graph.py (how a recording is replayed), function.py (who decides)
 
 A recording is of things as they were: the tensors that were read mean the memory they meant, modules are in their mode.
 Before each replay this is asked again, cheaply: as long as the clock of changes (core.py) stands, nothing has changed.
@@ -23,9 +23,9 @@ from hcq.errors import UsageError
 from hcq.frontend import core, overdue
 from hcq.frontend import device as devices
 from hcq.frontend.core import live
-from hcq.frontend.held import IN_A_TUPLE
-from hcq.frontend.nests import New, numbers_in, tensors_in
-from hcq.frontend.observe import Observation, Role, copied, deliver
+from hcq.frontend.jit.capture import CallRecord, Role, copied, deliver
+from hcq.frontend.jit.pytree import New, numbers_in, tensors_in
+from hcq.frontend.jit.references import IN_A_TUPLE
 from hcq.frontend.realize import compute_readers, give_memory, readers, realize
 from hcq.frontend.storage import REPLAYED, Storage, next_write
 from hcq.frontend.tensor import Tensor
@@ -40,7 +40,7 @@ CHECKED_REPLAYS = 2  # with HCQ_JIT_CHECK=1: the first replays of a recording ar
 class Recording:
     """A call that can be submitted again."""
 
-    def __init__(self, name: str, seen: Observation):
+    def __init__(self, name: str, seen: CallRecord):
         self.name = name
         self.seen = seen
         self.device = seen.device or devices.default()
@@ -56,7 +56,9 @@ class Recording:
         self.written = [*seen.written, *[gradient.node.arg for _, gradient, _ in self.gradients]]
         self.written_nodes = {storage.node() for storage in self.written}
         self.written_buffers = {id(storage.buffer) for storage in self.written}
-        self.owners = {id(held.ref()) for held in seen.held if held.node in self.written_nodes}
+        self.owners = {
+            id(external.ref()) for external in seen.externals if external.node in self.written_nodes
+        }
         self.owners |= {id(gradient) for _, gradient, _ in self.gradients}
         self.has_moved = False  # whether looking gave tensors other memory
         self.clean_at = -1  # the clock of changes when everything was last looked at
@@ -71,14 +73,14 @@ class Recording:
         elsewhere = {number for _, number in seen.kept} | set(numbers_in(seen.results))
         uses = Counter(role for template in seen.templates for role in template.roles)
         left = []
-        for ref, word in seen.gradients:
-            role: Role | None = seen.templates[word.number].whole if isinstance(word, New) else None
-            if role is None or role not in self.fresh or uses[role] > 1 or word.number in elsewhere:
-                left.append((ref, word))
+        for ref, leaf in seen.gradients:
+            role: Role | None = seen.templates[leaf.number].whole if isinstance(leaf, New) else None
+            if role is None or role not in self.fresh or uses[role] > 1 or leaf.number in elsewhere:
+                left.append((ref, leaf))
             elif seen.slots:  # the gradient before is read: it cannot be written over meanwhile
-                left.append((ref, word))
+                left.append((ref, leaf))
             else:
-                like = seen.hollow[role]
+                like = seen.placeholders[role]
                 buffer = self.opened.alloc(like.size_bytes, f"{self.name} (gradient)")
                 storage = Storage(like.device, like.dtype, like.shape, buffer)
                 gradient = Tensor._of(storage.node(), self.device)
@@ -155,8 +157,8 @@ class Recording:
             return True
         if devices.get(self.device) is not self.opened or not all(state.holds() for state in seen.state):
             return False
-        for held in seen.held:
-            tensor = held.ref()
+        for external in seen.externals:
+            tensor = external.ref()
             if tensor is not None and tensor.node.op is Op.ASSIGN:
                 realize((tensor,))
                 self.has_moved = True
@@ -170,7 +172,7 @@ class Recording:
         return True
 
     def _is_as_it_was(self) -> bool:
-        for ref, node, requires_grad in self.seen.held:
+        for ref, node, requires_grad in self.seen.externals:
             tensor = ref()
             if tensor is None:
                 if node.op is Op.BUFFER:
@@ -203,7 +205,7 @@ class Recording:
                 )
         seen = self.seen
         if self.gradients:
-            self._hand_out_gradients()
+            self._assign_gradients()
         found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
         places: dict[Any, Any] = {role: found[role].buffer for role in self._arguments}
         for key, ref in seen.slots.items():
@@ -217,7 +219,7 @@ class Recording:
             overdue.make_way(self.opened, [storage.buffer for storage in found.values()])
         alloc = self.opened.alloc
         for role in self._made:
-            like = seen.hollow[role]
+            like = seen.placeholders[role]
             buffer = alloc(like.size_bytes, self.name)
             storage = found[role] = Storage(like.device, like.dtype, like.shape, buffer)
             if like.tracked:
@@ -234,7 +236,7 @@ class Recording:
             return Tensor._of(found[self._only_result].node(), self.device)
         return deliver(seen.results, seen, tensors, found, self.other_gradients)
 
-    def _hand_out_gradients(self) -> None:
+    def _assign_gradients(self) -> None:
         """Every .grad is the tensor whose memory this replay writes; who holds the one before keeps what it was."""
         for place, (ref, gradient, node) in enumerate(self.gradients):
             owner = ref()
@@ -254,11 +256,11 @@ class Recording:
             self.owners.add(id(gradient))
             self.gradients[place] = ref, gradient, node
 
-    def check(self, observe: Callable[[], tuple[Any, Observation]], replay: Callable[[], Any]) -> Any:
+    def check(self, capture: Callable[[], tuple[Any, CallRecord]], replay: Callable[[], Any]) -> Any:
         """HCQ_JIT_CHECK: run the function itself and a replay from one state, and compare everything they leave."""
         before = self._state()
-        eager, seen = observe()
-        why = seen.unsettled or self.seen.unlike(seen)
+        eager, seen = capture()
+        why = seen.unsettled or self.seen.difference(seen)
         wanted = _contents(eager), self._state()
         for storage, contents in zip(self.seen.written, before):
             assert storage.buffer is not None

@@ -1,9 +1,9 @@
-"""Nests: lists, tuples and dicts of tensors, as arguments and results of a function have them.
+"""Pytrees: lists, tuples and dicts of tensors, as arguments and results of a function have them.
 
-In       a nest
-Out      its tensors; the same nest of other things; what two calls' nests can be compared by
+In       a tree: a tensor, or a list, tuple or dict of trees
+Out      its tensors; the same tree of other things; what the trees of two calls can be compared by
 Changes  nothing
-Next     observe.py (whose results are nests of Same, Argument and New)
+Next     capture.py (whose results are trees of Same, Argument and New)
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def tensors_in(value: Any, name: str) -> list[Tensor]:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same nest of lists, tuples and dicts with every tensor changed."""
+    """The same tree of lists, tuples and dicts with every tensor changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -67,42 +67,42 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return value
 
 
-def numbers_in(words: Any) -> list[int]:
+def numbers_in(tree: Any) -> list[int]:
     """The numbers of what is New in results."""
-    if isinstance(words, New):
-        return [words.number]
-    if isinstance(words, (Same, Argument)):
+    if isinstance(tree, New):
+        return [tree.number]
+    if isinstance(tree, (Same, Argument)):
         return []
-    items = words.values() if isinstance(words, dict) else words if isinstance(words, (list, tuple)) else ()
+    items = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else ()
     return [number for item in items for number in numbers_in(item)]
 
 
-def filled(words: Any, tensor_of: Callable[[Any], Any]) -> Any:
+def filled(tree: Any, tensor_of: Callable[[Any], Any]) -> Any:
     """The other way: tensors for Same, Argument and New."""
-    kind = type(words)
+    kind = type(tree)
     if kind is New or kind is Argument or kind is Same:
-        return tensor_of(words)
+        return tensor_of(tree)
     if kind is list:
-        return [filled(word, tensor_of) for word in words]
+        return [filled(leaf, tensor_of) for leaf in tree]
     if kind is dict:
-        return {key: filled(word, tensor_of) for key, word in words.items()}
-    if isinstance(words, tuple):
-        parts = [filled(word, tensor_of) for word in words]
-        return kind(*parts) if hasattr(words, "_fields") else kind(parts)
-    return words
+        return {key: filled(leaf, tensor_of) for key, leaf in tree.items()}
+    if isinstance(tree, tuple):
+        parts = [filled(leaf, tensor_of) for leaf in tree]
+        return kind(*parts) if hasattr(tree, "_fields") else kind(parts)
+    return tree
 
 
-def words_of(words: Any, templates: Sequence[Any]) -> Any:
-    """Results in comparable words."""
-    if isinstance(words, New):
-        return ("new", words.number, templates[words.number].key)
-    if isinstance(words, (Same, Argument)):
-        return (type(words).__name__, words[0])
-    if isinstance(words, (list, tuple)):
-        return (type(words), *[words_of(word, templates) for word in words])
-    if isinstance(words, dict):
-        return (dict, *[(repr(key), words_of(word, templates)) for key, word in words.items()])
-    return (type(words), repr(words))
+def comparable(tree: Any, templates: Sequence[Any]) -> Any:
+    """What two results are compared by."""
+    if isinstance(tree, New):
+        return ("new", tree.number, templates[tree.number].key)
+    if isinstance(tree, (Same, Argument)):
+        return (type(tree).__name__, tree[0])
+    if isinstance(tree, (list, tuple)):
+        return (type(tree), *[comparable(leaf, templates) for leaf in tree])
+    if isinstance(tree, dict):
+        return (dict, *[(repr(key), comparable(leaf, templates)) for key, leaf in tree.items()])
+    return (type(tree), repr(tree))
 
 
 def shape_of(value: Any) -> Any:

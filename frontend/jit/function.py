@@ -3,9 +3,9 @@
 In       a function of tensors (and of plain values, which are part of what is recorded)
 Out      the same function; as soon as two calls did the same, one doorbell runs all its kernels
 Changes  what the function changes: tensors that it assigns to, gradients, tensors that it keeps
-Next     observe.py (what a call does), replay.py (how it is done again), surroundings.py (variables around a function)
+Next     capture.py (what a call does), replay.py (how it is done again), closure.py (variables around a function)
 
-A replay does what a call does, or the call is made, or it is refused. The first calls run as they are and are observed.
+A replay does what a call does, or the call is made, or it is refused. The first calls run as they are and are captured.
 Two in a row that did the same on the same memory make a recording. It is replayed while what it was made of is as it
 was; else the function is called again, and becomes another recording. What a recording cannot mean is refused: reading
 a value on the host, new host data, assigning to an argument, doing something else in every call.
@@ -27,11 +27,11 @@ from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend.core import unusual, watcher
 from hcq.frontend.data import MAX_DEPTH
-from hcq.frontend.observe import Observation, observe, settle
+from hcq.frontend.jit.capture import CallRecord, capture, settle
+from hcq.frontend.jit.closure import Closure
+from hcq.frontend.jit.replay import Recording
 from hcq.frontend.realize import lock, realize, storage_of
-from hcq.frontend.replay import Recording
 from hcq.frontend.storage import Storage
-from hcq.frontend.surroundings import Surroundings
 from hcq.frontend.tensor import Tensor
 from hcq.ir.op import Op
 
@@ -44,9 +44,9 @@ MAX_UNLIKE = 8  # calls in a row that are like none before: then it is no functi
 
 
 class Version:
-    """A call that was observed, and, once the next call did the same, its recording."""
+    """A call that was captured, and, once the next call did the same, its recording."""
 
-    def __init__(self, seen: Observation, around: list[Any]):
+    def __init__(self, seen: CallRecord, around: list[Any]):
         self.seen = seen
         self.around = around
         self.recording: Recording | None = None
@@ -58,7 +58,7 @@ class Versions:
     def __init__(self) -> None:
         self.known: list[Version] = []  # the newest first
         self.calls = 0
-        self.unlike = 0  # observed calls in a row that were like none before
+        self.unlike = 0  # captured calls in a row that were like none before
         self.why = ""
 
 
@@ -72,7 +72,7 @@ class Jit(Generic[P, R]):
         self._seen: dict[Any, Versions] = {}
         # one call at a time: another thread waits for a recording that is made
         self._lock = threading.RLock()
-        self._around: Surroundings | None = None
+        self._around: Closure | None = None
         self._last: Recording | None = None
         _all.add(self)
 
@@ -144,7 +144,7 @@ class Jit(Generic[P, R]):
                 )
             known = self._seen[key] = Versions()
         if self._around is None:
-            self._around = Surroundings(self.function)
+            self._around = Closure(self.function)
         around = self._around.values()
         for version in known.known:
             recording = version.recording
@@ -162,17 +162,17 @@ class Jit(Generic[P, R]):
         else:
             if settle():
                 return self(*args, **kwargs)
-            return self._observed(known, around, args, kwargs, tensors, storages)
+            return self._captured(known, around, args, kwargs, tensors, storages)
         if settle():
             return self(*args, **kwargs)
         recording.checks_left -= 1
         result: R = recording.check(
-            lambda: observe(self.function, self.name, (args, kwargs), tensors, storages, False),
+            lambda: capture(self.function, self.name, (args, kwargs), tensors, storages, False),
             lambda: recording.replay(tensors, storages),
         )
         return result
 
-    def _observed(
+    def _captured(
         self,
         known: Versions,
         around: list[Any],
@@ -189,7 +189,7 @@ class Jit(Generic[P, R]):
             )
         known.calls += 1
         # the first call may read values and make tensors of host data: a function makes its state in it
-        result, seen = observe(self.function, self.name, (args, kwargs), tensors, storages, known.calls == 1)
+        result, seen = capture(self.function, self.name, (args, kwargs), tensors, storages, known.calls == 1)
         version = Version(seen, around)
         assert self._around is not None
         known.unlike += 1
@@ -197,7 +197,7 @@ class Jit(Generic[P, R]):
         for before in [v for v in known.known if v.recording is None]:
             name = self._around.changed(before.around, around)
             why = f"{name!r}, a variable that it uses, has another value" if name else ""
-            why = why or before.seen.unsettled or seen.unsettled or before.seen.unlike(seen)
+            why = why or before.seen.unsettled or seen.unsettled or before.seen.difference(seen)
             whys.append(why)
             if not why:
                 known.known.remove(before)
@@ -205,7 +205,7 @@ class Jit(Generic[P, R]):
                 known.unlike = 0
                 break
         known.why = whys[0] if whys else ""
-        known.known = [v for v in known.known if not v.seen.is_over()]
+        known.known = [v for v in known.known if not v.seen.is_stale()]
         known.known.insert(0, version)
         del known.known[MAX_VERSIONS:]
         return result  # type: ignore[no-any-return]
@@ -259,7 +259,7 @@ def jit(function: Callable[P, R]) -> Jit[P, R]:
 
 
 def _key(value: Any, tensors: list[Tensor], name: str, depth: int = 0) -> Any:
-    """A hashable word for an argument; its tensors are collected and stand there as shapes."""
+    """What an argument is compared by; its tensors are collected and stand there as shapes."""
     kind = type(value)
     if depth > MAX_DEPTH:
         raise UsageError(

@@ -1,9 +1,9 @@
-"""Surroundings: what a function's code names outside of itself, the variables around it and the globals.
+"""Closure: what a function's code names outside of itself, the variables around it and the globals.
 
 In       a function
 Out      the values behind those names now; the first name whose value differs from an earlier time
 Changes  nothing
-Next     jit.py (a recording is of one set of these values)
+Next     function.py (a recording is of one set of these values)
 
 A recording cannot see a Python variable that is given another value; this can, for the variables that the code of the
 function, and of the functions that it names, names itself. What is inside of lists and objects is not looked at.
@@ -22,7 +22,7 @@ PLAIN = frozenset({bool, int, float, complex, str, bytes, tuple, frozenset})
 OURS = __name__.partition(".")[0]  # the package: its functions are not looked into
 
 
-class Surroundings:
+class Closure:
     """The names around a function."""
 
     def __init__(self, function: Any):

@@ -1,14 +1,14 @@
-"""Observe: what one call of a function does with tensors, said so that another call can be compared with it.
+"""Capture: what one call of a function does with tensors, written down so that another call can be compared with it.
 
 In       a function and its arguments
-Out      the function's result and an `Observation`: the plans that ran on which memory, what the call read of the
+Out      the function's result and a `CallRecord`: the plans that ran on which memory, what the call read of the
          tensors outside, what it left behind
 Changes  whatever the function changes; what it left lazy is computed at its end
-Next     replay.py (an observation submitted again), jit.py (which call is observed and which replayed)
+Next     replay.py (a call submitted again), function.py (which call is captured and which replayed)
 
-The function runs on stand-ins for its tensor arguments: the same memory, told apart from all other tensors. All other
-memory that it reads or writes belongs to tensors outside, and is known by whose it is. So two observations that are
-equal say that a call does again what the call before did; nothing else says so, for Python runs in between.
+The function runs on stand-ins for its tensor arguments: the same memory under other names. All other
+memory that it reads or writes belongs to tensors outside, and is known by whose it is. Two records that are equal
+show that a call does again what the call before did; nothing else shows it, for Python runs in between.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.frontend.core import Core, live, mode_of_thread, usual_again
-from hcq.frontend.held import IN_A_TUPLE
-from hcq.frontend.nests import Argument, New, Same, filled, mapped, shape_of, tensors_in, words_of
-from hcq.frontend.places import Place, places_of
-from hcq.frontend.realize import give_memory, realize, unwatched
+from hcq.frontend.jit.pytree import Argument, New, Same, comparable, filled, mapped, shape_of, tensors_in
+from hcq.frontend.jit.references import IN_A_TUPLE, Reference, references_to
+from hcq.frontend.realize import Recorder, give_memory, realize, unwatched
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
@@ -52,9 +51,9 @@ class Run(NamedTuple):
 
 
 class Template:
-    """A tensor that a call made and left: a view of memory, of which what each call has anew is to be filled in."""
+    """A tensor that a call made and left: a view of memory, with placeholders for what each call has anew."""
 
-    def __init__(self, tensor: Core, roles: dict[Storage, Role], hollow: dict[Role, Storage]):
+    def __init__(self, tensor: Core, roles: dict[Storage, Role], placeholders: dict[Role, Storage]):
         structure = structure_of([tensor.node])
         self.roles = [roles.get(storage) or ("memory", storage) for storage in structure.storages]
         self.key = (structure.key, tuple(self.roles), tensor._requires_grad, tensor.device)
@@ -63,23 +62,23 @@ class Template:
         stand_ins = {}
         for storage, role in zip(structure.storages, self.roles):
             if role[0] != "memory" and role[0] != "data":
-                if role not in hollow:
-                    hollow[role] = Storage(storage.device, storage.dtype, storage.shape)
+                if role not in placeholders:
+                    placeholders[role] = Storage(storage.device, storage.dtype, storage.shape)
                     # a gradient could flow on from here in the call; through a replay it cannot
-                    hollow[role].tracked = storage.history is not None
-                stand_ins[storage.node()] = hollow[role].node()
+                    placeholders[role].tracked = storage.history is not None
+                stand_ins[storage.node()] = placeholders[role].node()
         self.node = tensor.node.substitute(stand_ins)
         self.whole = self.roles[0] if self.node.op is Op.BUFFER else None  # the usual case
 
-    def filled(self, hollow: dict[Role, Storage], found: dict[Role, Storage]) -> Node:
+    def filled(self, placeholders: dict[Role, Storage], found: dict[Role, Storage]) -> Node:
         """Its node, on this call's memory."""
         if self.whole is not None and self.whole in found:
             return found[self.whole].node()
-        places = {hollow[role].node(): found[role].node() for role in self.roles if role in found}
+        places = {placeholders[role].node(): found[role].node() for role in self.roles if role in found}
         return self.node.substitute(places)
 
 
-class Held(NamedTuple):
+class External(NamedTuple):
     """A tensor outside that the call read, and what it meant then."""
 
     ref: Ref
@@ -103,7 +102,7 @@ class State(NamedTuple):
         return bool(now == self.value)
 
 
-class Observation:
+class CallRecord:
     """What one call did. `unsettled` says why it is no model for the next calls, or is empty."""
 
     def __init__(self) -> None:
@@ -112,9 +111,9 @@ class Observation:
         self.runs: list[Run] = []
         self.data: list[bytes] = []
         self.data_storages: list[Storage] = []
-        self.hollow: dict[Role, Storage] = {}
+        self.placeholders: dict[Role, Storage] = {}
         self.sizes: dict[Role, int] = {}  # bytes of what was made
-        self.held: list[Held] = []
+        self.externals: list[External] = []
         self.written: list[Storage] = []  # memory of tensors outside, written in place
         self.state: list[State] = []
         self.indices: list[tuple[Any, Any]] = []  # a list or array that was an index, and a copy of it
@@ -122,16 +121,16 @@ class Observation:
         self.results: Any = None
         self.gradients: list[tuple[Ref, Any]] = []  # whose .grad the call set, and to what
         self.slots: dict[int, Ref] = {}  # id of a tensor whose .grad the call read -> the tensor
-        self.kept: list[tuple[list[Place], int]] = []  # where a tensor was left, and its template
+        self.kept: list[tuple[list[Reference], int]] = []  # where a tensor was left, and its template
 
-    def is_over(self) -> bool:
+    def is_stale(self) -> bool:
         """True when no call can be like it any more: a tensor that it read is gone."""
-        return any(held.node.op is Op.BUFFER and held.ref() is None for held in self.held)
+        return any(external.node.op is Op.BUFFER and external.ref() is None for external in self.externals)
 
-    def _kept_words(self) -> list[Any]:
-        return [([place.word for place in places], self.templates[n].key) for places, n in self.kept]
+    def _kept_keys(self) -> list[Any]:
+        return [([place.key_of for place in places], self.templates[n].key) for places, n in self.kept]
 
-    def unlike(self, other: Observation) -> str:
+    def difference(self, other: CallRecord) -> str:
         """Why a replay of this would not do what the other call did; empty when it would."""
         for a, b in zip(self.runs, other.runs):
             if a.key != b.key:
@@ -143,12 +142,12 @@ class Observation:
             return f"it ran {len(self.runs)} schedules in one call and {len(other.runs)} in the next"
         if self.data != other.data:
             return "a list or array that it uses as an index changes from call to call"
-        if words_of(self.results, self.templates) != words_of(other.results, other.templates):
+        if comparable(self.results, self.templates) != comparable(other.results, other.templates):
             return "what it returns changes from call to call: other views, other plain values"
-        mine, its = ([(id(r()), words_of(g, o.templates)) for r, g in o.gradients] for o in (self, other))
+        mine, its = ([(id(r()), comparable(g, o.templates)) for r, g in o.gradients] for o in (self, other))
         if mine != its:
             return "it sets the .grad of other tensors from call to call"
-        if self._kept_words() != other._kept_words():
+        if self._kept_keys() != other._kept_keys():
             return (
                 "it leaves tensors in other places from call to call, as in a list that grows: keep one in a dict "
                 "or an attribute, or return it"
@@ -156,13 +155,13 @@ class Observation:
         return ""
 
 
-class Observer:
+class Capture(Recorder):
     """The Watcher and Recorder of one call."""
 
     def __init__(self, name: str, arguments: Sequence[Storage], is_first: bool):
         self.name = name
         self.is_first = is_first  # then what a recording cannot mean is done, and the call is no model
-        self.seen = Observation()
+        self.seen = CallRecord()
         self.roles: dict[Storage, Role] = {}
         for number, storage in enumerate(arguments):
             self.roles.setdefault(storage, ("argument", number))
@@ -181,7 +180,7 @@ class Observer:
         self.numbers: dict[int, int] = {}  # theirs in seen.templates
         self.count = 0
 
-    # -- what it is told (core.Watcher, realize.Recorder) --
+    # -- events of the call (core.Watcher, realize.Recorder) --
 
     def made(self, ref: Ref) -> None:
         self.tensors.append(ref)
@@ -261,7 +260,7 @@ class Observer:
 
     # -- the call --
 
-    def look_around(self) -> None:
+    def before_call(self) -> None:
         """What tensors mean before the call."""
         for ref in live.refs():
             tensor = ref()
@@ -270,7 +269,7 @@ class Observer:
                 if tensor._requires_grad or tensor._grad is not None:
                     self.grads[id(tensor)] = (ref, tensor._grad)
 
-    def look_back(self, result: Any, own: dict[Node, Node]) -> Any:
+    def after_call(self, result: Any, own: dict[Node, Node]) -> Any:
         """Compute what the call left, and write down how things are after it.
 
         own      the nodes of the stand-ins, each with the node of the argument it stands for
@@ -283,29 +282,29 @@ class Observer:
             give_memory(touched)
             self._see_roles()
             for tensor in left:
-                self.templates[id(tensor)] = Template(tensor, self.roles, self.seen.hollow)
-            self.seen.results = mapped(result, self._word)
+                self.templates[id(tensor)] = Template(tensor, self.roles, self.seen.placeholders)
+            self.seen.results = mapped(result, self._leaf)
             for key, (ref, before) in self.grads.items():
                 tensor = ref()
                 # what the call set is set by every replay, also where it was the same already
                 is_set = (key, "grad") in self.state and self.state[key, "grad"] is None
                 if tensor is not None and (is_set or tensor._grad is not before):
-                    now = None if tensor._grad is None else self._word(tensor._grad)
+                    now = None if tensor._grad is None else self._leaf(tensor._grad)
                     self.seen.gradients.append((ref, now))
-            self._see_held()
+            self._see_externals()
             return self.seen.results
         finally:
             for tensor in (*left, *touched):
                 tensor.node = tensor.node.substitute(own)
 
-    def _word(self, tensor: Core) -> Same | Argument | New:
+    def _leaf(self, tensor: Core) -> Same | Argument | New:
         stand_in = self.stand_ins.get(id(tensor))
         if stand_in is not None and stand_in[0]() is tensor:
             return Argument(stand_in[1])
         if id(tensor) in self.templates:
             return New(self._number(id(tensor)))
         ref = live.ref(tensor)
-        self.seen.held.append(Held(ref, tensor.node, tensor._requires_grad))
+        self.seen.externals.append(External(ref, tensor.node, tensor._requires_grad))
         return Same(id(tensor), ref)
 
     def _number(self, key: int) -> int:
@@ -339,7 +338,7 @@ class Observer:
         if any(self.roles[storage][0] == "data" for storage in self.written):
             self.unsettle("it writes to an index")
 
-    def _see_held(self) -> None:
+    def _see_externals(self) -> None:
         """Which tensors outside were read; each must mean after the call the memory that it meant before."""
         slots = {id(self.grads[key][1]) for key in self.seen.slots}
         for ref, node, requires_grad in self.start:
@@ -355,11 +354,11 @@ class Observer:
                 continue
             if tensor.node is not node:
                 self.unsettle(f"a tensor of shape {node.shape} that it uses was given memory meanwhile")
-            self.seen.held.append(Held(ref, node, requires_grad))
+            self.seen.externals.append(External(ref, node, requires_grad))
         self.seen.state = [state for state in self.state.values() if state is not None]
 
-    def close(self) -> Observation:
-        """The observation, once nothing of the call is on the stack: what is alive now is what it left."""
+    def close(self) -> CallRecord:
+        """The record, once nothing of the call is on the stack: what is alive now is what it left."""
         seen = self.seen
         gradients = {id(owner._grad) for ref, _ in seen.gradients if (owner := ref()) is not None}
         self.touched.clear()
@@ -372,7 +371,7 @@ class Observer:
             key = ref.key  # type: ignore[attr-defined]
             tensor = ref()
             if tensor is not None and key in self.templates:
-                places = places_of(tensor)
+                places = references_to(tensor)
                 if places is None:
                     self.unsettle(
                         f"it leaves a tensor of shape {tensor.shape} where a replay cannot put the next one: keep it "
@@ -398,27 +397,27 @@ def settle() -> bool:
     return bool(pending or lazy)
 
 
-def observe(
+def capture(
     function: Callable[..., Any],
     name: str,
     call: tuple[Any, Any],
     tensors: Sequence[Tensor],
     storages: Sequence[Storage],
     is_first: bool,
-) -> tuple[Any, Observation]:
+) -> tuple[Any, CallRecord]:
     """Call a function on (args, kwargs), whose tensors have this memory. Returns its result and what it did."""
     own: dict[Storage, Storage] = {}
     for s in storages:
         if s not in own:
             own[s] = Storage(s.device, s.dtype, s.shape, s.buffer)
-    observer = Observer(name, [own[s] for s in storages], is_first)
-    observer.look_around()
+    watch = Capture(name, [own[s] for s in storages], is_first)
+    watch.before_call()
     mode = mode_of_thread()
-    mode.watcher = observer
+    mode.watcher = watch
     meant = {own[s].node(): s.node() for s in own}
     finished = False
     try:
-        args, kwargs = _stand_ins(call, tensors, [own[s] for s in storages], observer)
+        args, kwargs = _stand_ins(call, tensors, [own[s] for s in storages], watch)
         before = shape_of((args, kwargs))
         result = function(*args, **kwargs)
         if shape_of((args, kwargs)) != before:
@@ -426,25 +425,25 @@ def observe(
                 f"[jit] {name} changes a list or dict that is its argument, which a replay does not. Return it instead."
             )
         del args, kwargs, before
-        words = observer.look_back(result, meant)
+        tree = watch.after_call(result, meant)
         del result
         finished = True
     finally:
         mode.watcher = None
         usual_again()
         if not finished:
-            _restore(observer, meant)
+            _restore(watch, meant)
     with unwatched():
         found: dict[Role, Storage] = {("argument", n): s for n, s in enumerate(storages)}
-        found |= {role: s for s, role in observer.roles.items() if role[0] == "made" or role[0] == "grad"}
-        result = deliver(words, observer.seen, tensors, found)
-    del found, words
-    return result, observer.close()
+        found |= {role: s for s, role in watch.roles.items() if role[0] == "made" or role[0] == "grad"}
+        result = deliver(tree, watch.seen, tensors, found)
+    del found, tree
+    return result, watch.close()
 
 
 def deliver(
-    words: Any,
-    seen: Observation,
+    tree: Any,
+    seen: CallRecord,
     tensors: Sequence[Tensor],
     found: dict[Role, Storage],
     gradients: Sequence[tuple[Ref, Any]] | None = None,
@@ -455,43 +454,43 @@ def deliver(
     """
     made: dict[int, Tensor] = {}
 
-    def tensor_of(word: Any) -> Any:
-        if isinstance(word, New):
-            tensor = made.get(word.number)
+    def tensor_of(leaf: Any) -> Any:
+        if isinstance(leaf, New):
+            tensor = made.get(leaf.number)
             if tensor is None:
-                template = seen.templates[word.number]
-                tensor = Tensor._of(template.filled(seen.hollow, found), template.device)
+                template = seen.templates[leaf.number]
+                tensor = Tensor._of(template.filled(seen.placeholders, found), template.device)
                 if template.requires_grad:
                     tensor.requires_grad_()
-                made[word.number] = tensor
+                made[leaf.number] = tensor
             return tensor
-        return tensors[word.number] if isinstance(word, Argument) else word.ref()
+        return tensors[leaf.number] if isinstance(leaf, Argument) else leaf.ref()
 
     if gradients is not None:
-        for ref, word in gradients:
+        for ref, leaf in gradients:
             owner = ref()
             if owner is not None:
-                owner._grad = None if word is None else tensor_of(word)
+                owner._grad = None if leaf is None else tensor_of(leaf)
         for places, number in seen.kept:
             for place in places:
                 place.put(tensor_of(New(number)))
     else:
-        for ref, word in seen.gradients:
+        for ref, leaf in seen.gradients:
             owner = ref()
-            if owner is not None and isinstance(word, New):
-                made[word.number] = owner._grad
-    return filled(words, tensor_of)
+            if owner is not None and isinstance(leaf, New):
+                made[leaf.number] = owner._grad
+    return filled(tree, tensor_of)
 
 
-def _restore(observer: Observer, meant: dict[Node, Node]) -> None:
+def _restore(watch: Capture, meant: dict[Node, Node]) -> None:
     """After an error: what the call left lazy means the arguments, not their stand-ins."""
-    left = [tensor for ref in observer.tensors if (tensor := ref()) is not None]
-    for tensor in (*left, *observer.touched.values()):
+    left = [tensor for ref in watch.tensors if (tensor := ref()) is not None]
+    for tensor in (*left, *watch.touched.values()):
         tensor.node = tensor.node.substitute(meant)
 
 
 def _stand_ins(
-    call: tuple[Any, Any], tensors: Sequence[Tensor], own: Sequence[Storage], observer: Observer
+    call: tuple[Any, Any], tensors: Sequence[Tensor], own: Sequence[Storage], watch: Capture
 ) -> tuple[Any, Any]:
     """The arguments with other tensors for its tensors; one that is given twice is one tensor."""
     made: dict[int, Tensor] = {}
@@ -505,7 +504,7 @@ def _stand_ins(
             if node.shape != tensor.shape:
                 node = Node(Op.RESHAPE, node.dtype, (node,), tensor.shape)
             known = made[id(tensor)] = Tensor._of(node, tensor.device)
-            observer.stand_ins[id(known)] = (live.ref(known), number)
+            watch.stand_ins[id(known)] = (live.ref(known), number)
         return known
 
     args, kwargs = mapped(call, stand_in)

@@ -1,0 +1,11 @@
+"""jit: a function of tensors is called and watched, and from then on what it submitted is submitted again.
+
+In       a function of tensors
+Out      `jit`, and the function that it makes
+Changes  nothing by itself
+Next     function.py (which call is replayed), capture.py (what a call does), replay.py (how it is done again);
+         closure.py (the variables around a function), references.py (who holds a tensor), pytree.py (nested containers)
+"""
+
+from hcq.frontend.jit.function import Jit as Jit
+from hcq.frontend.jit.function import jit as jit
