@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hcq.amd.abi import pm4, registers, sdma
+from hcq.amd.abi import pm4, sdma
+from hcq.amd.abi.registers import Register
 from hcq.errors import UsageError
 from hcq.layout import Packet
 
@@ -164,7 +165,7 @@ def _gfx9(arch: str, version: int, mach: int, **fields: Any) -> Chip:
         9,
         pm4.GFX9,
         sdma.V4,
-        rsrc3=registers.PGM_RSRC3_GFX9,
+        rsrc3=Register.COMPUTE_PGM_RSRC3_GFX9,
         wave_bytes_unit=1024,
         vgpr_bytes=0x80000,
         wavefront_sizes=(64,),
@@ -181,7 +182,7 @@ def _gfx11(arch: str, version: int, mach: int, family: int = 11, vgpr_bytes: int
         pm4.GFX11,
         sdma.V6 if family == 11 else sdma.V7,
         copy_bytes=1 << 30,
-        rsrc3=registers.PGM_RSRC3_GFX11,
+        rsrc3=Register.COMPUTE_PGM_RSRC3,
         wave_bytes_unit=256,
         vgpr_bytes=vgpr_bytes,
         wavefront_sizes=(32, 64),

@@ -14,9 +14,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from hcq.amd.abi import aql, pm4, registers
+from hcq.amd.abi import aql, pm4
 from hcq.amd.abi.descriptor import USER_SGPRS, KernelDescriptor, user_sgprs
-from hcq.amd.abi.registers import Rsrc2, ScratchResource, TmpringSize
+from hcq.amd.abi.registers import Register, Rsrc2, ScratchResource, TmpringSize
 from hcq.amd.chip import Chip
 from hcq.amd.encode import COMPUTE, Piece, flush, join, piece
 from hcq.amd.link import Kernel
@@ -103,35 +103,35 @@ class Launcher:
         entry = self.va + self.kernel.entry_offset >> 8
         packets: list[Packet] = [
             self.chip.acquire_next(),
-            _set(registers.PGM_LO, entry & 0xFFFFFFFF, entry >> 32),
-            _set(registers.PGM_RSRC1, descriptor.compute_pgm_rsrc1, rsrc2.words[0]),
+            _set(Register.COMPUTE_PGM_LO, entry & 0xFFFFFFFF, entry >> 32),
+            _set(Register.COMPUTE_PGM_RSRC1, descriptor.compute_pgm_rsrc1, rsrc2.words[0]),
             _set(self.chip.rsrc3, descriptor.compute_pgm_rsrc3),
             *self._scratch_registers(),
-            _set(registers.RESTART_X, 0, 0, 0),
-            _set(registers.RESOURCE_LIMITS, 0),
+            _set(Register.COMPUTE_RESTART_X, 0, 0, 0),
+            _set(Register.COMPUTE_RESOURCE_LIMITS, 0),
         ]
         head = join(packets)
         words, patches = self._user_data()
         if words:
             at = len(head) + 8  # after the packet's header and its register number
-            head += _set(registers.USER_DATA_0, *words).to_bytes()
+            head += _set(Register.COMPUTE_USER_DATA_0, *words).to_bytes()
             patches = tuple((at + 4 * word, offset) for word, offset in patches)
-        head += _set(registers.START_X, 0, 0, 0, *block).to_bytes()
+        head += _set(Register.COMPUTE_START_X, 0, 0, 0, *block).to_bytes()
         launch = pm4.DispatchDirect(cs_w32_en=descriptor.enable_wavefront_size32).to_bytes()
         return head + launch[:4], launch[16:] + flush(), patches
 
     def _scratch_registers(self) -> list[Packet]:
         if self.scratch is None:
-            return [_set(registers.TMPRING_SIZE, 0)]
+            return [_set(Register.COMPUTE_TMPRING_SIZE, 0)]
         size = TmpringSize(
             waves=self.scratch.waves, wavesize=self.scratch.wave_bytes // self.chip.wave_bytes_unit
         )
         if not self.chip.has_architected_scratch:
-            return [_set(registers.TMPRING_SIZE, size.words[0])]
+            return [_set(Register.COMPUTE_TMPRING_SIZE, size.words[0])]
         base = self.scratch.va >> 8
         return [
-            _set(registers.TMPRING_SIZE, size.words[0]),
-            _set(registers.DISPATCH_SCRATCH_BASE_LO, base & 0xFFFFFFFF, base >> 32),
+            _set(Register.COMPUTE_TMPRING_SIZE, size.words[0]),
+            _set(Register.COMPUTE_DISPATCH_SCRATCH_BASE_LO, base & 0xFFFFFFFF, base >> 32),
         ]
 
     def _user_data(self) -> tuple[list[int], tuple[tuple[int, int], ...]]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hcq.amd.abi import aql, pm4, registers, sdma
-from hcq.amd.abi.registers import NumThread, Rsrc2
+from hcq.amd.abi import aql, pm4, sdma
+from hcq.amd.abi.registers import NumThread, Register, Rsrc2
 from hcq.amd.chip import CHIPS
 from hcq.amd.decode import decoder
 from hcq.amd.encode import Piece
@@ -173,13 +173,14 @@ def _effects(packet: Any, state: Registers) -> Iterator[Effect]:
 
 def _launch(packet: pm4.DispatchDirect, state: Registers) -> Launch:
     block = [
-        NumThread.decode([state.get(registers.NUM_THREAD_X + axis, 0)]).num_thread_full for axis in range(3)
+        NumThread.decode([state.get(Register.COMPUTE_NUM_THREAD_X + axis, 0)]).num_thread_full
+        for axis in range(3)
     ]
     return Launch(
-        entry=(state.get(registers.PGM_LO, 0) | state.get(registers.PGM_LO + 1, 0) << 32) << 8,
+        entry=(state.get(Register.COMPUTE_PGM_LO, 0) | state.get(Register.COMPUTE_PGM_HI, 0) << 32) << 8,
         grid=(packet.dim_x, packet.dim_y, packet.dim_z),
         block=(block[0], block[1], block[2]),
-        shared_bytes=Rsrc2.decode([state.get(registers.PGM_RSRC1 + 1, 0)]).lds_size,
+        shared_bytes=Rsrc2.decode([state.get(Register.COMPUTE_PGM_RSRC2, 0)]).lds_size,
     )
 
 

@@ -269,13 +269,8 @@ class MapMemoryToGpuArgs(SparsePacket, words=6):
     n_success = bits(191, 160)
 
 
-class UnmapMemoryFromGpuArgs(SparsePacket, words=6):
+class UnmapMemoryFromGpuArgs(MapMemoryToGpuArgs):
     """kfd_ioctl_unmap_memory_from_gpu_args"""
-
-    handle = bits(63, 0)
-    device_ids_array_ptr = bits(127, 64)
-    n_devices = bits(159, 128)
-    n_success = bits(191, 160)
 
 
 class GetAvailableMemoryArgs(SparsePacket, words=4):
@@ -389,26 +384,7 @@ UNMAP_MEMORY_FROM_GPU = Ioctl(
 AVAILABLE_MEMORY = Ioctl(35, "AVAILABLE_MEMORY", GetAvailableMemoryArgs, READ | WRITE, ("gpu_id",))
 
 KFD_IOCTLS: dict[int, Ioctl[Any]] = {
-    call.number: call
-    for call in (
-        GET_VERSION,
-        CREATE_QUEUE,
-        DESTROY_QUEUE,
-        GET_CLOCK_COUNTERS,
-        UPDATE_QUEUE,
-        CREATE_EVENT,
-        DESTROY_EVENT,
-        SET_EVENT,
-        RESET_EVENT,
-        WAIT_EVENTS,
-        GET_PROCESS_APERTURES_NEW,
-        ACQUIRE_VM,
-        ALLOC_MEMORY_OF_GPU,
-        FREE_MEMORY_OF_GPU,
-        MAP_MEMORY_TO_GPU,
-        UNMAP_MEMORY_FROM_GPU,
-        AVAILABLE_MEMORY,
-    )
+    call.number: call for call in tuple(globals().values()) if isinstance(call, Ioctl)
 }
 
 

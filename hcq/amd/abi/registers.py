@@ -14,19 +14,6 @@ from enum import IntEnum
 from hcq.layout import SparsePacket, bits
 
 FIRST, LAST = 0x200, 0x27F
-
-DISPATCH_INITIATOR = 0x200
-START_X = 0x204  # START_X, Y, Z, then NUM_THREAD_X, Y, Z
-NUM_THREAD_X = 0x207
-PGM_LO = 0x20C  # and PGM_HI: address of the code >> 8
-DISPATCH_SCRATCH_BASE_LO = 0x210  # and HI: address of scratch memory >> 8; gfx942, gfx11 and later
-PGM_RSRC1 = 0x212  # and PGM_RSRC2
-RESOURCE_LIMITS = 0x215
-TMPRING_SIZE = 0x218
-RESTART_X = 0x21B  # and Y, Z
-PGM_RSRC3_GFX11 = 0x228
-PGM_RSRC3_GFX9 = 0x22D
-USER_DATA_0 = 0x240  # sixteen of them: the first scalar registers of every wave
 USER_DATA_WORDS = 16
 
 
@@ -40,9 +27,11 @@ class Register(IntEnum):
     COMPUTE_NUM_THREAD_X = 0x207
     COMPUTE_NUM_THREAD_Y = 0x208
     COMPUTE_NUM_THREAD_Z = 0x209
-    COMPUTE_PGM_LO = 0x20C
+    COMPUTE_PGM_LO = 0x20C  # and HI: address of the code >> 8
     COMPUTE_PGM_HI = 0x20D
-    COMPUTE_DISPATCH_SCRATCH_BASE_LO = 0x210
+    COMPUTE_DISPATCH_SCRATCH_BASE_LO = (
+        0x210  # and HI: address of scratch memory >> 8; gfx942, gfx11 and later
+    )
     COMPUTE_DISPATCH_SCRATCH_BASE_HI = 0x211
     COMPUTE_PGM_RSRC1 = 0x212
     COMPUTE_PGM_RSRC2 = 0x213
@@ -53,7 +42,7 @@ class Register(IntEnum):
     COMPUTE_RESTART_Z = 0x21D
     COMPUTE_PGM_RSRC3 = 0x228
     COMPUTE_PGM_RSRC3_GFX9 = 0x22D
-    COMPUTE_USER_DATA_0 = 0x240
+    COMPUTE_USER_DATA_0 = 0x240  # sixteen of them: the first scalar registers of every wave
     COMPUTE_USER_DATA_1 = 0x241
     COMPUTE_USER_DATA_2 = 0x242
     COMPUTE_USER_DATA_3 = 0x243

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hcq.amd.abi import aql, pm4, registers
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
-from hcq.amd.abi.registers import Rsrc1, Rsrc2, TmpringSize
+from hcq.amd.abi.registers import Register, Rsrc1, Rsrc2, TmpringSize
 from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.wave_start import user_sgprs
 from hcq.emu.amd.spec import LDS_BYTES, MAX_BLOCK, Chip
@@ -45,34 +45,41 @@ class Dispatch:
 
 def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.DispatchDirect) -> Dispatch | str:
     """A launch from the registers as they are; a sentence when hardware would hang on it."""
-    needed = (registers.PGM_LO, registers.PGM_LO + 1, registers.PGM_RSRC1, registers.PGM_RSRC1 + 1)
+    needed = (
+        Register.COMPUTE_PGM_LO,
+        Register.COMPUTE_PGM_HI,
+        Register.COMPUTE_PGM_RSRC1,
+        Register.COMPUTE_PGM_RSRC2,
+    )
     missing = [registers.name_of(number) for number in needed if number not in at]
     if missing:
         return f"{', '.join(missing)} never written"
-    block = tuple(at.get(registers.NUM_THREAD_X + axis, 0) & 0xFFFF for axis in range(3))
+    block = tuple(at.get(Register.COMPUTE_NUM_THREAD_X + axis, 0) & 0xFFFF for axis in range(3))
     grid = (packet.dim_x, packet.dim_y, packet.dim_z)
     threads = block[0] * block[1] * block[2]
     if not threads or threads > MAX_BLOCK or not all(grid):
         return f"grid {grid} or block {block} is empty or too large"
     if not packet.compute_shader_en:
         return "compute_shader_en is not set"
-    if any(at.get(registers.RESTART_X + axis, 0) for axis in range(3)):
+    if any(at.get(Register.COMPUTE_RESTART_X + axis, 0) for axis in range(3)):
         return "COMPUTE_RESTART is not zero"
     if packet.use_thread_dimensions or packet.partial_tg_en:
         return "use_thread_dimensions and partial_tg_en are not emulated"
-    rsrc2 = Rsrc2.decode([at[registers.PGM_RSRC1 + 1]])
-    tmpring = TmpringSize.decode([at.get(registers.TMPRING_SIZE, 0)])
+    rsrc2 = Rsrc2.decode([at[Register.COMPUTE_PGM_RSRC2]])
+    tmpring = TmpringSize.decode([at.get(Register.COMPUTE_TMPRING_SIZE, 0)])
     base = (
-        at.get(registers.DISPATCH_SCRATCH_BASE_LO, 0)
-        | at.get(registers.DISPATCH_SCRATCH_BASE_LO + 1, 0) << 32
+        at.get(Register.COMPUTE_DISPATCH_SCRATCH_BASE_LO, 0)
+        | at.get(Register.COMPUTE_DISPATCH_SCRATCH_BASE_LO + 1, 0) << 32
     )
     return Dispatch(
-        entry=(at[registers.PGM_LO] | at[registers.PGM_LO + 1] << 32) << 8,
-        rsrc1=Rsrc1.decode([at[registers.PGM_RSRC1]]),
+        entry=(at[Register.COMPUTE_PGM_LO] | at[Register.COMPUTE_PGM_HI] << 32) << 8,
+        rsrc1=Rsrc1.decode([at[Register.COMPUTE_PGM_RSRC1]]),
         rsrc2=rsrc2,
         rsrc3=at.get(chip.rsrc3, 0),
         wave_size=32 if packet.cs_w32_en else 64,
-        user_sgprs=tuple(at.get(registers.USER_DATA_0 + i, 0) for i in range(registers.USER_DATA_WORDS)),
+        user_sgprs=tuple(
+            at.get(Register.COMPUTE_USER_DATA_0 + i, 0) for i in range(registers.USER_DATA_WORDS)
+        ),
         grid=grid,
         block=(block[0], block[1], block[2]),
         lds_bytes=rsrc2.lds_size,

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hcq.amd.abi import registers, sdma
+from hcq.amd.abi import sdma
+from hcq.amd.abi.registers import Register
 from hcq.checks import is_decimal
 from hcq.errors import UsageError
 
@@ -51,7 +52,7 @@ class Chip:
     @property
     def rsrc3(self) -> int:
         """The number of COMPUTE_PGM_RSRC3."""
-        return registers.PGM_RSRC3_GFX9 if self.family == 9 else registers.PGM_RSRC3_GFX11
+        return Register.COMPUTE_PGM_RSRC3_GFX9 if self.family == 9 else Register.COMPUTE_PGM_RSRC3
 
     @property
     def wave_bytes_unit(self) -> int:

@@ -21,9 +21,9 @@ from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import ClassError, LaunchError
 from hcq.emu.nv.launch import Shader, Windows
 from hcq.nv.abi import compute_methods as compute
-from hcq.nv.abi.compute_methods import PcasAction
+from hcq.nv.abi.compute_methods import PcasAction, StructureSize
 from hcq.nv.abi.qmd import ALIGNMENT_BYTES, Qmd, qmd_for
-from hcq.nv.abi.qmd_fields import DependentAction, StructureSize
+from hcq.nv.abi.qmd_fields import DependentAction
 
 FRONT = "GRAPHICS HUBCLIENT_FE"
 SCHEDULER = "GRAPHICS HUBCLIENT_SKED"

@@ -20,6 +20,7 @@ from hcq.emu.nv.engine import Engine, on
 from hcq.emu.nv.errors import Access, CopyError
 from hcq.emu.nv.memory import Bytes, View
 from hcq.nv.abi import copy_methods as copy
+from hcq.nv.abi.compute_methods import SetRenderEnableCMode
 from hcq.nv.abi.copy_methods import DataTransferType, DstX, SemaphoreType
 
 UNIT = "CE0 HUBCLIENT_CE0"
@@ -46,10 +47,10 @@ class CopyProcessor(Engine):
             self._release(method)
 
     def _is_enabled(self) -> bool:
-        mode = self.words.get(copy.SetRenderEnableC.at, copy.SetRenderEnableCMode.TRUE)
-        if mode not in (copy.SetRenderEnableCMode.TRUE, copy.SetRenderEnableCMode.FALSE):
+        mode = self.words.get(copy.SetRenderEnableC.at, SetRenderEnableCMode.TRUE)
+        if mode not in (SetRenderEnableCMode.TRUE, SetRenderEnableCMode.FALSE):
             raise CopyError(f"SET_RENDER_ENABLE_C.mode={mode}: conditions are not emulated")
-        return mode == copy.SetRenderEnableCMode.TRUE
+        return mode == SetRenderEnableCMode.TRUE
 
     def _transfer(self, method: Any) -> Transfer:
         if method.dst_memory_layout != copy.SrcMemoryLayout.PITCH:

@@ -12,20 +12,13 @@ from __future__ import annotations
 from enum import IntEnum
 
 from hcq.layout import bits, declared_in
+from hcq.nv.abi.compute_methods import Height, SetRenderEnableCMode, Width
 from hcq.nv.abi.method import Method, changed
 
 
 class SetMonitoredFenceTypeType(IntEnum):
     MONITORED_FENCE = 0
     MONITORED_FENCE_EXT = 1
-
-
-class SetRenderEnableCMode(IntEnum):
-    FALSE = 0
-    TRUE = 1
-    CONDITIONAL = 2
-    RENDER_IF_EQUAL = 3
-    RENDER_IF_NOT_EQUAL = 4
 
 
 class Target(IntEnum):
@@ -128,19 +121,6 @@ class ComponentSize(IntEnum):
     TWO = 1
     THREE = 2
     FOUR = 3
-
-
-class Width(IntEnum):
-    ONE_GOB = 0
-
-
-class Height(IntEnum):
-    ONE_GOB = 0
-    TWO_GOBS = 1
-    FOUR_GOBS = 2
-    EIGHT_GOBS = 3
-    SIXTEEN_GOBS = 4
-    THIRTYTWO_GOBS = 5
 
 
 class GobHeight(IntEnum):

@@ -85,15 +85,15 @@ class Push(Packet, words=1, tail="data"):
         """The methods, with the operation and the subchannel of the header."""
         if self.sec_op == SecOp.GRP0_USE_TERT and not any(self.words):
             return "NOP"
-        said = [self.fields["sec_op"].show(self.sec_op), f"subchannel={self.subchannel}"]
+        texts = [self.fields["sec_op"].show(self.sec_op), f"subchannel={self.subchannel}"]
         if self.methods:
-            said += [repr(written) for written in self.methods]
+            texts += [repr(written) for written in self.methods]
         else:
-            said += [f"method_address={self.method_address:#06x}", f"count={self.count}"]
-            said += [f"data=[{' '.join(f'{word:08x}' for word in self.tail_words)}]"] * bool(self.tail_words)
-        said += [f"missing_words={self.missing}"] * bool(self.missing)
-        said += [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
-        return ", ".join(said)
+            texts += [f"method_address={self.method_address:#06x}", f"count={self.count}"]
+            texts += [f"data=[{' '.join(f'{word:08x}' for word in self.tail_words)}]"] * bool(self.tail_words)
+        texts += [f"missing_words={self.missing}"] * bool(self.missing)
+        texts += [f"unclaimed_word_{index}={value:#010x}" for index, value in self.unclaimed.items()]
+        return ", ".join(texts)
 
     def __repr__(self) -> str:
         return f"Push({self.description})"
@@ -110,17 +110,12 @@ _BY_CLASS: dict[int, tuple[type[Method], ...]] = {
     ClassId.HOPPER_CHANNEL_GPFIFO_A: host_methods.HOST,
     ClassId.BLACKWELL_CHANNEL_GPFIFO_A: host_methods.HOST,
     ClassId.BLACKWELL_CHANNEL_GPFIFO_B: host_methods.HOST,
-    ClassId.AMPERE_COMPUTE_A: compute_classes.AMPERE_COMPUTE_A,
-    ClassId.AMPERE_COMPUTE_B: compute_classes.AMPERE_COMPUTE_B,
-    ClassId.ADA_COMPUTE_A: compute_classes.ADA_COMPUTE_A,
-    ClassId.HOPPER_COMPUTE_A: compute_methods.HOPPER_COMPUTE_A,
-    ClassId.BLACKWELL_COMPUTE_A: compute_classes.BLACKWELL_COMPUTE_A,
-    ClassId.BLACKWELL_COMPUTE_B: compute_classes.BLACKWELL_COMPUTE_B,
-    ClassId.AMPERE_DMA_COPY_A: copy_methods.AMPERE_DMA_COPY_A,
-    ClassId.AMPERE_DMA_COPY_B: copy_methods.AMPERE_DMA_COPY_B,
-    ClassId.HOPPER_DMA_COPY_A: copy_methods.HOPPER_DMA_COPY_A,
-    ClassId.BLACKWELL_DMA_COPY_A: copy_methods.BLACKWELL_DMA_COPY_A,
-    ClassId.BLACKWELL_DMA_COPY_B: copy_methods.BLACKWELL_DMA_COPY_B,
+    **{
+        ClassId[name]: methods
+        for module in (compute_methods, compute_classes, copy_methods)
+        for name, methods in vars(module).items()
+        if name in ClassId.__members__
+    },
 }
 
 

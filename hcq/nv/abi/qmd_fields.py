@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, TypeVar
 
 from hcq.layout import SparsePacket, bits
+from hcq.nv.abi.compute_methods import ReductionFormat, ReductionOp, StructureSize, TrapType
 
 Q = TypeVar("Q", bound="Qmd")
 
@@ -28,38 +29,9 @@ class QmdType(IntEnum):
     GRID_GPU_GPC_CGA = 5
 
 
-class StructureSize(IntEnum):
-    SEMAPHORE_FOUR_WORDS = 0
-    SEMAPHORE_ONE_WORD = 1
-    SEMAPHORE_TWO_WORDS = 2
-
-
 class MembarType(IntEnum):
     FE_NONE = 0
     FE_SYSMEMBAR = 1
-
-
-class ReductionOp(IntEnum):
-    RED_ADD = 0
-    RED_MIN = 1
-    RED_MAX = 2
-    RED_INC = 3
-    RED_DEC = 4
-    RED_AND = 5
-    RED_OR = 6
-    RED_XOR = 7
-
-
-class ReductionFormat(IntEnum):
-    UNSIGNED = 0
-    SIGNED = 1
-
-
-class TrapType(IntEnum):
-    TRAP_NONE = 0
-    TRAP_UNCONDITIONAL = 1
-    TRAP_CONDITIONAL = 2
-    TRAP_CONDITIONAL_EXT = 3
 
 
 class DependentAction(IntEnum):
@@ -99,11 +71,6 @@ class ProgramPrefetchType(IntEnum):
 class CgaCtaDistributionMode(IntEnum):
     LOAD_BALANCING = 0
     MULTI_CAST = 1
-
-
-class ReductionFormat32(IntEnum):
-    UNSIGNED_32 = 0
-    SIGNED_32 = 1
 
 
 # fields that move together from version to version, from their first bit on

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hcq.layout import bits, placed, repeated
+from hcq.nv.abi.compute_methods import LaunchDmaReductionFormat, ReductionOp, StructureSize, TrapType
 from hcq.nv.abi.qmd_fields import (
     DEPENDENT_QMD,
     INVALIDATE,
@@ -20,11 +21,7 @@ from hcq.nv.abi.qmd_fields import (
     MembarType,
     ProgramPrefetchType,
     Qmd,
-    ReductionFormat32,
-    ReductionOp,
     SamplerIndex,
-    StructureSize,
-    TrapType,
 )
 
 
@@ -109,7 +106,7 @@ class QmdV3(Qmd, words=64):
             "release{i}_membar_type": bits(51, enum=MembarType),
             "release{i}_reduction_op": bits(54, 52, enum=ReductionOp),
             "release{i}_enable": bits(55),
-            "release{i}_reduction_format": bits(57, 56, enum=ReductionFormat32),
+            "release{i}_reduction_format": bits(57, 56, enum=LaunchDmaReductionFormat),
             "release{i}_reduction_enable": bits(58),
             "release{i}_trap_type": bits(60, 59, enum=TrapType),
             "release{i}_payload64b": bits(61),

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from hcq.amd.abi import aql, descriptor, drm, kfd, pm4, registers, sdma
+from hcq.amd.abi.registers import Register
 from hcq.layout import Packet, declared_in
 
 HEADER = Path("/usr/include/linux/kfd_ioctl.h")
@@ -55,13 +56,13 @@ def test_a_stream_of_pm4_splits_into_its_packets(packets: dict[int, type[pm4.Pm4
 
 
 def test_registers_print_by_name_with_their_fields():
-    rsrc = pm4.SetShReg(reg_offset=registers.PGM_RSRC1, registers=(0x200041, 0x180))
+    rsrc = pm4.SetShReg(reg_offset=Register.COMPUTE_PGM_RSRC1, registers=(0x200041, 0x180))
     assert repr(rsrc) == (
         "SetShReg(COMPUTE_PGM_RSRC1(granulated_vgpr_count=1, granulated_sgpr_count=1, dx10_clamp=1), "
         "COMPUTE_PGM_RSRC2(tgid_x_en=1, tgid_y_en=1))"
     )
     assert rsrc.description == repr(rsrc)[len("SetShReg(") : -1]  # what hcq-trace shows
-    start = pm4.SetShReg(reg_offset=registers.START_X + 2, registers=(0, 64))
+    start = pm4.SetShReg(reg_offset=Register.COMPUTE_START_Z, registers=(0, 64))
     assert repr(start) == "SetShReg(COMPUTE_START_Z=0x0, COMPUTE_NUM_THREAD_X(num_thread_full=64))"
     assert repr(pm4.SetShReg(reg_offset=0x217, registers=(7,))) == "SetShReg(register_0x217=0x7)"
     assert repr(pm4.SetShReg(reg_offset=0x20C)) == "SetShReg(reg_offset=COMPUTE_PGM_LO)"
@@ -77,7 +78,7 @@ def test_the_sisters_of_set_sh_reg_print_their_own_registers():
 
 
 def test_a_register_that_has_fields_shows_bits_that_none_of_them_claims():
-    odd = pm4.SetShReg(reg_offset=registers.TMPRING_SIZE, registers=(1 << 31,))
+    odd = pm4.SetShReg(reg_offset=Register.COMPUTE_TMPRING_SIZE, registers=(1 << 31,))
     assert repr(odd) == "SetShReg(COMPUTE_TMPRING_SIZE(unclaimed_word_0=0x80000000))"
 
 
