@@ -90,8 +90,7 @@ def rm_alloc(file: RmFile, given: RmAllocArgs) -> dict[str, int]:
         raise RmError(NvStatus.NV_ERR_INVALID_CLASS)
     check(isinstance(parent, rule.parents), NvStatus.NV_ERR_INVALID_OBJECT_PARENT)
     if not isinstance(parent, Client):
-        owner = parent.above(Device).gpu
-        check(given.hclass in owner.classes, NvStatus.NV_ERR_INVALID_CLASS)
+        check(given.hclass in parent.gpu.classes, NvStatus.NV_ERR_INVALID_CLASS)
     layout = file.rm.layouts[rule.layout] if rule.layout else None
     params = _read_params(given, layout, rule.required)
     call = Allocation(file.rm.gpus, client, parent, handle, given.hclass, params)

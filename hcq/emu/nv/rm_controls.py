@@ -63,7 +63,7 @@ class Call:
 
     @property
     def gpu(self) -> EmulatedGpu:
-        return self.object.above(Device).gpu
+        return self.object.gpu
 
     def gpu_by_id(self, gpu_id: int) -> EmulatedGpu:
         found = next((gpu for gpu in self.rm.gpus if gpu.gpu_id == gpu_id and gpu.is_attached), None)

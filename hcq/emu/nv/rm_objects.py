@@ -10,7 +10,7 @@ Source   abi-independent rules of the open kernel module 580.142: parents, requi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hcq.emu.backing import Backing
 from hcq.emu.nv.channel import Channel, Group, Setup
@@ -39,13 +39,17 @@ class RmError(Exception):
 
 
 class RmObject:
-    """A node of a client's tree."""
+    """A node of a client's tree. `gpu` is that of the device above it; a client has none."""
+
+    gpu: EmulatedGpu
 
     def __init__(self, handle: int, class_id: int, parent: RmObject | None) -> None:
         self.handle, self.class_id, self.parent = handle, class_id, parent
         self.children: list[RmObject] = []
         if parent is not None:
             parent.children.append(self)
+            if parent.parent is not None:
+                self.gpu = parent.gpu
 
     def whole(self) -> Iterator[RmObject]:
         """The object's children, their children, and last itself."""
@@ -87,11 +91,10 @@ class Client(RmObject):
 
 
 class Device(RmObject):
-    gpu: EmulatedGpu
+    """Its maker says which GPU it is."""
 
 
-class Subdevice(RmObject):
-    gpu: EmulatedGpu
+class Subdevice(RmObject): ...
 
 
 class Memory(RmObject):
@@ -108,7 +111,6 @@ class Memory(RmObject):
 class VaSpace(RmObject):
     """An address space of a GPU. UVM puts its page table here when it is registered."""
 
-    gpu: EmulatedGpu
     flags = 0
     table: PageTable | None = None
 
@@ -118,7 +120,6 @@ class VirtualMemory(RmObject):
 
 
 class ChannelGroup(RmObject):
-    gpu: EmulatedGpu
     group: Group
     va_space: VaSpace | None = None
 
@@ -137,7 +138,7 @@ class ChannelObject(RmObject):
     is_uvm_registered = False
 
     def free(self) -> None:
-        self.above(Device).gpu.remove_channel(self.channel)
+        self.gpu.remove_channel(self.channel)
 
 
 class EngineObject(RmObject):
@@ -150,12 +151,8 @@ class EngineObject(RmObject):
 class Usermode(RmObject):
     """The doorbell window."""
 
-    gpu: EmulatedGpu
 
-
-class Debugger(RmObject):
-    gpu: EmulatedGpu
-    client: Client
+class Debugger(RmObject): ...
 
 
 # ------------------------------------------------------------ allocation
@@ -188,7 +185,7 @@ class Allocation:
 
     @property
     def gpu(self) -> EmulatedGpu:
-        return self.parent.above(Device).gpu
+        return self.parent.gpu
 
 
 def check(condition: object, status: NvStatus) -> None:
@@ -208,10 +205,7 @@ def device(call: Allocation) -> RmObject:
 
 def subdevice(call: Allocation) -> RmObject:
     check(call.params is None or call.params.subdeviceid == 0, NvStatus.NV_ERR_INVALID_ARGUMENT)
-    gpu = call.gpu
-    made = call.make(Subdevice)
-    made.gpu = gpu
-    return made
+    return call.make(Subdevice)
 
 
 def memory(call: Allocation) -> RmObject:
@@ -248,9 +242,8 @@ def host_memory(call: Allocation, va: int, size_bytes: int) -> RmObject:
 
 
 def va_space(call: Allocation) -> RmObject:
-    gpu = call.gpu
     made = call.make(VaSpace)
-    made.gpu, made.flags = gpu, call.params.flags
+    made.flags = call.params.flags
     return made
 
 
@@ -263,7 +256,7 @@ def channel_group(call: Allocation) -> RmObject:
     check(params.enginetype in gpu.engine_types, NvStatus.NV_ERR_INVALID_ARGUMENT)
     space = call.client.find(params.hvaspace, VaSpace) if params.hvaspace else None
     made = call.make(ChannelGroup)
-    made.gpu, made.va_space = gpu, space
+    made.va_space = space
     made.group = gpu.add_group(params.enginetype)
     return made
 
@@ -343,22 +336,16 @@ def engine_object(call: Allocation) -> RmObject:
 
 def usermode(call: Allocation) -> RmObject:
     check(call.params is None or not call.params.bpriv, NvStatus.NV_ERR_INSUFFICIENT_PERMISSIONS)
-    gpu = call.gpu
-    made = call.make(Usermode)
-    made.gpu = gpu
-    return made
+    return call.make(Usermode)
 
 
 def debugger(call: Allocation) -> RmObject:
-    gpu = call.gpu
     check(call.params.happclient == call.client.handle, NvStatus.NV_ERR_INVALID_CLIENT)
     call.client.find(call.params.hclass3dobject, EngineObject, NvStatus.NV_ERR_INVALID_OBJECT_HANDLE)
-    made = call.make(Debugger)
-    made.gpu, made.client = gpu, call.client
-    return made
+    return call.make(Debugger)
 
 
-class Rule:
+class Rule(NamedTuple):
     """What RM demands of a class before it looks closer.
 
     parents   kinds that its parent may be
@@ -366,10 +353,10 @@ class Rule:
     required  whether the parameters may be left out
     """
 
-    def __init__(
-        self, maker: Maker, parents: tuple[type[RmObject], ...], layout: str | None, required: bool = True
-    ) -> None:
-        self.maker, self.parents, self.layout, self.required = maker, parents, layout, required
+    maker: Maker
+    parents: tuple[type[RmObject], ...]
+    layout: str | None
+    required: bool = True
 
 
 RULES: dict[int, Rule] = {

@@ -5,8 +5,8 @@ Out      arrays of the same kind, rounded once
 Changes  nothing
 Next     float_ops.py (which instruction uses what), ../../exact.py (sums and products without a loss)
 
-The device: compute in float64 and round to odd. A number rounded
-to odd with at least two bits to spare rounds a second time to float32 or float16 as if it had been exact.
+The device: compute in float64 and round to odd; a number rounded so, with at least two bits to spare, rounds a second
+time to float32 or float16 as if it had been exact.
 """
 
 from __future__ import annotations

@@ -14,17 +14,12 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.nv.shader.decode import Code, Rules, Step
-from hcq.emu.nv.shader.types import TYPES, Lanes, Type
+from hcq.emu.nv.shader.syntax import Immediate
+from hcq.emu.nv.shader.types import TYPES, Lanes
 
 RULES = Rules()
 Compute = Callable[..., Lanes]
 U32 = TYPES["u32"]
-
-
-def _step(code: Code, compute: Compute, result: Type, *sources: Type) -> Step:
-    code.expect(len(sources) + 1)
-    slots = [code.source(i + 1, type_) for i, type_ in enumerate(sources)]
-    return code.pure(compute, code.destination(code.operands[0], result), *slots)
 
 
 @RULES.on("and", "or", "xor")
@@ -37,24 +32,24 @@ def logic(code: Code) -> Step:
     }
     compute = table[code.instruction.opcode]
     if type_.kind != "pred":
-        return _step(code, compute, type_, type_, type_)
+        return code.step(compute, type_, type_, type_)
     code.expect(3)
     a, b = code.predicate(code.operands[1]), code.predicate(code.operands[2])
-    write = code.writer(code.destination(code.operands[0], type_))
+    write = code.result(type_)
     return lambda registers, group: write(registers, group, compute(a(registers), b(registers)))
 
 
 @RULES.on("not")
 def not_(code: Code) -> Step:
     type_ = code.type("pred", "b16", "b32", "b64")
-    return _step(code, lambda a: ~a, type_, type_)
+    return code.step(lambda a: ~a, type_, type_)
 
 
 @RULES.on("cnot")
 def cnot(code: Code) -> Step:
     """1 where the source is 0, else 0."""
     type_ = code.type("b16", "b32", "b64")
-    return _step(code, lambda a: (a == 0).astype(type_.bits), type_, type_)
+    return code.step(lambda a: (a == 0).astype(type_.bits), type_, type_)
 
 
 @RULES.on("lop3")
@@ -64,8 +59,6 @@ def lop3(code: Code) -> Step:
         raise code.refuse("lop3 with a predicate is not supported")
     type_ = code.type("b32")
     code.expect(5)
-    from hcq.emu.nv.shader.syntax import Immediate
-
     table = code.operands[4]
     if not isinstance(table, Immediate):
         raise code.refuse("the table of lop3 must be a number")
@@ -92,7 +85,7 @@ def shl(code: Code) -> Step:
         value = a << by.astype(a.dtype)
         return np.where(over, a.dtype.type(0), value) if over.any() else value
 
-    return _step(code, compute, type_, type_, U32)
+    return code.step(compute, type_, type_, U32)
 
 
 @RULES.on("shr")
@@ -101,8 +94,7 @@ def shr(code: Code) -> Step:
     type_ = code.type()
     limit, scalar, bits = np.uint32(type_.width - 1), type_.scalar, type_.bits
     if type_.kind == "s":
-        return _step(
-            code,
+        return code.step(
             lambda a, by: (a.view(scalar) >> np.minimum(by, limit).astype(scalar)).view(bits),
             type_,
             type_,
@@ -114,7 +106,7 @@ def shr(code: Code) -> Step:
         value = a >> by.astype(bits)
         return np.where(over, bits(0), value) if over.any() else value
 
-    return _step(code, compute, type_, type_, U32)
+    return code.step(compute, type_, type_, U32)
 
 
 @RULES.on("shf")
@@ -131,7 +123,7 @@ def funnel(code: Code) -> Step:
         moved = (both << wide) >> np.uint64(32) if left else both >> wide
         return moved.astype(np.uint32)
 
-    return _step(code, compute, type_, type_, type_, U32)
+    return code.step(compute, type_, type_, type_, U32)
 
 
 def _field(position: Lanes, length: Lanes, width: int) -> tuple[Lanes, Lanes]:
@@ -152,31 +144,21 @@ def _ones(count: Lanes) -> Lanes:
 
 @RULES.on("bfe")
 def bfe(code: Code) -> Step:
+    """A field moved down to bit 0, below zeros or its sign; beyond the top of the source lie zeros or its sign."""
     type_ = code.type("u32", "s32", "u64", "s64")
-    width = type_.width
-    high = np.uint64(width)
 
-    def compute(a: Lanes, position: Lanes, length: Lanes) -> Lanes:
-        at, size = _field(position, length, width)
-        wide = (
-            a.astype(np.uint64)
-            if type_.kind == "u"
-            else a.view(type_.scalar).astype(np.int64).view(np.uint64)
-        )
-        mask = _ones(size)
-        inside = a.astype(np.uint64) if width == 32 else wide
-        value = np.where(at < high, inside >> np.minimum(at, np.uint64(63)), np.uint64(0)) & mask
-        if type_.kind == "s":
-            # the sign is the field's last bit
-            last = np.minimum(at + size - np.uint64(1), np.uint64(width - 1))
-            sign = np.where(size == 0, np.uint64(0), (inside >> last) & np.uint64(1))
-            value = np.where(
-                sign != 0, value | ~_ones(np.minimum(size, last - np.minimum(at, last) + np.uint64(1))), value
-            )
-            value = np.where((sign != 0) & (at > last), ~np.uint64(0), value)
-        return value.astype(type_.bits)
+    def unsigned(a: Lanes, position: Lanes, length: Lanes) -> Lanes:
+        at, size = _field(position, length, 64)
+        inside = np.where(at < 64, a.astype(np.uint64) >> np.minimum(at, np.uint64(63)), np.uint64(0))
+        return (inside & _ones(size)).astype(type_.bits)
 
-    return _step(code, compute, type_, type_, U32, U32)
+    def signed(a: Lanes, position: Lanes, length: Lanes) -> Lanes:
+        at, size = _field(position, length, 64)
+        inside = a.view(type_.scalar).astype(np.int64) >> np.minimum(at, np.uint64(63)).view(np.int64)
+        above = (np.uint64(64) - np.maximum(size, np.uint64(1))).view(np.int64)
+        return np.where(size == 0, 0, inside << above >> above).view(np.uint64).astype(type_.bits)
+
+    return code.step(signed if type_.kind == "s" else unsigned, type_, type_, U32, U32)
 
 
 @RULES.on("bfi")
@@ -191,7 +173,7 @@ def bfi(code: Code) -> Step:
         moved = a.astype(np.uint64) << np.minimum(at, np.uint64(63))
         return ((moved & mask) | (b.astype(np.uint64) & ~mask)).astype(type_.bits)
 
-    return _step(code, compute, type_, type_, type_, U32, U32)
+    return code.step(compute, type_, type_, type_, U32, U32)
 
 
 def highest_bit(a: Lanes) -> Lanes:
@@ -210,7 +192,7 @@ def highest_bit(a: Lanes) -> Lanes:
 def clz(code: Code) -> Step:
     type_ = code.type("b32", "b64")
     top = type_.width - 1
-    return _step(code, lambda a: (top - highest_bit(a)).astype(np.uint32), U32, type_)
+    return code.step(lambda a: (top - highest_bit(a)).astype(np.uint32), U32, type_)
 
 
 @RULES.on("bfind")
@@ -227,7 +209,7 @@ def bfind(code: Code) -> Step:
             found = np.where(found < 0, -1, type_.width - 1 - found)
         return found.astype(np.uint32)
 
-    return _step(code, compute, U32, type_)
+    return code.step(compute, U32, type_)
 
 
 def count_ones(a: Lanes) -> Lanes:
@@ -242,7 +224,7 @@ _REVERSED = np.array([int(f"{octet:08b}"[::-1], 2) for octet in range(256)], np.
 
 @RULES.on("popc")
 def popc(code: Code) -> Step:
-    return _step(code, count_ones, U32, code.type("b32", "b64"))
+    return code.step(count_ones, U32, code.type("b32", "b64"))
 
 
 @RULES.on("brev")
@@ -253,7 +235,7 @@ def brev(code: Code) -> Step:
         octets = _REVERSED[a.view(np.uint8).reshape(len(a), -1)]
         return np.ascontiguousarray(octets[:, ::-1]).view(type_.bits).reshape(-1)
 
-    return _step(code, compute, type_, type_)
+    return code.step(compute, type_, type_)
 
 
 @RULES.on("prmt")
@@ -272,7 +254,7 @@ def prmt(code: Code) -> Step:
             found = np.where(picks & 8, np.where(found & 0x80, np.uint8(0xFF), np.uint8(0)), found)
         return np.ascontiguousarray(found).view(np.uint32).reshape(-1)
 
-    return _step(code, compute, type_, type_, type_, type_)
+    return code.step(compute, type_, type_, type_, type_)
 
 
 def _prmt_picks(mode: str, selector: Lanes) -> Lanes:
@@ -312,7 +294,7 @@ def szext(code: Code) -> Step:
             value = np.where(top != 0, value | ~mask, value)
         return value.astype(np.uint32)
 
-    return _step(code, compute, type_, type_, U32)
+    return code.step(compute, type_, type_, U32)
 
 
 @RULES.on("bmsk")
@@ -328,7 +310,7 @@ def bmsk(code: Code) -> Step:
         size = np.minimum(length, np.uint32(32)).astype(np.uint64)
         return (_ones(size) << at).astype(np.uint32)
 
-    return _step(code, compute, type_, type_, type_)
+    return code.step(compute, type_, type_, type_)
 
 
 @RULES.on("fns")
@@ -340,7 +322,7 @@ def fns(code: Code) -> Step:
         rows = np.broadcast_arrays(mask, base, offset.view(np.int32))
         return np.array([_nth_set(*map(int, row)) for row in zip(*rows)], np.uint32)
 
-    return _step(code, compute, U32, type_, type_, TYPES["s32"])
+    return code.step(compute, U32, type_, type_, TYPES["s32"])
 
 
 def _nth_set(mask: int, base: int, offset: int) -> int:

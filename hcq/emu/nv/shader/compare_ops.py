@@ -119,7 +119,7 @@ def set_(code: Code) -> Step:
     scalar = np.uint16 if half else result.bits
     true = scalar(ones.get(result.name, np.iinfo(scalar).max))
     a, b = code.source(1, type_), code.source(2, type_)
-    write = code.writer(code.destination(code.operands[0], result))
+    write = code.result(result)
     mix = COMBINE[combine] if combine else None
     other = code.predicate(code.operands[3]) if combine else None
 
@@ -139,7 +139,7 @@ def selp(code: Code) -> Step:
     type_ = code.type()
     code.expect(4)
     a, b = code.source(1, type_), code.source(2, type_)
-    write = code.writer(code.destination(code.operands[0], type_))
+    write = code.result(type_)
     choose = code.predicate(code.operands[3])
     return lambda registers, group: write(
         registers, group, np.where(choose(registers), registers[a], registers[b])
@@ -151,8 +151,6 @@ def slct(code: Code) -> Step:
     """a where c >= 0 (not NaN, and -0 counts), else b."""
     ftz = code.flag("ftz")
     type_, sign = code.type(), code.type("s32", "f32")
-    code.expect(4)
-    a, b, c = code.source(1, type_), code.source(2, type_), code.source(3, sign)
 
     def compute(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
         value = z.view(sign.scalar)
@@ -160,4 +158,4 @@ def slct(code: Code) -> Step:
             value = floats.flush(value)
         return np.where(value >= 0, x, y)
 
-    return code.pure(compute, code.destination(code.operands[0], type_), a, b, c)
+    return code.step(compute, type_, type_, type_, sign)

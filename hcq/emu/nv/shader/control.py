@@ -321,7 +321,7 @@ def _reducing_barrier(code: Code, after: int) -> End:
     number = code.source(1, U32)
     expected = code.source(2, U32) if len(code.operands) == 4 else None
     truth = code.predicate(code.operands[-1])
-    write = code.writer(code.destination(code.operands[0], type_))
+    write = code.result(type_)
     line = code.instruction.line
 
     def end(machine: Machine, registers: Registers, path: Path) -> int:

@@ -248,9 +248,7 @@ def _directed_narrow(x: Lanes, to: Type, mode: str) -> Lanes:
 
 def _two_to_packed(code: Code, to: Type, mode: str, relu: bool, finite: bool) -> Step:
     """cvt.rn.f16x2.f32 d, a, b: a becomes the upper half, b the lower."""
-    code.expect(3)
     f32 = TYPES["f32"]
-    a, b = code.source(1, f32), code.source(2, f32)
     if to.name in MINIFLOATS:
         mantissa, bias, largest = MINIFLOATS[to.name]
 
@@ -262,19 +260,18 @@ def _two_to_packed(code: Code, to: Type, mode: str, relu: bool, finite: bool) ->
             upper, lower = (narrow(v.view(np.float32)).astype(np.uint16) for v in (x, y))
             return (upper << np.uint16(8)) | lower
 
-        return code.pure(pack_bytes, code.destination(code.operands[0], to), a, b)
+        return code.step(pack_bytes, to, f32, f32)
     half = TYPES["bf16" if to.kind == "bf" else "f16"]
     convert = conversion(half, f32, mode, relu=relu, finite=finite)
 
     def pack(x: Lanes, y: Lanes) -> Lanes:
         return (convert(x).astype(np.uint32) << np.uint32(16)) | convert(y)
 
-    return code.pure(pack, code.destination(code.operands[0], to), a, b)
+    return code.step(pack, to, f32, f32)
 
 
 def _unpack_minifloats(code: Code, to: Type, source: Type, relu: bool) -> Step:
     """cvt.rn.f16x2.e4m3x2"""
-    code.expect(2)
     if to.name != "f16x2":
         raise code.refuse(f".{source.name} converts to .f16x2 only")
     mantissa, bias, _ = MINIFLOATS[source.name]
@@ -285,12 +282,11 @@ def _unpack_minifloats(code: Code, to: Type, source: Type, relu: bool) -> Step:
             value = np.where(value < 0, np.float32(0), value)
         return floats.narrow_f16(value).view(np.uint32)
 
-    return code.pure(compute, code.destination(code.operands[0], to), code.source(1, source))
+    return code.step(compute, to, source)
 
 
 def _repack_minifloats(code: Code, to: Type, source: Type, relu: bool) -> Step:
     """cvt.rn.satfinite.e4m3x2.f16x2"""
-    code.expect(2)
     if source.packed != 2:
         raise code.refuse(f".{to.name} is made from .f32 or .f16x2")
     read = floats.reader(source)
@@ -306,7 +302,7 @@ def _repack_minifloats(code: Code, to: Type, source: Type, relu: bool) -> Step:
             .reshape(-1)
         )
 
-    return code.pure(compute, code.destination(code.operands[0], to), code.source(1, source))
+    return code.step(compute, to, source)
 
 
 def _pack(code: Code) -> Step:
@@ -319,7 +315,7 @@ def _pack(code: Code) -> Step:
     s32, b32 = TYPES["s32"], TYPES["b32"]
     a, b = code.source(1, s32), code.source(2, s32)
     c = code.source(3, b32) if has_third else code.lowering.constant(0, np.uint32)
-    write = code.writer(code.destination(code.operands[0], b32))
+    write = code.result(b32)
     info = np.iinfo(to.scalar)
     low, high = np.int32(info.min), np.int32(info.max)
     shift = np.uint32(to.width)

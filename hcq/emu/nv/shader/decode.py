@@ -347,6 +347,16 @@ class Code:
 
         return write_guarded
 
+    def step(self, compute: Callable[..., Lanes], result: Type, *sources: Type) -> Step:
+        """A step whose result is the first operand, computed from all others, which have these types."""
+        self.expect(len(sources) + 1)
+        slots = [self.source(i + 1, type_) for i, type_ in enumerate(sources)]
+        return self.pure(compute, self.destination(self.operands[0], result), *slots)
+
+    def result(self, type_: Type, index: int = 0) -> Write:
+        """What writes an operand of this type."""
+        return self.writer(self.destination(self.operands[index], type_))
+
     def pure(self, compute: Callable[..., Lanes], destination: int, *sources: int) -> Step:
         """A step that computes one register from others."""
         if self.guard is None and destination not in self.lowering.kept:

@@ -18,7 +18,7 @@ import numpy as np
 from hcq.emu.exact import fma64, round_to_odd, two_sum
 from hcq.emu.nv.shader import floats
 from hcq.emu.nv.shader.decode import Code, Rules, Step
-from hcq.emu.nv.shader.types import Lanes, Type
+from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 RULES = Rules()
 Compute = Callable[..., Lanes]
@@ -34,7 +34,6 @@ def float_step(code: Code, type_: Type, compute: Compute, count: int) -> Step:
     """A step from a function of floats: claims ftz, sat and relu, and reads and packs registers."""
     ftz = code.flag("ftz") and type_.name == "f32"
     sat, relu = code.flag("sat"), code.flag("relu")
-    code.expect(count + 1)
     read, pack = floats.reader(type_), floats.packer(type_)
     plain = not (ftz or sat or relu)
 
@@ -66,26 +65,13 @@ def float_step(code: Code, type_: Type, compute: Compute, count: int) -> Step:
             return finish(compute(*(map(floats.flush, values) if ftz else values)))
 
         whole = general
-    sources = [code.source(i + 1, type_) for i in range(count)]
-    return code.pure(whole, code.destination(code.operands[0], type_), *sources)
-
-
-def _sum(a: Lanes, b: Lanes) -> Lanes:
-    return a + b
-
-
-def _difference(a: Lanes, b: Lanes) -> Lanes:
-    return a - b
-
-
-def _product(a: Lanes, b: Lanes) -> Lanes:
-    return a * b
+    return code.step(whole, type_, *[type_] * count)
 
 
 NEAREST: dict[str, Compute] = {
-    "add": _sum,
-    "sub": _difference,
-    "mul": _product,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
     "div": np.divide,
     "sqrt": np.sqrt,
 }
@@ -274,7 +260,6 @@ def _sign_step(code: Code, flip: bool) -> Step:
     """neg and abs only touch the sign bit."""
     ftz = code.flag("ftz")
     type_ = code.type()
-    code.expect(2)
     one = 1 << (8 * type_.size_bytes // type_.packed - 1)
     mask = type_.bits(one if type_.packed == 1 else one | one << 16)
     flush = ftz and type_.name == "f32"
@@ -284,7 +269,7 @@ def _sign_step(code: Code, flip: bool) -> Step:
             a = floats.flush(a.view(np.float32)).view(np.uint32)
         return a ^ mask if flip else a & ~mask
 
-    return code.pure(compute, code.destination(code.operands[0], type_), code.source(1, type_))
+    return code.step(compute, type_, type_)
 
 
 @RULES.on("neg")
@@ -321,12 +306,5 @@ def testp(code: Code) -> Step:
     if what not in tests:
         raise code.refuse("testp needs .finite, .infinite, .number, .notanumber, .normal or .subnormal")
     test = tests[what]
-    code.expect(2)
     from_bits = floats.reader(type_)
-    return code.pure(lambda a: test(from_bits(a)), _predicate(code), code.source(1, type_))
-
-
-def _predicate(code: Code) -> int:
-    from hcq.emu.nv.shader.types import TYPES
-
-    return code.destination(code.operands[0], TYPES["pred"])
+    return code.step(lambda a: test(from_bits(a)), TYPES["pred"], type_)

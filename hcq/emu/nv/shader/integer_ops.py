@@ -27,20 +27,18 @@ WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 
 def integer_step(code: Code, type_: Type, compute: Compute, count: int, result: Type | None = None) -> Step:
     """A step from a function of integers of this type; its values are seen signed or unsigned as the type says."""
-    code.expect(count + 1)
     out = result or type_
-    sources = [code.source(i + 1, type_) for i in range(count)]
-    destination = code.destination(code.operands[0], out)
+    sources = [type_] * count
     if type_.packed == 2:
-        return code.pure(lambda *x: _pairs(compute, type_, *x), destination, *sources)
+        return code.step(lambda *x: _pairs(compute, type_, *x), out, *sources)
     if type_.kind != "s":
-        return code.pure(compute, destination, *sources)
+        return code.step(compute, out, *sources)
     signed, bits = type_.scalar, out.bits
 
     def seen_signed(*x: Lanes) -> Lanes:
         return compute(*[a.view(signed) for a in x]).view(bits)
 
-    return code.pure(seen_signed, destination, *sources)
+    return code.step(seen_signed, out, *sources)
 
 
 def _pairs(compute: Compute, type_: Type, *x: Lanes) -> Lanes:
@@ -97,7 +95,7 @@ def _with_carry(code: Code, type_: Type, subtracts: bool, uses_carry: bool, sets
     """CC holds the carry of additions and, as the hardware does, the borrow of subtractions."""
     code.expect(3)
     a, b = code.source(1, type_), code.source(2, type_)
-    write = code.writer(code.destination(code.operands[0], type_))
+    write = code.result(type_)
     carry = _carry_slot(code)
     write_carry = code.writer(carry)
     bits = type_.bits
@@ -166,13 +164,11 @@ def mad(code: Code) -> Step:
     if which == "wide":
         wide = _widened(type_, code)
         scalar, bits = type_.scalar, wide.bits
-        code.expect(4)
-        a, b, c = code.source(1, type_), code.source(2, type_), code.source(3, wide)
 
         def compute(x: Lanes, y: Lanes, z: Lanes) -> Lanes:
             return np.multiply(x.view(scalar), y.view(scalar), dtype=wide.scalar).view(bits) + z
 
-        return code.pure(compute, code.destination(code.operands[0], wide), a, b, c)
+        return code.step(compute, wide, type_, type_, wide)
     if carries:
         return _mad_with_carry(code, type_, which, False, True)
     if which == "hi" and sat:
@@ -197,7 +193,7 @@ def madc(code: Code) -> Step:
 def _mad_with_carry(code: Code, type_: Type, which: str, uses_carry: bool, sets_carry: bool) -> Step:
     code.expect(4)
     a, b, c = (code.source(i, type_) for i in (1, 2, 3))
-    write = code.writer(code.destination(code.operands[0], type_))
+    write = code.result(type_)
     carry = _carry_slot(code)
     write_carry = code.writer(carry)
     scalar, bits = type_.scalar, type_.bits
@@ -298,7 +294,6 @@ def dot(code: Code) -> Step:
     is_dp4a = code.instruction.opcode == "dp4a"
     upper = code.take("lo", "hi") == "hi"
     a_type, b_type = code.type("u32", "s32"), code.type("u32", "s32")
-    code.expect(4)
     result = TYPES["s32" if "s" in (a_type.kind, b_type.kind) else "u32"]
     byte = {"u": np.uint8, "s": np.int8}
     word = {"u": np.uint16, "s": np.int16}
@@ -312,5 +307,4 @@ def dot(code: Code) -> Step:
             y = y[:, 2:] if upper else y[:, :2]
         return ((x * y).sum(axis=1) + c.astype(np.int64)).astype(np.uint32)
 
-    sources = code.source(1, a_type), code.source(2, b_type), code.source(3, result)
-    return code.pure(compute, code.destination(code.operands[0], result), *sources)
+    return code.step(compute, result, a_type, b_type, result)

@@ -289,7 +289,7 @@ def movmatrix(code: Code) -> Step:
     code.type("b16")
     code.expect(2)
     slot = code.source(1, B32)
-    write = code.writer(code.destination(code.operands[0], B32))
+    write = code.result(B32)
 
     def step(registers: Registers, group: Group) -> None:
         values = np.ascontiguousarray(np.broadcast_to(registers[slot], (group.batch.count,)))

@@ -79,9 +79,7 @@ def mbarrier(code: Code) -> Step:
     if what in ("test_wait", "try_wait"):
         return _wait(code, parity)
     if what == "pending_count":
-        slot = code.source(1, U64)
-        target = code.destination(code.operands[0], U32)
-        return code.pure(lambda state: _fields(state)[2].astype(np.uint32), target, slot)
+        return code.step(lambda state: _fields(state)[2].astype(np.uint32), U32, U64)
     raise code.refuse(
         "expected .init, .inval, .arrive, .arrive_drop, .test_wait, .try_wait, .expect_tx or .complete_tx"
     )
@@ -192,7 +190,7 @@ def _wait(code: Code, parity: bool) -> Step:
     slot = code.source(2, U32 if parity else U64)
     if len(code.operands) == 4 and not isinstance(code.operands[3], Immediate):
         code.source(3, U32)
-    write = code.writer(code.destination(code.operands[0], PRED))
+    write = code.result(PRED)
 
     def step(registers: Registers, group: Group) -> None:
         work = place.meet(registers, group)

@@ -100,7 +100,7 @@ def cvta(code: Code) -> Step:
         raise code.refuse("cvta needs a state space")
     code.expect(2)
     slot = code.source(1, type_)
-    write = code.writer(code.destination(code.operands[0], type_))
+    write = code.result(type_)
 
     def step(registers: Registers, group: Group) -> None:
         start = type_.bits(spaces.window_of(group.batch, space) % (1 << type_.width))
@@ -116,7 +116,7 @@ def isspacep(code: Code) -> Step:
     space = SPACE_NAMES.get(code.take(*SPACE_NAMES), "")
     code.expect(2)
     slot = code.source(1, TYPES["u64"])
-    write = code.writer(code.destination(code.operands[0], TYPES["pred"]))
+    write = code.result(TYPES["pred"])
 
     def inside(at: Lanes, start: int) -> Lanes:
         return (at - np.uint64(start)) < np.uint64(spaces.WINDOW_BYTES)

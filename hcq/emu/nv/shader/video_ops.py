@@ -13,18 +13,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hcq.emu.nv.shader.compare_ops import ORDERED
 from hcq.emu.nv.shader.decode import Code, Rules, Step
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 RULES = Rules()
-COMPARE: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-}
 OPERATIONS: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
     "vadd": lambda a, b: a + b,
     "vsub": lambda a, b: a - b,
@@ -40,12 +33,11 @@ PARTS = {"2": (np.uint16, np.int16), "4": (np.uint8, np.int8)}
 def simd(code: Code) -> Step:
     """Each part of a with the same part of b; .add sums the parts onto c instead."""
     name, parts = code.instruction.opcode[:-1], PARTS[code.instruction.opcode[-1]]
-    compare = code.take(*COMPARE) if name == "vset" else ""
+    compare = code.take(*ORDERED) if name == "vset" else ""
     d_type = TYPES["u32"] if name == "vset" else code.type("u32", "s32")
     a_type, b_type = code.type("u32", "s32"), code.type("u32", "s32")
     saturates, adds = code.flag("sat"), code.flag("add")
-    code.expect(4)
-    compute = COMPARE[compare] if name == "vset" and compare else OPERATIONS.get(name)
+    compute = ORDERED[compare] if name == "vset" and compare else OPERATIONS.get(name)
     if compute is None:
         raise code.refuse("vset needs a comparison")
     a_part, b_part, d_part = (parts[type_.kind == "s"] for type_ in (a_type, b_type, d_type))
@@ -63,5 +55,4 @@ def simd(code: Code) -> Step:
         return np.ascontiguousarray(found.astype(parts[0])).view(np.uint32).reshape(-1)
 
     b32 = TYPES["b32"]
-    sources = [code.source(i, b32) for i in (1, 2, 3)]
-    return code.pure(whole, code.destination(code.operands[0], b32), *sources)
+    return code.step(whole, b32, b32, b32, b32)

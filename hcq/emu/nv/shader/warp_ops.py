@@ -71,7 +71,7 @@ def vote(code: Code) -> Step:
     type_ = code.type("pred", "b32")
     code.expect(3)
     truth, members = code.predicate(code.operands[1]), code.source(2, B32)
-    write = code.writer(code.destination(code.operands[0], type_))
+    write = code.result(type_)
 
     def step(registers: Registers, group: Group) -> None:
         asked = registers[members] & active_bits(group)
@@ -91,7 +91,7 @@ def vote(code: Code) -> Step:
 def activemask(code: Code) -> Step:
     code.type("b32")
     code.expect(1)
-    write = code.writer(code.destination(code.operands[0], B32))
+    write = code.result(B32)
     return lambda registers, group: write(registers, group, active_bits(group))
 
 
@@ -169,7 +169,7 @@ def redux(code: Code) -> Step:
     if what not in REDUCTIONS or (type_.is_float and what not in ("min", "max")):
         raise code.refuse(f"redux.sync has no .{what} for .{type_.name}")
     a, members = code.source(1, type_), code.source(2, B32)
-    write = code.writer(code.destination(code.operands[0], type_))
+    write = code.result(type_)
     scalar = type_.scalar
     combine = REDUCTIONS[what]
     if type_.is_float:

@@ -197,6 +197,15 @@ def test_fma_of_ties_and_near_ties_rounds_once(name):
     check(f"fma.rn.{name} %x, %a, %b, %c;", name, [a, b, c], exact("fma", name))
 
 
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_an_infinite_addend_wins_over_a_product_that_overflows(name):
+    _, fraction, bias = FORMATS[name]
+    large, infinity = (2 * bias) << fraction, (2 * bias + 1) << fraction
+    minus = 1 << FORMATS[name][0] - 1
+    a, b, c = (np.array([bits], UNSIGNED[FORMATS[name][0]]) for bits in (large, large, minus | infinity))
+    check(f"fma.rn.{name} %x, %a, %b, %c;", name, [a, b, c], lambda *x: minus | infinity)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_exact_tie_is_decided_by_an_addend_far_below_it(name):
     """The product has one bit more than the format: without its last 100 bits the sum looks like a tie."""
