@@ -17,7 +17,6 @@ Every pair of axes that qualifies is priced in cycles (multiplying, packing, sto
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
@@ -77,7 +76,7 @@ def schedule_contraction(nest: LoopNest, facts: Accesses, target: Target) -> boo
 
 
 def _outer_plans(nest: LoopNest, facts: Accesses, target: Target) -> list[Plan]:
-    reduced = _bits(axis for axis in nest.axes if axis.is_reduce)
+    reduced = sum(axis.bit for axis in nest.axes if axis.is_reduce)
     inside = [load for load in nest.loads if nest.masks[load] & reduced]
     outputs = [axis for axis in nest.axes if not axis.is_reduce]
     plans = []
@@ -88,9 +87,7 @@ def _outer_plans(nest: LoopNest, facts: Accesses, target: Target) -> list[Plan]:
             continue
         if any(facts.stride(store, vector) is None for store in nest.stores):
             continue
-        seen = 0
-        for load in vectors:
-            seen |= nest.masks[load]
+        seen = _seen(nest, vectors)
         for row in outputs:
             if row is vector or row.size < 2 or seen & row.bit or not nest.masks[scalars[0]] & row.bit:
                 continue
@@ -118,9 +115,7 @@ def _outer_plan(
     panels = -(-vector.size // (lanes * width))
     plan.cycles = per_step * steps * others
     # the panel is read again by every output that the vector operands ignore
-    seen = 0
-    for load in vectors:
-        seen |= nest.masks[load]
+    seen = _seen(nest, vectors)
     reuse = row_tiles * prod(
         a.size for a in nest.axes if not a.is_reduce and a is not row and not seen & a.bit
     )
@@ -223,9 +218,7 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
     if panel is not vector.loops[-1]:
         nest.unroll(panel.name)
     _decide_windows(nest, plan)
-    seen = 0
-    for load in plan.vectors:
-        seen |= nest.masks[load]
+    seen = _seen(nest, plan.vectors)
     outputs = [a for a in nest.axes if not a.is_reduce and a.counted]
     # whatever changes the panel is outside, whatever reuses it inside, the row tiles innermost
     outside = [a for a in outputs if seen & a.bit and a is not vector] + [a for a in outputs if a is vector]
@@ -337,10 +330,11 @@ def _apply_dot(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) -> N
 # -- shared ---------------------------------------------------------------------------------------------------------
 
 
-def _bits(axes: Iterable[Axis]) -> int:
+def _seen(nest: LoopNest, loads: list[Node]) -> int:
+    """The ranges that any of the loads depends on, as bits."""
     bits = 0
-    for axis in axes:
-        bits |= axis.bit
+    for load in loads:
+        bits |= nest.masks[load]
     return bits
 
 

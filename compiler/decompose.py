@@ -40,14 +40,16 @@ def mod(a: Node, b: Node) -> Node:
 
 def maximum(a: Node, b: Node) -> Node:
     """MAX(a, b) by a select; a NaN on either side wins."""
-    larger = (b < a).where(a, b)
-    return a.ne(a).where(a, larger) if a.dtype.is_float else larger
+    return _unless_nan(a, (b < a).where(a, b))
 
 
 def minimum(a: Node, b: Node) -> Node:
     """MIN(a, b) by a select; a NaN on either side wins."""
-    smaller = (a < b).where(a, b)
-    return a.ne(a).where(a, smaller) if a.dtype.is_float else smaller
+    return _unless_nan(a, (a < b).where(a, b))
+
+
+def _unless_nan(a: Node, chosen: Node) -> Node:
+    return a.ne(a).where(a, chosen) if a.dtype.is_float else chosen
 
 
 def _is_data(a: Node) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hcq.compiler.program import Instruction, LoopFacts
 from hcq.ir.dtype import DType, Scalar, dtypes
+from hcq.ir.meaning import MEANING
 from hcq.ir.node import const
 from hcq.ir.op import Op
 
@@ -106,15 +107,7 @@ class Emitter:
     def arithmetic(self, op: Op, a: Instruction, b: Instruction) -> Instruction:
         """Index arithmetic on scalars, folded where both sides are numbers."""
         if a.op is Op.CONST and b.op is Op.CONST:
-            x, y = int(a.arg), int(b.arg)
-            if op is Op.ADD:
-                return self.number(x + y)
-            if op is Op.MUL:
-                return self.number(x * y)
-            if op is Op.MIN:
-                return self.number(min(x, y))
-            if op is Op.MAX:
-                return self.number(max(x, y))
+            return self.number(MEANING[op](dtypes.index, dtypes.index, a.arg, b.arg))
         if op is Op.ADD and b.op is Op.CONST and b.arg == 0:
             return a
         if op is Op.ADD and a.op is Op.CONST and a.arg == 0:

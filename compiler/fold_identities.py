@@ -12,21 +12,12 @@ from __future__ import annotations
 
 import math
 
-from hcq.ir.dtype import DType, Kind, truncate
+from hcq.ir.dtype import DType, Kind, dtypes, float_format, truncate
 from hcq.ir.meaning import MEANING, apply
 from hcq.ir.node import Node, const
 from hcq.ir.op import COMMUTATIVE, Op
 from hcq.ir.pattern import any_constant, any_node, any_of, op
 from hcq.ir.rewrite import Pass, Rule
-
-_MANTISSA_AND_RANGE = {  # bits after the point, largest and smallest exponent of a normal number
-    "fp8e4m3": (3, 8, -6),
-    "fp8e5m2": (2, 15, -14),
-    "float16": (10, 15, -14),
-    "bfloat16": (7, 127, -126),
-    "float32": (23, 127, -126),
-    "float64": (52, 1023, -1022),
-}
 
 x, y, z, u = any_node("x"), any_node("y"), any_node("z"), any_node("u")
 c, d = any_constant("c"), any_constant("d")
@@ -79,6 +70,13 @@ def _mask(x: Node, c: Node) -> Node:
     return Node(Op.AND, x.dtype, (x, const(c.arg - 1, x.dtype)))
 
 
+def _mantissa_and_range(dtype: DType) -> tuple[int, int, int]:
+    """Bits after the point, largest and smallest exponent of a normal number."""
+    exponent_bits, mantissa_bits = float_format(dtype.scalar)
+    bias = (1 << exponent_bits - 1) - 1
+    return mantissa_bits, bias + (dtype.scalar is dtypes.fp8e4m3), 1 - bias
+
+
 def _times_reciprocal(x: Node, c: Node) -> Node:
     return x * (1.0 / c.arg)
 
@@ -90,7 +88,7 @@ def _has_exact_reciprocal(c: Node) -> bool:
     mantissa, exponent = math.frexp(c.arg)
     if abs(mantissa) != 0.5:
         return False
-    _, largest, smallest = _MANTISSA_AND_RANGE[c.dtype.scalar.name]
+    _, largest, smallest = _mantissa_and_range(c.dtype)
     return smallest <= 1 - exponent <= largest
 
 
@@ -105,7 +103,7 @@ def holds(narrow: DType, wide: DType) -> bool:
     if narrow.lanes != wide.lanes or wide.is_bool:
         return False
     if narrow.is_float and wide.is_float:
-        a, b = _MANTISSA_AND_RANGE[narrow.scalar.name], _MANTISSA_AND_RANGE[wide.scalar.name]
+        a, b = _mantissa_and_range(narrow), _mantissa_and_range(wide)
         # numbers below the smallest normal one lose their last bits where exponents are equal and mantissas shorter
         return a[0] <= b[0] and a[1] <= b[1] and b[2] - b[0] <= a[2] - a[0]
     if narrow.is_float or wide.is_float or Kind.INDEX in (narrow.kind, wide.kind):

@@ -164,8 +164,6 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
             1, min(8 if facts.op_count <= 4 else 4 if facts.op_count <= 24 else 2, best_row.size // width)
         )
         write_out(nest, best_row, width, copies)
-        spread(nest, facts.work_ns(), target, None)
-        return
     spread(nest, facts.work_ns(), target, None)
 
 
@@ -186,17 +184,12 @@ def write_out(nest: LoopNest, axis: Axis, width: int, copies: int) -> None:
     if width * copies > 1 and width * copies < axis.size:
         nest.split(loop.name, width * copies)
         loop = axis.loops[-1]
-    if width > 1:
-        if loop.size > width or loop is axis.loops[0]:
-            if loop.size > width:
-                nest.split(loop.name, width)
-                outer, inner = loop, axis.loops[-1]
-                nest.vectorize(inner.name)
-                nest.unroll(outer.name)
-            else:
-                nest.vectorize(loop.name)
-        else:
-            nest.vectorize(loop.name)
+    if width > 1 and loop.size > width:
+        nest.split(loop.name, width)
+        nest.vectorize(axis.loops[-1].name)
+        nest.unroll(loop.name)
+    elif width > 1:
+        nest.vectorize(loop.name)
     elif copies > 1:
         nest.unroll(loop.name)
 

@@ -124,9 +124,8 @@ def _shift_right(dtype: DType, source: DType, x: int, count: int) -> int:
     return -1 if x < 0 else 0
 
 
-MEANING: dict[
-    Op, Callable[..., Scalar]
-] = {  # (dtype, source dtype, numbers) -> the number before it is made to fit
+# (dtype, source dtype, numbers) -> the number before it is made to fit
+MEANING: dict[Op, Callable[..., Scalar]] = {
     Op.NEG: lambda dtype, source, x: -x,
     Op.NOT: lambda dtype, source, x: not x if dtype.is_bool else ~x,
     Op.SQRT: _float_function(lambda x: x if x == 0.0 else math.sqrt(x)),

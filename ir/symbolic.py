@@ -182,20 +182,15 @@ def _not(like: Node, src: tuple[Node, ...]) -> Node | None:
     return negate(src[0]) if like.dtype.kind is Kind.BOOL else None
 
 
-def _floordiv(like: Node, src: tuple[Node, ...]) -> Node | None:
-    if like.dtype.kind is not Kind.INDEX:
-        return _single_value(like, src)
-    if src[1].op is Op.CONST:
-        return floordiv(src[0], src[1].arg)
-    return _single_value(like, src)
+def _division(make: Callable[[Node, int], Node]) -> _Builder:
+    """`make` for an index by a number; others become a number where only one is possible."""
 
-
-def _mod(like: Node, src: tuple[Node, ...]) -> Node | None:
-    if like.dtype.kind is not Kind.INDEX:
+    def builder(like: Node, src: tuple[Node, ...]) -> Node | None:
+        if like.dtype.kind is Kind.INDEX and src[1].op is Op.CONST:
+            return make(src[0], src[1].arg)
         return _single_value(like, src)
-    if src[1].op is Op.CONST:
-        return modulo(src[0], src[1].arg)
-    return _single_value(like, src)
+
+    return builder
 
 
 def _where(like: Node, src: tuple[Node, ...]) -> Node | None:
@@ -242,8 +237,8 @@ _BUILDERS: dict[Op, _Builder] = {
     Op.MAX: _index_or_integer(maximum),
     Op.MIN: _index_or_integer(minimum),
     Op.NEG: _neg,
-    Op.FLOORDIV: _floordiv,
-    Op.MOD: _mod,
+    Op.FLOORDIV: _division(floordiv),
+    Op.MOD: _division(modulo),
     Op.CMPLT: _comparison(less),
     Op.CMPLE: _comparison(less_equal),
     Op.CMPEQ: _comparison(equal),

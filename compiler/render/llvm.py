@@ -12,6 +12,8 @@ no pass has to find them. Booleans are i1 in registers and bytes in memory; bflo
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from hcq.compiler.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
@@ -159,7 +161,7 @@ class Text:
     def begin_loop(self, it: Instruction) -> None:
         """Open a loop: its guard, its label, the names of its phis, which `end_loop` writes."""
         low, high = (self.name(s) for s in it.src if s is not None)
-        loop = _OpenLoop(it, len(self.loops), self.count, low, high, self.block, dict(self.now))
+        loop = _OpenLoop(it, self.count, low, high, self.block, dict(self.now))
         self.count += 1
         facts = it.arg
         self.lines.append("")
@@ -317,24 +319,18 @@ class Text:
         return self.let(f"shufflevector {vector} {self.name(source)}, {vector} {second}, {picks}")
 
 
+@dataclass
 class _OpenLoop:
-    def __init__(
-        self,
-        it: Instruction,
-        depth: int,
-        number: int,
-        low: str,
-        high: str,
-        before: str,
-        outside: dict[Instruction, str],
-    ):
-        self.it = it
-        self.number = number
-        self.label = f"loop{number}"
-        self.low = low
-        self.high = high
-        self.before = before
-        self.outside = outside
-        self.counter = ""
-        self.phi_line = 0
-        self.phis: dict[Instruction, str] = {}
+    it: Instruction
+    number: int
+    low: str
+    high: str
+    before: str  # the block that it is entered from
+    outside: dict[Instruction, str]  # the accumulators' names there
+    counter: str = ""
+    phi_line: int = 0
+    phis: dict[Instruction, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return f"loop{self.number}"
