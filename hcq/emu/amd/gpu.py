@@ -3,21 +3,19 @@
 In       queues created through the KFD; doorbells, as stores to mapped memory
 Out      packets executed; interrupts, page faults and resets as events
 Changes  the process's memory through the GPU's page table
-Next     pm4_processor.py, sdma_processor.py, aql_processor.py (the packets), launch.py (kernels)
+Next     pm4_processor.py, sdma_processor.py, aql_processor.py (the packets), launch.py (kernels), ../worker.py
 
-The thread runs while there is a queue. It looks at the doorbells often while there is work, and rarely when there is
-none; a process that waits for an event makes it look at once. With a seed it works asynchronously: queues take turns in
-random order, pause at random, and work that nothing orders is done in random order.
+A process that waits for an event makes the thread look at the doorbells at once. With a seed queues take turns in
+random order, and work that nothing orders is done in random order.
 """
 
 from __future__ import annotations
 
-import random
-import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING
 
 from hcq.amd.abi.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceApertures
@@ -28,16 +26,13 @@ from hcq.emu.amd.kfd_topology import EmulatedNode
 from hcq.emu.amd.memory import PAGE, BufferObject, GpuVm
 from hcq.emu.amd.shader.errors import PageFault, ShaderFault
 from hcq.emu.backing import Backing
+from hcq.emu.worker import Worker
 
 if TYPE_CHECKING:
     from hcq.emu.amd.shader.run import ShaderCore
 
 UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
-BURST = 64  # packets of one queue before the next has its turn
 CLOCK_HZ = 100_000_000
-BUSY_SECONDS = 0.01  # for so long after the last packet, doorbells are watched closely
-BUSY_POLL_SECONDS, IDLE_POLL_SECONDS = 0.0001, 0.002
-MAX_PAUSE_SECONDS = 0.0005
 
 
 class QueueStopped(Exception):
@@ -91,10 +86,12 @@ class EmulatedQueue(ABC):
         return QueueStopped(why)
 
 
-class EmulatedGpu:
+class EmulatedGpu(Worker["EmulatedQueue"]):
     """One GPU and its thread."""
 
     def __init__(self, node: EmulatedNode, events: Events, log: Callable[[str], None]) -> None:
+        seed = node.spec.seed
+        super().__init__(node.spec.chip.arch, None if seed is None else Random(seed))
         self.node, self.events = node, events
         self._write = log
         self.gpu_id = node.gpu_id
@@ -115,15 +112,7 @@ class EmulatedGpu:
             gpuvm_limit=2**47 - 1,
             gpu_id=node.gpu_id,
         )
-        seed = node.spec.seed
-        self.random = None if seed is None else random.Random(seed)
         self.queues: dict[int, EmulatedQueue] = {}
-        self.lock = threading.RLock()
-        self.wake = threading.Event()
-        self.visitors = 0  # threads that want the lock: the GPU's own lets them in between packets
-        self.door = threading.Lock()  # of that count
-        self.thread: threading.Thread | None = None
-        self.packets = 0
         self.running: EmulatedQueue | None = None
         self.core: ShaderCore | None = None  # made by the first kernel
 
@@ -134,27 +123,18 @@ class EmulatedGpu:
         return next((index for index in range(DOORBELL_SLICE_BYTES // 8) if index not in used), None)
 
     def add(self, queue: EmulatedQueue) -> None:
-        with self._visit():
+        with self.visit():
             self.queues[queue.number] = queue
-            if self.thread is None:
-                self.thread = threading.Thread(
-                    target=self._main, name=f"emulated {self.chip.arch}", daemon=True
-                )
-                self.thread.start()
 
     def remove(self, number: int) -> None:
         self.queues[number].is_ending = True
-        with self._visit():
+        with self.visit():
             del self.queues[number]
         self.kick()
 
     def log(self, text: str) -> None:
         """One line of the kernel's log."""
         self._write(f"GPU {self.gpu_id:#x}: {text}")
-
-    def kick(self) -> None:
-        """Look at the doorbells now."""
-        self.wake.set()
 
     def clock(self) -> int:
         """The GPU's counter."""
@@ -178,41 +158,16 @@ class EmulatedGpu:
 
     # ------------------------------------------------------------ the thread
 
-    def _main(self) -> None:
-        last = time.monotonic()
-        while True:
-            if self.visitors:
-                time.sleep(0.00005)
-            with self.lock:
-                if not self.queues:
-                    self.thread = None
-                    return
-                self.wake.clear()
-                worked = self._turn()
-            now = time.monotonic()
-            if worked:
-                last = now
-            if self.random is not None and self.random.random() < 0.1:
-                time.sleep(self.random.random() * MAX_PAUSE_SECONDS)
-            if not worked:
-                self.wake.wait(BUSY_POLL_SECONDS if now - last < BUSY_SECONDS else IDLE_POLL_SECONDS)
+    def is_used(self) -> bool:
+        return bool(self.queues)
 
-    def _turn(self) -> bool:
-        queues = [queue for queue in self.queues.values() if queue.can_run]
-        burst = BURST
-        if self.random is not None:
-            self.random.shuffle(queues)
-            burst = self.random.randrange(1, 4)
-        worked = False
-        for queue in queues:
-            for _ in range(burst):
-                if self.visitors or not queue.can_run or not self._step(queue):
-                    break
-                self.packets += 1
-                worked = True
-        return worked
+    def ready(self) -> list[EmulatedQueue]:
+        return [queue for queue in self.queues.values() if queue.can_run]
 
-    def _step(self, queue: EmulatedQueue) -> bool:
+    def step(self, queue: EmulatedQueue) -> bool:
+        """Its next packet; what goes wrong there is its end, or that of everything of the process."""
+        if not queue.can_run:
+            return False
         self.running = queue
         try:
             return queue.step()
@@ -239,23 +194,3 @@ class EmulatedGpu:
         """Nothing of the process runs here any more, until it has destroyed its queues and made new ones."""
         for queue in self.queues.values():
             queue.is_evicted = True
-
-    def _visit(self) -> _Visit:
-        return _Visit(self)
-
-
-class _Visit:
-    """The GPU's lock for another thread: the GPU's own thread ends its burst to let it in."""
-
-    def __init__(self, gpu: EmulatedGpu) -> None:
-        self.gpu = gpu
-
-    def __enter__(self) -> None:
-        with self.gpu.door:
-            self.gpu.visitors += 1
-        self.gpu.lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.gpu.lock.release()
-        with self.gpu.door:
-            self.gpu.visitors -= 1

@@ -278,7 +278,7 @@ class EmulatedKfd:
             raise Refusal(errno.EBUSY)
         for gpu in gpus[args.n_success :]:
             if gpu.gpu_id in bo.mapped:
-                with gpu.lock:  # not between a check and the access it allowed
+                with gpu.visit():  # not between a check and the access it allowed
                     gpu.vm.unmap(bo.va)
                 bo.mapped.discard(gpu.gpu_id)
         return changed(args, n_success=args.n_devices)

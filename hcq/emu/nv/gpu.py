@@ -3,17 +3,12 @@
 In       tokens stored to the usermode page; groups and channels that the resource manager makes
 Out      work done by the channels, in turns; Xid lines in the kernel's log
 Changes  memory, through the channels
-Next     card.py (what the GPU is), pbdma.py (what a turn is), rm_objects.py (who makes channels)
-
-The thread runs while there is a channel. It looks often while there is work, and rarely when there is none. With a
-seed channels take turns in random order and pause at random.
+Next     card.py (what the GPU is), ../worker.py (the thread), pbdma.py (what a turn is), rm_objects.py
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -25,31 +20,24 @@ from hcq.emu.nv.engine import Engine
 from hcq.emu.nv.errors import ChannelError, CopyError
 from hcq.emu.nv.pbdma import Pbdma, State
 from hcq.emu.nv.spec import Spec
+from hcq.emu.worker import Worker
 from hcq.nv.abi.gpfifo import USERMODE_DOORBELL, USERMODE_TIME_0
 
 UNRUNG = 0  # what the doorbell holds until a token is stored
-BURST = 64  # steps of one channel before the next has its turn
 FIRST_CHANNEL = 8
 COPY_XIDS = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))
-BUSY_SECONDS = 0.01  # for so long after the last work, the doorbell is watched closely
-BUSY_POLL_SECONDS, IDLE_POLL_SECONDS = 0.0001, 0.002
-MAX_PAUSE_SECONDS = 0.0005
 
 
-class EmulatedGpu(Card):
+class EmulatedGpu(Card, Worker[Channel]):
     """One GPU and its thread. log: what takes a line of the kernel's log."""
 
     def __init__(self, spec: Spec, index: int, minor: int, log: Callable[[str], None]) -> None:
-        super().__init__(spec, index, minor)
+        Card.__init__(self, spec, index, minor)
+        Worker.__init__(self, spec.chip.arch, self.random)
         self._write = log
         self._shader: Any = None  # the shader cores with their caches, made with the first compute engine
         self.groups: list[Group] = []
         self.fronts: dict[int, Pbdma] = {}  # of the channels, by token
-        self.lock = threading.Lock()
-        self.door = threading.Lock()
-        self.visitors = 0  # threads that wait for the lock: the GPU's own lets them in
-        self.wake = threading.Event()
-        self.thread: threading.Thread | None = None
 
     # ------------------------------------------------------------ groups and channels
 
@@ -73,11 +61,6 @@ class EmulatedGpu(Card):
             channel = Channel(self, group, number, class_id, setup)
             group.channels.append(channel)
             self.fronts[channel.token] = Pbdma(channel, self._engine)
-            if self.thread is None:
-                self.thread = threading.Thread(
-                    target=self._main, name=f"emulated {self.chip.arch}", daemon=True
-                )
-                self.thread.start()
         return channel
 
     def remove_channel(self, channel: Channel) -> None:
@@ -102,54 +85,20 @@ class EmulatedGpu(Card):
 
     # ------------------------------------------------------------ the thread
 
-    def kick(self) -> None:
-        """Look at the doorbell now."""
-        self.wake.set()
+    def is_used(self) -> bool:
+        return bool(self.fronts)
 
-    def visit(self) -> Visit:
-        return Visit(self)
-
-    def _main(self) -> None:
-        last = time.monotonic()
-        while True:
-            if self.visitors:
-                time.sleep(0.00005)
-            with self.lock:
-                if not self.fronts:
-                    self.thread = None
-                    return
-                self.wake.clear()
-                worked = self._turn()
-            now = time.monotonic()
-            if worked:
-                last = now
-            if self.random is not None and self.random.random() < 0.1:
-                time.sleep(self.random.random() * MAX_PAUSE_SECONDS)
-            if not worked:
-                self.wake.wait(BUSY_POLL_SECONDS if now - last < BUSY_SECONDS else IDLE_POLL_SECONDS)
-
-    def _turn(self) -> bool:
+    def ready(self) -> list[Channel]:
         now = self.time_ns()
         self.registers[USERMODE_TIME_0 // 4 : USERMODE_TIME_0 // 4 + 2] = (now & 0xFFFFFFFF, now >> 32)
         self._look_at_doorbell()
-        channels = [
+        return [
             channel
             for group in self.groups
             if group.is_scheduled and group.error is None
             for channel in group.channels
             if channel.is_rung or channel.pending
         ]
-        burst = BURST
-        if self.random is not None:
-            self.random.shuffle(channels)
-            burst = self.random.randrange(1, 4)
-        worked = False
-        for channel in channels:
-            for _ in range(burst):
-                if self.visitors or channel.group.error is not None or not self._step(channel):
-                    break
-                worked = True
-        return worked
 
     def _look_at_doorbell(self) -> None:
         """One register takes the tokens of all channels, and one that is stored again before it was seen is lost: so a
@@ -166,7 +115,10 @@ class EmulatedGpu(Card):
         for front in self.fronts.values():
             front.channel.is_rung = True
 
-    def _step(self, channel: Channel) -> bool:
+    def step(self, channel: Channel) -> bool:
+        """A step of its front end or of its engines; an error stops its whole group."""
+        if channel.group.error is not None:
+            return False
         try:
             if self.random is not None and channel.pending and self.random.random() < 0.3:
                 return channel.finish_one()
@@ -194,20 +146,3 @@ class EmulatedGpu(Card):
         )
         for each in channel.group.channels:
             each.notify(error)
-
-
-class Visit:
-    """The GPU's lock for another thread: the GPU's own ends its burst to let it in."""
-
-    def __init__(self, gpu: EmulatedGpu) -> None:
-        self.gpu = gpu
-
-    def __enter__(self) -> None:
-        with self.gpu.door:
-            self.gpu.visitors += 1
-        self.gpu.lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.gpu.lock.release()
-        with self.gpu.door:
-            self.gpu.visitors -= 1
