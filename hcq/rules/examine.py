@@ -1,9 +1,10 @@
-"""Validation: run the rules on submissions, before the doorbell (HCQ_VALIDATE=1) or over a whole trace.
+"""Examine: run the rules on one submission.
 
-In       submissions as words, with the model of their device and the state before them; or a Trace
+In       a submission as words, with the model of its device and the state before it
 Out      Findings
 Changes  the state, when a submission passes
-Next     rule.py and its sisters (what is checked), observe/validator.py (before the doorbell), effects.py (models)
+Next     rule.py and its sisters (what is checked), effects.py (models), observe/validator.py (before the doorbell),
+         observe/lint.py (over a trace)
 
 The queue's verbs check their arguments anyway. The rules look at the words themselves, as the device will, so they also
 catch a wrong encoder, a patched graph gone wrong, and words that someone wrote by hand.
@@ -12,20 +13,14 @@ catch a wrong encoder, a patched graph gone wrong, and words that someone wrote 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import backends
 from hcq.layout import Packet
 from hcq.rules import addresses, blocks, launches, order, packets, signals, waits
-from hcq.rules.effects import Effect, Launch, Model, ProgramFacts, Run, Step
+from hcq.rules.effects import Effect, Launch, Model, Run, Step
 from hcq.rules.rule import CHECKS, RULES, Finding, Rule, Violation
-from hcq.rules.state import DeviceState, State
 from hcq.rules.submission_check import SubmissionCheck
-
-if TYPE_CHECKING:
-    from hcq.trace.file import Record, Submission, Trace
-
-__all__ = ["RULES", "Finding", "Rule", "all_rules", "examine", "lint", "model_of"]
 
 MODULES = (packets, addresses, signals, order, launches, blocks, waits)  # importing them fills the tables
 MAX_KNOWN = 8192
@@ -173,107 +168,3 @@ def _pieces(submission: SubmissionCheck, blob: bytes) -> list[tuple[int, Known]]
         found.append((at, steps))
         at += len(piece) // 4
     return found
-
-
-# ---------------------------------------------------------------- a whole trace
-
-
-def lint(trace: Trace) -> list[Finding]:
-    """Every finding in a trace, in order. Each process is looked at by itself."""
-    found: list[Finding] = []
-    for process in sorted({device.process for device in trace.devices}):
-        found += _Replayed(trace, process).findings()
-    return found
-
-
-class _Replayed:
-    """The records of one process, fed to a state of their own."""
-
-    def __init__(self, trace: Trace, process: int) -> None:
-        self.trace = trace
-        self.process = process
-        # a trace does not hold what the host writes, unless it holds data
-        self.state = State(knows_host_writes=False, keeps_log=True)
-        self.devices: dict[int, DeviceState] = {}
-        self.submissions = {made.record: made for made in trace.submissions if made.device.process == process}
-        self.code = {code.loaded: code for code in trace.code if code.device.process == process}
-        self.sent = {
-            (made.device.number, made.value): made for made in self.submissions.values() if not made.dropped
-        }
-        self.now_ns = 0
-
-    def findings(self) -> Iterator[Finding]:
-        for record in self.trace.records:
-            if record.process == self.process:
-                self.now_ns = record.time_ns
-                yield from self._take(record)
-        yield from waits.stuck(self.state)
-
-    def _take(self, record: Record) -> Iterator[Finding]:
-        fields, state = record.fields, self.state
-        if record.name == "DEVICE":
-            self._open(record)
-        elif record.name == "ALLOC":
-            name = self.trace.string(self.process, fields["name"])
-            state.alloc(fields["va"], fields["size_bytes"], name, self.devices[fields["device"]].name)
-        elif record.name == "FREE":
-            state.memory.free(fields["va"])
-        elif record.name == "UNMAP":
-            state.unmap(fields["va"], fields["size_bytes"])
-        elif record.name == "CODE":
-            code = self.code[record.index]
-            device = self.devices[fields["device"]]
-            access = code.facts.get("access")
-            told = ProgramFacts(
-                code.name,
-                code.va,
-                code.args,
-                None if access is None else tuple(access),
-                scratch_bytes=code.scratch_bytes,
-            )
-            device.load(device.model.program(told, code.image))
-        elif record.name == "UNLOAD":
-            self.devices[fields["device"]].unload(fields["va"])
-        elif record.name == "SIGNAL" and fields["is_set"]:
-            state.host_set(fields["va"], fields["value"])
-        elif record.name == "SIGNAL":
-            state.host_saw(fields["va"], fields["value"])
-        elif record.name == "FAULT" and "first" in fields:
-            device = self.devices[fields["device"]]
-            for finding in waits.stuck(state):  # what stood still then is why it was dropped
-                if finding.device == device.name and fields["first"] <= finding.submission <= fields["last"]:
-                    yield finding
-            state.drop(device, fields["first"], fields["last"])
-        elif record.index in self.submissions:
-            yield from self._submit(self.submissions[record.index])
-
-    def _open(self, record: Record) -> None:
-        number = int(record.fields["device"])
-        device = next(d for d in self.trace.devices if d.process == self.process and d.number == number)
-        model = model_of(device.name, device.arch, device.facts, device.decode)
-
-        def finished(value: int) -> bool:
-            made = self.sent.get((number, value))
-            return made is None or made.finished_ns is None or made.finished_ns < self.now_ns
-
-        timeline = int(device.facts.get("timeline", 0))
-        self.devices[number] = DeviceState(device.name, model, timeline, finished)
-
-    def _submit(self, made: Submission) -> Iterator[Finding]:
-        if made.dropped:
-            return
-        device = self.devices[made.device.number]
-        submission = SubmissionCheck(self.state, device, made.queue, made.value, made.site)
-        images = {image.va: image for image in made.blocks}
-
-        def read_block(va: int, size_bytes: int) -> bytes:
-            image = images.get(va)
-            words = () if image is None else image.words
-            return b"".join(word.to_bytes(4, "little") for word in words)[:size_bytes]
-
-        labels = [image.label for image in images.values()]
-        words = b"".join(word.to_bytes(4, "little") for word in made.words)
-        yield from examine(
-            submission, [words], read_block, labels[0] if len(labels) == 1 else "a block", ends=True
-        )
-        submission.commit()

@@ -165,7 +165,7 @@ def test_a_freed_buffer(bench: Bench) -> None:
 
 def test_the_rules_stop_what_can_be_known_before_the_doorbell(bench: Bench) -> None:
     """The trace of the same mistakes, linted: what HCQ_VALIDATE=1 would have said."""
-    from hcq.rules.examine import lint
+    from hcq.observe.lint import lint
 
     device = bench.device
     gate = device.signal("gate")

@@ -13,8 +13,8 @@ from hcq.cpu import packets
 from hcq.cpu.device import CpuDevice
 from hcq.errors import WaitTimeout
 from hcq.graph import Symbol
+from hcq.observe.lint import lint
 from hcq.observe.trace import TraceWriter
-from hcq.rules.examine import lint
 from hcq.rules.rule import Finding
 from hcq.trace.file import Trace
 

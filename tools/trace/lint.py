@@ -3,7 +3,7 @@
 In       a Trace
 Out      Findings: rule, submission, packet, what is wrong, what to do
 Changes  nothing
-Next     hcq/rules/examine.py (the rules and who runs them), docs/rules/ (a page for each)
+Next     hcq/observe/lint.py (who runs them), hcq/rules/ (the rules), docs/rules/ (a page for each)
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hcq.errors import UsageError
+from hcq.observe import lint
 from hcq.rules import examine
 from hcq.rules.rule import Finding
 from hcq.tools.trace.color import Color, clean, counted
@@ -22,7 +23,7 @@ from hcq.trace.file import Trace
 def findings(trace: Trace) -> list[Finding]:
     """Every breach of a rule, in the order of the submissions."""
     try:
-        return list(examine.lint(trace))
+        return list(lint.lint(trace))
     except (ValueError, KeyError, struct.error) as error:  # records that were made or changed by hand
         raise UsageError(
             f"lint {trace.path or 'trace'}: its records do not fit each other: {error}."

@@ -11,7 +11,7 @@ import pytest
 
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.device import AmdDevice
-from hcq.rules.examine import lint
+from hcq.observe.lint import lint
 from hcq.trace.file import Trace
 from tests.hcq.amd.conftest import QUEUES
 from tests.hcq.amd.kernels import image

@@ -11,7 +11,7 @@ from hcq.nv.abi.method import UnknownMethod
 from hcq.nv.abi.methods import Push
 from hcq.nv.decode import LaunchData, RunBlock
 from hcq.nv.device import NvDevice
-from hcq.rules.examine import lint
+from hcq.observe.lint import lint
 from hcq.tools.trace import views
 from hcq.trace.file import Trace
 from tests.hcq.nv.conftest import ARCHS
