@@ -19,7 +19,7 @@ def open(name: str = "CPU") -> Any:
     """The device of this name, opened on first use: "CPU", "CPU:1", ... Raises UsageError listing the known ones."""
     kind, _, number = checks.text("open", "name", name).upper().partition(":")
     backend = backends.find(kind)
-    if backend is None or not (number == "" or checks.is_decimal(number)):
+    if backend is None or not backend.device or not (number == "" or checks.is_decimal(number)):
         known = ", ".join(backends.names())
         raise UsageError(
             f"open({checks.shown(name)}): unknown device. Known: {known}; a number may follow, as in {known}:0."
