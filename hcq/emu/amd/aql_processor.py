@@ -1,9 +1,9 @@
 """The AQL packet processor: HSA queues.
 
 In       64-byte slots of a ring; amd_queue_t beside it
-Out      kernels launched, PM4 blocks run, completion signals decremented
+Out      kernels launched, PM4 executed, completion signals decremented
 Changes  the process's memory; a slot's type goes back to INVALID when it has been read
-Next     hcq/amd/abi/aql.py (the packets), pm4_processor.py (blocks of PM4), dispatch.py (kernels)
+Next     hcq/amd/abi/aql.py (the packets), pm4_processor.py (indirect buffers of PM4), dispatch.py (kernels)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AqlQueue(EmulatedQueue):
         self.slots = self.ring_bytes // aql.PACKET_BYTES
         offset = aql.AmdQueue.read_dispatch_id.byte_offset
         self.home = self.rptr_va - offset  # of the amd_queue_t
-        self.block: Packet | None = None  # a PM4 block in hand
+        self.indirect: aql.Pm4Ib | None = None  # the buffer of PM4 that it executes
         self.xccs_left: list[int] = []
 
     def descriptor(self) -> aql.AmdQueue:
@@ -38,7 +38,7 @@ class AqlQueue(EmulatedQueue):
     def step(self) -> bool:
         if self.engine.frames:
             return self.engine.step()
-        if self.block is not None:
+        if self.indirect is not None:
             return self._next_xcc()
         last = self.doorbell
         if last == UNRUNG or last < self.rptr:
@@ -52,28 +52,28 @@ class AqlQueue(EmulatedQueue):
         if packet.values["type"] == aql.PacketType.INVALID:
             return False  # reserved, but not ready
         self._acquire(packet)
-        self.engine.drain()  # all our packets have the barrier bit; one without it would only get more order
+        self.engine.dispatches.drain()  # all our packets have the barrier bit; one without it would only get more order
         if isinstance(packet, aql.KernelDispatch):
             return self._dispatch(packet, slot)
         if isinstance(packet, aql.BarrierAnd):
             return self._barrier(packet, slot)
         if isinstance(packet, aql.Pm4Ib) and packet.ib_header == 0xC0023F00 and packet.ib_valid:
-            self.block = packet
+            self.indirect = packet
             self.xccs_left = list(range(self.gpu.chip.xccs))
             return self._next_xcc()
         self._inactive(0x20)
         raise self.stop(f"{packet!r} is no packet this processor knows")
 
     def _next_xcc(self) -> bool:
-        """Run the block on the next XCC; when it has run on all of them, the packet is done."""
-        packet = self.block
-        assert isinstance(packet, aql.Pm4Ib)
+        """Run the indirect buffer on the next XCC; when it has run on all of them, the packet is done."""
+        packet = self.indirect
+        assert packet is not None
         if self.xccs_left:
             words = self.gpu.vm.load_words(packet.ib_base, packet.ib_size)
             self.engine.push(words, self.xccs_left.pop(0))
             return True
-        self.engine.drain()
-        self.block = None
+        self.engine.dispatches.drain()
+        self.indirect = None
         return self._done(packet, self.ring + self.rptr % self.slots * aql.PACKET_BYTES)
 
     def _dispatch(self, packet: aql.KernelDispatch, slot: int) -> bool:

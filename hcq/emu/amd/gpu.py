@@ -71,6 +71,19 @@ class EmulatedQueue(ABC):
         """The last value stored to the doorbell, UNRUNG before the first."""
         return int(self.gpu.doorbell_slots[self.doorbell_index])
 
+    def rung(self, ring: int, unit: str, multiple_of: int = 1) -> int | None:
+        """The write pointer, when the doorbell says that there is something new. `ring`: how many units it has."""
+        wptr = self.doorbell
+        if wptr in (UNRUNG, self.rptr):
+            return None
+        if wptr % multiple_of or not self.rptr < wptr <= self.rptr + ring:
+            raise self.stop(
+                f"doorbell {wptr} is not within one ring of the read pointer {self.rptr} (both in {unit})"
+            )
+        if self.gpu.vm.load64(self.wptr_va) < wptr:
+            raise self.stop(f"doorbell {wptr} was rung before the write pointer in memory said so")
+        return wptr
+
     @property
     def can_run(self) -> bool:
         return not (self.is_suspended or self.is_evicted or self.stopped)

@@ -1,4 +1,4 @@
-"""The PM4 packet processor: compute queues, and blocks of packets that other queues run.
+"""The PM4 packet processor: compute queues, and the indirect buffers of other queues.
 
 In       words of a ring or an indirect buffer
 Out      registers set, kernels launched, memory written, interrupts
@@ -12,29 +12,19 @@ dispatches are kept back until something waits for them, and then run in random 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hcq.amd.abi import pm4, registers
 from hcq.amd.abi.kfd import CreateQueueArgs
-from hcq.emu.amd.dispatch import Dispatch, dispatch_from_registers
-from hcq.emu.amd.gpu import UNRUNG, EmulatedGpu, EmulatedQueue
+from hcq.emu.amd.dispatch import dispatch_from_registers
+from hcq.emu.amd.engine import Handlers, Unordered, holds
+from hcq.emu.amd.gpu import EmulatedGpu, EmulatedQueue
 from hcq.layout import Packet
 
 MAX_NESTING = 2  # a ring runs an indirect buffer, and that one no other
-Handler = Callable[["Pm4Engine", Any], bool]
-HANDLERS: dict[type[Packet], Handler] = {}
-
-
-def on(*layouts: type[Packet]) -> Callable[[Handler], Handler]:
-    """Make a method what these packets do. It returns whether the packet is done; if not, it is tried again."""
-
-    def note(handler: Handler) -> Handler:
-        for layout in layouts:
-            HANDLERS[layout] = handler
-        return handler
-
-    return note
+HANDLERS = Handlers()
+on = HANDLERS.on
 
 
 @functools.lru_cache(4096)
@@ -43,7 +33,7 @@ def _decoded(words: tuple[int, ...], family: int) -> Packet:
 
 
 class Frame:
-    """A block of words being executed."""
+    """An indirect buffer being executed."""
 
     def __init__(self, words: Sequence[int], xcc: int) -> None:
         self.words, self.xcc, self.at = words, xcc, 0
@@ -57,10 +47,10 @@ class Pm4Engine:
         self.gpu, self.queue, self.vm = gpu, queue, gpu.vm
         self.registers: dict[int, int] = {}
         self.frames: list[Frame] = []
-        self.pending: list[Dispatch] = []  # dispatches that nothing waits for yet; asynchronous mode only
+        self.dispatches = Unordered(gpu.random)
 
     def step(self) -> bool:
-        """Execute the next packet of the innermost block."""
+        """Execute the next packet of the innermost buffer."""
         frame = self.frames[-1]
         if frame.at >= len(frame.words):
             self.frames.pop()
@@ -93,14 +83,6 @@ class Pm4Engine:
     def push(self, words: Sequence[int], xcc: int = 0) -> None:
         self.frames.append(Frame(words, xcc))
 
-    def drain(self) -> None:
-        """Run the dispatches that were kept back, in random order."""
-        pending, self.pending = self.pending, []
-        if self.gpu.random is not None:
-            self.gpu.random.shuffle(pending)
-        for work in pending:
-            self.gpu.run(work)
-
     # ------------------------------------------------------------ packets
 
     @on(pm4.Nop, pm4.NopWord)
@@ -110,7 +92,7 @@ class Pm4Engine:
     @on(pm4.AcquireMem, pm4.AcquireMemGfx9)
     def acquire_mem(self, packet: Any) -> bool:
         if self.gpu.caches is not None:
-            self.drain()
+            self.dispatches.drain()
             self.gpu.caches.acquire(**caches_named(packet, self.gpu.chip.family))
         return True
 
@@ -130,10 +112,7 @@ class Pm4Engine:
         work = dispatch_from_registers(self.gpu.chip, self.registers, packet)
         if isinstance(work, str):
             raise self.queue.stop(f"{packet!r}: {work}")
-        if self.gpu.random is None:
-            self.gpu.run(work)
-        else:
-            self.pending.append(work)
+        self.dispatches.add(lambda: self.gpu.run(work))
         return True
 
     @on(pm4.EventWrite)
@@ -141,12 +120,12 @@ class Pm4Engine:
         if packet.event_type == pm4.Event.CS_PARTIAL_FLUSH:
             if packet.event_index != pm4.EventIndex.CS_PARTIAL_FLUSH:
                 raise self.queue.stop(f"{packet!r}: CS_PARTIAL_FLUSH goes with event_index 4")
-            self.drain()
+            self.dispatches.drain()
         return True
 
     @on(pm4.ReleaseMem, pm4.ReleaseMemGfx9)
     def release_mem(self, packet: Any) -> bool:
-        self.drain()
+        self.dispatches.drain()
         if self.gpu.caches is not None:
             self.gpu.caches.acquire(**caches_named(packet, self.gpu.chip.family))
         if packet.data_sel == pm4.DataSel.SEND_32_BIT_LOW:
@@ -236,22 +215,6 @@ def caches_named(packet: Any, family: int) -> dict[str, bool]:
     }
 
 
-def holds(function: int, value: int, reference: int) -> bool:
-    """Whether a wait is over; PM4 and SDMA count the comparisons alike."""
-    return bool(
-        (
-            True,
-            value < reference,
-            value <= reference,
-            value == reference,
-            value != reference,
-            value >= reference,
-            value > reference,
-            True,
-        )[function]
-    )
-
-
 class Pm4Queue(EmulatedQueue):
     """A compute queue of PM4 packets. Its pointers count words; a packet may cross the ring's end."""
 
@@ -265,18 +228,9 @@ class Pm4Queue(EmulatedQueue):
     def step(self) -> bool:
         if self.engine.frames:
             return self.engine.step()
-        wptr = self.doorbell
-        if wptr == UNRUNG or wptr == self.rptr:
-            if self.engine.pending:
-                self.engine.drain()
-                return True
-            return False
-        if not self.rptr < wptr <= self.rptr + self.ring_words:
-            raise self.stop(
-                f"doorbell {wptr} is not within one ring of the read pointer {self.rptr} (both in words)"
-            )
-        if self.gpu.vm.load64(self.wptr_va) < wptr:
-            raise self.stop(f"doorbell {wptr} was rung before the write pointer in memory said so")
+        wptr = self.rung(self.ring_words, "words")
+        if wptr is None:
+            return self.engine.dispatches.drain()
         first = self._words(1)
         size = pm4.length_words(first[0])
         if self.rptr + size > wptr:

@@ -12,29 +12,17 @@ depend on each other only if a fence and a poll stand between.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from hcq.amd.abi import sdma
 from hcq.amd.abi.kfd import CreateQueueArgs
-from hcq.emu.amd.gpu import UNRUNG, EmulatedGpu, EmulatedQueue
-from hcq.emu.amd.pm4_processor import holds
+from hcq.emu.amd.engine import Handlers, Unordered, holds
+from hcq.emu.amd.gpu import EmulatedGpu, EmulatedQueue
 from hcq.layout import Packet
 
 MAX_PACKET_WORDS = 256  # of those that write words inline; the ring is read that far ahead
-Handler = Callable[["SdmaQueue", Any], bool]
-HANDLERS: dict[type[Packet], Handler] = {}
-
-
-def on(*layouts: type[Packet]) -> Callable[[Handler], Handler]:
-    """Make a method what these packets do. It returns whether the packet is done; if not, it is tried again."""
-
-    def note(handler: Handler) -> Handler:
-        for layout in layouts:
-            HANDLERS[layout] = handler
-        return handler
-
-    return note
+HANDLERS = Handlers()
+on = HANDLERS.on
 
 
 @functools.lru_cache(4096)
@@ -51,29 +39,20 @@ class SdmaQueue(EmulatedQueue):
         super().__init__(gpu, number, doorbell_index, args)
         self.vm = gpu.vm
         self.data = gpu.vm if gpu.caches is None else gpu.caches.copies  # as copies see it
-        self.block: list[int] = []  # an indirect buffer in hand
-        self.block_at = 0
-        self.pending: list[Callable[[], None]] = []
+        self.indirect_words: list[int] = []  # of the indirect buffer that it executes
+        self.indirect_at = 0
+        self.copies = Unordered(gpu.random)
 
     def step(self) -> bool:
-        if self.block_at < len(self.block):
-            packet = self._packet(self.block[self.block_at : self.block_at + MAX_PACKET_WORDS])
+        if self.indirect_at < len(self.indirect_words):
+            packet = self._packet(self.indirect_words[self.indirect_at : self.indirect_at + MAX_PACKET_WORDS])
             if not HANDLERS[type(packet)](self, packet):
                 return False
-            self.block_at += len(packet.words)
+            self.indirect_at += len(packet.words)
             return True
-        wptr = self.doorbell
-        if wptr == UNRUNG or wptr == self.rptr:
-            if self.pending:
-                self.drain()
-                return True
-            return False
-        if wptr % 4 or not self.rptr < wptr <= self.rptr + self.ring_bytes:
-            raise self.stop(
-                f"doorbell {wptr} is not within one ring of the read pointer {self.rptr} (both in bytes)"
-            )
-        if self.vm.load64(self.wptr_va) < wptr:
-            raise self.stop(f"doorbell {wptr} was rung before the write pointer in memory said so")
+        wptr = self.rung(self.ring_bytes, "bytes", multiple_of=4)
+        if wptr is None:
+            return self.copies.drain()
         at = self.rptr % self.ring_bytes
         left = min(self.ring_bytes - at, wptr - self.rptr)
         packet = self._packet(self.vm.load_words(self.ring + at, min(left // 4, MAX_PACKET_WORDS)))
@@ -100,21 +79,6 @@ class SdmaQueue(EmulatedQueue):
             raise self.stop(f"{packet!r} sets bits that no field has")
         return packet
 
-    def work(self, what: Callable[[], None]) -> bool:
-        """Do it now, or with a seed sometime before the next fence."""
-        if self.gpu.random is None:
-            what()
-        else:
-            self.pending.append(what)
-        return True
-
-    def drain(self) -> None:
-        pending, self.pending = self.pending, []
-        if self.gpu.random is not None:
-            self.gpu.random.shuffle(pending)
-        for what in pending:
-            what()
-
     # ------------------------------------------------------------ packets
 
     @on(sdma.Nop)
@@ -124,7 +88,7 @@ class SdmaQueue(EmulatedQueue):
     @on(sdma.GcrReq)
     def gcr_req(self, packet: sdma.GcrReq) -> bool:
         if self.gpu.caches is not None:
-            self.drain()
+            self.copies.drain()
             self.gpu.caches.acquire_copies(bool(packet.gl2_wb), bool(packet.gl2_inv))
         return True
 
@@ -135,7 +99,8 @@ class SdmaQueue(EmulatedQueue):
             raise self.stop(
                 f"{packet!r}: {size} bytes are more than {self.gpu.chip.copy_bytes} in one packet"
             )
-        return self.work(lambda: self.data.copy(packet.dst_addr, packet.src_addr, size))
+        self.copies.add(lambda: self.data.copy(packet.dst_addr, packet.src_addr, size))
+        return True
 
     @on(sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)
     def const_fill(self, packet: Any) -> bool:
@@ -143,16 +108,18 @@ class SdmaQueue(EmulatedQueue):
         size = packet.count + 1
         if packet.fillsize == sdma.FillSize.WORD:
             size = (packet.count & ~3) + 4
-        return self.work(lambda: self.data.fill(packet.dst_addr, data, size))
+        self.copies.add(lambda: self.data.fill(packet.dst_addr, data, size))
+        return True
 
     @on(sdma.WriteLinear, sdma.WriteLinearV4, sdma.WriteLinearV7)
     def write_linear(self, packet: Any) -> bool:
         data = b"".join(word.to_bytes(4, "little") for word in packet.tail_words)
-        return self.work(lambda: self.data.fill(packet.dst_addr, data, len(data)))
+        self.copies.add(lambda: self.data.fill(packet.dst_addr, data, len(data)))
+        return True
 
     @on(sdma.Fence, sdma.FenceV4, sdma.FenceV7)
     def fence(self, packet: Any) -> bool:
-        self.drain()
+        self.copies.drain()
         if packet.address % 4:
             raise self.stop(f"{packet!r}: the address is not a multiple of 4")
         self.vm.store32(packet.address, packet.data)
@@ -162,7 +129,7 @@ class SdmaQueue(EmulatedQueue):
     def timestamp(self, packet: sdma.Timestamp) -> bool:
         if packet.sub_op != sdma.TimestampOp.GET_GLOBAL:
             raise self.stop(f"{packet!r}: only GET_GLOBAL is emulated")
-        self.drain()
+        self.copies.drain()
         self.vm.store64(packet.address, self.gpu.clock())
         return True
 
@@ -179,8 +146,8 @@ class SdmaQueue(EmulatedQueue):
 
     @on(sdma.Indirect)
     def indirect(self, packet: sdma.Indirect) -> bool:
-        if self.block_at < len(self.block) or not packet.ib_size:
+        if self.indirect_at < len(self.indirect_words) or not packet.ib_size:
             raise self.stop(f"{packet!r}: empty, or inside another one")
-        self.block = self.vm.load_words(packet.ib_base, packet.ib_size)
-        self.block_at = 0
+        self.indirect_words = self.vm.load_words(packet.ib_base, packet.ib_size)
+        self.indirect_at = 0
         return True

@@ -1,4 +1,4 @@
-"""CDNA2 (gfx90a): where the fields of each format lie, and the instruction set made of them.
+"""CDNA2 (gfx90a): where its formats' fields lie otherwise than in RDNA3, and the instruction set made of them.
 
 In       opcodes/cdna2.txt
 Out      CDNA2, an Isa
@@ -13,18 +13,15 @@ from __future__ import annotations
 from hcq.emu.amd.shader import rdna3
 from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.rdna3 import SOP1, SOP2, SOPC, SOPK, SOPP, VOP1, VOP2, VOPC
-from hcq.layout import Packet, bits
+from hcq.layout import bits
 
 
-class SMEM(Packet, words=2):
+class SMEM(rdna3.SMEM, without=("dlc",)):
     encoding = bits(31, 26, default=48)
-    op = bits(25, 18)
     imm = bits(17, default=1)
     glc = bits(16)
     nv = bits(15)
     soffset_en = bits(14)
-    sdata = bits(12, 6)
-    sbase = bits(5, 0)  # SGPR number / 2
     soffset = bits(63, 57)
     offset = bits(52, 32)  # signed; without imm and soffset_en its low bits name an SGPR
 
@@ -51,33 +48,20 @@ class MAI(VOP3P, without=("clamp", "opsel_hi2", "opsel", "neg_hi", "neg_lo", "op
     acc = bits(60, 59)
 
 
-class DS(Packet, words=2):
-    encoding = bits(31, 26, default=54)
+class DS(rdna3.DS):
     acc = bits(25)
     op = bits(24, 17)
     gds = bits(16)
-    offset1 = bits(15, 8)
-    offset0 = bits(7, 0)
-    vdst = bits(63, 56)
-    data1 = bits(55, 48)
-    data0 = bits(47, 40)
-    addr = bits(39, 32)
 
 
-class FLAT(Packet, words=2):
-    encoding = bits(31, 26, default=55)
+class FLAT(rdna3.FLAT, without=("dlc", "sve")):
     scc = bits(25)
-    op = bits(24, 18)
     slc = bits(17)
     glc = bits(16)
     encoding_segment = bits(15, 14, default=0)
     lds = bits(13)
-    offset = bits(12, 0)
-    vdst = bits(63, 56)
     acc = bits(55)
     saddr = bits(54, 48, default=127)
-    data = bits(47, 40)
-    addr = bits(39, 32)
 
 
 class SCRATCH(FLAT):
@@ -90,21 +74,14 @@ class GLOBAL(FLAT):
     encoding_segment = bits(15, 14, default=2)
 
 
-class MUBUF(Packet, words=2):
-    encoding = bits(31, 26, default=56)
+class MUBUF(rdna3.MUBUF, without=("dlc", "tfe")):
     op = bits(24, 18)
     slc = bits(17)
     lds = bits(16)
     scc = bits(15)
-    glc = bits(14)
     idxen = bits(13)
     offen = bits(12)
-    offset = bits(11, 0)
-    soffset = bits(63, 56, default=128)
     acc = bits(55)
-    srsrc = bits(52, 48)  # SGPR number / 4
-    vdata = bits(47, 40)
-    vaddr = bits(39, 32)
 
 
 LAYOUTS = (

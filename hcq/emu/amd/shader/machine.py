@@ -20,7 +20,7 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import pack_lanes
 from hcq.emu.amd.shader.errors import IllegalOperation, OutOfBudget
-from hcq.emu.amd.shader.program import Block, Program
+from hcq.emu.amd.shader.program import BasicBlock, Program
 from hcq.emu.amd.shader.residents import Residents
 from hcq.emu.amd.shader.waves import Batch
 
@@ -127,7 +127,7 @@ class Machine:
         np.subtract.at(self.home.alive, b.groups, 1)
         return self.release() if self.waiting else []
 
-    def account(self, block: Block, b: Batch) -> None:
+    def account(self, block: BasicBlock, b: Batch) -> None:
         report = self.report
         report.batches += 1
         report.instructions += block.length * b.waves

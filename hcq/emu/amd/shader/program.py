@@ -44,7 +44,7 @@ COMPILERS: dict[str, Callable[[Context], Step]] = {
 
 
 @dataclass
-class Block:
+class BasicBlock:
     """Steps that every wave of a batch runs in a row, then an ending."""
 
     pc: int
@@ -62,7 +62,7 @@ class Program:
         self.wave_size, self.acc_offset = wave_size, acc_offset
         self.instructions: dict[int, Instruction] = {}
         self.leaders: set[int] = set()
-        self.blocks: dict[tuple[int, int], Block] = {}
+        self.blocks: dict[tuple[int, int], BasicBlock] = {}
         self.copies: list[tuple[int, bytes]] = []
         self.copied = 0  # how many instructions `copies` covers
         self.explore(entry)
@@ -130,7 +130,7 @@ class Program:
                     pending.append(target)
                 break
 
-    def block(self, pc: int, mode: int) -> Block:
+    def block(self, pc: int, mode: int) -> BasicBlock:
         known = self.blocks.get((pc, mode))
         if known is None:
             if pc not in self.leaders:  # where an indirect jump led
@@ -140,20 +140,20 @@ class Program:
             self.blocks[pc, mode] = known
         return known
 
-    def compile(self, start: int, mode: Mode) -> Block:
+    def compile(self, start: int, mode: Mode) -> BasicBlock:
         steps: list[Step] = []
         pcs: list[int] = []
         pc, length = start, 0
         relative = 0  # gfx9's VGPR indexing, between s_set_gpr_idx_on and _off
         while True:
             if pc in self.leaders and pc != start:
-                return Block(start, steps, pcs, Ending("go", goes_to(pc)), length)
+                return BasicBlock(start, steps, pcs, Ending("go", goes_to(pc)), length)
             inst = self.fetch(pc)
             ctx = Context(self.isa, inst, mode, self.wave_size, self.acc_offset)
             length += 1
             ending = compile_ending(ctx)
             if ending is not None:
-                return Block(start, steps, pcs, ending, length)
+                return BasicBlock(start, steps, pcs, ending, length)
             index = relative_moves(ctx, relative)
             if index is not None:
                 relative, step = index

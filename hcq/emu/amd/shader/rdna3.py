@@ -81,38 +81,36 @@ class VOPC(Packet, words=1):
     src0 = bits(8, 0)
 
 
-class VOP3(Packet, words=2):
-    encoding = bits(31, 26, default=53)
-    op = bits(25, 16)
+class _ThreeSources(Packet, words=2):
     clamp = bits(15)
-    opsel = bits(14, 11)
-    abs = bits(10, 8)
     vdst = bits(7, 0)
-    neg = bits(63, 61)
-    omod = bits(60, 59)
     src2 = bits(58, 50)
     src1 = bits(49, 41)
     src0 = bits(40, 32)
+
+
+class VOP3(_ThreeSources):
+    encoding = bits(31, 26, default=53)
+    op = bits(25, 16)
+    opsel = bits(14, 11)
+    abs = bits(10, 8)
+    neg = bits(63, 61)
+    omod = bits(60, 59)
 
 
 class VOP3SD(VOP3, without=("opsel", "abs")):
     sdst = bits(14, 8)
 
 
-class VOP3P(Packet, words=2):
+class VOP3P(_ThreeSources):
     encoding = bits(31, 24, default=0xCC)
     encoding_low = bits(23, default=0)
     op = bits(22, 16)
-    clamp = bits(15)
     opsel_hi2 = bits(14, default=1)
     opsel = bits(13, 11)
     neg_hi = bits(10, 8)
-    vdst = bits(7, 0)
     neg_lo = bits(63, 61)
     opsel_hi = bits(60, 59, default=3)
-    src2 = bits(58, 50)
-    src1 = bits(49, 41)
-    src0 = bits(40, 32)
 
 
 class VOPD(Packet, words=2):
