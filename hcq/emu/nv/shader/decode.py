@@ -268,7 +268,9 @@ class Code:
         return self._register(operand, type_, is_wide)
 
     def parts(self, operand: Operand, count: int) -> list[Operand]:
-        """The members of a vector operand."""
+        """The members of a vector operand; an operand that is no vector stands for itself."""
+        if count == 1 and not isinstance(operand, Vector):
+            return [operand]
         if not isinstance(operand, Vector) or len(operand.parts) != count:
             raise self.refuse(f"expected a vector of {count} registers")
         return list(operand.parts)

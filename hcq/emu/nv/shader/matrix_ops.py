@@ -24,7 +24,7 @@ from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of, check_alignment
-from hcq.emu.nv.shader.syntax import Operand, Vector
+from hcq.emu.nv.shader.syntax import Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 RULES = Rules()
@@ -128,25 +128,48 @@ def mma(code: Code) -> Step:
     if shape == "m8n8k4" and a_type.name != "f64":
         raise code.refuse("m8n8k4 is supported for .f64 only")
     code.expect(4)
-    a_place, b_place, c_place = a_fragment(m, k, bits), b_fragment(k, n, bits), c_fragment(m, n)
-    a = _fragment_slots(code, code.operands[1], a_type, a_place)
-    b = _fragment_slots(code, code.operands[2], b_type, b_place)
-    c = _fragment_slots(code, code.operands[3], c_type, c_place)
-    d_count = _register_count(d_type, c_place)
-    d_part = register_type(d_type)
-    targets = code.parts(code.operands[0], d_count) if d_count > 1 else [code.operands[0]]
-    writes = [code.writer(code.destination(target, d_part)) for target in targets]
-    a_numbers, b_numbers, c_numbers = (to_numbers(t.name) for t in (a_type, b_type, c_type))
+    c_place = c_fragment(m, n)
+    parts = [
+        _part(code, code.operands[1], a_type, a_fragment(m, k, bits), (m, k)),
+        _part(code, code.operands[2], b_type, b_fragment(k, n, bits), (k, n)),
+        _part(code, code.operands[3], c_type, c_place, (m, n)),
+    ]
+    return product(code, parts, d_type, c_place, saturates)
+
+
+class Part(NamedTuple):
+    """A matrix operand: the registers that hold it, what numbers they mean, and where these are in the matrix."""
+
+    slots: list[int]
+    numbers: Callable[[Lanes], Lanes]
+    place: Fragment
+    shape: tuple[int, int]
+
+    def matrix(self, batch: Batch, registers: Registers) -> Lanes:
+        """(warps, rows, columns) from the fragments of all threads."""
+        columns = [np.broadcast_to(registers[slot], (batch.count,)) for slot in self.slots]
+        elements = self.numbers(np.stack(columns, axis=1)).reshape(-1, WARP, self.place.rows.shape[1])
+        found = np.zeros((len(elements), *self.shape))
+        found[:, self.place.rows, self.place.columns] = elements
+        return found
+
+
+def _part(code: Code, operand: Operand, type_: Type, place: Fragment, shape: tuple[int, int]) -> Part:
+    registers = code.parts(operand, _register_count(type_, place))
+    slots = [code.slot(register, register_type(type_)) for register in registers]
+    return Part(slots, to_numbers(type_.name), place, shape)
+
+
+def product(code: Code, parts: list[Part], d_type: Type, place: Fragment, saturates: bool) -> Step:
+    """The first operand becomes A * B + C, the parts."""
+    targets = code.parts(code.operands[0], _register_count(d_type, place))
+    writes = [code.writer(code.destination(target, register_type(d_type))) for target in targets]
     result = from_numbers(d_type.name, saturates)
 
     def step(registers: Registers, group: Group) -> None:
-        batch = group.batch
-        x = matrix(batch, registers, a, a_numbers, a_place, (m, k))
-        y = matrix(batch, registers, b, b_numbers, b_place, (k, n))
-        z = matrix(batch, registers, c, c_numbers, c_place, (m, n))
-        product = np.matmul(x, y) + z
-        found = np.ascontiguousarray(product[:, c_place.rows, c_place.columns]).reshape(batch.count, -1)
-        packed = result(found)
+        x, y, z = (part.matrix(group.batch, registers) for part in parts)
+        found = (np.matmul(x, y) + z)[:, place.rows, place.columns]
+        packed = result(np.ascontiguousarray(found).reshape(group.batch.count, -1))
         for i, write in enumerate(writes):
             write(registers, group, np.ascontiguousarray(packed[:, i]))
 
@@ -159,30 +182,6 @@ def register_type(type_: Type) -> Type:
 
 def _register_count(type_: Type, place: Fragment) -> int:
     return int(place.rows.shape[1]) // per_register(8 * type_.size_bytes)
-
-
-def _fragment_slots(code: Code, operand: Operand, type_: Type, place: Fragment) -> list[int]:
-    count = _register_count(type_, place)
-    part = register_type(type_)
-    if count == 1 and not isinstance(operand, Vector):
-        return [code.slot(operand, part)]
-    return [code.slot(register, part) for register in code.parts(operand, count)]
-
-
-def matrix(
-    batch: Batch,
-    registers: Registers,
-    slots: list[int],
-    numbers: Callable[[Lanes], Lanes],
-    place: Fragment,
-    shape: tuple[int, int],
-) -> Lanes:
-    """(warps, rows, columns) from the fragments of all threads."""
-    columns = [np.broadcast_to(registers[slot], (batch.count,)) for slot in slots]
-    elements = numbers(np.stack(columns, axis=1)).reshape(-1, WARP, place.rows.shape[1])
-    found = np.zeros((len(elements), *shape))
-    found[:, place.rows, place.columns] = elements
-    return found
 
 
 # -- 8x8 matrices of halfwords between shared memory and registers
@@ -224,10 +223,7 @@ def ldmatrix(code: Code) -> Step:
     """Threads 8i to 8i + 7 name the rows of matrix i; every thread gets two neighbours of each matrix."""
     count, transposes = _moves(code)
     at_of = address_of(code, code.operands[1])
-    targets = (
-        code.parts(code.operands[0], count) if isinstance(code.operands[0], Vector) else [code.operands[0]]
-    )
-    writes = [code.writer(code.destination(target, B32)) for target in targets]
+    writes = [code.writer(code.destination(target, B32)) for target in code.parts(code.operands[0], count)]
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:
@@ -254,10 +250,7 @@ def ldmatrix(code: Code) -> Step:
 def stmatrix(code: Code) -> Step:
     count, transposes = _moves(code)
     at_of = address_of(code, code.operands[0])
-    sources = (
-        code.parts(code.operands[1], count) if isinstance(code.operands[1], Vector) else [code.operands[1]]
-    )
-    slots = [code.slot(source, B32) for source in sources]
+    slots = [code.slot(source, B32) for source in code.parts(code.operands[1], count)]
     instruction = code.instruction
 
     def step(registers: Registers, group: Group) -> None:

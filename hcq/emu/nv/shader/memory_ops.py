@@ -120,8 +120,7 @@ def load(code: Code) -> Step:
     type_ = code.type()
     code.expect(3 if has_policy else 2)
     where, at_of = space_of(code, name, code.operands[1]), address_of(code, code.operands[1])
-    results = code.parts(code.operands[0], count) if count > 1 else [code.operands[0]]
-    slots = [code.destination(result, type_, is_wide=True) for result in results]
+    slots = [code.destination(part, type_, is_wide=True) for part in code.parts(code.operands[0], count)]
     writes = [code.writer(slot) for slot in slots]
     fits = [fit(type_, code.lowering.decoded.first[slot].dtype.type) for slot in slots]
     select, instruction = code.select(), code.instruction
@@ -161,8 +160,7 @@ def store(code: Code) -> Step:
     type_ = code.type()
     code.expect(3 if has_policy else 2)
     where, at_of = space_of(code, name, code.operands[0]), address_of(code, code.operands[0])
-    sources = code.parts(code.operands[1], count) if count > 1 else [code.operands[1]]
-    slots = [code.slot(source, type_, is_wide=True) for source in sources]
+    slots = [code.slot(part, type_, is_wide=True) for part in code.parts(code.operands[1], count)]
     select, instruction = code.select(), code.instruction
     bits, size = type_.bits, type_.size_bytes * count
     is_common = where.is_shared_by_all

@@ -12,6 +12,7 @@ of a space, an address is the window's start plus the address in that space.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
@@ -60,44 +61,41 @@ class Params:
         raise BadAccess(0, int(at[0]), "a kernel's parameters are read-only")
 
 
-class Shared:
+class Stretches(ABC):
+    """Memory of which every block, or every thread, has a stretch of one array."""
+
+    is_shared_by_all = False
+
+    @abstractmethod
+    def index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> tuple[Lanes, Lanes]:
+        """The array, and which of its elements of this size lie at the addresses."""
+
+    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        memory, index = self.index(batch, lanes, at, np.dtype(scalar).itemsize * count)
+        return _typed(memory, scalar, count).take(index, axis=0)
+
+    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        count = 1 if values.ndim == 1 else values.shape[1]
+        memory, index = self.index(batch, lanes, at, values.dtype.itemsize * count)
+        _typed(memory, values.dtype.type, count)[index] = values
+
+
+class Shared(Stretches):
     """Shared memory of the thread's block."""
 
-    is_shared_by_all = False
-
-    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
-        index = self._index(batch, lanes, at, np.dtype(scalar).itemsize * count)
-        return _typed(batch.shared, scalar, count).take(index, axis=0)
-
-    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
-        count = 1 if values.ndim == 1 else values.shape[1]
-        index = self._index(batch, lanes, at, values.dtype.itemsize * count)
-        _typed(batch.shared, values.dtype.type, count)[index] = values
-
-    def _index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> Lanes:
+    def index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> tuple[Lanes, Lanes]:
         _check(at, batch.shared_bytes, size, "the block's shared memory has")
         start = batch.shared_start if lanes is None else batch.shared_start[lanes]
-        return (at.view(np.int64) + start) >> (size.bit_length() - 1)
+        return batch.shared, (at.view(np.int64) + start) >> (size.bit_length() - 1)
 
 
-class Local:
+class Local(Stretches):
     """Local memory of the thread."""
 
-    is_shared_by_all = False
-
-    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
-        index = self._index(batch, lanes, at, np.dtype(scalar).itemsize * count)
-        return _typed(batch.local, scalar, count).take(index, axis=0)
-
-    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
-        count = 1 if values.ndim == 1 else values.shape[1]
-        index = self._index(batch, lanes, at, values.dtype.itemsize * count)
-        _typed(batch.local, values.dtype.type, count)[index] = values
-
-    def _index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> Lanes:
+    def index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> tuple[Lanes, Lanes]:
         _check(at, batch.local_bytes, size, "the thread's local memory has")
         start = batch.every_lane if lanes is None else lanes
-        return (at.view(np.int64) + start * batch.local_bytes) >> (size.bit_length() - 1)
+        return batch.local, (at.view(np.int64) + start * batch.local_bytes) >> (size.bit_length() - 1)
 
 
 class Generic:

@@ -21,9 +21,9 @@ from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.matrix_ops import (
     Fragment,
-    from_numbers,
-    matrix,
+    Part,
     per_register,
+    product,
     register_type,
     to_numbers,
 )
@@ -173,22 +173,5 @@ def _mma(code: Code) -> Step:
     for operand, type_, sizes in zip(code.operands[1:], (a_type, b_type, c_type), ((m, k), (k, n), (m, n))):
         slots = _slots(code, operand, type_)
         place = fragment(*sizes, len(slots) * _elements(type_))
-        parts.append((slots, to_numbers(type_.name), place, sizes))
-    d_place = fragment(m, n, m * n // WARP)
-    d_part = register_type(d_type)
-    d_count = m * n // WARP // _elements(d_type)
-    writes = [
-        code.writer(code.destination(operand, d_part)) for operand in code.parts(code.operands[0], d_count)
-    ]
-    result = from_numbers(d_type.name, saturates)
-
-    def step(registers: Registers, group: Group) -> None:
-        batch = group.batch
-        x, y, z = (matrix(batch, registers, *part) for part in parts)
-        product = np.matmul(x, y) + z
-        found = np.ascontiguousarray(product[:, d_place.rows, d_place.columns]).reshape(batch.count, -1)
-        packed = result(found)
-        for i, write in enumerate(writes):
-            write(registers, group, np.ascontiguousarray(packed[:, i]))
-
-    return step
+        parts.append(Part(slots, to_numbers(type_.name), place, sizes))
+    return product(code, parts, d_type, fragment(m, n, m * n // WARP), saturates)
