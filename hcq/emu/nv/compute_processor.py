@@ -173,16 +173,12 @@ class ComputeProcessor(Engine):
         self, va: int, payload: int, size: int, has_timestamp: bool, how: str, is_signed: bool
     ) -> None:
         """Store or reduce a semaphore; `how` is empty for a store."""
-        view = self.channel.view
         if not semaphores.is_aligned(va, size, has_timestamp and not how):
             raise ClassError(
                 f"the semaphore at {va:#x} is not aligned to its {16 if has_timestamp else size} bytes"
             )
-        if how:
-            semaphores.reduce(view, va, how, payload & (1 << 8 * size) - 1, size, is_signed, FRONT)
-        else:
-            now = self.channel.card.time_ns() if has_timestamp else None
-            semaphores.release(view, va, payload, size, now, FRONT)
+        now = self.channel.card.time_ns() if has_timestamp else None
+        semaphores.release(self.channel.view, va, payload, size, now, FRONT, how, is_signed)
 
     # ------------------------------------------------------------ waiting, caches
 

@@ -88,19 +88,15 @@ class CopyProcessor(Engine):
             raise CopyError(
                 f"LAUNCH_DMA: the semaphore at {va:#x} is not aligned to its {16 if has_timestamp else size} bytes"
             )
-        how = method.semaphore_reduction.name.removeprefix("I") if method.semaphore_reduction_enable else ""
-        how = "INC" if how == "NC" else how
+        how = method.semaphore_reduction.name if method.semaphore_reduction_enable else ""
+        how = how if how == "INC" else how.removeprefix("I")  # IMIN is MIN
         if how and how not in REDUCTIONS:
             raise CopyError(f"LAUNCH_DMA.semaphore_reduction={method.semaphore_reduction!r} is not emulated")
         is_signed = method.semaphore_reduction_sign == copy.SemaphoreReductionSign.SIGNED
 
         def act() -> None:
-            view = self.channel.view
-            if how:
-                semaphores.reduce(view, va, how, value, size, is_signed, UNIT)
-            else:
-                now = self.channel.card.time_ns() if has_timestamp else None
-                semaphores.release(view, va, value, size, now, UNIT)
+            now = self.channel.card.time_ns() if has_timestamp else None
+            semaphores.release(self.channel.view, va, value, size, now, UNIT, how, is_signed)
 
         self.channel.begin(self, act, bool(method.flush_enable))
 

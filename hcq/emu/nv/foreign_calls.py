@@ -23,22 +23,6 @@ from hcq.nv.abi.args import Args
 from hcq.nv.abi.status import NvStatus
 
 
-class MapMemoryDma(Args, size_bytes=64):
-    """NVOS46_PARAMETERS"""
-
-    hclient = bits(31, 0)
-    hdevice = bits(63, 32)
-    hdma = bits(95, 64)
-    hmemory = bits(127, 96)
-    offset = bits(191, 128)
-    length = bits(255, 192)
-    flags = bits(287, 256)
-    flags2 = bits(319, 288)
-    kindoverride = bits(351, 320)
-    dmaoffset = bits(447, 384)
-    status = bits(479, 448)
-
-
 class MapMemoryDma550(Args, size_bytes=56):
     """NVOS46_PARAMETERS, before 580"""
 
@@ -51,6 +35,15 @@ class MapMemoryDma550(Args, size_bytes=56):
     flags = bits(287, 256)
     dmaoffset = bits(383, 320)
     status = bits(415, 384)
+
+
+class MapMemoryDma(MapMemoryDma550, size_bytes=64):
+    """NVOS46_PARAMETERS"""
+
+    flags2 = bits(319, 288)
+    kindoverride = bits(351, 320)
+    dmaoffset = bits(447, 384)
+    status = bits(479, 448)
 
 
 class UnmapMemoryDma(Args, size_bytes=48):
@@ -84,11 +77,9 @@ class BuildVersionV2550(Args, size_bytes=776):
     officialchangelist = bits(6207, 6176)
 
 
-class BuildVersionV2(Args, size_bytes=1032):
+class BuildVersionV2(BuildVersionV2550, size_bytes=1032):
     """NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_V2_PARAMS"""
 
-    driverversion = bits(2047, 0)
-    version = bits(4095, 2048)
     branch = bits(6143, 4096)
     title = bits(8191, 6144)
     changelist = bits(8223, 8192)

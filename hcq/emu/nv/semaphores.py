@@ -21,13 +21,25 @@ def is_aligned(va: int, size_bytes: int, has_timestamp: bool) -> bool:
     return va % (FOUR_WORDS if has_timestamp else size_bytes) == 0
 
 
-def release(view: View, va: int, value: int, size_bytes: int, timestamp: int | None, unit: str) -> None:
-    """Store a payload; with a timestamp 16 bytes, of which the payload is the last to be stored."""
-    if timestamp is None:
-        view.store_number(va, value & (1 << 8 * size_bytes) - 1, size_bytes, unit)
-        return
-    view.store_number(va + 8, timestamp, 8, unit)
-    view.store_number(va, value & (1 << 8 * size_bytes) - 1, 8, unit)
+def release(
+    view: View,
+    va: int,
+    value: int,
+    size_bytes: int,
+    timestamp: int | None,
+    unit: str,
+    how: str = "",
+    is_signed: bool = False,
+) -> None:
+    """Store a payload; with a timestamp 16 bytes, the payload stored last. how: reduce instead."""
+    value &= (1 << 8 * size_bytes) - 1
+    if how:
+        reduce(view, va, how, value, size_bytes, is_signed, unit)
+    elif timestamp is None:
+        view.store_number(va, value, size_bytes, unit)
+    else:
+        view.store_number(va + 8, timestamp, 8, unit)
+        view.store_number(va, value, 8, unit)
 
 
 def reduce(view: View, va: int, how: str, value: int, size_bytes: int, is_signed: bool, unit: str) -> None:
