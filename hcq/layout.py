@@ -47,10 +47,12 @@ class Bits:
 
     @property
     def width(self) -> int:
+        """How many bits it has."""
         return self.high - self.low + 1
 
     @property
     def mask(self) -> int:
+        """Its bits, set, in place."""
         return ((1 << self.width) - 1) << self.low
 
     @property
@@ -222,6 +224,7 @@ class Packet:
 
     @property
     def words(self) -> tuple[int, ...]:
+        """All of its words, those behind the declared ones included."""
         packed = 0
         for name, field in self.fields.items():
             packed |= field.encode(self.values[name])
@@ -231,6 +234,7 @@ class Packet:
         return (*struct.unpack(f"<{self.length_words}I", packed.to_bytes(size, "little")), *self.tail_words)
 
     def to_bytes(self) -> bytes:
+        """The same as bytes, little endian."""
         words = self.words
         return struct.pack(f"<{len(words)}I", *words)
 

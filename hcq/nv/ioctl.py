@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class CallRefused(DriverError):
-    """The driver understood a call and said no: `status` is its answer."""
+    """The driver understood a call and refused it: `status` is its answer."""
 
     status: int = 0
 
@@ -59,8 +59,8 @@ def call_with(abi: Abi, name: str, fields: Mapping[str, Any], attempt: Callable[
     """Make a call with a structure of parameters: attempt(structure) -> its result.
 
     Where the table only stands in for the driver's own, and the driver says that the structure is wrong, the other
-    layouts that it has had are tried, newest first; the one that is taken stays. Resource manager calls alone tell:
-    they are given the size. Raises what attempt raises, of the first try.
+    layouts that it has had are tried, newest first; the one that is taken stays. Only calls of the resource manager
+    can be refused so: they are given the size. Raises what attempt raises, of the first try.
     """
     own = abi.layout(name)
     others = [form for _, form in reversed(HISTORY.get(name, ())) if form is not own] if abi.note else []

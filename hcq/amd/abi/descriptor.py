@@ -48,6 +48,7 @@ class KernelDescriptor(SparsePacket, words=16):
 
     @property
     def rsrc2(self) -> Rsrc2:
+        """COMPUTE_PGM_RSRC2 with its fields."""
         return Rsrc2.decode([self.compute_pgm_rsrc2])
 
 

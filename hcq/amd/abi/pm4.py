@@ -203,6 +203,7 @@ class _SetRegisters(Pm4, words=2, tail="registers"):
 
     @property
     def description(self) -> str:
+        """The registers that it sets, as text."""
         return ", ".join(self.texts())
 
 

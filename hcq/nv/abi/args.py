@@ -27,6 +27,7 @@ class Args(SparsePacket):
         cls.size_bytes = size_bytes
 
     def to_bytes(self) -> bytes:
+        """As many bytes as the kernel driver takes."""
         return super().to_bytes()[: self.size_bytes]
 
     @classmethod

@@ -50,6 +50,7 @@ class KernelDescriptor(ImagePart, words=DESCRIPTOR_BYTES // 4):
 
     @property
     def is_valid(self) -> bool:
+        """Whether it begins as one of ours does."""
         return self.magic == MAGIC
 
 

@@ -32,6 +32,7 @@ class Method(SparsePacket, words=1):
 
     @property
     def word(self) -> int:
+        """The word that is written."""
         return self.words[0]
 
     def __repr__(self) -> str:

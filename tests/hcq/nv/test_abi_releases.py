@@ -64,13 +64,13 @@ def test_a_structure_that_a_call_takes_has_no_bytes_that_no_field_or_gap_explain
             assert row["size"] - max(ends) < 8, (name, row["from"])
 
 
-def test_structures_that_changed_are_those_that_the_history_tells_of() -> None:
+def test_structures_that_changed_are_those_that_the_history_has() -> None:
     changed = {name for name, entry in STRUCTURES.items() if len(entry["layouts"]) > 1}
     assert changed == set(HISTORY)
     for name in changed:
-        told = [first for first, _ in HISTORY[name] if first < 610]
+        declared = [first for first, _ in HISTORY[name] if first < 610]
         seen = [int(row["from"].partition(".")[0]) for row in STRUCTURES[name]["layouts"]]
-        assert told == seen
+        assert declared == seen
 
 
 def test_the_structure_that_610_is_known_to_have_changed() -> None:

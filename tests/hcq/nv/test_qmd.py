@@ -1,4 +1,4 @@
-"""Launch descriptions: each version puts what it is told where its header says."""
+"""Launch descriptions: each version puts each value where its header has it."""
 
 from __future__ import annotations
 

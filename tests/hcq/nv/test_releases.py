@@ -31,8 +31,8 @@ def test_every_release_with_a_table_opens_and_works(
     device = open_nv("sm_90", f":driver={release}.86.10")
     assert device.abi.release == release
     assert works(device)
-    said = capsys.readouterr().err
-    assert ("may not fit" in said) == (release == 610)
+    text = capsys.readouterr().err
+    assert ("may not fit" in text) == (release == 610)
 
 
 def test_a_newer_release_than_all_says_which_table_it_takes(
