@@ -74,12 +74,10 @@ class Backend:
 
     def calls(self) -> dict[int, Ioctl]:
         """Request number -> the ioctl it is."""
-        found = {}
-        for name in self.ioctls:
-            for thing in vars(importlib.import_module(name)).values():
-                if not isinstance(thing, type) and hasattr(thing, "request") and hasattr(thing, "layout"):
-                    found[thing.request] = Ioctl(thing.request, thing.name, thing.layout, thing.show)
-        return found
+        modules = (vars(importlib.import_module(name)) for name in self.ioctls)
+        return {
+            call.request: call for module in modules for call in module.values() if isinstance(call, Ioctl)
+        }
 
 
 def find(device: str) -> Backend | None:

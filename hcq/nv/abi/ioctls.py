@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hcq.errors import DriverError, UsageError
-from hcq.layout import Ioctl
+from hcq.layout import Ioctl, declared_in
 from hcq.nv.abi import control_structs as controls
 from hcq.nv.abi import rm_structs as rm
 from hcq.nv.abi import uvm_structs as uvm
@@ -196,12 +196,8 @@ def abi_for(version: str) -> Abi:
         note = f"Driver {version}: {PARTLY_READ[release]}."
     elif major != release:
         note = f"Driver {version} has no table of its own: the one of {release} is taken, and may not fit."
-    layouts = {
-        name: thing
-        for module in (rm, uvm, controls)
-        for name, thing in vars(module).items()
-        if isinstance(thing, type) and issubclass(thing, Args) and thing is not Args and _plain(name) == name
-    }
+    declared = [layout for module in (rm, uvm, controls) for layout in declared_in(vars(module), Args)]
+    layouts = {layout.__name__: layout for layout in declared if _plain(layout.__name__) == layout.__name__}
     for name, history in HISTORY.items():
         layouts[name] = [layout for first, layout in history if first <= release][-1]
     return Abi(version, release, note, layouts)

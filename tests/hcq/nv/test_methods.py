@@ -10,7 +10,7 @@ from hcq.errors import DriverError, UsageError
 from hcq.layout import Packet
 from hcq.nv.abi import classes, compute_classes, compute_methods, copy_methods, gpfifo, host_methods, methods
 from hcq.nv.abi.classes import ARCHITECTURES, ClassId
-from hcq.nv.abi.method import Method
+from hcq.nv.abi.method import Method, changed
 
 MODULES = (host_methods, compute_methods, compute_classes, copy_methods, gpfifo)
 ALL = [
@@ -67,6 +67,41 @@ def test_a_launch_names_the_address_of_its_qmd() -> None:
     assert push.words == (0x200120AD, 0x2000001)
     with pytest.raises(UsageError, match="not a multiple of 256"):
         compute_methods.SendPcasA(qmd_address_shifted8=0x2_0000_0110)
+
+
+# how many addresses each class takes
+METHODS = {
+    "AMPERE_CHANNEL_GPFIFO_A": 22,
+    "HOPPER_CHANNEL_GPFIFO_A": 22,
+    "BLACKWELL_CHANNEL_GPFIFO_A": 22,
+    "BLACKWELL_CHANNEL_GPFIFO_B": 22,
+    "AMPERE_COMPUTE_A": 441,
+    "AMPERE_COMPUTE_B": 446,
+    "ADA_COMPUTE_A": 446,
+    "HOPPER_COMPUTE_A": 446,
+    "BLACKWELL_COMPUTE_A": 438,
+    "BLACKWELL_COMPUTE_B": 438,
+    "AMPERE_DMA_COPY_A": 39,
+    "AMPERE_DMA_COPY_B": 41,
+    "HOPPER_DMA_COPY_A": 42,
+    "BLACKWELL_DMA_COPY_A": 42,
+    "BLACKWELL_DMA_COPY_B": 42,
+}
+
+
+def test_a_class_has_as_many_methods_as_when_each_was_listed() -> None:
+    counts = {class_id.name: len(methods.methods_of(class_id)) for class_id in ClassId}
+    assert {name: count for name, count in counts.items() if count} == METHODS
+
+
+def test_a_class_that_differs_keeps_the_rest_of_the_other_one() -> None:
+    class Moved(copy_methods.LaunchDma):
+        """With nothing new."""
+
+    base = copy_methods.HOPPER_DMA_COPY_A
+    made = changed(base, Moved, absent={copy_methods.PitchIn})
+    assert set(base) - set(made) == {copy_methods.LaunchDma, copy_methods.PitchIn}
+    assert set(made) - set(base) == {Moved}
 
 
 @given(st.lists(WORD, max_size=30))
