@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from hcq.compiler.loop_nest import LoopNest
-from hcq.compiler.program import Program
+from hcq.compiler.linear.program import Program
+from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.target import Target, Toolchain
 
 Grid = tuple[int, int, int]
@@ -56,14 +56,14 @@ def _made(name: str) -> Codegen:
         return found
     if name == "cpu":
         from hcq.compiler.assemble import llvm_cpu
-        from hcq.compiler.heuristic import choose
+        from hcq.compiler.loops.heuristic import choose
         from hcq.compiler.render import llvm
 
         return Codegen(choose, llvm.render, llvm_cpu.assemble)
     if name not in GPU_TARGETS:
         known = ", ".join(("cpu", *GPU_TARGETS))
         raise ValueError(f"no code generation for target {name!r}; known: {known}")
-    from hcq.compiler import heuristic_gpu
+    from hcq.compiler.loops import heuristic_gpu
     from hcq.compiler.render import amdgpu, cuda, gpu, nvptx
 
     stations: dict[str, tuple[Callable[[Program], str], Callable[[str, Target, str], bytes]]] = {

@@ -2,7 +2,7 @@
 
 In       a kernel sink of the tensor stage
 Out      a key that is equal for equal kernels in every process, a name for people, counts for profiles
-Next     compile.py (who keeps objects under the key), heuristic.py (who reads the counts)
+Next     compile.py (who keeps objects under the key), loops/heuristic.py (who reads the counts)
 """
 
 from __future__ import annotations

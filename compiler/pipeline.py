@@ -3,7 +3,7 @@
 In       a kernel sink of the tensor stage, a Target
 Out      a `CodeObject`; the graph, the code, the time of each station and each rule applied, for who wants to see them
 Changes  the records of the passes
-Next     the files of the passes, loop_nest.py and heuristic.py (choose), linear.py, codegen.py (render, assemble)
+Next     passes/, loops/heuristic.py (choose), linear/linearize.py, codegen.py (who renders and assembles)
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TypeVar
 
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.codegen import codegen
-from hcq.compiler.decompose import decompose
-from hcq.compiler.fold_identities import fold_identities
 from hcq.compiler.kernel import kernel_flops, kernel_name, kernel_traffic
-from hcq.compiler.linear import linearize
-from hcq.compiler.loop_nest import LoopNest
-from hcq.compiler.lower_movement import lower_movement
-from hcq.compiler.promote_floats import promote_floats
-from hcq.compiler.skip_gaps import skip_gaps
-from hcq.compiler.split_ranges import split_ranges
+from hcq.compiler.linear.linearize import linearize
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.passes.decompose import decompose
+from hcq.compiler.passes.fold_identities import fold_identities
+from hcq.compiler.passes.lower_movement import lower_movement
+from hcq.compiler.passes.promote_floats import promote_floats
+from hcq.compiler.passes.skip_gaps import skip_gaps
+from hcq.compiler.passes.split_ranges import split_ranges
 from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, toposort

@@ -2,7 +2,7 @@
 
 In       the host's description of itself (/proc/cpuinfo, or the platform module where there is none)
 Out      `Target`: its name and key for caches, vector width, registers, cache sizes, native operations
-Next     heuristic.py (who reads the limits), render/ and assemble/ (who spell and assemble for it)
+Next     loops/heuristic.py (who reads the limits), render/ and assemble/ (who spell and assemble for it)
 
 Each kind of device names one function of (arch, threads of the host) -> Target in its entry of hcq/backends.py.
 Describing the host loads no LLVM, so a kernel found in the cache never does. LLVM is asked for the CPU's own name and

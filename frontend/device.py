@@ -60,7 +60,7 @@ def toolchain() -> Iterator[None]:
         yield
     except (RuntimeError, ValueError) as error:
         from hcq.compiler.assemble.llvm_cpu import ToolchainError
-        from hcq.compiler.promote_floats import StorageOnly
+        from hcq.compiler.passes.promote_floats import StorageOnly
 
         if isinstance(error, ToolchainError):
             raise DriverError(str(error)) from error

@@ -2,7 +2,7 @@
 
 In       an op, the dtype of the result, the numbers, the dtype of the sources
 Out      the number, exact to the bit for everything but the six transcendental functions
-Next     tests/interpreter/evaluate.py (the same for arrays), compiler/fold_identities.py (constant folding)
+Next     tests/interpreter/evaluate.py (the same for arrays), compiler/passes/fold_identities.py (constant folding)
 
 Results are computed with unlimited integers or in float64 and rounded once to the dtype. For +, *, / and square root
 of the narrower formats that is the correctly rounded result, since 53 bits are at least twice their bits plus two. The

@@ -91,7 +91,7 @@ class Op(Enum):
     STORE = auto()  # src: PARAM, index, value[, valid]
     REDUCE = auto()  # src: value, RANGE...; arg: ADD | MUL | MAX | MIN
 
-    # linear stage: see compiler/linear.py
+    # linear stage: see compiler/linear/linearize.py
     LOOP = auto()
     ENDLOOP = auto()
     ACCUMULATOR = auto()

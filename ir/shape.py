@@ -3,7 +3,7 @@
 In       an op of the tensor stage, its argument, its sources' shapes
 Out      sizes by axis; a ValueError that names op, shapes and the disagreement
 Changes  nothing
-Next     node.py (Node.shape asks here once), verify.py (the other laws of a stage), compiler/lower_movement.py
+Next     node.py (Node.shape asks here once), verify.py (the other laws of a stage), compiler/passes/lower_movement.py
 
 This is the last net: what a user can get wrong is refused in the frontend, in the user's words. Sizes of zero are legal
 on every axis. A source of shape () stands for that value everywhere, in elementwise ops and where a value is written.

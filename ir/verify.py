@@ -337,6 +337,6 @@ STAGES: dict[str, Stage] = {
         },
         _kernel_whole,
     ),
-    # compiler/linear.py owns this row's ops: what is allowed here is open, arithmetic keeps its laws
+    # compiler/linear/linearize.py owns this row's ops: what is allowed here is open, arithmetic keeps its laws
     "linear": Stage("linear", {**dict.fromkeys(Op, _any), **dict.fromkeys(ARITHMETIC, _arithmetic)}),
 }

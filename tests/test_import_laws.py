@@ -44,7 +44,7 @@ def test_imports_downwards_and_within_a_floor_are_kept(tmp_path: Path) -> None:
         ir_node="import hcq.ir.op",
         ir_op="",
         compiler_linear="import hcq.ir.node",
-        frontend_tensor="import hcq.compiler.linear, hcq.queue, hcq.ir.op",
+        frontend_tensor="import hcq.compiler.linear.linearize, hcq.queue, hcq.ir.op",
         tools_show="import hcq.frontend.tensor, hcq.queue",
     )
     assert done.returncode == 0, done.stdout + done.stderr

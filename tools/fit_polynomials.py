@@ -1,8 +1,8 @@
-"""Fit polynomials: where the coefficients of compiler/transcendental.py and compiler/trigonometry.py come from.
+"""Fit polynomials: where the coefficients of transcendental.py and trigonometry.py come from.
 
 In       the functions below, each on its reduced interval
 Out      coefficients that make the largest relative error least, rounded to the format; printed with that error
-Next     compiler/transcendental.py, compiler/trigonometry.py (who use them), tests/tools/test_fit_polynomials.py
+Next     compiler/passes/transcendental.py and trigonometry.py there (who use them), tests/tools/test_fit_polynomials.py
 Source   E. Remez, "Sur la determination des polynomes d'approximation de degre donnee" (1934): the exchange of points
 
 Run it as `python tools/fit_polynomials.py`; it takes some seconds and needs nothing but the standard library.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from hcq.compiler.program import NOT_NEGATIVE, Instruction, Program
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.gpu import BLOCK

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hcq.compiler.program import Instruction, Program
+from hcq.compiler.linear.program import Instruction, Program
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, register_type
 from hcq.ir.dtype import DType

@@ -2,7 +2,7 @@
 
 In       an operation, its dtype, the names and dtypes of its sources
 Out      lines appended through the text being written; the name of the result
-Next     llvm.py (everything that is not arithmetic), ../decompose.py (operations that no CPU has)
+Next     llvm.py (everything that is not arithmetic), ../passes/decompose.py (operations that no CPU has)
 """
 
 from __future__ import annotations

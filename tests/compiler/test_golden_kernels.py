@@ -12,10 +12,10 @@ from collections.abc import Callable
 import pytest
 
 from hcq import Tensor
-from hcq.compiler.heuristic import choose
 from hcq.compiler.kernel import kernel_name
-from hcq.compiler.linear import linearize
-from hcq.compiler.loop_nest import LoopNest
+from hcq.compiler.linear.linearize import linearize
+from hcq.compiler.loops.heuristic import choose
+from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.pipeline import lower
 from hcq.compiler.render.llvm import render
 from hcq.compiler.target import Target

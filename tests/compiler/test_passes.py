@@ -77,7 +77,7 @@ def test_every_pass_leaves_a_kernel_the_verifier_accepts(program: Callable[[], l
 
 def test_a_pass_is_found_in_the_file_of_its_name():
     for step in PASSES:
-        module = importlib.import_module(f"hcq.compiler.{step.name.replace('-', '_')}")
+        module = importlib.import_module(f"hcq.compiler.passes.{step.name.replace('-', '_')}")
         assert step is getattr(module, step.name.replace("-", "_"))
 
 

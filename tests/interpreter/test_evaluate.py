@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from hcq.compiler.lower_movement import lower_movement
+from hcq.compiler.passes.lower_movement import lower_movement
 from hcq.ir.dtype import ALL, DType, dtypes
 from hcq.ir.node import Node, Param, binary, const, index
 from hcq.ir.op import Op

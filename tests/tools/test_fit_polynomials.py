@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hcq.compiler import transcendental, trigonometry
+from hcq.compiler.passes import transcendental, trigonometry
 from hcq.ir.dtype import dtypes
 from hcq.tools.fit_polynomials import Fit, fits, rounded
 

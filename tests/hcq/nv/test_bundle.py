@@ -29,7 +29,7 @@ print(hashlib.sha256(images.of_ptx(ptx, "sm_90", "k")).hexdigest())
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Toolchain, nv_target
-from tests.compiler.test_gpu import KERNELS
+from tests.compiler.render.test_gpu import KERNELS
 for takes, make in (("cuda", images.of_cuda), ("ptx", images.of_ptx)):
     for kernel in KERNELS:
         code = compile_kernel(kernel(), compile_with(nv_target("sm_90"), Toolchain("test", takes, make)))

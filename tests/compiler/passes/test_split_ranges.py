@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hcq.compiler.lower_movement import lower_movement
-from hcq.compiler.split_ranges import split_ranges
+from hcq.compiler.passes.lower_movement import lower_movement
+from hcq.compiler.passes.split_ranges import split_ranges
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Param, show_index
 from hcq.ir.op import Op

@@ -20,10 +20,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq.compiler.loop_nest import Loop, LoopNest, ScheduleError
-from hcq.compiler.lower_expr import Packed, Place
-from hcq.compiler.program import NOT_NEGATIVE, Instruction, LoopFacts, Program
-from hcq.compiler.staging import Staging
+from hcq.compiler.linear.lower_expr import Packed, Place
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts, Program
+from hcq.compiler.linear.staging import Staging
+from hcq.compiler.loops.loop_nest import Loop, LoopNest, ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort

@@ -20,8 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from hcq.compiler.accesses import Accesses
-from hcq.compiler.loop_nest import Axis, LoopNest
+from hcq.compiler.loops.accesses import Accesses
+from hcq.compiler.loops.loop_nest import Axis, LoopNest
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 from hcq.ir.op import Op

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hcq.compiler.narrow_floats import NARROW, bits_dtype, narrow, to_odd_float32, widen
+from hcq.compiler.passes.narrow_floats import NARROW, bits_dtype, narrow, to_odd_float32, widen
+from hcq.compiler.passes.transcendental import bitcast
 from hcq.compiler.target import Target
-from hcq.compiler.transcendental import bitcast
 from hcq.ir.dtype import DType, dtypes, to_bits, truncate
 from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import ARITHMETIC, Op

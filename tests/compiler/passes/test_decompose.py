@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcq.compiler.compile import compile_kernel
-from hcq.compiler.decompose import RULES
-from hcq.compiler.decompose import decompose as decompose_pass
-from hcq.compiler.narrow_floats import NARROW, bits_dtype, narrow, to_odd_float32, widen
-from hcq.compiler.promote_floats import promote_floats
+from hcq.compiler.passes.decompose import RULES
+from hcq.compiler.passes.decompose import decompose as decompose_pass
+from hcq.compiler.passes.narrow_floats import NARROW, bits_dtype, narrow, to_odd_float32, widen
+from hcq.compiler.passes.promote_floats import promote_floats
 from hcq.compiler.target import CPU_NATIVE, NARROW_CASTS, Target, cpu_target
 from hcq.device import Device
 from hcq.ir.dtype import DType, dtypes

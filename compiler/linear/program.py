@@ -1,8 +1,8 @@
 """The linear program: a kernel as a list of instructions, each at its place, ready to be spelled.
 
-In       (made by linear.py)
+In       (made by linearize.py)
 Out      `Instruction`, `Program`; `str(program)` reads like code
-Next     linear.py (who writes it), render/llvm.py (who spells it)
+Next     linearize.py (who writes it), render/llvm.py (who spells it)
 
 | op          | src                          | arg                      | means
 | CONST       |                              | number                   | that number

@@ -17,7 +17,7 @@ from hcq.compiler.codegen import assemble_with
 from hcq.compiler.target import amd_target, cpu_target
 
 SCRIPT = Path(__file__).with_name("comgr_on_gpu.py")
-ROOT = SCRIPT.parent.parent.parent
+ROOT = SCRIPT.parents[3]
 RUNS_ON = {"gfx1100": "gfx1100", "gfx942": "gfx942", "gfx90a": "gfx942"}  # compiled for -> an emulated GPU
 
 needs_comgr = pytest.mark.skipif(not comgr.available(), reason="needs AMD's comgr: apt install libamd-comgr2")

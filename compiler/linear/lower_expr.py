@@ -2,7 +2,7 @@
 
 In       a node, a point ({range: (offset in its tile, lanes)}), the counters of the open loops
 Out      the instruction that holds the node's value there, a vector where the node varies along the vector range
-Next     emitter.py (placement), linear.py (who opens loops and walks points)
+Next     emitter.py (placement), linearize.py (who opens loops and walks points)
 
 An address is base + displacement: base sums the counters and is shared by all points, the displacement is a number.
 Along the vector range a stride of 1 is a vector access, 0 a scalar, anything else lane by lane.
@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from hcq.compiler.emitter import Emitter, Term
-from hcq.compiler.loop_nest import Axis, Loop, LoopNest
-from hcq.compiler.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.emitter import Emitter, Term
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.loops.loop_nest import Axis, Loop, LoopNest
 from hcq.ir.bounds import bounds
 from hcq.ir.dtype import Kind, dtypes
 from hcq.ir.node import Node, toposort

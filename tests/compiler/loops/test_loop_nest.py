@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hcq.compiler.heuristic import choose
-from hcq.compiler.loop_nest import LoopNest, ScheduleError
+from hcq.compiler.loops.heuristic import choose
+from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import cpu_target
 from hcq.ir.dtype import dtypes

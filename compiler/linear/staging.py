@@ -2,7 +2,7 @@
 
 In       a Stage of the schedule, at the place in the program where it belongs
 Out      the copy's instructions; from there on the operand's reads go to scratch, dense and without conditions
-Next     linear.py (where stages belong), lower_expr.py (reading what is packed), loop_nest.py (`stage` and `box`)
+Next     linearize.py (where stages belong), lower_expr.py (reads them), ../loops/loop_nest.py (`stage` and `box`)
 
 Three ways to copy. By *points*: each value as the inner loops will ask for it. As a *box*: what sliding windows share
 is walked once, by vectors. *Turned*: where the lanes are far apart in memory but the reduction is a contiguous run,
@@ -14,9 +14,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from hcq.compiler.loop_nest import Axis, Loop, LoopNest, Stage
-from hcq.compiler.lower_expr import LowerExpr, Packed, Point
-from hcq.compiler.program import Instruction
+from hcq.compiler.linear.lower_expr import LowerExpr, Packed, Point
+from hcq.compiler.linear.program import Instruction
+from hcq.compiler.loops.loop_nest import Axis, Loop, LoopNest, Stage
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from hcq.compiler.loop_nest import Axis, LoopNest
+from hcq.compiler.loops.loop_nest import Axis, LoopNest
 from hcq.compiler.target import Target
 from hcq.ir.dtype import Kind
 from hcq.ir.node import Node, toposort

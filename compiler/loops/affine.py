@@ -2,7 +2,7 @@
 
 In       index-dtype nodes of the kernel stage
 Out      `Form`: {atom: coefficient} and a constant; an atom is a RANGE or something that is no sum (a division, a load)
-Next     loop_nest.py (merging ranges), linear.py (addresses, vector strides)
+Next     loop_nest.py (merging ranges), ../linear/linearize.py (addresses, vector strides)
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcq.compiler.lower_movement import is_ordered, lower_movement
+from hcq.compiler.passes.lower_movement import is_ordered, lower_movement
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Param, Shape, const, range_number, show_index
 from hcq.ir.op import Op

@@ -3,7 +3,7 @@
 In       a kernel-stage graph SINK(STORE(PARAM, index, value[, valid]), ...)
 Out      the same graph with a decision for every range: which loops it becomes, in what order, which run as groups,
          which are written out, which are vector lanes, which operands are packed into scratch
-Next     heuristic.py (who chooses), linear.py (who writes the loops down), affine.py (indices as sums)
+Next     heuristic.py (who chooses), ../linear/linearize.py (who writes the loops down), affine.py (indices as sums)
 
 A range of n values is a mixed-radix number. It starts as one loop; `split r0 8` makes it two, `r0` (outer, ceil(n/8)
 steps of 8) and `r0.1` (inner, 8 steps of 1). Only the outermost loop of a range may be cut short by n: the last,
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hcq.compiler.affine import Affine
+from hcq.compiler.loops.affine import Affine
 from hcq.ir.node import Node, index, range_number, substitute, toposort
 from hcq.ir.op import Op
 

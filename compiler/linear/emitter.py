@@ -2,14 +2,14 @@
 
 In       operations with the instructions they read
 Out      instructions inside scopes, one scope per open loop; equal ones within a scope are one
-Next     lower_expr.py (nodes to instructions), linear.py (loops), program.py (the instructions)
+Next     lower_expr.py (nodes to instructions), linearize.py (loops), program.py (the instructions)
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from hcq.compiler.program import Instruction, LoopFacts
+from hcq.compiler.linear.program import Instruction, LoopFacts
 from hcq.ir.dtype import DType, Scalar, dtypes
 from hcq.ir.meaning import MEANING
 from hcq.ir.node import const

@@ -8,9 +8,9 @@ Next     transcendental.py, trigonometry.py (EXP to COS), narrow_floats.py (the 
 
 from __future__ import annotations
 
+from hcq.compiler.passes.transcendental import exp, exp2, log, log2
+from hcq.compiler.passes.trigonometry import cos, sin
 from hcq.compiler.target import Target
-from hcq.compiler.transcendental import exp, exp2, log, log2
-from hcq.compiler.trigonometry import cos, sin
 from hcq.ir.dtype import dtypes, truncate
 from hcq.ir.node import Node, binary, const, toposort
 from hcq.ir.op import ARITHMETIC, Op

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from hcq.compiler.transcendental import Format, bitcast, format_of, minus, polynomial
+from hcq.compiler.passes.transcendental import Format, bitcast, format_of, minus, polynomial
 from hcq.ir.dtype import dtypes, to_bits
 from hcq.ir.node import Node, binary, const
 from hcq.ir.op import Op

@@ -3,7 +3,7 @@
 In       SINK(STORE(target, value), ...) of the tensor stage; targets are writable PARAMs, maybe viewed
 Out      SINK(STORE(PARAM, index, value[, valid]), ...) of the kernel stage, index arithmetic in simplest form
 Changes  nothing
-Next     hcq/ir/symbolic.py (what makes the indices minimal), kernel.py and loop_nest.py (what ranges become)
+Next     views.py (indices through views), ir/symbolic.py (what makes them minimal), ../loops/loop_nest.py (the ranges)
 
 Every output axis longer than 1 is a RANGE; they are numbered in axis order, the ranges of reductions follow.
 Indices are pushed from the outputs down through the movement ops to the loads; a movement op leaves nothing else.
@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from math import prod
 
-from hcq.compiler.views import VIEWS, ZERO, Indices, ravel
+from hcq.compiler.passes.views import VIEWS, ZERO, Indices, ravel
 from hcq.ir.affine import floordiv, linear, modulo
 from hcq.ir.bounds import bounds
 from hcq.ir.dtype import DType, dtypes, truncate

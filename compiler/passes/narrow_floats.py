@@ -10,7 +10,7 @@ Rounding is to nearest even. What is too large becomes infinity, in e4m3, which 
 
 from __future__ import annotations
 
-from hcq.compiler.transcendental import bitcast
+from hcq.compiler.passes.transcendental import bitcast
 from hcq.ir.dtype import DType, dtypes, float_format, to_bits
 from hcq.ir.node import Node, binary, const
 from hcq.ir.op import Op

@@ -10,8 +10,8 @@ neighbouring elements, so their loads and stores meet in the same cache lines.
 
 from __future__ import annotations
 
-from hcq.compiler.heuristic import merge_all
-from hcq.compiler.loop_nest import LoopNest
+from hcq.compiler.loops.heuristic import merge_all
+from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.target import Target
 
 

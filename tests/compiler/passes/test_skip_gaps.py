@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcq.compiler.lower_movement import lower_movement
-from hcq.compiler.skip_gaps import skip_gaps
+from hcq.compiler.passes.lower_movement import lower_movement
+from hcq.compiler.passes.skip_gaps import skip_gaps
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Param, const, show_index, toposort
 from hcq.ir.op import Op
 from hcq.ir.verify import verify
-from tests.compiler.test_lower_movement import run_kernel
+from tests.compiler.passes.test_lower_movement import run_kernel
 from tests.interpreter.evaluate import evaluate
 
 F = dtypes.float32

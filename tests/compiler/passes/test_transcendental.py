@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcq.compiler import transcendental, trigonometry
 from hcq.compiler.compile import compile_kernel
+from hcq.compiler.passes import transcendental, trigonometry
 from hcq.compiler.target import cpu_target
 from hcq.device import Device
 from hcq.ir.dtype import DType, dtypes
@@ -29,7 +29,7 @@ FUNCTIONS = {
 }
 
 UINT = Node(Op.PARAM, dtypes.uint32, (), 0)
-# the worst they may be off, in units in the last place; compiler/transcendental.py and trigonometry.py promise it
+# the worst they may be off, in units in the last place; so transcendental.py and trigonometry.py promise
 ULPS = {"exp": 1.0, "exp2": 1.2, "log": 0.95, "log2": 1.45, "sin": 1.7, "cos": 1.7}
 needs_long_double = pytest.mark.skipif(
     np.finfo(np.longdouble).nmant < 63, reason="long double is no longer than double"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hcq.compiler.fold_identities import fold_identities, holds
+from hcq.compiler.passes.fold_identities import fold_identities, holds
 from hcq.ir.dtype import ALL, DType, Scalar, dtypes, from_bits, to_bits, truncate
 from hcq.ir.meaning import apply
 from hcq.ir.node import Node, Param, const, toposort
