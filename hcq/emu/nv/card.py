@@ -1,4 +1,4 @@
-"""What an emulated GPU is, apart from what it does: chip, names and numbers, registers, clock, dice.
+"""What an emulated GPU is, apart from what it does: chip, names and numbers, registers, clock, random numbers.
 
 In       a Spec; which of the GPUs it is
 Out      Card

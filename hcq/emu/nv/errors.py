@@ -3,7 +3,7 @@
     ChannelError           a channel that has to be torn down
     ├── HostError          32: a malformed pushbuffer, an unbound subchannel, a ring entry that makes no sense
     ├── ClassError         69: a method that the class has not, or a value that the method does not take
-    ├── CopyError          39: the copy engine refuses what it was told
+    ├── CopyError          39: the copy engine refuses what its methods ask for
     ├── LaunchError        13: a launch description that the scheduler refuses
     ├── KernelError        13: an instruction did something illegal; has .program and .address
     ├── HungKernel        109: a kernel did not end in its budget of instructions

@@ -99,7 +99,7 @@ class Shader:
             self.data.invalidate()
 
     def run(self, qmd: Qmd, view: View, windows: Windows, interrupted: Callable[[], bool]) -> None:
-        """Run a grid to its end. interrupted: asked from time to time, whether nobody wants it any more."""
+        """Run a grid to its end. interrupted: asked from time to time; when it says yes, the grid ends."""
         check_launch(self.chip, qmd)
         if qmd.value("invalidate_instruction_cache"):
             self.invalidate_code()

@@ -211,7 +211,7 @@ def rm_unmap_memory(file: RmFile, given: Any) -> dict[str, int]:
 
 @answers(abi.RM_UPDATE_DEVICE_MAPPING_INFO)
 def rm_update_mapping(file: RmFile, given: Any) -> dict[str, int]:
-    """The caller tells where it has mapped: from now on the mapping goes by that address."""
+    """The caller says where it has mapped: from now on that address names the mapping."""
     client = file.client(given.hclient)
     what = client.find(given.hmemory, RmObject)
     check(file.rm.mappings.get(given.poldcpuaddress) is what, NvStatus.NV_ERR_OBJECT_NOT_FOUND)

@@ -56,7 +56,7 @@ REPLIES: dict[int, Reply] = {}
 
 
 class Call:
-    """One control on its way."""
+    """One control: who asks which object, with which parameters."""
 
     def __init__(self, rm: RmState, client: Client, one: RmObject, params: Any) -> None:
         self.rm, self.client, self.object, self.params = rm, client, one, params

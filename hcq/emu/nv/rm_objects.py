@@ -161,7 +161,7 @@ Maker = Callable[["Allocation"], RmObject]
 
 
 class Allocation:
-    """One RM_ALLOC on its way: the arguments, checked as far as all classes have it in common."""
+    """The arguments of one RM_ALLOC, checked as far as all classes have it in common."""
 
     def __init__(
         self,

@@ -26,11 +26,8 @@ from hcq.nv.abi.classes import ARCHITECTURES, ClassId, Engines
 DEFAULT_VERSION = "580.142"
 STEP_LIMIT = 20_000_000
 MAX_GPUS = 32
-ENGINE_GR0, ENGINE_COPY0, ENGINE_COPY10 = (
-    1,
-    9,
-    52,
-)  # NV2080_ENGINE_TYPE: compute; the first copy engines; the others
+# NV2080_ENGINE_TYPE: compute; the first ten copy engines; those from the eleventh on
+ENGINE_GR0, ENGINE_COPY0, ENGINE_COPY10 = 1, 9, 52
 VIDEO_MEMORY_BYTES = 16 << 30  # only what is touched takes memory
 
 

@@ -5,7 +5,7 @@ The text
     syntax.py    what a module is made of: functions, variables, instructions, operands
     lexer.py, parser.py      text to that, every line accounted for
     types.py     the types of PTX as NumPy types
-    flow.py      basic blocks, where divergent threads meet again, which registers outlive a block
+    flow.py      basic blocks, where divergent threads reconverge, which registers are live across blocks
 The state
     memory.py    the address space that kernels see
     batch.py     lanes, memory and special registers of a batch of blocks
@@ -19,7 +19,7 @@ The instructions
 The machine
     program.py   a kernel with the functions it reaches, its variables placed
     paths.py     where groups of threads are: paths, regions, calls
-    machine.py   a batch whose threads part, meet again, wait, and stop
+    machine.py   a batch whose threads diverge, reconverge, wait, and end
     control.py   how a block ends: branches, calls, barriers
     opcodes.py   all rules together, and a function decoded with them
     run.py       run_grid: the one entry for an emulated launch

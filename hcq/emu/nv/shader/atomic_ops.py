@@ -7,7 +7,7 @@ Next     memory_ops.py
 Source   PTX ISA, "atom", "red"
 
 Threads that meet at one address are served in order of their numbers, so that results are the same in every run. When
-nobody wants old values, or they can be had from a running sum, all are served at once; else in rounds, one thread per
+no old values are wanted, or they can be had from a running sum, all are served at once; else in rounds, one thread per
 address and round.
 """
 
@@ -106,7 +106,7 @@ def atomic(code: Code) -> Step:
         x, y = (of_lanes(registers[slot], lanes, batch.count) for slot in (b, c))
         try:
             check_alignment(at, size)
-            work = Meeting(batch, where, lanes, at, type_)
+            work = Conflicts(batch, where, lanes, at, type_)
             if work.is_distinct:
                 old = work.load()
                 work.store(update(old, x, y))
@@ -125,7 +125,7 @@ def atomic(code: Code) -> Step:
     return step
 
 
-class Meeting:
+class Conflicts:
     """Which threads meet at which address. `order` sorts them by address, then by number."""
 
     def __init__(

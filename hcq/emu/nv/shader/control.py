@@ -82,7 +82,7 @@ def _branch(code: Code, guard: Register, wanted: bool, taken: int, other: int, r
             return other
         if count == path.count:
             return taken
-        machine.part(path, [(taken, chosen), (other, path.full_mask & ~chosen)], rejoin)
+        machine.diverge(path, [(taken, chosen), (other, path.full_mask & ~chosen)], rejoin)
         return SPLIT
 
     return end
@@ -106,7 +106,7 @@ def _switch(slot: int, block: BasicBlock) -> End:
             parts.append((int(goal), path.full_mask & (goals == goal)))
         if len(parts) == 1:
             return parts[0][0]
-        machine.part(path, parts, block.rejoin)
+        machine.diverge(path, parts, block.rejoin)
         return SPLIT
 
     return end
@@ -329,7 +329,7 @@ def _reducing_barrier(code: Code, after: int) -> End:
         count = 0 if expected is None else _one_value(machine, registers[expected], path, line)
         votes = np.broadcast_to(truth(registers), (machine.batch.count,))
 
-        def tell(woken: Path) -> None:
+        def give_result(woken: Path) -> None:
             barrier = machine.barriers[which]
             table = {
                 "popc": barrier.last_true.astype(np.uint32),
@@ -338,7 +338,7 @@ def _reducing_barrier(code: Code, after: int) -> End:
             }
             write(registers, woken, table[how][machine.batch.block_of_lane])
 
-        path.on_wake = tell
+        path.on_wake = give_result
         machine.wait_at_barrier(path, after, which, count, votes, line)
         return SPLIT
 

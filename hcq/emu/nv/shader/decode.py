@@ -76,7 +76,7 @@ class DecodedBlock:
         None  # (machine, registers, path) -> the next block, or -1
     )
     warp_members: Callable[[Registers, Group], Lanes] | None = None
-    haste: int = 1  # how much patience running it costs: more where threads may spin
+    cost: int = 1  # how much of a path's time slice running it takes: more where threads may spin
 
 
 @dataclass
@@ -260,7 +260,7 @@ class Code:
         return lambda registers: registers[slot]
 
     def destination(self, operand: Operand, type_: Type, is_wide: bool = False) -> int:
-        """The slot of a result; a fresh one when nobody wants it."""
+        """The slot of a result; a fresh one when it is discarded."""
         if isinstance(operand, Discard):
             return self.lowering._new(np.zeros(1, type_.bits))
         if not isinstance(operand, Register) or operand.negated:
@@ -312,7 +312,7 @@ class Code:
             if negated:
                 chosen = ~chosen
             if len(chosen) == 1:
-                return group.lanes if chosen[0] else _NOBODY
+                return group.lanes if chosen[0] else _NO_LANES
             if group.mask is not None:
                 chosen = chosen & group.mask
             return np.flatnonzero(chosen)
@@ -378,7 +378,7 @@ class Code:
         return step
 
 
-_NOBODY = np.zeros(0, np.int64)
+_NO_LANES = np.zeros(0, np.int64)
 
 
 def _unguarded(compute: Callable[..., Lanes], d: int, sources: tuple[int, ...]) -> Step:

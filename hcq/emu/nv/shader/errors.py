@@ -6,7 +6,7 @@
     ├── MisalignedAccess          an address that is not a multiple of the access's size
     ├── Deadlock                  threads wait for threads that can never come
     ├── StepLimit                 the budget of instructions is spent
-    └── Interrupted               nobody wants the kernel any more
+    └── Interrupted               the kernel was stopped from outside
 
 In       what happened, where
 Out      exceptions

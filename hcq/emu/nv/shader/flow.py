@@ -1,4 +1,4 @@
-"""The shape of a function: its basic blocks, where threads that part meet again, which registers outlive a block.
+"""The shape of a function: its basic blocks, where divergent threads reconverge, which registers are live.
 
 In       a Function
 Out      BasicBlock: a run of instructions and how it ends; for every block the one where its branches re-converge
@@ -247,8 +247,8 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[str], list[str]]:
     return reads, writes
 
 
-def outliving_registers(blocks: list[BasicBlock]) -> set[str]:
-    """Registers that some block reads before it writes them: only these must keep their old values in other threads."""
+def live_in_registers(blocks: list[BasicBlock]) -> set[str]:
+    """Registers that some block reads before it writes them: only these must keep their values in inactive threads."""
     kept: set[str] = set()
     for block in blocks:
         written: set[str] = set()

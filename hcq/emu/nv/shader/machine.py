@@ -1,14 +1,14 @@
-"""A batch of blocks runs: its threads part at branches and meet again, wait for one another, and end.
+"""A batch of blocks runs: its threads diverge at branches and reconverge, wait for one another, and end.
 
 In       a decoded kernel, a batch of its blocks
 Out      the changes that the kernel makes to memory; KernelFault when it cannot go on
 Changes  global memory; the batch's own shared and local memory
 Next     control.py (how a block ends), paths.py (paths, regions), batch.py (lanes and memory), run.py (grid to batches)
 Source   SIMT execution with re-convergence at immediate post-dominators; forward progress as since Volta: a path that
-         spins gives way after a while, and threads that wait to meet others go on alone when that is the only way
+         spins gives way after a while, and threads that wait to reconverge go on alone when that is the only way
 
 Of several paths in a region the one at the earliest block goes first, and paths that come to the same block become
-one: threads that jump into the middle of each other's paths also meet early.
+one: threads that jump into the middle of each other's paths also reconverge early.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from hcq.emu.nv.shader.types import Lanes
 CHECK_STEPS = (
     20_000  # instructions between two looks at the budget, and at whether the kernel is still wanted
 )
-PATIENCE = 4000  # blocks that a path may run while others could, or while threads wait to meet it
+TIME_SLICE = (
+    4000  # blocks that a path may run while others could, or while threads wait to reconverge with it
+)
 MAX_CALL_DEPTH = 512
 _WAITS = {
     "barrier": "a barrier of their block",
@@ -62,7 +64,7 @@ class Machine:
         self.runnable: list[Path] = []
         self.waiting: list[Path] = []
         self.barriers: dict[int, Barrier] = {}
-        self.patience = PATIENCE
+        self.slice_left = TIME_SLICE
         self._templates: dict[tuple[int, int], Registers] = {}
 
     # -- functions
@@ -119,7 +121,7 @@ class Machine:
         return min(self.runnable, key=urgency)
 
     def _advance(self, path: Path) -> None:
-        """Run a path's blocks until it parts, waits, meets others, or should give way."""
+        """Run a path's blocks until it diverges, waits, reconverges, or has used its time slice."""
         batch, activation = self.batch, path.activation
         blocks, registers = activation.decoded.blocks, activation.registers
         region = path.region
@@ -144,17 +146,17 @@ class Machine:
                 return
             path.pc = pc
             if len(self.runnable) > 1:
-                self._meet(path)
-                self._lose_patience(path, block.haste)
+                self._merge(path)
+                self._spend(path, block.cost)
                 return
             if region.parent is not None:
-                self._lose_patience(path, block.haste)
+                self._spend(path, block.cost)
 
-    def _lose_patience(self, path: Path, haste: int) -> None:
-        self.patience -= haste
-        if self.patience > 0:
+    def _spend(self, path: Path, cost: int) -> None:
+        self.slice_left -= cost
+        if self.slice_left > 0:
             return
-        self.patience = PATIENCE
+        self.slice_left = TIME_SLICE
         path.turns += 1
         self._release_arrived()
 
@@ -187,9 +189,9 @@ class Machine:
         path.pc = pc
         path.region.paths.append(path)
         self.runnable.append(path)
-        self._meet(path)
+        self._merge(path)
 
-    def _meet(self, path: Path) -> None:
+    def _merge(self, path: Path) -> None:
         """Become one with a path of the same region at the same block, unless it waits elsewhere."""
         for other in path.region.paths:
             if other is not path and other.pc == path.pc and other.waits_for in ("", "warp"):
@@ -203,12 +205,12 @@ class Machine:
                 return
 
     def arrive(self, path: Path) -> None:
-        """A path is where its region meets (it is no longer runnable)."""
+        """A path has come to its region's reconvergence block (it is no longer runnable)."""
         region = path.region
         if path in region.paths:
             region.paths.remove(path)
         if region.parent is None:
-            self._gone(path)
+            self._leave(path)
         else:
             if region.is_call:
                 region.activation.count -= path.count
@@ -222,7 +224,7 @@ class Machine:
             self._close(region, path.turns)
 
     def _close(self, region: Region, turns: int) -> None:
-        """Everyone is there or gone: those who are there go on together."""
+        """All threads have arrived or exited: those that arrived go on together."""
         parent = region.parent
         if parent is None:
             return
@@ -243,12 +245,12 @@ class Machine:
         region.after(path)
 
     def take_out(self, path: Path) -> Region:
-        """A running path is no more: its threads part, enter a function, or end. Its region."""
+        """Take a running path out: its threads diverge, enter a function, or end. Returns its region."""
         self.runnable.remove(path)
         path.region.paths.remove(path)
         return path.region
 
-    def part(self, path: Path, parts: list[tuple[int, Lanes]], rejoin: int) -> None:
+    def diverge(self, path: Path, parts: list[tuple[int, Lanes]], rejoin: int) -> None:
         """Split a path: (block, mask) each."""
         region = self.take_out(path)
         if rejoin != region.rejoin:
@@ -265,12 +267,12 @@ class Machine:
     def exit(self, path: Path) -> None:
         """The threads of a path end."""
         region = self.take_out(path)
-        self._gone(path)
+        self._leave(path)
         region.pending -= 1
         if not region.pending:
             self._close(region, path.turns)
 
-    def _gone(self, path: Path) -> None:
+    def _leave(self, path: Path) -> None:
         activation: Activation | None = path.activation
         while activation is not None:
             activation.count -= path.count
@@ -373,7 +375,7 @@ class Machine:
             self.arrive(path)
             return
         self.runnable.append(path)
-        self._meet(path)
+        self._merge(path)
 
     def _wake(self) -> bool:
         """Nothing can run: find out who may after all. False when all threads have ended."""
@@ -396,7 +398,7 @@ class Machine:
         raise self._deadlock()
 
     def _split_half_free(self) -> None:
-        """Groups of which only some threads may go on are parted."""
+        """Paths of which only some threads may go on are split."""
         for path in list(self.waiting):
             free = path.free
             if path.waits_for == "warp" or free is None or not free.any():
@@ -412,7 +414,7 @@ class Machine:
             self._resume(ready)
 
     def _release_arrived(self) -> bool:
-        """Threads that wait to meet others go on without them: the others may be waiting for what these do next."""
+        """Threads that have arrived go on without the others, which may be waiting for what these do next."""
         seen: list[Region] = []
         for path in [*self.runnable, *self.waiting]:
             region: Region | None = path.region

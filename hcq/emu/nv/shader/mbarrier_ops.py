@@ -7,8 +7,8 @@ Next     atomic_ops.py (threads one after the other), machine.py (a group that s
 Source   PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier"
 
 The object's bits are opaque to programs. Ours: the phase in bit 63, the threads still expected in this phase in bits
-39:20, the threads expected in every phase in bits 19:0, bytes that copies still owe (tx-count) in bits 61:40, as a
-number with a sign. A phase is over when nobody is expected and nothing is owed.
+39:20, the threads expected in every phase in bits 19:0, bytes that copies have still to bring (the tx-count) in
+bits 61:40, as a number with a sign. A phase is over when no thread is expected and the tx-count is 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
-from hcq.emu.nv.shader.atomic_ops import Meeting, Update
+from hcq.emu.nv.shader.atomic_ops import Conflicts, Update
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step, Write
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
@@ -27,40 +27,35 @@ from hcq.emu.nv.shader.types import TYPES, Lanes
 RULES = Rules()
 U32, U64, PRED = TYPES["u32"], TYPES["u64"], TYPES["pred"]
 COUNT_MASK = (1 << 20) - 1
-PENDING_SHIFT, OWED_SHIFT, PHASE_SHIFT = 20, 40, 63
-OWED_BITS = 22
+PENDING_SHIFT, TX_SHIFT, PHASE_SHIFT = 20, 40, 63
+TX_BITS = 22
 
 
 def _fields(state: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
-    """(phase, owed, pending, expected) as int64."""
+    """(phase, tx_count, pending, expected) as int64."""
     bits = state.view(np.int64)
     phase = (bits >> PHASE_SHIFT) & 1
-    owed = ((bits >> OWED_SHIFT) << (64 - OWED_BITS)) >> (64 - OWED_BITS)
-    return phase, owed, (bits >> PENDING_SHIFT) & COUNT_MASK, bits & COUNT_MASK
+    tx_count = ((bits >> TX_SHIFT) << (64 - TX_BITS)) >> (64 - TX_BITS)
+    return phase, tx_count, (bits >> PENDING_SHIFT) & COUNT_MASK, bits & COUNT_MASK
 
 
-def _state(phase: Lanes, owed: Lanes, pending: Lanes, expected: Lanes) -> Lanes:
+def _state(phase: Lanes, tx_count: Lanes, pending: Lanes, expected: Lanes) -> Lanes:
     """The opposite; a phase that is over begins the next."""
-    over = (pending == 0) & (owed == 0)
+    over = (pending == 0) & (tx_count == 0)
     phase = np.where(over, phase ^ 1, phase)
     pending = np.where(over, expected, pending)
-    low = (owed & ((1 << OWED_BITS) - 1)) << OWED_SHIFT | pending << PENDING_SHIFT | expected
+    low = (tx_count & ((1 << TX_BITS) - 1)) << TX_SHIFT | pending << PENDING_SHIFT | expected
     return (low | phase << PHASE_SHIFT).astype(np.int64).view(np.uint64)
+
+
+OPERATIONS = (
+    "init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait", "pending_count", "expect_tx", "complete_tx",
+)  # fmt: skip
 
 
 @RULES.on("mbarrier")
 def mbarrier(code: Code) -> Step:
-    what = code.take(
-        "init",
-        "inval",
-        "arrive",
-        "arrive_drop",
-        "test_wait",
-        "try_wait",
-        "pending_count",
-        "expect_tx",
-        "complete_tx",
-    )
+    what = code.take(*OPERATIONS)
     expects = code.flag("expect_tx")
     parity = code.flag("parity")
     while code.take(
@@ -75,14 +70,12 @@ def mbarrier(code: Code) -> Step:
     if what in ("arrive", "arrive_drop"):
         return _arrive(code, drops=what == "arrive_drop", expects=expects)
     if what in ("expect_tx", "complete_tx"):
-        return _owe(code, 1 if what == "expect_tx" else -1)
+        return _change_tx(code, 1 if what == "expect_tx" else -1)
     if what in ("test_wait", "try_wait"):
         return _wait(code, parity)
     if what == "pending_count":
         return code.step(lambda state: _fields(state)[2].astype(np.uint32), U32, U64)
-    raise code.refuse(
-        "expected .init, .inval, .arrive, .arrive_drop, .test_wait, .try_wait, .expect_tx or .complete_tx"
-    )
+    raise code.refuse(f"expected one of .{', .'.join(OPERATIONS)}")
 
 
 def _count(code: Code, index: int) -> int:
@@ -98,7 +91,7 @@ class _Object:
         self.select = code.select()
         self.instruction = code.instruction
 
-    def meet(self, registers: Registers, group: Group) -> Meeting | None:
+    def meet(self, registers: Registers, group: Group) -> Conflicts | None:
         batch, lanes = group.batch, self.select(registers, group)
         if lanes is not None and not len(lanes):
             return None
@@ -107,7 +100,7 @@ class _Object:
         at = np.where(at - window < np.uint64(spaces.WINDOW_BYTES), at - window, at)
         try:
             check_alignment(at, 8)
-            return Meeting(batch, spaces.SHARED, lanes, at, U64)
+            return Conflicts(batch, spaces.SHARED, lanes, at, U64)
         except BadAccess as bad:
             raise group.fault(bad, self.instruction, "access to an mbarrier", lanes) from None
 
@@ -146,23 +139,23 @@ def _arrive(code: Code, drops: bool, expects: bool) -> Step:
         write = code.writer(code.destination(operands[0], U64))
 
     def update(state: Lanes, amount: Lanes, unused: Lanes) -> Lanes:
-        phase, owed, pending, expected = _fields(state)
+        phase, tx_count, pending, expected = _fields(state)
         amount = amount.astype(np.int64)
         count = np.ones(1, np.int64) if expects else amount
-        owed = owed + amount if expects else owed
+        tx_count = tx_count + amount if expects else tx_count
         expected = expected - count if drops else expected
-        return _state(phase, owed, np.maximum(pending - count, 0), expected)
+        return _state(phase, tx_count, np.maximum(pending - count, 0), expected)
 
     return _changing(place, slot, update, write)
 
 
-def _owe(code: Code, sign: int) -> Step:
+def _change_tx(code: Code, sign: int) -> Step:
     code.expect(2)
     place, slot = _Object(code, code.operands[0]), code.source(1, U32)
 
     def update(state: Lanes, amount: Lanes, unused: Lanes) -> Lanes:
-        phase, owed, pending, expected = _fields(state)
-        return _state(phase, owed + sign * amount.astype(np.int64), pending, expected)
+        phase, tx_count, pending, expected = _fields(state)
+        return _state(phase, tx_count + sign * amount.astype(np.int64), pending, expected)
 
     return _changing(place, slot, update, None)
 

@@ -31,10 +31,9 @@ CACHING = (
     "L1::evict_first", "L1::evict_last", "L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last",
     "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint",
 )  # fmt: skip
-SPACE_NAMES = {
-    "global": "global", "const": "const", "shared": "shared", "shared::cta": "shared", "shared::cluster": "shared",
-    "local": "local", "param": "param", "param::entry": "param", "param::func": "param",
-}  # fmt: skip
+SPACE_NAMES = (
+    "global", "const", "local", "shared", "shared::cta", "shared::cluster", "param", "param::entry", "param::func",
+)  # fmt: skip
 Address = Callable[[Registers], Lanes]
 
 
@@ -47,7 +46,8 @@ def claim_hints(code: Code) -> bool:
 
 
 def take_space(code: Code) -> str:
-    return SPACE_NAMES.get(code.take(*SPACE_NAMES), "")
+    """The state space among the modifiers, claimed; "" for generic addresses."""
+    return code.take(*SPACE_NAMES).partition("::")[0]
 
 
 def space_of(code: Code, name: str, operand: Operand) -> spaces.Space:

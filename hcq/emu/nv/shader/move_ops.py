@@ -14,7 +14,7 @@ import numpy as np
 from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
-from hcq.emu.nv.shader.memory_ops import SPACE_NAMES
+from hcq.emu.nv.shader.memory_ops import take_space
 from hcq.emu.nv.shader.syntax import Symbol, Vector
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
@@ -94,7 +94,7 @@ def _pack(code: Code, source: Vector, type_: Type) -> Step:
 def cvta(code: Code) -> Step:
     """Between the addresses of a space and generic ones."""
     to_space = code.flag("to")
-    space = SPACE_NAMES.get(code.take(*SPACE_NAMES), "")
+    space = take_space(code)
     type_ = code.type("u64", "u32")
     if not space:
         raise code.refuse("cvta needs a state space")
@@ -113,7 +113,7 @@ def cvta(code: Code) -> Step:
 @RULES.on("isspacep")
 def isspacep(code: Code) -> Step:
     """Whether a generic address is in the window of a space."""
-    space = SPACE_NAMES.get(code.take(*SPACE_NAMES), "")
+    space = take_space(code)
     code.expect(2)
     slot = code.source(1, TYPES["u64"])
     write = code.result(TYPES["pred"])

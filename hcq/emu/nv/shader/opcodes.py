@@ -34,7 +34,7 @@ from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.syntax import Function, Instruction, Module
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
-SPIN_HASTE = 64
+SPIN_COST = 64
 
 # integer_ops after float_ops: for add, mul, div, ... it looks at the type, and passes floats on
 RULES = Rules()
@@ -59,7 +59,7 @@ for part in (
 def decode(module: Module, function: Function) -> Decoded:
     """Decode a function's body. Raises PtxError, which names the line, at the first instruction that is not known."""
     blocks = flow.blocks_of(function)
-    lowering = Lowering(module, function, flow.outliving_registers(blocks))
+    lowering = Lowering(module, function, flow.live_in_registers(blocks))
     decoded = lowering.decoded
     for block in blocks:
         steps = []
@@ -75,8 +75,8 @@ def decode(module: Module, function: Function) -> Decoded:
         members = _members(lowering, block.body[0]) if block.waits_for_warp else None
         length = len(block.body) + 1
         line = first.line if first is not None else function.line
-        haste = SPIN_HASTE if any(map(_may_spin, block.body)) else 1
-        made = DecodedBlock(steps, block.next, block.rejoin, block.order, length, line, end, members, haste)
+        cost = SPIN_COST if any(map(_may_spin, block.body)) else 1
+        made = DecodedBlock(steps, block.next, block.rejoin, block.order, length, line, end, members, cost)
         decoded.blocks.append(made)
     return decoded
 

@@ -1,9 +1,9 @@
-"""Where threads are: paths through the program, regions in which they part and meet again, calls of functions.
+"""Where threads are: paths through the program, regions between divergence and reconvergence, calls of functions.
 
 In       a Decoded function, the group of threads that is in it
 Out      Path, Region, Activation
 Changes  nothing by themselves
-Next     machine.py (moves paths), control.py (parts them), groups.py (who executes)
+Next     machine.py (moves paths), control.py (splits them), groups.py (who executes)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Activation:
 
 
 class Region:
-    """Threads that parted and will meet at block `rejoin`. When the last of `pending` is there or gone, they go on.
+    """Threads that diverged and reconverge at block `rejoin`, when the last of `pending` paths has arrived or exited.
 
     after    what the reunited threads do: go on at `rejoin`, or return to the caller
     """

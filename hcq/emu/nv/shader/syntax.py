@@ -16,15 +16,8 @@ from hcq.emu.nv.shader.types import Type
 
 # Named registers are exactly these; everything else that starts with % is a declared register.
 SPECIAL_VECTORS = (
-    "tid",
-    "ntid",
-    "ctaid",
-    "nctaid",
-    "clusterid",
-    "nclusterid",
-    "cluster_ctaid",
-    "cluster_nctaid",
-)
+    "tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid",
+)  # fmt: skip
 SPECIAL_SCALARS = (
     "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "clock", "clock_hi", "clock64", "globaltimer",
     "globaltimer_lo", "globaltimer_hi", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt",
@@ -82,7 +75,7 @@ class Arguments(NamedTuple):
 
 
 class Discard(NamedTuple):
-    """_: a result that nobody wants"""
+    """_: a result that is not wanted"""
 
 
 Operand = Register | Immediate | Symbol | Address | Vector | Pair | Arguments | Discard

@@ -1,4 +1,4 @@
-"""wmma: the matrix instructions behind nvcuda::wmma, with fragments whose layout is nobody's business but ours.
+"""wmma: the matrix instructions behind nvcuda::wmma, with fragments in a layout of our own.
 
 In       Code; fragments as lists of registers
 Out      steps
