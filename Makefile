@@ -20,6 +20,7 @@ TREE     := build/tree
 TORCH_FLAGS ?=
 
 PYTEST_FLAGS ?=
+INSTALLED    := build/installed
 EMULATE      ?= amd:gfx1100
 SOAK_SECONDS ?= 3600
 SOAK_FLAGS   ?=
@@ -28,12 +29,13 @@ BENCH_FLAGS  ?=
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-emulated soak lint format torch browser nv bench clean
+.PHONY: help demo test test-emulated test-installed soak lint format torch browser nv bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
+	@echo "make test-installed  a part of the tests, against a wheel in an environment of its own"
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
 	@echo "make lint     formatting, lint rules, types, the laws of imports"
 	@echo "make format   let the formatter rewrite the sources"
@@ -53,6 +55,23 @@ test: $(VENV)/test.stamp
 
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
+
+# one file for each area; the new environment has nothing of the checkout, and the packages of $(VENV) that hcq depends on
+INSTALLED_TESTS := $(addprefix tests/,ir/test_rewrite.py compiler/test_passes.py frontend/test_jit.py hcq/test_report.py \
+    hcq/test_trace.py hcq/test_main.py hcq/test_toy_device.py hcq/amd/test_link.py hcq/nv/test_qmd.py hcq/gpu/test_graph.py \
+    hcq/doctor/test_kernels.py tools/trace/test_show.py)
+SITE_PACKAGES := import sys; print("\n".join(path for path in sys.path if path.endswith("-packages")))
+
+test-installed: $(VENV)/test.stamp
+	@rm -rf $(INSTALLED) build/lib build/bdist.* && mkdir -p $(INSTALLED)
+	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(INSTALLED) .
+	@$(BIN)/python -m venv --without-pip $(INSTALLED)/venv
+	@$(PIP) --python $(INSTALLED)/venv/bin/python install --no-deps $(INSTALLED)/hcq-*.whl
+	@$(BIN)/python -c '$(SITE_PACKAGES)' > $$(echo $(INSTALLED)/venv/lib/python3*/site-packages)/shared.pth
+	@cp -Rp tests docs pyproject.toml $(INSTALLED)/
+	@cd $(INSTALLED) && venv/bin/python -c 'import hcq; assert "/venv/lib/" in hcq.__path__[0] and len(hcq.__path__) == 1'
+	@cd $(INSTALLED) && venv/bin/hcq devices
+	@cd $(INSTALLED) && venv/bin/python -m pytest -q -n $(JOBS) --dist loadfile $(INSTALLED_TESTS)
 
 # attacks, not examples: docs/reliability.md; each failure is a line that repeats it
 soak: $(VENV)/test.stamp
