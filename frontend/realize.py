@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Container, Iterable, Iterator, Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
@@ -24,13 +24,11 @@ from hcq.frontend import names
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, unusual, watcher
 from hcq.frontend.nodes import expanded
+from hcq.frontend.plan import Plan
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage, next_write, written_so_far
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import MOVEMENT, Op
-
-if TYPE_CHECKING:
-    from hcq.frontend.plan import Plan
 
 # one thread schedules at a time: it reads the nodes of all live tensors, and changes them
 lock = threading.RLock()

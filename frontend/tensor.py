@@ -25,10 +25,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hcq.frontend import data as formats
+from hcq.frontend import device as devices
 from hcq.frontend import overdue
 from hcq.frontend.arguments import check_methods
 from hcq.frontend.core import Core, changed, live, watcher
 from hcq.frontend.errors import UsageError
+from hcq.frontend.gradient import backward
 from hcq.frontend.methods.activation import Activation
 from hcq.frontend.methods.conversion import Conversion
 from hcq.frontend.methods.creation import Creation
@@ -47,6 +49,7 @@ from hcq.frontend.methods.random import Random
 from hcq.frontend.methods.reduction import Reduction
 from hcq.frontend.methods.window import Window
 from hcq.frontend.nodes import constant, expanded, scalar_dtype
+from hcq.frontend.realize import realize, schedule_of, storage_of
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
@@ -75,8 +78,6 @@ class Tensor(
         device  "CPU", ...; None is the default device, or that of a Tensor given as data
         dtype   None takes it from the data: bool, int64 and float32 for Python numbers
         """
-        from hcq.frontend import device as devices
-
         if dtype is not None and not isinstance(dtype, DType):
             raise UsageError(
                 f"[Tensor] dtype {dtype!r} is not a dtype. Use one of hcq.dtypes, as dtypes.float32."
@@ -116,8 +117,6 @@ class Tensor(
         return node if dtype is None else node.cast(dtype)
 
     def _upload(self, shape: tuple[int, ...], dtype: DType, raw: Any) -> Node:
-        from hcq.frontend import device as devices
-
         storage = Storage(self.device, dtype, shape)
         device = devices.get(self.device)
         if overdue.late:
@@ -138,15 +137,11 @@ class Tensor(
         Changes  does the pending writes (`assign`) of what it reads, too
         Raises   DeviceFault and WaitTimeout when what was computed before failed on the device
         """
-        from hcq.frontend.realize import realize
-
         realize((self, *others))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:
         """The kernels that realize() would run, compiled but not run; each plan prints as a table."""
-        from hcq.frontend.realize import schedule_of
-
         return schedule_of((self, *others))
 
     def contiguous(self) -> Self:
@@ -163,8 +158,6 @@ class Tensor(
         """On another device, in another dtype, or both: x.to("CPU"), x.to(dtypes.float16), x.to("AMD", dtypes.int8)."""
         if isinstance(target, DType):
             return self.cast(target)
-        from hcq.frontend import device as devices
-
         name = devices.canonical(target)
         x = self
         if name != self.device:
@@ -202,8 +195,6 @@ class Tensor(
             watching.forbids(
                 call, "values are not known while a recording is made. Return the tensor and read it after"
             )
-        from hcq.frontend.realize import storage_of
-
         storage = storage_of(self)
         if storage.buffer is not None and storage.buffer.device.dead:
             from hcq.frontend.device import check_values
@@ -423,8 +414,6 @@ class Tensor(
         >>> x.grad.tolist()
         [2.0, 4.0]
         """
-        from hcq.frontend.gradient import backward
-
         backward(self, gradient)
 
 

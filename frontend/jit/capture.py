@@ -17,21 +17,19 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.frontend.core import Core, live, mode_of_thread, usual_again
 from hcq.frontend.jit.pytree import Argument, New, Same, comparable, filled, mapped, shape_of, tensors_in
 from hcq.frontend.jit.references import IN_A_TUPLE, Reference, references_to
+from hcq.frontend.plan import Plan
 from hcq.frontend.realize import Recorder, give_memory, realize, unwatched
 from hcq.frontend.scheduler.structure import Structure, structure_of
 from hcq.frontend.storage import Storage
 from hcq.frontend.tensor import Tensor
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from hcq.frontend.plan import Plan
 
 # where memory comes from, as the call sees it: ("argument", number), ("made", number), ("data", number),
 # ("grad", id of the tensor whose .grad it was) or ("memory", the Storage of a tensor outside)

@@ -26,7 +26,7 @@ from hcq.frontend.core import live
 from hcq.frontend.jit.capture import CallRecord, Role, copied, deliver
 from hcq.frontend.jit.pytree import New, numbers_in, tensors_in
 from hcq.frontend.jit.references import IN_A_TUPLE
-from hcq.frontend.realize import compute_readers, give_memory, readers, realize
+from hcq.frontend.realize import compute_readers, give_memory, readers, realize, storage_of
 from hcq.frontend.storage import REPLAYED, Storage, next_write
 from hcq.frontend.tensor import Tensor
 from hcq.graph import Symbol
@@ -286,7 +286,5 @@ ADVICE = "Pass what varies as an argument, or keep it in a tensor that the funct
 
 
 def _contents(result: Any) -> list[bytes]:
-    from hcq.frontend.realize import storage_of
-
     storages = [storage_of(tensor) for tensor in tensors_in(result, "jit")]
     return [s.buffer.read(0, s.size_bytes) if s.buffer is not None else b"" for s in storages]

@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import shown
+from hcq.frontend import device as devices
 from hcq.frontend.core import check_count, shape_args
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods
@@ -55,8 +56,6 @@ class Creation(Methods):
 
     @classmethod
     def _leaf(cls, node: Node, device: str | None, requires_grad: bool) -> Self:
-        from hcq.frontend import device as devices
-
         tensor = cls._of(node, devices.default() if device is None else devices.canonical(device))
         if requires_grad:
             tensor.requires_grad_()

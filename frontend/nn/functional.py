@@ -9,66 +9,21 @@ Next     hcq/frontend/tensor.py (the methods), layers.py (the same as modules)
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.arguments import checked
 from hcq.frontend.function import constant_in
-
-if TYPE_CHECKING:
-    from hcq.frontend.tensor import Tensor
+from hcq.frontend.tensor import Tensor
 
 METHODS = (
-    "relu",
-    "relu6",
-    "leaky_relu",
-    "elu",
-    "selu",
-    "gelu",
-    "silu",
-    "mish",
-    "sigmoid",
-    "tanh",
-    "softplus",
-    "softsign",
-    "hardtanh",
-    "hardsigmoid",
-    "hardswish",
-    "logsigmoid",
-    "softmax",
-    "log_softmax",
-    "softmin",
-    "linear",
-    "embedding",
-    "one_hot",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose2d",
-    "max_pool1d",
-    "max_pool2d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "adaptive_avg_pool2d",
-    "layer_norm",
-    "rms_norm",
-    "group_norm",
-    "instance_norm",
-    "normalize",
-    "cosine_similarity",
-    "scaled_dot_product_attention",
-    "pad",
-    "mse_loss",
-    "l1_loss",
-    "huber_loss",
-    "smooth_l1_loss",
-    "kl_div",
-    "nll_loss",
-    "cross_entropy",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-)
+    "relu relu6 leaky_relu elu selu gelu silu mish sigmoid tanh softplus softsign hardtanh hardsigmoid hardswish "
+    "logsigmoid softmax log_softmax softmin linear embedding one_hot conv1d conv2d conv3d conv_transpose2d max_pool1d "
+    "max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d layer_norm rms_norm group_norm instance_norm normalize "
+    "cosine_similarity scaled_dot_product_attention pad mse_loss l1_loss huber_loss smooth_l1_loss kl_div nll_loss "
+    "cross_entropy binary_cross_entropy binary_cross_entropy_with_logits"
+).split()
 
 
 @checked
@@ -90,8 +45,6 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 def __getattr__(name: str) -> Any:
     if name not in METHODS:
         raise AttributeError(f"module {__name__!r} has no function {name!r}")
-    from hcq.frontend.tensor import Tensor
-
     method = getattr(Tensor, name)
 
     @functools.wraps(method)

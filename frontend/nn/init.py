@@ -9,25 +9,20 @@ Next     layers.py (which rule each layer uses), ../methods/initial.py (how wide
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from hcq.frontend import device as devices
 from hcq.frontend.arguments import checked
 from hcq.frontend.methods.initial import calculate_gain as calculate_gain
 from hcq.frontend.methods.initial import kaiming_std, xavier_std
+from hcq.frontend.storage import Storage
+from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes, to_bits
 from hcq.ir.node import Shape
-
-if TYPE_CHECKING:
-    from hcq.frontend.tensor import Tensor
 
 
 @checked
 def constant(shape: Shape, value: float, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """A tensor of one number in memory of its own, float32 unless given: two of them are never the same."""
-    from hcq.frontend import device as devices
-    from hcq.frontend.storage import Storage
-    from hcq.frontend.tensor import Tensor
-
     where, kind = devices.canonical(device), dtype or dtypes.float32
     storage = Storage(where, kind, tuple(shape))
     storage.buffer = devices.get(where).alloc(max(1, storage.size_bytes))

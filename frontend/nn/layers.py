@@ -9,22 +9,18 @@ Next     norm.py (layers with running statistics), module.py (what a module is),
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq.errors import UsageError
 from hcq.frontend.nn.functional import dropout
 from hcq.frontend.nn.module import Module
+from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType
 from hcq.ir.node import Shape
-
-if TYPE_CHECKING:
-    from hcq.frontend.tensor import Tensor
 
 
 def _drawn(shape: Shape, bound: float, dtype: DType | None, device: str | None) -> Tensor:
     """A parameter that starts uniform in [-bound, bound)."""
-    from hcq.frontend.tensor import Tensor
-
     return Tensor.uniform(shape, low=-bound, high=bound, dtype=dtype, device=device, requires_grad=True)
 
 
@@ -130,8 +126,6 @@ class Embedding(Module):
         device: str | None = None,
         dtype: DType | None = None,
     ):
-        from hcq.frontend.tensor import Tensor
-
         _positive("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         if padding_idx is not None:

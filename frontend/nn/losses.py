@@ -8,12 +8,8 @@ Next     functional.py (the same as functions)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hcq.frontend.nn.module import Module
-
-if TYPE_CHECKING:
-    from hcq.frontend.tensor import Tensor
+from hcq.frontend.tensor import Tensor
 
 
 class CrossEntropyLoss(Module):

@@ -19,11 +19,11 @@ from hcq.errors import UsageError
 from hcq.frontend import names
 from hcq.frontend.core import changed, watcher
 from hcq.frontend.errors import OutOfRange
+from hcq.frontend.realize import realize
+from hcq.frontend.tensor import Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from hcq.frontend.tensor import Tensor
 
 
 class _Training:
@@ -114,8 +114,6 @@ class Module:
             yield tensor
 
     def _named_tensors(self, parameters: bool) -> Iterator[tuple[str, Tensor]]:
-        from hcq.frontend.tensor import Tensor
-
         seen: set[int] = set()
         for prefix, module in self.named_modules():
             for name, tensor in _inside(module, _dotted(prefix), Tensor):
@@ -137,8 +135,6 @@ class Module:
         Raises  UsageError for a shape that differs and, when strict, for names that are missing or unknown; nothing is
                 written then
         """
-        from hcq.frontend.realize import realize
-
         own = self.state_dict()
         missing = [name for name in own if name not in state]
         unknown = [name for name in state if name not in own]

@@ -8,16 +8,12 @@ Next     layers.py, optim.py (whose step also does the pending updates of statis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hcq.errors import UsageError
 from hcq.frontend.nn.init import constant
 from hcq.frontend.nn.module import Module
+from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Shape
-
-if TYPE_CHECKING:
-    from hcq.frontend.tensor import Tensor
 
 
 def _scale_and_shift(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.checks import shown
 from hcq.errors import UsageError
@@ -22,11 +22,10 @@ from hcq.frontend import names
 from hcq.frontend.arguments import listed
 from hcq.frontend.core import live
 from hcq.frontend.nn.init import constant
+from hcq.frontend.realize import realize
+from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.op import Op
-
-if TYPE_CHECKING:
-    from hcq.frontend.tensor import Tensor
 
 
 class Part(NamedTuple):
@@ -73,8 +72,6 @@ class Optimizer:
         Changes  the parameters and the optimizer's state, and does every other pending write in place, in one schedule
         Raises   UsageError when no parameter has a gradient
         """
-        from hcq.frontend.realize import realize
-
         if names.wanted():
             names.learn(self, (), self._named)
         parts = [
@@ -103,8 +100,6 @@ class Optimizer:
 
         Raises  UsageError when a name is missing or unknown, or a shape differs; nothing is written then
         """
-        from hcq.frontend.realize import realize
-
         own = self.state()
         if set(state) != {"lr", *own}:
             missing = sorted({"lr", *own} - set(state))
@@ -352,8 +347,6 @@ def _scalar_dtype(parameter: Tensor) -> DType:
 
 def _checked(name: str, params: Iterable[Tensor]) -> list[Tensor]:
     """The parameters as a list; refused are what is no parameter, none at all, and one given twice."""
-    from hcq.frontend.tensor import Tensor
-
     if isinstance(params, Tensor):
         raise UsageError(f"[{name}] params is one tensor: give a list of tensors, as model.parameters().")
     found = listed(name, "params", params)

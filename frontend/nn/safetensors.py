@@ -22,14 +22,15 @@ import tempfile
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
+from hcq.frontend import device as devices
 from hcq.frontend.arguments import checked
+from hcq.frontend.realize import realize, storage_of
+from hcq.frontend.storage import Storage
+from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import DType, dtypes
-
-if TYPE_CHECKING:
-    from hcq.frontend.tensor import Tensor
 
 FORMATS: dict[str, DType] = {
     "BOOL": dtypes.bool,
@@ -75,9 +76,6 @@ def save_file(
               that is full, leaves what was there before
     Raises    UsageError for a name or a value that the format cannot hold; OSError as the system gives it
     """
-    from hcq.frontend.realize import realize, storage_of
-    from hcq.frontend.tensor import Tensor
-
     for name, tensor in tensors.items():
         if not isinstance(name, str) or name == METADATA or not isinstance(tensor, Tensor):
             raise UsageError(
@@ -124,10 +122,6 @@ def load_file(path: str | os.PathLike[str], device: str | None = None) -> dict[s
 
     Raises  UsageError for a file that is damaged or not of this format; OSError as the system gives it
     """
-    from hcq.frontend import device as devices
-    from hcq.frontend.storage import Storage
-    from hcq.frontend.tensor import Tensor
-
     where = devices.canonical(device)
     found = {}
     with open(path, "rb") as file:

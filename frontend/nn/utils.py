@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from hcq.checks import shown
 from hcq.errors import UsageError
 from hcq.frontend.arguments import checked, listed
-
-if TYPE_CHECKING:
-    from hcq.frontend.tensor import Tensor
+from hcq.frontend.tensor import Tensor
 
 
 @checked
@@ -27,8 +24,6 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
     Returns  the norm before, a lazy tensor of shape ()
     Raises   UsageError when no parameter has a gradient
     """
-    from hcq.frontend.tensor import Tensor
-
     found = _with_gradients("clip_grad_norm_", parameters)
     norms = [gradient.norm(norm_type).float() for _, gradient in found]
     total = Tensor.stack(norms).norm(norm_type) if len(norms) > 1 else norms[0]
@@ -49,8 +44,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 def _with_gradients(call: str, parameters: Tensor | Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """The parameters that have a gradient, with it."""
-    from hcq.frontend.tensor import Tensor
-
     several = [parameters] if isinstance(parameters, Tensor) else listed(call, "parameters", parameters)
     for parameter in several:
         if not isinstance(parameter, Tensor):

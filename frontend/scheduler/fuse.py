@@ -417,10 +417,11 @@ def _may_join(
         uses = walk.uses.get(buffer, {})
         if any(not uses[m].aligned for m in members if m in uses):
             return False
-    return not any(other != number and _depends(needs, other, number) for other in needed)
+    return not any(other != number and reaches(needs, other, number) for other in needed)
 
 
-def _depends(needs: list[set[int]], start: int, goal: int) -> bool:
+def reaches(needs: list[set[int]], start: int, goal: int) -> bool:
+    """True when `start` needs `goal`, directly or not."""
     seen, stack = {start}, [start]
     while stack:
         for need in needs[stack.pop()]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from hcq.frontend.scheduler.fuse import Fusion, fuse, target_base, written_version
+from hcq.frontend.scheduler.fuse import Fusion, fuse, reaches, target_base, written_version
 from hcq.frontend.scheduler.simplify import simplify_graph
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape
@@ -227,7 +227,7 @@ class _Builder:
     ) -> bool:
         if reader == writer:
             return self.fusion.is_aligned(node, drafts[reader].group)
-        return not _reaches(needs, reader, writer)
+        return not reaches(needs, reader, writer)
 
     def _copy_before(self, draft: _Draft, node: Node, value: int) -> _Draft:
         """A kernel that keeps what `node` says of a buffer; the reader is turned to that copy."""
@@ -297,19 +297,6 @@ def _later_writers(node: Node, writers: list[int], drafts: list[_Draft]) -> list
         return {n for n in drafts[kernel].group if n.op is Op.ASSIGN and target_base(n) is base}
 
     return [w for w in writers if not earlier >= writes(w)]
-
-
-def _reaches(needs: list[set[int]], start: int, goal: int) -> bool:
-    """True when kernel `start` needs kernel `goal`, directly or not."""
-    seen, stack = {start}, [start]
-    while stack:
-        for need in needs[stack.pop()]:
-            if need == goal:
-                return True
-            if need not in seen:
-                seen.add(need)
-                stack.append(need)
-    return False
 
 
 def _topological(needs: list[set[int]]) -> list[int]:
