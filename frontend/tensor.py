@@ -105,9 +105,7 @@ class Tensor(
         if kind is float or kind is int or kind is bool:
             dtype = dtype or scalar_dtype(data)
             return constant("Tensor", data, dtype)
-        if kind is list or kind is tuple:
-            shape, have, raw = formats.from_python(data, dtype)
-        elif isinstance(data, (bytes, bytearray, memoryview)):
+        if isinstance(data, (bytes, bytearray, memoryview)):
             shape, have, raw = formats.from_buffer(data, dtype or dtypes.uint8)
         elif hasattr(data, "__array__"):
             shape, have, raw = formats.from_array(data, dtype)

@@ -49,9 +49,7 @@ class Conversion(Methods):
             raise UsageError(f"[bitcast] {have.name} to {dtype.name}: the sizes differ. Use cast for values.")
         return self if have is dtype else self._like(Node(Op.BITCAST, dtype, (self.node,)))
 
-    def type(self, dtype: DType) -> Self:
-        """Same as `cast`."""
-        return self.cast(dtype)
+    type = cast
 
     def bool(self) -> Self:
         """As bool: True where an element is not zero."""

@@ -139,12 +139,20 @@ class Elementwise(Methods):
     # -- arithmetic --
 
     def __add__(self, other: Any) -> Self:
+        """self + other: shapes broadcast, dtypes promote.
+
+        >>> (Tensor([1, 2]) + Tensor([[10], [20]])).tolist()
+        [[11, 12], [21, 22]]
+        """
         return self._binary(Op.ADD, other)
+
+    add = __add__
 
     def __radd__(self, other: Any) -> Self:
         return self._binary(Op.ADD, other, reverse=True)
 
     def __sub__(self, other: Any) -> Self:
+        """self - other: shapes broadcast, dtypes promote. Raises UsageError for two bools."""
         if type(other) is float or type(other) is int:
             self._refuse_bool("-")
             return self._binary(Op.ADD, -other)
@@ -160,6 +168,8 @@ class Elementwise(Methods):
             other = other.cast(promote(self.node.dtype, other.node.dtype))
         return self._binary(Op.ADD, other._unary(Op.NEG))
 
+    sub = __sub__
+
     def __rsub__(self, other: Any) -> Self:
         self._refuse_bool("-")
         if isinstance(other, (int, float)):
@@ -168,13 +178,19 @@ class Elementwise(Methods):
         return self._operand("-", other) - self
 
     def __mul__(self, other: Any) -> Self:
+        """self * other: shapes broadcast, dtypes promote."""
         return self._binary(Op.MUL, other)
+
+    mul = __mul__
 
     def __rmul__(self, other: Any) -> Self:
         return self._binary(Op.MUL, other, reverse=True)
 
     def __truediv__(self, other: Any) -> Self:
+        """self / other: shapes broadcast; integers are divided as float32. By zero it is an infinity or NaN."""
         return self._divide(other, reverse=False)
+
+    div = __truediv__
 
     def __rtruediv__(self, other: Any) -> Self:
         return self._divide(other, reverse=True)
@@ -188,8 +204,11 @@ class Elementwise(Methods):
         return self._binary(Op.DIV, other, reverse)
 
     def __neg__(self) -> Self:
+        """-self; of unsigned integers it wraps. Raises UsageError for bool."""
         self._refuse_bool("-")
         return self._unary(Op.NEG)
+
+    neg = __neg__
 
     def __pos__(self) -> Self:
         return self
@@ -197,22 +216,42 @@ class Elementwise(Methods):
     # -- comparisons: `==` compares elements, so tensors hash by identity --
 
     def __lt__(self, other: Any) -> Self:
+        """self < other: bool; shapes broadcast."""
         return self._compare(Op.CMPLT, other)
 
+    lt = __lt__
+
     def __le__(self, other: Any) -> Self:
+        """self <= other: bool; shapes broadcast."""
         return self._compare(Op.CMPLE, other)
 
+    le = __le__
+
     def __gt__(self, other: Any) -> Self:
+        """self > other: bool; shapes broadcast."""
         return self._compare(Op.CMPLT, other, reverse=True)
 
+    gt = __gt__
+
     def __ge__(self, other: Any) -> Self:
+        """self >= other: bool; shapes broadcast."""
         return self._compare(Op.CMPLE, other, reverse=True)
+
+    ge = __ge__
 
     def __eq__(self, other: Any) -> Self:  # type: ignore[override]
         return NotImplemented if other is None or type(other) is str else self._compare(Op.CMPEQ, other)
 
+    def eq(self, other: Any) -> Self:
+        """self == other: bool; shapes broadcast."""
+        return self == other
+
     def __ne__(self, other: Any) -> Self:  # type: ignore[override]
         return NotImplemented if other is None or type(other) is str else self._compare(Op.CMPNE, other)
+
+    def ne(self, other: Any) -> Self:
+        """self != other: bool; shapes broadcast."""
+        return self != other
 
     __hash__ = object.__hash__
 
@@ -221,20 +260,17 @@ class Elementwise(Methods):
     def __and__(self, other: Any) -> Self:
         return self._bitwise(Op.AND, other)
 
-    def __rand__(self, other: Any) -> Self:
-        return self._bitwise(Op.AND, other)
+    __rand__ = __and__
 
     def __or__(self, other: Any) -> Self:
         return self._bitwise(Op.OR, other)
 
-    def __ror__(self, other: Any) -> Self:
-        return self._bitwise(Op.OR, other)
+    __ror__ = __or__
 
     def __xor__(self, other: Any) -> Self:
         return self._bitwise(Op.XOR, other)
 
-    def __rxor__(self, other: Any) -> Self:
-        return self._bitwise(Op.XOR, other)
+    __rxor__ = __xor__
 
     def __lshift__(self, other: Any) -> Self:
         return self._shift(Op.SHL, other)
@@ -379,56 +415,6 @@ class Elementwise(Methods):
     def addcdiv(self, a: Self, b: Self, value: Any = 1) -> Self:
         """self + value * a / b; shapes broadcast."""
         return self + (a / b if type(value) is int and value == 1 else a / b * value)
-
-    # -- operators by name --
-
-    def add(self, other: Any) -> Self:
-        """self + other: shapes broadcast, dtypes promote.
-
-        >>> (Tensor([1, 2]) + Tensor([[10], [20]])).tolist()
-        [[11, 12], [21, 22]]
-        """
-        return self + other
-
-    def sub(self, other: Any) -> Self:
-        """self - other: shapes broadcast, dtypes promote. Raises UsageError for two bools."""
-        return self - other
-
-    def mul(self, other: Any) -> Self:
-        """self * other: shapes broadcast, dtypes promote."""
-        return self * other
-
-    def div(self, other: Any) -> Self:
-        """self / other: shapes broadcast; integers are divided as float32. By zero it is an infinity or NaN."""
-        return self / other
-
-    def neg(self) -> Self:
-        """-self; of unsigned integers it wraps. Raises UsageError for bool."""
-        return -self
-
-    def eq(self, other: Any) -> Self:
-        """self == other: bool; shapes broadcast."""
-        return self == other
-
-    def ne(self, other: Any) -> Self:
-        """self != other: bool; shapes broadcast."""
-        return self != other
-
-    def lt(self, other: Any) -> Self:
-        """self < other: bool; shapes broadcast."""
-        return self < other
-
-    def le(self, other: Any) -> Self:
-        """self <= other: bool; shapes broadcast."""
-        return self <= other
-
-    def gt(self, other: Any) -> Self:
-        """self > other: bool; shapes broadcast."""
-        return self > other
-
-    def ge(self, other: Any) -> Self:
-        """self >= other: bool; shapes broadcast."""
-        return self >= other
 
     def _refuse_bool(self, call: str) -> None:
         if self.node.dtype.is_bool:

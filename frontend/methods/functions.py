@@ -52,7 +52,14 @@ class Functions(Methods):
         return self._floor_divide(other, reverse=True)
 
     def __mod__(self, other: Any) -> Self:
+        """self % other: the rest of a division rounded down, with the sign of the divisor, as in Python.
+
+        >>> Tensor([-7, 7]).remainder(3).tolist()
+        [2, 1]
+        """
         return self._modulo(other, reverse=False)
+
+    remainder = __mod__
 
     def __rmod__(self, other: Any) -> Self:
         return self._modulo(other, reverse=True)
@@ -106,14 +113,6 @@ class Functions(Methods):
             return x._like(REST.of(value.cast(x.node.dtype), x.node, y.node))
         rest = x._modulo(y, reverse=False)
         return ((rest != 0) & ((rest < 0) != (x < 0))).where(rest - y, rest)
-
-    def remainder(self, other: Any) -> Self:
-        """self % other: the rest of a division rounded down, with the sign of the divisor, as in Python.
-
-        >>> Tensor([-7, 7]).remainder(3).tolist()
-        [2, 1]
-        """
-        return self % other
 
     def __abs__(self) -> Self:
         return self.abs()

@@ -157,9 +157,7 @@ class Movement(Methods):
         """Expanded to the shape of another tensor; see `expand`."""
         return self.expand(*other.node.shape)
 
-    def broadcast_to(self, *shape: Any) -> Self:
-        """Expanded to that shape: sizes of 1 repeat, missing axes come in front. Raises as `expand` does."""
-        return self.expand(*shape)
+    broadcast_to = expand
 
     def repeat(self, *repeats: Any) -> Self:
         """Tiled: the whole tensor that many times along each axis; more numbers than axes add axes in front.

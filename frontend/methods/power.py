@@ -51,7 +51,16 @@ class Power(Methods):
     __slots__ = ()
 
     def __pow__(self, exponent: Any) -> Self:
+        """self ** exponent, a number or a tensor: shapes broadcast, dtypes promote.
+
+        Raises  UsageError for bool, and for an integer to a negative number
+
+        >>> Tensor([1.0, 4.0]).pow(0.5).tolist()
+        [1.0, 2.0]
+        """
         return power(self, exponent)
+
+    pow = __pow__
 
     def __rpow__(self, base: Any) -> Self:
         if isinstance(base, (int, float)) and not isinstance(base, bool) and self.node.dtype.is_float:
@@ -60,16 +69,6 @@ class Power(Methods):
                 raised(const(truncate(base, wide.dtype), wide.dtype), wide).cast(self.node.dtype)
             )
         return power(self._operand("**", base), self)
-
-    def pow(self, exponent: Any) -> Self:
-        """self ** exponent, a number or a tensor: shapes broadcast, dtypes promote.
-
-        Raises  UsageError for bool, and for an integer to a negative number
-
-        >>> Tensor([1.0, 4.0]).pow(0.5).tolist()
-        [1.0, 2.0]
-        """
-        return self**exponent
 
 
 def power(x: T, exponent: Any) -> T:
