@@ -144,9 +144,8 @@ class Indexing(Methods):
                 isinstance(item, (list, tuple)) or hasattr(item, "__array__") or hasattr(item, "__index__")
             ):
                 raise UsageError(
-                    f"[index] {shown(item)} ({type(item).__name__}) is not an index. Use ints, slices, "
-                    "None, ..., lists of "
-                    f"ints, or tensors of integers or bool."
+                    f"[index] {shown(item)} ({type(item).__name__}) is not an index. Use ints, slices, None, "
+                    "..., lists of ints, or tensors of integers or bool."
                 )
             if getattr(item, "shape", None) == () and hasattr(item, "__index__"):
                 try:
@@ -179,9 +178,8 @@ class Indexing(Methods):
             )
         if self.node.shape[used : used + len(shape)] != shape:
             raise OutOfRange(
-                f"[index] a mask of shape {shape} on axes {used}.. of a tensor of shape "
-                f"{self.node.shape}: the sizes differ. "
-                f"Give a mask of the axes' own shape."
+                f"[index] a mask of shape {shape} on axes {used}.. of a tensor of shape {self.node.shape}: "
+                "the sizes differ. Give a mask of the axes' own shape."
             )
         places = mask._nonzero()
         columns = [type(self)(places[:, axis], device=self.device) for axis in range(len(shape))]

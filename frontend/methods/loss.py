@@ -174,9 +174,8 @@ class Loss(Methods):
     ) -> Self:
         if target.node.shape != self.node.shape:
             raise UsageError(
-                f"[cross_entropy] logits {self.node.shape}, probabilities {target.node.shape}: the "
-                "shapes must be equal, or "
-                f"give class indices as integers."
+                f"[cross_entropy] logits {self.node.shape}, probabilities {target.node.shape}: the shapes "
+                "must be equal, or give class indices as integers."
             )
         axis = 0 if self.ndim == 1 else 1
         count = self.node.shape[axis]
@@ -200,9 +199,8 @@ class Loss(Methods):
         self._same_device(call, target)
         if not shape or target.node.shape != shape[:axis] + shape[axis + 1 :]:
             raise UsageError(
-                f"[{call}] input {shape}, target {target.node.shape}: the target must have the "
-                "input's shape without the "
-                f"class axis {axis}."
+                f"[{call}] input {shape}, target {target.node.shape}: the target must have the input's shape "
+                f"without the class axis {axis}."
             )
         return axis
 

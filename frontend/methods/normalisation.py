@@ -176,9 +176,8 @@ class Normalisation(Methods):
         """
         if self.ndim < 2 or key.ndim < 2 or value.ndim < 2:
             raise UsageError(
-                f"[scaled_dot_product_attention] query {self.shape}, key {key.shape}, value "
-                f"{value.shape}: each needs "
-                f"(..., length, width)."
+                f"[scaled_dot_product_attention] query {self.shape}, key {key.shape}, value {value.shape}: "
+                "each needs (..., length, width)."
             )
         factor = 1.0 / math.sqrt(self.node.shape[-1]) if scale is None else scale
         scores = self.matmul(key.mT) * factor
@@ -208,9 +207,8 @@ class Normalisation(Methods):
         """The rows of a table that these indices name: (...) and (count, width) -> (..., width); see `x[...]`."""
         if len(weight.node.shape) != 2 or not self.node.dtype.is_integer:
             raise UsageError(
-                f"[embedding] {self.node.dtype.name} indices into a table of shape "
-                f"{weight.node.shape}: give integers and a "
-                f"(count, width) table."
+                f"[embedding] {self.node.dtype.name} indices into a table of shape {weight.node.shape}: give "
+                "integers and a (count, width) table."
             )
         return weight[self]
 

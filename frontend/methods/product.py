@@ -110,9 +110,8 @@ class Product(Methods):
             or self.node.shape[-1] != weight.node.shape[-1]
         ):
             raise UsageError(
-                f"[linear] input {self.node.shape}, weight {weight.node.shape}: the weight must be "
-                "(out, in) with in equal "
-                f"to the input's last size."
+                f"[linear] input {self.node.shape}, weight {weight.node.shape}: the weight must be (out, in) "
+                "with in equal to the input's last size."
             )
         result = self.matmul(weight.mT if len(weight.node.shape) == 2 else weight)
         return result if bias is None else result + bias

@@ -177,11 +177,7 @@ class Random(Methods):
 
     @classmethod
     def rand(
-        cls,
-        *shape: Any,
-        dtype: DType | None = None,
-        device: str | None = None,
-        requires_grad: bool = False,
+        cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Self:
         """Uniform numbers in [0, 1); float32 unless another float is given.
 
@@ -192,11 +188,7 @@ class Random(Methods):
 
     @classmethod
     def randn(
-        cls,
-        *shape: Any,
-        dtype: DType | None = None,
-        device: str | None = None,
-        requires_grad: bool = False,
+        cls, *shape: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
     ) -> Self:
         """Numbers of the normal distribution with mean 0 and deviation 1; float32 unless another float is given.
 
@@ -278,11 +270,7 @@ class Random(Methods):
 
     @classmethod
     def bernoulli(
-        cls,
-        *shape: Any,
-        p: float = 0.5,
-        dtype: DType | None = None,
-        device: str | None = None,
+        cls, *shape: Any, p: float = 0.5, dtype: DType | None = None, device: str | None = None
     ) -> Self:
         """True with probability p; in `dtype`, bool if none is given. Raises UsageError for p outside 0 to 1."""
         if not 0.0 <= p <= 1.0:

@@ -51,9 +51,8 @@ class Window(Methods):
         rank = len(w.node.shape) - 2
         if rank < 1 or len(x.node.shape) not in (rank + 1, rank + 2):
             raise UsageError(
-                f"[conv2d] input {x.node.shape}, weight {w.node.shape}: the input needs (batch, "
-                "channels, *space), the "
-                f"weight (out, in / groups, *window), with as many spatial axes."
+                f"[conv2d] input {x.node.shape}, weight {w.node.shape}: the input needs (batch, channels, "
+                "*space), the weight (out, in / groups, *window), with as many spatial axes."
             )
         if len(x.node.shape) == rank + 1:
             return x.unsqueeze(0).conv2d(w, bias, stride, padding, dilation, groups).squeeze(0)
@@ -109,9 +108,8 @@ class Window(Methods):
         rank = len(w.node.shape) - 2
         if rank < 1 or len(x.node.shape) not in (rank + 1, rank + 2):
             raise UsageError(
-                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}: the input needs "
-                "(batch, channels, *space), "
-                f"the weight (in, out / groups, *window)."
+                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}: the input needs (batch, "
+                "channels, *space), the weight (in, out / groups, *window)."
             )
         if len(x.node.shape) == rank + 1:
             return (
@@ -122,9 +120,8 @@ class Window(Methods):
         channels, per_group, *window = w.node.shape
         if groups < 1 or x.node.shape[1] != channels or channels % groups:
             raise UsageError(
-                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}, groups={groups}: "
-                "the weight's first size "
-                f"must be the input's channels, a multiple of groups."
+                f"[conv_transpose2d] input {x.node.shape}, weight {w.node.shape}, groups={groups}: the "
+                "weight's first size must be the input's channels, a multiple of groups."
             )
         steps, dilations = _sizes("stride", stride, rank), _sizes("dilation", dilation, rank)
         around, extra = _sizes("padding", padding, rank), _sizes("output_padding", output_padding, rank)
