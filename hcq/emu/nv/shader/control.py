@@ -51,7 +51,7 @@ def end_of(lowering: Lowering, block: BasicBlock) -> End | None:
     elif opcode == "exit":
         end = _exit
     elif opcode == "trap":
-        end = _trap(instruction)
+        end = _stop(instruction, "trap by {count} threads, the first thread {thread} of block {block}.")
     else:
         end = _barrier(code, block)
     code.done()
@@ -117,15 +117,14 @@ def _exit(machine: Machine, registers: Registers, path: Path) -> int:
     return SPLIT
 
 
-def _trap(instruction: Instruction) -> End:
+def _stop(instruction: Instruction, why: str) -> End:
+    """Reaching the instruction is a fault. why: with {count}, {thread} and {block} of the threads that come there."""
+
     def end(machine: Machine, registers: Registers, path: Path) -> int:
         block, thread = path.first()
-        raise KernelFault(
-            f"kernel {machine.kernel_name}, PTX line {instruction.line}: trap by {path.count} threads, the first"
-            f" thread {thread} of block {block}.",
-            instruction.line,
-            [(block, thread)],
-        )
+        text = why.format(count=path.count, thread=thread, block=block)
+        where = f"kernel {machine.kernel_name}, PTX line {instruction.line}"
+        raise KernelFault(f"{where}: {text}", instruction.line, [(block, thread)])
 
     return end
 
@@ -168,18 +167,9 @@ def _parentheses(operands: list[Operand]) -> tuple[Operand, ...]:
 
 def _missing(instruction: Instruction, name: str) -> End:
     """printf, malloc, assert: functions that the vendor's driver supplies. Only reaching the call is an error."""
-
-    def end(machine: Machine, registers: Registers, path: Path) -> int:
-        block, thread = path.first()
-        what = "a failed assert" if name == "__assertfail" else f"a call of {name!r}"
-        raise KernelFault(
-            f"kernel {machine.kernel_name}, PTX line {instruction.line}: {what} by thread {thread} of block {block}."
-            " The device runtime (printf, malloc, assert) is not emulated.",
-            instruction.line,
-            [(block, thread)],
-        )
-
-    return end
+    what = "a failed assert" if name == "__assertfail" else f"a call of {name!r}"
+    runtime = "The device runtime (printf, malloc, assert) is not emulated."
+    return _stop(instruction, what + " by thread {thread} of block {block}. " + runtime)
 
 
 def _local_name(code: Code, operand: Operand) -> str:

@@ -25,11 +25,6 @@ Compute = Callable[..., Lanes]
 ROUNDINGS = ("rn", "rz", "rm", "rp", "rna")
 
 
-def has_float_type(code: Code) -> bool:
-    """Whether an instruction such as add is meant for floats."""
-    return any(name in ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2") for name in code.rest)
-
-
 def float_step(code: Code, type_: Type, compute: Compute, count: int) -> Step:
     """A step from a function of floats: claims ftz, sat and relu, and reads and packs registers."""
     ftz = code.flag("ftz") and type_.name == "f32"

@@ -12,7 +12,7 @@ the rest of their warp. A guarded instruction of these kinds becomes a branch ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hcq.emu.nv.shader.errors import PtxError
 from hcq.emu.nv.shader.syntax import (
@@ -97,14 +97,7 @@ def blocks_of(function: Function) -> list[BasicBlock]:
             block = blocks[-1]
             block.skip_guard = instruction.guard
             blocks.append(BasicBlock(len(blocks)))
-            instruction = Instruction(
-                instruction.line,
-                instruction.text,
-                instruction.opcode,
-                instruction.modifiers,
-                instruction.operands,
-            )
-            _place(blocks, instruction)
+            _place(blocks, replace(instruction, guard=None))
             blocks.append(BasicBlock(len(blocks)))
             continue
         if is_warp_wide(instruction):

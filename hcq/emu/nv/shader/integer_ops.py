@@ -1,6 +1,6 @@
-"""Integer arithmetic: add to mad, carries, division, minima, dot products; and the choice between integer and float.
+"""Integer arithmetic: add to mad, carries, division, minima, dot products.
 
-In       Code with an integer type (a float type is passed on to float_ops)
+In       Code with an integer type
 Out      steps
 Changes  nothing
 Next     bit_ops.py (logic, shifts, fields), float_ops.py
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hcq.emu.nv.shader import float_ops, flow
+from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
@@ -53,8 +53,6 @@ def _limits(type_: Type) -> tuple[int, int]:
 
 @RULES.on("add", "sub")
 def add_sub(code: Code) -> Step:
-    if float_ops.has_float_type(code):
-        return float_ops.add_sub_mul(code)
     subtracts = code.instruction.opcode == "sub"
     sat, carries = code.flag("sat"), code.flag("cc")
     type_ = code.type()
@@ -141,8 +139,6 @@ def _widened(type_: Type, code: Code) -> Type:
 
 @RULES.on("mul")
 def mul(code: Code) -> Step:
-    if float_ops.has_float_type(code):
-        return float_ops.add_sub_mul(code)
     which = code.take("lo", "hi", "wide")
     type_ = code.type()
     if which == "wide":
@@ -156,8 +152,6 @@ def mul(code: Code) -> Step:
 
 @RULES.on("mad")
 def mad(code: Code) -> Step:
-    if float_ops.has_float_type(code):
-        return float_ops.fma(code)
     which = code.take("lo", "hi", "wide")
     sat, carries = code.flag("sat"), code.flag("cc")
     type_ = code.type()
@@ -246,46 +240,26 @@ def remainder(a: Lanes, b: Lanes) -> Lanes:
     return np.where(zero, a, a % safe)
 
 
-@RULES.on("div")
-def div(code: Code) -> Step:
-    if float_ops.has_float_type(code):
-        return float_ops.div(code)
-    return integer_step(code, code.type(), quotient, 2)
+SIMPLE: dict[str, tuple[Compute, int]] = {  # functions of so many operands
+    "div": (quotient, 2),
+    "rem": (remainder, 2),
+    "neg": (lambda a: a.dtype.type(0) - a, 1),
+    "abs": (np.abs, 1),
+    "sad": (lambda a, b, c: np.where(a < b, b - a, a - b) + c, 3),
+}
 
 
-@RULES.on("rem")
-def rem(code: Code) -> Step:
-    return integer_step(code, code.type(), remainder, 2)
+@RULES.on(*SIMPLE)
+def simple(code: Code) -> Step:
+    return integer_step(code, code.type(), *SIMPLE[code.instruction.opcode])
 
 
 @RULES.on("min", "max")
 def min_max(code: Code) -> Step:
-    if float_ops.has_float_type(code):
-        return float_ops.min_max(code)
     choose = np.minimum if code.instruction.opcode == "min" else np.maximum
     relu = code.flag("relu")
     compute: Compute = (lambda a, b: np.maximum(choose(a, b), a.dtype.type(0))) if relu else choose
     return integer_step(code, code.type(), compute, 2)
-
-
-@RULES.on("neg")
-def neg(code: Code) -> Step:
-    if float_ops.has_float_type(code):
-        return float_ops.neg(code)
-    return integer_step(code, code.type(), lambda a: a.dtype.type(0) - a, 1)
-
-
-@RULES.on("abs")
-def abs_(code: Code) -> Step:
-    if float_ops.has_float_type(code):
-        return float_ops.abs_(code)
-    return integer_step(code, code.type(), np.abs, 1)
-
-
-@RULES.on("sad")
-def sad(code: Code) -> Step:
-    """|a - b| + c"""
-    return integer_step(code, code.type(), lambda a, b, c: np.where(a < b, b - a, a - b) + c, 3)
 
 
 @RULES.on("dp4a", "dp2a")

@@ -1,7 +1,7 @@
 """PTX text to words, each with its line.
 
 In       PTX text
-Out      Word(text, line) in order; comments are gone
+Out      Word(text, line, place) in order; comments are gone
 Changes  nothing
 Next     parser.py
 Source   PTX ISA, "Lexical elements", "Numeric Constants"
@@ -39,6 +39,7 @@ _WORDS = re.compile(
 class Word(NamedTuple):
     text: str
     line: int
+    at: int  # where in the file it starts
 
 
 def words(text: str) -> list[Word]:
@@ -51,7 +52,7 @@ def words(text: str) -> list[Word]:
             raise PtxError(line, f"the character {text[at]!r} begins no word of PTX. Is this PTX text?")
         at = match.end()
         if match.lastgroup == "word":
-            found.append(Word(match.group(), line))
+            found.append(Word(match.group(), line, match.start()))
         elif match.lastgroup != "space":
             line += match.group().count("\n")
     return found
@@ -97,16 +98,3 @@ def pack(value: Immediate, type_: Type) -> bytes:
             number = struct.unpack("<d", value.value.to_bytes(8, "little"))[0]
         return struct.pack("<f" if type_.size_bytes == 4 else "<d", number)
     return (value.value % (1 << type_.width)).to_bytes(type_.size_bytes, "little")
-
-
-def spell(words: list[str]) -> str:
-    """An instruction as one line of text, for messages."""
-    text = ""
-    for word in words[:60]:
-        glued = (
-            word in (",", ";", ")", "]", "}", "|", "+")
-            or word.startswith(".")
-            or text.endswith(tuple("([{@!|+"))
-        )
-        text += word if not text or glued else " " + word
-    return text.rstrip(";")

@@ -29,17 +29,16 @@ from hcq.emu.nv.shader import (
     wmma_ops,
 )
 from hcq.emu.nv.shader.control import end_of
-from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock, Lowering, Registers, Rules
+from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock, Lowering, Registers, Rule, Rules
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.syntax import Function, Instruction, Module
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 SPIN_COST = 64
 
-# integer_ops after float_ops: for add, mul, div, ... it looks at the type, and passes floats on
-RULES = Rules()
+FLOAT = float_ops.RULES
+OTHERS = Rules()
 for part in (
-    float_ops,
     integer_ops,
     bit_ops,
     compare_ops,
@@ -53,7 +52,14 @@ for part in (
     mbarrier_ops,
     video_ops,
 ):
-    RULES.update(part.RULES)
+    OTHERS.update(part.RULES)
+
+
+def rule_of(instruction: Instruction) -> Rule | None:
+    """The rule of an instruction. Of add, mul, min and the like there are two: for floats, and for integers."""
+    is_float = any(TYPES[name].is_float for name in instruction.modifiers if name in TYPES)
+    first, second = (FLOAT, OTHERS) if is_float else (OTHERS, FLOAT)
+    return first.get(instruction.opcode) or second.get(instruction.opcode)
 
 
 def decode(module: Module, function: Function) -> Decoded:
@@ -65,7 +71,7 @@ def decode(module: Module, function: Function) -> Decoded:
         steps = []
         for instruction in block.body:
             code = Code(lowering, instruction)
-            rule = RULES.get(instruction.opcode)
+            rule = rule_of(instruction)
             if rule is None:
                 raise code.refuse(f"the instruction {instruction.opcode!r} is not known")
             steps.append(rule(code))

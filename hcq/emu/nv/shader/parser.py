@@ -35,6 +35,7 @@ from hcq.emu.nv.shader.syntax import (
 from hcq.emu.nv.shader.types import TYPES, Type
 
 MAX_REGISTERS = 1 << 18
+MAX_SHOWN = 400  # characters of an instruction, in messages
 SPACES = (".global", ".const", ".shared", ".local", ".param")
 LINKAGE = (".visible", ".extern", ".weak", ".common")
 
@@ -60,6 +61,7 @@ class _Scope:
 
 class _Parser:
     def __init__(self, text: str) -> None:
+        self.text = text
         self.words = lexer.words(text)
         self.at = 0
         self.version = (0, 0)
@@ -290,9 +292,7 @@ class _Parser:
                 shift = lexer.low_zeros(mask.value)
             value = self._initial_value()
             if isinstance(value, Symbol):
-                generic = value.name.startswith("generic:")
-                name = value.name.removeprefix("generic:")
-                variable.addresses.append(Initial(len(data), size, name, value.offset, shift, generic))
+                variable.addresses.append(Initial(len(data), size, value.name, value.offset, shift))
                 data.extend(bytes(size))
                 return
             data.extend(lexer.pack(value, variable.type))
@@ -320,7 +320,9 @@ class _Parser:
         name = word
         if word == "generic":
             self.expect("(")
-            name = "generic:" + self.name("a symbol")
+            name = self.name(
+                "a symbol"
+            )  # variables are in global memory, whose generic addresses are the same
             self.expect(")")
         offset = 0
         while self.peek() in ("+", "-"):
@@ -481,12 +483,13 @@ class _Parser:
             return
         if self.peek() == ".callprototype":
             self.next()
-            results = self._formals() if self.peek() == "(" else []
+            if self.peek() == "(":
+                self._formals()
             self.name("a prototype")
-            params = self._formals() if self.peek() == "(" else []
+            if self.peek() == "(":
+                self._formals()
             self._function_directives(function)
             self.expect(";")
-            function.prototypes[name] = Function(name, self.line, False, params, results)
             return
         label = self._resolve(name)
         if label in function.labels:
@@ -511,7 +514,7 @@ class _Parser:
             while self.accept(","):
                 operands.append(self._operand(function))
             self.expect(";")
-        text = lexer.spell([word.text for word in self.words[start : self.at]])
+        text = " ".join(self.text[self.words[start].at : self.words[self.at - 1].at].split())[:MAX_SHOWN]
         made = Instruction(line, text, opcode, tuple(modifiers), tuple(operands), guard)
         function.body.append(made)
 

@@ -19,7 +19,7 @@ from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.opcodes import decode
 from hcq.emu.nv.shader.parser import parse
-from hcq.emu.nv.shader.program import Program, code_addresses
+from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
 from hcq.errors import UsageError
 
@@ -173,20 +173,3 @@ def run_grid(
     parsed = parse(module) if isinstance(module, str) else module
     kernel = Kernel(parsed, entry, symbols)
     return kernel.run(grid, block, memory, params, dynamic_shared_bytes=dynamic_shared_bytes, **options)
-
-
-def initial_data(module: Module, name: str, symbols: Mapping[str, int]) -> bytes:
-    """The first contents of a .global or .const variable, with the addresses it holds filled in."""
-    variable = module.variables[name]
-    known = {**code_addresses(module), **symbols}
-    data = bytearray(variable.data.ljust(variable.size_bytes, b"\0"))
-    for piece in variable.addresses:
-        if piece.symbol not in known:
-            raise UsageError(
-                f"variable {name!r} holds the address of {piece.symbol!r}, which symbols does not give."
-            )
-        value = (known[piece.symbol] + piece.addend) >> piece.shift
-        data[piece.at : piece.at + piece.size_bytes] = (value % (1 << 8 * piece.size_bytes)).to_bytes(
-            piece.size_bytes, "little"
-        )
-    return bytes(data)

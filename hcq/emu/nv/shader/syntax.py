@@ -104,7 +104,6 @@ class Initial(NamedTuple):
     symbol: str
     addend: int
     shift: int
-    generic: bool
 
 
 @dataclass
@@ -141,7 +140,6 @@ class Function:
     body: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)  # name -> index in body
     targets: dict[str, tuple[str, ...]] = field(default_factory=dict)  # .branchtargets and .calltargets
-    prototypes: dict[str, Function] = field(default_factory=dict)  # .callprototype
     has_body: bool = False
     required_block: tuple[int, ...] = ()  # .reqntid
     largest_block: tuple[int, ...] = ()  # .maxntid

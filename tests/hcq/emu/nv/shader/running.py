@@ -12,7 +12,9 @@ import pytest
 
 from hcq.emu.nv.shader.memory import AddressSpace
 from hcq.emu.nv.shader.parser import parse
-from hcq.emu.nv.shader.run import Kernel, Report, initial_data
+from hcq.emu.nv.shader.program import code_addresses
+from hcq.emu.nv.shader.run import Kernel, Report
+from hcq.emu.nv.shader.syntax import Module
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 HEADER = ".version 8.3\n.target sm_90\n.address_size 64\n"
@@ -51,6 +53,19 @@ def needs_header(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(
         not is_there(), reason=f"needs {name}: an nvrtc that carries the CUDA headers (13.5 on)"
     )
+
+
+def initial_data(module: Module, name: str, symbols: dict[str, int]) -> bytes:
+    """The first contents of a .global or .const variable, with the addresses it holds filled in."""
+    variable = module.variables[name]
+    known = {**code_addresses(module), **symbols}
+    data = bytearray(variable.data.ljust(variable.size_bytes, b"\0"))
+    for piece in variable.addresses:
+        value = (known[piece.symbol] + piece.addend) >> piece.shift
+        data[piece.at : piece.at + piece.size_bytes] = (value % (1 << 8 * piece.size_bytes)).to_bytes(
+            piece.size_bytes, "little"
+        )
+    return bytes(data)
 
 
 class Launch:
