@@ -30,6 +30,7 @@ AREAS = {
     "device": Area(("hcq.device", "hcq.opening", "hcq.errors"), 8),
     "queue": Area(("hcq.queue", "hcq.signal", "hcq.program", "hcq.graph"), 5),
     "buffer": Area(("hcq.memory",), 3),
+    "layouts and calls": Area(("hcq.layout", "hcq.nv.ioctl", "hcq.amd.ioctl")),
     "trace": Area(("hcq.trace",), 20),
     "emulation": Area(("hcq.emu",), 560),
     "compiler": Area(("hcq.compiler",)),
