@@ -15,6 +15,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hcq import backends
 from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
 from hcq.program import Program
@@ -157,4 +158,4 @@ class Observer:
 
 def diagnostics() -> Any:
     """The package of observers and reports, imported when the first of it is needed."""
-    return importlib.import_module("hcq.observe")
+    return importlib.import_module(backends.DIAGNOSTICS)
