@@ -3,7 +3,7 @@
 In       a device name such as "AMD:1", in any case
 Out      its Backend: driver, decoder, layouts, ioctls, rules, compiler target, disassembler, doctor's checks, emulation
 Changes  nothing; a backend's modules are imported when something of it is first asked for
-Next     cpu/backend.py (the smallest entry), opening.py (opens by it), trace/file.py (decodes), rules/examine.py (checks)
+Next     cpu/backend.py (the smallest entry), opening.py (opens by it), trace/file.py (decodes), rules/ (checks)
 
 A new kind of device is a folder with a backend.py, and one line in PLACES. One that comes with another package is an
 entry point of that package, in its pyproject.toml:
