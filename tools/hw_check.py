@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import hcq
+from hcq.doctor.check import Check, Status, answer
+from hcq.doctor.report import MARKS
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.color import clean
 
@@ -35,7 +37,12 @@ VERSION = 1  # of the JSON
 ROOT = Path(hcq.__file__).resolve().parent.parent
 FAILED = 1
 DEADLINE_S = 300
-VENDOR, CAPTURE, DOCTOR, OPENING = "cuda", "capture", "doctor", "opening"
+VENDOR, CAPTURE, DOCTOR, OPENING = (
+    "cuda",
+    "capture",
+    "doctor",
+    "opening",
+)  # checks that are asked for by name here
 COMPARED = {
     "launches": {"launch_us": "launch_us"},
     "latency": {"latency_us": "latency_us", "best_us": "best_us"},
@@ -67,18 +74,6 @@ what to send: the folder (default hw-report): report.txt and report.json, captur
 
 exit status: 0 all checks passed or were skipped; 1 something failed; 2 the check itself could not run.
 """
-
-
-@dataclass
-class Result:
-    """What one check found."""
-
-    name: str
-    status: str  # ok, failed, skipped
-    text: str
-    fix: str = ""
-    figures: dict[str, Any] = field(default_factory=dict)
-    took_s: float = 0.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -126,10 +121,7 @@ def names() -> dict[str, str]:
     """Every check with the first line of what it asks."""
     from hcq.tools.hw.checks import CHECKS
 
-    found = {DOCTOR: "The doctor's checks: can the device be reached and opened, is its memory sound."}
-    found.update({name: (one.__doc__ or "").partition("\n")[0] for name, one in CHECKS.items()})
-    found[VENDOR] = "The CUDA driver's figures for the same launches and copies, where libcuda is installed."
-    return found
+    return {name: (one.__doc__ or "").partition("\n")[0] for name, one in CHECKS.items()}
 
 
 # ------------------------------------------------------------ the parent
@@ -152,7 +144,7 @@ def check(options: argparse.Namespace) -> int:
         results.append(result)
         if not options.json:
             print("\n".join(lines(result)), flush=True)
-        if name == OPENING and result.status == "failed":
+        if name == OPENING and result.status == Status.FAILED:
             break  # nothing after it can work; a check of the doctor that failed need not be in the way
     report = as_data(results, options.device)
     text = as_text(report, results)
@@ -166,7 +158,7 @@ def check(options: argparse.Namespace) -> int:
                 ["", *comparison(results), verdict(results), f"written to {folder}/: send that folder."]
             )
         )
-    return FAILED if any(one.status == "failed" for one in results) else 0
+    return FAILED if any(one.status == Status.FAILED for one in results) else 0
 
 
 def _check_compiler() -> None:
@@ -188,7 +180,7 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def run_one(name: str, device: str, folder: Path, deadline_s: float) -> Result:
+def run_one(name: str, device: str, folder: Path, deadline_s: float) -> Check:
     """One check in a process of its own."""
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
@@ -214,18 +206,17 @@ def run_one(name: str, device: str, folder: Path, deadline_s: float) -> Result:
             words, env=environment, capture_output=True, text=True, errors="replace", timeout=deadline_s
         )
     except subprocess.TimeoutExpired as late:
-        said = _tail(late.stderr)
-        return Result(name, "failed", f"took longer than {deadline_s:g} s. {said}", took_s=deadline_s)
+        return Check(
+            name, Status.FAILED, f"took longer than {deadline_s:g} s. {_tail(late.stderr)}", took_s=deadline_s
+        )
     took = round(time.perf_counter() - start, 2)
-    answer = done.stdout.strip().rpartition("\n")[2]
+    said = done.stdout.strip().rpartition("\n")[2]
     with contextlib.suppress(ValueError, TypeError):
-        result = Result(**json.loads(answer))
-        result.took_s = took
-        if name == CAPTURE and result.status == "ok":
-            result = read_capture(trace, result)
-        return result
+        fields = json.loads(said)
+        result = Check(**{**fields, "status": Status(fields["status"]), "took_s": took})
+        return read_capture(trace, result) if name == CAPTURE and result.status == Status.OK else result
     how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
-    return Result(name, "failed", f"its process ended with {how}: {_tail(done.stderr)}", took_s=took)
+    return Check(name, Status.FAILED, f"its process ended with {how}: {_tail(done.stderr)}", took_s=took)
 
 
 def _tail(text: str | bytes | None) -> str:
@@ -233,7 +224,7 @@ def _tail(text: str | bytes | None) -> str:
     return " | ".join(plain.strip().splitlines()[-3:])[-600:]
 
 
-def read_capture(path: Path, result: Result) -> Result:
+def read_capture(path: Path, result: Check) -> Check:
     """What the recorded run holds, and whether every word of it has a name."""
     from hcq.tools.trace import lint, show
     from hcq.trace.file import Trace
@@ -247,10 +238,10 @@ def read_capture(path: Path, result: Result) -> Result:
         ]
         found = lint.findings(trace)
     except HcqError as error:
-        return Result(CAPTURE, "failed", f"the recorded run cannot be read: {error}", took_s=result.took_s)
+        return replace(result, status=Status.FAILED, text=f"the recorded run cannot be read: {error}")
     unnamed = [line.strip() for line in told if "UNKNOWN" in line or "unclaimed" in line]
     data = path.read_bytes()
-    result.figures = {
+    figures: dict[str, int | float | str] = {
         "file": path.name,
         "size_bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
@@ -258,14 +249,12 @@ def read_capture(path: Path, result: Result) -> Result:
         "unnamed_words": len(unnamed),
         "broken_rules": len(found),
     }
-    result.text = (
-        f"{path.name}: {len(data)} bytes, {len(unnamed)} words without a name, {len(found)} broken rules"
-    )
-    if unnamed or any(one.level == "error" for one in found):
-        result.status = "failed"
-        result.text += f"; the first: {(unnamed or [str(found[0])])[0][:200]}"
-        result.fix = f"hcq-trace lint {path}  # and send the folder"
-    return result
+    text = f"{path.name}: {len(data)} bytes, {len(unnamed)} words without a name, {len(found)} broken rules"
+    if not unnamed and not any(one.level == "error" for one in found):
+        return replace(result, text=text, figures=figures)
+    text += f"; the first: {(unnamed or [str(found[0])])[0][:200]}"
+    fix = f"hcq-trace lint {path}  # and send the folder"
+    return replace(result, status=Status.FAILED, text=text, fix=fix, figures=figures)
 
 
 def _plain() -> Any:
@@ -278,103 +267,50 @@ def _plain() -> Any:
 
 
 def child(name: str, device: str, folder: Path) -> int:
-    """Run one check in this process; the last line of standard output is its result as JSON."""
-    from hcq.doctor.check import Failure, Skip
-
-    try:
-        found = _run(name, device, folder)
-        result = Result(name, "ok", found.text, figures=dict(found.figures))
-    except Skip as skip:
-        result = Result(name, "skipped", str(skip))
-    except Failure as failure:
-        result = Result(name, "failed", failure.text, failure.fix)
-    except HcqError as error:
-        result = Result(name, "failed", f"{type(error).__name__}: {error}")
-    result.text = clean(result.text)
-    print(json.dumps(asdict(result)), flush=True)
-    return 0
-
-
-def _run(name: str, device: str, folder: Path) -> Any:
+    """Run one check in this process; the last line of standard output is what it found, as JSON."""
     from hcq.tools.hw import checks
 
-    if name == DOCTOR:
-        return _doctor(device)
-    if name == VENDOR:
-        return _vendor(device)
-    return checks.CHECKS[name](checks.Bench(device, folder))
-
-
-def _doctor(device: str) -> Any:
-    """The doctor's examination, with its text as it is printed."""
-    from hcq import config
-    from hcq.doctor.check import Failure, Found
-    from hcq.doctor.examine import examine
-    from hcq.doctor.report import as_json, as_text
-
-    found = examine(device=device, emulated=config.current().emulate)
-    text = as_text(found)
-    if not found.is_well:
-        raise Failure(text, "do what the first failed check of the doctor says")
-    checks = [check for run in found.runs for check in run.checks]
-    return Found(
-        f"{len(checks)} checks, {sum(check.status.value == 'ok' for check in checks)} ok",
-        {"text": text, "json": as_json(found)},
-    )
-
-
-def _vendor(device: str) -> Any:
-    """libcuda in this process; hcq only says which architecture it is, and is closed before."""
-    from hcq.doctor.check import Skip
-    from hcq.nv.bundle import Bundle
-    from hcq.tools.hw import checks, cuda, kernels
-
-    functions = cuda.library()
-    bench = checks.Bench(device, Path())
-    if bench.is_emulated:
-        raise Skip("the device is emulated; the CUDA driver would measure another one")
-    arch = bench.device.arch
-    bench.device.close()
-    work = cuda.Work(checks.HARDWARE.round_trips, checks.HARDWARE.launches, checks.HARDWARE.rate_bytes, 10)
-    return cuda.figures(functions, Bundle.of(kernels.image(arch, cuda.KERNELS)).cubin, work)
+    bench = checks.Bench(device, folder)
+    result = answer(name, lambda: checks.CHECKS[name](bench), bench.advise, checks.REPORT_IT)
+    print(json.dumps(asdict(replace(result, text=clean(result.text)))), flush=True)
+    return 0
 
 
 # ------------------------------------------------------------ reports
 
 
-def lines(result: Result) -> list[str]:
+def lines(result: Check) -> list[str]:
     """A result for a person: one line, and the fix below it."""
-    mark = {"ok": "ok", "failed": "FAILED", "skipped": "-"}[result.status]
-    found = [f"{mark:>7}  {result.name:11} {result.text}"]
+    found = [f"{MARKS[result.status]:>7}  {result.name:11} {result.text}"]
     if result.fix:
         found.append(f"{'':>7}  {'':11} fix: {result.fix}")
     return found
 
 
-def comparison(results: Sequence[Result]) -> list[str]:
+def comparison(results: Sequence[Check]) -> list[str]:
     """Our figures beside the CUDA driver's, where both are there."""
-    by_name = {one.name: one.figures for one in results if one.status == "ok"}
+    by_name = {one.name: one.figures for one in results if one.status == Status.OK}
     theirs = by_name.get(VENDOR)
     if not theirs:
         return []
     found = [f"{'':26} {'hcq':>10} {'CUDA':>10} {'hcq is':>10}"]
     for name, pairs in COMPARED.items():
         for ours, their in pairs.items():
-            a, b = by_name.get(name, {}).get(ours), theirs.get(their)
+            a, b = float(by_name.get(name, {}).get(ours, 0)), float(theirs.get(their, 0))
             if a and b:
                 faster = b / a if ours.endswith("_us") else a / b
                 found.append(f"{ours:26} {a:10.2f} {b:10.2f} {faster:8.2f} x")
     return [*found, ""]
 
 
-def verdict(results: Sequence[Result]) -> str:
-    counts = {status: sum(one.status == status for one in results) for status in ("ok", "failed", "skipped")}
-    failed = ", ".join(one.name for one in results if one.status == "failed")
+def verdict(results: Sequence[Check]) -> str:
+    counts = {status.value: sum(one.status == status for one in results) for status in Status}
+    failed = ", ".join(one.name for one in results if one.status == Status.FAILED)
     text = f"{counts['ok']} ok, {counts['failed']} failed, {counts['skipped']} skipped"
     return f"{text}; failed: {failed}" if failed else text
 
 
-def as_data(results: Sequence[Result], device: str) -> dict[str, Any]:
+def as_data(results: Sequence[Check], device: str) -> dict[str, Any]:
     """report.json: what ran where, and every result with its figures."""
     opened = next((one.figures for one in results if one.name == "opening"), {})
     return {
@@ -391,7 +327,7 @@ def as_data(results: Sequence[Result], device: str) -> dict[str, Any]:
             "machine": platform.machine(),
             "python": platform.python_version(),
         },
-        "status": "failed" if any(one.status == "failed" for one in results) else "ok",
+        "status": "failed" if any(one.status == Status.FAILED for one in results) else "ok",
         "checks": [asdict(one) for one in results],
     }
 
@@ -400,7 +336,7 @@ def _emulated() -> str:
     return os.environ.get("HCQ_EMULATE", "")
 
 
-def as_text(report: dict[str, Any], results: Sequence[Result]) -> str:
+def as_text(report: dict[str, Any], results: Sequence[Check]) -> str:
     """report.txt: the same for people."""
     where = f"emulated ({report['emulate']})" if report["is_emulated"] else "hardware"
     head = [
@@ -408,7 +344,7 @@ def as_text(report: dict[str, Any], results: Sequence[Result]) -> str:
         f"hcq {report['hcq']}, driver {report['driver']}, {report['arch']}, Linux {report['system']['kernel']}",
         "",
     ]
-    doctor = next((one.figures.get("text", "") for one in results if one.name == DOCTOR), "")
+    doctor = next((str(one.figures.get("text", "")) for one in results if one.name == DOCTOR), "")
     body = [line for one in results for line in lines(one)]
     return "\n".join([*head, *body, "", *comparison(results), verdict(results), "", doctor]) + "\n"
 

@@ -65,6 +65,7 @@ class Check:
     text: str
     fix: str = ""
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
+    took_s: float = 0.0
 
 
 class Run:
@@ -86,7 +87,8 @@ class Run:
         if below := self.blocked_by:
             self.checks.append(Check(name, Status.SKIPPED, f"needs {below}"))
             return
-        self.checks.append(self._answer(name, step))
+        report = "report it, with the output of: python -m hcq doctor --json"
+        self.checks.append(answer(name, step, self.advise, report))
 
     @property
     def blocked_by(self) -> str:
@@ -100,27 +102,33 @@ class Run:
     def is_well(self) -> bool:
         return not any(check.status == Status.FAILED for check in self.checks)
 
-    def _answer(self, name: str, step: Callable[[], Found]) -> Check:
-        try:
-            found = step()
-        except Skip as reason:
-            return Check(name, Status.SKIPPED, str(reason))
-        except Failure as failure:
-            return Check(name, Status.FAILED, failure.text, failure.fix)
-        except ImportError as error:
-            package = (error.name or "the package").partition(".")[0]
-            text = f"{error}: this check needs {package}, which is not installed."
-            return Check(name, Status.FAILED, text, f"python -m pip install {package}")
-        except (HcqError, OSError) as error:
-            missing = _missing(error)
-            fix = f"python -m pip install {missing}" if missing else self.advise(name, error)
-            return Check(name, Status.FAILED, str(error), fix)
-        except Exception as error:  # whatever it is, the other checks and devices are still worth looking at
-            text = f"{type(error).__name__}: {error}. This is a defect of hcq."
-            return Check(
-                name, Status.FAILED, text, "report it, with the output of: python -m hcq doctor --json"
-            )
-        return Check(name, Status.OK, found.text, "", found.figures)
+
+def answer(
+    name: str, step: Callable[[], Found], advise: Callable[[str, Exception], str], report: str
+) -> Check:
+    """Ask one question, whatever comes of it.
+
+    advise  the fix for an error that the step did not explain itself
+    report  what to send of a defect of ours
+    """
+    try:
+        found = step()
+    except Skip as reason:
+        return Check(name, Status.SKIPPED, str(reason))
+    except Failure as failure:
+        return Check(name, Status.FAILED, failure.text, failure.fix)
+    except ImportError as error:
+        package = (error.name or "the package").partition(".")[0]
+        text = f"{error}: this check needs {package}, which is not installed."
+        return Check(name, Status.FAILED, text, f"python -m pip install {package}")
+    except (HcqError, OSError) as error:
+        missing = _missing(error)
+        fix = f"python -m pip install {missing}" if missing else advise(name, error)
+        return Check(name, Status.FAILED, str(error), fix)
+    except Exception as error:  # whatever it is, the other checks and devices are still worth looking at
+        text = f"{type(error).__name__}: {error}. This is a defect of hcq."
+        return Check(name, Status.FAILED, text, report)
+    return Check(name, Status.OK, found.text, "", found.figures)
 
 
 def _missing(error: BaseException | None) -> str:

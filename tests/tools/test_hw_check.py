@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hcq.doctor.check import Failure, Skip
+from hcq.doctor.check import Check, Failure, Skip, Status
 from hcq.tools import hw_check
 from hcq.tools.hw import checks, cuda, kernels
-from hcq.tools.hw_check import Result, comparison, main, names, run_one, verdict
+from hcq.tools.hw_check import comparison, main, names, run_one, verdict
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
 BLOCKED = ("llvmlite", "capstone", "torch", "tinygrad")
@@ -230,18 +230,18 @@ def test_without_libcuda_its_figures_are_left_out(monkeypatch):
 
 def test_ratios_say_how_many_times_faster_we_are():
     results = [
-        Result("latency", "ok", "", figures={"latency_us": 5.0, "best_us": 4.0}),
-        Result("bandwidth", "ok", "", figures={"copy_gb_per_s": 100.0}),
-        Result("cuda", "ok", "", figures={"latency_us": 10.0, "best_us": 8.0, "copy_gb_per_s": 50.0}),
+        Check("latency", Status.OK, "", figures={"latency_us": 5.0, "best_us": 4.0}),
+        Check("bandwidth", Status.OK, "", figures={"copy_gb_per_s": 100.0}),
+        Check("cuda", Status.OK, "", figures={"latency_us": 10.0, "best_us": 8.0, "copy_gb_per_s": 50.0}),
     ]
     table = "\n".join(comparison(results))
     assert "latency_us" in table
     assert table.count("2.00 x") == 3
     assert comparison(results[:2]) == []
-    assert verdict([*results, Result("hang", "failed", "")]) == "3 ok, 1 failed, 0 skipped; failed: hang"
+    assert verdict([*results, Check("hang", Status.FAILED, "")]) == "3 ok, 1 failed, 0 skipped; failed: hang"
 
 
 def test_a_result_found_is_a_line():
-    (line, fix) = hw_check.lines(Result("copies", "failed", "wrong", "do this"))
+    (line, fix) = hw_check.lines(Check("copies", Status.FAILED, "wrong", "do this"))
     assert line.split() == ["FAILED", "copies", "wrong"]
     assert fix.strip() == "fix: do this"

@@ -13,14 +13,20 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import hcq
+from hcq import config
+from hcq.doctor import report
 from hcq.doctor.check import Failure, Found, Skip
+from hcq.doctor.examine import advise, examine, subject
+from hcq.doctor.host import LinuxHost, facts_of
+from hcq.nv.bundle import Bundle
 from hcq.port import is_emulated
-from hcq.tools.hw import kernels
+from hcq.tools.hw import cuda, kernels
 from hcq.tools.hw.kernels import pack, unpack, words
 
 REPORT_IT = "send the report's folder (docs/hardware.md)"
@@ -50,15 +56,30 @@ EMULATED = Sizes(
 
 
 class Bench:
-    """The open device and what a check needs of it."""
+    """A device, opened when a check first asks for it, and what a check needs of it."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        self.folder = folder
+        self.name, self.folder = name, folder
+        self.open_s = 0.0
+
+    @cached_property
+    def device(self) -> Any:
         start = time.perf_counter()
-        self.device = hcq.open(name)
+        made = hcq.open(self.name)
         self.open_s = time.perf_counter() - start
-        self.is_emulated = is_emulated(self.device.port)
-        self.sizes = EMULATED if self.is_emulated else HARDWARE
+        return made
+
+    @cached_property
+    def is_emulated(self) -> bool:
+        return is_emulated(self.device.port)
+
+    @property
+    def sizes(self) -> Sizes:
+        return EMULATED if self.is_emulated else HARDWARE
+
+    def advise(self, check: str, error: Exception) -> str:
+        """The doctor's fix for an error that a check ended with."""
+        return advise(facts_of(LinuxHost()), subject(self.name), check, error)
 
     def programs(self, *names: str) -> Any:
         found = kernels.programs(self.device, names)
@@ -87,6 +108,19 @@ def rate(size_bytes: int, seconds: float) -> float:
 
 
 # ------------------------------------------------------------ what works
+
+
+def doctor(bench: Bench) -> Found:
+    """The doctor's checks: can the device be reached and opened, is its memory sound."""
+    found = examine(device=bench.name, emulated=config.current().emulate)
+    text = report.as_text(found)
+    if not found.is_well:
+        raise Failure(text, "do what the first failed check of the doctor says")
+    checks = [check for run in found.runs for check in run.checks]
+    return Found(
+        f"{len(checks)} checks, {sum(check.status.value == 'ok' for check in checks)} ok",
+        {"text": text, "json": report.as_json(found)},
+    )
 
 
 def opening(bench: Bench) -> Found:
@@ -367,7 +401,20 @@ def capture(bench: Bench) -> Found:
     return Found("recorded", {"value": bench.device.timeline.value})
 
 
+def vendor(bench: Bench) -> Found:
+    """The CUDA driver's figures for the same launches and copies, where libcuda is installed."""
+    functions = cuda.library()
+    if bench.is_emulated:
+        raise Skip("the device is emulated; the CUDA driver would measure another one")
+    arch = bench.device.arch  # all that is asked of hcq; libcuda has this process for itself
+    bench.device.close()
+    work = cuda.Work(HARDWARE.round_trips, HARDWARE.launches, HARDWARE.rate_bytes, 10)
+    return cuda.figures(functions, Bundle.of(kernels.image(arch, cuda.KERNELS)).cubin, work)
+
+
+# what each asks is the first line of its docstring; in this order, because the first ones say why the others fail
 CHECKS: dict[str, Callable[[Bench], Found]] = {
+    "doctor": doctor,
     "opening": opening,
     "launches": launches,
     "latency": latency,
@@ -380,4 +427,5 @@ CHECKS: dict[str, Callable[[Bench], Found]] = {
     "fault": fault,
     "hang": hang,
     "capture": capture,
+    "cuda": vendor,
 }
