@@ -10,7 +10,6 @@ Next     opening.py (hcq.open), base.py (what the parts of a device ask of it), 
 from __future__ import annotations
 
 import platform
-import sys
 import threading
 import time
 import weakref
@@ -28,24 +27,19 @@ from hcq.config import Config
 from hcq.errors import DeviceFault, HcqError, WaitTimeout
 from hcq.graph import Graph
 from hcq.interrupted import settle
-from hcq.life import CLOSED, Mortal
 from hcq.memory import Buffer, Pool
 from hcq.observer import Submission, diagnostics
 from hcq.port import LinuxPort, Port
 from hcq.program import Program
 from hcq.queue import ONE, Queue
-from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal, Timeline
+from hcq.recovery import Recovery, Submitted
+from hcq.signal import CELL_BYTES, SLICE_NS, Completion, Signal
 
 D = TypeVar("D", bound="Device")
 
-GRACE_MS = 1000  # reset() waits so long for work to stop by itself
 POLL_MS = 10  # a wait with a shorter deadline is a question, not a failure
 REMEMBERED = 1024  # submissions
 MAX_SCRATCH_BYTES = 1 << 32  # of a thread
-
-
-# what a value of the timeline stands for, and the line that made it; it holds addresses and programs, never buffers
-Submitted = tuple[int, Sequence[Command], Site]
 
 
 class Steps(Generic[D]):
@@ -64,7 +58,7 @@ class Steps(Generic[D]):
                 raise type(error)(where) from error
 
 
-class Device(Mortal):
+class Device(Recovery):
     """Base of all devices. A subclass encodes commands, carries words to its hardware, and maps memory."""
 
     steps: ClassVar[Steps[Any]]
@@ -75,12 +69,11 @@ class Device(Mortal):
         self.config = config_module.current() if config is None else config
         self.arch = ""
         self.lock = threading.RLock()
-        self.recent: deque[Submitted] = deque(maxlen=REMEMBERED)
-        self.memory: Pool = Pool(self)
+        self.recent = deque(maxlen=REMEMBERED)
+        self.memory = Pool(self)
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
         # address -> signal
         self.signals: weakref.WeakValueDictionary[int, Signal] = weakref.WeakValueDictionary()
-        self._dropped = 0  # the last submission of those that a fault made void, until the timeline says so
         # programs that observers heard of, and how: a child of fork has observers of its own
         self.loaded: weakref.WeakKeyDictionary[Program, tuple[str, bytes, Mapping[str, str] | None]] = (
             weakref.WeakKeyDictionary()
@@ -90,7 +83,6 @@ class Device(Mortal):
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,
         # whose load of the signal is an acquire. Observers want to hear of every wait, too.
         self.is_ordered = platform.machine() == "x86_64"
-        self.timeline: Timeline
         self.observe(while_opening=True)
         try:
             self.steps.run(self)
@@ -135,30 +127,6 @@ class Device(Mortal):
     ) -> Program: ...
 
     @abstractmethod
-    def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
-        """Wait on a cell for a while; returns the value seen, which may still be too small."""
-
-    @abstractmethod
-    def fault(self) -> str:
-        """What the device stopped on, or ""."""
-
-    @abstractmethod
-    def recover(self) -> None:
-        """After a fault: drop what was submitted and go on. The caller holds the lock."""
-
-    @abstractmethod
-    def abandon(self, is_on: bool = True) -> None:
-        """Make the device give up a wait that nobody will signal, or no longer."""
-
-    @abstractmethod
-    def stop(self, timeout_ms: float) -> bool:
-        """End the device's threads or channels; False when they did not end in time."""
-
-    @abstractmethod
-    def unwind(self) -> None:
-        """End what was started when opening fails at a later step."""
-
-    @abstractmethod
     def facts(self) -> dict[str, Any]:
         """What `python -m hcq devices` and the trace say about this device."""
 
@@ -176,10 +144,6 @@ class Device(Mortal):
     def current_command(self) -> int | None:
         """Which command of the submission that is next to finish the device is at, blocks counted through."""
         return None
-
-    def replace(self) -> str:
-        """Leave work that cannot be stopped to itself, and start anew; says what that costs. "" when it cannot."""
-        return ""
 
     # ------------------------------------------------------------ the same for all
 
@@ -324,6 +288,7 @@ class Device(Mortal):
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
         start = time.monotonic_ns()
         end = start + int(limit_ms * 1e6)
+        first = self.timeline.value + 1
         self.waits[threading.get_ident()] = signal.name, value, start
         try:
             while True:
@@ -335,6 +300,7 @@ class Device(Mortal):
                 if self.fault() or self._dropped:
                     self.note_fault()
                 elif left <= 0:
+                    self.note_late(first, limit_ms)
                     raise self.late(signal, value, limit_ms)
                 elif self.dead:
                     self.check_alive()
@@ -342,12 +308,12 @@ class Device(Mortal):
             self.waits.pop(threading.get_ident(), None)
         self._waited(signal, time.monotonic_ns() - start)
 
-    def _is_overwritten(self, signal: Cell) -> bool:
+    def restart_timeline(self) -> bool:
         """Whether the timeline says that more is done than was submitted. Then it starts again below everything.
 
         What is done is not known any more, so an empty submission is made: once it is done, all before it is.
         """
-        if signal is not self.timeline or not self.timeline.is_ahead:
+        if not self.timeline.is_ahead:
             return False
         # whoever submits right now has the lock, and its work may be done before it is counted
         with self.lock:
@@ -359,13 +325,16 @@ class Device(Mortal):
             self.submit([], [])
         return True
 
+    def _is_overwritten(self, signal: Cell) -> bool:
+        return signal is self.timeline and self.restart_timeline()
+
     def _waited(self, signal: Cell, waited_ns: int) -> None:
         for observer in self.observers:
             observer.waited(signal.va, signal.name, signal.value, signal.timestamp_ns, waited_ns)
 
     def late(self, signal: Cell, value: int, limit_ms: float) -> WaitTimeout:
         """The error for a deadline that passed; observers and a report say so, too."""
-        error = signal.timeout(value, limit_ms, self._pending())
+        error = signal.timeout(value, limit_ms, self.pending())
         if limit_ms >= POLL_MS:
             for observer in self.observers:
                 observer.timeout(signal.va, value, str(error))
@@ -373,85 +342,7 @@ class Device(Mortal):
             self.report(f"{self.name}: a wait of {limit_ms:g} ms timed out", key, signal.va)
         return error
 
-    def reset(self) -> None:
-        """Drop all work in flight (it counts as failed) and make the device usable again.
-
-        Work that does not stop within GRACE_MS, such as a kernel that never returns, is left to itself where the
-        device can start anew beside it: see `replace`.
-        """
-        self.check_alive()
-        self._is_overwritten(self.timeline)
-        if self.timeline.value >= self.timeline.submitted:
-            return
-        try:
-            self.abandon()
-            self._await_end(min(self.config.timeout_ms, GRACE_MS))
-            self.note_fault(is_asked_for=True)
-        finally:
-            self.abandon(False)
-
-    def _await_end(self, limit_ms: float) -> None:
-        """Return once no work runs any more that was in flight."""
-        end = time.monotonic() + limit_ms / 1000
-        while not self.fault() and self.timeline.value < self.timeline.submitted:
-            if time.monotonic() > end:
-                with self.lock:
-                    cost = self.replace()
-                if not cost:
-                    raise self.timeline.timeout(self.timeline.submitted, limit_ms, self._pending())
-                print(f"hcq: {cost}", file=sys.stderr)
-                break
-            time.sleep(0.001)
-
-    def rests_within(self, limit_ms: float) -> bool:
-        """Wait for what is in flight now, or until the device stops on a fault; False when that took too long."""
-        end, value = time.monotonic_ns() + int(limit_ms * 1e6), self.timeline.submitted
-        while self.timeline.value < value and not self.fault():
-            left = end - time.monotonic_ns()
-            if left <= 0:
-                return False
-            self.signal_wait(self.timeline.va, value, min(left, SLICE_NS))
-        return True
-
-    def close(self, timeout_ms: float | None = None) -> None:
-        """Drain with a deadline, end the threads, give memory back. Closing twice is fine.
-
-        What the device's buffers held goes with it: read results before. Signals and completions still tell theirs.
-        """
-        if timeout_ms is not None:
-            timeout_ms = checks.milliseconds(f"{self.name}.close", timeout_ms)
-        is_of_use = self.is_open and (self.is_lost or not self.dead)
-        if not is_of_use:
-            return
-        limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
-        known = len(self.failures)  # faults that somebody could already hear of
-        try:
-            if not self.is_lost:
-                self.wait_cell(self.timeline, self.timeline.submitted, limit_ms)
-        except HcqError as error:
-            if self.dead == CLOSED:
-                return  # another thread was faster
-            print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
-        for _, _, why in self.failures[known:]:
-            print(f"hcq: closing {self.name}: {why}", file=sys.stderr)
-        self.end(CLOSED, min(limit_ms, 5000))
-
-    def end(self, why: str, timeout_ms: float) -> None:
-        """Die, and stop what runs. Work that is still in flight stays unfinished."""
-        with self.lock:
-            if self.dead and not self.is_lost:
-                return  # another thread was faster
-            self.observers = tuple([observer for observer in self.observers if observer.closing()])
-            self.is_open = self.is_lost = False
-            self.die(why)
-        try:
-            self.is_stopped = self.stop(timeout_ms)
-            if self.is_stopped:
-                self.recent.clear()  # they hold programs, and those hold code
-        finally:
-            open_devices.unregister(self)
-
-    def _pending(self) -> str:
+    def pending(self) -> str:
         done, submitted = self.timeline.value, self.timeline.submitted
         if done >= submitted:
             return "Nothing is in flight on this device: nobody will set it. Submit the signal first."
@@ -473,38 +364,6 @@ class Device(Mortal):
     def note(self, value: int, commands: Sequence[Command], at: Site) -> None:
         """Remember what a timeline value stands for."""
         self.recent.append((value, commands, at))
-
-    def note_fault(self, is_asked_for: bool = False) -> None:
-        with self.lock:
-            what = self.fault()
-            if not what:
-                self._skip_dropped()
-                return
-            first, last = self.timeline.value + 1, self.timeline.submitted
-            if first > last + 1:
-                first = 1  # the timeline was overwritten: nobody knows what was done
-            why = f"{self.name}: {what}, in submission {self.describe(first)}."
-            if last > first:
-                why += f" The {last - first} submissions after it were dropped."
-            self.failures.append((first, last, why))
-            for observer in self.observers:
-                observer.fault(first, last, why)
-            if not is_asked_for:
-                self.report(why, ("fault", first, last))
-            for buffer in self.memory.owners():
-                if first <= buffer.last <= last:
-                    buffer.poison = why
-            for graph in list(self.graphs):
-                graph.poison(first, last, why)
-            self._dropped = last
-            self.recover()
-            self._skip_dropped()
-
-    def _skip_dropped(self) -> None:
-        """The timeline goes on behind the work that was dropped. Who was interrupted before it comes here again."""
-        if self.timeline._cell[0] < self._dropped:
-            self.signal_set(self.timeline.va, self._dropped)
-        self._dropped = 0
 
     def _send_observed(self, submission: Submission) -> None:
         """Observers first, in their order: what one refuses is neither heard of by the next nor sent."""

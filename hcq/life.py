@@ -3,7 +3,7 @@
 In       why it is dead: closed, the process ends, the process is a fork of the one that opened it
 Out      one clear error from every verb of it and of what belongs to it
 Changes  `dead`, which every verb asks
-Next     device.py (what a live one does), open_devices.py (who decides), cpu/fork.py (what lives on in a child)
+Next     recovery.py (its states), open_devices.py (who decides), cpu/fork.py (what lives on in a child)
 
     open ---close, exit---> dead, stopped ---nobody holds it or its signals---> its memory is unmapped
     open ---fork----------> in the child: a GPU is dead, for its queues and memory are the parent's; the CPU device

@@ -8,10 +8,9 @@ Next     rings.py, memory.py, process.py (the parts), hcq/device.py (what all de
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
@@ -64,6 +63,9 @@ class AmdDevice(GpuDevice):
     node: Node
     chip: Chip
     process: KfdProcess
+    gpu_memory: KfdMemory
+    event_id = 0
+    _doorbells_va = 0
     _cells: Allocation
     why_staging = "the host does not see all of the GPU's memory"
 
@@ -119,7 +121,7 @@ class AmdDevice(GpuDevice):
             raise
         self.process.acquired.add(self.node.gpu_id)
         self._begin_owning()
-        self.kfd_memory = KfdMemory(self.port, self.kfd_fd, self.drm_fd, self.node.gpu_id)
+        self.gpu_memory = KfdMemory(self.port, self.kfd_fd, self.drm_fd, self.node.gpu_id)
 
     def read_apertures(self) -> None:
         count = call(self.port, self.kfd_fd, kfd.GET_PROCESS_APERTURES_NEW).num_of_nodes
@@ -146,8 +148,7 @@ class AmdDevice(GpuDevice):
         self.apertures = found
 
     def make_events(self) -> None:
-        self.event_id = 0
-        self.event_id = self.process.make_events(self.port, self.kfd_fd, self.kfd_memory)
+        self.event_id = self.process.make_events(self.port, self.kfd_fd, self.gpu_memory)
 
     def map_doorbells(self) -> None:
         """The doorbells' pages: a store there makes the GPU look at a ring."""
@@ -176,7 +177,7 @@ class AmdDevice(GpuDevice):
             self.place = Place.PUBLIC
 
     def make_signals(self) -> None:
-        cells = self.kfd_memory.alloc(CELLS_BYTES, Place.SHARED)
+        cells = self.gpu_memory.alloc(CELLS_BYTES, Place.SHARED)
         self._begin_cells(cells, TIMELINE_AT, SIGNALS_AT)
         queue = (
             aql.AmdQueue(  # what a PM4 launch shows kernels that ask for their queue: the apertures are in it
@@ -204,7 +205,7 @@ class AmdDevice(GpuDevice):
         self.rings = {}
         for name, kind in ((COMPUTE, compute), (COPY, SdmaRing)):
             self.rings[name] = kind(
-                self.port, self.kfd_memory, self.node, self.chip, self.doorbells, self.apertures
+                self.port, self.gpu_memory, self.node, self.chip, self.doorbells, self.apertures
             )
             if "push" in self.config.debug:
                 self.rings[name].seen = []
@@ -221,39 +222,16 @@ class AmdDevice(GpuDevice):
         after = time.monotonic_ns()
         self.clock = Clock(counters.gpu_clock_counter, (before + after) // 2, speed)
 
-    def unwind(self) -> None:
-        """End what was started. The error that led here is the one to tell, so nothing is raised."""
-        quietly(self._destroy_rings)
-        if hasattr(self, "_cells"):
-            cells = self._cells
-            quietly(lambda: self.kfd_memory.free(cells))  # nobody has waited for anything yet
-        if hasattr(self, "kfd_memory"):
-            self.kfd_memory.close()
-        if getattr(self, "event_id", 0):
-            quietly(lambda: call(self.port, self.kfd_fd, kfd.DESTROY_EVENT, event_id=self.event_id))
-        if hasattr(self, "_doorbells_va"):
-            quietly(lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES))
-
-    def stop(self, timeout_ms: float) -> bool:
-        try:
-            do_all(
-                (
-                    self._destroy_rings,
-                    lambda: call(self.port, self.kfd_fd, kfd.DESTROY_EVENT, event_id=self.event_id),
-                    lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES),
-                    self._give_back_owned,
-                )
-            )
-        except DriverError as error:
-            print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
-            return False  # the GPU may still use its memory: it goes with the process
-        return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
+    def end_rest(self) -> None:
+        """The event, and the doorbells' pages."""
+        acts: list[Callable[[], object]] = []
+        if self.event_id:
+            acts.append(lambda: call(self.port, self.kfd_fd, kfd.DESTROY_EVENT, event_id=self.event_id))
+        if self._doorbells_va:
+            acts.append(lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES))
+        do_all(acts)
 
     # ------------------------------------------------------------ memory and signals
-
-    @property
-    def gpu_memory(self) -> KfdMemory:
-        return self.kfd_memory
 
     @property
     def peer_id(self) -> int:
@@ -264,10 +242,10 @@ class AmdDevice(GpuDevice):
         return self.place == Place.PUBLIC
 
     def map_memory(self, size_bytes: int) -> int:
-        return self.kfd_memory.alloc(size_bytes, self.place).va
+        return self.gpu_memory.alloc(size_bytes, self.place).va
 
     def unmap_memory(self, va: int, size_bytes: int) -> None:
-        self.kfd_memory.free(self.kfd_memory.live[va])
+        self.gpu_memory.free(self.gpu_memory.live[va])
 
     def ring_states(self) -> list[RingState]:
         return [ring_state(name, ring, self.decode) for name, ring in self.rings.items()]
@@ -471,30 +449,16 @@ class AmdDevice(GpuDevice):
             return f"the packet processor stopped the AQL queue: {describe_inactive(ring.inactive_code)}"
         return ""
 
-    def recover(self) -> None:
-        """New queues with nothing in them; the device is dead when the kernel driver does not give us any."""
-        self._abandoned = True  # until all is done: who is interrupted here comes here again
-        try:
-            self._destroy_rings()
-            self.make_rings()
-            ring = self.rings[COMPUTE]
-            if isinstance(ring, AqlRing) and self.scratch is not None:
-                ring.set_scratch(self.scratch, self.chip.wave_bytes_unit)
-        except DriverError as error:
-            self.is_lost = True
-            self.die(f"it could not be rebuilt after a fault ({error})")
+    def make_queues(self) -> None:
+        self.make_rings()
+        ring = self.rings[COMPUTE]
+        if isinstance(ring, AqlRing) and self.scratch is not None:
+            ring.set_scratch(self.scratch, self.chip.wave_bytes_unit)
+
+    def forget_uploads(self) -> None:
         self.arena.clear()
-        self._fault = ""
-        self._abandoned = False
 
-    def abandon(self, is_on: bool = True) -> None:
-        """End the queues, and with them whatever they wait for; `recover` makes new ones."""
-        if is_on:
-            with self.lock:
-                self._abandoned = True
-                self._destroy_rings()
-
-    def _destroy_rings(self) -> None:
+    def end_queues(self) -> None:
         self._ending += self.rings.values()
         self.rings = {}  # who looks at them next must not find their memory gone
         try:
@@ -516,9 +480,9 @@ class AmdDevice(GpuDevice):
                 lines += [f"  {packet}" for packet in self.decode(memoryview(packets).cast("I"))]
         return lines
 
-    def _pending(self) -> str:
+    def pending(self) -> str:
         rings = ". ".join(describe_ring(ring) for ring in self.rings.values())
-        return f"{super()._pending()} {rings}."
+        return f"{super().pending()} {rings}."
 
     # ------------------------------------------------------------ what there is to know
 

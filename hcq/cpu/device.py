@@ -483,7 +483,7 @@ class CpuDevice(Forkable):
                 )
             if time.monotonic() > end:
                 raise WaitTimeout(
-                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room in the ring. {self._pending()}"
+                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room in the ring. {self.pending()}"
                 )
             time.sleep(0.00005)
 
@@ -534,11 +534,12 @@ class CpuDevice(Forkable):
         self._set_field("put", self._put)
         self.code.fault_clear(self._control_pointer)
 
-    def abandon(self, is_on: bool = True) -> None:
-        self._set_field("abandon", int(is_on))
-        if is_on:
-            # it may have slept through the last one
-            self.code.doorbell_ring(self._control_pointer, self._put)
+    def abandon(self) -> None:
+        self._set_field("abandon", 1)
+        self.code.doorbell_ring(self._control_pointer, self._put)  # it may have slept through the last one
+
+    def resume(self) -> None:
+        self._set_field("abandon", 0)
 
     def replace(self) -> str:
         """A native thread cannot be stopped from outside while it is in a kernel. Leave it behind and start others.

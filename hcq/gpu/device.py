@@ -9,6 +9,7 @@ Next     hcq/device.py (what all devices share), amd/device.py, nv/device.py (th
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from hcq.gpu.addresses import describe_address
 from hcq.gpu.clock import Clock
 from hcq.gpu.program import GpuProgram
 from hcq.gpu.queue import GpuQueue
-from hcq.gpu.release import do_all
+from hcq.gpu.release import do_all, quietly
 from hcq.gpu.staging import STAGE_BYTES, WORTH_BYTES, Stage
 from hcq.memory import Buffer
 from hcq.program import Program, Slot
@@ -58,16 +59,12 @@ class GpuDevice(Device):
     stage_place: ClassVar[Any]  # where a staging buffer is: memory of the host
     process: Any  # what the driver keeps for the process; buffers reach other GPUs of the same one
     clock: Clock
+    gpu_memory: GpuMemory  # its allocations
     _cells: Owned
     _fault = ""  # what it stopped on, until it is recovered
     _abandoned = False  # its queues are ended; nothing may be submitted before it is recovered
 
     # ------------------------------------------------------------ what a driver provides
-
-    @property
-    @abstractmethod
-    def gpu_memory(self) -> GpuMemory:
-        """Its allocations."""
 
     @property
     @abstractmethod
@@ -82,6 +79,22 @@ class GpuDevice(Device):
     @abstractmethod
     def stopped_on(self) -> str:
         """What the GPU or its kernel driver says that it stopped on, or ""."""
+
+    @abstractmethod
+    def end_queues(self) -> None:
+        """End the queues, and with them whatever they wait for. Also of half an opened device, and a second time."""
+
+    @abstractmethod
+    def make_queues(self) -> None:
+        """New queues with nothing in them. Raises DriverError when the kernel driver gives none."""
+
+    @abstractmethod
+    def forget_uploads(self) -> None:
+        """No work is in flight that reads what was uploaded for it."""
+
+    @abstractmethod
+    def end_rest(self) -> None:
+        """Once the queues are ended: give back what is neither queue nor memory."""
 
     # ------------------------------------------------------------ memory of its own
 
@@ -209,6 +222,37 @@ class GpuDevice(Device):
             self._fault = "the work in flight was abandoned" if self._abandoned else self.stopped_on()
         return self._fault
 
+    def abandon(self) -> None:
+        with self.lock:
+            self._abandoned = True
+            self.end_queues()
+
+    def recover(self) -> None:
+        self._abandoned = True  # until all is done: who is interrupted here comes here again
+        try:
+            self.end_queues()
+            self.make_queues()
+        except DriverError as refusal:
+            self.lose(refusal)
+        self.forget_uploads()
+        self._fault = ""
+        self._abandoned = False
+
+    def stop(self, timeout_ms: float) -> bool:
+        try:
+            do_all((self.end_queues, self.end_rest, self._give_back_owned))
+        except DriverError as error:
+            print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
+            return False  # the GPU may still use its memory: it goes with the process
+        return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
+
+    def unwind(self) -> None:
+        """The error that led here is the one to tell."""
+        quietly(self.end_queues)
+        if hasattr(self, "gpu_memory"):
+            self.gpu_memory.close()
+        quietly(self.end_rest)
+
     def describe_address(self, va: int) -> str:
         """Which buffer an address is in, or near, in words."""
         return describe_address(self, va)
@@ -259,6 +303,6 @@ class GpuDevice(Device):
                 )
             if time.monotonic() > end:
                 raise WaitTimeout(
-                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room. {state()}. {self._pending()}"
+                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room. {state()}. {self.pending()}"
                 )
             pause()

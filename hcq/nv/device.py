@@ -20,7 +20,6 @@ from hcq.device import Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.gpu.clock import Clock
 from hcq.gpu.device import CELLS_BYTES
-from hcq.gpu.release import do_all, quietly
 from hcq.layout import Packet
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.rm_structs import CardInfoArgs
@@ -144,11 +143,11 @@ class NvDevice(HostAccess):
 
     def make_signals(self) -> None:
         gpu = self.gpu
-        self.nv_memory = NvMemory(
+        self.gpu_memory = NvMemory(
             self.port, self.process, self.rm, gpu.device, gpu.path, gpu.uuid, self.process.uvm_fd
         )
         self._choose_place()
-        self._begin_cells(self.nv_memory.alloc(CELLS_BYTES, Place.SYSTEM), TIMELINE_AT, SIGNALS_AT)
+        self._begin_cells(self.gpu_memory.alloc(CELLS_BYTES, Place.SYSTEM), TIMELINE_AT, SIGNALS_AT)
         self.pushbuffer = Pushbuffer(self._own(PUSHBUFFER_BYTES, self.place).va)
         self.memory.regions[self.pushbuffer.va] = PUSHBUFFER_BYTES
         self._ring = self._own(GpFifo.size_bytes(), self.place)
@@ -161,7 +160,7 @@ class NvDevice(HostAccess):
     def make_channel(self) -> None:
         self._cells_view[COPY_FENCE_AT : STAMP_AT + CELL_BYTES] = bytes(STAMP_AT + CELL_BYTES - COPY_FENCE_AT)
         self.channel = Channel(
-            self.nv_memory, self.gpu.vaspace, self.chip, self.gpu.doorbell, self._ring, self._cells
+            self.gpu_memory, self.gpu.vaspace, self.chip, self.gpu.doorbell, self._ring, self._cells
         )
         self._first = [self.encoder.setup(), self.encoder.new_code]
         if self.local is not None:
@@ -190,24 +189,17 @@ class NvDevice(HostAccess):
         self._launches = self._commands = 0
         view[0] = view[1] = 0
 
-    def unwind(self) -> None:
-        """End what was started. The error that led here is the one to tell, so nothing is raised."""
+    def end_rest(self) -> None:
+        """The ring's memory is about to go."""
         if hasattr(self, "channel"):
-            quietly(self.channel.destroy)
-        if hasattr(self, "nv_memory"):
-            self.nv_memory.close()
+            self.channel.fifo.detach()
+
+    def unwind(self) -> None:
+        super().unwind()
         gpu = getattr(self, "gpu", None)
         if gpu is not None and not gpu.is_ready:
             gpu.give_up(self.port)
         self._end_attaching()
-
-    def stop(self, timeout_ms: float) -> bool:
-        try:
-            do_all((self.channel.destroy, self.channel.fifo.detach, self._give_back_owned))
-        except DriverError as error:
-            print(f"hcq: closing {self.name}: {error}", file=sys.stderr)
-            return False  # the GPU may still use its memory: it goes with the process
-        return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
 
     # ------------------------------------------------------------ memory and signals
 
@@ -366,28 +358,18 @@ class NvDevice(HostAccess):
             return ""
         return describe_fault(self.channel, error, self.describe_address, self.port.kernel_log())
 
-    def recover(self) -> None:
-        """A new channel with nothing in it; the device is dead when the kernel driver does not give us one."""
-        self._abandoned = True  # until all is done: who is interrupted here comes here again
-        try:
+    def end_queues(self) -> None:
+        if hasattr(self, "channel"):
             self.channel.destroy()
-            self.make_channel()
-        except DriverError as error:
-            self.is_lost = True
-            self.die(f"it could not be rebuilt after a fault ({error})")
+
+    def make_queues(self) -> None:
+        self.make_channel()
+
+    def forget_uploads(self) -> None:
         self.pushbuffer.clear()
-        self._fault = ""
-        self._abandoned = False
 
-    def abandon(self, is_on: bool = True) -> None:
-        """End the channel, and with it whatever it waits for; `recover` makes a new one."""
-        if is_on:
-            with self.lock:
-                self._abandoned = True
-                self.channel.destroy()
-
-    def _pending(self) -> str:
-        return f"{super()._pending()} {describe_ring(self.channel)}."
+    def pending(self) -> str:
+        return f"{super().pending()} {describe_ring(self.channel)}."
 
     # ------------------------------------------------------------ what there is to know
 
@@ -414,7 +396,7 @@ class NvDevice(HostAccess):
             "submissions": self.timeline.submitted,
             "packets": self._commands,
             "dispatches": self._launches,
-            "mapped_bytes": self.nv_memory.mapped_bytes,
+            "mapped_bytes": self.gpu_memory.mapped_bytes,
             "segments": self.channel.fifo.put,
         }
 

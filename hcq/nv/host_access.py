@@ -30,13 +30,9 @@ class HostAccess(GpuDevice):
 
     stage_place = Place.SYSTEM
     gpu: Gpu
-    nv_memory: NvMemory
+    gpu_memory: NvMemory
     place: Place
     why_host_memory = ""
-
-    @property
-    def gpu_memory(self) -> NvMemory:
-        return self.nv_memory
 
     @property
     def peer_id(self) -> bytes:
@@ -62,8 +58,8 @@ class HostAccess(GpuDevice):
 
     def map_memory(self, size_bytes: int) -> int:
         if self.place == Place.VIDEO or size_bytes <= HIDDEN_BYTES or self.config.trace_data:
-            return self.nv_memory.alloc(size_bytes, self.place).va
-        va = self.nv_memory.alloc(size_bytes, Place.PRIVATE).va
+            return self.gpu_memory.alloc(size_bytes, self.place).va
+        va = self.gpu_memory.alloc(size_bytes, Place.PRIVATE).va
         with self.lock:
             bisect.insort(self._hidden, va)
         return va
@@ -81,8 +77,8 @@ class HostAccess(GpuDevice):
         return made
 
     def unmap_memory(self, va: int, size_bytes: int) -> None:
-        what = self.nv_memory.live[va]
-        self.nv_memory.free(what)
+        what = self.gpu_memory.live[va]
+        self.gpu_memory.free(what)
         if what.place == Place.PRIVATE:
             with self.lock:
                 self._hidden.remove(va)
@@ -92,7 +88,7 @@ class HostAccess(GpuDevice):
         if not self._hidden:
             return False
         at = bisect.bisect_right(self._hidden, va) - 1
-        what = self.nv_memory.live.get(self._hidden[at]) if at >= 0 else None
+        what = self.gpu_memory.live.get(self._hidden[at]) if at >= 0 else None
         return what is not None and va < what.va + what.size_bytes
 
     def view_memory(self, va: int, size_bytes: int, owner: object) -> memoryview:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 from hcq.callsite import where
-from hcq.device import Submitted
+from hcq.recovery import Submitted
 
 
 def line(recent: deque[Submitted], value: int) -> str:

@@ -27,10 +27,11 @@ from typing import Any
 
 from hcq import callsite, config, native, open_devices, private
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
-from hcq.device import Device, Submitted
+from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.memory import Buffer
 from hcq.observe import ledger
+from hcq.recovery import Submitted
 
 KEPT = 32
 SHOWN = 8  # submissions of each list
