@@ -61,7 +61,7 @@ def main() -> int:
     n = 1024
     device = hcq.open("CPU")
     program = device.load(
-        assemble(KERNEL), "scale", args=("buffer", "buffer", "int", "float"), texts={"ir": KERNEL}
+        assemble(KERNEL), "scale", args=("buffer", "buffer", "int", "float"), sources={"ir": KERNEL}
     )
     source, out = device.alloc(4 * n, "source"), device.alloc(4 * n, "out")
     source.write(struct.pack(f"<{n}f", *range(n)))

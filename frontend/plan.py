@@ -377,7 +377,7 @@ def _program(device: Any, launch: Launch) -> Any:
             scratch_bytes=launch.scratch_bytes,
             name=launch.name,
             access=["write" if is_written else "read" for is_written in writes],
-            texts=kernel_sources.of(DiskCache(), launch.image, launch.entry)
+            sources=kernel_sources.of(DiskCache(), launch.image, launch.entry)
             if kernel_sources.wanted()
             else None,
         )

@@ -185,7 +185,7 @@ class Device(Recovery):
         scratch_bytes: int = 0,
         name: str | None = None,
         access: Sequence[str] | None = None,
-        texts: Mapping[str, str] | None = None,
+        sources: Mapping[str, str] | None = None,
     ) -> Program:
         """Load a code object and find its entry.
 
@@ -196,7 +196,7 @@ class Device(Recovery):
         name           how messages and traces call it; default the entry
         access         what it does with each argument's memory ("read", "write", "both", ""): validation then judges
                        the order of its launches, too
-        texts          what it was made from, "source" or "ir", for whoever reads a trace
+        sources        what it was made from, "source" or "ir", for whoever reads a trace
         Raises         UsageError saying what is wrong with the object
         """
         self.check_alive()
@@ -210,9 +210,9 @@ class Device(Recovery):
         if access is not None:
             program.set_access(access)
         if self.observers:
-            self.loaded[program] = entry, image, texts
+            self.loaded[program] = entry, image, sources
             for observer in self.observers:
-                observer.load(program, entry, image, texts)
+                observer.load(program, entry, image, sources)
         return program
 
     def unloaded(self, entry: int) -> None:

@@ -102,6 +102,6 @@ class Forkable(Device):
                 observer.alloc(buffer.address, buffer.size_bytes, buffer.capacity, buffer.name)
                 observer.wrote(buffer.address, native.view(buffer.address, buffer.size_bytes))
         self.observe(while_opening=False)
-        for program, (entry, image, texts) in list(self.loaded.items()):
+        for program, (entry, image, sources) in list(self.loaded.items()):
             for observer in self.observers:
-                observer.load(program, entry, image, texts)
+                observer.load(program, entry, image, sources)

@@ -178,7 +178,7 @@ class Control(Packet, words=144):
     packets = bits(703, 640, doc="packets ever executed")
     fault_address = bits(767, 704)
     dispatches = bits(831, 768, doc="dispatches ever executed")
-    packet = bits(895, 832, doc="address of the packet in hand, in the ring or in a block")
+    packet = bits(895, 832, doc="address of the current packet, in the ring or in a block")
     # set before the threads start
     ring = bits(1087, 1024)
     ring_words = bits(1151, 1088, doc="a power of two")
@@ -189,8 +189,8 @@ class Control(Packet, words=144):
     # everybody
     stop = bits(1567, 1536)
     running = bits(1599, 1568, doc="threads that have not ended")
-    abandon = bits(1631, 1600, doc="1: the WAIT packet in hand gives up, as a fault")
-    # the job in hand: workers take claims from ticket, which counts down, so an old ticket can never be a claim
+    abandon = bits(1631, 1600, doc="1: the current WAIT packet gives up, as a fault")
+    # the current job: workers take claims from ticket, which counts down, so an old ticket can never be a claim
     ticket = bits(2111, 2048)
     posted = bits(2591, 2560, doc="futex word; changes whenever there is a new job")
     sleepers = bits(2623, 2592)

@@ -288,7 +288,7 @@ define internal void @run_range(ptr %p, ptr %slots, ptr %group, i64 %first, i64 
   ret void
 }
 
-; take claims of the job in hand until there are none
+; take claims of the current job until there are none
 define internal void @help(ptr %q, i64 %worker) noinline {
 entry:
   %slots = alloca [$max_slots x i64], align 64

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hcq.rules.effects import Access, Copy, Fill, Launch, Signal, Wait
-from hcq.rules.memory import Block
+from hcq.rules.memory import Allocation
 from hcq.rules.rule import Violation, check, rule
 from hcq.rules.submission_check import SubmissionCheck
 
@@ -109,7 +109,7 @@ def _range(submission: SubmissionCheck, va: int, size: int, access: str, what: s
 
 
 def _in_block(
-    submission: SubmissionCheck, block: Block, va: int, size: int, access: str, what: str
+    submission: SubmissionCheck, block: Allocation, va: int, size: int, access: str, what: str
 ) -> Iterator[Violation]:
     if block.stand_in:
         yield Violation(PATCH_UNBOUND, f"{what} still is the stand-in of {block.stand_in}", va)

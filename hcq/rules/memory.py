@@ -31,7 +31,7 @@ class PastAccess(NamedTuple):
     label: str
 
 
-class Block:
+class Allocation:
     """A buffer, live or freed.
 
     access       "read", "write" or "both": what the device may do with it
@@ -79,7 +79,7 @@ class Place(NamedTuple):
     """What a range starts in: "live", "freed", "unmapped", or "elsewhere" (memory that nobody reports to us)."""
 
     state: str
-    block: Block | None = None
+    block: Allocation | None = None
 
 
 class Memory:
@@ -89,21 +89,21 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self.live: dict[int, Block] = {}
-        self.freed: dict[int, Block] = {}
+        self.live: dict[int, Allocation] = {}
+        self.freed: dict[int, Allocation] = {}
         self.elsewhere: Callable[[int, int], bool] = lambda va, size_bytes: False
         self._starts: list[int] = []
         self._gone: list[int] = []
         self._lock = threading.RLock()
 
-    def alloc(self, va: int, size_bytes: int, name: str, device: str, access: str = "both") -> Block:
+    def alloc(self, va: int, size_bytes: int, name: str, device: str, access: str = "both") -> Allocation:
         """A new buffer; what was known of its memory is forgotten."""
         with self._lock:
             self._settle()
             self.freed.pop(va, None)
             if va not in self.live:
                 bisect.insort(self._starts, va)
-            block = self.live[va] = Block(va, size_bytes, name, device, access)
+            block = self.live[va] = Allocation(va, size_bytes, name, device, access)
         return block
 
     def free(self, va: int) -> None:
@@ -122,7 +122,7 @@ class Memory:
             for start in [start for start in list(self.freed) if va <= start < va + size_bytes]:
                 self.freed.pop(start, None)
 
-    def find(self, va: int) -> Block | None:
+    def find(self, va: int) -> Allocation | None:
         """The live buffer that holds an address; one that ends there counts when nothing else begins there."""
         if self._gone:
             with self._lock:
@@ -147,7 +147,7 @@ class Memory:
             return Place("elsewhere")
         return Place("unmapped")
 
-    def neighbour(self, va: int) -> Block | None:
+    def neighbour(self, va: int) -> Allocation | None:
         """The last live buffer that begins before an address."""
         with self._lock:
             at = bisect.bisect_right(self._starts, va) - 1

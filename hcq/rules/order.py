@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hcq.rules.effects import Access, Barrier, Copy, Fill, Flush, Invalidate, Launch
-from hcq.rules.memory import Block, PastAccess
+from hcq.rules.memory import Allocation, PastAccess
 from hcq.rules.rule import Violation, check, rule
 from hcq.rules.state import Agent
 from hcq.rules.submission_check import SubmissionCheck
@@ -95,7 +95,7 @@ def _label(submission: SubmissionCheck, use: Use) -> str:
 
 
 def _pair(
-    submission: SubmissionCheck, block: Block, before: PastAccess, now: Use, domain: str
+    submission: SubmissionCheck, block: Allocation, before: PastAccess, now: Use, domain: str
 ) -> Iterator[Violation]:
     agent, model = submission.agent, submission.model
     earlier = before.agent

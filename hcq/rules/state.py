@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hcq.rules.effects import Model, ProgramFacts
-from hcq.rules.memory import Block, Memory
+from hcq.rules.memory import Allocation, Memory
 
 MAX_UNLOADED = 4096  # programs that are remembered
 MAX_PROMISES = 2048  # of one signal; from then on the older half is forgotten
@@ -117,7 +117,7 @@ class GraphBlock(NamedTuple):
     size_words: int
     label: str
     words: bytes
-    home: Block | None
+    home: Allocation | None
     device: DeviceState
     submission: int
 

@@ -1,7 +1,7 @@
 """Submission check: one submission while its effects are looked at, one after the other.
 
 In       the state before it, its device and its queue
-Out      what checks ask: ranges, the kernel in hand, what came before; `commit` or `undo` at the end
+Out      what checks ask: ranges, the current kernel, what came before; `commit` or `undo` at the end
 Changes  the state, so that later packets see earlier ones; all of it is taken back when the submission is refused
 Next     validate.py (makes one for each submission), addresses.py and its neighbours (the checks)
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hcq.callsite import Site, where
 from hcq.rules.effects import ProgramFacts, Step
-from hcq.rules.memory import Block, PastAccess
+from hcq.rules.memory import Allocation, PastAccess
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import Agent, Clock, DeviceState, GraphBlock, OpenWait, Promise, State
 
@@ -32,7 +32,7 @@ class SubmissionCheck:
     """What a check sees.
 
     value   what the device's timeline has once this submission is done
-    step    the packet in hand
+    step    the current packet
     kernel  the program it launches, or None
     site    the line that submitted, as text or as callsite.site() took it
     depth   0 in the ring, 1 in a block of packets
@@ -55,19 +55,19 @@ class SubmissionCheck:
         self.blocks: list[GraphBlock] = []
         self.log: list[tuple[Agent, int, int, bool, Where]] = []
         self._agent_before = self.agent.save()
-        self._touched: list[tuple[Block, tuple[PastAccess, ...], bool]] = []
+        self._touched: list[tuple[Allocation, tuple[PastAccess, ...], bool]] = []
         self.agent.join(state.host.snapshot() if state.host.at else state.host.clock)
 
     # ------------------------------------------------------------ what the effects do to the state
 
-    def touch(self, block: Block, low: int, high: int, is_write: bool, domain: str, label: str) -> None:
+    def touch(self, block: Allocation, low: int, high: int, is_write: bool, domain: str, label: str) -> None:
         """Remember an access. Behind an open wait nobody knows yet what it comes after, so it is not remembered."""
         if not self.agent.open:
             self._touched.append((block, block.touches, block.is_written))
             block.touch(PastAccess(self.agent, self.agent.at, low, high, is_write, domain, label))
             block.is_written |= is_write
 
-    def write_mark(self, block: Block) -> None:
+    def write_mark(self, block: Allocation) -> None:
         if not block.is_written:
             self._touched.append((block, block.touches, False))
             block.is_written = True

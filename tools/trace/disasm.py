@@ -60,7 +60,7 @@ def text(code: Code, name: str) -> Iterator[str]:
     if not isinstance(found, str):
         raise UsageError(
             f"disasm {code.name}: the trace has no {name} of it. Kernels of the tensor layer have one, and those that "
-            f"were loaded with texts={{{name!r}: ...}}."
+            f"were loaded with sources={{{name!r}: ...}}."
         )
     return (clean(line) for line in found.splitlines())
 

@@ -124,7 +124,7 @@ def test_a_kernel_shows_the_text_that_its_loader_gave(kernels: Path, tmp_path: P
     program = """
 import sys, hcq
 image = open(sys.argv[1], "rb").read()
-hcq.open("CPU").load(image, "step", texts={"source": "a[0] = 3 * a[0] + b", "ir": "ret void"})
+hcq.open("CPU").load(image, "step", sources={"source": "a[0] = 3 * a[0] + b", "ir": "ret void"})
 hcq.open("CPU").load(image, "mixed")
 """
     found = PageData(Trace.read(str(record(program, tmp_path / "t", str(kernels), options=""))))
