@@ -16,10 +16,12 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import ZERO, narrow, to_integer, widen
-from hcq.emu.amd.shader.meaning import Compute, Table, define
+from hcq.emu.amd.shader.integer_ops import pack
+from hcq.emu.amd.shader.meaning import Compute, Table
 from hcq.emu.amd.shader.operands import TYPES, Context
 
-CONVERT: Table = {}
+CONVERT = Table()
+define = CONVERT.define
 
 
 def to_float(kind: str) -> Any:
@@ -30,12 +32,6 @@ def to_float(kind: str) -> Any:
         return lambda a: narrow(widen(a), TYPES[kind], rounding)
 
     return make
-
-
-def pack(low: Array, high: Array) -> Array:
-    """Two 16-bit arrays as one 32-bit array."""
-    a, b = low.view(np.uint16).astype(np.uint32), high.view(np.uint16).astype(np.uint32)
-    return a | (b << np.uint32(16))
 
 
 def toward_zero_f16(a: Array) -> Array:
@@ -142,61 +138,40 @@ def to_byte_float(x: Array, kind: ByteFloat) -> Array:
 
 
 for wide in ("f64", "f32"):
-    define(CONVERT, f"v_cvt_i32_{wide}", f"i32 = {wide}", lambda a: to_integer(a, np.int32))
-    define(CONVERT, f"v_cvt_u32_{wide}", f"u32 = {wide}", lambda a: to_integer(a, np.uint32))
-define(CONVERT, "v_cvt_f64_i32", "f64 = i32", widen)
-define(CONVERT, "v_cvt_f64_u32", "f64 = u32", widen)
-define(CONVERT, "v_cvt_f64_f32", "f64 = f32", widen, arithmetic=True)
-define(CONVERT, "v_cvt_f32_f64", "f32 = f64", make=to_float("f32"), arithmetic=True)
-define(CONVERT, "v_cvt_f32_i32", "f32 = i32", make=to_float("f32"))
-define(CONVERT, "v_cvt_f32_u32", "f32 = u32", make=to_float("f32"))
-define(CONVERT, "v_cvt_f32_f16", "f32 = f16", lambda a: a.astype(np.float32), arithmetic=True)
-define(CONVERT, "v_cvt_f16_f32", "f16 = f32", make=to_float("f16"), arithmetic=True)
-define(CONVERT, "v_cvt_f16_u16", "f16 = u16", make=to_float("f16"))
-define(CONVERT, "v_cvt_f16_i16", "f16 = i16", make=to_float("f16"))
-define(CONVERT, "v_cvt_u16_f16", "u16 = f16", lambda a: to_integer(a, np.uint16))
-define(CONVERT, "v_cvt_i16_f16", "i16 = f16", lambda a: to_integer(a, np.int16))
-define(
-    CONVERT, "v_cvt_nearest_i32_f32", "i32 = f32", lambda a: to_integer(np.floor(widen(a) + 0.5), np.int32)
-)
-define(CONVERT, "v_cvt_floor_i32_f32", "i32 = f32", lambda a: to_integer(np.floor(widen(a)), np.int32))
-define(CONVERT, "v_cvt_off_f32_i4", "f32 = u32", signed_nibble)
+    define(f"v_cvt_i32_{wide}", f"i32 = {wide}", lambda a: to_integer(a, np.int32))
+    define(f"v_cvt_u32_{wide}", f"u32 = {wide}", lambda a: to_integer(a, np.uint32))
+define("v_cvt_f64_i32", "f64 = i32", widen)
+define("v_cvt_f64_u32", "f64 = u32", widen)
+define("v_cvt_f64_f32", "f64 = f32", widen, arithmetic=True)
+define("v_cvt_f32_f64", "f32 = f64", make=to_float("f32"), arithmetic=True)
+define("v_cvt_f32_i32", "f32 = i32", make=to_float("f32"))
+define("v_cvt_f32_u32", "f32 = u32", make=to_float("f32"))
+define("v_cvt_f32_f16", "f32 = f16", lambda a: a.astype(np.float32), arithmetic=True)
+define("v_cvt_f16_f32", "f16 = f32", make=to_float("f16"), arithmetic=True)
+define("v_cvt_f16_u16", "f16 = u16", make=to_float("f16"))
+define("v_cvt_f16_i16", "f16 = i16", make=to_float("f16"))
+define("v_cvt_u16_f16", "u16 = f16", lambda a: to_integer(a, np.uint16))
+define("v_cvt_i16_f16", "i16 = f16", lambda a: to_integer(a, np.int16))
+define("v_cvt_nearest_i32_f32", "i32 = f32", lambda a: to_integer(np.floor(widen(a) + 0.5), np.int32))
+define("v_cvt_floor_i32_f32", "i32 = f32", lambda a: to_integer(np.floor(widen(a)), np.int32))
+define("v_cvt_off_f32_i4", "f32 = u32", signed_nibble)
 for byte in range(4):
-    define(CONVERT, f"v_cvt_f32_ubyte{byte}", "f32 = u32", byte_to_f32(8 * byte))
-define(
-    CONVERT,
-    "v_cvt_pk_rtz_f16_f32",
-    "u32 = f32 f32",
-    lambda a, b: pack(toward_zero_f16(a), toward_zero_f16(b)),
-)
-define(
-    CONVERT,
-    "v_cvt_pk_i16_f32",
-    "u32 = f32 f32",
-    lambda a, b: pack(to_integer(a, np.int16), to_integer(b, np.int16)),
-)
-define(
-    CONVERT,
-    "v_cvt_pk_u16_f32",
-    "u32 = f32 f32",
-    lambda a, b: pack(to_integer(a, np.uint16), to_integer(b, np.uint16)),
-)
+    define(f"v_cvt_f32_ubyte{byte}", "f32 = u32", byte_to_f32(8 * byte))
+
+
+def define_pair(name: str, kind: str, convert: Compute) -> None:
+    """Two numbers of a kind, each made to 16 bits."""
+    define(name, f"u32 = {kind} {kind}", lambda a, b: pack(convert(a), convert(b)))
+
+
+define_pair("v_cvt_pk_rtz_f16_f32", "f32", toward_zero_f16)
+define_pair("v_cvt_pk_i16_f32", "f32", lambda a: to_integer(a, np.int16))
+define_pair("v_cvt_pk_u16_f32", "f32", lambda a: to_integer(a, np.uint16))
 for source in ("f16", "f32"):
-    define(CONVERT, f"v_cvt_norm_i16_{source}", f"i16 = {source}", lambda a: normalised(a, np.int16))
-    define(CONVERT, f"v_cvt_norm_u16_{source}", f"u16 = {source}", lambda a: normalised(a, np.uint16))
-    define(
-        CONVERT,
-        f"v_cvt_pk_norm_i16_{source}",
-        f"u32 = {source} {source}",
-        lambda a, b: pack(normalised(a, np.int16), normalised(b, np.int16)),
-    )
-    define(
-        CONVERT,
-        f"v_cvt_pk_norm_u16_{source}",
-        f"u32 = {source} {source}",
-        lambda a, b: pack(normalised(a, np.uint16), normalised(b, np.uint16)),
-    )
-define(CONVERT, "v_cvt_pk_u8_f32", "u32 = f32 u32 u32", insert_byte)
-define(CONVERT, "v_cvt_pkaccum_u8_f32", "u32 = f32 u32 u32", insert_byte, accumulates=True)
-define(CONVERT, "v_cvt_f32_fp8", "f32 = u32", make=from_byte_float("fp8"))
-define(CONVERT, "v_cvt_f32_bf8", "f32 = u32", make=from_byte_float("bf8"))
+    for out, kind in (("i16", np.int16), ("u16", np.uint16)):
+        define(f"v_cvt_norm_{out}_{source}", f"{out} = {source}", lambda a, kind=kind: normalised(a, kind))
+        define_pair(f"v_cvt_pk_norm_{out}_{source}", source, lambda a, kind=kind: normalised(a, kind))
+define("v_cvt_pk_u8_f32", "u32 = f32 u32 u32", insert_byte)
+define("v_cvt_pkaccum_u8_f32", "u32 = f32 u32 u32", insert_byte, accumulates=True)
+define("v_cvt_f32_fp8", "f32 = u32", make=from_byte_float("fp8"))
+define("v_cvt_f32_bf8", "f32 = u32", make=from_byte_float("bf8"))

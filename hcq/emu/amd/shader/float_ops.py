@@ -31,11 +31,12 @@ from hcq.emu.amd.shader.floats import (
     raw,
     widen,
 )
-from hcq.emu.amd.shader.meaning import Compute, Table, define
+from hcq.emu.amd.shader.meaning import Compute, Table
 from hcq.emu.amd.shader.operands import TYPES, Context
 from hcq.emu.exact import exact_fma, fma64, round_to_odd, two_product, two_sum
 
-FLOAT: Table = {}
+FLOAT = Table()
+define = FLOAT.define
 KINDS = ("f16", "f32", "f64")
 
 
@@ -109,6 +110,10 @@ def ordered(combine: Callable[[Array, Array, bool], Array]) -> Callable[[Context
 def three(*steps: Callable[[Array, Array, bool], Array]) -> Callable[[Context], Compute]:
     first, second = steps
     return lambda ctx: lambda a, b, c: second(first(a, b, ctx.mode.ieee), c, ctx.mode.ieee)
+
+
+def unfused(a: Array, b: Array, c: Array) -> Array:
+    return a * b + c
 
 
 def plain_mad(a: Array, b: Array, c: Array) -> Array:
@@ -275,15 +280,15 @@ def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array
     )
 
 
+def half(word: Array, shift: int) -> Array:
+    return ((word >> np.uint32(shift)) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)
+
+
 def dot2(a: Array, b: Array, c: Array) -> Array:
     """Two products of float16 halves plus a float32, in float64 and rounded once."""
     total = widen(c)
     for shift in (0, 16):
-        x, y = (
-            ((word >> np.uint32(shift)) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)
-            for word in (a, b)
-        )
-        total = total + widen(x) * widen(y)
+        total = total + widen(half(a, shift)) * widen(half(b, shift))
     return total.astype(np.float32)
 
 
@@ -329,98 +334,77 @@ def two_over_pi() -> int:
 
 for kind in KINDS:
     one, two, trio = f"{kind} = {kind}", f"{kind} = {kind} {kind}", f"{kind} = {kind} {kind} {kind}"
-    define(FLOAT, f"v_add_{kind}", two, make=add_like(kind, 1, 1), arithmetic=True)
-    define(FLOAT, f"v_sub_{kind}", two, make=add_like(kind, 1, -1), arithmetic=True)
-    define(FLOAT, f"v_subrev_{kind}", two, make=add_like(kind, -1, 1), arithmetic=True)
-    define(FLOAT, f"v_mul_{kind}", two, make=multiply(kind), arithmetic=True)
-    define(FLOAT, f"v_fma_{kind} v_fmamk_{kind} v_fmaak_{kind}", trio, make=fused(kind), arithmetic=True)
-    define(FLOAT, f"v_fmac_{kind}", trio, make=fused(kind), arithmetic=True, accumulates=True)
-    define(FLOAT, f"v_min_{kind}", two, make=ordered(minimum), arithmetic=True)
-    define(FLOAT, f"v_max_{kind}", two, make=ordered(maximum), arithmetic=True)
-    define(FLOAT, f"v_min3_{kind}", trio, make=three(minimum, minimum), arithmetic=True)
-    define(FLOAT, f"v_max3_{kind}", trio, make=three(maximum, maximum), arithmetic=True)
-    define(FLOAT, f"v_maxmin_{kind}", trio, make=three(maximum, minimum), arithmetic=True)
-    define(FLOAT, f"v_minmax_{kind}", trio, make=three(minimum, maximum), arithmetic=True)
-    define(FLOAT, f"v_med3_{kind}", trio, make=median, arithmetic=True)
-    define(FLOAT, f"v_minimum_{kind}", two, minimum_or_nan, arithmetic=True)
-    define(FLOAT, f"v_maximum_{kind}", two, maximum_or_nan, arithmetic=True)
+    define(f"v_add_{kind}", two, make=add_like(kind, 1, 1), arithmetic=True)
+    define(f"v_sub_{kind}", two, make=add_like(kind, 1, -1), arithmetic=True)
+    define(f"v_subrev_{kind}", two, make=add_like(kind, -1, 1), arithmetic=True)
+    define(f"v_mul_{kind}", two, make=multiply(kind), arithmetic=True)
+    define(f"v_fma_{kind} v_fmamk_{kind} v_fmaak_{kind}", trio, make=fused(kind), arithmetic=True)
+    define(f"v_fmac_{kind}", trio, make=fused(kind), arithmetic=True, accumulates=True)
+    define(f"v_min_{kind}", two, make=ordered(minimum), arithmetic=True)
+    define(f"v_max_{kind}", two, make=ordered(maximum), arithmetic=True)
+    define(f"v_min3_{kind}", trio, make=three(minimum, minimum), arithmetic=True)
+    define(f"v_max3_{kind}", trio, make=three(maximum, maximum), arithmetic=True)
+    define(f"v_maxmin_{kind}", trio, make=three(maximum, minimum), arithmetic=True)
+    define(f"v_minmax_{kind}", trio, make=three(minimum, maximum), arithmetic=True)
+    define(f"v_med3_{kind}", trio, make=median, arithmetic=True)
+    define(f"v_minimum_{kind}", two, minimum_or_nan, arithmetic=True)
+    define(f"v_maximum_{kind}", two, maximum_or_nan, arithmetic=True)
     for name, first, second in (
         ("minimum3", minimum_or_nan, minimum_or_nan),
         ("maximum3", maximum_or_nan, maximum_or_nan),
         ("minimummaximum", minimum_or_nan, maximum_or_nan),
         ("maximumminimum", maximum_or_nan, minimum_or_nan),
     ):
-        define(FLOAT, f"v_{name}_{kind}", trio, chained(first, second), arithmetic=True)
+        define(f"v_{name}_{kind}", trio, chained(first, second), arithmetic=True)
     for name, whole in (("trunc", np.trunc), ("ceil", np.ceil), ("floor", np.floor), ("rndne", np.rint)):
-        define(FLOAT, f"v_{name}_{kind}", one, whole, arithmetic=True)
-    define(FLOAT, f"v_fract_{kind}", one, fraction, arithmetic=True)
-    define(FLOAT, f"v_frexp_mant_{kind}", one, mantissa)
+        define(f"v_{name}_{kind}", one, whole, arithmetic=True)
+    define(f"v_fract_{kind}", one, fraction, arithmetic=True)
+    define(f"v_frexp_mant_{kind}", one, mantissa)
     exponent_kind = "i16" if kind == "f16" else "i32"
-    define(
-        FLOAT,
-        f"v_frexp_exp_{exponent_kind}_{kind}",
-        f"{exponent_kind} = {kind}",
-        exponent(TYPES[exponent_kind]),
-    )
-    define(FLOAT, f"v_ldexp_{kind}", f"{kind} = {kind} {exponent_kind}", scale, arithmetic=True)
-    define(FLOAT, f"v_rcp_{kind} v_rcp_iflag_{kind}", one, make=through64(reciprocal), arithmetic=True)
-    define(FLOAT, f"v_rsq_{kind}", one, make=through64(reciprocal_root), arithmetic=True)
-    define(FLOAT, f"v_sqrt_{kind}", one, make=through64(np.sqrt), arithmetic=True)
-    define(FLOAT, f"v_exp_{kind}", one, make=through64(np.exp2, flushes=True), arithmetic=True)
-    define(FLOAT, f"v_log_{kind}", one, make=through64(np.log2, flushes=True), arithmetic=True)
-    define(FLOAT, f"v_sin_{kind}", one, make=through64(turns(np.sin)), arithmetic=True)
-    define(FLOAT, f"v_cos_{kind}", one, make=through64(turns(np.cos)), arithmetic=True)
-    define(FLOAT, f"v_div_fixup_{kind}", trio, divide_fixup, arithmetic=True)
+    define(f"v_frexp_exp_{exponent_kind}_{kind}", f"{exponent_kind} = {kind}", exponent(TYPES[exponent_kind]))
+    define(f"v_ldexp_{kind}", f"{kind} = {kind} {exponent_kind}", scale, arithmetic=True)
+    define(f"v_rcp_{kind} v_rcp_iflag_{kind}", one, make=through64(reciprocal), arithmetic=True)
+    define(f"v_rsq_{kind}", one, make=through64(reciprocal_root), arithmetic=True)
+    define(f"v_sqrt_{kind}", one, make=through64(np.sqrt), arithmetic=True)
+    define(f"v_exp_{kind}", one, make=through64(np.exp2, flushes=True), arithmetic=True)
+    define(f"v_log_{kind}", one, make=through64(np.log2, flushes=True), arithmetic=True)
+    define(f"v_sin_{kind}", one, make=through64(turns(np.sin)), arithmetic=True)
+    define(f"v_cos_{kind}", one, make=through64(turns(np.cos)), arithmetic=True)
+    define(f"v_div_fixup_{kind}", trio, divide_fixup, arithmetic=True)
 
+F16, F32 = "f16 = f16 f16 f16", "f32 = f32 f32 f32"
 # unfused 16-bit forms of gfx942: the product is rounded before the sum
-define(
-    FLOAT,
-    "v_mad_f16 v_madmk_f16 v_madak_f16",
-    "f16 = f16 f16 f16",
-    lambda a, b, c: a * b + c,
-    arithmetic=True,
-)
-define(FLOAT, "v_mac_f16", "f16 = f16 f16 f16", lambda a, b, c: a * b + c, arithmetic=True, accumulates=True)
+define("v_mad_f16 v_madmk_f16 v_madak_f16", F16, unfused, arithmetic=True)
+define("v_mac_f16", F16, unfused, arithmetic=True, accumulates=True)
 # gfx90a's unfused 32-bit forms, which know no denormals
-define(FLOAT, "v_mad_f32 v_madmk_f32 v_madak_f32", "f32 = f32 f32 f32", plain_mad)
-define(FLOAT, "v_mac_f32", "f32 = f32 f32 f32", plain_mad, accumulates=True)
-define(FLOAT, "v_mad_legacy_f32", "f32 = f32 f32 f32", zero_wins(plain_mad))
-define(FLOAT, "v_mul_dx9_zero_f32", "f32 = f32 f32", zero_wins(np.multiply), arithmetic=True)
-define(FLOAT, "v_fma_dx9_zero_f32", "f32 = f32 f32 f32", zero_wins(floats.fma32), arithmetic=True)
+define("v_mad_f32 v_madmk_f32 v_madak_f32", F32, plain_mad)
+define("v_mac_f32", F32, plain_mad, accumulates=True)
+define("v_mad_legacy_f32", F32, zero_wins(plain_mad))
+define("v_mul_dx9_zero_f32", "f32 = f32 f32", zero_wins(np.multiply), arithmetic=True)
+define("v_fma_dx9_zero_f32", F32, zero_wins(floats.fma32), arithmetic=True)
+define("v_fmac_dx9_zero_f32", F32, zero_wins(floats.fma32), arithmetic=True, accumulates=True)
+define("v_dot2acc_f32_f16", "f32 = u32 u32 f32", dot2, accumulates=True)
+define("v_dot2acc_f32_bf16", "f32 = u32 u32 f32", dot2_bf16, accumulates=True)
 define(
-    FLOAT,
-    "v_fmac_dx9_zero_f32",
-    "f32 = f32 f32 f32",
-    zero_wins(floats.fma32),
-    arithmetic=True,
-    accumulates=True,
-)
-define(FLOAT, "v_dot2acc_f32_f16", "f32 = u32 u32 f32", dot2, accumulates=True)
-define(FLOAT, "v_dot2acc_f32_bf16", "f32 = u32 u32 f32", dot2_bf16, accumulates=True)
-define(
-    FLOAT,
     "v_dot2_f16_f16",
     "f16 = u32 u32 f16",
     lambda a, b, c: dot2(a, b, c.astype(np.float32)).astype(np.float16),
 )
 define(
-    FLOAT,
     "v_dot2_bf16_bf16",
     "u16 = u32 u32 u16",
     lambda a, b, c: floats.f32_to_bf16(dot2_bf16(a, b, floats.bf16_to_f32(c))),
 )
-define(FLOAT, "v_trig_preop_f64", "f64 = f64 u32", trig_segment)
+define("v_trig_preop_f64", "f64 = f64 u32", trig_segment)
 
 
 def packed_fma(a: Array, b: Array, c: Array) -> Array:
     """Fused multiply-add of both float16 halves."""
     out: Array = np.zeros(1, np.uint32)
-    for shift in (np.uint32(0), np.uint32(16)):
-        x, y, z = (
-            ((word >> shift) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16) for word in (a, b, c)
-        )
-        out = out | (raw(floats.fma16(x, y, z)).astype(np.uint32) << shift)
+    for shift in (0, 16):
+        fused_halves = floats.fma16(*(half(word, shift) for word in (a, b, c)))
+        out = out | (raw(fused_halves).astype(np.uint32) << np.uint32(shift))
     return out
 
 
-define(FLOAT, "v_pk_fmac_f16", "u32 = u32 u32 u32", packed_fma, accumulates=True)
+define("v_pk_fmac_f16", "u32 = u32 u32 u32", packed_fma, accumulates=True)

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.meaning import Table, define
+from hcq.emu.amd.shader.meaning import Compute, Table
+from hcq.emu.amd.shader.operands import TYPES
 
-INTEGER: Table = {}
+INTEGER = Table()
+define = INTEGER.define
 
 U5, U6, U4 = np.uint32(31), np.uint64(63), np.uint16(15)
 ONES = np.uint32(0xFFFFFFFF)
@@ -140,6 +142,11 @@ def part(x: Array, shift: int, width: int, signed: bool) -> Array:
     return piece
 
 
+def pack(low: Array, high: Array) -> Array:
+    """Two 16-bit arrays as one 32-bit array."""
+    return low32(low.view(np.uint16)) | (low32(high.view(np.uint16)) << np.uint32(16))
+
+
 def sat_pack_u8(x: Array) -> Array:
     low, high = (x & np.uint32(0xFFFF)).astype(np.uint16), (x >> np.uint32(16)).astype(np.uint16)
     a, b = (np.clip(half.view(np.int16), 0, 255).astype(np.uint16) for half in (low, high))
@@ -147,107 +154,79 @@ def sat_pack_u8(x: Array) -> Array:
 
 
 # -- one source -------------------------------------------------------------------------------------------------------
-define(INTEGER, "v_mov_b32 v_accvgpr_mov_b32", "u32 = u32", lambda a: a)
-define(INTEGER, "v_mov_b16", "u16 = u16", lambda a: a)
-define(INTEGER, "v_mov_b64", "u64 = u64", lambda a: a)
-define(INTEGER, "v_not_b32", "u32 = u32", np.invert)
-define(INTEGER, "v_not_b16", "u16 = u16", np.invert)
-define(INTEGER, "v_bfrev_b32", "u32 = u32", reverse_bits)
-define(INTEGER, "v_clz_i32_u32", "i32 = u32", lambda a: leading_zeros(a, 32))
-define(INTEGER, "v_ctz_i32_b32", "i32 = u32", trailing_zeros)
-define(INTEGER, "v_cls_i32", "i32 = i32", lambda a: leading_signs(a, 32))
-define(INTEGER, "v_cvt_i32_i16", "i32 = i16", lambda a: a.astype(np.int32))
-define(INTEGER, "v_cvt_u32_u16", "u32 = u16", low32)
-define(INTEGER, "v_sat_pk_u8_i16", "u16 = u32", sat_pack_u8)
+define("v_mov_b32 v_accvgpr_mov_b32", "u32 = u32", lambda a: a)
+define("v_mov_b16", "u16 = u16", lambda a: a)
+define("v_mov_b64", "u64 = u64", lambda a: a)
+define("v_not_b32", "u32 = u32", np.invert)
+define("v_not_b16", "u16 = u16", np.invert)
+define("v_bfrev_b32", "u32 = u32", reverse_bits)
+define("v_clz_i32_u32", "i32 = u32", lambda a: leading_zeros(a, 32))
+define("v_ctz_i32_b32", "i32 = u32", trailing_zeros)
+define("v_cls_i32", "i32 = i32", lambda a: leading_signs(a, 32))
+define("v_cvt_i32_i16", "i32 = i16", lambda a: a.astype(np.int32))
+define("v_cvt_u32_u16", "u32 = u16", low32)
+define("v_sat_pk_u8_i16", "u16 = u32", sat_pack_u8)
 
 # -- bits -------------------------------------------------------------------------------------------------------------
 for size in ("b32", "b16"):
     kind = "u" + size[1:]
     for name, compute in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
-        define(INTEGER, f"v_{name}_{size}", f"{kind} = {kind} {kind}", compute)
-define(INTEGER, "v_xnor_b32", "u32 = u32 u32", lambda a, b: ~(a ^ b))
-define(INTEGER, "v_lshlrev_b32", "u32 = u32 u32", lambda a, b: b << (a & U5))
-define(INTEGER, "v_lshrrev_b32", "u32 = u32 u32", lambda a, b: b >> (a & U5))
-define(INTEGER, "v_ashrrev_i32", "i32 = i32 i32", lambda a, b: b >> (a & np.int32(31)))
-define(INTEGER, "v_lshlrev_b16", "u16 = u16 u16", lambda a, b: b << (a & U4))
-define(INTEGER, "v_lshrrev_b16", "u16 = u16 u16", lambda a, b: b >> (a & U4))
-define(INTEGER, "v_ashrrev_i16", "i16 = i16 i16", lambda a, b: b >> (a & np.int16(15)))
-define(INTEGER, "v_lshlrev_b64", "u64 = u32 u64", lambda a, b: b << (u64(a) & U6))
-define(INTEGER, "v_lshrrev_b64", "u64 = u32 u64", lambda a, b: b >> (u64(a) & U6))
-define(INTEGER, "v_ashrrev_i64", "i64 = u32 i64", lambda a, b: b >> (i64(a) & np.int64(63)))
+        define(f"v_{name}_{size}", f"{kind} = {kind} {kind}", compute)
+define("v_xnor_b32", "u32 = u32 u32", lambda a, b: ~(a ^ b))
+define("v_lshlrev_b32", "u32 = u32 u32", lambda a, b: b << (a & U5))
+define("v_lshrrev_b32", "u32 = u32 u32", lambda a, b: b >> (a & U5))
+define("v_ashrrev_i32", "i32 = i32 i32", lambda a, b: b >> (a & np.int32(31)))
+define("v_lshlrev_b16", "u16 = u16 u16", lambda a, b: b << (a & U4))
+define("v_lshrrev_b16", "u16 = u16 u16", lambda a, b: b >> (a & U4))
+define("v_ashrrev_i16", "i16 = i16 i16", lambda a, b: b >> (a & np.int16(15)))
+define("v_lshlrev_b64", "u64 = u32 u64", lambda a, b: b << (u64(a) & U6))
+define("v_lshrrev_b64", "u64 = u32 u64", lambda a, b: b >> (u64(a) & U6))
+define("v_ashrrev_i64", "i64 = u32 i64", lambda a, b: b >> (i64(a) & np.int64(63)))
 define(
-    INTEGER,
     "v_bfm_b32",
     "u32 = u32 u32",
     lambda a, b: ((np.uint32(1) << (a & U5)) - np.uint32(1)) << (b & U5),
 )
-define(INTEGER, "v_bcnt_u32_b32", "u32 = u32 u32", lambda a, b: count_bits(a) + b)
-define(INTEGER, "v_bfe_u32", "u32 = u32 u32 u32", lambda a, b, c: field_unsigned(a, b & U5, c & U5))
-define(INTEGER, "v_bfe_i32", "i32 = i32 u32 u32", lambda a, b, c: field_signed(a, b & U5, c & U5))
-define(INTEGER, "v_bfi_b32", "u32 = u32 u32 u32", lambda a, b, c: (a & b) | (~a & c))
+define("v_bcnt_u32_b32", "u32 = u32 u32", lambda a, b: count_bits(a) + b)
+define("v_bfe_u32", "u32 = u32 u32 u32", lambda a, b, c: field_unsigned(a, b & U5, c & U5))
+define("v_bfe_i32", "i32 = i32 u32 u32", lambda a, b, c: field_signed(a, b & U5, c & U5))
+define("v_bfi_b32", "u32 = u32 u32 u32", lambda a, b, c: (a & b) | (~a & c))
 define(
-    INTEGER,
     "v_alignbit_b32",
     "u32 = u32 u32 u32",
     lambda a, b, c: low32(((u64(a) << np.uint64(32)) | u64(b)) >> u64(c & U5)),
 )
 define(
-    INTEGER,
     "v_alignbyte_b32",
     "u32 = u32 u32 u32",
     lambda a, b, c: low32(((u64(a) << np.uint64(32)) | u64(b)) >> u64((c & np.uint32(3)) << np.uint32(3))),
 )
-define(INTEGER, "v_xor3_b32", "u32 = u32 u32 u32", lambda a, b, c: a ^ b ^ c)
-define(INTEGER, "v_or3_b32", "u32 = u32 u32 u32", lambda a, b, c: a | b | c)
-define(INTEGER, "v_and_or_b32", "u32 = u32 u32 u32", lambda a, b, c: (a & b) | c)
-define(INTEGER, "v_lshl_or_b32", "u32 = u32 u32 u32", lambda a, b, c: (a << (b & U5)) | c)
-define(INTEGER, "v_perm_b32", "u32 = u32 u32 u32", permute_bytes)
+define("v_xor3_b32", "u32 = u32 u32 u32", lambda a, b, c: a ^ b ^ c)
+define("v_or3_b32", "u32 = u32 u32 u32", lambda a, b, c: a | b | c)
+define("v_and_or_b32", "u32 = u32 u32 u32", lambda a, b, c: (a & b) | c)
+define("v_lshl_or_b32", "u32 = u32 u32 u32", lambda a, b, c: (a << (b & U5)) | c)
+define("v_perm_b32", "u32 = u32 u32 u32", permute_bytes)
 
 # -- sums -------------------------------------------------------------------------------------------------------------
-define(
-    INTEGER,
-    "v_add_nc_u32",
-    "u32 = u32 u32",
-    np.add,
-    clamped=lambda a, b: saturate(i64(a) + i64(b), np.uint32),
-)
-define(
-    INTEGER,
-    "v_sub_nc_u32",
-    "u32 = u32 u32",
-    np.subtract,
-    clamped=lambda a, b: saturate(i64(a) - i64(b), np.uint32),
-)
-define(
-    INTEGER,
-    "v_subrev_nc_u32",
-    "u32 = u32 u32",
-    lambda a, b: b - a,
-    clamped=lambda a, b: saturate(i64(b) - i64(a), np.uint32),
-)
-for width in ("16", "32"):
-    for sign in ("u", "i"):
-        if sign + width == "u32":
-            continue
-        kind, limits = sign + width, np.dtype(("u" if sign == "u" else "") + "int" + width)
-        rows = (
-            ("add", np.add, lambda a, b, k=limits: saturate(i64(a) + i64(b), k)),
-            ("sub", np.subtract, lambda a, b, k=limits: saturate(i64(a) - i64(b), k)),
-            ("subrev", lambda a, b: b - a, lambda a, b, k=limits: saturate(i64(b) - i64(a), k)),
+SUMS: dict[str, Compute] = {"add": np.add, "sub": np.subtract, "subrev": lambda a, b: b - a}
+for kind in ("u16", "i16", "u32", "i32"):
+    for name, total in SUMS.items():
+        define(
+            f"v_{name}_nc_{kind}",
+            f"{kind} = {kind} {kind}",
+            total,
+            clamped=lambda a, b, total=total, kind=kind: saturate(total(i64(a), i64(b)), TYPES[kind]),
         )
-        for name, plain, clamped in rows:
-            define(INTEGER, f"v_{name}_nc_{kind}", f"{kind} = {kind} {kind}", plain, clamped=clamped)
-define(INTEGER, "v_add3_u32", "u32 = u32 u32 u32", lambda a, b, c: a + b + c)
-define(INTEGER, "v_lshl_add_u32", "u32 = u32 u32 u32", lambda a, b, c: (a << (b & U5)) + c)
-define(INTEGER, "v_add_lshl_u32", "u32 = u32 u32 u32", lambda a, b, c: (a + b) << (c & U5))
-define(INTEGER, "v_xad_u32", "u32 = u32 u32 u32", lambda a, b, c: (a ^ b) + c)
-define(INTEGER, "v_lshl_add_u64", "u64 = u64 u32 u64", lambda a, b, c: (a << (u64(b) & np.uint64(7))) + c)
-define(INTEGER, "v_sad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b) + c)
-define(INTEGER, "v_sad_hi_u8", "u32 = u32 u32 u32", lambda a, b, c: (sad_bytes(a, b) << np.uint32(16)) + c)
-define(INTEGER, "v_msad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b, masked=True) + c)
-define(INTEGER, "v_sad_u32", "u32 = u32 u32 u32", lambda a, b, c: np.where(a > b, a - b, b - a) + c)
+define("v_add3_u32", "u32 = u32 u32 u32", lambda a, b, c: a + b + c)
+define("v_lshl_add_u32", "u32 = u32 u32 u32", lambda a, b, c: (a << (b & U5)) + c)
+define("v_add_lshl_u32", "u32 = u32 u32 u32", lambda a, b, c: (a + b) << (c & U5))
+define("v_xad_u32", "u32 = u32 u32 u32", lambda a, b, c: (a ^ b) + c)
+define("v_lshl_add_u64", "u64 = u64 u32 u64", lambda a, b, c: (a << (u64(b) & np.uint64(7))) + c)
+define("v_sad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b) + c)
+define("v_sad_hi_u8", "u32 = u32 u32 u32", lambda a, b, c: (sad_bytes(a, b) << np.uint32(16)) + c)
+define("v_msad_u8", "u32 = u32 u32 u32", lambda a, b, c: sad_bytes(a, b, masked=True) + c)
+define("v_sad_u32", "u32 = u32 u32 u32", lambda a, b, c: np.where(a > b, a - b, b - a) + c)
 define(
-    INTEGER,
     "v_sad_u16",
     "u32 = u32 u32 u32",
     lambda a, b, c: low32(
@@ -255,7 +234,6 @@ define(
     ),
 )
 define(
-    INTEGER,
     "v_lerp_u8",
     "u32 = u32 u32 u32",
     lambda a, b, c: low32(
@@ -267,113 +245,58 @@ define(
 )
 
 # -- products ---------------------------------------------------------------------------------------------------------
-define(INTEGER, "v_mul_lo_u32", "u32 = u32 u32", np.multiply)
-define(INTEGER, "v_mul_hi_u32", "u32 = u32 u32", lambda a, b: low32((u64(a) * u64(b)) >> np.uint64(32)))
-define(INTEGER, "v_mul_hi_i32", "u32 = i32 i32", lambda a, b: low32((i64(a) * i64(b)) >> np.int64(32)))
-define(INTEGER, "v_mul_lo_u16", "u16 = u16 u16", np.multiply)
-define(INTEGER, "v_mul_i32_i24", "u32 = u32 u32", lambda a, b: low32(signed24(a) * signed24(b)))
-define(INTEGER, "v_mul_hi_i32_i24", "u32 = u32 u32", lambda a, b: low32((signed24(a) * signed24(b)) >> 32))
-define(INTEGER, "v_mul_u32_u24", "u32 = u32 u32", lambda a, b: low32(unsigned24(a) * unsigned24(b)))
+define("v_mul_lo_u32", "u32 = u32 u32", np.multiply)
+define("v_mul_hi_u32", "u32 = u32 u32", lambda a, b: low32((u64(a) * u64(b)) >> np.uint64(32)))
+define("v_mul_hi_i32", "u32 = i32 i32", lambda a, b: low32((i64(a) * i64(b)) >> np.int64(32)))
+define("v_mul_lo_u16", "u16 = u16 u16", np.multiply)
+define("v_mul_i32_i24", "u32 = u32 u32", lambda a, b: low32(signed24(a) * signed24(b)))
+define("v_mul_hi_i32_i24", "u32 = u32 u32", lambda a, b: low32((signed24(a) * signed24(b)) >> 32))
+define("v_mul_u32_u24", "u32 = u32 u32", lambda a, b: low32(unsigned24(a) * unsigned24(b)))
 define(
-    INTEGER,
     "v_mul_hi_u32_u24",
     "u32 = u32 u32",
     lambda a, b: low32((unsigned24(a) * unsigned24(b)) >> np.uint64(32)),
 )
-define(
-    INTEGER,
-    "v_mad_i32_i24",
-    "i32 = u32 u32 i32",
-    lambda a, b, c: (signed24(a) * signed24(b) + i64(c)).astype(np.int32),
-    clamped=lambda a, b, c: saturate(signed24(a) * signed24(b) + i64(c), np.int32),
+
+
+def define_wide(name: str, signature: str, wide: Compute) -> None:
+    """`wide` computes in int64; the result is its low bits, or with clamp what the kind has that is nearest to it."""
+    kind = TYPES[signature.split()[0]]
+    define(name, signature, lambda *x: wide(*x).astype(kind), clamped=lambda *x: saturate(wide(*x), kind))
+
+
+def product_sum(a: Array, b: Array, c: Array) -> Array:
+    return i64(a) * i64(b) + i64(c)
+
+
+define_wide("v_mad_i32_i24", "i32 = u32 u32 i32", lambda a, b, c: product_sum(signed24(a), signed24(b), c))
+define_wide(
+    "v_mad_u32_u24", "u32 = u32 u32 u32", lambda a, b, c: product_sum(unsigned24(a), unsigned24(b), c)
 )
-define(
-    INTEGER,
-    "v_mad_u32_u24",
-    "u32 = u32 u32 u32",
-    lambda a, b, c: low32(unsigned24(a) * unsigned24(b) + u64(c)),
-    clamped=lambda a, b, c: saturate(unsigned24(a) * unsigned24(b) + u64(c), np.uint32),
-)
-define(
-    INTEGER,
-    "v_mad_u32_u16",
-    "u32 = u16 u16 u32",
-    lambda a, b, c: low32(a) * low32(b) + c,
-    clamped=lambda a, b, c: saturate(u64(a) * u64(b) + u64(c), np.uint32),
-)
-define(
-    INTEGER,
-    "v_mad_i32_i16",
-    "i32 = i16 i16 i32",
-    lambda a, b, c: (i64(a) * i64(b) + i64(c)).astype(np.int32),
-    clamped=lambda a, b, c: saturate(i64(a) * i64(b) + i64(c), np.int32),
-)
-define(
-    INTEGER,
-    "v_mad_u16",
-    "u16 = u16 u16 u16",
-    lambda a, b, c: a * b + c,
-    clamped=lambda a, b, c: saturate(i64(a) * i64(b) + i64(c), np.uint16),
-)
-define(
-    INTEGER,
-    "v_mad_i16",
-    "i16 = i16 i16 i16",
-    lambda a, b, c: a * b + c,
-    clamped=lambda a, b, c: saturate(i64(a) * i64(b) + i64(c), np.int16),
-)
-define(
-    INTEGER,
-    "v_dot2c_i32_i16",
-    "u32 = u32 u32 u32",
-    lambda a, b, c: low32(dot(16, True, True, a, b, c)),
-    accumulates=True,
-)
-define(
-    INTEGER,
-    "v_dot4c_i32_i8",
-    "u32 = u32 u32 u32",
-    lambda a, b, c: low32(dot(8, True, True, a, b, c)),
-    accumulates=True,
-)
-define(
-    INTEGER,
-    "v_dot8c_i32_i4",
-    "u32 = u32 u32 u32",
-    lambda a, b, c: low32(dot(4, True, True, a, b, c)),
-    accumulates=True,
-)
+define_wide("v_mad_u32_u16", "u32 = u16 u16 u32", product_sum)
+define_wide("v_mad_i32_i16", "i32 = i16 i16 i32", product_sum)
+define_wide("v_mad_u16", "u16 = u16 u16 u16", product_sum)
+define_wide("v_mad_i16", "i16 = i16 i16 i16", product_sum)
+for name, width in (("v_dot2c_i32_i16", 16), ("v_dot4c_i32_i8", 8), ("v_dot8c_i32_i4", 4)):
+    define(
+        name,
+        "u32 = u32 u32 u32",
+        lambda a, b, c, width=width: low32(dot(width, True, True, a, b, c)),
+        accumulates=True,
+    )
 
 # -- order ------------------------------------------------------------------------------------------------------------
 for kind in ("i32", "u32", "i16", "u16"):
     two, three = f"{kind} = {kind} {kind}", f"{kind} = {kind} {kind} {kind}"
-    define(INTEGER, f"v_min_{kind}", two, np.minimum)
-    define(INTEGER, f"v_max_{kind}", two, np.maximum)
-    define(INTEGER, f"v_min3_{kind}", three, lambda a, b, c: np.minimum(np.minimum(a, b), c))
-    define(INTEGER, f"v_max3_{kind}", three, lambda a, b, c: np.maximum(np.maximum(a, b), c))
-    define(INTEGER, f"v_med3_{kind}", three, median)
-    define(INTEGER, f"v_maxmin_{kind}", three, lambda a, b, c: np.minimum(np.maximum(a, b), c))
-    define(INTEGER, f"v_minmax_{kind}", three, lambda a, b, c: np.maximum(np.minimum(a, b), c))
+    define(f"v_min_{kind}", two, np.minimum)
+    define(f"v_max_{kind}", two, np.maximum)
+    define(f"v_min3_{kind}", three, lambda a, b, c: np.minimum(np.minimum(a, b), c))
+    define(f"v_max3_{kind}", three, lambda a, b, c: np.maximum(np.maximum(a, b), c))
+    define(f"v_med3_{kind}", three, median)
+    define(f"v_maxmin_{kind}", three, lambda a, b, c: np.minimum(np.maximum(a, b), c))
+    define(f"v_minmax_{kind}", three, lambda a, b, c: np.maximum(np.minimum(a, b), c))
 
 # -- halves and bytes packed ------------------------------------------------------------------------------------------
-define(
-    INTEGER,
-    "v_cvt_pk_u16_u32",
-    "u32 = u32 u32",
-    lambda a, b: low32(saturate(a, np.uint16)) | (low32(saturate(b, np.uint16)) << np.uint32(16)),
-)
-define(
-    INTEGER,
-    "v_cvt_pk_i16_i32",
-    "u32 = i32 i32",
-    lambda a, b: (
-        low32(saturate(a, np.int16).view(np.uint16))
-        | (low32(saturate(b, np.int16).view(np.uint16)) << np.uint32(16))
-    ),
-)
-define(
-    INTEGER,
-    "v_pack_b32_f16",
-    "u32 = f16 f16",  # floats for the sake of neg and abs
-    lambda a, b: low32(a.view(np.uint16)) | (low32(b.view(np.uint16)) << np.uint32(16)),
-)
+define("v_cvt_pk_u16_u32", "u32 = u32 u32", lambda a, b: pack(saturate(a, np.uint16), saturate(b, np.uint16)))
+define("v_cvt_pk_i16_i32", "u32 = i32 i32", lambda a, b: pack(saturate(a, np.int16), saturate(b, np.int16)))
+define("v_pack_b32_f16", "u32 = f16 f16", pack)  # floats for the sake of neg and abs

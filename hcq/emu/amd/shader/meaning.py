@@ -1,8 +1,8 @@
 """Meanings: what a vector instruction computes, declared as a signature and a function of arrays.
 
-In       define(table, names, "f32 = f32 f32", function)
+In       Table.define(names, "f32 = f32 f32", function)
 Out      Meaning rows, looked up by instruction name
-Changes  the table it is given, while its module is loaded
+Changes  the table, while its module is loaded
 Next     integer_ops.py, float_ops.py, convert_ops.py (the rows), vector_ops.py (operands, modifiers, EXEC)
 
 The signature's kinds say how operands are read and the result is written; the function never sees registers. gfx942's
@@ -33,26 +33,25 @@ class Meaning:
     arithmetic: bool = False  # float sources and results obey the denormal mode
 
 
-Table = dict[str, Meaning]
+class Table(dict[str, Meaning]):
+    """Instruction name -> what it computes."""
 
-
-def define(
-    table: Table,
-    names: str,
-    signature: str,
-    compute: Compute | None = None,
-    *,
-    make: Callable[[Context], Compute] | None = None,
-    clamped: Compute | None = None,
-    accumulates: bool = False,
-    arithmetic: bool = False,
-) -> None:
-    """Add rows for all `names`. Give `compute`, or `make` when the function depends on the mode."""
-    out, ins = signature.split("=")
-    maker: Callable[[Context], Any] = make if make is not None else lambda ctx: compute
-    row = Meaning(out.strip(), tuple(ins.split()), maker, clamped, accumulates, arithmetic)
-    for name in names.split():
-        table[name] = row
+    def define(
+        self,
+        names: str,
+        signature: str,
+        compute: Compute | None = None,
+        *,
+        make: Callable[[Context], Compute] | None = None,
+        clamped: Compute | None = None,
+        accumulates: bool = False,
+        arithmetic: bool = False,
+    ) -> None:
+        """Add rows for all `names`. Give `compute`, or `make` when the function depends on the mode."""
+        out, ins = signature.split("=")
+        maker: Callable[[Context], Any] = make if make is not None else lambda ctx: compute
+        row = Meaning(out.strip(), tuple(ins.split()), maker, clamped, accumulates, arithmetic)
+        self.update(dict.fromkeys(names.split(), row))
 
 
 # gfx942 name -> the name of the same operation in our tables

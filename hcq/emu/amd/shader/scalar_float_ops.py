@@ -18,7 +18,7 @@ import numpy as np
 from hcq.emu.amd.shader import compare_ops, convert_ops, float_ops
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import flushed
-from hcq.emu.amd.shader.meaning import Meaning, Table
+from hcq.emu.amd.shader.meaning import Meaning
 from hcq.emu.amd.shader.operands import (
     TYPES,
     Context,
@@ -31,7 +31,7 @@ from hcq.emu.amd.shader.operands import (
 )
 from hcq.emu.amd.shader.waves import Batch
 
-MEANINGS: Table = {**float_ops.FLOAT, **convert_ops.CONVERT}
+MEANINGS: dict[str, Meaning] = {**float_ops.FLOAT, **convert_ops.CONVERT}
 NAMES = {
     **{
         f"s_{name}_{kind}": f"v_{name}_{kind}"

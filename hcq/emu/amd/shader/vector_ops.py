@@ -24,7 +24,7 @@ from hcq.emu.amd.shader import (
 )
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.isa import Opcode
-from hcq.emu.amd.shader.meaning import ALIASES, ALIASES_RDNA4, Meaning, Table
+from hcq.emu.amd.shader.meaning import ALIASES, ALIASES_RDNA4, Meaning
 from hcq.emu.amd.shader.operands import (
     TYPES,
     Context,
@@ -45,7 +45,7 @@ from hcq.emu.amd.shader.vector_operands import (
 )
 from hcq.emu.amd.shader.waves import Batch
 
-MEANINGS: Table = {**integer_ops.INTEGER, **float_ops.FLOAT, **convert_ops.CONVERT}
+MEANINGS: dict[str, Meaning] = {**integer_ops.INTEGER, **float_ops.FLOAT, **convert_ops.CONVERT}
 NOTHING = {"v_nop", "v_pipeflush", "v_clrexcp"}
 
 
