@@ -2,7 +2,7 @@
 
 In       a name such as "CPU" (any case), or None for the default
 Out      the open hcq device, its compiler Target
-Changes  opens a device when it is first used, and again after it was closed; tells those who keep something of one
+Changes  opens a device when it is first used, and again after it was closed; calls those who keep something of one
          that is gone
 Next     hcq/device.py (how a device opens), compiler/target.py (what a Target says)
 """

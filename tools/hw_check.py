@@ -69,7 +69,7 @@ what it needs: a kernel driver (nvidia-open) and read-write access to /dev/nvidi
   pip install cffi pyelftools ioctl-opt numpy nvidia-cuda-nvrtc      no CUDA toolkit, no libcuda, no root
 
 what to send: the folder (default hw-report): report.txt and report.json, capture.hcqtrace (the ioctls and command
-  buffers of a short run; it holds no data of yours), reports/ (what was said about the fault and the hang).
+  buffers of a short run; it holds no data of yours), reports/ (on the fault and the hang).
   `hcq-trace show hw-report/capture.hcqtrace --ioctls` prints the capture.
 
 exit status: 0 all checks passed or were skipped; 1 something failed; 2 the check itself could not run.
@@ -210,9 +210,9 @@ def run_one(name: str, device: str, folder: Path, deadline_s: float) -> Check:
             name, Status.FAILED, f"took longer than {deadline_s:g} s. {_tail(late.stderr)}", took_s=deadline_s
         )
     took = round(time.perf_counter() - start, 2)
-    said = done.stdout.strip().rpartition("\n")[2]
+    last_line = done.stdout.strip().rpartition("\n")[2]
     with contextlib.suppress(ValueError, TypeError):
-        fields = json.loads(said)
+        fields = json.loads(last_line)
         result = Check(**{**fields, "status": Status(fields["status"]), "took_s": took})
         return read_capture(trace, result) if name == CAPTURE and result.status == Status.OK else result
     how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
@@ -231,7 +231,7 @@ def read_capture(path: Path, result: Check) -> Check:
 
     try:
         trace = Trace.read(str(path))
-        told = [
+        shown = [
             line
             for view in show.select(trace, show.Filter(ioctls=True))
             for line in show.lines(view, _plain())
@@ -239,13 +239,13 @@ def read_capture(path: Path, result: Check) -> Check:
         found = lint.findings(trace)
     except HcqError as error:
         return replace(result, status=Status.FAILED, text=f"the recorded run cannot be read: {error}")
-    unnamed = [line.strip() for line in told if "UNKNOWN" in line or "unclaimed" in line]
+    unnamed = [line.strip() for line in shown if "UNKNOWN" in line or "unclaimed" in line]
     data = path.read_bytes()
     figures: dict[str, int | float | str] = {
         "file": path.name,
         "size_bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
-        "lines": len(told),
+        "lines": len(shown),
         "unnamed_words": len(unnamed),
         "broken_rules": len(found),
     }

@@ -82,10 +82,10 @@ class AmdSubject(KernelDriver):
         finally:
             port.close(fd)
         major, minor = version.major_version, version.minor_version
-        said = f"amdgpu of {kernel}, KFD interface {major}.{minor}"
+        found = f"amdgpu of {kernel}, KFD interface {major}.{minor}"
         if major != TABLE[0] or minor < OLDEST_MINOR:
             raise Failure(
-                f"{said}; this driver needs {TABLE[0]}.{OLDEST_MINOR} or a later {TABLE[0]}.x.",
+                f"{found}; this driver needs {TABLE[0]}.{OLDEST_MINOR} or a later {TABLE[0]}.x.",
                 "sudo apt install linux-image-amd64 && sudo reboot  # Linux 6.1 or newer",
             )
         table = f"table {TABLE[0]}.{TABLE[1]}"
@@ -96,7 +96,7 @@ class AmdSubject(KernelDriver):
             if (major, minor) > TABLE
             else "older, still fine"
         )
-        return Found(f"{said} ({table}: {relation})", {"kfd_version": f"{major}.{minor}"})
+        return Found(f"{found} ({table}: {relation})", {"kfd_version": f"{major}.{minor}"})
 
     def kernel(self, arch: str) -> Tiny | None:
         image = kept(KERNELS / f"{arch}.hsaco")

@@ -3,7 +3,7 @@
 In       the host; an architecture
 Out      the checks node, permission and driver; a code object with the doctor's kernel
 Changes  one page, mapped, sealed and given back
-Next     hcq/doctor/subject.py (what a kind of device tells), hcq/cpu/link.py (how pages are sealed)
+Next     hcq/doctor/subject.py (what a kind of device shows), hcq/cpu/link.py (how pages are sealed)
 Source   System V ABI, chapters 4 and 5; x86-64 and aarch64 calling conventions
 """
 

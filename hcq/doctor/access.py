@@ -165,35 +165,35 @@ def _missing(host: Host, facts: Facts, driver: KernelDriver, path: str, module: 
 
 def _refused(host: Host, facts: Facts, driver: KernelDriver, path: str, number: int) -> Failure:
     name = errno.errorcode.get(number, str(number))
-    said = f"open({path}) -> {name}"
+    call = f"open({path}) -> {name}"
     file = host.stat(path)
     if number == errno.ENOENT or file is None:
         return _missing(host, facts, driver, path, driver.module)
     if number not in (errno.EACCES, errno.EPERM):
-        return _driver_refused(driver, said, number)
+        return _driver_refused(driver, path, call, number)
     if not facts.may_open(file):
-        return _no_right(facts, driver, path, said, file)
+        return _no_right(facts, driver, path, call, file)
     if facts.container:
-        text = f"{said}: its permissions are right, but the device is not allowed in this {facts.container} container."
+        text = f"{call}: its permissions are right, but the device is not allowed in this {facts.container} container."
         return Failure(text, driver.pass_in(facts))
     if facts.is_selinux_enforcing:
-        text = f"{said}: its permissions are right ({file.permissions}), so SELinux refuses."
+        text = f"{call}: its permissions are right ({file.permissions}), so SELinux refuses."
         return Failure(
             text, "sudo ausearch -m avc -ts recent | audit2why  # shows the rule and how to change it"
         )
     return Failure(
-        f"{said}: its permissions are right ({file.permissions}), so a device cgroup of this service refuses.",
+        f"{call}: its permissions are right ({file.permissions}), so a device cgroup of this service refuses.",
         f"systemctl edit UNIT, and under [Service]: DeviceAllow={path} rw",
     )
 
 
-def _no_right(facts: Facts, driver: KernelDriver, path: str, said: str, file: FileFacts) -> Failure:
+def _no_right(facts: Facts, driver: KernelDriver, path: str, call: str, file: FileFacts) -> Failure:
     group = facts.group(file.gid)
-    text = f"{said}: {describe(facts, path, file)}, and this process is not in that group."
+    text = f"{call}: {describe(facts, path, file)}, and this process is not in that group."
     if file.gid == 0 or file.mode >> 3 & 6 != 6:
         rule = next(rule for prefix, rule in driver.udev.items() if path.startswith(prefix))
         return Failure(
-            f"{said}: {describe(facts, path, file)} gives no group the right to read and write.",
+            f"{call}: {describe(facts, path, file)} gives no group the right to read and write.",
             f"echo '{rule}' | sudo tee /etc/udev/rules.d/70-hcq.rules && sudo udevadm control --reload "
             f"&& sudo udevadm trigger && sudo usermod -aG {driver.group} $USER",
         )
@@ -215,11 +215,11 @@ def _no_right(facts: Facts, driver: KernelDriver, path: str, said: str, file: Fi
     return Failure(text, f"sudo usermod -aG {group} $USER  # then log out and in again")
 
 
-def _driver_refused(driver: KernelDriver, said: str, number: int) -> Failure:
+def _driver_refused(driver: KernelDriver, path: str, call: str, number: int) -> Failure:
     if number in (errno.EMFILE, errno.ENFILE):
-        return Failure(f"{said}: too many open files.", "ulimit -n 65536")
+        return Failure(f"{call}: too many open files.", "ulimit -n 65536")
     if number == errno.EBUSY:
-        return Failure(f"{said}: another program has it for itself.", "sudo fuser -v /dev/kfd /dev/nvidia*")
+        return Failure(f"{call}: another program has it for itself.", f"sudo fuser -v {path}")
     if number in (errno.ENODEV, errno.ENXIO, errno.EIO, errno.EINVAL):
-        return Failure(f"{said}: the kernel driver has no working GPU behind it.", driver.look)
-    return Failure(f"{said}.", driver.look)
+        return Failure(f"{call}: the kernel driver has no working GPU behind it.", driver.look)
+    return Failure(f"{call}.", driver.look)

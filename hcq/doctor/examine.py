@@ -47,7 +47,7 @@ class Examination:
 
 
 def subject(kind: str) -> Subject:
-    """What a kind of device tells of itself; the plain one where its backend names none."""
+    """The subject of a kind of device; the plain one where its backend names none."""
     place = backends.of(kind).doctor
     found: Subject = backends.load(place) if place else Subject(kind)
     return found

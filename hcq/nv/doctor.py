@@ -71,10 +71,10 @@ class NvSubject(KernelDriver):
                 "cat /proc/driver/nvidia/version",
             )
         is_open = "Open Kernel Module" in line
-        said = f"release {release[0]}, {'open' if is_open else 'proprietary'} kernel module"
+        text = f"release {release[0]}, {'open' if is_open else 'proprietary'} kernel module"
         if int(release[1]) < OLDEST_BRANCH:
-            raise Failure(f"{said}; the oldest release whose interface is known is {OLDEST_BRANCH}.", INSTALL)
-        return Found(said, {"release": release[0], "is_open_module": "yes" if is_open else "no"})
+            raise Failure(f"{text}; the oldest release whose interface is known is {OLDEST_BRANCH}.", INSTALL)
+        return Found(text, {"release": release[0], "is_open_module": "yes" if is_open else "no"})
 
     def kernel(self, arch: str) -> Tiny | None:
         cubin = kept(KERNELS / f"{arch}.cubin")
@@ -86,9 +86,9 @@ def minors(host: Host) -> list[int]:
     """The number in each GPU's file name, in the kernel driver's order."""
     found = []
     for address in host.names(f"{PROC}/gpus"):
-        said = re.search(r"Device Minor:\s*(\d+)", text_of(host, f"{PROC}/gpus/{address}/information"))
-        if said:
-            found.append(int(said[1]))
+        line = re.search(r"Device Minor:\s*(\d+)", text_of(host, f"{PROC}/gpus/{address}/information"))
+        if line:
+            found.append(int(line[1]))
     if found:
         return found
     files = [re.fullmatch(r"nvidia(\d+)", name) for name in host.names("/dev")]

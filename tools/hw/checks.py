@@ -346,25 +346,25 @@ def graphs(bench: Bench) -> Found:
 
 
 def _must_stop(bench: Bench, name: str, args: list[Any], wanted: str) -> str:
-    """A kernel that goes wrong is told with its name, and the device works again. Returns what was said."""
+    """A kernel that goes wrong is reported by its name, and the device works again. Returns the report."""
     device = bench.device
     program, good = bench.programs(name, "step")
-    said = ""
+    message = ""
     try:
         device.queue().dispatch(program, args).submit().wait(timeout_ms=bench.sizes.hang_ms)
     except hcq.DeviceFault as fault:
-        said = str(fault)
+        message = str(fault)
     except hcq.WaitTimeout as late:
-        said = str(late)
+        message = str(late)
         device.reset()
-    if not said:
+    if not message:
         raise Failure(f"{name}: nothing was noticed; {wanted} was due.", REPORT_IT)
-    if name not in said:
-        raise Failure(f"{name}: the message does not name the kernel: {said[:300]}", REPORT_IT)
+    if name not in message:
+        raise Failure(f"{name}: the message does not name the kernel: {message[:300]}", REPORT_IT)
     x = bench.buffer(1024, name="hw_check after")
     device.run(good, [x, 256], block=(256, 1, 1))
     same(unpack(x.read()), [kernels.stepped(1)] * 256, f"a launch after {name}")
-    return said
+    return message
 
 
 def fault(bench: Bench) -> Found:
@@ -372,17 +372,17 @@ def fault(bench: Bench) -> Found:
     x = bench.buffer(4096, name="hw_check near")
     stray = _must_stop(bench, "stray", [x, 1 << 34], "a page fault")
     trap = _must_stop(bench, "trap", [], "an exception")
-    return Found(f"told and recovered from: {stray[:150]}", {"stray": stray[:2000], "trap": trap[:2000]})
+    return Found(f"reported and recovered from: {stray[:150]}", {"stray": stray[:2000], "trap": trap[:2000]})
 
 
 def hang(bench: Bench) -> Found:
     """A kernel that never ends: the wait ends at its deadline, and the device works again."""
     start = time.perf_counter()
-    said = _must_stop(bench, "forever", [bench.buffer(4, name="hw_check flag")], "a timeout")
+    message = _must_stop(bench, "forever", [bench.buffer(4, name="hw_check flag")], "a timeout")
     took = time.perf_counter() - start
     return Found(
-        f"told and recovered from in {took:.1f} s: {said[:150]}",
-        {"said": said[:2000], "took_s": round(took, 2)},
+        f"reported and recovered from in {took:.1f} s: {message[:150]}",
+        {"report": message[:2000], "took_s": round(took, 2)},
     )
 
 
