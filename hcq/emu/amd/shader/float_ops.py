@@ -402,7 +402,7 @@ def packed_fma(a: Array, b: Array, c: Array) -> Array:
     """Fused multiply-add of both float16 halves."""
     out: Array = np.zeros(1, np.uint32)
     for shift in (0, 16):
-        fused_halves = floats.fma16(*(half(word, shift) for word in (a, b, c)))
+        fused_halves = floats.fma16(half(a, shift), half(b, shift), half(c, shift))
         out = out | (raw(fused_halves).astype(np.uint32) << np.uint32(shift))
     return out
 
