@@ -101,7 +101,6 @@ class Op(Enum):
     LANE = auto()
     VECTOR = auto()
     SPECIAL = auto()
-    BARRIER = auto()
 
     # tensor stage: more values. They stand here because terms of an index are ordered by the numbers of their ops
     # src: base, index, x; arg: axis; base with x put at index along axis; the last of equal indices stays

@@ -213,8 +213,7 @@ def main() -> None:
     for fit in fits():
         numbers, error = rounded(fit)
         print(f"{fit.name}: largest relative error {error:.2e}")
-        for number in numbers:
-            print(f"    {number!r},")
+        print("   ", *numbers)
 
 
 if __name__ == "__main__":

@@ -113,12 +113,3 @@ def assemble(text: str, target: Target, name: str) -> bytes:
     machine.clean(module)
     image: bytes = machine.target.emit_object(module)
     return image
-
-
-def disassemble(text: str, target: Target) -> str:
-    """The assembly of a module, for people."""
-    machine = _machine(target)
-    module = machine.parse(text, "disassemble")
-    module.triple = machine.target.triple
-    listing: str = machine.target.emit_assembly(module)
-    return listing

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from hcq.compiler.passes.transcendental import Format, bitcast, format_of, minus, polynomial
+from hcq.compiler.passes.transcendental import Format, bitcast, format_of, minus, numbers, polynomial
 from hcq.ir.dtype import dtypes, to_bits
 from hcq.ir.node import Node, binary, const
 from hcq.ir.op import Op
@@ -32,24 +32,16 @@ from hcq.ir.op import Op
 # (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 in powers of r**2, for |r| <= pi / 4
 _SIN = {
     dtypes.float32: (-0.16666655242443085, 0.008332177996635437, -0.00019517235341481864),
-    dtypes.float64: (
-        -0.16666666666666632,
-        0.008333333333322413,
-        -0.00019841269829807778,
-        2.7557313691915717e-06,
-        -2.50507581157251e-08,
-        1.5896795715103863e-10,
+    dtypes.float64: numbers(
+        "-0.16666666666666632 0.008333333333322413 -0.00019841269829807778 2.7557313691915717e-06 "
+        "-2.50507581157251e-08 1.5896795715103863e-10"
     ),
 }
 _COS = {
     dtypes.float32: (0.04166664555668831, -0.0013887366512790322, 2.4438380933133885e-05),
-    dtypes.float64: (
-        0.0416666666666666,
-        -0.0013888888888874125,
-        2.480158728948234e-05,
-        -2.755731435237232e-07,
-        2.087572327815284e-09,
-        -1.13596480433772e-11,
+    dtypes.float64: numbers(
+        "0.0416666666666666 -0.0013888888888874125 2.480158728948234e-05 -2.755731435237232e-07 "
+        "2.087572327815284e-09 -1.13596480433772e-11"
     ),
 }
 # pi/2 in three pieces; the first two have few enough bits that n times one is exact for every n up to the limit
