@@ -94,7 +94,8 @@ class Device(RmObject):
     """Its maker says which GPU it is."""
 
 
-class Subdevice(RmObject): ...
+class Subdevice(RmObject):
+    """The one GPU of a device, for controls and windows."""
 
 
 class Memory(RmObject):
@@ -152,7 +153,8 @@ class Usermode(RmObject):
     """The doorbell window."""
 
 
-class Debugger(RmObject): ...
+class Debugger(RmObject):
+    """What asks for the state of the SMs after a fault."""
 
 
 # ------------------------------------------------------------ allocation

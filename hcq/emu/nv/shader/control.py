@@ -10,6 +10,7 @@ Source   PTX ISA, "Control Flow Instructions", "bar/barrier", "bar.warp.sync"
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -132,6 +133,14 @@ def _stop(instruction: Instruction, why: str) -> End:
 # -- calls
 
 
+class CallSite(NamedTuple):
+    """The .param variables that a call passes and gets back, and the block that follows."""
+
+    passed: list[str]
+    returned: list[str]
+    after: int
+
+
 def _call(code: Code, block: BasicBlock) -> End:
     code.take("uni")
     operands = list(code.operands)
@@ -140,20 +149,21 @@ def _call(code: Code, block: BasicBlock) -> End:
         raise code.refuse("call names no function")
     target = operands.pop(0)
     arguments = _parentheses(operands)
-    after = block.next[0]
-    passed = [_local_name(code, operand) for operand in arguments]
-    returned = [_local_name(code, operand) for operand in results]
+    site = CallSite(
+        [_local_name(code, operand) for operand in arguments],
+        [_local_name(code, operand) for operand in results],
+        block.next[0],
+    )
     if isinstance(target, Symbol):
         function = code.lowering.module.functions.get(target.name)
         if function is None:
             raise code.refuse(f"there is no function {target.name!r}")
         if not function.has_body:
             return _missing(code.instruction, target.name)
-        _check_signature(code, function, passed, returned)
+        _check_signature(code, function, site)
         name = function.name
-        return lambda machine, registers, path: _enter(machine, path, name, passed, returned, after, None)
-    slot = code.slot(target, U64)
-    return _call_by_address(slot, passed, returned, after)
+        return lambda machine, registers, path: _enter(machine, path, name, site)
+    return _call_by_address(code.slot(target, U64), site)
 
 
 def _parentheses(operands: list[Operand]) -> tuple[Operand, ...]:
@@ -178,10 +188,10 @@ def _local_name(code: Code, operand: Operand) -> str:
     raise code.refuse("arguments and results of a call must be .param variables of the function")
 
 
-def _check_signature(code: Code, function: Function, passed: list[str], returned: list[str]) -> None:
+def _check_signature(code: Code, function: Function, site: CallSite) -> None:
     for given, formal, what in (
-        (passed, function.params, "arguments"),
-        (returned, function.results, "results"),
+        (site.passed, function.params, "arguments"),
+        (site.returned, function.results, "results"),
     ):
         if len(given) != len(formal):
             raise code.refuse(f"{function.name} has {len(formal)} {what}, not {len(given)}")
@@ -197,10 +207,8 @@ def _enter(
     machine: Machine,
     path: Path,
     name: str,
-    passed: list[str],
-    returned: list[str],
-    after: int,
-    region: Region | None,
+    site: CallSite,
+    region: Region | None = None,
 ) -> int:
     """Copy the arguments and put the path at the start of the function; returning copies the results back."""
     callee: Decoded = machine.program.decoded(name)
@@ -209,25 +217,25 @@ def _enter(
         region = machine.take_out(path)
     activation = machine.activate(callee, path.count, caller)
     mine = caller.decoded.offsets
-    for argument, formal in zip(passed, callee.function.params):
+    for argument, formal in zip(site.passed, callee.function.params):
         to = activation.local_base + callee.offsets[formal.name]
         machine.batch.copy_local(path.lanes, to, caller.local_base + mine[argument], formal.size_bytes)
 
     def back(returning: Path) -> None:
-        for result, formal in zip(returned, callee.function.results):
+        for result, formal in zip(site.returned, callee.function.results):
             source = activation.local_base + callee.offsets[formal.name]
             machine.batch.copy_local(
                 returning.lanes, caller.local_base + mine[result], source, formal.size_bytes
             )
-        machine.go(returning, after)
+        machine.go(returning, site.after)
 
-    inner = Region(region, activation, len(callee.blocks), path.mask, path.count, back, is_call=True)
+    inner = Region(region, activation, len(callee.blocks), path.mask, path.count, back)
     inner.pending = 1
     machine.go(Path(machine.batch, inner, 0, path.mask, path.count, path.turns), 0)
     return SPLIT
 
 
-def _call_by_address(slot: int, passed: list[str], returned: list[str], after: int) -> End:
+def _call_by_address(slot: int, site: CallSite) -> End:
     def end(machine: Machine, registers: Registers, path: Path) -> int:
         goals = np.broadcast_to(registers[slot], (machine.batch.count,))
         chosen = np.unique(goals if path.mask is None else goals[path.mask])
@@ -240,14 +248,13 @@ def _call_by_address(slot: int, passed: list[str], returned: list[str], after: i
                 )
             names.append(name)
         if len(names) == 1:
-            return _enter(machine, path, names[0], passed, returned, after, None)
-        meeting = Region(machine.take_out(path), path.activation, after, path.mask, path.count, None)
-        meeting.after = lambda reunited: machine.go(reunited, after)
+            return _enter(machine, path, names[0], site)
+        meeting = Region(machine.take_out(path), path.activation, site.after, path.mask, path.count)
         meeting.pending = len(names)
         for goal, name in zip(chosen, names):
             mask = path.full_mask & (goals == goal)
             part = Path(machine.batch, meeting, 0, mask, int(np.count_nonzero(mask)), path.turns)
-            _enter(machine, part, name, passed, returned, after, meeting)
+            _enter(machine, part, name, site, meeting)
         return SPLIT
 
     return end

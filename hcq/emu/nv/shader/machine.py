@@ -103,7 +103,7 @@ class Machine:
     def run(self) -> None:
         """Until all threads have exited."""
         entry = self.program.entry
-        root = Region(None, self.activate(entry, self.live_count, None), len(entry.blocks), None, 0, None)
+        root = Region(None, self.activate(entry, self.live_count, None), len(entry.blocks), None, 0)
         mask = None if self.live_count == self.batch.count else self.live.copy()
         root.pending = 1
         self.go(Path(self.batch, root, 0, mask, self.live_count, 0), 0)
@@ -212,7 +212,7 @@ class Machine:
         if region.parent is None:
             self._leave(path)
         else:
-            if region.is_call:
+            if region.back is not None:
                 region.activation.count -= path.count
             if region.arrived is None:
                 region.arrived = path.mask if path.mask is not None else self.batch.all_lanes
@@ -237,12 +237,15 @@ class Machine:
 
     def _send_on(self, region: Region, turns: int) -> None:
         """The arrived threads become a path of the region around."""
-        assert region.parent is not None and region.after is not None
+        assert region.parent is not None
         same = region.arrived_count == region.count
         mask = region.mask if same else region.arrived
         path = Path(self.batch, region.parent, region.rejoin, mask, region.arrived_count, turns)
         region.arrived, region.arrived_count = None, 0
-        region.after(path)
+        if region.back is None:
+            self.go(path, region.rejoin)
+        else:
+            region.back(path)
 
     def take_out(self, path: Path) -> Region:
         """Take a running path out: its threads diverge, enter a function, or end. Returns its region."""
@@ -254,9 +257,7 @@ class Machine:
         """Split a path: (block, mask) each."""
         region = self.take_out(path)
         if rejoin != region.rejoin:
-            inner = Region(region, region.activation, rejoin, path.mask, path.count, None)
-            inner.after = lambda reunited: self.go(reunited, rejoin)
-            region = inner
+            region = Region(region, region.activation, rejoin, path.mask, path.count)
             region.pending = len(parts)
         else:
             region.pending += len(parts) - 1
@@ -380,9 +381,7 @@ class Machine:
     def _wake(self) -> bool:
         """Nothing can run: find out who may after all. False when all threads have ended."""
         if not self.waiting:
-            if self._release_arrived():
-                return True
-            return False
+            return self._release_arrived()
         for number, expected in {(g.barrier, g.expected) for g in self.waiting if g.waits_for == "barrier"}:
             self._check_barrier(number, expected)
         if any(path.waits_for == "warp barrier" for path in self.waiting):

@@ -33,7 +33,7 @@ class Activation:
 class Region:
     """Threads that diverged and reconverge at block `rejoin`, when the last of `pending` paths has arrived or exited.
 
-    after    what the reunited threads do: go on at `rejoin`, or return to the caller
+    back     of a call: what the threads do when they return. All others go on at `rejoin`
     """
 
     def __init__(
@@ -43,16 +43,14 @@ class Region:
         rejoin: int,
         mask: Lanes | None,
         count: int,
-        after: Callable[[Path], None] | None,
-        is_call: bool = False,
+        back: Callable[[Path], None] | None = None,
     ) -> None:
         self.parent = parent
         self.activation = activation
         self.rejoin = rejoin
         self.mask = mask
         self.count = count
-        self.after = after
-        self.is_call = is_call
+        self.back = back
         self.pending = 0
         self.paths: list[Path] = []
         self.arrived: Lanes | None = None
