@@ -85,8 +85,11 @@ def find(device: str) -> Backend | None:
     """The backend of a device name; None when there is none. Raises DriverError when its package cannot be imported."""
     name = device.partition(":")[0].upper()
     place = PLACES.get(name) or _installed().get(name)
-    if place is None:
-        return None
+    return None if place is None else _entry(name, place)
+
+
+@functools.cache
+def _entry(name: str, place: str) -> Backend:
     try:
         found: Backend = load(place)
     except (ImportError, AttributeError) as error:

@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 
 from hcq import config
+from hcq.backends import PLACES
 from hcq.cpu.device import CpuDevice
 from hcq.doctor import checks
 from hcq.doctor.check import CHECKS, Failure, Skip, Status
 from hcq.doctor.examine import advise, examine, subject
 from hcq.doctor.host import facts_of
 from hcq.errors import DeviceFault, UsageError
-from hcq.nv import backend
+from hcq.nv.backend import BACKEND
 from hcq.signal import CELL_BYTES, Signal
 
 from .conftest import FakeHost
 
+NO_DRIVER = dataclasses.replace(BACKEND, device="")
 SMALL = checks.Sizes(is_emulated=True)
 
 
@@ -144,7 +146,7 @@ def test_a_security_policy_against_new_code_is_named(host: FakeHost) -> None:
 
 
 def test_a_kind_without_a_driver_says_so(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "BACKEND", dataclasses.replace(backend.BACKEND, device=""))
+    monkeypatch.setitem(PLACES, "NV", f"{__name__}:NO_DRIVER")
     (run,) = examine(host.nv(), "NV").runs
     assert run.checks[3].text == "this version of hcq has no driver for NVIDIA GPUs."
     assert "--upgrade hcq" in run.checks[3].fix
