@@ -3,13 +3,13 @@
 In       a Program; nothing is chosen, so it holds no vectors and no scratch memory
 Out      text with `def NAME(machine, args, first, last)`, which runs the groups first..last-1 of a grid
 Changes  nothing
-Next     machine.py (what it calls), device.py (who calls it), hcq/compiler/program.py (the instructions)
+Next     machine.py (what it calls), device.py (who calls it), hcq/compiler/linear/program.py (the instructions)
 """
 
 from __future__ import annotations
 
 from hcq.compiler.codegen import Codegen
-from hcq.compiler.program import Instruction, Program
+from hcq.compiler.linear.program import Instruction, Program
 from hcq.compiler.target import Target
 from hcq.ir.op import ARITHMETIC, Op
 from hcq.tools.disassembly.function import Line

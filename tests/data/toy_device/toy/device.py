@@ -167,10 +167,13 @@ class ToyDevice(Device):
             self.ring.get()
         self.stopped = ""
 
-    def abandon(self, is_on: bool = True) -> None:
+    def abandon(self) -> None:
         with self.changed:
-            self.gives_up = is_on
+            self.gives_up = True
             self.changed.notify_all()
+
+    def resume(self) -> None:
+        self.gives_up = False
 
     # ------------------------------------------------------------ the processor
 
