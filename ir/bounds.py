@@ -26,6 +26,13 @@ def bounds(node: Node) -> Bounds:
     """(least, greatest) of an index, integer or bool node; works on graphs deeper than Python's stack.
 
     Raises ValueError for floats, which have none.
+
+        >>> from hcq.ir.bounds import bounds
+        >>> from hcq.ir.node import Node, index
+        >>> from hcq.ir.op import Op
+        >>> r = Node(Op.RANGE, dtypes.index, (index(10),), 0)
+        >>> bounds(r * 3 + 1)
+        (1, 28)
     """
     known = node._range
     if known is not None:

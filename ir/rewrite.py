@@ -100,6 +100,19 @@ class Pass:
     rules    what it does, by name; without `change`, Rules that are applied until none matches
     change   (root, target, notes) -> root, for what needs more than rules; it tells `notes` what it did
     counts   how often each rule was applied, over all runs; `seconds`: how long these took together
+
+        >>> from hcq.ir.node import index
+        >>> from hcq.ir.pattern import any_node
+        >>> from hcq.ir.rewrite import Pass, Rule
+        >>> x = any_node("x")
+        >>> tidy = Pass("tidy", "zeros are not added", [Rule("add-zero", x + 0, x)])
+        >>> print(tidy)
+        tidy: zeros are not added
+          add-zero  x + 0 -> x
+        >>> tidy.run(index(3) * 5 + 0)
+        3*5
+        >>> tidy.counts["add-zero"]
+        1
     """
 
     def __init__(

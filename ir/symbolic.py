@@ -23,7 +23,15 @@ from hcq.ir.op import COMPARE, Op
 
 
 def simplify(node: Node) -> Node:
-    """The node with all index and bool arithmetic under it in simplest form."""
+    """The node with all index and bool arithmetic under it in simplest form.
+
+    >>> from hcq.ir.node import Node, index
+    >>> from hcq.ir.op import Op
+    >>> from hcq.ir.symbolic import simplify
+    >>> r = Node(Op.RANGE, dtypes.index, (index(10),), 0)
+    >>> simplify((r * 64 + 5) // 64), simplify((r * 64 + 5) % 8)
+    (r0, 5)
+    """
     return replace((node,), {})[0]
 
 

@@ -36,7 +36,7 @@ AREAS = {
     "compiler": Area(("hcq.compiler",)),
     "ir": Area(("hcq.ir",)),
 }
-FRONTEND = ("Tensor", "nn", "jit", "tensors, otherwise")
+WITH_EXAMPLES = ("Tensor", "nn", "jit", "tensors, otherwise", "compiler", "ir")
 
 
 def modules_of(area: Area) -> Iterator[Any]:
@@ -98,7 +98,7 @@ def test_what_is_public_has_a_docstring(name):
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    for name in FRONTEND:
+    for name in WITH_EXAMPLES:
         for full_name, value in public(AREAS[name]):
             text = inspect.cleandoc(text_of(value))
             if ">>>" in text:

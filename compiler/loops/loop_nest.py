@@ -446,7 +446,20 @@ class LoopNest:
         return count
 
     def apply(self, text: str) -> LoopNest:
-        """Replay a schedule; the inverse of `choice`. Raises ScheduleError at the first item that does not apply."""
+        """Replay a schedule; the inverse of `choice`. Raises ScheduleError at the first item that does not apply.
+
+        >>> from hcq.compiler.loops.loop_nest import LoopNest
+        >>> from hcq.ir.node import Node, Param, const, index
+        >>> from hcq.ir.op import Op
+        >>> place = Node(Op.RANGE, dtypes.index, (index(1000),), 0)
+        >>> out = Node(Op.PARAM, dtypes.float32, (), Param(0, (1000,), writable=True))
+        >>> store = Node(Op.STORE, dtypes.float32, (out, place, const(1.0, dtypes.float32)))
+        >>> nest = LoopNest(Node(Op.SINK, dtypes.float32, (store,)))
+        >>> print(nest.apply("split r0 16; vectorize r0.1; parallel r0"))
+        schedule: split r0 16; vectorize r0.1; parallel r0
+        group r0 in 63 (x16)
+          vector r0.1 of 16 (x1)
+        """
         for item in filter(None, (part.strip() for part in text.split(";"))):
             verb, *words = item.split()
             try:

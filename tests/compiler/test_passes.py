@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +125,8 @@ def test_the_command_lists_the_passes_and_prints_the_rules_of_those_it_is_given(
     assert "  exp       exp(x) -> transcendental.exp(x)\n" in capsys.readouterr().out
     assert list_passes(["unroll"]) == 2
     assert "no pass unroll; the passes are lower-movement" in capsys.readouterr().err
+
+
+def test_the_examples_of_the_page_about_passes_are_true():
+    page = Path(__file__).parents[2] / "docs" / "passes.md"
+    assert doctest.testfile(str(page), module_relative=False) == (0, 7)
