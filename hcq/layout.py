@@ -29,6 +29,8 @@ class Bits:
     ) -> None:
         self.high, self.low, self.unit, self.enum, self.default = high, low, unit, enum, default
         self.doc = doc
+        self.width = high - low + 1  # bits
+        self.mask = (1 << self.width) - 1 << low
         self.name = ""
         self.owner = ""
 
@@ -44,16 +46,6 @@ class Bits:
 
     def __set__(self, packet: Packet, value: int) -> None:
         raise AttributeError(f"{self.owner}.{self.name}: packets do not change; make a new one.")
-
-    @property
-    def width(self) -> int:
-        """How many bits it has."""
-        return self.high - self.low + 1
-
-    @property
-    def mask(self) -> int:
-        """Its bits, set, in place."""
-        return ((1 << self.width) - 1) << self.low
 
     @property
     def byte_offset(self) -> int:
@@ -80,14 +72,13 @@ class Bits:
 
     def decode(self, packet_bits: int) -> int:
         """The field's value in a packet's bits."""
-        return self.named(((packet_bits & self.mask) >> self.low) * self.unit)
+        value = ((packet_bits & self.mask) >> self.low) * self.unit
+        return value if self.enum is None else self.named(value)
 
     def named(self, value: int) -> int:
-        """A value as a member of the field's enum; itself where there is no enum, or none of that value."""
-        if self.enum is None:
-            return value
+        """A value as a member of the field's enum; itself where none has that value."""
         try:
-            return self.enum(value)
+            return self.enum(value) if self.enum is not None else value
         except ValueError:
             return value
 
@@ -174,6 +165,7 @@ class Packet:
     """
 
     fields: ClassVar[dict[str, Bits]] = {}
+    claimed: ClassVar[int] = 0  # the bits that fields have
     length_words: ClassVar[int] = 0
     tail: ClassVar[str | None] = None
 
@@ -205,6 +197,7 @@ class Packet:
             if before is not None and field.low <= before.high:
                 raise UsageError(f"{cls.__name__}.{name}: bit {field.low} already belongs to {before.name}.")
             before = field
+        cls.claimed = sum(field.mask for field in cls.fields.values())
 
     def __init__(self, **values: Any) -> None:
         tail = values.pop(self.tail, ()) if self.tail is not None else ()
@@ -246,13 +239,9 @@ class Packet:
         packet = cls.__new__(cls)
         packet.values = {name: field.decode(packed) for name, field in cls.fields.items()}
         packet.tail_words = tuple(words[cls.length_words :]) if cls.tail is not None else ()
-        for field in cls.fields.values():
-            packed &= ~field.mask
-        packet.unclaimed = {
-            index: packed >> 32 * index & 0xFFFFFFFF
-            for index in range(cls.length_words)
-            if packed >> 32 * index & 0xFFFFFFFF
-        }
+        rest = packed & ~cls.claimed
+        words_left = [rest >> 32 * index & 0xFFFFFFFF for index in range(cls.length_words)] if rest else []
+        packet.unclaimed = {index: word for index, word in enumerate(words_left) if word}
         return packet
 
     @classmethod

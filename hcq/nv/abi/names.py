@@ -3,7 +3,8 @@
 In       a number: of an escape, a UVM call, a control, a class
 Out      its name in the headers; for a control without one, what its parts say; table(name), a file of data/
 Changes  nothing; a file is read when a name of it is first asked for
-Next     data/*.tsv (number, name, remark; the source is at the top of each), calls.py (whole calls), status.py
+Next     data/*.tsv (number, name, remark), calls.py (whole calls), status.py (answers)
+Source   at the top of each file
 """
 
 from __future__ import annotations
