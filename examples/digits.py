@@ -1,9 +1,9 @@
-"""Train a small convolutional network on handwritten digits, then look at what the machine was told to do.
+"""Train a small convolutional network on handwritten digits, then look at what was submitted to the device.
 
 In       1,797 real images of 8x8 pixels (data/README.md says whose), flags (--help)
 Out      the accuracy on images the network has not seen, the work that was submitted, and its last packets, decoded
 Changes  writes a trace file, and compiled kernels into the cache
-Next     raw_queue.py (the same device without tensors), docs/architecture.md (the road from a Tensor to a packet)
+Next     raw_queue.py (the same device without tensors), docs/architecture.md (from a Tensor to a packet)
 
     python examples/digits.py
     python examples/digits.py --epochs 3 --no-jit --trace /tmp/digits.trace

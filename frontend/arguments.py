@@ -203,7 +203,7 @@ def checked(function: F, call: str = "") -> F:
         *lines,
         f"    return _inner({', '.join(passes)})",
     ]
-    # a name in this folder: whoever looks for the user's line in a stack knows that this is not it
+    # a name in this folder: the search for the user's line in a stack skips it
     file = f"{os.path.dirname(__file__)}/arguments of {call or function.__name__}"
     exec(compile("\n".join(source), file, "exec"), names)
     made: Any = functools.wraps(function)(names["_checked"])
@@ -211,7 +211,7 @@ def checked(function: F, call: str = "") -> F:
 
 
 def listed(call: str, name: str, values: Any) -> list[Any]:
-    """A list of what can be walked through once, such as a generator."""
+    """A list of what can be iterated once, such as a generator."""
     try:
         return list(values)
     except TypeError:
@@ -231,7 +231,7 @@ def _refuse(call: str, name: str, kind: Kind, value: Any) -> Any:
 
 @functools.cache
 def _kind(annotation: str) -> Kind | None:
-    """What an annotation takes; None when that is not for us to say."""
+    """What an annotation takes; None when it is not checked here."""
     try:
         return _read(ast.parse(annotation.strip(), mode="eval").body)
     except SyntaxError:
@@ -297,7 +297,7 @@ def _each(check: Check, make: Callable[[Iterable[Any]], Any], count: int | None 
             raise Refused
         try:
             found = make(check(each) for each in value)
-        except TypeError:  # an array of no axis says that it can be walked through
+        except TypeError:  # an array of no axis has __iter__, and refuses to be iterated
             raise Refused from None
         if count is not None and len(found) != count:
             raise Refused

@@ -1,8 +1,8 @@
 """The core of a tensor: a node, a device, and how new tensors come from old ones.
 
 In       a graph node and the name of the device that will compute it
-Out      `Core`, the state of a `Tensor`; `live`, every tensor that somebody still holds; `unusual`, the threads
-         that are inside no_grad() or that somebody watches
+Out      `Core`, the state of a `Tensor`; `live`, every tensor that is still held; `thread_modes`, the threads
+         that are inside no_grad() or watched
 Changes  `live`; the clock of changes, which moves when a tensor that exists gets another node
 Next     methods/ (the groups of methods), tensor.py (who joins them), jit/capture.py (who watches a thread)
 
@@ -62,7 +62,7 @@ class Live:
         return ref is not None and ref() is tensor
 
     def refs(self) -> list[weakref.ref[Core]]:
-        """A reference to each, and perhaps to some that are gone."""
+        """A reference to each, and perhaps to some that were dropped."""
         return list(_refs.values())
 
     def ref(self, tensor: Core) -> weakref.ref[Core]:
@@ -88,7 +88,7 @@ live = Live()
 
 
 class Watcher(Protocol):
-    """Somebody who sees what a thread does with tensors: a jit, while it learns what a function does."""
+    """What is called back for everything a thread does with tensors: a jit, while it captures a function."""
 
     name: str
 
@@ -111,37 +111,39 @@ class Watcher(Protocol):
         """A list or array of the host is used as an index."""
 
 
-class Unusual:
-    """What is unusual about a thread: how many no_grad() deep it is, and who watches it."""
+class ThreadMode:
+    """The mode of a thread that has one: how many no_grad() deep it is, and its watcher."""
 
-    __slots__ = ("cuts", "watcher")
+    __slots__ = ("no_grad_depth", "watcher")
 
     def __init__(self) -> None:
-        self.cuts = 0
+        self.no_grad_depth = 0
         self.watcher: Watcher | None = None
 
 
-unusual: dict[int, Unusual] = {}  # by thread; the others have no entry, so that usual work pays for one look
+thread_modes: dict[
+    int, ThreadMode
+] = {}  # by thread; most have no entry, so that their work pays for one look
 
 
 def watcher() -> Any:
-    """Who watches this thread, or None."""
-    if not unusual:
+    """The watcher of this thread, or None."""
+    if not thread_modes:
         return None
-    mode = unusual.get(get_ident())
+    mode = thread_modes.get(get_ident())
     return None if mode is None else mode.watcher
 
 
-def mode_of_thread() -> Unusual:
-    """This thread's entry of `unusual`, made when it has none."""
-    return unusual.setdefault(get_ident(), Unusual())
+def mode_of_thread() -> ThreadMode:
+    """This thread's entry of `thread_modes`, made when it has none."""
+    return thread_modes.setdefault(get_ident(), ThreadMode())
 
 
-def usual_again() -> None:
-    """Forget this thread's entry when nothing is unusual any more."""
-    mode = unusual.get(get_ident())
-    if mode is not None and not mode.cuts and mode.watcher is None:
-        del unusual[get_ident()]
+def drop_default_mode() -> None:
+    """Drop this thread's entry when it says nothing any more."""
+    mode = thread_modes.get(get_ident())
+    if mode is not None and not mode.no_grad_depth and mode.watcher is None:
+        del thread_modes[get_ident()]
 
 
 _ticks = itertools.count(1)
@@ -161,8 +163,8 @@ def changed() -> None:
 
 def _after_fork() -> None:
     """In the child other threads are gone, and new ones may get their numbers."""
-    for thread in unusual.keys() - {get_ident()}:
-        del unusual[thread]
+    for thread in thread_modes.keys() - {get_ident()}:
+        del thread_modes[thread]
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -187,8 +189,8 @@ class Core:
 
     def _like(self, node: Node) -> Self:
         """A new tensor on this one's device."""
-        if unusual:
-            return self._like_unusual(node)
+        if thread_modes:
+            return self._like_in_mode(node)
         tensor = object.__new__(type(self))
         tensor.node = node
         tensor.device = self.device
@@ -200,9 +202,9 @@ class Core:
         _refs[key] = ref
         return tensor
 
-    def _like_unusual(self, node: Node) -> Self:
-        mode = unusual.get(get_ident())
-        if mode is not None and mode.cuts and node.op not in _NEVER_CUT:
+    def _like_in_mode(self, node: Node) -> Self:
+        mode = thread_modes.get(get_ident())
+        if mode is not None and mode.no_grad_depth and node.op not in _NEVER_CUT:
             node = Node(Op.DETACH, node.dtype, (node,))
         return self._of(node, self.device)
 
@@ -222,19 +224,19 @@ class Core:
         ref = _Ref(self, _forget)
         ref.key = key
         _refs[key] = ref
-        if unusual and (watching := watcher()) is not None:
+        if thread_modes and (watching := watcher()) is not None:
             watching.made(ref)
 
     @property
     def grad(self) -> Self | None:
         """The gradient that backward() added up, of this tensor's shape; None before. May be assigned."""
-        if unusual and (watching := watcher()) is not None:
+        if thread_modes and (watching := watcher()) is not None:
             watching.reads_state(self, "grad", self._grad is not None)
         return self._grad
 
     @grad.setter
     def grad(self, gradient: Self | None) -> None:
-        if unusual and (watching := watcher()) is not None:
+        if thread_modes and (watching := watcher()) is not None:
             watching.reads_state(self, "grad", None)  # what is read after this is not from before
         self._grad = gradient
 

@@ -225,8 +225,8 @@ def _reduce(node: Node, g: Node) -> Node:
 def _reduce_extremum(op: Op, x: Node, result: Node, axes: Sequence[int], g: Node) -> Node:
     """Equal extremes share the gradient.
 
-    Who is extreme is asked twice, in two ways that mean the same here: a comparison with one user is computed where it
-    is used, one with two would be kept in memory, as large as x.
+    The comparison is built twice, in two forms that are equal here: one with a single user is computed where it is
+    used, one with two would be kept in memory, as large as x.
     """
     extreme = expanded(result, x.shape)
     counted = extreme <= x if op is Op.MAX else x <= extreme
@@ -290,7 +290,7 @@ def _scatter_base(node: Node, g: Node) -> Node:
 
 
 def _scattered(node: Node, g: Node) -> Node:
-    """What a later turn overwrote has no gradient: each place is asked which turn it keeps."""
+    """What a later turn overwrote has no gradient: `kept` is the turn that each place keeps."""
     base, index, x = node.src
     turn = iota(index.shape[node.arg], node.arg, index.shape, dtypes.int32)
     nobody = filled(-1, base.shape, dtypes.int32)

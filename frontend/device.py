@@ -2,8 +2,8 @@
 
 In       a name such as "CPU" (any case), or None for the default
 Out      the open hcq device, its compiler Target
-Changes  opens a device when it is first used, and again after it was closed; calls those who keep something of one
-         that is gone
+Changes  opens a device when it is first used, and again after it was closed; calls back those who keep something of one
+         that was closed
 Next     hcq/device.py (how a device opens), compiler/target.py (what a Target says)
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hcq.compiler.target import Target
     from hcq.frontend.storage import Storage
 
-forgetting: list[Callable[[str], None]] = []  # called with the name of a device that is gone
+on_close: list[Callable[[str], None]] = []  # called with the name of a device that is gone
 _open: dict[str, Any] = {}
 _targets: dict[str, Target] = {}
 _canonical: dict[str, str] = {}
@@ -75,7 +75,7 @@ def _forget(device: Any) -> None:
     if _open.get(name) is device:
         del _open[name]
         _targets.pop(name, None)
-        for act in forgetting:
+        for act in on_close:
             act(name)
 
 

@@ -5,9 +5,9 @@ Out      a FUNCTION node: the value; gradients pass it by the rules alone, not t
 Changes  nothing
 Next     derivatives.py (rules of single ops), methods/power.py and methods/activation.py (who needs this)
 
-The steps that compute a function are chosen for its value: selects between roads, polynomials, bits. Differentiated
-step by step they would give zero times infinity where a road was not taken, and the slope of a polynomial that fits
-the value alone. So the derivative is said as mathematics says it: of x ** y it is y * x ** (y - 1).
+The steps that compute a function are chosen for its value: selects between branches, polynomials, bits. Differentiated
+step by step they would give zero times infinity where a branch was not taken, and the slope of a polynomial that fits
+the value alone. So the derivative is written as in mathematics: of x ** y it is y * x ** (y - 1).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from contextlib import ContextDecorator
 from typing import Any, TypeVar
 
 from hcq.errors import UsageError
-from hcq.frontend.core import Core, live, mode_of_thread, usual_again
+from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
 from hcq.frontend.derivatives import DERIVATIVES, Flat, Rule, carrier, parts_of_join, sum_to
 from hcq.frontend.nodes import filled
 from hcq.frontend.storage import REPLAYED
@@ -193,11 +193,11 @@ class no_grad(ContextDecorator):
     """
 
     def __enter__(self) -> None:
-        mode_of_thread().cuts += 1
+        mode_of_thread().no_grad_depth += 1
 
     def __exit__(self, *error: object) -> None:
-        mode_of_thread().cuts -= 1
-        usual_again()
+        mode_of_thread().no_grad_depth -= 1
+        drop_default_mode()
 
 
 # -- tensors --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 In       what the compiler showed while it made a kernel: its graph as "ir", its loops and target code as "source"
 Out      the same by the kernel's code, also in a later process that finds the kernel compiled
-Changes  the cache on disk, while something is traced and never else
+Changes  the cache on disk, only while something is traced
 Next     plan.py (who asks), hcq/observe/trace.py (who writes them down)
 """
 
@@ -13,20 +13,15 @@ import json
 import zlib
 from collections.abc import Mapping
 
-from hcq import config
 from hcq.cache import DiskCache
+from hcq.frontend.names import wanted as wanted
 
 KIND = "text"
-NAMES = {"ir": "ir", "code": "source"}  # the compiler's word -> the trace's
+NAMES = {"ir": "ir", "code": "source"}  # the compiler's name of a stage -> the trace's
 
 MAX_KNOWN = 512  # kernels whose texts are kept in memory
 
 _known: dict[str, dict[str, str]] = {}
-
-
-def wanted() -> bool:
-    """Whether this process writes a trace."""
-    return config.current().trace is not None
 
 
 def keep(disk: DiskCache, image: bytes, entry: str, shown: Mapping[str, str]) -> None:
@@ -38,7 +33,7 @@ def keep(disk: DiskCache, image: bytes, entry: str, shown: Mapping[str, str]) ->
 
 
 def of(disk: DiskCache, image: bytes, entry: str) -> dict[str, str] | None:
-    """What a kernel was made from; None when nobody remembers."""
+    """What a kernel was made from; None when it is unknown."""
     key = _key(image, entry)
     known = _known.get(key)
     if known is None:

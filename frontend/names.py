@@ -46,9 +46,9 @@ def set_name(tensor: T, name: str) -> T:
 
 
 def learn(thing: object, inner: Iterable[object], named: Callable[[], Iterable[tuple[str, Core]]]) -> None:
-    """A module or an optimizer is at work; the first time, its tensors are known by these names from now on.
+    """Name the tensors of a module or an optimizer, the first time that it runs.
 
-    inner  the modules in it: they are not asked by themselves any more
+    inner  the modules in it: they are not asked any more
     """
     if _is_new(thing):
         for one in inner:

@@ -1,4 +1,4 @@
-"""Overdue work: what a tensor waited for in vain does not hold up the next tensor.
+"""Overdue work: a kernel whose wait timed out does not hold up the next tensor.
 
 In       reads of tensors that ended in a WaitTimeout; the buffers that new work needs
 Out      a device that is free for the new work
@@ -6,7 +6,7 @@ Changes  drops the overdue work when other work comes: its results then say so w
 Next     hcq/device.py (reset), plan.py, replay.py and tensor.py (who asks before they submit, write and read)
 
 A device runs one submission after the other, so whatever comes after a kernel that does not end would wait for it, too,
-until its own deadline. Work is not dropped when the deadline passes: it may be read again, with more patience, and may
+until its own deadline. Work is not dropped when the deadline passes: it may be read again, waiting longer, and may
 end meanwhile. It is dropped when new work comes that does not need it, unless other work waits behind it already.
 """
 
@@ -18,15 +18,14 @@ from typing import Any
 from hcq import open_devices
 from hcq.errors import WaitTimeout
 
-late: dict[
-    int, tuple[Any, int]
-] = {}  # id of a device -> the device, the last submission that was waited for in vain
+# id of a device -> the device, the last submission whose wait timed out
+late: dict[int, tuple[Any, int]] = {}
 
 
 open_devices.listeners.append(lambda device: late.pop(id(device), None))
 
 
-def make_way(device: Any, buffers: Sequence[Any] = ()) -> None:
+def drop(device: Any, buffers: Sequence[Any] = ()) -> None:
     """Before new work: drop what is overdue on the device, unless the new work needs it.
 
     buffers  what the new work reads or writes
@@ -46,11 +45,13 @@ def make_way(device: Any, buffers: Sequence[Any] = ()) -> None:
 def read(buffer: Any, place: Any) -> None:
     """`Buffer.read_into` for a tensor: remembers a deadline that passed, and reads what is done past late work."""
     device = buffer.device
-    if late and not device.observers:
+    if late:
         found = late.get(id(device))
         if found is not None and max(_last_use(buffer), buffer.fence) <= device.timeline.value < found[1]:
             buffer.check_poison("read")
             device.read_memory_into(buffer.address, place, memoryview(place).nbytes)
+            for observer in device.observers:
+                observer.saw(buffer.address, place)
             return
     try:
         buffer.read_into(place)

@@ -116,7 +116,7 @@ class Plan:
         alloc = device.memory.alloc  # what device.alloc calls
         buffers = [storage.buffer or _allocate(storage, alloc) for storage in storages]
         if overdue.late:
-            overdue.make_way(device, buffers)
+            overdue.drop(device, buffers)
         made: dict[int, Storage] = {}
         memories = [alloc(size, name) for size, name in self._memories]
         for number, value, name in self._made:
@@ -166,12 +166,8 @@ def _allocate(storage: Storage, alloc: Any) -> Any:
     return storage.buffer
 
 
-COMPILER_WORDS = {
-    "ir",
-    "code",
-    "passes",
-    "rules",
-}  # of HCQ_DEBUG: what can be seen only while kernels are compiled
+# of HCQ_DEBUG: what can be seen only while kernels are compiled
+COMPILER_WORDS = {"ir", "code", "passes", "rules"}
 MAX_PLANS = 2048  # plans kept in memory, and how large they may be together
 MAX_PLAN_BYTES = 64 << 20
 
@@ -197,7 +193,7 @@ def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
 
 
 def _keep(key: tuple[Any, ...], plan: Plan) -> None:
-    """Room for a new plan: those go that nobody asked for since they were last looked at. They are still on disk."""
+    """Room for a new plan: those go that were not asked for since they were last looked at. They are still on disk."""
     global _plan_bytes
     _plans[key] = plan
     _plan_bytes += plan.size_bytes
@@ -221,7 +217,7 @@ def _forget(device: str) -> None:
     _toolchain.cache_clear()
 
 
-devices.forgetting.append(_forget)
+devices.on_close.append(_forget)
 
 
 def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
@@ -231,8 +227,8 @@ def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     if not config.current().debug & COMPILER_WORDS:  # what should be shown has to be done
         plan = _decode(device, disk.get("plan", name))
         # a trace holds what its kernels were made from
-        is_told = plan is not None and (not kernel_sources.wanted() or _are_told(plan, disk))
-        if plan is not None and is_told and _answers(plan, structure, roots) and _loads(plan):
+        is_known = plan is not None and (not kernel_sources.wanted() or _sources_are_known(plan, disk))
+        if plan is not None and is_known and _answers(plan, structure, roots) and _loads(plan):
             return plan
     plan = _make(structure, roots, device, disk)
     if not _loads(plan):  # an object that the compiler found in the cache
@@ -328,7 +324,7 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
     return Plan(device, values, launches, made.results)
 
 
-def _are_told(plan: Plan, disk: DiskCache) -> bool:
+def _sources_are_known(plan: Plan, disk: DiskCache) -> bool:
     """Whether it is known what the kernels of a plan were made from."""
     return all(kernel_sources.of(disk, launch.image, launch.entry) is not None for launch in plan.launches)
 
@@ -411,7 +407,7 @@ def _decode(device: str, data: bytes | None) -> Plan | None:
 
 
 def _parse(device: str, data: bytes) -> Plan:
-    """Raises ValueError and its kin for anything but what `_encode` makes."""
+    """Raises ValueError, LookupError and the like for anything but what `_encode` makes."""
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     images = []
@@ -441,10 +437,10 @@ def _parse_launch(fields: Any, images: Sequence[bytes], values: int) -> Launch:
     for name in ("grid", "block"):
         fields[name] = _numbers(fields[name], 1)
         if len(fields[name]) != 3:
-            raise ValueError(f"{name} {fields[name]}: three sizes are wanted")
+            raise ValueError(f"{name} {fields[name]}: expected three sizes")
     _numbers([fields[name] for name in ("scratch_bytes", "flops", "traffic_bytes")])
     if not all(type(fields[name]) is str for name in ("name", "entry", "choice")):
-        raise TypeError("a text is none")
+        raise TypeError("expected strings")
     (image,) = _numbers([fields["image"]], 0, len(images))
     return Launch(**{**fields, "image": images[image]})
 
@@ -454,7 +450,7 @@ _KINDS = {kind: kind for kind in ("input", "output", "temporary")}
 
 def _numbers(found: Any, low: int = 0, end: float = inf) -> tuple[int, ...]:
     if type(found) not in (list, tuple) or not all(type(n) is int and low <= n < end for n in found):
-        raise TypeError(f"{found!r}: whole numbers from {low} are wanted")
+        raise TypeError(f"{found!r}: expected whole numbers from {low}")
     return tuple(found)
 
 

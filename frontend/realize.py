@@ -6,7 +6,7 @@ Changes  device memory; the nodes of live tensors; the in-place writes of ASSIGN
 Next     scheduler/structure.py, plan.py (what runs), jit/capture.py (who records what runs here)
 
 A write in place must not be seen by a tensor that was made before it and is not computed yet: `loss`, made from `w`,
-means the old `w` for ever. So before a buffer is overwritten, every live tensor that still reads it is computed too.
+means the old `w` for good. So before a buffer is overwritten, every live tensor that still reads it is computed too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hcq.errors import UsageError
 from hcq.frontend import device as devices
 from hcq.frontend import names
 from hcq.frontend import plan as plans
-from hcq.frontend.core import Core, Watcher, changed, live, unusual, watcher
+from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.nodes import expanded
 from hcq.frontend.plan import Plan
 from hcq.frontend.scheduler.structure import Structure, structure_of
@@ -43,7 +43,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Recorder(Watcher, Protocol):
-    """Somebody who wants to know everything that a thread runs: a jit while it learns what a function does."""
+    """A watcher that is called back for every plan that its thread runs, too."""
 
     def runs(self, plan: Plan, structure: Structure, roots: Sequence[Node]) -> None:
         """A plan is about to be submitted. May refuse."""
@@ -57,8 +57,8 @@ class Recorder(Watcher, Protocol):
 
 @contextlib.contextmanager
 def unwatched() -> Iterator[None]:
-    """Inside, nobody watches this thread: what runs is not part of what is recorded."""
-    mode = unusual.get(get_ident())
+    """Inside, this thread has no watcher: what runs is not part of what is recorded."""
+    mode = thread_modes.get(get_ident())
     if mode is None or mode.watcher is None:
         yield
         return

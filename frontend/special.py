@@ -3,7 +3,7 @@
 In       a node of float32 or float64
 Out      a FUNCTION node: a value of exponentials and short polynomials, and a slope of its own
 Changes  nothing
-Next     methods/activation.py (the methods, for every dtype), function.py (why the slopes are said apart)
+Next     methods/activation.py (the methods, for every dtype), function.py (why slopes have rules of their own)
 
 The polynomials are Chebyshev interpolations, computed with 60 digits: erf(x) = x + x P(x*x) below 1.5 and
 1 - exp(Q(x)) above, tanh(x) = x + x*x*x T(x*x) below 0.625, log(1 + x) = x L(x) up to 1. Measured against 60 digits:
@@ -96,7 +96,7 @@ def _polynomial(x: Node, singles: Sequence[float], doubles: Sequence[float], low
     return result
 
 
-def _held(x: Node, low: float, high: float) -> Node:
+def _clamped(x: Node, low: float, high: float) -> Node:
     """x between two numbers; NaN stays."""
     x = (x < low).where(const(low, x.dtype), x)
     return (x > high).where(const(high, x.dtype), x)
@@ -104,11 +104,11 @@ def _held(x: Node, low: float, high: float) -> Node:
 
 def erf(x: Node) -> Node:
     """The error function."""
-    inside = _held(x, -ERF_LIMIT, ERF_LIMIT)
+    inside = _clamped(x, -ERF_LIMIT, ERF_LIMIT)
     small = _polynomial(inside * inside, ERF_SMALL, ERF_SMALL_DOUBLE, 0.0, ERF_LIMIT * ERF_LIMIT)
     top = 6.0 if x.dtype is dtypes.float64 else 4.0
     size = absolute(x)
-    rest = _polynomial(_held(size, ERF_LIMIT, top), ERF_LARGE, ERF_LARGE_DOUBLE, ERF_LIMIT, top)
+    rest = _polynomial(_clamped(size, ERF_LIMIT, top), ERF_LARGE, ERF_LARGE_DOUBLE, ERF_LIMIT, top)
     large = negated(exponential(rest)) + 1.0
     value = (size < ERF_LIMIT).where(inside + inside * small, (x < 0.0).where(negated(large), large))
     return ERF.of(value, x)
@@ -116,7 +116,7 @@ def erf(x: Node) -> Node:
 
 def tanh(x: Node) -> Node:
     """Hyperbolic tangent."""
-    inside = _held(x, -TANH_LIMIT, TANH_LIMIT)
+    inside = _clamped(x, -TANH_LIMIT, TANH_LIMIT)
     square = inside * inside
     small = inside * (square * _polynomial(square, TANH, TANH_DOUBLE, 0.0, TANH_LIMIT * TANH_LIMIT) + 1.0)
     size = absolute(x)
@@ -182,7 +182,7 @@ def log1p(x: Node) -> Node:
 def expm1(x: Node) -> Node:
     """exp(x) - 1: near zero a Taylor polynomial."""
     limit, terms = 0.5, 17 if x.dtype is dtypes.float64 else 9
-    inside = _held(x, -limit, limit)
+    inside = _clamped(x, -limit, limit)
     small = inside * _number(1.0 / math.factorial(terms), x) + _number(1.0 / math.factorial(terms - 1), x)
     for n in range(terms - 2, 0, -1):
         small = small * inside + _number(1.0 / math.factorial(n), x)

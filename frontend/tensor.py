@@ -118,7 +118,7 @@ class Tensor(
         storage = Storage(self.device, dtype, shape)
         device = devices.get(self.device)
         if overdue.late:
-            overdue.make_way(device)
+            overdue.drop(device)
         storage.buffer = device.alloc(storage.size_bytes, f"data {shape}")
         if storage.size_bytes:
             storage.buffer.write(raw)
@@ -294,7 +294,7 @@ class Tensor(
         """Write `value` into the memory this tensor has; without memory of its own it just becomes the value.
 
         Lazy: the write happens when this tensor is realized. Tensors made from this one before keep the old values.
-        Raises  UsageError for another shape (but ()), dtype or device, and for a view of a tensor that somebody holds
+        Raises  UsageError for another shape (but ()), dtype or device, and for a view of a tensor that is still held
 
         >>> x = Tensor([1.0, 2.0])
         >>> before = x + 0.0
@@ -327,13 +327,13 @@ class Tensor(
         return self
 
     def _become(self, node: Node) -> None:
-        """Mean another node from now on."""
-        self._means_next()
+        """Have another node from now on."""
+        self._before_change()
         self.node = node
         changed()
 
     def _refuse_view(self, call: str) -> None:
-        """Raise UsageError for a view of a tensor that somebody holds: the write would be seen in this one only."""
+        """Raise UsageError for a view of a tensor that is still held: the write would be seen in this one only."""
         node = self.node
         below: set[Node] = set()
         while node.op in _VIEWS:
@@ -348,7 +348,7 @@ class Tensor(
                 f"Write to that one, as {where}, or make this one a tensor of its own first: v = v.clone()."
             )
 
-    def _means_next(self) -> None:
+    def _before_change(self) -> None:
         """Called before this tensor gets another value."""
         watching = watcher()
         if watching is not None:
@@ -356,10 +356,10 @@ class Tensor(
 
     def _write_view(self, view: Core, value: Core) -> None:
         """Write into a view of this tensor's memory, now."""
-        self._means_next()
+        self._before_change()
         before = self.node
         if any(node is before for node in value.node.toposort()):
-            value = self._like(value.node).clone().realize()  # what is read must not be overwritten half way
+            value = self._like(value.node).clone().realize()  # what is read must not be overwritten meanwhile
         self.node = Node(Op.ASSIGN, self.dtype, (view.node, value.node))
         try:
             self.realize()
@@ -394,7 +394,7 @@ class Tensor(
                 f"[requires_grad] {self.dtype.name} has no gradient. Cast to a floating-point dtype first."
             )
         if self.node.op is not Op.BUFFER or any(t.node is self.node and t is not self for t in live):
-            self._means_next()
+            self._before_change()
             self.node = self.clone().realize().node
         self.node.arg.tracked = True
         self._requires_grad = True

@@ -6,9 +6,9 @@ Out      the function's result and a `CallRecord`: the plans that ran on which m
 Changes  whatever the function changes; what it left lazy is computed at its end
 Next     replay.py (a call submitted again), function.py (which call is captured and which replayed)
 
-The function runs on stand-ins for its tensor arguments: the same memory under other names. All other
-memory that it reads or writes belongs to tensors outside, and is known by whose it is. Two records that are equal
-show that a call does again what the call before did; nothing else shows it, for Python runs in between.
+The function runs on stand-ins for its tensor arguments: the same memory under other names. All other memory that it
+reads or writes belongs to tensors outside, and is identified by them. Only two equal records show that a call does
+again what the call before did, for any Python may run in between.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.frontend.core import Core, live, mode_of_thread, usual_again
+from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
 from hcq.frontend.jit.pytree import Argument, New, Same, comparable, filled, mapped, shape_of, tensors_in
 from hcq.frontend.jit.references import IN_A_TUPLE, Reference, references_to
 from hcq.frontend.plan import Plan
@@ -259,7 +259,7 @@ class Capture(Recorder):
     # -- the call --
 
     def before_call(self) -> None:
-        """What tensors mean before the call."""
+        """Note the node of every tensor before the call."""
         for ref in live.refs():
             tensor = ref()
             if tensor is not None:
@@ -268,7 +268,7 @@ class Capture(Recorder):
                     self.grads[id(tensor)] = (ref, tensor._grad)
 
     def after_call(self, result: Any, own: dict[Node, Node]) -> Any:
-        """Compute what the call left, and write down how things are after it.
+        """Compute what the call left, and note how things are after it.
 
         own      the nodes of the stand-ins, each with the node of the argument it stands for
         Returns  the results as Same, Argument and New, in the containers they were in
@@ -364,7 +364,7 @@ class Capture(Recorder):
         alive = [ref for ref in self.tensors if (t := ref()) is not None and id(t) not in gradients]
         t = None
         if alive:
-            gc.collect()  # what only a cycle holds is not left
+            gc.collect()  # what only a cycle of references holds is not left
         for ref in alive:
             key = ref.key  # type: ignore[attr-defined]
             tensor = ref()
@@ -428,7 +428,7 @@ def capture(
         finished = True
     finally:
         mode.watcher = None
-        usual_again()
+        drop_default_mode()
         if not finished:
             _restore(watch, meant)
     with unwatched():

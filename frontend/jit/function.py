@@ -25,7 +25,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend.core import unusual, watcher
+from hcq.frontend.core import thread_modes, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.jit.capture import CallRecord, capture, settle
 from hcq.frontend.jit.closure import Closure
@@ -111,7 +111,7 @@ class Jit(Generic[P, R]):
         return Jit(copy.deepcopy(self.function, memo))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if unusual and watcher() is not None:
+        if thread_modes and watcher() is not None:
             return self.function(*args, **kwargs)  # part of the recording around it
         tensors: list[Tensor] = []
         key = (_key(args, tensors, self.name), _key(kwargs, tensors, self.name) if kwargs else ())
@@ -127,7 +127,7 @@ class Jit(Generic[P, R]):
         if len(tensors) > 1 and len(set(storages)) < len(storages):  # one memory under two names
             ids = [id(tensor) for tensor in tensors]
             key = (*key, tuple(map(storages.index, storages)), tuple(map(ids.index, ids)))  # type: ignore[assignment]
-        if unusual and (mode := unusual.get(get_ident())) is not None and mode.cuts:
+        if thread_modes and (mode := thread_modes.get(get_ident())) is not None and mode.no_grad_depth:
             key = (*key, "no_grad")  # type: ignore[assignment]
         with self._lock:
             return self._call(key, args, kwargs, tensors, storages)
@@ -226,7 +226,7 @@ def _after_fork() -> None:
         each._lock = threading.RLock()  # another thread of the parent may have had it
 
 
-devices.forgetting.append(_forget)
+devices.on_close.append(_forget)
 os.register_at_fork(after_in_child=_after_fork)
 
 

@@ -216,7 +216,7 @@ class Recording:
             if ("grad", key) in self.named:
                 places["grad", key] = storage.buffer
         if overdue.late:
-            overdue.make_way(self.opened, [storage.buffer for storage in found.values()])
+            overdue.drop(self.opened, [storage.buffer for storage in found.values()])
         alloc = self.opened.alloc
         for role in self._made:
             like = seen.placeholders[role]

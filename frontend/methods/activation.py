@@ -1,4 +1,4 @@
-"""Activations: relu and its kin, and the special functions for every dtype.
+"""Activations: relu and its relatives, and the special functions for every dtype.
 
 In       tensors
 Out      lazy tensors, elementwise; float16 and bfloat16 are computed in float32 and rounded once
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Activation(Methods):
-    """relu and its kin, sigmoid, tanh, erf, and logarithms near one."""
+    """relu and its relatives, sigmoid, tanh, erf, and logarithms near one."""
 
     __slots__ = ()
 

@@ -19,7 +19,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from hcq.checks import is_whole, shown
-from hcq.frontend.core import Core, unusual, watcher
+from hcq.frontend.core import Core, thread_modes, watcher
 from hcq.frontend.data import MAX_DEPTH
 from hcq.frontend.errors import OutOfRange, UsageError
 from hcq.frontend.methods.base import Methods
@@ -289,8 +289,8 @@ class Indexing(Methods):
 
     def _is_on_a_gradients_way(self, value: Self) -> bool:
         """Whether a gradient flows from this tensor, once `value` is written into it, to leaves."""
-        mode = unusual.get(get_ident()) if unusual else None
-        if mode is not None and mode.cuts:
+        mode = thread_modes.get(get_ident()) if thread_modes else None
+        if mode is not None and mode.no_grad_depth:
             return False
         is_tracked = structure_of([value.node]).tracked[-1]
         if not self._requires_grad:

@@ -1,11 +1,11 @@
-"""Powers: x ** y by the road that is exact where one exists.
+"""Powers: x ** y, by an exact method where one exists.
 
 In       a base and an exponent: tensors or Python numbers
 Out      lazy tensors; whole Python exponents become multiplications, halves a square root, the rest exp2(y * log2(x))
 Changes  nothing
-Next     ../function.py (why the slopes are said apart), functions.py (exp, log)
+Next     ../function.py (why slopes have rules of their own), functions.py (exp, log)
 
-Signs, zeros, infinities and NaN are as C's pow has them, slopes as PyTorch has them. The general road has a relative
+Signs, zeros, infinities and NaN are as C's pow has them, slopes as PyTorch has them. The general method has a relative
 error that grows with the logarithm of the result: about |y * log2(x)| times the spacing of the format.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Methods)
 
-MULTIPLIED_UP_TO = 32  # larger whole exponents of floats take the general road
+MULTIPLIED_UP_TO = 32  # larger whole exponents of floats take the general method
 _BITS = {
     dtypes.float32: dtypes.int32,
     dtypes.float64: dtypes.int64,

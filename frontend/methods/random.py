@@ -89,7 +89,7 @@ def _forget(device: str) -> None:
     _states.pop(device, None)
 
 
-devices.forgetting.append(_forget)
+devices.on_close.append(_forget)
 
 
 def _scalar(kind: type[Methods], device: str, value: int) -> Methods:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Training:
-    """The attribute `training`. A recording is of one mode, so it has to hear of a change, however it is made."""
+    """The attribute `training`. A recording is of one mode, so every change is reported, however it is made."""
 
     def __get__(self, module: Module | None, owner: type[Module]) -> bool:
         if module is None:

@@ -11,7 +11,7 @@ Source   the safetensors format, huggingface.co/docs/safetensors
     data      row-major, little endian, back to back; offsets count from its start
 
 Nothing in a file is ever run, unlike in a pickle; and every offset is checked before memory is touched, so a damaged
-file or one from a stranger gives one error and no tensor.
+or hostile file gives one error and no tensor.
 """
 
 from __future__ import annotations

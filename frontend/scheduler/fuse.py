@@ -255,7 +255,7 @@ class _Walk:
         return length <= MAX_ROW and (prod(stored) >= MIN_ROWS * length or prod(stored) <= MAX_ROW)
 
     def _cuts_a_reduction(self, node: Node) -> bool:
-        """True for a SHRINK that is all anybody wants of a reduction: in memory, the cut part is enough."""
+        """True for a SHRINK that is the only user of a reduction: in memory, the cut part is enough."""
         if node.op is not Op.SHRINK or node not in self.has_reduction:
             return False
         below = node.src[0]
@@ -264,7 +264,7 @@ class _Walk:
         return self.users[below] == 1 and below not in self.forced
 
     def _pass_on(self, node: Node, uses: dict[Node, Use]) -> None:
-        """Tell the sources of `node` which kernels compute it, hence them."""
+        """Pass on to the sources of `node` which kernels compute it, hence them."""
         op = node.op
         if op is Op.ASSIGN:
             self._use(node.src[1], uses)
@@ -321,7 +321,7 @@ class _Walk:
             known[kernel] = known[kernel].and_also(use) if kernel in known else use
 
     def _merge_inner_sum(self, node: Node) -> None:
-        """Note the sum below a sum that can be part of it: only views in between, and nobody else wants it."""
+        """Note the sum below a sum that can be part of it: only views in between, and no other user."""
         if node.arg[0] is not Op.ADD:
             return
         below = node.src[0]
@@ -458,7 +458,7 @@ def _drop_private(
                         known[member] = (
                             known[member].and_also(known[node]) if member in known else known[node]
                         )
-    return [group for group in groups if group]  # a group never loses its last member: somebody reads it
+    return [group for group in groups if group]  # a group never loses its last member: it has a reader
 
 
 def stored_shape(node: Node) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """The scheduler: a lazy graph becomes an ordered list of kernels.
 
-In       the nodes somebody wants in memory
+In       the nodes to put in memory
 Out      a `Schedule`: values (inputs, outputs, temporaries) and kernels (one tensor-stage SINK each) in order
 Changes  nothing; the same structure always gives the same schedule
 Next     fuse.py (which nodes get memory of their own), ../plan.py (a schedule with programs and memory), ../realize.py

@@ -1,4 +1,4 @@
-"""What a lazy graph says, said with less: rewrites of the tensor stage before anything is scheduled.
+"""Simplification: rewrites of the tensor stage before anything is scheduled.
 
 In       roots
 Out      roots of the same values: no DETACH, no FUNCTION, no expanded constants, no reshape of a reshape, no empty
@@ -25,7 +25,7 @@ PARTIAL_RESULTS = 64  # per reduction done in two steps, at most
 
 
 def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
-    """The same values in fewer words. Identical roots stay identical."""
+    """The same values, simplified. Identical roots stay identical."""
     new: dict[Node, Node] = {}
     scatters = joins = 0
     order = toposort(roots)
@@ -38,10 +38,10 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
                 joins += 1
                 new[node] = joined(parts_of(node, new, inner), node.arg, joins, node in written)
             else:
-                new[node] = node  # nobody asks: its parts are those of the CAT above it
+                new[node] = node  # not needed: its parts are those of the CAT above it
             continue
         if op in SCATTERS:
-            scatters += 1  # told apart, so that no two scatters add into one memory
+            scatters += 1  # numbered, so that no two scatters add into one memory
             src = (Node(Op.CONTIGUOUS, node.dtype, (src[0],), ("scatter", scatters)), *src[1:])
         elif op is Op.ASSIGN and not src[1].shape:
             src = (src[0], _spread(src[1], src[0].shape))

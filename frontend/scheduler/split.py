@@ -9,8 +9,8 @@ From the sources up, each node of such a kernel counts the buffers below it; whe
 the most is put in memory and counts as one from there on. A sum of thousands of tensors so becomes a chain of kernels
 alike, each of which adds its share to what the one before left; the order of additions stays what it was.
 
-A kernel of very many operations is cut as well, where few values are alive: code is linear in what it says, but
-compilers are not.
+A kernel of very many operations is cut as well, where few values are alive: its code grows linearly
+with them, a compiler's time does not.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from hcq.ir.op import Op
 
 
 class Structure(NamedTuple):
-    """A graph's shape in words.
+    """A graph without its memory.
 
     key       equal for graphs that differ only in the memory they read
     storages  the memory, as the key numbers it
@@ -39,7 +39,7 @@ class Structure(NamedTuple):
 
 
 def structure_of(roots: Sequence[Node]) -> Structure:
-    """Number the graph's nodes, sources first, and write down what each says."""
+    """Number the graph's nodes, sources first, and write down each one's content."""
     number: dict[Node, int] = {}
     tracked: list[bool] = []
     words: list[Any] = []

@@ -59,7 +59,7 @@ def differences(some: list[Case], over: str, dtype: str) -> list[str]:
         tensors = [x for tensors in found for x in tensors]
         tensors[0].realize(*tensors[1:])
         results.append([[x.numpy().astype(np.float64) for x in tensors] for tensors in found])
-    told = []
+    problems = []
     for case, want, got in zip(some, *results, strict=True):
         for place, (a, b) in enumerate(zip(want, got, strict=True)):
             units = case.slope_units if place else case.units
@@ -72,19 +72,19 @@ def differences(some: list[Case], over: str, dtype: str) -> list[str]:
             right |= ~asked.reshape(asked.shape + (1,) * (right.ndim - 1))
             what = f"{case.name} {'slope' if place else 'value'}"
             for i in np.argwhere(~right)[:3]:
-                told.append(f"{what} at {at[i[0]].tolist()}: {b[tuple(i)]!r}, not {a[tuple(i)]!r}")
-    return told
+                problems.append(f"{what} at {at[i[0]].tolist()}: {b[tuple(i)]!r}, not {a[tuple(i)]!r}")
+    return problems
 
 
 def main() -> None:
     dtype = sys.argv[3]
-    told, count = [], 0
+    problems, count = [], 0
     for over in ("one", "two", "rows"):
         chosen = [case for case in cases(over) if case.narrow]
         for start in range(0, len(chosen), MOST):
-            told += differences(chosen[start : start + MOST], over, dtype)
+            problems += differences(chosen[start : start + MOST], over, dtype)
         count += len(chosen)
-    print(json.dumps({"cases": count, "told": told}))
+    print(json.dumps({"cases": count, "problems": problems}))
 
 
 main()

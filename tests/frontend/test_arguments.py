@@ -1,4 +1,4 @@
-"""What a method's annotations do not take is refused before a node is made, and told with call, argument and value."""
+"""What annotations do not take is refused before a node is made, with call, argument and value in the message."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("call", WRONG)
-def test_what_a_call_does_not_take_is_told_with_the_call_and_the_argument(call: str) -> None:
+def test_what_a_call_does_not_take_is_reported_with_the_call_and_the_argument(call: str) -> None:
     act, message = WRONG[call]
     with pytest.raises(UsageError, match=message):
         act()

@@ -198,7 +198,7 @@ def test_functions_of_integers_are_float32():
     same(Tensor([1, 4]).sqrt(), np.float32([1, 2]))
 
 
-def test_numbers_that_are_not_finite_are_told_apart():
+def test_numbers_that_are_not_finite_are_distinguished():
     same(Tensor(FLOATS).isnan(), np.isnan(FLOATS))
     same(Tensor(FLOATS).isinf(), np.isinf(FLOATS))
     same(Tensor(FLOATS).isfinite(), np.isfinite(FLOATS))

@@ -395,7 +395,7 @@ def test_a_function_inside_a_function_and_one_that_calls_itself_are_part_of_the_
         assert inner(Tensor([1.0])).item() == 2 * (2 * i + 2)
 
 
-def test_an_argument_given_twice_and_its_view_are_told_apart():
+def test_an_argument_given_twice_and_its_view_are_distinguished():
     f = jit(lambda x, y: x * 2 + y)
     for _ in range(4):
         x, y = Tensor([1.0, 2.0]), Tensor([10.0, 20.0])

@@ -69,8 +69,8 @@ Tensor.rand(2)
 for turn in range(2):
     hcq.open(hcq.Device.default).close()
     for act in (old.numpy, old.tolist, (old + 1).numpy, lazy.numpy, weight.numpy, lambda: double(old).numpy()):
-        told = ask(act)
-        assert "it was closed" in told and "Make the tensor again" in told, told
+        found = ask(act)
+        assert "it was closed" in found and "Make the tensor again" in found, found
     new = Tensor([3.0, 4.0])
     print(ask((new + 1).numpy), [ask(double(new).numpy) for _ in range(4)][-1], Tensor.rand(2).shape)
     linear = nn.Linear(2, 2)
@@ -117,10 +117,10 @@ child(use)
 print(x.tolist(), counter.tolist())
 use()
 """
-    told = lines("CPU", script)
-    assert told[0] == "[1.0, 2.0] [3.0, 6.0] [11.0, 12.0] [3.0]"
-    assert told[:2] == told[2:4] == told[5:]
-    assert told[4] == "[1.0, 2.0] [3.0]"
+    found = lines("CPU", script)
+    assert found[0] == "[1.0, 2.0] [3.0, 6.0] [11.0, 12.0] [3.0]"
+    assert found[:2] == found[2:4] == found[5:]
+    assert found[4] == "[1.0, 2.0] [3.0]"
 
 
 @pytest.mark.parametrize("name", ["AMD", "NV"])
@@ -136,8 +136,8 @@ Tensor.rand(2)
 
 def use():
     for act in (x.numpy, lazy.numpy, (x * 2).numpy, lambda: double(x).numpy(), lambda: x.to("CPU").numpy()):
-        told = ask(act)
-        assert "is a fork of the one that opened it" in told and "spawn" in told, told
+        found = ask(act)
+        assert "is a fork of the one that opened it" in found and "spawn" in found, found
     print(moved.tolist(), moved.to(hcq.Device.default).tolist())
     new = Tensor([3.0, 4.0])
     print((new + 1).tolist(), [double(new).tolist() for _ in range(4)][-1], Tensor.rand(2).shape)
@@ -183,8 +183,8 @@ thread = threading.Thread(target=stay)
 thread.start()
 inside.wait()
 def use():
-    from hcq.frontend.core import unusual
-    assert not unusual
+    from hcq.frontend.core import thread_modes
+    assert not thread_modes
     w = Tensor([2.0], requires_grad=True)
     (w * 3).sum().backward()
     print(w.grad.tolist())

@@ -32,7 +32,7 @@ def stuck() -> Iterator[Any]:
     gate = device.signal("gate")
     yield device, gate
     gate.set(1)
-    overdue.make_way(device)
+    overdue.drop(device)
 
 
 def held_up(device: Any, gate: Any, x: Tensor) -> Tensor:

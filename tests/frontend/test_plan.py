@@ -17,6 +17,7 @@ import pytest
 from hcq import config
 from hcq.cache import DiskCache
 from hcq.compiler import compile as compiling
+from hcq.compiler import pipeline
 from hcq.frontend import device as devices
 from hcq.frontend import kernel_sources
 from hcq.frontend import plan as plans
@@ -65,13 +66,13 @@ def files(folder: Path, kind: str) -> list[Path]:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What is really compiled."""
     seen: list[object] = []
-    before = compiling._compile
+    before = pipeline.build
 
     def count(sink: object, *rest: object) -> object:
         seen.append(sink)
         return before(sink, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compiling, "_compile", count)
+    monkeypatch.setattr(pipeline, "build", count)
     return seen
 
 

@@ -56,7 +56,7 @@ def test_a_number_is_raised_to_a_number_as_c_does_it(exponent, dtype):
     base = Tensor(SIZES, dtype=dtypes.float32).cast(dtype)
     same(base**exponent, want)
     with_tensor = base ** Tensor([exponent], dtype=dtype)
-    if exponent == 1.0:  # the general road: an error of 128 units in the logarithm is an overflow here
+    if exponent == 1.0:  # the general method: an error of 128 units in the logarithm is an overflow here
         base, want = base[:-2], want[:-2]
         with_tensor = with_tensor[:-2]
     same(with_tensor, want)
