@@ -20,7 +20,7 @@ Instructions
     scalar_ops.py, scalar_float_ops.py, scalar_memory_ops.py
     vector_ops.py        EXEC, DPP and dual issue around the meanings in meaning.py's tables:
                          integer_ops.py, float_ops.py, convert_ops.py; floats.py rounds
-    carry_ops.py, compare_ops.py, lane_ops.py, packed_ops.py, matrix_ops.py, matrix_ops_rdna4.py
+    carry_ops.py, compare_ops.py, lane_ops.py, packed_ops.py, matrix_ops.py, wmma_ops.py
     lane_access.py       what loads, stores and atomics move: memory_ops.py, lds_ops.py, atomic_ops.py
 Running
     program.py           code decoded once, compiled into blocks of steps

@@ -1,10 +1,10 @@
-"""Matrix instructions: WMMA of gfx11, MFMA of gfx90a and gfx942.
+"""Matrix instructions: MFMA of gfx90a and gfx942.
 
-In       a Context for one v_wmma_* or v_mfma_* instruction
+In       a Context for one v_mfma_*, v_smfmac_* or v_accvgpr_* instruction
 Out      a step: registers to matrices, one product per wave, matrices to registers
 Changes  VGPRs and AccVGPRs, when the step runs
-Next     packed_ops.py (the rest of WMMA's format), matrix_ops_rdna4.py (gfx12), convert_ops.py (byte floats)
-Source   RDNA3 and CDNA3 ISA documents; positions from AMD's calculator
+Next     wmma_ops.py (gfx11 and gfx12), convert_ops.py (byte floats)
+Source   CDNA2 and CDNA3 ISA documents; positions from AMD's calculator
 
 Products are summed in float64 (int64 for integers) and rounded once; the hardware does not document its order of sums.
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.convert_ops import BF8, FP8, OCP_BF8, OCP_FP8
-from hcq.emu.amd.shader.floats import bf16_to_f32, f32_to_bf16
+from hcq.emu.amd.shader.floats import bf16_to_f32
 from hcq.emu.amd.shader.operands import Context, Step, put, source
 from hcq.emu.amd.shader.waves import Batch
 
@@ -66,92 +66,6 @@ def elements(words: Array, kind: str, signed: bool = True) -> Array:
     return numbers
 
 
-# -- WMMA: 16x16x16, one matrix per wave ------------------------------------------------------------------------------
-def compile_wmma(ctx: Context) -> Step:
-    _, _, out_kind, _, in_kind = ctx.inst.name.split("_")
-    fields = ctx.inst.fields
-    a_signed, b_signed = bool(fields["neg_lo"] & 1), bool(fields["neg_lo"] & 2)
-    registers = 16 * ELEMENT_BITS[in_kind] // 32
-    c_registers = 8 if ctx.wave_size == 32 else 4
-    vdst, upper = fields["vdst"], fields["opsel"] >> 2 & 1
-    read_a = wmma_operand(ctx, 0, registers, in_kind, a_signed)
-    read_b = wmma_operand(ctx, 1, registers, in_kind, b_signed)
-    read_c = wmma_accumulator(ctx, c_registers, out_kind, upper)
-    clamp = bool(fields["clamp"])
-
-    def run(b: Batch) -> None:
-        rows = read_a(b)  # (wave, i, k)
-        columns = read_b(b)  # (wave, j, k)
-        total = np.matmul(rows, columns.transpose(0, 2, 1)) + read_c(b)
-        # lane = j + 16 * (i % rows per register)
-        spread = total.reshape(b.waves, c_registers, -1).transpose(1, 0, 2)
-        for index in range(c_registers):
-            x = spread[index]
-            if out_kind == "f32":
-                put(b, b.f32[vdst + index], x.astype(np.float32))
-            elif out_kind == "f16":
-                put(b, b.f16[vdst + index, :, :, upper], x.astype(np.float16))
-            elif out_kind == "bf16":
-                put(b, b.u16[vdst + index, :, :, upper], f32_to_bf16(x.astype(np.float32)))
-            else:
-                if clamp:
-                    x = np.clip(x, -(2**31), 2**31 - 1)
-                put(b, b.u32[vdst + index], x.astype(np.uint32))
-
-    return run
-
-
-def wmma_operand(
-    ctx: Context, index: int, registers: int, kind: str, signed: bool
-) -> Callable[[Batch], Array]:
-    """A or B as (wave, row or column, k): lane L holds number L % 16, its k elements packed in registers."""
-    fields = ctx.inst.fields
-    first = fields[f"src{index}"] - 256
-    if first < 0:
-        raise ctx.refuse("A and B are registers")
-    floating = not kind.startswith("iu")
-    neg = [fields["neg_lo"] >> index & 1, fields["neg_hi"] >> index & 1] if floating else [0, 0]
-
-    def read(b: Batch) -> Array:
-        values = elements(b.u32[first : first + registers, :, :16], kind, signed)
-        if neg[0]:
-            values[0::2] = -values[0::2]
-        if neg[1]:
-            values[1::2] = -values[1::2]
-        return values.transpose(1, 2, 0)
-
-    return read
-
-
-def wmma_accumulator(ctx: Context, registers: int, kind: str, upper: int) -> Callable[[Batch], Array]:
-    """C as (wave, i, j): element (i, j) is in register i // n, lane j + 16 * (i % n), n rows per register."""
-    fields = ctx.inst.fields
-    code = fields["src2"]
-    neg, absolute = fields["neg_lo"] >> 2 & 1, fields["neg_hi"] >> 2 & 1
-    if code < 256:
-        value = source(ctx, code, {"f16": "f16", "bf16": "f32"}.get(kind, "i32" if kind == "i32" else "f32"))
-        return lambda b: np.broadcast_to(value(b)[:, :, None], (b.waves, 16, 16))
-    first = code - 256
-
-    def read(b: Batch) -> Array:
-        if kind in ("f16", "bf16"):
-            halves = b.u16[first : first + registers, :, :, upper]
-            wide = halves.view(np.float16) if kind == "f16" else bf16_to_f32(halves)
-            x = wide.astype(np.float64)
-        elif kind == "f32":
-            x = b.f32[first : first + registers].astype(np.float64)
-        else:
-            x = b.i32[first : first + registers].astype(np.int64)
-        if absolute:
-            x = np.abs(x)
-        if neg:
-            x = -x
-        return x.transpose(1, 0, 2).reshape(b.waves, 16, 16)
-
-    return read
-
-
-# -- MFMA -------------------------------------------------------------------------------------------------------------
 MFMA_NAME = re.compile(r"v_(mfma|smfmac)_(f32|f64|i32)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_(\w+)")
 
 

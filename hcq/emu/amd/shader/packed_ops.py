@@ -3,7 +3,7 @@
 In       a Context for one VOP3P instruction
 Out      a step that runs it on a Batch
 Changes  VGPRs, when the step runs
-Next     matrix_ops.py (WMMA shares this format), vector_operands.py
+Next     wmma_ops.py (it shares this format), vector_operands.py
 Source   RDNA3 and CDNA3 ISA documents: packed math
 
 op_sel[i] picks the half of source i for the low result, op_sel_hi[i] for the high one; neg_lo and neg_hi negate them.
@@ -21,8 +21,7 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.float_ops import add_like, dot2, dot2_bf16, fused, multiply
 from hcq.emu.amd.shader.floats import maximum, maximum_or_nan, minimum, minimum_or_nan
 from hcq.emu.amd.shader.integer_ops import dot, i64, saturate
-from hcq.emu.amd.shader.matrix_ops import BYTE_FLOATS, compile_wmma
-from hcq.emu.amd.shader.matrix_ops_rdna4 import OCP, compile_wmma_rdna4
+from hcq.emu.amd.shader.matrix_ops import BYTE_FLOATS
 from hcq.emu.amd.shader.operands import (
     TYPES,
     Context,
@@ -38,6 +37,7 @@ from hcq.emu.amd.shader.operands import (
 )
 from hcq.emu.amd.shader.vector_operands import clamp_unit, clamped
 from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.amd.shader.wmma_ops import OCP, compile_wmma
 
 Compute = Callable[..., Array]
 
@@ -134,7 +134,7 @@ PAIRS = {"v_pk_fma_f32": fused("f32"), "v_pk_mul_f32": multiply("f32"), "v_pk_ad
 def compile_packed(ctx: Context) -> Step:
     name = ctx.inst.name
     if name.startswith(("v_wmma_", "v_swmmac_")):
-        return compile_wmma_rdna4(ctx) if ctx.is_gfx12 else compile_wmma(ctx)
+        return compile_wmma(ctx)
     if name in PACKED:
         return halves(ctx, *PACKED[name])
     if name in DOTS:

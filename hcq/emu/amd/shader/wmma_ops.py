@@ -1,0 +1,165 @@
+"""WMMA: products of 16 x 16 matrices by a wave, on gfx11 and gfx12.
+
+In       a Context for one v_wmma_* instruction
+Out      a step: registers to matrices, one product per wave, matrices to registers
+Changes  VGPRs, when the step runs
+Next     matrix_ops.py (gfx942), packed_ops.py (the rest of the format)
+Source   RDNA3 and RDNA4 shader ISA documents; positions from AMD's calculator
+
+Where an element lies is a lane, and a place in the order in which `elements` unpacks what the lane holds. On gfx11 a
+lane holds a whole row of A (column of B), and the one 16 further the same; results of 16 bits fill one half of their
+registers. On gfx12 no lane holds what another one has: a row is spread over two lanes in wave32 and over four in
+wave64, 16 apart, and results of 16 bits come in pairs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.floats import bf16_to_f32, f32_to_bf16
+from hcq.emu.amd.shader.matrix_ops import ELEMENT_BITS, elements
+from hcq.emu.amd.shader.operands import Context, Step, put, source
+from hcq.emu.amd.shader.waves import Batch
+
+NAME = re.compile(r"v_wmma_(f32|f16|bf16|i32)_16x16x(\d+)_(\w+)")
+OCP = {"fp8": "ocp_fp8", "bf8": "ocp_bf8"}  # gfx12's byte floats are those of the Open Compute Project
+
+
+def operand_places(ctx: Context, bits: int, depth: int) -> tuple[Array, Array]:
+    """(lane, place in it) of element (row, k) of A, or (column, k) of B."""
+    row, k = np.ogrid[:16, :depth]
+    if not ctx.is_gfx12:
+        return row + 0 * k, k + 0 * row
+    narrow = ctx.wave_size == 32
+    if bits == 16 and narrow:
+        return row + 16 * (k >> 2 & 1), (k & 3 | k >> 1 & 4) + 0 * row
+    if bits == 16:
+        return row + 16 * (k >> 2), (k & 3) + 0 * row
+    half = depth // 2  # bytes, and nibbles with 32 along k: a lane holds half of them, in wave64 a quarter
+    if narrow or (depth == 16 and bits == 4):
+        return row + 16 * (k // half), k % half + 0 * row
+    quarter = half // 2
+    return row + 16 * (k // half) + 32 * (k // quarter % 2), k % quarter + 0 * row
+
+
+def result_places(ctx: Context) -> tuple[Array, Array]:
+    """(lane, place in it) of element (i, j) of C and D."""
+    i, j = np.ogrid[:16, :16]
+    if not ctx.is_gfx12:
+        rows = ctx.wave_size // 16  # in one register
+        return j + 16 * (i % rows), i // rows + 0 * j
+    if ctx.wave_size == 32:
+        return j + 16 * (i // 8), i % 8 + 0 * j
+    return j + 16 * (i >> 3 & 1) + 32 * (i >> 2 & 1), i % 4 + 0 * j
+
+
+def moved(values: Array, order: Array) -> Array:
+    """(wave, n) -> (wave, *order.shape): element order[i] of each wave at i; on gfx11 C and D already lie so."""
+    if np.array_equal(order.reshape(-1), np.arange(order.size)):
+        return values.reshape(len(values), *order.shape)
+    return np.take(values, order, axis=1)
+
+
+def compile_wmma(ctx: Context) -> Step:
+    match = NAME.fullmatch(ctx.inst.name)
+    if match is None:
+        raise ctx.refuse("sparse products are not emulated")
+    out_kind, depth, kinds = match[1], int(match[2]), match[3].split("_")
+    fields = ctx.inst.fields
+    signed = [bool(fields["neg_lo"] >> index & 1) for index in range(2)]
+    read_a = operand(ctx, 0, OCP.get(kinds[0], kinds[0]), depth, signed[0])
+    read_b = operand(ctx, 1, OCP.get(kinds[-1], kinds[-1]), depth, signed[1])
+    read_c = accumulator(ctx, out_kind)
+    count = 256 // ctx.wave_size
+    lane, place = result_places(ctx)
+    origin = np.argsort((place * ctx.wave_size + lane).reshape(-1)).reshape(
+        count, -1
+    )  # what each place holds
+    vdst, clamp, upper = fields["vdst"], bool(fields["clamp"]), fields["opsel"] >> 2 & 1
+
+    def run(b: Batch) -> None:
+        total = np.matmul(read_a(b), read_b(b).transpose(0, 2, 1)) + read_c(b)
+        if out_kind == "i32" and clamp:
+            total = np.clip(total, -(2**31), 2**31 - 1)
+        flat = moved(total.reshape(b.waves, 256), origin).transpose(1, 0, 2)
+        if out_kind == "i32":
+            words = flat.astype(np.uint32)
+        elif out_kind == "f32":
+            words = flat.astype(np.float32, order="C").view(np.uint32)
+        else:
+            halves = flat.astype(np.float16, order="C").view(np.uint16)
+            if out_kind == "bf16":
+                halves = f32_to_bf16(flat.astype(np.float32))
+            if not ctx.is_gfx12:
+                for index in range(count):
+                    put(b, b.u16[vdst + index, :, :, upper], halves[index])
+                return
+            wide = halves.astype(np.uint32)
+            words = wide[0::2] | wide[1::2] << np.uint32(16)
+        for index in range(len(words)):
+            put(b, b.u32[vdst + index], words[index])
+
+    return run
+
+
+def operand(ctx: Context, index: int, kind: str, depth: int, signed: bool) -> Callable[[Batch], Array]:
+    """A or B as (wave, row or column, k)."""
+    fields = ctx.inst.fields
+    first = fields[f"src{index}"] - 256
+    if first < 0:
+        raise ctx.refuse("A and B are registers")
+    lane, place = operand_places(ctx, ELEMENT_BITS[kind], depth)
+    registers = max(1, (int(place.max()) + 1) * ELEMENT_BITS[kind] // 32)
+    lanes = int(lane.max()) + 1
+    order = place * lanes + lane
+    floating = not kind.startswith("iu")
+    neg = [fields["neg_lo"] >> index & 1, fields["neg_hi"] >> index & 1] if floating else [0, 0]
+
+    def read(b: Batch) -> Array:
+        values = elements(b.u32[first : first + registers, :, :lanes], kind, signed)
+        if neg[0]:
+            values[0::2] = -values[0::2]
+        if neg[1]:
+            values[1::2] = -values[1::2]
+        if not ctx.is_gfx12:
+            rows = values.transpose(1, 2, 0)
+            return rows if floating else np.ascontiguousarray(rows)  # as NumPy's integer products want them
+        return np.take(values.transpose(1, 0, 2).reshape(b.waves, -1), order, axis=1)
+
+    return read
+
+
+def accumulator(ctx: Context, kind: str) -> Callable[[Batch], Array]:
+    """C as (wave, i, j)."""
+    fields = ctx.inst.fields
+    code = fields["src2"]
+    neg, absolute = fields["neg_lo"] >> 2 & 1, fields["neg_hi"] >> 2 & 1
+    if code < 256:
+        value = source(ctx, code, {"f16": "f16", "i32": "i32"}.get(kind, "f32"))
+        return lambda b: np.broadcast_to(value(b)[:, :, None], (b.waves, 16, 16))
+    first, registers, upper = code - 256, 256 // ctx.wave_size, fields["opsel"] >> 2 & 1
+    in_pairs = kind in ("f16", "bf16") and ctx.is_gfx12
+    if in_pairs:
+        registers //= 2
+    lane, place = result_places(ctx)
+    order = place * ctx.wave_size + lane
+
+    def read(b: Batch) -> Array:
+        if kind == "i32":
+            x = b.i32[first : first + registers].astype(np.int64)
+        elif kind == "f32" or in_pairs:
+            x = elements(b.u32[first : first + registers], kind)
+        else:
+            halves = b.u16[first : first + registers, :, :, upper]
+            x = (halves.view(np.float16) if kind == "f16" else bf16_to_f32(halves)).astype(np.float64)
+        if absolute:
+            x = np.abs(x)
+        if neg:
+            x = -x
+        return moved(x.transpose(1, 0, 2).reshape(b.waves, 256), order)
+
+    return read
