@@ -3,7 +3,7 @@
 In       lines of text; the driver's release, or the architecture whose words they are
 Out      lines, or plain data for JSON: calls with class, control, fields and status; packets with their methods
 Changes  nothing
-Next     ioctl_log.py (the forms of logs), hcq/nv/abi/calls.py (calls), hcq/nv/decode.py (words)
+Next     ioctl_log.py (the forms of logs), ioctl_decode.py (calls), hcq/nv/decode.py (words)
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
-from hcq.nv.abi import calls
 from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.names import class_name, control_name
 from hcq.nv.abi.status import BENIGN
 from hcq.tools.trace import ioctl_log
 from hcq.tools.trace.color import Color, clean
+from hcq.tools.trace.ioctl_decode import DecodedCall, decode_call, is_nvidia
 from hcq.tools.trace.ioctl_log import Call
 
 DEFAULT_RELEASE = "580.142"
@@ -30,7 +30,7 @@ class Decoded(NamedTuple):
     """One ioctl of a log and what it means."""
 
     call: Call
-    decoded: calls.DecodedCall
+    decoded: DecodedCall
 
 
 # ------------------------------------------------------------ logs
@@ -45,10 +45,10 @@ def decode_log(lines: Iterable[str], release: str = DEFAULT_RELEASE) -> tuple[li
     found: list[Decoded] = []
     others = 0
     for call in ioctl_log.read(lines):
-        if not calls.is_nvidia(call.path, call.request):
+        if not is_nvidia(call.path, call.request):
             others += 1
             continue
-        decoded = calls.decode_call(abi, call.path, call.request, call.before, call.after, call.params)
+        decoded = decode_call(abi, call.path, call.request, call.before, call.after, call.params)
         for what, number in call.notes:
             decoded.what = decoded.what or (control_name(number) if "control" in what else class_name(number))
         found.append(Decoded(call, decoded))

@@ -3,7 +3,7 @@
 In       a number: of an escape, a UVM call, a control, a class
 Out      its name in the headers; for a control without one, what its parts say; table(name), a file of data/
 Changes  nothing; a file is read when a name of it is first asked for
-Next     data/*.tsv (number, name, remark), calls.py (whole calls), status.py (answers)
+Next     data/*.tsv (number, name, remark), status.py (answers), tools/trace/ioctl_decode.py (whole calls)
 Source   at the top of each file
 """
 

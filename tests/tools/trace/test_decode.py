@@ -13,11 +13,11 @@ import random
 import pytest
 
 from hcq.errors import UsageError
-from hcq.nv.abi.calls import decode_call
 from hcq.nv.abi.ioctls import abi_for
 from hcq.nv.abi.names import class_name, control_name, escape_name, uvm_name
 from hcq.tools import hcq_trace
 from hcq.tools.trace import decode, ioctl_log
+from hcq.tools.trace.ioctl_decode import decode_call
 from hcq.tools.trace.ioctl_log import Call, read, request_of
 
 STRACE = """\

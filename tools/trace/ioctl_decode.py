@@ -3,7 +3,7 @@
 In       the file, the request, the argument before and after where they were recorded, the driver's release
 Out      `DecodedCall`: the call's name, what was asked of whom, the fields that have a value, the status
 Changes  nothing
-Next     names.py (what numbers are called), ioctls.py (layouts by release), tools/trace/ioctl_log.py (who reads logs)
+Next     ioctl_log.py (reads logs), decode.py (prints), hcq/nv/abi/: names.py (of numbers), ioctls.py (layouts)
 Source   nv-ioctl.h, uvm_ioctl.h: escapes are _IOWR('F', number, structure), UVM's requests are plain numbers
 
 For people: what is not known is shown as numbers, and nothing raises. A call of another size than its release's
