@@ -226,11 +226,6 @@ def root_of(port: Port) -> Any:
     return root
 
 
-def is_emulated(port: Port) -> bool:
-    """Whether an emulated kernel driver answers at the end of it, behind ports that record or fail."""
-    return bool(getattr(root_of(port), "is_emulated", False))
-
-
 def of_process(port: Port, make: Callable[[], T]) -> T:
     """What a driver keeps for this process, as the operating system behind a port sees it: made when first asked for.
 

@@ -31,7 +31,6 @@ FIRST_FD = 1 << 20  # far above any real file descriptor
 class EmulatedPort:
     """A Port. `kernels` are asked in order; the real operating system gets what none of them knows."""
 
-    is_emulated = True
     runs_ptx = True  # machine code of NVIDIA's is not emulated
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:

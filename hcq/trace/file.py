@@ -54,7 +54,7 @@ class TraceDevice:
         if backend is None:
             raise UsageError(
                 f"{self.name}: this version decodes {', '.join(backends.names())}, not {self.kind}. "
-                "Read the trace with a newer one."
+                f"Read the trace with a newer one, or where the package with the {self.kind} device is installed."
             )
         return backend.decode(words, self.arch)
 

@@ -24,8 +24,9 @@ from hcq.doctor import report
 from hcq.doctor.check import Failure, Found, Skip
 from hcq.doctor.examine import advise, examine, subject
 from hcq.doctor.host import LinuxHost, facts_of
+from hcq.emu.port import EmulatedPort
 from hcq.nv.bundle import Bundle
-from hcq.port import is_emulated
+from hcq.port import root_of
 from hcq.tools.hw import cuda, kernels
 from hcq.tools.hw.kernels import pack, unpack, words
 
@@ -71,7 +72,7 @@ class Bench:
 
     @cached_property
     def is_emulated(self) -> bool:
-        return is_emulated(self.device.port)
+        return isinstance(root_of(self.device.port), EmulatedPort)
 
     @property
     def sizes(self) -> Sizes:

@@ -6,11 +6,13 @@ import importlib.util
 import json
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hcq.errors import DriverError, UsageError
 from hcq.tools.disassembly import amd, host, nv
+from hcq.tools.trace import disasm
 from tests.hcq.conftest import assemble
 
 LOOP = """
@@ -156,6 +158,12 @@ def test_a_tool_that_is_missing_is_named_with_how_to_get_it(monkeypatch, reader,
 def test_what_cannot_be_read_is_a_sentence(image, arch, why):
     with pytest.raises(UsageError, match=why):
         host.disassemble(image, arch, "loop", "loop")
+
+
+def test_a_kind_of_device_without_a_disassembler_is_named():
+    code = SimpleNamespace(name="loop", device=SimpleNamespace(kind="XYZ"))
+    with pytest.raises(UsageError, match="disasm loop: there is no disassembler for XYZ devices"):
+        disasm.disassemble(code)
 
 
 def test_a_function_that_is_not_there_is_a_sentence_with_those_that_are():
