@@ -253,6 +253,27 @@ class Device(Recovery):
                 raise
         return Completion(self, value)
 
+    def wait_for_room(
+        self, has_room: Callable[[], bool], pause: Callable[[], object], state: Callable[[], str]
+    ) -> None:
+        """Inside `send`: return once a ring has room that the device already works on.
+
+        state   says in an error which ring, and how far it is
+        Raises  DeviceFault when the device stops meanwhile, WaitTimeout at the deadline
+        """
+        end = time.monotonic() + self.config.timeout_ms / 1000
+        while not has_room():
+            if self.fault():
+                self.note_fault()
+                raise DeviceFault(
+                    f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
+                )
+            if time.monotonic() > end:
+                raise WaitTimeout(
+                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for {state()}. {self.pending()}"
+                )
+            pause()
+
     def synchronize(self, timeout_ms: float | None = None) -> None:
         """Return once everything submitted so far is done. Raises WaitTimeout; DeviceFault if the last of it failed."""
         if timeout_ms is not None:

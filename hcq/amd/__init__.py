@@ -4,7 +4,7 @@
     topology.py, chip.py                                            which GPU, and what its kind is like
     abi/                                                            what AMD declares: ioctls, packets, registers
     memory.py, process.py, sizing.py                                what the kernel driver is told
-    encode.py, launch.py, order.py, rings.py, arena.py, graph.py    from commands to packets in a ring
+    encode.py, launch.py, ring_sync.py, rings.py, graph.py          from commands to packets in a ring
     link.py, metadata.py, program.py                                from an ELF object to a program
     fault.py, signals.py, validate.py                               faults in words, clocks, rules
 

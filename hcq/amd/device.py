@@ -16,7 +16,6 @@ from typing import Any
 
 from hcq import native
 from hcq.amd.abi import aql, kfd
-from hcq.amd.arena import ARENA_BYTES, Arena
 from hcq.amd.chip import Chip, arch_of, chip_of
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
@@ -53,6 +52,7 @@ LAST_FENCE = 2**32 - 2  # before it wraps, the device drains and starts again
 SPIN_NS = 20_000  # how long the host looks at a signal before it sleeps
 SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
 HDP_MEM_FLUSH = 0  # word of the MMIO page
+UPLOAD_BYTES, UPLOAD_ALIGNMENT = 4 << 20, 64  # scalar loads fetch up to 64 bytes
 IN_FLIGHT_KEPT = 256  # submissions whose places in the rings are remembered, for reports
 
 
@@ -186,8 +186,7 @@ class AmdDevice(GpuDevice):
             ).to_bytes()
         )
         self._cells_view[QUEUE_AT : QUEUE_AT + len(queue)] = queue
-        self.arena = Arena(self._own(ARENA_BYTES, Place.SHARED).va)
-        self.memory.regions[self.arena.va] = ARENA_BYTES
+        self._begin_uploads(UPLOAD_BYTES, Place.SHARED, UPLOAD_ALIGNMENT)
         self.encoder = Encoder(
             self.chip,
             self.is_aql,
@@ -349,7 +348,7 @@ class AmdDevice(GpuDevice):
         if self._abandoned:
             self._rebuild()
         if self._sync.fences >= LAST_FENCE - 2 * len(words) - 2:
-            self._commit()
+            self.commit()
             self.drain(self.timeline.submitted)
             self._cells_view[RING_FENCE_AT : RING_FENCE_AT + 4] = bytes(4)
             self._sync.fences = 0
@@ -363,7 +362,7 @@ class AmdDevice(GpuDevice):
             self._dispatches += what.dispatches
         self._written = value
         self._pieces += len(pieces)
-        self._commit()
+        self.commit()
 
     def _make_room(self, pieces: Sequence[Numbered]) -> None:
         """Wait for all of it before the first packet: who is interrupted while the ring is full has sent nothing."""
@@ -379,7 +378,7 @@ class AmdDevice(GpuDevice):
         if self._before[0] != value or not self.rings:
             return Sent.NOTHING
         if self._written == value:
-            self._commit()  # a second time, perhaps: the doorbell takes what the write pointer says
+            self.commit()  # a second time, perhaps: the doorbell takes what the write pointer says
             return Sent.ALL
         if self._starts and self._starts[-1].value == value:
             puts = self._starts[-1].puts
@@ -408,7 +407,10 @@ class AmdDevice(GpuDevice):
         """The packets with the addresses of what was uploaded beside them."""
         if not what.upload:
             return what
-        va = self.arena.put(what.upload, value, self.timeline.value, self._wait_for_arena)
+        size, uploads = len(what.upload), self.uploads
+        start = uploads.take(size, value, self.timeline.value, self._wait_for_uploads)
+        uploads.bytes[start : start + size] = what.upload
+        va = uploads.va + start
         packets = bytearray(what)
         for at, offset in what.patches:
             packets[at : at + 8] = (int.from_bytes(packets[at : at + 8], "little") | va + offset).to_bytes(
@@ -416,7 +418,7 @@ class AmdDevice(GpuDevice):
             )
         return bytes(packets)
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
         if self._flush is not None:
             self._flush[HDP_MEM_FLUSH] = 1
             # a read comes back when the write before it has arrived
@@ -424,17 +426,10 @@ class AmdDevice(GpuDevice):
         for ring in self.rings.values():
             ring.commit()
 
-    def _wait_for_arena(self, value: int) -> int:
-        self._commit()
-        self.drain(value)
-        return self.timeline.value
-
     def _wait_for_room(self, ring: Ring, units: int) -> None:
-        self._commit()  # let the GPU work on what is there
-        self._until(
-            lambda: ring.has_room(units),
-            lambda: describe_ring(ring),
-            lambda: self._sleep(1),
+        self.commit()  # let the GPU work on what is there
+        self.wait_for_room(
+            lambda: ring.has_room(units), lambda: self._sleep(1), lambda: f"room. {describe_ring(ring)}"
         )
 
     # ------------------------------------------------------------ faults
@@ -454,9 +449,6 @@ class AmdDevice(GpuDevice):
         ring = self.rings[COMPUTE]
         if isinstance(ring, AqlRing) and self.scratch is not None:
             ring.set_scratch(self.scratch, self.chip.wave_bytes_unit)
-
-    def forget_uploads(self) -> None:
-        self.arena.clear()
 
     def end_queues(self) -> None:
         self._ending += self.rings.values()

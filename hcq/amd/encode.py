@@ -21,10 +21,10 @@ from hcq import command
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.chip import Chip
 from hcq.errors import UsageError
+from hcq.gpu.copies import split_overlapping
 from hcq.layout import Packet
 
 COMPUTE, COPY = "compute", "copy"
-MAX_OVERLAP_PIECES = 64
 WRITE_BYTES = 64  # of a pattern, inline; the rest is copied from there
 XCC_0 = 1
 FILL_BYTES = 1 << 20  # in one packet: within the count of every generation
@@ -214,12 +214,8 @@ class Encoder:
     # ------------------------------------------------------------ SDMA
 
     def _copy(self, what: command.Copy) -> bytes:
-        distance = what.dst - what.src
-        if not what.size_bytes or not distance:
-            return sdma.Nop().to_bytes()
-        if abs(distance) >= what.size_bytes:
-            return self._copy_plain(what.dst, what.src, what.size_bytes)
-        return self._copy_overlapping(what, distance)
+        parts = [self._copy_plain(part.dst, part.src, part.size_bytes) for part in split_overlapping(what)]
+        return self._copy_fence.join(parts) or sdma.Nop().to_bytes()
 
     def _copy_plain(self, dst: int, src: int, size_bytes: int) -> bytes:
         packets = []
@@ -227,22 +223,6 @@ class Encoder:
             size = min(self.chip.copy_bytes, size_bytes - at)
             packets.append(self.chip.copies.copy(src_addr=src + at, dst_addr=dst + at, count=size - 1))
         return join(packets)
-
-    def _copy_overlapping(self, what: command.Copy, distance: int) -> bytes:
-        """Ranges that overlap: pieces no longer than their distance, from the end that is not overwritten first."""
-        step = abs(distance)
-        starts = list(range(0, what.size_bytes, step))
-        if len(starts) > MAX_OVERLAP_PIECES:
-            raise UsageError(
-                f"copy of {what.size_bytes} bytes over themselves, {step} bytes apart: the copy engine would need "
-                f"{len(starts)} copies. Copy through another buffer."
-            )
-        if distance > 0:
-            starts.reverse()
-        parts = [
-            self._copy_plain(what.dst + at, what.src + at, min(step, what.size_bytes - at)) for at in starts
-        ]
-        return self._copy_fence.join(parts)
 
     def _fill(self, what: command.Fill) -> bytes:
         """Bytes up to a multiple of 4, then words, then the bytes that are left."""

@@ -21,6 +21,7 @@ from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags
 from hcq.amd.ioctl import call
 from hcq.errors import DriverError
+from hcq.gpu.memory import HUGE_BYTES, MADV_DONTFORK, GpuMemory
 from hcq.gpu.release import quietly
 from hcq.port import (
     MAP_ANONYMOUS,
@@ -35,8 +36,6 @@ from hcq.port import (
     Port,
 )
 
-MADV_DONTFORK = 10
-HUGE_BYTES = 2 << 20
 _USUAL = AllocFlags.WRITABLE | AllocFlags.EXECUTABLE | AllocFlags.NO_SUBSTITUTE
 
 
@@ -72,7 +71,7 @@ class Allocation:
     gpu_ids: tuple[int, ...]
 
 
-class KfdMemory:
+class KfdMemory(GpuMemory[Allocation]):
     """Allocates for one GPU. kfd_fd and drm_fd are open for as long as this is used."""
 
     def __init__(self, port: Port, kfd_fd: int, drm_fd: int, gpu_id: int) -> None:
@@ -80,10 +79,7 @@ class KfdMemory:
         self.live: dict[int, Allocation] = {}
 
     def alloc(self, size_bytes: int, place: Place, also: Sequence[int] = ()) -> Allocation:
-        """New memory; `also`: ids of further GPUs that shall see it.
-
-        Raises  DriverError naming the call that failed; nothing of the allocation is left then
-        """
+        """New memory; `also`: ids of further GPUs that shall see it."""
         size = -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
         va = self._reserve(size)
         handle = 0
@@ -119,32 +115,18 @@ class KfdMemory:
         return found
 
     def free(self, what: Allocation) -> None:
-        """Give it back. The GPU must not be using it."""
         self._unmap(what.handle, what.gpu_ids)
         call(self.port, self.kfd_fd, kfd.FREE_MEMORY_OF_GPU, handle=what.handle)
         self.live.pop(what.va, None)
         self.port.munmap(what.va, what.size_bytes)
 
     def map_for(self, what: Allocation, gpu_id: int) -> Allocation:
-        """Let another GPU see it. Raises DriverError when the two cannot reach each other."""
         if gpu_id in what.gpu_ids:
             return what
         self._map(what.handle, (gpu_id,))
         found = Allocation(what.va, what.size_bytes, what.handle, what.place, (*what.gpu_ids, gpu_id))
         self.live[what.va] = found
         return found
-
-    def close(self) -> None:
-        """Free what is left, as far as the kernel lets us."""
-        for what in list(self.live.values()):
-            try:
-                self.free(what)
-            except DriverError:
-                self.live.pop(what.va, None)  # it goes with the process; there is nobody to tell
-
-    def find(self, va: int) -> Allocation | None:
-        """The allocation that holds an address."""
-        return next((what for what in self.live.values() if what.va <= va < what.va + what.size_bytes), None)
 
     def _reserve(self, size: int) -> int:
         """An address range that host and GPU will share, aligned so that large pages can be used."""

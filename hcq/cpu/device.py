@@ -32,7 +32,7 @@ from hcq.cpu.arena import Arena
 from hcq.cpu.fork import Forkable
 from hcq.cpu.link import Mapping, link
 from hcq.device import Steps
-from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.errors import DriverError, UsageError
 from hcq.layout import Packet
 from hcq.memory import MAX_BUFFER_BYTES, Buffer
 from hcq.port import (
@@ -468,24 +468,15 @@ class CpuDevice(Forkable):
         self._sent = self._put
 
     def _wait_for_room(self, size: int) -> None:
-        if self._put + size - self._get <= RING_WORDS:
-            return
-        self.code.doorbell_ring(self._control_pointer, self._put)  # let it work on what is there
-        end = time.monotonic() + self.config.timeout_ms / 1000
-        while True:
-            self._get = self._field("get")
-            if self._put + size - self._get <= RING_WORDS:
-                return
-            if self.fault():
-                self.note_fault()
-                raise DeviceFault(
-                    f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
-                )
-            if time.monotonic() > end:
-                raise WaitTimeout(
-                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room in the ring. {self.pending()}"
-                )
-            time.sleep(0.00005)
+        if self._put + size - self._get > RING_WORDS:
+            self.code.doorbell_ring(self._control_pointer, self._put)  # let it work on what is there
+            self.wait_for_room(
+                lambda: self._has_room(size), lambda: time.sleep(0.00005), lambda: "room in the ring"
+            )
+
+    def _has_room(self, size: int) -> bool:
+        self._get = self._field("get")
+        return self._put + size - self._get <= RING_WORDS
 
     def settle(self, value: int) -> Sent:
         told, before = self._field("put"), self._sent

@@ -12,44 +12,27 @@ import functools
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from hcq import checks, native
 from hcq.base import Grid
 from hcq.device import Device
-from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
+from hcq.errors import DriverError, UsageError
 from hcq.gpu.addresses import describe_address
 from hcq.gpu.clock import Clock
+from hcq.gpu.memory import GpuMemory, Owned
 from hcq.gpu.program import GpuProgram
 from hcq.gpu.queue import GpuQueue
 from hcq.gpu.release import do_all, quietly
 from hcq.gpu.staging import STAGE_BYTES, WORTH_BYTES, Stage
+from hcq.gpu.uploads import Uploads
 from hcq.memory import Buffer
 from hcq.program import Program, Slot
 from hcq.queue import ONE
 from hcq.signal import CELL_BYTES, Signal, Timeline
 
 CELLS_BYTES = 64 << 10  # of signals and the driver's own cells
-
-
-class Owned(Protocol):
-    """An allocation: at one address for host and GPU."""
-
-    @property
-    def va(self) -> int: ...
-    @property
-    def size_bytes(self) -> int: ...
-
-
-class GpuMemory(Protocol):
-    """The allocations that a device made through its kernel driver."""
-
-    def alloc(self, size_bytes: int, place: Any) -> Any: ...
-    def free(self, what: Any) -> None: ...
-    def find(self, va: int) -> Any: ...
-    def close(self) -> None: ...
-    def map_for(self, what: Any, peer: Any) -> Any: ...
 
 
 class GpuDevice(Device):
@@ -59,7 +42,8 @@ class GpuDevice(Device):
     stage_place: ClassVar[Any]  # where a staging buffer is: memory of the host
     process: Any  # what the driver keeps for the process; buffers reach other GPUs of the same one
     clock: Clock
-    gpu_memory: GpuMemory  # its allocations
+    gpu_memory: GpuMemory[Any]  # its allocations
+    uploads: Uploads  # what work in flight reads beside its rings
     _cells: Owned
     _fault = ""  # what it stopped on, until it is recovered
     _abandoned = False  # its queues are ended; nothing may be submitted before it is recovered
@@ -89,8 +73,8 @@ class GpuDevice(Device):
         """New queues with nothing in them. Raises DriverError when the kernel driver gives none."""
 
     @abstractmethod
-    def forget_uploads(self) -> None:
-        """No work is in flight that reads what was uploaded for it."""
+    def commit(self) -> None:
+        """Show the GPU what was written into its rings."""
 
     @abstractmethod
     def end_rest(self) -> None:
@@ -106,6 +90,15 @@ class GpuDevice(Device):
     def visible(self, size_bytes: int, name: str) -> Buffer:
         """A buffer that the host sees, whatever its size: what the driver itself writes to."""
         return self.alloc(size_bytes, name)
+
+    def _begin_uploads(self, size_bytes: int, place: Any, alignment: int) -> None:
+        self.uploads = Uploads(self._own(size_bytes, place).va, size_bytes, alignment)
+        self.memory.regions[self.uploads.va] = size_bytes
+
+    def _wait_for_uploads(self, value: int) -> int:
+        self.commit()
+        self.drain(value)
+        return self.timeline.value
 
     def _give_back_owned(self) -> None:
         def give_back(what: Owned) -> None:
@@ -234,7 +227,7 @@ class GpuDevice(Device):
             self.make_queues()
         except DriverError as refusal:
             self.lose(refusal)
-        self.forget_uploads()
+        self.uploads.clear()
         self._fault = ""
         self._abandoned = False
 
@@ -289,20 +282,3 @@ class GpuDevice(Device):
             raise UsageError(f"dispatch: {program!r} is not a program of {self.name}.")
         slot = program.shape(args).slots[index]
         return slot._replace(offset=program.params_at + slot.offset)
-
-    def _until(
-        self, has_room: Callable[[], bool], state: Callable[[], str], pause: Callable[[], None]
-    ) -> None:
-        """Wait for room in a ring that the GPU is told of. Raises DeviceFault, or WaitTimeout at the deadline."""
-        end = time.monotonic() + self.config.timeout_ms / 1000
-        while not has_room():
-            if self.fault():
-                self.note_fault()
-                raise DeviceFault(
-                    f"submit on {self.name}: the device stopped meanwhile. {self.failures[-1][2]}"
-                )
-            if time.monotonic() > end:
-                raise WaitTimeout(
-                    f"submit on {self.name}: waited {self.config.timeout_ms} ms for room. {state()}. {self.pending()}"
-                )
-            pause()

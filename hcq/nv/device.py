@@ -22,6 +22,7 @@ from hcq.gpu.clock import Clock
 from hcq.gpu.device import CELLS_BYTES
 from hcq.layout import Packet
 from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
@@ -35,7 +36,7 @@ from hcq.nv.link import ALIGNMENT, Linked
 from hcq.nv.memory import Allocation, NvMemory, Place
 from hcq.nv.process import process_of
 from hcq.nv.program import MAX_GRID, NvProgram
-from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, Pushbuffer, place, plan
+from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, place, plan
 from hcq.nv.rings import GpFifo, segment
 from hcq.nv.rm import Rm
 from hcq.nv.toolchain.images import loadable
@@ -148,8 +149,7 @@ class NvDevice(HostAccess):
         )
         self._choose_place()
         self._begin_cells(self.gpu_memory.alloc(CELLS_BYTES, Place.SYSTEM), TIMELINE_AT, SIGNALS_AT)
-        self.pushbuffer = Pushbuffer(self._own(PUSHBUFFER_BYTES, self.place).va)
-        self.memory.regions[self.pushbuffer.va] = PUSHBUFFER_BYTES
+        self._begin_uploads(PUSHBUFFER_BYTES, self.place, ALIGNMENT_BYTES)
         self._ring = self._own(GpFifo.size_bytes(), self.place)
         self.encoder = Encoder(self.chip, self._cells.va + COPY_FENCE_AT, self._cells.va + STAMP_AT)
         self.local: tuple[int, int, int] | None = None  # address, bytes for each TPC, bytes for each thread
@@ -320,10 +320,11 @@ class NvDevice(HostAccess):
     def _put(self, pieces: list[Piece], value: int) -> None:
         """Pieces into the pushbuffer, their segments into the GPFIFO, and the doorbell."""
         how = plan(pieces)
-        at = self.pushbuffer.take(how.size_bytes, value, self.timeline.value, self._wait_for_pushbuffer)
-        va = self.pushbuffer.va + at
+        uploads = self.uploads
+        at = uploads.take(how.size_bytes, value, self.timeline.value, self._wait_for_uploads)
+        va = uploads.va + at
         placed = place(pieces, how, va)
-        self.pushbuffer.bytes[at : at + how.size_bytes] = placed.image
+        uploads.bytes[at : at + how.size_bytes] = placed.image
         blocks = iter([what.entries for what in pieces if what.entries])
         entries: list[int] = []
         for offset, size in placed.runs:
@@ -336,18 +337,16 @@ class NvDevice(HostAccess):
         self._commands += len(pieces)
         self._launches += sum([what.launches for what in pieces])
 
-    def _wait_for_pushbuffer(self, value: int) -> int:
+    def commit(self) -> None:
         self.channel.fifo.commit()
-        self.drain(value)
-        return self.timeline.value
 
     def _wait_for_room(self, count: int) -> None:
         fifo = self.channel.fifo
         fifo.commit()  # let the GPU work on what is there
-        self._until(
+        self.wait_for_room(
             lambda: fifo.has_room(count),
-            lambda: describe_ring(self.channel),
             lambda: time.sleep(SLEEP_NS[0] / 1e9),
+            lambda: f"room. {describe_ring(self.channel)}",
         )
 
     # ------------------------------------------------------------ faults
@@ -364,9 +363,6 @@ class NvDevice(HostAccess):
 
     def make_queues(self) -> None:
         self.make_channel()
-
-    def forget_uploads(self) -> None:
-        self.pushbuffer.clear()
 
     def pending(self) -> str:
         return f"{super().pending()} {describe_ring(self.channel)}."

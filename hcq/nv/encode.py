@@ -22,6 +22,7 @@ from typing import Any
 
 from hcq import command
 from hcq.errors import UsageError
+from hcq.gpu.copies import split_overlapping
 from hcq.layout import Packet
 from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi import copy_methods as copy
@@ -41,7 +42,6 @@ from hcq.nv.chip import Chip
 
 HOST_SUBCHANNEL = 0
 COPY_BYTES = 1 << 30  # of one LAUNCH_DMA
-MAX_OVERLAP_PIECES = 64
 STAMP_BYTES = 8
 PAYLOAD_AT = 12  # in the words of a semaphore: behind the header and the address
 NON_PIPELINED = copy.DataTransferType.NON_PIPELINED
@@ -214,12 +214,11 @@ class Encoder:
     # ------------------------------------------------------------ the copy engine's
 
     def _copy(self, what: command.Copy) -> bytes:
-        distance = what.dst - what.src
-        if not what.size_bytes or not distance:
-            return Push(sec_op=0).to_bytes()
-        if abs(distance) >= what.size_bytes:
-            return self._copies(what.dst, what.src, what.size_bytes) + self._copy_fence
-        return self._copy_overlapping(what, distance)
+        parts = [
+            self._copies(part.dst, part.src, part.size_bytes) + self._copy_fence
+            for part in split_overlapping(what)
+        ]
+        return b"".join(parts) or Push(sec_op=0).to_bytes()
 
     def _copies(self, dst: int, src: int, size_bytes: int) -> bytes:
         """A copy in parts that one launch can do; the last one releases the semaphore."""
@@ -232,23 +231,6 @@ class Encoder:
                 *self._launch(at + size == size_bytes),
             ]
         return join(packets)
-
-    def _copy_overlapping(self, what: command.Copy, distance: int) -> bytes:
-        """Ranges that overlap: parts no longer than their distance, from the end that is not overwritten first."""
-        step = abs(distance)
-        starts = list(range(0, what.size_bytes, step))
-        if len(starts) > MAX_OVERLAP_PIECES:
-            raise UsageError(
-                f"copy of {what.size_bytes} bytes over themselves, {step} bytes apart: the copy engine would need "
-                f"{len(starts)} copies. Copy through another buffer."
-            )
-        if distance > 0:
-            starts.reverse()
-        parts = [
-            self._copies(what.dst + at, what.src + at, min(step, what.size_bytes - at)) + self._copy_fence
-            for at in starts
-        ]
-        return b"".join(parts)
 
     def _fill(self, what: command.Fill) -> bytes:
         """Bytes up to a multiple of 4, then words or pairs of them, then what is left; one semaphore for all."""

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from hcq.errors import HcqError
+from hcq.gpu.memory import HUGE_BYTES, MADV_DONTFORK, GpuMemory
 from hcq.gpu.release import do_all, quietly
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.classes import ClassId
-from hcq.nv.address import HUGE_BYTES, POOL
+from hcq.nv.address import POOL
 from hcq.nv.ioctl import call
 from hcq.nv.process import CTL_NODE, NvProcess
 from hcq.nv.rm import Rm
 from hcq.port import PAGE_BYTES, Port
 
-MADV_DONTFORK = 10
 BIG_BYTES = 64 << 10
 READ_WRITE_ATOMIC = 1  # UvmGpuMappingTypeReadWriteAtomic
 # NVOS32_ATTR: LOCATION=PCI, PHYSICALITY=ALLOW_NONCONTIGUOUS, COHERENCY=CACHED; and without location for video memory
@@ -67,7 +67,7 @@ class Allocation:
     mapping: int = 0  # what RM calls the host's mapping
 
 
-class NvMemory:
+class NvMemory(GpuMemory[Allocation]):
     """Allocates for one GPU. device: its RM device; path: its node; uuid: its name for UVM."""
 
     def __init__(
@@ -79,7 +79,6 @@ class NvMemory:
         self.mapped_bytes = 0
 
     def alloc(self, size_bytes: int, place: Place) -> Allocation:
-        """New memory. Raises DriverError naming the call that failed; nothing of the allocation is left then."""
         page = page_bytes(size_bytes, place)
         size = -(-max(size_bytes, 1) // page) * page
         va = POOL.take(self.port, size, page)
@@ -107,7 +106,6 @@ class NvMemory:
         return found
 
     def free(self, what: Allocation) -> None:
-        """Give it back. No GPU may be using it."""
         do_all(
             (
                 lambda: self._free_range(what.va, what.size_bytes),
@@ -120,7 +118,6 @@ class NvMemory:
         POOL.give_back(self.port, what.va, what.size_bytes)
 
     def map_for(self, what: Allocation, uuid: bytes) -> Allocation:
-        """Let another GPU see it. Raises DriverError when the two cannot reach each other."""
         if uuid in what.uuids:
             return what
         if what.place != Place.SYSTEM:
@@ -129,18 +126,6 @@ class NvMemory:
         found = replace(what, uuids=(*what.uuids, uuid))
         self.live[what.va] = found
         return found
-
-    def find(self, va: int) -> Allocation | None:
-        """The allocation that holds an address."""
-        return next((what for what in self.live.values() if what.va <= va < what.va + what.size_bytes), None)
-
-    def close(self) -> None:
-        """Free what is left, as far as the kernel lets us."""
-        for what in list(self.live.values()):
-            try:
-                self.free(what)
-            except HcqError:
-                self.live.pop(what.va, None)  # it goes with the process; there is nobody to tell
 
     def _make(self, size: int, place: Place, page: int) -> int:
         if place == Place.SYSTEM:

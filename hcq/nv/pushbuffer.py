@@ -1,9 +1,9 @@
-"""The pushbuffer: memory for methods and for what launches point to, handed out in a circle.
+"""The pushbuffer: how the methods of a submission, and what its launches point to, lie in memory.
 
 In       pieces of submissions
-Out      where they lie, with the addresses in them filled in; a place is used again only when its submission is done
-Changes  nothing but its own notes
-Next     encode.py (pieces), device.py (who writes, and puts the segments into the GPFIFO)
+Out      where they lie, with the addresses in them filled in
+Changes  nothing
+Next     encode.py (pieces), hcq/gpu/uploads.py (which memory), device.py (who writes, and fills the GPFIFO)
 
 One submission with one launch, as the GPU finds it in memory:
 
@@ -30,12 +30,9 @@ Launch data are 256-byte aligned. The GPU reads them when a launch names their a
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from hcq import native
-from hcq.errors import UsageError
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
 from hcq.nv.encode import Piece
 
@@ -102,51 +99,3 @@ def place(pieces: Sequence[Piece], how: Plan, va: int) -> Placed:
             at += len(what)
     runs.append((start, (at - start) // 4))
     return Placed(image, how.data, tuple(runs))
-
-
-class Pushbuffer:
-    """`head` and `tail` count bytes and never wrap; what lies between them belongs to submissions in flight."""
-
-    def __init__(self, va: int, size_bytes: int = PUSHBUFFER_BYTES) -> None:
-        self.va, self.size_bytes = va, size_bytes
-        self.bytes = native.view(va, size_bytes)
-        self.head = self.tail = 0
-        self.taken: deque[tuple[int, int]] = deque()  # (head after it, timeline value)
-
-    def take(self, size_bytes: int, value: int, done: int, wait: Callable[[int], int]) -> int:
-        """Room for so many bytes: its offset.
-
-        value  the submission that uses it; done: the last one that is finished
-        wait   wait(value) returns once that submission is done, with the last one that is
-        """
-        size = -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        if size > self.size_bytes:
-            raise self._too_much()
-        at = self.head % self.size_bytes
-        gap = self.size_bytes - at if at + size > self.size_bytes else 0
-        self._reap(done)
-        while self.head + gap + size - self.tail > self.size_bytes:
-            oldest = self.taken[0][1]
-            if oldest >= value:
-                raise self._too_much()
-            self._reap(wait(oldest))
-        self.head += gap + size
-        self.taken.append((self.head, value))
-        return 0 if gap else at
-
-    def clear(self) -> None:
-        """Nothing is in flight any more."""
-        self.taken.clear()
-        self.tail = self.head
-
-    def _too_much(self) -> UsageError:
-        return UsageError(
-            f"submit: the launches and methods of one submission do not fit {self.size_bytes} bytes. "
-            "Submit less at a time."
-        )
-
-    def _reap(self, done: int) -> None:
-        while self.taken and self.taken[0][1] <= done:
-            self.tail = self.taken.popleft()[0]
-        if not self.taken:
-            self.tail = self.head

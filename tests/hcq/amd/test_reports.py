@@ -61,7 +61,7 @@ def test_what_a_trace_holds_is_what_goes_into_the_rings(
         written = []
         for ring in device.rings.values():
             written += device.decode(memoryview(b"".join(ring.seen or ())).cast("I"))
-        if queue == "aql":  # the blocks that AQL packets run are in the arena
+        if queue == "aql":  # the blocks that AQL packets run are uploads
             told = [packet for packet in told if not isinstance(packet, pm4.Pm4)]
         assert Counter(map(type, told)) == Counter(map(type, written))
 

@@ -31,6 +31,7 @@ class Vendor:
     first_thread   what an emulated GPU calls the first thread in a fault
     reads          the counter of `stats()` that rises when a long read is copied
     flush_bytes    of the words at the end of a launch that wait for it
+    few_uploads    bytes for what some launches read
     """
 
     name: str
@@ -45,7 +46,7 @@ class Vendor:
     reads: str
     flush_bytes: int
     lose_doorbell: Callable[[Any, str], str]
-    shrink_uploads: Callable[[Any], None]
+    few_uploads: int
     end_process: Callable[[Any], None]
 
     def fresh_port(self, *archs: str, options: str = "") -> Any:
@@ -69,15 +70,6 @@ def _lose_nv_doorbell(device: NvDevice, ring_name: str) -> str:
     return "GPFIFO"
 
 
-def _shrink_arena(device: AmdDevice) -> None:
-    device.arena.size_bytes = 64 * 8
-
-
-def _shrink_pushbuffer(device: NvDevice) -> None:
-    device.pushbuffer.size_bytes = 16384
-    device.pushbuffer.head = device.pushbuffer.tail = 0
-
-
 def _end_queues(port: Any) -> None:
     """A queue that could not be destroyed belongs to its process until that ends."""
     for kernel in port.kernels:
@@ -99,7 +91,7 @@ AMD = Vendor(
     reads="copy_read",
     flush_bytes=8,
     lose_doorbell=_lose_amd_doorbell,
-    shrink_uploads=_shrink_arena,
+    few_uploads=64 * 8,
     end_process=_end_queues,
 )
 NV = Vendor(
@@ -115,7 +107,7 @@ NV = Vendor(
     reads="submissions",
     flush_bytes=len(wait_for_idle()),
     lose_doorbell=_lose_nv_doorbell,
-    shrink_uploads=_shrink_pushbuffer,
+    few_uploads=16384,
     end_process=lambda port: None,
 )
 VENDORS = {vendor.name: vendor for vendor in (AMD, NV)}

@@ -133,9 +133,9 @@ def test_words_that_make_no_sense_stop_the_channel_and_a_new_one_takes_its_place
     nv = open_nv(validate=False)
     works(nv)
     what = Piece(struct.pack(f"<{len(words)}I", *words))
-    segment = nv.pushbuffer.take(4 * len(words), 0, 0, lambda value: value)
-    nv.pushbuffer.bytes[segment : segment + len(what)] = what
-    nv.channel.fifo.write([rings.segment(nv.pushbuffer.va + segment, len(words))], nv._wait_for_room)
+    segment = nv.uploads.take(4 * len(words), 0, 0, lambda value: value)
+    nv.uploads.bytes[segment : segment + len(what)] = what
+    nv.channel.fifo.write([rings.segment(nv.uploads.va + segment, len(words))], nv._wait_for_room)
     with pytest.raises(DeviceFault, match=says):
         nv.queue().barrier().submit().wait(timeout_ms=50_000)
     works(nv)

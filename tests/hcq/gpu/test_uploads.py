@@ -1,4 +1,4 @@
-"""The pushbuffer: no place is used again before its submission is done, whatever the sizes."""
+"""Uploads: no place is used again before its submission is done, whatever the sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import pytest
 
 from hcq.errors import UsageError
-from hcq.nv.pushbuffer import Pushbuffer
+from hcq.gpu.uploads import Uploads
 
 SIZE = 1 << 14
 
@@ -25,7 +25,7 @@ def never(value: int) -> int:
 @pytest.mark.parametrize("seed", range(8))
 def test_ranges_in_flight_never_overlap(memory: array.array[int], seed: int):
     draw = random.Random(seed)
-    pushbuffer = Pushbuffer(memory.buffer_info()[0], SIZE)
+    uploads = Uploads(memory.buffer_info()[0], SIZE, 256)
     in_flight: list[tuple[int, int, int]] = []  # start, end, submission
     done = 0
 
@@ -36,7 +36,7 @@ def test_ranges_in_flight_never_overlap(memory: array.array[int], seed: int):
 
     for value in range(1, 300):
         size = draw.choice((4, 256, 1000, 5000))
-        at = pushbuffer.take(size, value, done, wait)
+        at = uploads.take(size, value, done, wait)
         in_flight = [one for one in in_flight if one[2] > done]
         assert at % 256 == 0
         assert at + size <= SIZE
@@ -48,18 +48,18 @@ def test_ranges_in_flight_never_overlap(memory: array.array[int], seed: int):
 
 
 def test_one_submission_that_does_not_fit_is_refused(memory: array.array[int]):
-    pushbuffer = Pushbuffer(memory.buffer_info()[0], SIZE)
+    uploads = Uploads(memory.buffer_info()[0], SIZE, 256)
     with pytest.raises(UsageError, match=f"do not fit {SIZE} bytes. Submit less at a time"):
-        pushbuffer.take(SIZE + 1, 1, 0, never)
-    pushbuffer.take(SIZE // 2, 1, 0, never)
-    pushbuffer.take(SIZE // 2, 1, 0, never)
+        uploads.take(SIZE + 1, 1, 0, never)
+    uploads.take(SIZE // 2, 1, 0, never)
+    uploads.take(SIZE // 2, 1, 0, never)
     with pytest.raises(UsageError, match="Submit less at a time"):
-        pushbuffer.take(256, 1, 0, never)
+        uploads.take(256, 1, 0, never)
 
 
 def test_after_a_fault_all_of_it_is_free(memory: array.array[int]):
-    pushbuffer = Pushbuffer(memory.buffer_info()[0], SIZE)
-    before = [pushbuffer.take(SIZE // 2, value, 0, never) for value in (1, 2)]
-    pushbuffer.clear()
-    after = [pushbuffer.take(SIZE // 2, value, 0, never) for value in (3, 4)]
+    uploads = Uploads(memory.buffer_info()[0], SIZE, 256)
+    before = [uploads.take(SIZE // 2, value, 0, never) for value in (1, 2)]
+    uploads.clear()
+    after = [uploads.take(SIZE // 2, value, 0, never) for value in (3, 4)]
     assert sorted(after) == sorted(before) == [0, SIZE // 2]
