@@ -15,6 +15,9 @@ PIP      := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DECLARED := setup.py pyproject.toml
 TREE     := build/tree
 
+# what reads modules as files reads copies, laid out as they are installed: hcq, with ir, compiler, ... inside it
+COPY_TREE = rm -rf $(TREE) && mkdir -p $(TREE) && cp -Rp hcq $(TREE)/ && cp -Rp ir compiler frontend tools $(TREE)/hcq/
+
 # where PyTorch should come from, when not from the usual index: TORCH_FLAGS='--extra-index-url ...' (its CPU build is a
 # tenth of the size)
 TORCH_FLAGS ?=
@@ -29,7 +32,7 @@ BENCH_FLAGS  ?=
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-emulated test-installed soak lint format torch browser nv docs bench clean
+.PHONY: help demo test test-emulated test-installed soak lint format torch browser nv docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
@@ -40,6 +43,7 @@ help:
 	@echo "make lint     formatting, lint rules, types, the laws of imports"
 	@echo "make format   let the formatter rewrite the sources"
 	@echo "make docs     write the pages that repeat the source: docs/packets/, heads and index of docs/rules/"
+	@echo "make reference   write the API reference, made from the docstrings: build/reference/index.html"
 	@echo "make bench    our times beside NumPy's, PyTorch's and tinygrad's; BENCH_FLAGS='--quick sgemm'"
 	@echo "make torch    install PyTorch, for the tests that compare with it"
 	@echo "make nv       install NVIDIA's compilers and disassemblers, for the tests of cubins and PTX"
@@ -77,12 +81,11 @@ test-installed: $(VENV)/test.stamp
 soak: $(VENV)/test.stamp
 	@$(BIN)/python -m tests.campaigns --seconds $(SOAK_SECONDS) --jobs $(JOBS) $(SOAK_FLAGS)
 
-# mypy and import-linter read files: build/tree/hcq holds copies of hcq, ir, compiler, ... laid out as they are installed
 lint: $(VENV)/lint.stamp
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/python tools/pages.py --check
-	@rm -rf $(TREE) && mkdir -p $(TREE) && cp -Rp hcq $(TREE)/ && cp -Rp ir compiler frontend tools $(TREE)/hcq/
+	@$(COPY_TREE)
 	@cd $(TREE) && $(FULL_BIN)/mypy --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p hcq
 	@cd $(TREE) && PYTHONPATH="$(CURDIR)/.ci" $(FULL_BIN)/lint-imports --config "$(CURDIR)/pyproject.toml" --no-cache --no-logo
 
@@ -92,6 +95,12 @@ format: $(VENV)/lint.stamp
 
 docs: $(VENV)/demo.stamp
 	@$(BIN)/python tools/pages.py
+
+reference: $(VENV)/docs.stamp
+	@$(COPY_TREE)
+	@rm -rf build/reference
+	@cd $(TREE) && $(FULL_BIN)/python -m hcq.tools.reference "$(CURDIR)/build/reference"
+	@echo "wrote build/reference/index.html"
 
 bench: $(VENV)/bench.stamp
 	@$(BIN)/python tools/bench.py $(BENCH_FLAGS)
@@ -131,6 +140,11 @@ $(VENV)/test.stamp: $(VENV)/made.stamp $(DECLARED)
 $(VENV)/lint.stamp: $(VENV)/made.stamp $(DECLARED)
 	@echo "installing the formatter, the type checker and the import checker into $(VENV)"
 	@$(PIP) install --editable '.[lint]'
+	@touch $@ $(VENV)/demo.stamp
+
+$(VENV)/docs.stamp: $(VENV)/made.stamp $(DECLARED)
+	@echo "installing what makes the API reference into $(VENV)"
+	@$(PIP) install --editable '.[docs]'
 	@touch $@ $(VENV)/demo.stamp
 
 $(VENV)/torch.stamp: $(VENV)/made.stamp $(DECLARED)

@@ -1,0 +1,52 @@
+"""The API reference: docstrings as pages."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+
+import pytest
+
+docstring_html = pytest.importorskip("hcq.tools.docstring_html", exc_type=ImportError)  # needs pygments
+to_html = docstring_html.to_html
+
+
+def test_a_paragraph_is_one_whatever_its_lines() -> None:
+    assert (
+        to_html("One line,\nand another.\n\nThe next.") == "<p>One line, and another.</p>\n<p>The next.</p>"
+    )
+
+
+def test_fields_are_pairs_and_their_meaning_goes_on_in_indented_lines() -> None:
+    text = "dst, src  mapped here,\n          anywhere\nRaises    UsageError"
+    assert to_html(text) == (
+        "<dl><dt><code>dst, src</code></dt><dd>mapped here, anywhere</dd><dt>Raises</dt><dd>UsageError</dd></dl>"
+    )
+
+
+def test_what_html_would_take_for_its_own_is_escaped_everywhere() -> None:
+    text = "a < b & `c < d`\n\na<b  less\n\n    x < y"
+    assert to_html(text) == (
+        "<p>a &lt; b &amp; <code>c &lt; d</code></p>\n"
+        "<dl><dt><code>a&lt;b</code></dt><dd>less</dd></dl>\n"
+        "<pre>    x &lt; y</pre>"
+    )
+
+
+def test_an_example_ends_at_an_empty_line() -> None:
+    first, second = to_html(">>> 1 + 1\n2\n\nAfter.").split("</pre></div>")
+    assert "pdoc-code" in first and "After" in second
+
+
+def test_the_example_in_its_own_docstring_holds() -> None:
+    text = inspect.getdoc(to_html) or ""
+    test = doctest.DocTestParser().get_doctest(text, {"to_html": to_html}, "to_html", None, 0)
+    assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_the_modules_of_the_reference_are_all_there() -> None:
+    pytest.importorskip("pdoc")
+    reference = pytest.importorskip("hcq.tools.reference")
+    for places in reference.SECTIONS.values():
+        for place in places:
+            assert place in reference.modules(place)

@@ -1,0 +1,103 @@
+"""The API reference: pages of HTML made from the docstrings by pdoc (`make reference`).
+
+In       the modules of SECTIONS, imported as they are installed
+Out      a folder of pages with an index and a search that needs no server
+Changes  that folder
+Next     docstring_html.py (what our docstrings look like), reference_pages/ (the index, and a little CSS)
+
+Without network. What pdoc warns of is an error: a reference that it could not read, a module that did not load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import typing
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pdoc
+import pdoc.extract
+import pdoc.render
+
+import hcq
+from hcq.tools.docstring_html import to_html
+
+# title -> modules; a package stands for itself and the public modules in it, without the packages inside it
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Tensors": (
+        "hcq.frontend.tensor",
+        "hcq.frontend.methods",
+        "hcq.frontend.nn",
+        "hcq.frontend.jit",
+        "hcq.frontend.gradient",
+        "hcq.frontend.device",
+        "hcq.ir.dtype",
+    ),
+    "Devices, queues and graphs": ("hcq",),
+    "Traces and validation": ("hcq.observe", "hcq.trace", "hcq.rules"),
+    "Drivers": ("hcq.gpu", "hcq.cpu", "hcq.amd", "hcq.nv", "hcq.doctor"),
+    "Emulation": ("hcq.emu", "hcq.emu.amd.spec", "hcq.emu.nv.spec"),
+    "Compiler": ("hcq.compiler", "hcq.ir"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program. Returns its exit status."""
+    parser = argparse.ArgumentParser(prog="reference", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where the pages go")
+    options = parser.parse_args(argv)
+    if len(hcq.__path__) > 1:
+        parser.error(
+            "hcq is a checkout, where pdoc would find every module twice: make reference reads a copy"
+        )
+    write(options.folder)
+    return 0
+
+
+def write(folder: Path) -> None:
+    """Write every page and the index into a folder, which is made when it is missing.
+
+    Raises  UserWarning for what pdoc could not resolve
+    """
+    sections = {
+        title: list(dict.fromkeys(name for place in places for name in modules(place)))
+        for title, places in SECTIONS.items()
+    }
+    names = list(dict.fromkeys(name for section in sections.values() for name in section))
+    pdoc.render.configure(
+        show_source=False,
+        template_directory=Path(__file__).with_name("reference_pages"),
+        docformat="markdown",
+    )
+    pdoc.render.env.filters["to_markdown"] = str
+    pdoc.render.env.filters["to_html"] = to_html
+    pdoc.render.env.globals["sections"] = sections
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for name in names:
+            resolve_named_tuples(pdoc.extract.load_module(name))
+        pdoc.pdoc("hcq", f"!^(?!({'|'.join(names)})$)", output_directory=folder)  # "!": modules to leave out
+
+
+def modules(place: str) -> Iterator[str]:
+    """The name of a module; for a package, then those of the public modules directly in it."""
+    yield place
+    found = Path(pdoc.extract.load_module(place).__file__ or "")
+    if found.name == "__init__.py":
+        yield from (
+            f"{place}.{path.stem}" for path in sorted(found.parent.glob("*.py")) if path.stem[0] != "_"
+        )
+
+
+def resolve_named_tuples(module: ModuleType) -> None:
+    """Annotations of the constructors that NamedTuple made, which know nothing of the module's names, made types."""
+    for kind in vars(module).values():
+        if isinstance(kind, type) and kind.__module__ == module.__name__ and hasattr(kind, "_fields"):
+            kind.__new__.__annotations__ = typing.get_type_hints(kind)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
