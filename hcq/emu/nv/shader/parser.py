@@ -9,7 +9,9 @@ Source   PTX ISA, "PTX Directives", "State Spaces, Types, and Variables"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from typing import TypeVar
 
 from hcq.checks import is_decimal
 from hcq.emu.nv.shader import lexer
@@ -47,16 +49,12 @@ IGNORED_FUNCTION_DIRECTIVES = (
 CLUSTER_DIRECTIVES = (".explicitcluster", ".reqnctapercluster", ".blocksareclusters")
 
 
+T = TypeVar("T")
+
+
 def parse(text: str) -> Module:
     """Parse one PTX module. Raises PtxError, which names the line, at the first thing that is not understood."""
     return _Parser(text).module()
-
-
-@dataclass
-class _Scope:
-    """A pair of braces in a function: names declared in it, and what the function calls them."""
-
-    names: dict[str, str]
 
 
 class _Parser:
@@ -70,7 +68,9 @@ class _Parser:
         self.functions: dict[str, Function] = {}
         self.variables: dict[str, Variable] = {}
         self.function: Function | None = None
-        self.scopes: list[_Scope] = []
+        self.scopes: list[
+            dict[str, str]
+        ] = []  # a pair of braces each: names declared there -> the function's names
         self.scope_count = 0
 
     # -- words
@@ -112,6 +112,13 @@ class _Parser:
             raise self.error(f"expected {what}, an integer, found {word!r}")
         return -value.value if negative else value.value
 
+    def separated(self, one: Callable[[], T]) -> list[T]:
+        """One or more, with commas between them."""
+        found = [one()]
+        while self.accept(","):
+            found.append(one())
+        return found
+
     def number(self, word: str) -> Immediate | None:
         """The value of a numeric word, or None when it is not one."""
         try:
@@ -141,10 +148,8 @@ class _Parser:
             self.version = (int(major), int(minor))
         elif word == ".target":
             self.next()
-            self.target = self.name("the target")
-            while self.accept(","):
-                # debug, texmode_independent: nothing that we execute depends on them
-                self.name("a target option")
+            # behind the first: debug, texmode_independent; nothing that we execute depends on them
+            self.target = self.separated(lambda: self.name("the target"))[0]
         elif word == ".address_size":
             self.next()
             self.address_bytes = self.integer("the address size") // 8
@@ -254,9 +259,7 @@ class _Parser:
         while self.accept("["):
             sizes.append(0 if self.peek() == "]" else self.integer("an array size"))
             self.expect("]")
-        count = elements
-        for size in sizes:
-            count *= size
+        count = elements * math.prod(sizes)
         size_bytes = type_.size_bytes
         variable = Variable(
             self._declare(name, space),
@@ -341,7 +344,7 @@ class _Parser:
         results = self._formals() if self.peek() == "(" else []
         name = self.name("a function")
         function = Function(name, line, is_entry, [], results)
-        self.function, self.scopes = function, [_Scope({})]
+        self.function, self.scopes = function, [{}]
         function.params = self._formals() if self.peek() == "(" else []
         self._function_directives(function)
         if self.accept(";"):
@@ -376,10 +379,7 @@ class _Parser:
                 raise self.error(f"unknown directive {word!r} of function {function.name!r}")
 
     def _numbers(self) -> tuple[int, ...]:
-        found = [self.integer("a size")]
-        while self.accept(","):
-            found.append(self.integer("a size"))
-        return tuple(found)
+        return tuple(self.separated(lambda: self.integer("a size")))
 
     def _formals(self) -> list[Variable]:
         self.expect("(")
@@ -401,7 +401,7 @@ class _Parser:
                 self.next()
                 depth += 1
                 self.scope_count += 1
-                self.scopes.append(_Scope({}))
+                self.scopes.append({})
                 self._declare_labels_ahead()
             elif word == "}":
                 self.next()
@@ -429,13 +429,13 @@ class _Parser:
         if self.function is None or not self.scopes:
             return name
         known = f"{name}#{self.scope_count}" if len(self.scopes) > 1 else name
-        self.scopes[-1].names[name] = known
+        self.scopes[-1][name] = known
         return known
 
     def _resolve(self, name: str) -> str:
         for scope in reversed(self.scopes):
-            if name in scope.names:
-                return scope.names[name]
+            if name in scope:
+                return scope[name]
         return name
 
     def _registers(self, function: Function) -> None:
@@ -475,11 +475,8 @@ class _Parser:
         self.expect(":")
         if self.peek() in (".branchtargets", ".calltargets"):
             self.next()
-            targets = [self.name("a target")]
-            while self.accept(","):
-                targets.append(self.name("a target"))
+            function.targets[name] = tuple(self.separated(lambda: self.name("a target")))
             self.expect(";")
-            function.targets[name] = tuple(targets)
             return
         if self.peek() == ".callprototype":
             self.next()
@@ -510,9 +507,7 @@ class _Parser:
             modifiers.append(self.next()[1:])
         operands: list[Operand] = []
         if not self.accept(";"):
-            operands.append(self._operand(function))
-            while self.accept(","):
-                operands.append(self._operand(function))
+            operands = self.separated(lambda: self._operand(function))
             self.expect(";")
         text = " ".join(self.text[self.words[start].at : self.words[self.at - 1].at].split())[:MAX_SHOWN]
         made = Instruction(line, text, opcode, tuple(modifiers), tuple(operands), guard)
