@@ -45,6 +45,12 @@ class Instruction:
         self.arg = arg
         self.depth = depth  # how many loops are open where it stands
 
+    def source(self, place: int) -> Instruction:
+        """A source that this op always has."""
+        found = self.src[place]
+        assert found is not None, f"{self.op.name} without source {place}"
+        return found
+
     @property
     def number(self) -> Scalar | None:
         """The number that its value is in every lane, None where that is not known."""

@@ -124,9 +124,7 @@ class _Source:
 
     def of(self, it: Instruction, number: int) -> list[str]:
         """The lanes of a source."""
-        source = it.src[number]
-        assert source is not None
-        return self.values[source]
+        return self.values[it.source(number)]
 
     def arithmetic(self, it: Instruction) -> list[str]:
         sources = [(self.values[s], s.dtype) for s in it.src if s is not None]

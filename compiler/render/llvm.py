@@ -131,11 +131,9 @@ class Text:
             place = self.let(f"getelementptr inbounds i64, ptr %group, i64 {field}")
             self.names[it] = self.let(f"load i64, ptr {place}, align 8")
         elif op is Op.ACCUMULATOR:
-            assert it.src[0] is not None
-            self.now[it] = self.name(it.src[0])
+            self.now[it] = self.name(it.source(0))
         elif op is Op.UPDATE:
-            assert it.src[0] is not None and it.src[1] is not None
-            self.now[it.src[0]] = self.name(it.src[1])
+            self.now[it.source(0)] = self.name(it.source(1))
         elif op is Op.LOOP:
             self.begin_loop(it)
         elif op is Op.ENDLOOP:
@@ -216,9 +214,8 @@ class Text:
 
         In two steps it is not known of the first one: a walk backwards has a base before the buffer's start.
         """
-        address, base = it.src[0], it.src[1]
-        assert address is not None
-        pointer = self.name(address)
+        base = it.src[1]
+        pointer = self.name(it.source(0))
         inbounds = "inbounds " if checked and (base is None or not it.arg) else ""
         if base is not None:
             pointer = self.let(
@@ -238,10 +235,9 @@ class Text:
         if mask is None:
             value = self.let(f"load {kind}, {self.pointer} {pointer}, align {align}")
         elif dtype.lanes == 1:
-            address = it.src[0]
-            assert address is not None
+            address = self.name(it.source(0))
             safe = self.let(
-                f"select i1 {self.name(mask)}, {self.pointer} {pointer}, {self.pointer} {self.name(address)}"
+                f"select i1 {self.name(mask)}, {self.pointer} {pointer}, {self.pointer} {address}"
             )
             read = self.let(f"load {kind}, {self.pointer} {safe}, align {align}")
             value = self.let(f"select i1 {self.name(mask)}, {kind} {read}, {kind} zeroinitializer")
@@ -259,8 +255,7 @@ class Text:
 
     def store(self, it: Instruction) -> None:
         """Write a STORE; a bool becomes a byte."""
-        value = it.src[2]
-        assert value is not None
+        value = it.source(2)
         mask = it.src[3] if len(it.src) > 3 else None
         dtype = value.dtype
         kind = memory_type(dtype)
@@ -285,8 +280,7 @@ class Text:
 
     def broadcast(self, it: Instruction) -> str:
         """A scalar in every lane."""
-        source = it.src[0]
-        assert source is not None
+        source = it.source(0)
         scalar = register_type(source.dtype)
         if source.op is Op.CONST:
             return f"splat ({scalar} {self.name(source)})"
@@ -298,18 +292,17 @@ class Text:
     def vector(self, it: Instruction) -> str:
         """A vector of scalars."""
         scalar, vector = register_type(it.dtype.scalar), register_type(it.dtype)
-        if all(s is not None and s.op is Op.CONST for s in it.src):
-            return f"<{', '.join(f'{scalar} {self.name(s)}' for s in it.src if s is not None)}>"
+        sources = [it.source(lane) for lane in range(len(it.src))]
+        if all(source.op is Op.CONST for source in sources):
+            return f"<{', '.join([f'{scalar} {self.name(source)}' for source in sources])}>"
         value = "poison"
-        for lane, source in enumerate(it.src):
-            assert source is not None
+        for lane, source in enumerate(sources):
             value = self.let(f"insertelement {vector} {value}, {scalar} {self.name(source)}, i64 {lane}")
         return value
 
     def lane(self, it: Instruction) -> str:
         """Lanes of one vector or of two, in a new order; a scalar where it is one."""
-        source = it.src[0]
-        assert source is not None
+        source = it.source(0)
         vector = register_type(source.dtype)
         if it.dtype.lanes == 1:
             return self.let(f"extractelement {vector} {self.name(source)}, i64 {it.arg[0]}")
