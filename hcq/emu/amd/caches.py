@@ -123,10 +123,10 @@ def shadow_of(source: Range) -> Shadow:
     size = len(source.data)
     data = zeros(size)
     return Shadow(
-        source.start,
-        source.end,
         data,
         aligned_words(source.start, data),
+        source.start,
+        source.end,
         source.writable,
         source.name,
         source,
@@ -140,9 +140,8 @@ class WriteBack(CachedMemory):
 
     def __init__(self, below: GpuVm) -> None:
         super().__init__(below)
-        self.changed: dict[
-            int, set[int]
-        ] = {}  # lines with dirty bytes, by the identity of their range's source
+        # lines with dirty bytes, by the identity of their range's source
+        self.changed: dict[int, set[int]] = {}
 
     def touch(self, one: Range, lines: Any) -> None:
         assert isinstance(one, Shadow)

@@ -20,14 +20,6 @@ from hcq.emu.amd.shader import lane_access
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.atomic_ops import Atomic, parse_atomic
 from hcq.emu.amd.shader.lane_access import Access, active, deliver, parse_access
-from hcq.emu.amd.shader.memory import (
-    gather_narrow,
-    gather_words,
-    load_numbers,
-    scatter_narrow,
-    scatter_words,
-    store_numbers,
-)
 from hcq.emu.amd.shader.operands import Context, Step, put
 from hcq.emu.amd.shader.waves import Batch
 
@@ -39,7 +31,7 @@ class LdsStore:
 
     def __init__(self, b: Batch, wave: Array) -> None:
         home = b.home
-        self.data, self.words, self.size = home.lds_bytes, home.lds_words, home.lds_size
+        self.bytes, self.size = home.lds, home.lds_size
         self.base = b.groups[wave].astype(np.int64) * home.lds_stride
 
     def place(self, addresses: Array, size_bytes: int) -> tuple[Array, Array | None]:
@@ -54,32 +46,33 @@ class LdsStore:
         if self.size < 4 * words:
             return np.zeros((words, len(addresses)), np.uint32)
         at, inside = self.place(addresses, 4 * words)
-        rows = gather_words(self.data, self.words, at, words)
+        rows = self.bytes.gather(at, words)
         return rows if inside is None else np.where(inside, rows, np.uint32(0))
 
     def gather_bytes(self, addresses: Array, size_bytes: int) -> Array:
         if self.size < size_bytes:
             return np.zeros(len(addresses), np.uint32)
         at, inside = self.place(addresses, size_bytes)
-        value = gather_narrow(self.data, at, size_bytes)
+        value = self.bytes.gather_bytes(at, size_bytes)
         return value if inside is None else np.where(inside, value, np.uint32(0))
 
     def scatter(self, addresses: Array, data: Array) -> None:
         at, inside = self.place(addresses, 4 * len(data))
         if inside is not None:
             at, data = at[inside], data[:, inside]
-        scatter_words(self.data, self.words, at, data)
+        self.bytes.scatter(at, data)
 
     def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None:
         at, inside = self.place(addresses, size_bytes)
         if inside is not None:
             at, data = at[inside], data[inside]
-        scatter_narrow(self.data, at, data, size_bytes)
+        self.bytes.scatter_bytes(at, data, size_bytes)
 
     def update(self, addresses: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
         """Positions in all of LDS, from place()."""
-        old = load_numbers(self.data, addresses.astype(np.int64), dtype)
-        store_numbers(self.data, addresses.astype(np.int64), change(old))
+        at = addresses.astype(np.int64)
+        old = self.bytes.load(at, dtype)
+        self.bytes.store(at, change(old))
         return old
 
 

@@ -47,14 +47,76 @@ class Memory(Protocol):
     def read(self, address: int, size_bytes: int) -> bytes: ...
 
 
+def aligned_words(address: int, data: Array) -> Array | None:
+    """The same bytes as words, when both their addresses are multiples of four."""
+    if address % 4 or data.ctypes.data % 4 or len(data) < 4:
+        return None
+    return data[: len(data) & ~3].view(np.uint32)
+
+
 @dataclass(frozen=True)
-class Range:
-    """One mapping: [start, end) and its bytes."""
+class Bytes:
+    """A piece of the host's memory, reached by offsets that are known to be inside; LDS and scratch are such, too."""
+
+    data: Array
+    words: Array | None  # the same bytes as 32-bit words, when they are aligned so
+
+    @classmethod
+    def zeros(cls, size_bytes: int) -> Bytes:
+        data = np.zeros(size_bytes, np.uint8)
+        return cls(data, aligned_words(0, data))
+
+    def gather(self, offsets: Array, words: int) -> Array:
+        out = np.empty((words, len(offsets)), np.uint32)
+        if self.words is not None and not (offsets & 3).any():
+            first = offsets >> 2
+            for word in range(words):
+                np.take(self.words, first + word if word else first, out=out[word], mode="clip")
+            return out
+        for word in range(words):
+            out[word] = sum(
+                self.data[offsets + (4 * word + i)].astype(np.uint32) << np.uint32(8 * i) for i in range(4)
+            )
+        return out
+
+    def gather_bytes(self, offsets: Array, size_bytes: int) -> Array:
+        value = self.data[offsets].astype(np.uint32)
+        if size_bytes == 2:
+            value |= self.data[offsets + 1].astype(np.uint32) << np.uint32(8)
+        return value
+
+    def scatter(self, offsets: Array, values: Array) -> None:
+        if self.words is not None and not (offsets & 3).any():
+            first = offsets >> 2
+            for word in range(len(values)):
+                self.words[first + word] = values[word]
+            return
+        for word in range(len(values)):
+            self.scatter_bytes(offsets + 4 * word, values[word], 4)
+
+    def scatter_bytes(self, offsets: Array, values: Array, size_bytes: int) -> None:
+        for i in range(size_bytes):
+            self.data[offsets + i] = ((values >> np.uint32(8 * i)) & np.uint32(255)).astype(np.uint8)
+
+    def load(self, offsets: Array, dtype: Any) -> Array:
+        size = np.dtype(dtype).itemsize
+        rows = np.empty((len(offsets), size), np.uint8)
+        for i in range(size):
+            rows[:, i] = self.data[offsets + i]
+        return rows.view(dtype)[:, 0]
+
+    def store(self, offsets: Array, numbers: Array) -> None:
+        rows = np.ascontiguousarray(numbers).view(np.uint8).reshape(len(numbers), -1)
+        for i in range(rows.shape[1]):
+            self.data[offsets + i] = rows[:, i]
+
+
+@dataclass(frozen=True)
+class Range(Bytes):
+    """One mapping: the bytes of addresses [start, end)."""
 
     start: int
     end: int
-    data: Array
-    words: Array | None  # the same bytes as 32-bit words, when they are aligned so
     writable: bool
     name: str
 
@@ -72,14 +134,8 @@ class AddressSpace:
         """Make `buffer` (anything with the buffer protocol, or a uint8 array) appear at `address`."""
         data = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
         data = data.reshape(-1).view(np.uint8)
-        new = Range(
-            address,
-            address + len(data),
-            data,
-            aligned_words(address, data),
-            writable and data.flags.writeable,
-            name,
-        )
+        end, words = address + len(data), aligned_words(address, data)
+        new = Range(data, words, address, end, writable and data.flags.writeable, name)
         if address < 0 or new.end > 1 << 64 or not len(data):
             raise UsageError(
                 f"map(address={address:#x}, {len(data)} bytes): not a range of 64-bit addresses."
@@ -162,7 +218,7 @@ class AddressSpace:
     def gather(self, addresses: Array, words: int) -> Array:
         out = np.empty((words, len(addresses)), np.uint32)
         for one, which, offsets in self.groups(addresses, 4 * words, "read"):
-            part = gather_words(one.data, one.words, offsets, words)
+            part = one.gather(offsets, words)
             if which is None:
                 return part
             out[:, which] = part
@@ -171,7 +227,7 @@ class AddressSpace:
     def gather_bytes(self, addresses: Array, size_bytes: int) -> Array:
         out = np.zeros(len(addresses), np.uint32)
         for one, which, offsets in self.groups(addresses, size_bytes, "read"):
-            part = gather_narrow(one.data, offsets, size_bytes)
+            part = one.gather_bytes(offsets, size_bytes)
             if which is None:
                 return part
             out[which] = part
@@ -179,22 +235,22 @@ class AddressSpace:
 
     def scatter(self, addresses: Array, data: Array) -> None:
         for one, which, offsets in self.groups(addresses, 4 * len(data), "write"):
-            scatter_words(one.data, one.words, offsets, data if which is None else data[:, which])
+            one.scatter(offsets, data if which is None else data[:, which])
 
     def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None:
         for one, which, offsets in self.groups(addresses, size_bytes, "write"):
-            scatter_narrow(one.data, offsets, data if which is None else data[which], size_bytes)
+            one.scatter_bytes(offsets, data if which is None else data[which], size_bytes)
 
     def update(self, addresses: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
         size = np.dtype(dtype).itemsize
         old = np.empty(len(addresses), dtype)
         parts = self.groups(addresses, size, "atomic")
         for one, which, offsets in parts:
-            value = load_numbers(one.data, offsets, dtype)
+            value = one.load(offsets, dtype)
             old[slice(None) if which is None else which] = value
         new = change(old)
         for one, which, offsets in parts:
-            store_numbers(one.data, offsets, new if which is None else new[which])
+            one.store(offsets, new if which is None else new[which])
         return old
 
     def read(self, address: int, size_bytes: int) -> bytes:
@@ -203,61 +259,3 @@ class AddressSpace:
             raise self.fault(np.array([address], np.uint64), size_bytes, "read")
         at = address - one.start
         return one.data[at : at + size_bytes].tobytes()
-
-
-# -- the same accesses to one block of bytes; LDS and scratch use them too ---------------------------------------------
-def aligned_words(address: int, data: Array) -> Array | None:
-    """The block as words, when both its addresses are multiples of four."""
-    if address % 4 or data.ctypes.data % 4 or len(data) < 4:
-        return None
-    return data[: len(data) & ~3].view(np.uint32)
-
-
-def gather_words(data: Array, whole: Array | None, offsets: Array, words: int) -> Array:
-    out = np.empty((words, len(offsets)), np.uint32)
-    if whole is not None and not (offsets & 3).any():
-        first = offsets >> 2
-        for word in range(words):
-            np.take(whole, first + word if word else first, out=out[word], mode="clip")
-        return out
-    for word in range(words):
-        out[word] = sum(
-            data[offsets + (4 * word + i)].astype(np.uint32) << np.uint32(8 * i) for i in range(4)
-        )
-    return out
-
-
-def gather_narrow(data: Array, offsets: Array, size_bytes: int) -> Array:
-    value = data[offsets].astype(np.uint32)
-    if size_bytes == 2:
-        value |= data[offsets + 1].astype(np.uint32) << np.uint32(8)
-    return value
-
-
-def scatter_words(data: Array, whole: Array | None, offsets: Array, values: Array) -> None:
-    if whole is not None and not (offsets & 3).any():
-        first = offsets >> 2
-        for word in range(len(values)):
-            whole[first + word] = values[word]
-        return
-    for word in range(len(values)):
-        scatter_narrow(data, offsets + 4 * word, values[word], 4)
-
-
-def scatter_narrow(data: Array, offsets: Array, values: Array, size_bytes: int) -> None:
-    for i in range(size_bytes):
-        data[offsets + i] = ((values >> np.uint32(8 * i)) & np.uint32(255)).astype(np.uint8)
-
-
-def load_numbers(data: Array, offsets: Array, dtype: Any) -> Array:
-    size = np.dtype(dtype).itemsize
-    rows = np.empty((len(offsets), size), np.uint8)
-    for i in range(size):
-        rows[:, i] = data[offsets + i]
-    return rows.view(dtype)[:, 0]
-
-
-def store_numbers(data: Array, offsets: Array, values: Array) -> None:
-    rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
-    for i in range(rows.shape[1]):
-        data[offsets + i] = rows[:, i]

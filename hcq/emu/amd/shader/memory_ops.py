@@ -6,7 +6,7 @@ Changes  VGPRs, memory, scratch, and LDS through flat addresses
 Next     lane_access.py (what moves), memory.py (the address space), lds_ops.py (LDS), scalar_memory_ops.py
 Source   RDNA3 and CDNA3 ISA documents: memory addressing
 
-Scratch is held apart from memory, one block per resident wave, a word of every lane beside each other; a flat address
+Scratch is held apart from memory, a part for each resident wave, a word of every lane beside each other; a flat address
 reaches it through the private aperture.
 """
 
@@ -22,7 +22,6 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.shader.lane_access import Access, active, located, parse_access
 from hcq.emu.amd.shader.lds_ops import LdsStore
-from hcq.emu.amd.shader.memory import gather_narrow, gather_words, scatter_narrow, scatter_words
 from hcq.emu.amd.shader.operands import (
     PRIVATE_APERTURE,
     SHARED_APERTURE,
@@ -46,43 +45,29 @@ CACHE_ONLY = {
 
 
 class ScratchStore:
-    """The scratch of some lanes, seen as per-lane byte offsets."""
+    """The scratch of some lanes, seen as byte offsets of each; words of all lanes lie beside each other.
 
-    def __init__(self, b: Batch, wave: Array, lane: Array) -> None:
-        home = b.home
-        self.data, self.words = home.scratch_bytes, home.scratch_words
-        self.size = home.scratch_size
-        self.stride = home.wave_size
-        self.first = b.ids[wave].astype(np.int64) * (self.size // 4) * self.stride + lane
+    memory   where they lie: a part of the emulator's own, or the kernel's memory
+    step     bytes from a lane's word to its next one
+    place    (offsets, size, "read" or "write") -> where in `memory` these bytes begin
+    """
 
-    def place(self, offsets: Array, size_bytes: int, kind: str) -> Array:
-        """Byte positions in the block of all scratch."""
-        if len(offsets) and int(offsets.max()) + size_bytes > self.size:
-            worst = int(offsets[offsets + np.uint64(size_bytes) > self.size][0])
-            raise PageFault(
-                worst, size_bytes, f"scratch {kind}", f"the kernel has {self.size} bytes a work-item"
-            )
-        signed = offsets.astype(np.int64)
-        return ((signed >> 2) * self.stride + self.first) * 4 + (signed & 3)
+    def __init__(self, memory: Any, step: int, place: Callable[[Array, int, str], Array]) -> None:
+        self.memory, self.step, self.place = memory, step, place
 
     def gather(self, offsets: Array, words: int) -> Array:
         if (offsets & np.uint64(3)).any():
-            rows = [self.load_unaligned(offsets + np.uint64(4 * word), 4) for word in range(words)]
-            return np.stack(rows)
+            return np.stack([self.gather_bytes(offsets + np.uint64(4 * word), 4) for word in range(words)])
         at = self.place(offsets, 4 * words, "read")
-        return np.stack(
-            [gather_words(self.data, self.words, at + 4 * self.stride * word, 1)[0] for word in range(words)]
-        )
+        step = at.dtype.type(self.step)
+        return np.stack([self.memory.gather(at + step * at.dtype.type(n), 1)[0] for n in range(words)])
 
-    def load_unaligned(self, offsets: Array, size_bytes: int) -> Array:
+    def gather_bytes(self, offsets: Array, size_bytes: int) -> Array:
         value = np.zeros(len(offsets), np.uint32)
         for i in range(size_bytes):
             at = self.place(offsets + np.uint64(i), 1, "read")
-            value |= gather_narrow(self.data, at, 1) << np.uint32(8 * i)
+            value |= self.memory.gather_bytes(at, 1) << np.uint32(8 * i)
         return value
-
-    def gather_bytes(self, offsets: Array, size_bytes: int) -> Array:
-        return self.load_unaligned(offsets, size_bytes)
 
     def scatter(self, offsets: Array, data: Array) -> None:
         if (offsets & np.uint64(3)).any():
@@ -90,64 +75,43 @@ class ScratchStore:
                 self.scatter_bytes(offsets + np.uint64(4 * word), data[word], 4)
             return
         at = self.place(offsets, 4 * len(data), "write")
-        for word in range(len(data)):
-            scatter_words(self.data, self.words, at + 4 * self.stride * word, data[word : word + 1])
+        step = at.dtype.type(self.step)
+        for n in range(len(data)):
+            self.memory.scatter(at + step * at.dtype.type(n), data[n : n + 1])
 
     def scatter_bytes(self, offsets: Array, data: Array, size_bytes: int) -> None:
         for i in range(size_bytes):
             at = self.place(offsets + np.uint64(i), 1, "write")
-            scatter_narrow(self.data, at, data >> np.uint32(8 * i), 1)
+            self.memory.scatter_bytes(at, data >> np.uint32(8 * i), 1)
 
     def update(self, offsets: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
         raise PageFault(int(offsets[0]), np.dtype(dtype).itemsize, "scratch atomic", "scratch has no atomics")
 
 
-class SpreadMemory:
-    """Words of every lane beside each other in memory: `place` says where the bytes of a lane's offsets are."""
-
-    def __init__(self, memory: Any, place: Callable[[Array], Array]) -> None:
-        self.memory, self.place = memory, place
-
-    def gather(self, offsets: Array, words: int) -> Array:
-        if (offsets & np.uint64(3)).any():
-            rows = [self.gather_bytes(offsets + np.uint64(4 * word), 4) for word in range(words)]
-        else:
-            rows = [
-                self.memory.gather(self.place(offsets + np.uint64(4 * word)), 1)[0] for word in range(words)
-            ]
-        return np.stack(rows)
-
-    def gather_bytes(self, offsets: Array, size_bytes: int) -> Array:
-        value = np.zeros(len(offsets), np.uint32)
-        for i in range(size_bytes):
-            value |= self.memory.gather_bytes(self.place(offsets + np.uint64(i)), 1) << np.uint32(8 * i)
-        return value
-
-    def scatter(self, offsets: Array, data: Array) -> None:
-        for word in range(len(data)):
-            if (offsets & np.uint64(3)).any():
-                self.scatter_bytes(offsets + np.uint64(4 * word), data[word], 4)
-            else:
-                self.memory.scatter(self.place(offsets + np.uint64(4 * word)), data[word : word + 1])
-
-    def scatter_bytes(self, offsets: Array, data: Array, size_bytes: int) -> None:
-        for i in range(size_bytes):
-            self.memory.scatter_bytes(self.place(offsets + np.uint64(i)), data >> np.uint32(8 * i), 1)
-
-    def update(self, offsets: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
-        raise PageFault(int(offsets[0]), np.dtype(dtype).itemsize, "scratch atomic", "scratch has no atomics")
-
-
-def scratch_of(b: Batch, wave: Array, lane: Array) -> ScratchStore | SpreadMemory:
+def scratch_of(b: Batch, wave: Array, lane: Array) -> ScratchStore:
     """The scratch of these lanes. On gfx90a it is where the kernel has set FLAT_SCRATCH to."""
-    if not b.home.scratch_in_memory:
-        return ScratchStore(b, wave, lane)
-    halves = b.s[wave, FLAT_SCRATCH : FLAT_SCRATCH + 2].astype(np.uint64)
-    base = halves[:, 0] | halves[:, 1] << np.uint64(32)
+    home, lanes = b.home, b.home.wave_size
+    if home.scratch_in_memory:
+        halves = b.s[wave, FLAT_SCRATCH : FLAT_SCRATCH + 2].astype(np.uint64)
+        return scratch_at(home.memory, halves[:, 0] | halves[:, 1] << np.uint64(32), lane, lanes)
+    size = home.scratch_size
+    first = b.ids[wave].astype(np.int64) * (size // 4) * lanes + lane
+
+    def place(offsets: Array, size_bytes: int, kind: str) -> Array:
+        if len(offsets) and int(offsets.max()) + size_bytes > size:
+            worst = int(offsets[offsets + np.uint64(size_bytes) > size][0])
+            raise PageFault(worst, size_bytes, f"scratch {kind}", f"the kernel has {size} bytes a work-item")
+        signed = offsets.astype(np.int64)
+        return ((signed >> 2) * lanes + first) * 4 + (signed & 3)
+
+    return ScratchStore(home.scratch, 4 * lanes, place)
+
+
+def scratch_at(memory: Any, base: Array, lane: Array, lanes: int) -> ScratchStore:
+    """Scratch in the kernel's memory: `base` is where that of each lane's wave begins."""
     own = base + np.uint64(4) * lane.astype(np.uint64)
-    stride = np.uint64(b.home.wave_size)
-    three = np.uint64(3)
-    return SpreadMemory(b.home.memory, lambda offsets: own + (offsets & ~three) * stride + (offsets & three))
+    stride, three = np.uint64(lanes), np.uint64(3)
+    return ScratchStore(memory, 4 * lanes, lambda at, size, kind: own + (at & ~three) * stride + (at & three))
 
 
 def indices(b: Batch) -> tuple[Array, Array]:
@@ -287,11 +251,9 @@ def buffer_access(ctx: Context, access: Access) -> Step:
             raise ctx.refuse(f"a swizzled descriptor with {control:#x} in its last word is not emulated")
         wave, lane = indices(b)
         base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
-        own = (base + start)[wave] + np.uint64(4) * lane.astype(np.uint64)
-        three, stride = np.uint64(3), np.uint64(64)
+        store = scratch_at(b.home.memory, (base + start)[wave], lane, 64)
         reached = active(b, offsets) & np.uint64(0xFFFFFFFF)
-        store = SpreadMemory(b.home.memory, lambda at: own + (at & ~three) * stride + (at & three))
-        located(inst.pc, b, store.place(reached), lambda: move(b, store, reached))
+        located(inst.pc, b, store.place(reached, 1, "read"), lambda: move(b, store, reached))
 
     def run(b: Batch) -> None:
         words = b.s[:, descriptor : descriptor + 4].astype(np.uint64)[:, None, :]

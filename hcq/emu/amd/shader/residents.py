@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.memory import Memory, aligned_words
+from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 
 
@@ -38,15 +38,9 @@ class Residents:
         self.place_in_group = places
         self.lds_size = launch.lds_bytes
         self.lds_stride = -(-max(launch.lds_bytes, 4) // 16) * 16
-        self.lds_bytes = np.zeros(len(groups) * self.lds_stride, np.uint8)
-        words = aligned_words(0, self.lds_bytes)
-        assert words is not None
-        self.lds_words: Array = words
+        self.lds = Bytes.zeros(len(groups) * self.lds_stride)
         self.scratch_size = 0 if self.scratch_in_memory else -(-launch.scratch_bytes // 4) * 4
-        self.scratch_bytes = np.zeros(max(4, len(group_ids) * self.scratch_size * self.wave_size), np.uint8)
-        words = aligned_words(0, self.scratch_bytes)
-        assert words is not None
-        self.scratch_words: Array = words
+        self.scratch = Bytes.zeros(max(4, len(group_ids) * self.scratch_size * self.wave_size))
         self.alive = np.bincount(self.group_of, minlength=len(groups))
         self.arrived = np.zeros(len(groups), np.int64)  # waves at the barrier
         self.phase = np.zeros(len(groups), np.int64)  # how often all have been there

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import pack_lanes
-from hcq.emu.amd.shader.memory import AddressSpace
+from hcq.emu.amd.shader.memory import AddressSpace, Bytes
 from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.waves import Batch
 from hcq.layout import Packet
@@ -63,18 +63,15 @@ def run_words(
         scalars[:, register] = number & 0xFFFFFFFF
     active = np.ones((waves, size), np.bool_) if lanes is None else np.broadcast_to(lanes, (waves, size))
     scalars[:, 126 : 126 + size // 32] = pack_lanes(np.ascontiguousarray(active))
-    lds = np.zeros(max(lds_bytes, 4), np.uint8)
     home: Any = SimpleNamespace(
         wave_size=size,
         memory=space,
         scalar_memory=space,
         group_of=np.zeros(waves, np.intp),
-        lds_bytes=lds,
-        lds_words=lds[: len(lds) & ~3].view(np.uint32),
+        lds=Bytes.zeros(max(lds_bytes, 4)),
         lds_size=lds_bytes,
         lds_stride=0,
-        scratch_bytes=np.zeros(4, np.uint8),
-        scratch_words=np.zeros(1, np.uint32),
+        scratch=Bytes.zeros(4),
         scratch_size=0,
         scratch_in_memory=scratch_in_memory,
         name_of=lambda wave, lane: f"wave {wave} lane {lane}",
