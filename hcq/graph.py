@@ -199,10 +199,10 @@ class Graph(Queue):
         starts = itertools.accumulate((len(each) for each in recorded), initial=0)
         return CommandBuffer(buffer, [self.device.encode(meaning)], meaning, list(starts))
 
-    def patch(self, copy: CommandBuffer, key: Any, number: int | float) -> None:
+    def patch(self, copy: CommandBuffer, key: Any, number: Any) -> None:
         """Write a symbol's value to its places in a command buffer that is not in flight."""
         for store, at, mask in self._stores[key]:
-            store(copy.host, at, int(number) & mask if mask else number)
+            store(copy.host, at, number & mask if mask else number)
 
     def run(self, copy: CommandBuffer, held: Sequence[Any]) -> Completion:
         """Submit a command buffer that is patched."""

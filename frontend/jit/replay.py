@@ -217,7 +217,7 @@ class Recording:
                 places["grad", key] = storage.buffer
         if overdue.late:
             overdue.drop(self.opened, [storage.buffer for storage in found.values()])
-        alloc = self.opened.alloc
+        alloc = self.opened.memory.alloc  # what device.alloc calls
         for role in self._made:
             like = seen.placeholders[role]
             buffer = alloc(like.size_bytes, self.name)
