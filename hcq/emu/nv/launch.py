@@ -4,7 +4,8 @@ In       a QMD, the state of the compute engine that launched it, the address sp
 Out      the grid has run; LaunchError, KernelError, HungKernel or MmuFault when it cannot
 Changes  what the kernel changes
 Next     compute_processor.py (who calls), hcq/nv/abi/image.py (how the kernel is found), shader/run.py (who runs it)
-Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h; constant bank 0 as compiled code reads it
+Source   clc6c0qmd.h, clcbc0qmd.h, clcec0qmd.h; constant bank 0 as SASS of ptxas reads it; limits of threads, registers,
+         barriers: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"
 
 What hardware would take from constant bank 0 is read there and nowhere else. What the compiled code would read there
 and the interpreter does not need (sizes, windows, the stack) is compared with what the QMD and the channel say.

@@ -1,10 +1,12 @@
-"""Words: what HCQ_EMULATE says of an emulated NVIDIA GPU, and the figures of each architecture.
+"""What an emulated NVIDIA GPU is: what HCQ_EMULATE says of it, and the figures of each architecture.
 
 In       a word such as "nv:sm_90:seed=7"
 Out      Spec: a chip with its classes and sizes, and how it is emulated
 Changes  nothing
 Next     rm_controls.py (who answers with these figures), card.py (who works as they say), hcq/nv/abi/classes.py
-Source   figures of small parts of each generation: they decide sizes of what a driver allocates, and nothing else here
+Source   figures of small parts of each generation, which decide what a driver allocates; shared memory: CUDA C++
+         Programming Guide, "Technical Specifications per Compute Capability"; where parameters are in constant bank 0:
+         EIATTR_PARAM_CBANK of cubins. The driver has figures of its own (hcq/nv/chip.py): each tests the other
 
     nv:sm_90                 one GPU of that architecture; the same word twice makes two
     nv:sm_90:seed=7          it works asynchronously: launches and copies that nothing orders run late, in random order

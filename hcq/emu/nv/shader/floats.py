@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -54,26 +55,30 @@ def fma32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return near
 
 
+EXACT: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "fma": lambda a, b, c: a * b + c,
+    "div": lambda a, b: a / b,
+}
+
+
 def exactly(what: str, mode: str, *numbers: float) -> float:
-    """One double operation with any rounding mode, by fractions: "add", "mul", "fma", "div", "sqrt"."""
-    plain = _plain(what, numbers)
-    if not all(map(math.isfinite, numbers)) or math.isnan(plain) or (what == "div" and numbers[1] == 0):
-        return plain
+    """One double operation with any rounding mode, by fractions: one of EXACT, or "sqrt"."""
     if what == "sqrt":
         return _exact_sqrt(numbers[0], mode)
-    x = [Fraction(number) for number in numbers]
-    exact = {
-        "add": lambda: x[0] + x[1],
-        "mul": lambda: x[0] * x[1],
-        "fma": lambda: x[0] * x[1] + x[2],
-        "div": lambda: x[0] / x[1],
-    }[what]()
-    if exact == 0:
-        return (
-            -0.0
-            if mode == "rm" and what in ("add", "fma") and not _all_positive(plain, numbers, what)
-            else plain
-        )
+    if what == "fma" and math.isinf(numbers[2]) and all(map(math.isfinite, numbers[:2])):
+        return numbers[2]
+    compute = EXACT[what]
+    with np.errstate(all="ignore"):
+        plain = float(compute(*map(np.float64, numbers)))
+    if not all(map(math.isfinite, numbers)) or (what == "div" and numbers[1] == 0):
+        return plain
+    exact = compute(*map(Fraction, numbers))
+    if exact == 0:  # x - x is -0 when rounding down, unless both are +0
+        terms = (numbers[0] * numbers[1], numbers[2]) if what == "fma" else numbers
+        is_plus = all(term == 0 and math.copysign(1, term) > 0 for term in terms)
+        return -0.0 if mode == "rm" and what in ("add", "fma") and not is_plus else plain
     near = nearest(exact)
     if math.isinf(near):
         high = near > 0
@@ -81,26 +86,9 @@ def exactly(what: str, mode: str, *numbers: float) -> float:
     return _directed_step(near, (Fraction(near) > exact) - (Fraction(near) < exact), mode)
 
 
-def _all_positive(plain: float, numbers: tuple[float, ...], what: str) -> bool:
-    terms = numbers if what == "add" else (numbers[0] * numbers[1], numbers[2])
-    return all(term == 0 and math.copysign(1, term) > 0 for term in terms)
-
-
-def _plain(what: str, x: tuple[float, ...]) -> float:
-    with np.errstate(all="ignore"):
-        y = [np.float64(number) for number in x]
-        if what == "add":
-            return float(y[0] + y[1])
-        if what == "mul":
-            return float(y[0] * y[1])
-        if what == "fma":
-            return float(y[0] * y[1] + y[2])
-        return float(y[0] / y[1]) if what == "div" else float(np.sqrt(y[0]))
-
-
 def _exact_sqrt(x: float, mode: str) -> float:
-    if x <= 0:
-        return _plain("sqrt", (x,))
+    if not 0 < x < math.inf:
+        return x if x == 0 or x == math.inf else math.nan
     near = math.sqrt(x)
     square = Fraction(near) ** 2
     return _directed_step(near, (square > Fraction(x)) - (square < Fraction(x)), mode)

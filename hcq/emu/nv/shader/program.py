@@ -31,7 +31,6 @@ from hcq.errors import UsageError
 
 CODE_START = 0x7F7E_0000_0000  # addresses of functions, for indirect calls; no memory is there
 CODE_STEP = 16
-WARP_WORDS = ("warpid", "laneid", "lanemask")
 
 
 Decode = Callable[[Module, Function], Decoded]
