@@ -235,6 +235,15 @@ class Freed(NamedTuple):
     until: int
 
 
+def kind_of(arg: object) -> str:
+    """What an argument is; numbers of other libraries count, arrays of any size do not."""
+    if isinstance(arg, Buffer):
+        return "buffer"
+    if hasattr(arg, "__len__"):
+        return ""
+    return "int" if hasattr(arg, "__index__") else "float" if hasattr(arg, "__float__") else ""
+
+
 class Pool:
     """Free blocks by size class. `alloc` and `take_back` are hot: one list pop, one list append."""
 

@@ -108,114 +108,84 @@ class LinuxPort:
         return []
 
 
-class RecordingPort:
+class AroundPort:
+    """A port around another: each call goes through `through`, which a subclass may look at, refuse or note."""
+
+    def __init__(self, inner: Port) -> None:
+        self.inner = inner
+
+    def through(self, call: str, *arguments: Any) -> Any:
+        return getattr(self.inner, call)(*arguments)
+
+    def open(self, path: str, flags: int = os.O_RDWR) -> int:
+        return int(self.through("open", path, flags))
+
+    def close(self, fd: int) -> None:
+        self.through("close", fd)
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        return int(self.through("ioctl", fd, request, argument))
+
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int:
+        return int(self.through("mmap", va, size_bytes, prot, flags, fd, offset))
+
+    def munmap(self, va: int, size_bytes: int) -> None:
+        self.through("munmap", va, size_bytes)
+
+    def mprotect(self, va: int, size_bytes: int, prot: int) -> None:
+        self.through("mprotect", va, size_bytes, prot)
+
+    def madvise(self, va: int, size_bytes: int, advice: int) -> None:
+        self.through("madvise", va, size_bytes, advice)
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self.through("read_file", path))
+
+    def clock_ns(self) -> int:
+        return self.inner.clock_ns()
+
+    @property
+    def runs_ptx(self) -> bool:
+        return self.inner.runs_ptx
+
+    def kernel_log(self) -> list[str]:
+        return self.inner.kernel_log()
+
+
+class RecordingPort(AroundPort):
     """Passes every call on and tells `sink(call, arguments, result)` about it, failures included."""
 
     def __init__(self, inner: Port, sink: Callable[[str, tuple[object, ...], object], None]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.sink = sink
 
-    def open(self, path: str, flags: int = os.O_RDWR) -> int:
-        return self._tell("open", (path, flags), lambda: self.inner.open(path, flags))
-
-    def close(self, fd: int) -> None:
-        self._tell("close", (fd,), lambda: self.inner.close(fd))
-
-    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
-        arguments = (fd, request, argument, bytes(argument))  # as it comes back, and as it was given
-        return self._tell("ioctl", arguments, lambda: self.inner.ioctl(fd, request, argument))
-
-    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int:
-        arguments = (va, size_bytes, prot, flags, fd, offset)
-        return self._tell("mmap", arguments, lambda: self.inner.mmap(va, size_bytes, prot, flags, fd, offset))
-
-    def munmap(self, va: int, size_bytes: int) -> None:
-        self._tell("munmap", (va, size_bytes), lambda: self.inner.munmap(va, size_bytes))
-
-    def mprotect(self, va: int, size_bytes: int, prot: int) -> None:
-        self._tell("mprotect", (va, size_bytes, prot), lambda: self.inner.mprotect(va, size_bytes, prot))
-
-    def madvise(self, va: int, size_bytes: int, advice: int) -> None:
-        self._tell("madvise", (va, size_bytes, advice), lambda: self.inner.madvise(va, size_bytes, advice))
-
-    def read_file(self, path: str) -> bytes:
-        return self._tell("read_file", (path,), lambda: self.inner.read_file(path))
-
-    def clock_ns(self) -> int:
-        return self.inner.clock_ns()
-
-    @property
-    def runs_ptx(self) -> bool:
-        return self.inner.runs_ptx
-
-    def kernel_log(self) -> list[str]:
-        return self.inner.kernel_log()
-
-    def _tell(self, call: str, arguments: tuple[object, ...], act: Callable[[], T]) -> T:
+    def through(self, call: str, *arguments: Any) -> Any:
+        noted = arguments
+        if call == "ioctl":
+            noted = (*arguments, bytes(arguments[2]))  # as it comes back, and as it was given
         try:
-            result = act()
+            result = super().through(call, *arguments)
         except Exception as error:
-            self.sink(call, arguments, error)
+            self.sink(call, noted, error)
             raise
-        self.sink(call, arguments, result)
+        self.sink(call, noted, result)
         return result
 
 
-class FaultyPort:
+class FaultyPort(AroundPort):
     """Passes calls on until its plan says fail: {"mmap": (3, ENOMEM)} lets three mmaps through and refuses the rest."""
 
     def __init__(self, inner: Port, plan: Mapping[str, tuple[int, int]]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.plan = dict(plan)
         self.calls: dict[str, int] = {}
 
-    def open(self, path: str, flags: int = os.O_RDWR) -> int:
-        self._check("open", (path,))
-        return self.inner.open(path, flags)
-
-    def close(self, fd: int) -> None:
-        self._check("close", (fd,))
-        self.inner.close(fd)
-
-    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
-        self._check("ioctl", (fd, request))
-        return self.inner.ioctl(fd, request, argument)
-
-    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int:
-        self._check("mmap", (va, size_bytes, prot, flags, fd, offset))
-        return self.inner.mmap(va, size_bytes, prot, flags, fd, offset)
-
-    def munmap(self, va: int, size_bytes: int) -> None:
-        self._check("munmap", (va, size_bytes))
-        self.inner.munmap(va, size_bytes)
-
-    def mprotect(self, va: int, size_bytes: int, prot: int) -> None:
-        self._check("mprotect", (va, size_bytes, prot))
-        self.inner.mprotect(va, size_bytes, prot)
-
-    def madvise(self, va: int, size_bytes: int, advice: int) -> None:
-        self._check("madvise", (va, size_bytes, advice))
-        self.inner.madvise(va, size_bytes, advice)
-
-    def read_file(self, path: str) -> bytes:
-        self._check("read_file", (path,))
-        return self.inner.read_file(path)
-
-    def clock_ns(self) -> int:
-        return self.inner.clock_ns()
-
-    @property
-    def runs_ptx(self) -> bool:
-        return self.inner.runs_ptx
-
-    def kernel_log(self) -> list[str]:
-        return self.inner.kernel_log()
-
-    def _check(self, call: str, arguments: tuple[object, ...]) -> None:
+    def through(self, call: str, *arguments: Any) -> Any:
         count = self.calls[call] = self.calls.get(call, 0) + 1
         allowed, number = self.plan.get(call, (count, 0))
         if count > allowed:
-            raise refused(f"{call}{arguments}", number)
+            raise refused(f"{call}{arguments[:2] if call == 'ioctl' else arguments}", number)
+        return super().through(call, *arguments)
 
 
 def root_of(port: Port) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import math
 import platform
 import signal as os_signal
 import struct
@@ -20,21 +19,22 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq import checks, confined, native
+from hcq import confined, native
 from hcq.base import Grid, RingState, Sent
-from hcq.cache import DiskCache
-from hcq.callsite import site
 from hcq.command import Command, Indirect
 from hcq.config import cores
 from hcq.cpu import encode as encoding
 from hcq.cpu import packets, processor, program
 from hcq.cpu.arena import Arena
 from hcq.cpu.fork import Forkable
-from hcq.cpu.link import Mapping, link
+from hcq.cpu.host import cpu_model, memory_bytes
+from hcq.cpu.launch import MAX_GRID, fitting_values, place_arguments, refuse_launch
+from hcq.cpu.link import Mapping
+from hcq.cpu.native_processor import native_processor
 from hcq.device import Steps
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Packet
-from hcq.memory import MAX_BUFFER_BYTES, Buffer
+from hcq.memory import Buffer, kind_of
 from hcq.port import (
     MADV_HUGEPAGE,
     MAP_ANONYMOUS,
@@ -42,10 +42,9 @@ from hcq.port import (
     MAP_PRIVATE,
     PROT_READ,
     PROT_WRITE,
-    LinuxPort,
     refused,
 )
-from hcq.program import Program, Slot, check_dispatch
+from hcq.program import Program, Slot
 from hcq.queue import ONE
 from hcq.signal import Timeline
 
@@ -53,7 +52,6 @@ RING_WORDS = 1 << 18  # 1 MiB: about ten thousand small dispatches
 CONTROL_BYTES = 1 << 16
 TIMELINE_BYTES = 4096
 WORKERS_AT = 4096  # the workers' start records, behind the control block
-MAX_GRID = 2**31 - 1
 HUGE_BYTES = 2 << 20
 
 # How long each side looks before it sleeps. With one core left for Python, the command processor may spin over the gap
@@ -89,7 +87,7 @@ class CpuDevice(Forkable):
         self._owned: dict[int, int] = {}
 
     def load_processor(self) -> None:
-        self.code = _processor(self.machine)
+        self.code = native_processor(self.machine)
 
     def _own(self, size_bytes: int) -> int:
         """Memory for the device itself, unmapped when nobody holds the device any more."""
@@ -314,7 +312,7 @@ class CpuDevice(Forkable):
         types = tuple(map(type, args))
         shape = program.shapes.get(types)
         if shape is None:
-            shape = self.shape(program, args, types)
+            shape = place_arguments(self.machine, program, args, types)
         try:
             x, y, z = grid
             groups = x * y * z
@@ -330,7 +328,7 @@ class CpuDevice(Forkable):
                 *(values if shape.gather is None else shape.gather(values)),
             )
         except (struct.error, TypeError, ValueError, OverflowError):
-            values = self._explain(program, args, values, grid, groups_per_claim)
+            values = fitting_values(self, program, args, values, grid, groups_per_claim)
             x, y, z = grid
             groups = x * y * z
             gathered = values if shape.gather is None else shape.gather(values)
@@ -344,83 +342,14 @@ class CpuDevice(Forkable):
             or (block is not ONE and tuple(block) != ONE)
             or program.device is not self
         ):
-            self._explain_launch(program, grid, block)
+            refuse_launch(self, program, grid, block)
         return packed, tuple(values)
 
-    def shape(self, program: Program, args: Sequence[Any], types: tuple[type, ...]) -> encoding.ArgumentShape:
-        """Check arguments against the program's kinds, once for each combination of types, and place them."""
-        letters = []
-        if program.args is not None and len(args) != len(program.args):
-            raise UsageError(
-                f"dispatch {program.name}: takes {len(program.args)} arguments ({', '.join(program.args)}), got "
-                f"{len(args)}."
-            )
-        for index, arg in enumerate(args):
-            kind = _kind(arg)
-            if not kind:
-                raise UsageError(
-                    f"dispatch {program.name}: argument {index} is {checks.shown(arg)}. An argument is a Buffer, an "
-                    "int or a float."
-                )
-            wanted = kind if program.args is None else program.args[index]
-            if wanted != kind and not (wanted == "float" and kind == "int"):
-                raise UsageError(f"dispatch {program.name}: argument {index} is a {wanted}, got {arg!r}.")
-            letters.append("f" if wanted == "float" else "i")
-        shape = encoding.argument_shape(self.machine, "".join(letters))
-        program.shapes[types] = shape
-        if program.first_site is None:
-            program.first_site = site()
-        return shape
-
     def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
-        shape = self.shape(program, args, tuple(map(type, args)))
-        kind = _kind(args[index]) if program.args is None else program.args[index]
+        shape = place_arguments(self.machine, program, args, tuple(map(type, args)))
+        kind = kind_of(args[index]) if program.args is None else program.args[index]
         offset = 4 * packets.Dispatch.length_words + 8 * shape.slots[index]
         return Slot(offset, 8, "d" if kind == "float" else "Q")
-
-    def _explain(
-        self, program: Program, args: Sequence[Any], values: list[Any], grid: Grid, groups_per_claim: int
-    ) -> list[Any]:
-        """Packing failed: say why, or return the values in a form that packs (unsigned 64-bit ones as signed)."""
-        check_dispatch(self, program, args, ONE, groups_per_claim)
-        self._explain_launch(program, grid, ONE)
-        fitting: list[Any] = []
-        for index, (arg, value) in enumerate(zip(args, values)):
-            if isinstance(arg, Buffer):
-                value = arg.address  # raises when it was freed
-                if arg.device is not self:
-                    raise arg.elsewhere(f"dispatch {program.name}", self)
-            elif (program.args[index] if program.args is not None else _kind(arg)) == "float":
-                try:
-                    value = float(value)
-                except OverflowError:
-                    raise self._no_room(program, index, value) from None
-            else:
-                value = value.__index__()
-                if not -(2**63) <= value < 2**64:
-                    raise self._no_room(program, index, value)
-                value = value - 2**64 if value >= 2**63 else value
-            fitting.append(value)
-        return fitting
-
-    def _no_room(self, program: Program, index: int, value: object) -> UsageError:
-        return UsageError(
-            f"dispatch {program.name}: argument {index} is {checks.shown(value)}; it does not fit 64 bits."
-        )
-
-    def _explain_launch(self, program: Program, grid: Grid, block: Grid) -> None:
-        grid = checks.sizes(f"dispatch {program.name}", "grid", grid, (MAX_GRID, MAX_GRID, MAX_GRID))
-        block = checks.sizes(f"dispatch {program.name}", "block", block, (MAX_GRID, MAX_GRID, MAX_GRID))
-        if math.prod(grid) >= 2**62:
-            raise UsageError(
-                f"dispatch {program.name}: grid={grid!r} has {math.prod(grid)} groups, more than 2**62."
-            )
-        if block != ONE:
-            raise UsageError(
-                f"dispatch {program.name}: block={block!r}; a group is one call on {self.name}, so block is (1, 1, 1)."
-            )
-        if program.device is not self:
-            raise UsageError(f"dispatch: {program!r} is loaded on {program.device.name}, not on {self.name}.")
 
     # ------------------------------------------------------------ submitting
 
@@ -609,7 +538,7 @@ class CpuDevice(Forkable):
             "threads": self.threads,
             "ring_words": RING_WORDS,
             "timeline": self.timeline.va,
-            "model": _cpu_model(self.port),
+            "model": cpu_model(self.port),
             "max_grid": MAX_GRID,
             "max_block": 1,
         }
@@ -642,85 +571,3 @@ class CpuDevice(Forkable):
         ("make the timeline", make_timeline),
         ("start the threads", start_threads),
     )
-
-
-class _Processor:
-    """The linked command processor: what the host calls, and where threads start."""
-
-    def __init__(self, functions: dict[str, int]) -> None:
-        self.functions = {name: functions[name] for name in ("processor_main", "worker_main")}
-        self.doorbell_ring = native.function(functions["doorbell_ring"], "void(*)(void *, uint64_t)")
-        self.signal_set = native.function(functions["signal_set"], "void(*)(void *, uint64_t)")
-        self.signal_wait = native.function(
-            functions["signal_wait"], "uint64_t(*)(void *, uint64_t, int64_t, int64_t)"
-        )
-        self.fault_clear = native.function(functions["fault_clear"], "void(*)(void *)")
-        self.stop_all = native.function(functions["stop_all"], "void(*)(void *)")
-
-
-@functools.cache
-def _processor(machine: processor.Machine) -> _Processor:
-    """One copy for all CPU devices of the process: they share the count of sleeping hosts.
-
-    The key is the IR text alone. The object is for a baseline processor, so the host's model does not matter, and any
-    LLVM makes a right object of the same text; asking which one is installed would mean loading it.
-    """
-    cache = DiskCache()
-    text = processor.ir_text(machine)
-    image = cache.get("cpu-processor", text)
-    if image is not None:
-        try:
-            return _linked(image, machine)
-        except (UsageError, KeyError):
-            pass  # an object of another version of ours: make it anew
-    image = confined.run(lambda: processor.build(machine), "compiling the CPU device")
-    cache.put("cpu-processor", text, image)
-    return _linked(image, machine)
-
-
-def _linked(image: bytes, machine: processor.Machine) -> _Processor:
-    """Raises UsageError when the object cannot be linked, KeyError when it lacks a function."""
-    extra = {name: native.symbol(name) for name in ("syscall", "clock_gettime")}
-    mapping = link(image, LinuxPort(), machine.name, "command processor", extra)
-    try:
-        return _Processor(mapping.functions)
-    except KeyError:
-        mapping.close()
-        raise
-
-
-def _kind(arg: object) -> str:
-    """What an argument is; numbers of other libraries count, arrays of any size do not."""
-    if isinstance(arg, Buffer):
-        return "buffer"
-    if hasattr(arg, "__len__"):
-        return ""
-    return "int" if hasattr(arg, "__index__") else "float" if hasattr(arg, "__float__") else ""
-
-
-def memory_bytes(port: Any) -> int:
-    """Memory and swap of the machine, or what a container grants of it."""
-    try:
-        text = port.read_file("/proc/meminfo").decode("utf-8", "replace")
-    except DriverError:
-        return int(MAX_BUFFER_BYTES)
-    sizes = {
-        line.split(":")[0]: int(line.split()[1]) << 10 for line in text.splitlines() if line.endswith("kB")
-    }
-    found = sizes.get("MemTotal", MAX_BUFFER_BYTES) + sizes.get("SwapTotal", 0)
-    try:
-        limit = port.read_file("/sys/fs/cgroup/memory.max").decode().strip()
-    except DriverError:
-        limit = "max"
-    return min(found, int(limit)) if limit.isdecimal() else found
-
-
-def _cpu_model(port: Any) -> str:
-    try:
-        text = port.read_file("/proc/cpuinfo").decode("utf-8", "replace")
-    except DriverError:
-        return "unknown"
-    for line in text.splitlines():
-        if line.startswith("model name"):
-            return str(line.partition(":")[2].strip())
-    return platform.machine()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from hcq import checks
 from hcq.base import Grid
 from hcq.errors import UsageError
-from hcq.memory import Buffer
+from hcq.memory import Buffer, kind_of
 from hcq.program import Loader, Program, Slot
 
 INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -167,12 +167,3 @@ class GpuProgram(Program, ABC):
                 f"Pass {size} bytes."
             )
         return letters[size]
-
-
-def kind_of(arg: object) -> str:
-    """What an argument is; numbers of other libraries count, arrays of any size do not."""
-    if isinstance(arg, Buffer):
-        return "buffer"
-    if hasattr(arg, "__len__"):
-        return ""
-    return "int" if hasattr(arg, "__index__") else "float" if hasattr(arg, "__float__") else ""

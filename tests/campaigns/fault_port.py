@@ -23,7 +23,7 @@ from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.status import name_of as status_name
-from hcq.port import MAP_FIXED, PROT_NONE, Port, refused
+from hcq.port import MAP_FIXED, PROT_NONE, AroundPort, Port, refused
 
 NV_CALLS: dict[int, Ioctl] = {each.request: each for each in vars(abi).values() if isinstance(each, Ioctl)}
 # calls that give something back: what they refuse to take stays where it is, and that is no leak of ours
@@ -86,11 +86,12 @@ class Injector:
         return fault
 
 
-class FaultPort:
+class FaultPort(AroundPort):
     """A Port around another. `maps` and `files` are what was mapped and opened through it and is still there."""
 
     def __init__(self, inner: Port, injector: Injector) -> None:
-        self.inner, self.injector = inner, injector
+        super().__init__(inner)
+        self.injector = injector
         self.maps: dict[int, int] = {}  # start -> end, of what is more than reserved
         self.files: dict[int, str] = {}
         self.is_over = False  # the process has ended: its memory is somebody else's now
@@ -149,16 +150,6 @@ class FaultPort:
         fault = self._check("read " + path)
         found = self.inner.read_file(path)
         return found if fault is None else found[: int(len(found) * fault.keep)]
-
-    def clock_ns(self) -> int:
-        return self.inner.clock_ns()
-
-    @property
-    def runs_ptx(self) -> bool:
-        return self.inner.runs_ptx
-
-    def kernel_log(self) -> list[str]:
-        return self.inner.kernel_log()
 
     def sweep(self) -> None:
         """The process ends here, as far as this port knows: all that was mapped and opened is given back."""
