@@ -17,7 +17,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from hcq.frontend.nodes import expanded, filled, iota, negated, padded, reduced, reshaped, spread
+from hcq.frontend.nodes import (
+    expanded,
+    filled,
+    iota,
+    negated,
+    padded,
+    permuted,
+    reduced,
+    reshaped,
+    shrunk,
+    spread,
+)
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
@@ -153,7 +164,7 @@ def _reshape(node: Node, g: Node) -> Node:
 
 def _permute(node: Node, g: Node) -> Node:
     order: tuple[int, ...] = node.arg
-    return g if not order else Node(Op.PERMUTE, g.dtype, (g,), inverse(order))
+    return permuted(g, inverse(order))
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
@@ -167,7 +178,7 @@ def _expand(node: Node, g: Node) -> Node:
 
 def _pad(node: Node, g: Node) -> Node:
     keep = tuple([(low, low + size, 1) for (low, _), size in zip(node.arg, node.src[0].shape)])
-    return Node(Op.SHRINK, g.dtype, (g,), keep)
+    return shrunk(g, keep)
 
 
 def _shrink(node: Node, g: Node) -> Node:
@@ -202,11 +213,11 @@ def _unwindow(node: Node, g: Node) -> Node:
     g = padded(g, tuple([(0, max(0, reach - length) if i == axis else 0) for i in range(len(source))]))
     windows = Node(Op.WINDOW, g.dtype, (g,), (axis, size, step, dilation))
     kept = tuple([(0, count if i == axis else n, 1) for i, n in enumerate(windows.shape)])
-    windows = Node(Op.SHRINK, g.dtype, (windows,), kept)
+    windows = shrunk(windows, kept)
     # the diagonal of the last two axes: of size*size places in a row, each (size + 1)th
     flat = reshaped(windows, (*source[:-1], size * size))
     diagonal = (*[(0, n, 1) for n in source[:-1]], (0, size * size, size + 1))
-    return Node(Op.SHRINK, g.dtype, (flat,), diagonal)
+    return shrunk(flat, diagonal)
 
 
 # -- values ---------------------------------------------------------------------------------------------------------
@@ -243,10 +254,10 @@ def product_of_others(x: Node, axes: Sequence[int]) -> Node:
     """For each element, the product of all the others along `axes`: right with zeros, and at every order."""
     kept = [axis for axis in range(len(x.shape)) if axis not in axes]
     order = (*kept, *axes)
-    moved = Node(Op.PERMUTE, x.dtype, (x,), order)
+    moved = permuted(x, order)
     rows = math.prod([x.shape[axis] for axis in kept])
     others = _row_products(reshaped(moved, (rows, math.prod([x.shape[axis] for axis in axes]))))
-    return Node(Op.PERMUTE, x.dtype, (reshaped(others, moved.shape),), inverse(order))
+    return permuted(reshaped(others, moved.shape), inverse(order))
 
 
 def _row_products(x: Node) -> Node:
@@ -262,7 +273,7 @@ def _row_products(x: Node) -> Node:
         reshaped(_row_products(reshaped(whole, (rows, blocks))), (rows, blocks, 1)), inside.shape
     )
     products = reshaped(_mul(inside, outside), (rows, blocks * _BLOCK))
-    return Node(Op.SHRINK, x.dtype, (products,), ((0, rows, 1), (0, n, 1)))
+    return shrunk(products, ((0, rows, 1), (0, n, 1)))
 
 
 def _products_without(x: Node, rows: int, n: int) -> Node:
@@ -315,7 +326,7 @@ def parts_of_join(node: Node) -> tuple[Rule, ...]:
 
 
 def _stretch(stretch: tuple[tuple[int, int, int], ...]) -> Rule:
-    return lambda node, g: Node(Op.SHRINK, g.dtype, (g,), stretch)
+    return lambda node, g: shrunk(g, stretch)
 
 
 def _assigned(node: Node, g: Node) -> Node:

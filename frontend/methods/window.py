@@ -260,9 +260,9 @@ def _tiles(node: Node, axis: int, size: int) -> Node:
     shape = node.shape
     count = shape[axis] // size
     node = shrunk(node, tuple([(0, count * size if a == axis else n, 1) for a, n in enumerate(shape)]))
-    split = Node(Op.RESHAPE, node.dtype, (node,), (*shape[:axis], count, size, *shape[axis + 1 :]))
+    split = reshaped(node, (*shape[:axis], count, size, *shape[axis + 1 :]))
     last = (*range(axis + 1), *range(axis + 2, len(shape) + 1), axis + 1)
-    return Node(Op.PERMUTE, node.dtype, (split,), last)
+    return permuted(split, last)
 
 
 def _sizes(name: str, given: Sizes, rank: int) -> tuple[int, ...]:

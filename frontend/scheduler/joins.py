@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
 
-from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node, const
+from hcq.frontend.nodes import ordinal, padded
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 FEW = 8  # parts that readers choose among
@@ -105,22 +105,11 @@ def chosen(parts: Sequence[Node], axis: int) -> Node:
     """Every part padded to the whole, and for each element the part that it is in."""
     total = sum([part.shape[axis] for part in parts])
     rank = len(parts[0].shape)
-    line = Node(Op.IOTA, dtypes.int32 if total < 1 << 30 else dtypes.int64, (), total)
     at, result = 0, None
     for part in parts:
         size = part.shape[axis]
-        pads = tuple([(at, total - at - size) if d == axis else (0, 0) for d in range(rank)])
-        value = Node(Op.PAD, part.dtype, (part,), pads)
-        if result is None:
-            result = value
-        else:
-            shape = value.shape
-            place = Node(
-                Op.RESHAPE, line.dtype, (line,), tuple([total if d == axis else 1 for d in range(rank)])
-            )
-            place = place if place.shape == shape else Node(Op.EXPAND, line.dtype, (place,), shape)
-            is_before = Node(Op.CMPLT, dtypes.bool, (place, const(at, line.dtype)))
-            result = Node(Op.WHERE, value.dtype, (is_before, result, value))
+        value = padded(part, tuple([(at, total - at - size) if d == axis else (0, 0) for d in range(rank)]))
+        result = value if result is None else (ordinal(total, axis, value.shape) < at).where(result, value)
         at += size
     assert result is not None
     return result

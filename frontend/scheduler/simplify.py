@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from hcq.frontend.nodes import expanded
 from hcq.frontend.scheduler.joins import inner_joins, joined, parts_of
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, const, toposort
@@ -44,7 +45,7 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
             scatters += 1  # numbered, so that no two scatters add into one memory
             src = (Node(Op.CONTIGUOUS, node.dtype, (src[0],), ("scatter", scatters)), *src[1:])
         elif op is Op.ASSIGN and not src[1].shape:
-            src = (src[0], _spread(src[1], src[0].shape))
+            src = (src[0], expanded(src[1], src[0].shape))
         made = node if src == node.src else Node(op, node.dtype, src, node.arg)
         if op is Op.DETACH or op is Op.FUNCTION:
             made = src[0]
@@ -84,14 +85,7 @@ def _arithmetic(node: Node) -> Node:
         return node
     if any(s.shape for s in src):
         return Node(node.op, node.dtype, src, node.arg)
-    return _spread(Node(node.op, node.dtype, src, node.arg), node.shape)
-
-
-def _spread(scalar: Node, shape: tuple[int, ...]) -> Node:
-    if not shape:
-        return scalar
-    ones = Node(Op.RESHAPE, scalar.dtype, (scalar,), (1,) * len(shape))
-    return ones if shape == ones.shape else Node(Op.EXPAND, scalar.dtype, (ones,), shape)
+    return expanded(Node(node.op, node.dtype, src, node.arg), node.shape)
 
 
 def _reshape(node: Node) -> Node:
@@ -128,7 +122,7 @@ def _reduction(node: Node, threads: int) -> Node:
     if count == 1:
         return source
     if prod(node.shape) and not count:
-        return _spread(const(identity(op, node.dtype), node.dtype), node.shape)
+        return expanded(const(identity(op, node.dtype), node.dtype), node.shape)
     if count >= LARGE_REDUCTION and prod(node.shape) < threads:
         return _in_two_steps(node)
     return node
