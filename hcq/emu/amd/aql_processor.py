@@ -28,12 +28,12 @@ class AqlQueue(EmulatedQueue):
         self.engine = Pm4Engine(gpu, self)
         self.slots = self.ring_bytes // aql.PACKET_BYTES
         offset = aql.AmdQueue.read_dispatch_id.byte_offset
-        self.home = self.rptr_va - offset  # of the amd_queue_t
+        self.queue_va = self.rptr_va - offset  # of the amd_queue_t
         self.indirect: aql.Pm4Ib | None = None  # the buffer of PM4 that it executes
         self.xccs_left: list[int] = []
 
     def descriptor(self) -> aql.AmdQueue:
-        return aql.AmdQueue.decode(self.gpu.vm.load_words(self.home, QUEUE_BYTES // 4))
+        return aql.AmdQueue.decode(self.gpu.vm.load_words(self.queue_va, QUEUE_BYTES // 4))
 
     def step(self) -> bool:
         if self.engine.frames:
@@ -77,7 +77,7 @@ class AqlQueue(EmulatedQueue):
         return self._done(packet, self.ring + self.rptr % self.slots * aql.PACKET_BYTES)
 
     def _dispatch(self, packet: aql.KernelDispatch, slot: int) -> bool:
-        work = dispatch_from_aql(self.gpu.chip, self.gpu.vm, self.descriptor(), self.home, packet, slot)
+        work = dispatch_from_aql(self.gpu.chip, self.gpu.vm, self.descriptor(), self.queue_va, packet, slot)
         if isinstance(work, int):
             self._inactive(work)
             raise self.stop(f"{packet!r}: {aql.INACTIVE[work]}")

@@ -1,6 +1,6 @@
 """Events of the emulated KFD: signals that GPUs raise, memory exceptions, hardware exceptions.
 
-In       CREATE_EVENT, WAIT_EVENTS and their kin; interrupts and faults from GPUs
+In       CREATE_EVENT, WAIT_EVENTS and the other calls on events; interrupts and faults from GPUs
 Out      event ids, and waits that end when an event fires or time is out
 Changes  slots of the event page
 Next     kfd.py (the ioctls), gpu.py (who raises)

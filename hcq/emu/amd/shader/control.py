@@ -38,7 +38,7 @@ WORKGROUP_BARRIER = 193  # the inline constant -1
 
 @dataclass(frozen=True)
 class Ending:
-    """What closes a block. `run` returns the batches that go on; `kind` tells the engine what they do next."""
+    """What closes a block. `run` returns the batches that go on; `kind` says what they do next."""
 
     kind: str  # go, barrier (arrive and wait), signal (arrive), wait, end
     run: Callable[[Batch], list[Batch]]
@@ -120,7 +120,7 @@ def signal_barrier(ctx: Context) -> Callable[[Batch], list[Batch]]:
     tells_first = inst.name.endswith("isfirst")
 
     def run(b: Batch) -> list[Batch]:
-        first = b.home.arrive(b.ids)
+        first = b.residents.arrive(b.ids)
         if tells_first:
             b.scc = first
         b.pc = inst.next_pc

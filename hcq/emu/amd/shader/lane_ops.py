@@ -157,39 +157,20 @@ def lane_number(ctx: Context, code: int) -> Callable[[Batch], Array]:
 
 
 def permute_rows(ctx: Context, name: str, operands: Sources) -> Step:
-    """v_permlane16 reads within a row of 16, v_permlanex16 from the other row of the pair."""
+    """v_permlane16 reads within a row of 16, v_permlanex16 from the other row of the pair; the _var forms say for every
+    lane which one, the others hold 16 such numbers of four bits in two scalar sources."""
     read = operands.read(0, "u32")
-    low, high = scalar32(ctx, operands.code(1)), scalar32(ctx, operands.code(2))
     lane = np.arange(ctx.wave_size)
-    base = lane & ~15
-    if name == "v_permlanex16_b32":
-        base = base ^ 16
-    opsel = ctx.inst.fields["opsel"]
-    fetch_inactive, bound = bool(opsel & 1), bool(opsel & 2)
-    register = ctx.inst.fields["vdst"]
-    shift = (4 * (lane & 7)).astype(np.uint32)
-    upper = (lane & 8) != 0
+    base = (lane & ~15) ^ (16 if name.startswith("v_permlanex16") else 0)
+    if "_var_" in name:
+        chosen = operands.read(1, "u32")
+    else:
+        low, high = scalar32(ctx, operands.code(1)), scalar32(ctx, operands.code(2))
+        shift, upper = (4 * (lane & 7)).astype(np.uint32), (lane & 8) != 0
 
-    def run(b: Batch) -> None:
-        words = np.where(upper, high(b)[:, None], low(b)[:, None])
-        from_lane = base | ((words >> shift) & np.uint32(15)).astype(np.intp)
-        x = np.broadcast_to(read(b), (b.waves, ctx.wave_size))
-        moved = np.take_along_axis(x, from_lane, axis=1)
-        if not b.all_lanes and not fetch_inactive:
-            valid = np.take_along_axis(b.lanes, from_lane, axis=1)
-            moved = np.where(valid, moved, np.uint32(0) if bound else b.u32[register])
-        put(b, b.u32[register], moved)
+        def chosen(b: Batch) -> Array:
+            return np.where(upper, high(b)[:, None], low(b)[:, None]) >> shift
 
-    return run
-
-
-def permute_rows_by_lane(ctx: Context, name: str, operands: Sources) -> Step:
-    """v_permlane16_var and v_permlanex16_var: every lane says from which lane of its row, or of the other, it reads."""
-    read, chosen = operands.read(0, "u32"), operands.read(1, "u32")
-    lane = np.arange(ctx.wave_size)
-    base = lane & ~15
-    if name == "v_permlanex16_var_b32":
-        base = base ^ 16
     opsel, register = ctx.inst.fields["opsel"], ctx.inst.fields["vdst"]
     fetch_inactive, bound = bool(opsel & 1), bool(opsel & 2)
 
@@ -245,15 +226,25 @@ def count_below(ctx: Context, name: str, operands: Sources) -> Step:
 
 def move_relative(ctx: Context, name: str, operands: Sources) -> Step:
     """Registers chosen by M0: v_movreld, v_movrels, v_movrelsd and the form with two indexes."""
-    vdst, code, m0 = ctx.inst.fields["vdst"], operands.code(0), ctx.m0
-    moves_destination, moves_source = name != "v_movrels_b32", name != "v_movreld_b32"
-    plain = operands.read(0, "u32")
-    two = name == "v_movrelsd_2_b32"
+    m0, two = ctx.m0, name == "v_movrelsd_2_b32"
+    moves_source, moves_destination = name != "v_movreld_b32", name != "v_movrels_b32"
+    plain, code = operands.read(0, "u32"), operands.code(0)
+    move = indexed_move(ctx, plain, code, moves_source, moves_destination)
 
     def run(b: Batch) -> None:
         offset = b.s[:, m0].astype(np.intp)
-        to_offset = (offset >> 16) & 0x3FF if two else offset
-        from_offset = offset & 0x3FF if two else offset
+        move(b, offset & 0x3FF if two else offset, offset >> 16 & 0x3FF if two else offset)
+
+    return run
+
+
+def indexed_move(
+    ctx: Context, plain: Reader, code: int, moves_source: bool, moves_destination: bool
+) -> Callable[[Batch, Array, Array], None]:
+    """A move whose register numbers, that of the source or of the destination, have (wave,) offsets."""
+    vdst = ctx.inst.fields["vdst"]
+
+    def run(b: Batch, from_offset: Array, to_offset: Array) -> None:
         wave = np.arange(b.waves)
         x = np.broadcast_to(plain(b), (b.waves, ctx.wave_size))
         if moves_source:
@@ -308,8 +299,8 @@ LANE_STEPS: dict[str, Callable[[Context, str, Sources], Step]] = {
     "v_writelane_b32": write_lane,
     "v_permlane16_b32": permute_rows,
     "v_permlanex16_b32": permute_rows,
-    "v_permlane16_var_b32": permute_rows_by_lane,
-    "v_permlanex16_var_b32": permute_rows_by_lane,
+    "v_permlane16_var_b32": permute_rows,
+    "v_permlanex16_var_b32": permute_rows,
     "v_permlane64_b32": permute_halves,
     "v_swap_b32": swap,
     "v_swap_b16": swap,
@@ -358,19 +349,12 @@ def relative_moves(ctx: Context, index: int) -> tuple[int, Step] | None:
         return None
     if inst.name != "v_mov_b32" or inst.format != "VOP1":
         raise ctx.refuse("only v_mov_b32 runs under VGPR indexing here")
-    code, vdst = inst.fields["src0"], inst.fields["vdst"]
-    plain = source(ctx, code, "u32")
+    code = inst.fields["src0"]
+    plain, moves_source = source(ctx, code, "u32"), bool(index & 1) and code >= 256
+    move = indexed_move(ctx, plain, code, moves_source, bool(index & 8))
 
-    def move(b: Batch) -> None:
+    def run(b: Batch) -> None:
         offset = (b.s[:, m0] & np.uint32(0xFF)).astype(np.intp)
-        wave = np.arange(b.waves)
-        x = np.broadcast_to(plain(b), (b.waves, ctx.wave_size))
-        if index & 1 and code >= 256:
-            x = b.u32[in_file(ctx, b, code - 256 + offset), wave]
-        if not index & 8:
-            put(b, b.u32[vdst], x)
-            return
-        to = in_file(ctx, b, vdst + offset)
-        b.u32[to, wave] = np.where(b.lanes, x, b.u32[to, wave])
+        move(b, offset, offset)
 
-    return index, move
+    return index, run

@@ -30,9 +30,9 @@ class LdsStore:
     """The LDS of some lanes' workgroups, seen as byte addresses from 0. `wave` is each lane's wave in the batch."""
 
     def __init__(self, b: Batch, wave: Array) -> None:
-        home = b.home
-        self.bytes, self.size = home.lds, home.lds_size
-        self.base = b.groups[wave].astype(np.int64) * home.lds_stride
+        residents = b.residents
+        self.bytes, self.size = residents.lds, residents.lds_size
+        self.base = b.groups[wave].astype(np.int64) * residents.lds_stride
 
     def place(self, addresses: Array, size_bytes: int) -> tuple[Array, Array | None]:
         """(byte positions, which lanes are inside; None when all are). Positions outside are moved to 0."""

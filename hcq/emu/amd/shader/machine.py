@@ -51,22 +51,24 @@ class Limits:
         return None
 
 
-def first_batch(home: Residents) -> Batch:
+def first_batch(residents: Residents) -> Batch:
     """All of them, before their first instruction."""
-    launch, items, waves = home.launch, home.items, len(home.group_of)
+    launch, items, waves = residents.launch, residents.items, len(residents.group_of)
     s = np.zeros((waves, 128), np.uint32)
-    launch.set_scalars(s, items.group_coordinates(home.group_ids), home.place_in_group)
-    s[:, 126 : 126 + home.wave_size // 32] = pack_lanes(home.start_lanes)
-    v = np.zeros((launch.vgprs, waves, home.wave_size), np.uint32)
-    v[0] = items.packed_ids(home.group_ids, home.place_in_group, home.wave_size, launch.id_dimensions)
-    return Batch(home, launch.entry, launch.mode, np.arange(waves), v, s, np.zeros(waves, np.bool_))
+    launch.set_scalars(s, items.group_coordinates(residents.group_ids), residents.place_in_group)
+    s[:, 126 : 126 + residents.wave_size // 32] = pack_lanes(residents.start_lanes)
+    v = np.zeros((launch.vgprs, waves, residents.wave_size), np.uint32)
+    v[0] = items.packed_ids(
+        residents.group_ids, residents.place_in_group, residents.wave_size, launch.id_dimensions
+    )
+    return Batch(residents, launch.entry, launch.mode, np.arange(waves), v, s, np.zeros(waves, np.bool_))
 
 
 class Machine:
     """The batches of the resident waves, from their first instruction to their last."""
 
-    def __init__(self, program: Program, home: Residents, report: Report, limits: Limits) -> None:
-        self.program, self.home, self.report, self.limits = program, home, report, limits
+    def __init__(self, program: Program, residents: Residents, report: Report, limits: Limits) -> None:
+        self.program, self.residents, self.report, self.limits = program, residents, report, limits
         self.ready: list[Batch] = []
         self.waiting: list[Batch] = []  # at a barrier
         self.now = 0
@@ -121,17 +123,17 @@ class Machine:
             return going + self.release() if self.waiting else going
         if kind in ("barrier", "wait"):
             if kind == "barrier":
-                self.home.arrive(b.ids)
+                self.residents.arrive(b.ids)
             self.waiting.append(b)
             return self.release()
-        np.subtract.at(self.home.alive, b.groups, 1)
+        np.subtract.at(self.residents.alive, b.groups, 1)
         return self.release() if self.waiting else []
 
     def account(self, block: BasicBlock, b: Batch) -> None:
         report = self.report
         report.batches += 1
         report.instructions += block.length * b.waves
-        report.lane_instructions += block.length * b.waves * self.home.wave_size
+        report.lane_instructions += block.length * b.waves * self.residents.wave_size
         why = None
         if report.instructions > self.limits.budget:
             why = f"the budget of {self.limits.budget} instructions is spent"
@@ -146,11 +148,11 @@ class Machine:
 
     def release(self) -> list[Batch]:
         """The waves whose workgroups have all been at the barrier since they came."""
-        home = self.home
-        home.complete()
+        residents = self.residents
+        residents.complete()
         out, still = [], []
         for b in self.waiting:
-            goes = home.phase[b.groups] > home.arrived_in[b.ids]
+            goes = residents.phase[b.groups] > residents.arrived_in[b.ids]
             if goes.all():
                 out.append(b)
             elif not goes.any():

@@ -90,11 +90,11 @@ class ScratchStore:
 
 def scratch_of(b: Batch, wave: Array, lane: Array) -> ScratchStore:
     """The scratch of these lanes. On gfx90a it is where the kernel has set FLAT_SCRATCH to."""
-    home, lanes = b.home, b.home.wave_size
-    if home.scratch_in_memory:
+    residents, lanes = b.residents, b.residents.wave_size
+    if residents.scratch_in_memory:
         halves = b.s[wave, FLAT_SCRATCH : FLAT_SCRATCH + 2].astype(np.uint64)
-        return scratch_at(home.memory, halves[:, 0] | halves[:, 1] << np.uint64(32), lane, lanes)
-    size = home.scratch_size
+        return scratch_at(residents.memory, halves[:, 0] | halves[:, 1] << np.uint64(32), lane, lanes)
+    size = residents.scratch_size
     first = b.ids[wave].astype(np.int64) * (size // 4) * lanes + lane
 
     def place(offsets: Array, size_bytes: int, kind: str) -> Array:
@@ -104,7 +104,7 @@ def scratch_of(b: Batch, wave: Array, lane: Array) -> ScratchStore:
         signed = offsets.astype(np.int64)
         return ((signed >> 2) * lanes + first) * 4 + (signed & 3)
 
-    return ScratchStore(home.scratch, 4 * lanes, place)
+    return ScratchStore(residents.scratch, 4 * lanes, place)
 
 
 def scratch_at(memory: Any, base: Array, lane: Array, lanes: int) -> ScratchStore:
@@ -143,7 +143,7 @@ def compile_memory(ctx: Context) -> Step:
             return
         addresses = active(b, address(b))
         if segment == "GLOBAL":
-            located(inst.pc, b, addresses, lambda: move(b, b.home.memory, addresses))
+            located(inst.pc, b, addresses, lambda: move(b, b.residents.memory, addresses))
         elif segment == "SCRATCH":
             located(inst.pc, b, addresses, lambda: move(b, scratch_of(b, *indices(b)), addresses))
         else:
@@ -155,12 +155,12 @@ def compile_memory(ctx: Context) -> Step:
 def flat(b: Batch, addresses: Array, move: Callable[[Batch, Any, Array], None]) -> None:
     """Send each lane where the high word of its address says: LDS, scratch or memory."""
     if int(addresses.max()) < LOWEST_APERTURE:
-        move(b, b.home.memory, addresses)
+        move(b, b.residents.memory, addresses)
         return
     high = addresses >> np.uint64(32)
     shared, private = high == SHARED_APERTURE, high == PRIVATE_APERTURE
     if not shared.any() and not private.any():
-        move(b, b.home.memory, addresses)
+        move(b, b.residents.memory, addresses)
         return
     wave, lane = indices(b)
     saved = b.lanes, b.all_lanes
@@ -177,7 +177,7 @@ def flat(b: Batch, addresses: Array, move: Callable[[Batch, Any, Array], None]) 
             elif kind == "scratch":
                 move(b, scratch_of(b, wave[chosen], lane[chosen]), low[chosen])
             else:
-                move(b, b.home.memory, addresses[chosen])
+                move(b, b.residents.memory, addresses[chosen])
     finally:
         b.lanes, b.all_lanes = saved
 
@@ -251,7 +251,7 @@ def buffer_access(ctx: Context, access: Access) -> Step:
             raise ctx.refuse(f"a swizzled descriptor with {control:#x} in its last word is not emulated")
         wave, lane = indices(b)
         base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
-        store = scratch_at(b.home.memory, (base + start)[wave], lane, 64)
+        store = scratch_at(b.residents.memory, (base + start)[wave], lane, 64)
         reached = active(b, offsets) & np.uint64(0xFFFFFFFF)
         located(inst.pc, b, store.place(reached, 1, "read"), lambda: move(b, store, reached))
 
@@ -284,7 +284,7 @@ def buffer_access(ctx: Context, access: Access) -> Step:
             b.all_lanes = bool(b.lanes.all())
             if b.lanes.any():
                 reached = active(b, addresses)
-                located(inst.pc, b, reached, lambda: move(b, b.home.memory, reached))
+                located(inst.pc, b, reached, lambda: move(b, b.residents.memory, reached))
         finally:
             b.lanes, b.all_lanes = saved
 
@@ -305,7 +305,7 @@ def load_to_lds(ctx: Context, tail: str) -> Step:
             return
         wave, lane = indices(b)
         addresses = active(b, address(b))
-        store = scratch_of(b, wave, lane) if scratch else b.home.memory
+        store = scratch_of(b, wave, lane) if scratch else b.residents.memory
 
         def move() -> None:
             if access.bits == 32:
@@ -335,6 +335,6 @@ def by_thread(ctx: Context, tail: str) -> Step:
         if not b.lanes.any():
             return
         addresses = active(b, (base(b) + offset)[:, None] + lanes)
-        located(ctx.inst.pc, b, addresses, lambda: move(b, b.home.memory, addresses))
+        located(ctx.inst.pc, b, addresses, lambda: move(b, b.residents.memory, addresses))
 
     return run

@@ -340,14 +340,17 @@ def scalar_write(ctx: Context, code: int, words: int = 1) -> Callable[[Batch, Ar
             b.s[:, code] = x
 
         write = write_word
-    if code + words <= EXEC or code > EXEC + 1:
-        return write
+    return write if code + words <= EXEC or code > EXEC + 1 else and_exec(write)
 
-    def write_exec(b: Batch, x: Array) -> None:
+
+def and_exec(write: Callable[[Batch, Array], None]) -> Callable[[Batch, Array], None]:
+    """A write to EXEC: the lane mask follows it."""
+
+    def run(b: Batch, x: Array) -> None:
         write(b, x)
         b.exec_changed()
 
-    return write_exec
+    return run
 
 
 def lane_mask(ctx: Context, code: int) -> Callable[[Batch], Array]:
@@ -371,11 +374,4 @@ def write_lane_mask(ctx: Context, code: int) -> Callable[[Batch, Array], None]:
     def write(b: Batch, x: Array) -> None:
         b.set_mask(code, x & b.lanes)
 
-    if code not in (EXEC, EXEC + 1):
-        return write
-
-    def write_exec(b: Batch, x: Array) -> None:
-        write(b, x)
-        b.exec_changed()
-
-    return write_exec
+    return and_exec(write) if code in (EXEC, EXEC + 1) else write

@@ -1,7 +1,7 @@
 """Waves that are resident together: which workgroup each belongs to, their LDS and scratch, and who is at a barrier.
 
 In       a Launch, the workgroups that run together, memory as their instructions see it
-Out      Residents, which a Batch calls its home
+Out      Residents
 Changes  itself: LDS, scratch, and the barriers of its workgroups
 Next     waves.py (the registers of these waves), machine.py (runs them), wave_start.py (Launch and WorkItems)
 """

@@ -87,11 +87,11 @@ def run_dispatch(
     with np.errstate(all="ignore"):
         for first in range(0, total, at_once):
             groups = np.arange(first, min(total, first + at_once))
-            home = Residents(
+            residents = Residents(
                 launch, work, groups, core.memory, core.scalar or core.memory, core.isa.scratch_in_memory
             )
-            report.waves += len(home.group_of)
-            Machine(program, home, report, limits).all(first_batch(home))
+            report.waves += len(residents.group_of)
+            Machine(program, residents, report, limits).all(first_batch(residents))
     return report
 
 

@@ -95,11 +95,11 @@ def load(ctx: Context, words: int, through_descriptor: bool) -> Step:
             inside = None
         try:
             if inside is None:
-                rows = b.home.scalar_memory.gather(addresses, words)
+                rows = b.residents.scalar_memory.gather(addresses, words)
             else:
                 rows = np.zeros((words, b.waves), np.uint32)
                 if inside.any():
-                    rows[:, inside] = b.home.scalar_memory.gather(addresses[inside], words)
+                    rows[:, inside] = b.residents.scalar_memory.gather(addresses[inside], words)
         except PageFault as fault:
             wave = int(np.nonzero(addresses == np.uint64(fault.address))[0][0])
             raise fault.at(pc, b.lane_names(wave, 0)) from None
@@ -132,7 +132,7 @@ def load_narrow(ctx: Context) -> Step:
         value = np.zeros(b.waves, np.uint32)
         try:
             if inside.any():
-                value[inside] = b.home.scalar_memory.gather_bytes(addresses[inside], size)
+                value[inside] = b.residents.scalar_memory.gather_bytes(addresses[inside], size)
         except PageFault as fault:
             wave = int(np.nonzero(addresses == np.uint64(fault.address))[0][0])
             raise fault.at(ctx.inst.pc, b.lane_names(wave, 0)) from None
@@ -151,7 +151,7 @@ def store(ctx: Context) -> Step:
     def run(b: Batch) -> None:
         addresses = (base(b) + offset(b)) & ~np.uint64(3)
         try:
-            b.home.scalar_memory.scatter(addresses, b.s[:, fields["sdata"] : fields["sdata"] + words].T)
+            b.residents.scalar_memory.scatter(addresses, b.s[:, fields["sdata"] : fields["sdata"] + words].T)
         except PageFault as fault:
             raise fault.at(ctx.inst.pc, b.lane_names(0, 0)) from None
 

@@ -24,11 +24,11 @@ class Batch:
     """Waves at one program counter. `ids` are their places among the resident waves, in order."""
 
     def __init__(
-        self, home: Residents, pc: int, mode: int, ids: Array, v: Array, s: Array, scc: Array
+        self, residents: Residents, pc: int, mode: int, ids: Array, v: Array, s: Array, scc: Array
     ) -> None:
-        self.home, self.pc, self.mode = home, pc, mode
+        self.residents, self.pc, self.mode = residents, pc, mode
         self.ids, self.s, self.scc = ids, s, scc
-        self.mask_words = home.wave_size // 32
+        self.mask_words = residents.wave_size // 32
         self.known: dict[int, Array] = {}  # mask registers already unpacked; every write to them forgets
         # lanes whose DPP source exists, while such an instruction runs
         self.readable: Array = np.ones((1, 1), np.bool_)
@@ -49,7 +49,7 @@ class Batch:
 
     @property
     def groups(self) -> Array:
-        return self.home.group_of[self.ids]
+        return self.residents.group_of[self.ids]
 
     def exec_changed(self) -> None:
         """EXEC's bits were written: the lane mask follows."""
@@ -89,12 +89,18 @@ class Batch:
 
     def lane_names(self, wave: int, lane: int) -> str:
         """Which work-item a lane is, in words for reports."""
-        return self.home.name_of(int(self.ids[wave]), lane)
+        return self.residents.name_of(int(self.ids[wave]), lane)
 
     def take(self, which: Array) -> Batch:
         """A batch of some of these waves, with copies of their registers."""
         return Batch(
-            self.home, self.pc, self.mode, self.ids[which], self.u32[:, which], self.s[which], self.scc[which]
+            self.residents,
+            self.pc,
+            self.mode,
+            self.ids[which],
+            self.u32[:, which],
+            self.s[which],
+            self.scc[which],
         )
 
     @staticmethod
@@ -108,6 +114,6 @@ class Batch:
         v = np.concatenate([part.u32 for part in parts], axis=1)[:, order]
         s = np.concatenate([part.s for part in parts])[order]
         scc = np.concatenate([part.scc for part in parts])[order]
-        joined = Batch(first.home, first.pc, first.mode, ids[order], v, s, scc)
+        joined = Batch(first.residents, first.pc, first.mode, ids[order], v, s, scc)
         joined.turn = max(part.turn for part in parts)
         return joined

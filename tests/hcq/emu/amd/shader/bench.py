@@ -63,7 +63,7 @@ def run_words(
         scalars[:, register] = number & 0xFFFFFFFF
     active = np.ones((waves, size), np.bool_) if lanes is None else np.broadcast_to(lanes, (waves, size))
     scalars[:, 126 : 126 + size // 32] = pack_lanes(np.ascontiguousarray(active))
-    home: Any = SimpleNamespace(
+    residents: Any = SimpleNamespace(
         wave_size=size,
         memory=space,
         scalar_memory=space,
@@ -76,7 +76,7 @@ def run_words(
         scratch_in_memory=scratch_in_memory,
         name_of=lambda wave, lane: f"wave {wave} lane {lane}",
     )
-    b = Batch(home, CODE, mode, np.arange(waves), registers, scalars, np.full(waves, scc))
+    b = Batch(residents, CODE, mode, np.arange(waves), registers, scalars, np.full(waves, scc))
     block = program.block(CODE, mode)
     with np.errstate(all="ignore"):
         for step in block.steps:

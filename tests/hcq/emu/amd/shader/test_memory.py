@@ -243,7 +243,7 @@ def test_lds_pairs_use_two_offsets_in_units_of_their_element(arch: str) -> None:
         ]
         b = run_words(arch, words, v={0: 16 * np.arange(size), 1: x, 2: y}, lds_bytes=8192)
         at = 4 * np.arange(size)
-        lds = b.home.lds.words
+        lds = b.residents.lds.words
         assert (lds[at + 3 * reach] == y).all()
         # with a far reach, lanes overlap: the last one wins
         expected = np.where(reach == 1, x, lds[at + reach])
@@ -256,11 +256,11 @@ def test_lds_reads_zero_beyond_its_end_and_drops_writes(arch: str) -> None:
     load, store, _, _ = lds_names(arch)
     at = 4 * np.arange(size)
     b = run(arch, f"{store}_b32", "v0", "v1", v={0: at, 1: 7}, lds_bytes=64)
-    assert (b.home.lds.words == 7).all() and len(b.home.lds.words) == 16
+    assert (b.residents.lds.words == 7).all() and len(b.residents.lds.words) == 16
     b = run(arch, f"{load}_b32", "v2", "v0", v={0: at + 60, 2: 9}, lds_bytes=64)
     assert (b.u32[2, 0] == 0).all()
     b = run(arch, "ds_add_rtn_u32", "v2", "v0", "v1", v={0: at, 1: 1, 2: 9}, lds_bytes=64)
-    assert b.home.lds.words.tolist() == [1] * 16 and (b.u32[2, 0] == 0).all()
+    assert b.residents.lds.words.tolist() == [1] * 16 and (b.u32[2, 0] == 0).all()
 
 
 @pytest.mark.parametrize("arch", ISAS)
@@ -270,7 +270,7 @@ def test_compare_and_store_has_its_operands_in_the_chips_own_order(arch: str) ->
         "gfx942": ("ds_cmpst_rtn_b32", ("v2", "v0", "v3", "v1")),  # compare, new
     }[FAMILY[arch]]
     b = run(arch, name, *operands, v={0: 0, 1: 5, 3: 0}, lds_bytes=16)
-    assert int(b.home.lds.words[0]) == 5
+    assert int(b.residents.lds.words[0]) == 5
     assert b.u32[2, 0].tolist() == [0] + [5] * (b.u32.shape[2] - 1)
 
 
