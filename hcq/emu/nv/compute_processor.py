@@ -78,7 +78,7 @@ class ComputeProcessor(Engine):
 
     def _schedule(self, copy: bool) -> None:
         """Launch the QMD of SEND_PCAS_A. With a copy it is read now, without one when the grid starts."""
-        va = compute.SendPcasA.decode([self.word(compute.SendPcasA)]).qmd_address_shifted8
+        va = self.last(compute.SendPcasA).qmd_address_shifted8
         self._begin(va, self.read_qmd(va) if copy else None)
 
     def _begin(self, va: int, qmd: Qmd | None) -> None:
@@ -263,7 +263,7 @@ class ComputeProcessor(Engine):
             words = self.inline[line * per_line : (line + 1) * per_line]
             data = b"".join(word.to_bytes(4, "little") for word in words)[:length]
             self.channel.view.write(target + line * pitch, data, FRONT)
-        dma = compute.LaunchDma.decode([self.word(compute.LaunchDma)])
+        dma = self.last(compute.LaunchDma)
         if dma.completion_type == compute.CompletionType.RELEASE_SEMAPHORE:
             va = self.address(compute.SetI2mSemaphoreA, compute.SetI2mSemaphoreB)
             has_timestamp = dma.semaphore_struct_size == compute.SemaphoreStructSize.FOUR_WORDS

@@ -11,7 +11,7 @@ Pitch layouts of virtual memory are emulated; block-linear layouts, physical add
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,11 +55,7 @@ class CopyProcessor(Engine):
     def _transfer(self, method: Any) -> Transfer:
         if method.dst_memory_layout != copy.SrcMemoryLayout.PITCH:
             raise CopyError("LAUNCH_DMA.dst_memory_layout=BLOCKLINEAR: only PITCH is emulated")
-        remap = (
-            copy.SetRemapComponents.decode([self.word(copy.SetRemapComponents)])
-            if method.remap_enable
-            else None
-        )
+        remap = self.last(copy.SetRemapComponents) if method.remap_enable else None
         reads = remap is None or any(_component(remap, name) <= DstX.SRC_W for name in _written(remap))
         if reads and method.src_memory_layout != copy.SrcMemoryLayout.PITCH:
             raise CopyError("LAUNCH_DMA.src_memory_layout=BLOCKLINEAR: only PITCH is emulated")
@@ -101,28 +97,21 @@ class CopyProcessor(Engine):
         self.channel.begin(self, act, bool(method.flush_enable))
 
 
-class Transfer:
+class Transfer(NamedTuple):
     """One transfer, with all that its methods said when it was launched.
 
     source   None when only constants are written
     length   of a line: in bytes, with remapping in elements of several components
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        source: int | None,
-        target: int,
-        length: int,
-        lines: int,
-        pitches: tuple[int, int],
-        remap: Any,
-        constants: tuple[int, int],
-    ) -> None:
-        self.engine, self.source, self.target = engine, source, target
-        self.length, self.lines, self.pitches = length, lines, pitches
-        self.remap, self.constants = remap, constants
+    engine: Engine
+    source: int | None
+    target: int
+    length: int
+    lines: int
+    pitches: tuple[int, int]
+    remap: Any
+    constants: tuple[int, int]
 
     def run(self) -> None:
         view = self.engine.channel.view

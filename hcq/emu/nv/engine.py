@@ -95,6 +95,10 @@ class Engine:
         """What was last written to a method, 0 before the first time."""
         return self.words.get(method.at, 0)
 
+    def last(self, method: type[Method]) -> Any:
+        """The method as it was last written."""
+        return method.decode([self.word(method)])
+
     def address(self, upper: type[Method], lower: type[Method]) -> int:
         """An address that two methods carry."""
         return self.word(upper) << 32 | self.word(lower)

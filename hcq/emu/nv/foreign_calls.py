@@ -15,7 +15,7 @@ import struct
 from typing import Any
 
 from hcq import native
-from hcq.emu.nv.rm_controls import Call
+from hcq.emu.nv.rm_controls import Call, nothing
 from hcq.emu.nv.rm_objects import Memory, RmObject, VirtualMemory
 from hcq.emu.nv.rm_state import Escape, Reply, RmFile
 from hcq.layout import bits
@@ -136,11 +136,6 @@ def class_list(call: Call) -> dict[str, int]:
         count = min(call.params.numclasses, len(classes))
         native.write(call.params.classlist, struct.pack(f"<{count}I", *classes[:count]), 4 * count)
     return {"numclasses": len(classes)}
-
-
-def nothing(call: Call) -> dict[str, int]:
-    """Caches and runlists of the real one; there is nothing to do here."""
-    return {}
 
 
 def layouts_of(release: int) -> dict[str, type[Args]]:

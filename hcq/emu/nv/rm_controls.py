@@ -275,7 +275,10 @@ def time_correlation(call: Call) -> dict[str, int]:
 
 
 @replies("PerfBoost")
-def perf_boost(call: Call) -> dict[str, int]:
+@replies("Timeslice")
+@replies("DebugSetExceptionMask")
+def nothing(call: Call) -> dict[str, int]:
+    """Accepted; it has no effect here."""
     return {}
 
 
@@ -302,11 +305,6 @@ def schedule(call: Call) -> dict[str, int]:
         check(not needs_uvm or each.is_uvm_registered, NvStatus.NV_ERR_INVALID_STATE)
     group.is_scheduled = bool(call.params.benable)
     call.gpu.kick()
-    return {}
-
-
-@replies("Timeslice")
-def timeslice(call: Call) -> dict[str, int]:
     return {}
 
 
@@ -350,8 +348,3 @@ def sm_error_states(call: Call) -> dict[str, int]:
     if isinstance(error, KernelError):
         states = SmErrorState(hwwesraddr=error.address, hwwwarpesrpc64=error.program).to_bytes()
     return {"smerrorstatearray": as_number(states), "mmufault_valid": int(isinstance(error, MmuFault))}
-
-
-@replies("DebugSetExceptionMask")
-def exception_mask(call: Call) -> dict[str, int]:
-    return {}

@@ -47,11 +47,13 @@ class Reply(NamedTuple):
     answer: Callable[[Any], dict[str, int]]
 
 
-class MapContext:
+class MapContext(NamedTuple):
     """What RM_MAP_MEMORY leaves on a file: what mmap maps."""
 
-    def __init__(self, backing: Backing, offset: int, size_bytes: int, is_bar: bool) -> None:
-        self.backing, self.offset, self.size_bytes, self.is_bar = backing, offset, size_bytes, is_bar
+    backing: Backing
+    offset: int
+    size_bytes: int
+    is_bar: bool
 
 
 class RmFile:

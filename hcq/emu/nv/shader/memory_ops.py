@@ -112,19 +112,25 @@ def fit(type_: Type, register: type) -> Callable[[Lanes], Lanes] | None:
     return lambda x: x.astype(register)
 
 
-@RULES.on("ld", "ldu")
-def load(code: Code) -> Step:
+def _access(code: Code, address: int, data: int) -> tuple[spaces.Space, Address, Type, list[Operand]]:
+    """What ld and st have in common: space, addresses, type and registers. address, data: which operands they are."""
     has_policy = claim_hints(code)
     name = take_space(code)
     count = vector_of(code)
     type_ = code.type()
     code.expect(3 if has_policy else 2)
-    where, at_of = space_of(code, name, code.operands[1]), address_of(code, code.operands[1])
-    slots = [code.destination(part, type_, is_wide=True) for part in code.parts(code.operands[0], count)]
+    place = code.operands[address]
+    return space_of(code, name, place), address_of(code, place), type_, code.parts(code.operands[data], count)
+
+
+@RULES.on("ld", "ldu")
+def load(code: Code) -> Step:
+    where, at_of, type_, parts = _access(code, 1, 0)
+    slots = [code.destination(part, type_, is_wide=True) for part in parts]
     writes = [code.writer(slot) for slot in slots]
     fits = [fit(type_, code.lowering.decoded.first[slot].dtype.type) for slot in slots]
     select, instruction = code.select(), code.instruction
-    bits, size = type_.bits, type_.size_bytes * count
+    count, bits, size = len(parts), type_.bits, type_.size_bytes * len(parts)
     is_common = where.is_shared_by_all
 
     def step(registers: Registers, group: Group) -> None:
@@ -154,15 +160,10 @@ def load(code: Code) -> Step:
 
 @RULES.on("st")
 def store(code: Code) -> Step:
-    has_policy = claim_hints(code)
-    name = take_space(code)
-    count = vector_of(code)
-    type_ = code.type()
-    code.expect(3 if has_policy else 2)
-    where, at_of = space_of(code, name, code.operands[0]), address_of(code, code.operands[0])
-    slots = [code.slot(part, type_, is_wide=True) for part in code.parts(code.operands[1], count)]
+    where, at_of, type_, parts = _access(code, 0, 1)
+    slots = [code.slot(part, type_, is_wide=True) for part in parts]
     select, instruction = code.select(), code.instruction
-    bits, size = type_.bits, type_.size_bytes * count
+    count, bits, size = len(parts), type_.bits, type_.size_bytes * len(parts)
     is_common = where.is_shared_by_all
 
     def step(registers: Registers, group: Group) -> None:

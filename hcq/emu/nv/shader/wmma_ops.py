@@ -61,11 +61,9 @@ def _elements(type_: Type) -> int:
 def wmma(code: Code) -> Step:
     what = code.take("load", "store", "mma")
     code.flag("sync"), code.flag("aligned")
-    return {"load": _load, "store": _store, "mma": _mma}[what](code) if what else _unknown(code)
-
-
-def _unknown(code: Code) -> Step:
-    raise code.refuse("expected wmma.load, wmma.store or wmma.mma")
+    if not what:
+        raise code.refuse("expected wmma.load, wmma.store or wmma.mma")
+    return {"load": _load, "store": _store, "mma": _mma}[what](code)
 
 
 def _shape(code: Code) -> tuple[int, int, int]:
