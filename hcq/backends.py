@@ -65,8 +65,9 @@ class Backend:
 
     def decode(self, words: Sequence[int], arch: str = "") -> list[Packet]:
         """A queue's words as packets. Raises UsageError for an architecture that it does not know."""
-        decode: Callable[[Sequence[int]], list[Packet]] = load(self.decoder)(arch)
-        return decode(words)
+        if not self.decoder:
+            raise UsageError(f"{self.name}: nobody declared its packets; its backend names no decoder.")
+        return _decoder(self.decoder, arch)(words)
 
     def packets(self) -> Iterator[type[Packet]]:
         """Every layout that its modules declare, in the order of the source."""
@@ -86,6 +87,12 @@ def find(device: str) -> Backend | None:
     name = device.partition(":")[0].upper()
     place = PLACES.get(name) or _installed().get(name)
     return None if place is None else _entry(name, place)
+
+
+@functools.cache
+def _decoder(place: str, arch: str) -> Callable[[Sequence[int]], list[Packet]]:
+    found: Callable[[Sequence[int]], list[Packet]] = load(place)(arch)
+    return found
 
 
 @functools.cache

@@ -32,6 +32,13 @@ def test_a_device_is_found_by_its_name_with_any_number_in_any_case() -> None:
         backends.of("GPU")
 
 
+def test_what_an_entry_leaves_out_is_refused_with_words() -> None:
+    with pytest.raises(UsageError, match="BARE: nobody declared its packets"):
+        backends.Backend("BARE").decode([0])
+    with pytest.raises(UsageError, match=r"gfx1: not a GPU whose packets are known\. Known: "):
+        backends.of("AMD").decode([0], "gfx1")
+
+
 def test_a_name_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "PLACES", dict(backends.PLACES))
     backends.register("mine", "hcq.cpu.backend:BACKEND")
