@@ -30,7 +30,7 @@ from hcq.compiler.passes.views import VIEWS, ZERO, Indices, ravel
 from hcq.ir.affine import floordiv, linear, modulo
 from hcq.ir.bounds import bounds
 from hcq.ir.dtype import DType, dtypes, truncate
-from hcq.ir.logic import both, equal, flatten, less
+from hcq.ir.logic import both, equal, flatten, less, select
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, Shape, const, index, toposort
 from hcq.ir.op import ARITHMETIC, COMPARE, SCATTERS, Op
@@ -398,7 +398,7 @@ def _zero_unless(condition: Node, value: Node, zero: Node) -> Node:
     """The value where the condition holds, zero elsewhere: one select, however many conditions."""
     if value.op is Op.WHERE and value.src[2] is zero:
         condition, value = both(condition, value.src[0]), value.src[1]
-    return Node(Op.WHERE, value.dtype, (condition, value, zero))
+    return select(condition, value, zero)
 
 
 def _vanishes(value: Node, inside: Node) -> bool:

@@ -38,7 +38,7 @@ def _skip(sink: Node, target: object, notes: Notes) -> Node:
     new: dict[Node, Node] = {}
     for node in nodes:
         src = tuple([new[source] for source in node.src])
-        made = build(node.op, node, src)
+        made = node if src == node.src else build(node.op, node, src)
         if made.op is Op.REDUCE and made.arg is Op.ADD:
             for place in made.src[1:]:
                 shorter = _shortened(made, place, number) if made.op is Op.REDUCE else None
