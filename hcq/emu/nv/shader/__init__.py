@@ -22,7 +22,7 @@ The machine
     machine.py   a batch whose threads diverge, reconverge, wait, and end
     control.py   how a block ends: branches, calls, barriers
     opcodes.py   all rules together, and a function decoded with them
-    run.py       run_grid: the one entry for an emulated launch
+    run.py       Kernel: the one entry for an emulated launch
 
 Each part imports itself and the parts above it; an instruction knows a group and its batch, and nothing of the machine.
 Nothing here is imported by `import hcq`; NumPy is needed only when an emulated device runs a kernel.

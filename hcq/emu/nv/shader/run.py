@@ -1,6 +1,6 @@
-"""run_grid: run a kernel of a PTX module over a grid, as an emulated GPU's shader core.
+"""Kernel: an entry of a PTX module, run over a grid as an emulated GPU's shader core does.
 
-In       a parsed Module, the entry's name, grid and block, memory, parameters, addresses of the module's variables
+In       PTX, the entry's name, grid and block, memory, parameters, addresses of the module's variables
 Out      a Report: instructions executed; KernelFault when the kernel cannot go on
 Changes  memory
 Next     machine.py (one batch of blocks), parser.py (text to Module)
@@ -9,11 +9,11 @@ Next     machine.py (one batch of blocks), parser.py (text to Module)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader.batch import Batch, Launch
+from hcq.emu.nv.shader.batch import Batch, Dim3, Launch
 from hcq.emu.nv.shader.errors import Interrupted
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
@@ -46,10 +46,11 @@ class Report(NamedTuple):
 
 
 class Kernel:
-    """An entry of a module, decoded once, to be run many times."""
+    """An entry of a module, decoded once, to be run many times. symbols: addresses of .global and .const variables."""
 
-    def __init__(self, module: Module, entry: str, symbols: Mapping[str, int] | None = None) -> None:
-        self.program = Program(module, entry, dict(symbols or {}), decode)
+    def __init__(self, module: Module | str, entry: str, symbols: Mapping[str, int] | None = None) -> None:
+        parsed = parse(module) if isinstance(module, str) else module
+        self.program = Program(parsed, entry, dict(symbols or {}), decode)
         self.function = self.program.entry.function
 
     @property
@@ -64,8 +65,8 @@ class Kernel:
 
     def run(
         self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        grid: Dim3,
+        block: Dim3,
         memory: Memory,
         params: bytes | ReadParams,
         *,
@@ -130,9 +131,7 @@ class Kernel:
         local = threads * self.program.entry.local_bytes
         return max(min(batch_lanes // threads, MAX_BATCH_BYTES // max(shared + local, 1)), 1)
 
-    def _check(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_shared_bytes: int
-    ) -> None:
+    def _check(self, grid: Dim3, block: Dim3, dynamic_shared_bytes: int) -> None:
         name = self.function.name
         for what, sizes, limits in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
             if len(sizes) != 3 or any(not 0 < size <= limit for size, limit in zip(sizes, limits)):
@@ -152,24 +151,3 @@ class Kernel:
             raise UsageError(
                 f"kernel {name!r}: {total} bytes of shared memory; 0 to {MAX_SHARED_BYTES} are possible."
             )
-
-
-def run_grid(
-    module: Module | str,
-    entry: str,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    dynamic_shared_bytes: int,
-    memory: Memory,
-    params: bytes | ReadParams,
-    symbols: Mapping[str, int] | None = None,
-    **options: Any,
-) -> Report:
-    """Parse if need be, decode and run: `Kernel` keeps what is decoded for the next launch.
-
-    symbols    addresses of the module's .global and .const variables
-    options    shared_window, local_window, step_limit, batch_lanes, specials
-    """
-    parsed = parse(module) if isinstance(module, str) else module
-    kernel = Kernel(parsed, entry, symbols)
-    return kernel.run(grid, block, memory, params, dynamic_shared_bytes=dynamic_shared_bytes, **options)

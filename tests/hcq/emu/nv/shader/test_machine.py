@@ -9,7 +9,7 @@ from hcq.emu.nv.shader import flow
 from hcq.emu.nv.shader.errors import Deadlock, KernelFault, MisalignedAccess, PageFault, PtxError, StepLimit
 from hcq.emu.nv.shader.memory import AddressSpace
 from hcq.emu.nv.shader.parser import parse
-from hcq.emu.nv.shader.run import Kernel, run_grid
+from hcq.emu.nv.shader.run import Kernel
 from hcq.errors import DeviceFault, UsageError
 from tests.hcq.emu.nv.shader.running import HEADER, Launch, run_ptx
 
@@ -341,12 +341,12 @@ def test_an_impossible_launch_is_refused_with_the_limit():
         ((1, 1, 1), (1, 1, 1), 1 << 20, "bytes of shared memory"),
     ]:
         with pytest.raises(UsageError) as error:
-            run_grid(text, "k", grid, block, shared, memory, bytes(8))
+            Kernel(text, "k").run(grid, block, memory, bytes(8), dynamic_shared_bytes=shared)
         assert why in str(error.value)
     with pytest.raises(UsageError, match="has 8 bytes of parameters; the launch gives 4"):
-        run_grid(text, "k", (1, 1, 1), (1, 1, 1), 0, memory, bytes(4))
+        Kernel(text, "k").run((1, 1, 1), (1, 1, 1), memory, bytes(4))
     with pytest.raises(UsageError, match=r"no such .entry; it has k"):
-        run_grid(text, "other", (1, 1, 1), (1, 1, 1), 0, memory, bytes(8))
+        Kernel(text, "other").run((1, 1, 1), (1, 1, 1), memory, bytes(8))
 
 
 def test_parameters_are_read_where_the_launch_says():
@@ -362,7 +362,7 @@ def test_parameters_are_read_where_the_launch_says():
         "ld.param.u64 %d0, [out]; ld.param.u32 %r0, [n]; st.global.u32 [%d0], %r0; ret;",
         ".param .u64 out, .param .u32 n",
     )
-    report = run_grid(text, "k", (1, 1, 1), (1, 1, 1), 0, memory, read)
+    report = Kernel(text, "k").run((1, 1, 1), (1, 1, 1), memory, read)
     assert (asked, out[0], report.blocks) == ([(0, 12)], 77, 1)
 
 
