@@ -49,14 +49,28 @@ class Cell(Protocol):
     """A signal, as far as memory and waits need it."""
 
     @property
-    def va(self) -> int: ...
+    def va(self) -> int:
+        """The device address of its 16 bytes."""
+        ...
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """How messages call it."""
+        ...
+
     @property
-    def value(self) -> int: ...
+    def value(self) -> int:
+        """What it holds now."""
+        ...
+
     @property
-    def timestamp_ns(self) -> int: ...
-    def timeout(self, value: int, timeout_ms: float, why: str) -> WaitTimeout: ...
+    def timestamp_ns(self) -> int:
+        """When that was stored, on the clock of time.monotonic_ns."""
+        ...
+
+    def timeout(self, value: int, timeout_ms: float, why: str) -> WaitTimeout:
+        """The error for a wait for `value` that took too long; `why` ends its message."""
+        ...
 
 
 class Progress(Cell, Protocol):
@@ -65,10 +79,18 @@ class Progress(Cell, Protocol):
     submitted: int
 
     @property
-    def has_all_done(self) -> bool: ...
+    def has_all_done(self) -> bool:
+        """Whether nothing is in flight."""
+        ...
+
     @property
-    def is_elsewhere(self) -> bool: ...
-    def has_reached(self, value: int) -> bool: ...
+    def is_elsewhere(self) -> bool:
+        """Whether it belongs to the parent of this process."""
+        ...
+
+    def has_reached(self, value: int) -> bool:
+        """Whether a submission is done."""
+        ...
 
 
 class Blocks(Protocol):
@@ -76,10 +98,21 @@ class Blocks(Protocol):
 
     regions: dict[int, int]
 
-    def take_back(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None: ...
-    def abandon(self) -> None: ...
-    def retire(self) -> None: ...
-    def close(self, is_last: bool = False) -> None: ...
+    def take_back(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
+        """A buffer's block is free again; work in flight may still use it."""
+        ...
+
+    def abandon(self) -> None:
+        """In a child of fork: nothing of the memory is given back from here."""
+        ...
+
+    def retire(self) -> None:
+        """The device has stopped: nothing is handed out any more."""
+        ...
+
+    def close(self, is_last: bool = False) -> None:
+        """Unmap what is free; all of it when `is_last`."""
+        ...
 
 
 class Base(ABC):
@@ -158,10 +191,11 @@ class Base(ABC):
 
     @abstractmethod
     def map_memory(self, size_bytes: int) -> int:
-        """New memory that device and host see, page aligned."""
+        """New memory that device and host see, page aligned. Raises DriverError when the system refuses."""
 
     @abstractmethod
-    def unmap_memory(self, va: int, size_bytes: int) -> None: ...
+    def unmap_memory(self, va: int, size_bytes: int) -> None:
+        """Give memory of `map_memory` back to the system. No work in flight uses it."""
 
     # how the host reaches device memory; a device whose memory it reads slowly, or does not see, has it copied
     view_memory: Callable[[int, int, object], memoryview] = staticmethod(native.view)
@@ -182,7 +216,8 @@ class Base(ABC):
     # ------------------------------------------------------------ waiting
 
     @abstractmethod
-    def signal_set(self, va: int, value: int) -> None: ...
+    def signal_set(self, va: int, value: int) -> None:
+        """Store a value and the time in the signal at an address, from the host, and wake the device."""
 
     @abstractmethod
     def wait_cell(self, signal: Cell, value: int, timeout_ms: float | None = None) -> None:
@@ -215,7 +250,12 @@ class Base(ABC):
         """One command as packets. A pure function, and `decode` inverts it."""
 
     @abstractmethod
-    def decode(self, words: Sequence[int]) -> list[Packet]: ...
+    def decode(self, words: Sequence[int]) -> list[Packet]:
+        """Words of this device's rings and blocks as packets.
+
+        Never raises: what it does not know is a packet that says so.
+        """
+        ...
 
     @abstractmethod
     def encode_dispatch(

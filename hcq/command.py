@@ -16,7 +16,12 @@ from hcq.program import Program
 
 @dataclass(frozen=True)
 class Dispatch:
-    """Run a program over a grid. `args` are addresses and numbers, in the program's order."""
+    """Run a program over a grid.
+
+    args              addresses and numbers, in the program's order
+    grid, block       workgroups per launch, threads per workgroup: (x, y, z)
+    groups_per_claim  how many groups a worker takes at a time; 0 leaves it to the device
+    """
 
     program: Program
     args: tuple[int | float, ...]
@@ -33,7 +38,7 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Copy:
-    """Copy bytes; the ranges may overlap."""
+    """Copy bytes between device addresses; the ranges may overlap."""
 
     dst: int
     src: int
@@ -45,7 +50,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Fill:
-    """Repeat the 8 bytes of `pattern`, lowest first."""
+    """Repeat the 8 bytes of `pattern`, lowest first, over `size_bytes` from the device address `dst`."""
 
     dst: int
     pattern: int
@@ -57,7 +62,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Wait:
-    """Go on once the signal at an address is at least `value`."""
+    """Go on once the signal at device address `signal` is at least `value`."""
 
     signal: int
     value: int
@@ -68,7 +73,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Signal:
-    """Store the time and `value` in the signal at an address."""
+    """Store the time and `value` in the signal at device address `signal`."""
 
     signal: int
     value: int

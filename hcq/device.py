@@ -43,13 +43,18 @@ MAX_SCRATCH_BYTES = 1 << 32  # of a thread
 
 
 class Steps(Generic[D]):
-    """Bring-up as a list of named steps; a failing one says its number, its name and what it was for."""
+    """Bring-up as a list of named steps; a failing one says its number, its name and what it was for.
+
+    title  what the steps together do, as errors say it
+    steps  (name, function of the device), in order
+    """
 
     def __init__(self, title: str, *steps: tuple[str, Callable[[D], None]]) -> None:
         self.title = title
         self.steps = steps
 
     def run(self, device: D) -> None:
+        """Do every step in order. An HcqError of one is raised again, its text led by the step's number and name."""
         for number, (name, step) in enumerate(self.steps, 1):
             try:
                 step(device)
@@ -59,7 +64,15 @@ class Steps(Generic[D]):
 
 
 class Device(Recovery):
-    """Base of all devices. A subclass encodes commands, carries words to its hardware, and maps memory."""
+    """Base of all devices. A subclass encodes commands, carries words to its hardware, and maps memory.
+
+    name      what it was opened as: "CPU", "AMD:1"
+    arch      what code objects must be for: "x86_64", "gfx1100", "sm_90"
+    timeline  the signal that counts its submissions
+    memory    the Pool that buffers come from
+    config    the switches it was opened with
+    dead      why it may not be used any more, or ""
+    """
 
     steps: ClassVar[Steps[Any]]
 
@@ -124,7 +137,17 @@ class Device(Recovery):
     @abstractmethod
     def make_program(
         self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
-    ) -> Program: ...
+    ) -> Program:
+        """Load a checked code object: what `load` does on this kind of device.
+
+        image          a whole object
+        entry          the kernel's symbol
+        args           kinds of its arguments, or None when nobody said
+        scratch_bytes  private memory of each thread; UsageError on devices whose objects say it themselves
+        name           how messages and traces call it
+        Raises         UsageError when the object cannot be loaded, or has no such entry
+        """
+        ...
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
@@ -150,7 +173,7 @@ class Device(Recovery):
     def alloc(self, size_bytes: int, name: str | None = None) -> Buffer:
         """A new buffer, its contents unknown; dropping the last reference frees it.
 
-        size_bytes  at least 0
+        size_bytes  at least 0; the address is a multiple of 64, from 64 KiB on of 4096
         name        how messages, reports and traces call it
         Raises      UsageError; DriverError when memory is out, naming who holds the most
         """
@@ -166,7 +189,7 @@ class Device(Recovery):
         return self.encode(Timestamp(va))
 
     def queue(self) -> Queue:
-        """A new, empty queue."""
+        """A new, empty queue. Raises UsageError when the device cannot be used any more."""
         return Queue(self)
 
     def graph(self, name: str = "graph") -> Any:
@@ -174,7 +197,7 @@ class Device(Recovery):
         return Graph(self, name)
 
     def signal(self, name: str = "signal") -> Signal:
-        """A new signal, value 0."""
+        """A new signal, value 0. Raises UsageError when the device cannot be used any more."""
         return Signal(self, self.memory.alloc_idle(CELL_BYTES, checks.text("signal", "name", name)), name)
 
     def load(
@@ -221,7 +244,12 @@ class Device(Recovery):
             observer.unload(entry)
 
     def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
-        """Dispatch one program and wait for it."""
+        """Dispatch one program and wait for it: `queue().dispatch(...).submit().wait()`.
+
+        args         a Buffer, an int or a float for each parameter
+        grid, block  workgroups per launch, threads per workgroup: (x, y, z)
+        Raises       UsageError as Queue.dispatch; WaitTimeout and DeviceFault as Completion.wait
+        """
         Queue(self).dispatch(program, args, grid, block).submit().wait()
 
     def submit(
@@ -275,7 +303,11 @@ class Device(Recovery):
             pause()
 
     def synchronize(self, timeout_ms: float | None = None) -> None:
-        """Return once everything submitted so far is done. Raises WaitTimeout; DeviceFault if the last of it failed."""
+        """Return once everything submitted so far is done.
+
+        timeout_ms  deadline; default HCQ_TIMEOUT_MS
+        Raises      WaitTimeout; DeviceFault when the last submission failed
+        """
         if timeout_ms is not None:
             timeout_ms = checks.milliseconds(f"{self.name}.synchronize", timeout_ms)
         if self.dead:
@@ -285,7 +317,10 @@ class Device(Recovery):
             self.wait_value(value, timeout_ms)
 
     def wait_value(self, value: int, timeout_ms: float | None = None) -> None:
-        """Return once the timeline has reached `value`."""
+        """Return once the timeline has reached `value`.
+
+        Raises WaitTimeout; DeviceFault when that submission failed.
+        """
         timeline = self.timeline
         if self.asks_device or not value <= timeline._cell[0] <= timeline.submitted:
             self.wait_cell(self.timeline, value, timeout_ms)
@@ -295,13 +330,17 @@ class Device(Recovery):
                     raise DeviceFault(why)
 
     def drain(self, value: int, timeout_ms: float | None = None) -> None:
-        """Return once the timeline has reached `value`, whether the work failed or not."""
+        """Return once the timeline has reached `value`, whether the work failed or not. Raises WaitTimeout."""
         timeline = self.timeline
         if self.asks_device or not value <= timeline._cell[0] <= timeline.submitted:
             self.wait_cell(self.timeline, value, timeout_ms)
 
     def wait_cell(self, signal: Cell, value: int, timeout_ms: float | None = None) -> None:
-        """Return once a signal has reached `value`; sees faults of this device meanwhile."""
+        """Return once a signal has reached `value`; sees faults of this device meanwhile.
+
+        timeout_ms  deadline; default HCQ_TIMEOUT_MS
+        Raises      WaitTimeout; UsageError when the device cannot be used any more
+        """
         if self.is_ordered and signal.value >= value and not self._is_overwritten(signal):
             self._waited(signal, 0)
             return
@@ -364,6 +403,7 @@ class Device(Recovery):
         return error
 
     def pending(self) -> str:
+        """What is in flight, in words, for whoever waited in vain."""
         done, submitted = self.timeline.value, self.timeline.submitted
         if done >= submitted:
             return "Nothing is in flight on this device: nobody will set it. Submit the signal first."

@@ -34,7 +34,11 @@ MAX_WORDS = 1 << 26
 
 
 class Symbol:
-    """An argument that each replay names anew. `kind` is "buffer", "int" or "float"."""
+    """An argument that each replay names anew.
+
+    key   its name in `Graph.replay`: anything hashable; the same key may stand in several places
+    kind  "buffer", "int" or "float"; UsageError for another
+    """
 
     def __init__(self, key: Any, kind: str = "buffer") -> None:
         if not isinstance(kind, str) or kind not in ("buffer", "int", "float"):
@@ -70,9 +74,19 @@ class CommandBuffer:
 
 
 class Graph(Queue):
-    """A queue whose words stay. Record with its verbs, then `replay`; `submit` is a replay without symbols.
+    """A queue that is recorded once and replayed often. Record with its verbs, then `replay`.
 
+    A Symbol may stand for any argument of a dispatch; the first replay seals the graph, and nothing can be added
+    then.
     patch_points  key -> the places its value goes to: in the recorded command, once sealed in the command buffer
+    broken        why it cannot be replayed any more, or ""
+
+    >>> dev = hcq.open("CPU")
+    >>> total = dev.alloc(4, "total")
+    >>> twice = dev.graph("twice").fill(total, 2, value_bytes=4)
+    >>> twice.replay().wait()
+    >>> total.read().hex()
+    '02000000'
     """
 
     is_recording = True
@@ -121,7 +135,9 @@ class Graph(Queue):
         """Run the recorded work with these values for its symbols.
 
         values   a Buffer, an int or a float for each key of patch_points; kept alive until the device has the work
-        Raises   UsageError when a key is missing or unknown, or a value is of the wrong kind
+        Returns  the Completion of this run
+        Raises   UsageError when a key is missing or unknown, a value is of the wrong kind or does not fit, or
+                 nothing was recorded; DeviceFault when a buffer holds no result because earlier work failed
         """
         values = self._mapping(values)
         if len(values) != len(self.patch_points):

@@ -39,6 +39,13 @@ class Buffer:
 
     va          device address; None once freed
     size_bytes  what was asked for
+    name        how messages, reports and traces call it
+    device      whose memory it is
+
+    >>> data = hcq.open("CPU").alloc(8, "data")
+    >>> data.write(b"abcdefgh")
+    >>> data.view(2, 3).read()
+    b'cde'
     """
 
     __slots__ = (
@@ -88,7 +95,8 @@ class Buffer:
     def wait(self, timeout_ms: float | None = None) -> None:
         """Return once no submitted work can still read or write this buffer.
 
-        Raises WaitTimeout; DeviceFault when work that was handed this buffer failed.
+        timeout_ms  deadline; default HCQ_TIMEOUT_MS
+        Raises      WaitTimeout; DeviceFault when work that was handed this buffer failed
         """
         if timeout_ms is not None:
             timeout_ms = checks.milliseconds(f"{self!r}.wait", timeout_ms)
@@ -104,7 +112,8 @@ class Buffer:
     def write(self, data: Any, offset: int = 0) -> None:
         """Copy bytes from the host. Waits for submitted work that uses the buffer.
 
-        data    bytes, or anything with a contiguous buffer (array, numpy array, memoryview)
+        data    bytes, or anything with a contiguous buffer (array, NumPy array, memoryview)
+        offset  where they go, in bytes
         Raises  UsageError when the data does not fit or the buffer was freed
         """
         source = checks.memory(f"{self!r}.write", data)
@@ -122,7 +131,9 @@ class Buffer:
     def read(self, offset: int = 0, size_bytes: int | None = None) -> bytes:
         """Copy bytes to the host, after all work submitted so far is done (deadline HCQ_TIMEOUT_MS).
 
-        Raises  DeviceFault when work that was handed this buffer failed
+        size_bytes  default: all from `offset` on
+        Raises      UsageError when the range does not lie in the buffer; DeviceFault when work that was handed it
+                    failed
         """
         offset, size = self._check_range("read", offset, size_bytes)
         self._settle()
@@ -158,7 +169,10 @@ class Buffer:
             self.check_poison("read")
 
     def view(self, offset: int, size_bytes: int) -> Buffer:
-        """A part of this buffer as a buffer of its own; it keeps the whole alive."""
+        """A part of this buffer as a buffer of its own, without a copy; it keeps the whole alive.
+
+        offset, size_bytes  which bytes; UsageError when they do not lie in the buffer
+        """
         offset, size = self._check_range("view", offset, size_bytes)
         part = Buffer(self.device, self.address + offset, size, 0, 0, self.name)
         part.parent = self.parent or self
@@ -187,7 +201,10 @@ class Buffer:
             self.device.memory.take_back(self.va, self.capacity, self.name, self.fence)
 
     def elsewhere(self, call: str, device: Loader) -> UsageError:
-        """The error for work of another device that names this buffer."""
+        """The error for work of another device that names this buffer.
+
+        call  what the message begins with, such as "copy"
+        """
         if self.device.dead:
             self.device.check_alive()
         return UsageError(f"{call}: {self!r} is not on {device.name}. Copy it there first.")
@@ -245,7 +262,14 @@ def kind_of(arg: object) -> str:
 
 
 class Pool:
-    """Free blocks by size class. `alloc` and `take_back` are hot: one list pop, one list append."""
+    """Free blocks of one device by size class. `alloc` and `take_back` are hot: one list pop, one list append.
+
+    mapped_bytes  taken from the system, in use or not
+    limit_bytes   of large free blocks above this, half are unmapped; default a quarter of the machine's memory, at
+                  least 1 GiB
+    regions       mapped for the pool: va -> bytes
+    quarantined   blocks that abandoned work may still write: never handed out again
+    """
 
     large_bytes, gone = LARGE_BYTES, Freed  # destructors may run when the module's own names are gone
 

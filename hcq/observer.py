@@ -75,12 +75,14 @@ class Observer:
     def mapped(self, va: int, size_bytes: int, name: str | None) -> None:
         """The pool has new memory, for a buffer of this name."""
 
-    def unmapped(self, va: int, size_bytes: int) -> None: ...
+    def unmapped(self, va: int, size_bytes: int) -> None:
+        """Memory went back to the system."""
 
     def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
         """A buffer was handed out, in a block of `capacity` bytes."""
 
-    def free(self, va: int, capacity: int) -> None: ...
+    def free(self, va: int, capacity: int) -> None:
+        """A buffer's block is free again. Work in flight may still use it."""
 
     def renamed(self, va: int, name: str) -> None:
         """A buffer is called something else from now on, and was before."""
@@ -96,16 +98,19 @@ class Observer:
 
     # -- programs --
 
-    def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None: ...
+    def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
+        """A program was loaded; `sources` is what it was made from, when that is known."""
 
-    def unload(self, entry: int) -> None: ...
+    def unload(self, entry: int) -> None:
+        """A program's code is gone."""
 
     # -- signals --
 
     def cell(self, va: int, name: str) -> None:
         """A signal was made."""
 
-    def host_set(self, va: int, value: int, timestamp_ns: int) -> None: ...
+    def host_set(self, va: int, value: int, timestamp_ns: int) -> None:
+        """The host stored a value in a signal, at that time."""
 
     def host_saw(self, va: int, value: int) -> None:
         """The host looked at a signal."""
@@ -125,7 +130,8 @@ class Observer:
     def submitting(self, submission: Submission) -> None:
         """The words are about to be sent; `sent` or `dropped` comes next. Raises UsageError to refuse them."""
 
-    def sent(self, submission: Submission) -> None: ...
+    def sent(self, submission: Submission) -> None:
+        """The device has the words."""
 
     def dropped(self, submission: Submission, why: str) -> None:
         """It did not reach the device."""

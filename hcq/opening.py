@@ -16,7 +16,15 @@ from hcq.errors import UsageError
 
 
 def open(name: str = "CPU") -> Any:
-    """The device of this name, opened on first use: "CPU", "CPU:1", ... Raises UsageError listing the known ones."""
+    """The device of this name, opened on first use and shared by the whole process.
+
+    name    "CPU", "CPU:1", "AMD", "NV:0", ...; HCQ_VISIBLE says which GPUs are counted, HCQ_EMULATE adds emulated
+            ones
+    Raises  UsageError listing the known names; DriverError naming the step of the bring-up that the system refused
+
+    >>> hcq.open("CPU")  # doctest: +ELLIPSIS
+    Device(CPU, ...)
+    """
     kind, _, number = checks.text("open", "name", name).upper().partition(":")
     backend = backends.find(kind)
     if backend is None or not backend.device or not (number == "" or checks.is_decimal(number)):

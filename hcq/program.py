@@ -51,16 +51,21 @@ class Loader(Protocol):
     """A device, as far as a program needs it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """How messages call the device."""
+        ...
 
     def unloaded(self, entry: int) -> None:
         """A program is gone. Called by destructors."""
 
 
 class Program:
-    """An entry of a loaded object.
+    """An entry of a loaded object, ready to be dispatched. Dropping the last reference unloads it.
 
+    name           how messages, reports and traces call it
+    entry          the device address where it starts
     args           kinds of the arguments in order ("buffer", "int", "float"), or None when nobody said
+    scratch_bytes  private memory of each worker that it was loaded with
     access         what it does with each buffer, for the rules ("read", "write", "both", ""); None when nobody said
     shapes         device-private: argument types seen -> how to pack them
     packed         the same for the trace, once it has seen a dispatch
@@ -93,7 +98,12 @@ class Program:
         self._release = release
 
     def set_access(self, access: Sequence[str]) -> None:
-        """Say what the program does with the memory of each argument."""
+        """Say what the program does with the memory of each argument, so that validation can judge the order of its
+        launches.
+
+        access  "read", "write", "both" or "" (no memory) for each argument
+        Raises  UsageError for another word, or another number of them than the program has arguments
+        """
         access = checks.words(f"load({self.name!r})", "access", access)
         count = len(access) if self.args is None else len(self.args)
         if len(access) != count or not set(access) <= {"read", "write", "both", ""}:

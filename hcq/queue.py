@@ -26,7 +26,20 @@ ONE: Grid = (1, 1, 1)
 
 
 class Queue:
-    """Work to be submitted together. `commands` is what it holds; `words` is what the device will see."""
+    """Work to be submitted together: verbs record commands in order, `submit` hands all of them to the device at once.
+
+    Every verb returns the queue, so that calls chain. Each command is finished before the next one begins.
+    device    what it is for; buffers, programs and signals must be that device's (or within its reach)
+    commands  what was recorded since the last submit
+    words     the same as the packets that the device will read
+
+    >>> dev = hcq.open("CPU")
+    >>> a, b = dev.alloc(8, "a"), dev.alloc(8, "b")
+    >>> done = dev.queue().fill(a, 7, value_bytes=2).copy(b, a).submit()
+    >>> done.wait(timeout_ms=1000)
+    >>> b.read().hex()
+    '0700070007000700'
+    """
 
     is_recording = False  # a graph's words stay, so its cells stay, too
 
@@ -80,7 +93,12 @@ class Queue:
         dst_offset: int = 0,
         src_offset: int = 0,
     ) -> Q:
-        """Record a copy of `size_bytes` (default: as much as both hold). The ranges may overlap."""
+        """Record a copy of `size_bytes` (default: as much as both hold). The ranges may overlap.
+
+        dst_offset, src_offset  where it begins in each buffer, in bytes; any alignment
+        Raises                  UsageError when a range does not lie in its buffer, or a buffer is freed or out of
+                                reach
+        """
         to, room = self._range("copy", dst, dst_offset, size_bytes)
         from_, size = self._range("copy", src, src_offset, size_bytes)
         return self._add(command.Copy(to, from_, min(room, size)), dst, src)
@@ -93,7 +111,12 @@ class Queue:
         offset: int = 0,
         value_bytes: int = 1,
     ) -> Q:
-        """Record a fill with a value of 1, 2, 4 or 8 bytes, repeated."""
+        """Record a fill with a value of 1, 2, 4 or 8 bytes, repeated.
+
+        value        signed or unsigned, as wide as `value_bytes`; stored with its lowest byte first
+        size_bytes   a multiple of value_bytes; default: from `offset` to the end of the buffer
+        Raises       UsageError when the value does not fit, or the range is no whole number of values in the buffer
+        """
         count = checks.whole("fill", "value_bytes", value_bytes)
         if count not in (1, 2, 4, 8):
             raise UsageError(f"fill: value_bytes={value_bytes}; a value has 1, 2, 4 or 8 bytes.")
@@ -106,17 +129,24 @@ class Queue:
         return self._add(command.Fill(to, pattern, size), dst)
 
     def wait(self: Q, signal: Signal, value: int) -> Q:
-        """Record: go on once the signal is at least `value`."""
+        """Record: go on once the signal is at least `value`, a whole number from 0.
+
+        The host or another device may set it.
+        """
         va = self._cell("wait", signal)
         return self._add(command.Wait(va, checks.whole("wait", "value", value)), signal)
 
     def signal(self: Q, signal: Signal, value: int) -> Q:
-        """Record: set the signal once everything before is done."""
+        """Record: set the signal to `value`, a whole number from 0, and its timestamp once all before it is done."""
         va = self._cell("signal", signal)
         return self._add(command.Signal(va, checks.whole("signal", "value", value)), signal)
 
     def timestamp(self: Q, dst: Buffer, offset: int = 0) -> Q:
-        """Record: store the device's clock in nanoseconds (8 bytes)."""
+        """Record: store the device's clock, 8 bytes; `Device.moment_ns` says when that was on time.monotonic_ns.
+
+        offset  where in the buffer, in bytes
+        Raises  UsageError when 8 bytes from there do not lie in the buffer
+        """
         return self._add(command.Timestamp(self._range("timestamp", dst, offset, 8)[0]), dst)
 
     def barrier(self: Q) -> Q:
@@ -124,7 +154,12 @@ class Queue:
         return self._add(command.Barrier())
 
     def submit(self) -> Completion:
-        """Hand everything recorded to the device, with one doorbell. The queue is empty afterwards."""
+        """Hand everything recorded to the device, with one doorbell. The queue is empty afterwards.
+
+        Returns  the Completion that stands for this work
+        Raises   UsageError when a buffer was freed since it was recorded, when the rules refuse it
+                 (HCQ_VALIDATE=1), or when the device cannot be used any more
+        """
         words, commands = self._words, self.commands
         self._words, self.commands = [], []
         held, self._held = self._held, []

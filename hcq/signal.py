@@ -32,7 +32,19 @@ class Elsewhere:
 
 
 class Signal:
-    """One cell. `value` only means something to those who agreed on it."""
+    """A number and a timestamp in 16 bytes that host and device both see. What its values mean is up to who uses it.
+
+    name  how messages, reports and traces call it
+    va    the device address of the cell
+
+    >>> dev = hcq.open("CPU")
+    >>> ready = dev.signal("ready")
+    >>> done = dev.queue().wait(ready, 1).signal(ready, 2).submit()
+    >>> ready.set(1)
+    >>> ready.wait(2, timeout_ms=1000)
+    >>> ready.value
+    2
+    """
 
     def __init__(self, device: Base, buffer: Buffer, name: str = "signal") -> None:
         self.device = device
@@ -48,6 +60,7 @@ class Signal:
 
     @property
     def value(self) -> int:
+        """What the cell holds now, read without waiting; 0 after it was made."""
         value: int = self._cell[0]
         for observer in self.device.observers:
             observer.host_saw(self.va, value)
@@ -59,7 +72,7 @@ class Signal:
         return self.device.moment_ns(self._cell[1])
 
     def set(self, value: int) -> None:
-        """Store a value from the host and wake whoever waits."""
+        """Store a value, a whole number from 0, from the host and wake whoever waits, on either side."""
         value = checks.whole(f"{self.name}.set", "value", value)
         if self.device.dead:
             self.device.check_alive()
@@ -68,7 +81,12 @@ class Signal:
             observer.host_set(self.va, value, self.timestamp_ns)
 
     def wait(self, value: int, timeout_ms: float | None = None) -> None:
-        """Return once the value is at least `value`. Raises WaitTimeout at the deadline (default HCQ_TIMEOUT_MS)."""
+        """Return once the value is at least `value`.
+
+        timeout_ms  deadline; default HCQ_TIMEOUT_MS; 0 asks once
+        Raises      WaitTimeout naming the signal, what was awaited and what was seen; UsageError when the device
+                    cannot be used
+        """
         value = checks.whole(f"{self.name}.wait", "value", value)
         if timeout_ms is not None:
             timeout_ms = checks.milliseconds(f"{self.name}.wait", timeout_ms)
@@ -124,7 +142,11 @@ class Timeline(Signal):
 
 
 class Completion:
-    """One submission, to be waited for."""
+    """One submission, to be waited for.
+
+    device  where it runs
+    value   its number on the device's timeline
+    """
 
     __slots__ = ("device", "value")
 
@@ -134,6 +156,7 @@ class Completion:
 
     @property
     def is_done(self) -> bool:
+        """Whether the work has been finished, successfully or not; asks without waiting."""
         return self.device.timeline.has_reached(self.value)
 
     def wait(self, timeout_ms: float | None = None) -> None:
