@@ -36,6 +36,8 @@ _RELA = struct.Struct("<QQq")
 
 
 class Section(NamedTuple):
+    """One row of the section table. `flags` are SHF_* bits, `type` a SHT_* number."""
+
     name: str
     type: int
     flags: int
@@ -49,6 +51,8 @@ class Section(NamedTuple):
 
 
 class Segment(NamedTuple):
+    """One row of the program headers: bytes of the file, and where in memory they go."""
+
     type: int
     flags: int
     offset: int
@@ -59,6 +63,8 @@ class Segment(NamedTuple):
 
 
 class Symbol(NamedTuple):
+    """One row of a symbol table."""
+
     name: str
     binding: int
     type: int
@@ -69,10 +75,13 @@ class Symbol(NamedTuple):
 
     @property
     def is_undefined(self) -> bool:
+        """Whether another object has it."""
         return self.section == SHN_UNDEF
 
 
 class Relocation(NamedTuple):
+    """A place in a section to be computed when addresses are known."""
+
     offset: int
     type: int
     symbol: int
@@ -119,6 +128,7 @@ class Object:
 
     @property
     def machine_name(self) -> str:
+        """What kind of machine it is for, in words."""
         return MACHINE_NAMES.get(self.machine, f"machine {self.machine}")
 
     def contents(self, section: Section) -> bytes:
@@ -148,11 +158,13 @@ class Object:
         return [Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend) for offset, info, addend in entries]
 
     def section(self, index: int, what: str) -> Section:
+        """The section of this number. Raises UsageError, saying what asked for it, when there is none."""
         if index >= len(self.sections):
             raise self.refuse(f"{what}: section {index} of {len(self.sections)}")
         return self.sections[index]
 
     def slice(self, offset: int, size_bytes: int, what: str) -> bytes:
+        """Bytes of the file. Raises UsageError, saying what lies there, when they end behind it."""
         if offset + size_bytes > len(self.image):
             end = offset + size_bytes
             raise self.refuse(

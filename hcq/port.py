@@ -31,29 +31,64 @@ PAGE_BYTES = 4096
 
 @runtime_checkable
 class Port(Protocol):
-    """What a device may ask of the operating system.
+    """What a device may ask of the operating system. Every call that is refused raises DriverError with the errno.
 
     runs_ptx  NVIDIA GPUs there run PTX, not machine code
     """
 
     @property
-    def runs_ptx(self) -> bool: ...
-    def open(self, path: str, flags: int = os.O_RDWR) -> int: ...
-    def close(self, fd: int) -> None: ...
-    def ioctl(self, fd: int, request: int, argument: bytearray) -> int: ...
-    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int: ...
-    def munmap(self, va: int, size_bytes: int) -> None: ...
-    def mprotect(self, va: int, size_bytes: int, prot: int) -> None: ...
-    def madvise(self, va: int, size_bytes: int, advice: int) -> None: ...
-    def read_file(self, path: str) -> bytes: ...
-    def clock_ns(self) -> int: ...
+    def runs_ptx(self) -> bool:
+        """Whether NVIDIA GPUs there run PTX instead of machine code; only emulated ones do."""
+        ...
+
+    def open(self, path: str, flags: int = os.O_RDWR) -> int:
+        """open(2): a file descriptor, which a child of exec does not inherit."""
+        ...
+
+    def close(self, fd: int) -> None:
+        """close(2)."""
+        ...
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        """ioctl(2): the argument is read and written in place. Returns what the call returns."""
+        ...
+
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, fd: int = -1, offset: int = 0) -> int:
+        """mmap(2): the address of the mapping.
+
+        va     where, or 0 for anywhere; binding only with MAP_FIXED
+        prot   PROT_* bits
+        flags  MAP_* bits
+        """
+        ...
+
+    def munmap(self, va: int, size_bytes: int) -> None:
+        """munmap(2)."""
+        ...
+
+    def mprotect(self, va: int, size_bytes: int, prot: int) -> None:
+        """mprotect(2)."""
+        ...
+
+    def madvise(self, va: int, size_bytes: int, advice: int) -> None:
+        """madvise(2). Advice only: a refusal is not an error."""
+        ...
+
+    def read_file(self, path: str) -> bytes:
+        """The contents of a file, such as one in sysfs."""
+        ...
+
+    def clock_ns(self) -> int:
+        """The time in nanoseconds on the clock of time.monotonic_ns."""
+        ...
+
     def kernel_log(self) -> list[str]:
         """What kernel drivers have logged, where that is ours to read: the real kernel's log is not."""
         ...
 
 
-class LinuxPort:
-    """The real one."""
+class LinuxPort(Port):
+    """The operating system itself."""
 
     runs_ptx = False
 
@@ -105,16 +140,18 @@ class LinuxPort:
         return time.monotonic_ns()
 
     def kernel_log(self) -> list[str]:
+        """Nothing: the kernel's log is not ours to read."""
         return []
 
 
-class AroundPort:
+class AroundPort(Port):
     """A port around another: each call goes through `through`, which a subclass may look at, refuse or note."""
 
     def __init__(self, inner: Port) -> None:
         self.inner = inner
 
     def through(self, call: str, *arguments: Any) -> Any:
+        """Answer a call, by its name and arguments; here the port inside does."""
         return getattr(self.inner, call)(*arguments)
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
@@ -153,7 +190,14 @@ class AroundPort:
 
 
 class RecordingPort(AroundPort):
-    """Passes every call on and tells `sink(call, arguments, result)` about it, failures included."""
+    """Passes every call on and tells `sink(call, arguments, result)` about it; the result of a failure is its
+    exception.
+
+    >>> heard = []
+    >>> port = hcq.port.RecordingPort(hcq.port.LinuxPort(), lambda *what: heard.append(what))
+    >>> port.read_file("/dev/null"), heard
+    (b'', [('read_file', ('/dev/null',), b'')])
+    """
 
     def __init__(self, inner: Port, sink: Callable[[str, tuple[object, ...], object], None]) -> None:
         super().__init__(inner)
@@ -173,7 +217,10 @@ class RecordingPort(AroundPort):
 
 
 class FaultyPort(AroundPort):
-    """Passes calls on until its plan says fail: {"mmap": (3, ENOMEM)} lets three mmaps through and refuses the rest."""
+    """Passes calls on until its plan says fail: {"mmap": (3, ENOMEM)} lets three mmaps through and refuses the rest.
+
+    calls  how often each was made, by name
+    """
 
     def __init__(self, inner: Port, plan: Mapping[str, tuple[int, int]]) -> None:
         super().__init__(inner)

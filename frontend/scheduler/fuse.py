@@ -68,6 +68,7 @@ class Use:
     routes: frozenset[int] = frozenset()
 
     def and_also(self, other: Use) -> Use:
+        """The use by this kernel and, on another way, that one."""
         routes = frozenset[int]() if self.frame == other.frame is not None else self.ways() | other.ways()
         is_apart = None in (self.frame, other.frame) and routes not in (self.ways(), other.ways())
         return Use(

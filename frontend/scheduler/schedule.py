@@ -33,6 +33,7 @@ class Value:
 
     @property
     def size_bytes(self) -> int:
+        """How much memory it takes."""
         return prod(self.shape) * self.dtype.itemsize
 
     def __str__(self) -> str:

@@ -87,6 +87,7 @@ class AmdDevice(GpuDevice):
     # ------------------------------------------------------------ opening
 
     def open_driver(self) -> None:
+        """Step: open /dev/kfd. Raises DriverError for a version of its interface that is not ours."""
         self.rings: dict[str, Ring] = {}
         self._ending: list[Ring] = []
         self.process = process_of(self.port)
@@ -100,6 +101,7 @@ class AmdDevice(GpuDevice):
             )
 
     def find_gpu(self) -> None:
+        """Step: take the GPU of this number from the topology. Raises UsageError when there are not so many."""
         nodes = read_nodes(self.port)
         index = int(self.name.partition(":")[2] or 0)
         if index >= len(nodes):
@@ -113,6 +115,7 @@ class AmdDevice(GpuDevice):
         self.is_aql = self.config.amd_queue == "aql" if self.config.amd_queue else self.chip.prefers_aql
 
     def acquire_vm(self) -> None:
+        """Step: give the process's address space on this GPU to the KFD, through the render node."""
         self.drm_fd = self.process.render_fd(self.port, self.node.gpu_id, self.node.render_minor)
         try:
             call(self.port, self.kfd_fd, kfd.ACQUIRE_VM, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
@@ -124,6 +127,7 @@ class AmdDevice(GpuDevice):
         self.gpu_memory = KfdMemory(self.port, self.kfd_fd, self.drm_fd, self.node.gpu_id)
 
     def read_apertures(self) -> None:
+        """Step: ask where LDS and scratch memory are in the address space of kernels."""
         count = call(self.port, self.kfd_fd, kfd.GET_PROCESS_APERTURES_NEW).num_of_nodes
         layout = kfd.ProcessDeviceApertures
         array = bytearray(4 * layout.length_words * count)
@@ -148,6 +152,7 @@ class AmdDevice(GpuDevice):
         self.apertures = found
 
     def make_events(self) -> None:
+        """Step: make the events that wake waits and say what went wrong."""
         self.event_id = self.process.make_events(self.port, self.kfd_fd, self.gpu_memory)
 
     def map_doorbells(self) -> None:
@@ -177,6 +182,7 @@ class AmdDevice(GpuDevice):
             self.place = Place.PUBLIC
 
     def make_signals(self) -> None:
+        """Step: allocate the cells of signals and the memory that arguments are uploaded to."""
         cells = self.gpu_memory.alloc(CELLS_BYTES, Place.SHARED)
         self._begin_cells(cells, TIMELINE_AT, SIGNALS_AT)
         queue = (
@@ -200,6 +206,7 @@ class AmdDevice(GpuDevice):
         self._pieces = self._dispatches = 0  # put into rings since it was opened
 
     def make_rings(self) -> None:
+        """Step: create the compute queue and the copy queue."""
         compute = AqlRing if self.is_aql else Pm4Ring
         self.rings = {}
         for name, kind in ((COMPUTE, compute), (COPY, SdmaRing)):
@@ -215,6 +222,7 @@ class AmdDevice(GpuDevice):
         self._cells_view[RING_FENCE_AT : COPY_FENCE_AT + 4] = bytes(COPY_FENCE_AT + 4 - RING_FENCE_AT)
 
     def read_clocks(self) -> None:
+        """Step: compare the GPU's clock with the host's."""
         speed = counter_ticks_per_ms(self.port, self.drm_fd)
         before = time.monotonic_ns()
         counters = call(self.port, self.kfd_fd, kfd.GET_CLOCK_COUNTERS, gpu_id=self.node.gpu_id)

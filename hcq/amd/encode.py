@@ -48,12 +48,14 @@ class Piece(bytes):
 
 
 def piece(packets: bytes, ring: str, upload: bytes = b"", patches: tuple[tuple[int, int], ...] = ()) -> Piece:
+    """A Piece of packets for the ring of this name, with what is uploaded beside them and where its address goes."""
     made = Piece(packets)
     made.ring, made.upload, made.patches = ring, upload, patches
     return made
 
 
 def join(packets: Sequence[Packet]) -> bytes:
+    """Packets as the bytes that a ring holds."""
     return b"".join(packet.to_bytes() for packet in packets)
 
 

@@ -53,10 +53,12 @@ class Place(Enum):
 
     @property
     def flags(self) -> AllocFlags:
+        """The KFD's flags for an allocation there."""
         return self.value
 
     @property
     def is_host_visible(self) -> bool:
+        """Whether the host has an address for it."""
         return self != Place.PRIVATE
 
 

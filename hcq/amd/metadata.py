@@ -61,6 +61,8 @@ class Argument:
 
 @dataclass(frozen=True)
 class KernelMetadata:
+    """What an object's notes say of one kernel, beyond its descriptor."""
+
     name: str
     symbol: str
     args: tuple[Argument, ...]

@@ -189,6 +189,7 @@ class Ring(ABC):
         return self.put
 
     def has_room(self, units: int) -> bool:
+        """Whether this many units can be written before the GPU has read more."""
         return self.put + units - self.get <= self.capacity
 
     @property
@@ -197,6 +198,7 @@ class Ring(ABC):
         """The ring's size, in the units of its pointers."""
 
     def too_long(self, size_bytes: int) -> UsageError:
+        """The error for packets that no empty ring of this kind could hold."""
         return UsageError(
             f"submit: {size_bytes} bytes of packets in one piece do not fit the {self.kind} ring's {RING_BYTES}. "
             "Split them."
@@ -204,6 +206,8 @@ class Ring(ABC):
 
 
 class Pm4Ring(Ring):
+    """Compute packets (PM4): put and get count words."""
+
     kind = "PM4"
     queue_type = QueueType.COMPUTE
     capacity = RING_BYTES // 4
@@ -230,6 +234,8 @@ class Pm4Ring(Ring):
 
 
 class SdmaRing(Ring):
+    """Copy packets (SDMA): put and get count bytes. What does not fit before the ring's end begins at its start."""
+
     kind = "SDMA"
     queue_type = QueueType.SDMA
     capacity = RING_BYTES
@@ -263,6 +269,8 @@ class SdmaRing(Ring):
 
 
 class AqlRing(Ring):
+    """HSA packets (AQL): put and get count packets of 64 bytes."""
+
     kind = "AQL"
     queue_type = QueueType.COMPUTE_AQL
     capacity = RING_BYTES // aql.PACKET_BYTES

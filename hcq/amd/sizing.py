@@ -32,6 +32,7 @@ class QueueSizes(NamedTuple):
 
 
 def aligned(size: int, to: int = PAGE) -> int:
+    """A size rounded up to a multiple."""
     return -(-size // to) * to
 
 

@@ -45,6 +45,7 @@ class Node:
 
     @property
     def compute_units(self) -> int:
+        """How many compute units the GPU has."""
         return self.simds // max(self.simds_per_unit, 1)
 
     @property

@@ -90,6 +90,10 @@ class Arena:
             return chunk.place(code_bytes, constants_bytes)
 
     def write(self, slot: Slot, code: bytes, constants: bytes) -> None:
+        """Put code and constants into a slot; from then on every thread of the process sees the new instructions.
+
+        Raises  DriverError when the kernel refuses the barrier that makes it so (membarrier)
+        """
         start, end = slot.code
         slot.chunk.write(start, code.ljust(end - start, TRAP))
         if constants:
@@ -101,6 +105,7 @@ class Arena:
             raise DriverError(f"membarrier(PRIVATE_EXPEDITED_SYNC_CORE) -> errno {error}.")
 
     def free(self, slot: Slot) -> None:
+        """Give a slot back. What was there traps from now on, if it can be written."""
         with self._lock:
             start, end = slot.code
             try:

@@ -73,6 +73,10 @@ class CpuDevice(Forkable):
     # ------------------------------------------------------------ opening
 
     def find_machine(self) -> None:
+        """Step: take the machine's architecture and how many threads to use.
+
+        Raises UsageError where there is no Linux.
+        """
         if platform.system() != "Linux":
             raise UsageError(f"the CPU device sleeps on Linux futexes, and this is {platform.system()}.")
         self.machine = processor.machine_named(platform.machine())
@@ -87,6 +91,7 @@ class CpuDevice(Forkable):
         self._owned: dict[int, int] = {}
 
     def load_processor(self) -> None:
+        """Step: load the command processor, from the cache or compiled."""
         self.code = native_processor(self.machine)
 
     def _own(self, size_bytes: int) -> int:
@@ -96,6 +101,7 @@ class CpuDevice(Forkable):
         return va
 
     def make_ring(self) -> None:
+        """Step: map the ring and the control block."""
         self._ring_va = self._own(4 * RING_WORDS)
         self._ring = native.view(self._ring_va, 4 * RING_WORDS)
         self._control_va = self._own(CONTROL_BYTES)
@@ -106,6 +112,7 @@ class CpuDevice(Forkable):
         self._cut = 0  # a submission of which the ring has a part
 
     def make_timeline(self) -> None:
+        """Step: make the signal that counts submissions, and prepare the packets that every submission ends with."""
         cell = Buffer(self, self._own(TIMELINE_BYTES), TIMELINE_BYTES, TIMELINE_BYTES, 0, "timeline")
         cell.parent = cell  # the device's own: it never goes to the pool
         self.timeline = Timeline(self, cell, "timeline")
@@ -115,6 +122,7 @@ class CpuDevice(Forkable):
         self.stamp = functools.partial(pack_stamp, *head)  # type: ignore[method-assign]
 
     def start_threads(self) -> None:
+        """Step: start the command processor and its workers."""
         spins = cores() > 1  # on a single core looking only keeps the other side from running
         control = packets.Control(
             ring=self._ring_va,

@@ -38,6 +38,7 @@ class Still:
         device.rests_within(max(0.0, 1000 * (end - time.monotonic())))
 
     def let_go(self) -> None:
+        """Release the locks that were taken before the fork."""
         for lock in reversed(self.locks):
             lock.release()
         self.locks.clear()

@@ -79,6 +79,7 @@ class Mapping:
         self._close: Callable[[], None] | None = close
 
     def close(self) -> None:
+        """Unmap it, or give its slot back. A second call does nothing."""
         close, self._close = self._close, None
         if close is not None:
             close()

@@ -17,6 +17,8 @@ from hcq.layout import Packet, bits
 
 
 class Opcode(IntEnum):
+    """What a packet is: the low byte of its first word."""
+
     NOP = 0
     DISPATCH = 1
     COPY = 2

@@ -50,6 +50,7 @@ class KernelDriver(Subject):
         raise NotImplementedError
 
     def gpus(self, host: Host) -> list[PciDevice]:
+        """The vendor's GPUs on the PCI bus, whether a driver has them or not."""
         return gpus_on_the_bus(host, self.vendor)
 
     def pass_in(self, facts: Facts) -> str:

@@ -32,6 +32,8 @@ NEEDED = ("node", "permission", "driver", "open", "memory", "queue")  # without 
 
 
 class Status(str, Enum):
+    """How a check ended."""
+
     OK = "ok"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -100,6 +102,7 @@ class Run:
 
     @property
     def is_well(self) -> bool:
+        """Whether nothing failed; what was skipped does not count."""
         return not any(check.status == Status.FAILED for check in self.checks)
 
 

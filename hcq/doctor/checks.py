@@ -41,6 +41,10 @@ def pattern(size_bytes: int, seed: int) -> bytes:
 
 
 def memory(device: Device, sizes: Sizes) -> Found:
+    """A buffer holds what the host writes there; how fast it is written and read.
+
+    Raises Failure with the first wrong byte.
+    """
     buffer = device.alloc(sizes.memory_bytes, "doctor memory")
     try:
         data = pattern(sizes.memory_bytes, 1)
@@ -69,6 +73,7 @@ def memory(device: Device, sizes: Sizes) -> Found:
 
 
 def queue(device: Device, sizes: Sizes) -> Found:
+    """Empty submissions come back, one after the other; how long one takes."""
     times = []
     before = device.timeline.value
     for _ in range(sizes.round_trips):
@@ -89,6 +94,10 @@ def queue(device: Device, sizes: Sizes) -> Found:
 
 
 def kernel(device: Device, small: Tiny | None, sizes: Sizes) -> Found:
+    """The device's own small kernel computes what it must.
+
+    Raises Skip when the doctor has none for the architecture.
+    """
     if small is None:
         raise Skip(f"no kernel for {device.arch} comes with the doctor")
     program = device.load(small.image, ENTRY)
@@ -114,6 +123,7 @@ def kernel(device: Device, small: Tiny | None, sizes: Sizes) -> Found:
 
 
 def copy(device: Device, sizes: Sizes) -> Found:
+    """A copy between two buffers arrives whole; how fast it is."""
     size = sizes.memory_bytes
     dst, src = device.alloc(size, "doctor dst"), device.alloc(size, "doctor src")
     try:

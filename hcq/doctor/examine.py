@@ -43,6 +43,7 @@ class Examination:
 
     @property
     def is_well(self) -> bool:
+        """Whether nothing failed on any device."""
         return all(run.is_well for run in self.runs)
 
 

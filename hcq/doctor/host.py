@@ -34,21 +34,28 @@ class FileFacts(NamedTuple):
 
     @property
     def is_device(self) -> bool:
+        """Whether it is a character device, as drivers make them."""
         return stat.S_ISCHR(self.mode)
 
     @property
     def permissions(self) -> str:
+        """As `ls -l` shows them, such as "crw-rw----"."""
         return stat.filemode(self.mode)
 
 
 class Host(Port, Protocol):
     """A Port that also looks."""
 
-    def stat(self, path: str) -> FileFacts | None: ...
-    def names(self, folder: str) -> list[str]: ...
+    def stat(self, path: str) -> FileFacts | None:
+        """A file's mode and owners; None when it is not there."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """What a folder holds, in order; empty when it is not there."""
+        ...
 
 
-class LinuxHost(LinuxPort):
+class LinuxHost(LinuxPort, Host):
     """The real one."""
 
     def stat(self, path: str) -> FileFacts | None:

@@ -23,12 +23,12 @@ from collections.abc import Sequence
 
 from hcq import backends
 from hcq.emu.kernel import File, Kernel, Refusal
-from hcq.port import LinuxPort, refused
+from hcq.port import LinuxPort, Port, refused
 
 FIRST_FD = 1 << 20  # far above any real file descriptor
 
 
-class EmulatedPort:
+class EmulatedPort(Port):
     """A Port. `kernels` are asked in order; the real operating system gets what none of them knows."""
 
     runs_ptx = True  # machine code of NVIDIA's is not emulated

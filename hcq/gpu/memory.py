@@ -21,9 +21,14 @@ class Owned(Protocol):
     """An allocation."""
 
     @property
-    def va(self) -> int: ...
+    def va(self) -> int:
+        """Where it is, for host and GPU."""
+        ...
+
     @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        """How much was asked for."""
+        ...
 
 
 A = TypeVar("A", bound=Owned)

@@ -40,10 +40,18 @@ class GpuLoader(Loader, Protocol):
     """A GPU, as far as its programs need it."""
 
     @property
-    def failures(self) -> list[tuple[int, int, str]]: ...
+    def failures(self) -> list[tuple[int, int, str]]:
+        """First and last timeline value of what failed, and what happened."""
+        ...
+
     @property
-    def observers(self) -> tuple[object, ...]: ...
-    def can_reach(self, buffer: Buffer) -> bool: ...
+    def observers(self) -> tuple[object, ...]:
+        """Who hears of what the device does."""
+        ...
+
+    def can_reach(self, buffer: Buffer) -> bool:
+        """Whether its kernels can be given a buffer, its own or a peer's."""
+        ...
 
 
 class GpuProgram(Program, ABC):

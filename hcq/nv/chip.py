@@ -48,6 +48,7 @@ class Chip:
 
     @property
     def qmd(self) -> type[Qmd]:
+        """The layout of launch descriptions that its compute class reads."""
         return qmd_for(self.engines.compute)
 
     @property
@@ -83,6 +84,7 @@ class Chip:
 
     @property
     def largest_sm_config(self) -> int:
+        """The code of the largest shared memory that an SM can be configured for, as a QMD takes it."""
         return sm_config(self.carveouts[-1])
 
     def max_threads(self, registers: int) -> int:

@@ -196,6 +196,7 @@ class Cubin:
         return f"sm_{self.sm}"
 
     def refuse(self, why: str) -> UsageError:
+        """The error for an object with something wrong in it."""
         return UsageError(f"load({self.label!r}): {why}. Give a whole cubin, as nvrtc or ptxas wrote it.")
 
     def contents(self, section: str) -> bytes:

@@ -30,6 +30,7 @@ class LaunchData(Push, words=1, tail="data"):
 
     @property
     def qmd(self) -> Qmd:
+        """The launch description."""
         return self.qmd_type.decode(self.tail_words[: self.qmd_type.length_words])
 
     @property
@@ -39,6 +40,7 @@ class LaunchData(Push, words=1, tail="data"):
 
     @property
     def bank0(self) -> Bank0:
+        """The driver's part of constant bank 0."""
         return BANK0_OF_QMD.get(self.qmd_type.version, Bank0).decode(self.constants)
 
     @property
@@ -60,6 +62,7 @@ class RunBlock(Push, words=1, tail="data"):
 
     @property
     def entry(self) -> GpEntry:
+        """The GPFIFO entry that makes the GPU read the block."""
         return GpEntry.decode(self.tail_words[:2])
 
     @property

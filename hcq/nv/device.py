@@ -65,15 +65,18 @@ class NvDevice(HostAccess):
     # ------------------------------------------------------------ opening
 
     def read_version(self) -> None:
+        """Step: ask which release of the kernel driver this is, and take the structures of its interface."""
         self.process = process_of(self.port)
         self.abi = self.process.read_version(self.port)
         if self.abi.note:
             print(f"hcq {self.name}: {self.abi.note}", file=sys.stderr)
 
     def make_client(self) -> None:
+        """Step: make the process's RM client, or take the one there is."""
         self.rm = self.process.client(self.port)
 
     def find_gpu(self) -> None:
+        """Step: take the GPU of this number. Raises UsageError when there are not so many."""
         cards = self.process.cards(self.port)
         index = int(self.name.partition(":")[2] or 0)
         if index >= len(cards):
@@ -101,32 +104,42 @@ class NvDevice(HostAccess):
             self._gpus.attaching.release()
 
     def attach_gpu(self) -> None:
+        """Step: attach the GPU to the process's files, once for all devices on it."""
         if not self.gpu.is_ready:
             self.gpu.attach(self.port)
 
     def make_device(self) -> None:
+        """Step: make RM's device and subdevice, once for all devices on the GPU."""
         if not self.gpu.is_ready:
             self.gpu.make_device(self.rm)
 
     def ask_gpu(self) -> None:
+        """Step: ask RM what the GPU is, once for all devices on it."""
         if not self.gpu.is_ready:
             self.gpu.ask(self.rm)
 
     def pick_classes(self) -> None:
+        """Step: take the compute, copy and channel classes that the GPU lists.
+
+        Raises DriverError when it lists none we know.
+        """
         if not self.gpu.is_ready:
             self.gpu.pick_classes(self.rm)
         self.chip = self.gpu.chip
         self.arch = self.chip.arch
 
     def map_doorbell(self) -> None:
+        """Step: map the register that makes the GPU look, once for all devices on it."""
         if not self.gpu.is_ready:
             self.gpu.map_doorbell(self.rm)
 
     def register_gpu(self) -> None:
+        """Step: register the GPU with UVM, once for all devices on it."""
         if not self.gpu.is_ready:
             self.gpu.register(self.port)
 
     def make_vaspace(self) -> None:
+        """Step: make the GPU's address space and hand it to UVM, once for all devices on it."""
         if not self.gpu.is_ready:
             self.gpu.make_vaspace(self.rm, self.port)
             self._gpus.ready[self.gpu.gpu_id] = self.gpu
@@ -143,6 +156,7 @@ class NvDevice(HostAccess):
             self.why_no_boost = str(error)
 
     def make_signals(self) -> None:
+        """Step: allocate the cells of signals and the memory that pushbuffers are written to."""
         gpu = self.gpu
         self.gpu_memory = NvMemory(
             self.port, self.process, self.rm, gpu.device, gpu.path, gpu.uuid, self.process.uvm_fd
@@ -158,6 +172,7 @@ class NvDevice(HostAccess):
         self._before = 0, 0  # a submission, and the entries before it
 
     def make_channel(self) -> None:
+        """Step: make the channel with its engines, and submit what sets them up."""
         self._cells_view[COPY_FENCE_AT : STAMP_AT + CELL_BYTES] = bytes(STAMP_AT + CELL_BYTES - COPY_FENCE_AT)
         self.channel = Channel(
             self.gpu_memory, self.gpu.vaspace, self.chip, self.gpu.doorbell, self._ring, self._cells

@@ -68,6 +68,7 @@ class Piece(bytes):
 
 
 def join(packets: Sequence[Packet]) -> bytes:
+    """Packets as the bytes that a pushbuffer holds."""
     return b"".join(packet.to_bytes() for packet in packets)
 
 

@@ -72,6 +72,7 @@ class Launcher:
         return made
 
     def shared_bytes(self, dynamic_shared: int) -> int:
+        """SHARED_MEMORY_SIZE of a launch that adds so much dynamic shared memory."""
         return self.chip.shared_bytes(self.kernel.static_shared, dynamic_shared)
 
     @property

@@ -44,6 +44,7 @@ class Place(Enum):
 
     @property
     def is_host_visible(self) -> bool:
+        """Whether the host has an address for it."""
         return self != Place.PRIVATE
 
 

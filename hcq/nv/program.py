@@ -55,6 +55,7 @@ class NvProgram(GpuProgram):
 
     @property
     def dynamic_shared_bytes(self) -> int:
+        """Shared memory that each launch adds to the kernel's own; may be set before a dispatch."""
         return self._dynamic_shared
 
     @dynamic_shared_bytes.setter

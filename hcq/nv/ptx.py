@@ -48,6 +48,7 @@ class Entry(NamedTuple):
 
     @property
     def param_bytes(self) -> int:
+        """How long the packed parameters are."""
         last = self.parameters[-1] if self.parameters else Parameter(0, 0, "")
         return last.offset + last.size_bytes
 

@@ -47,10 +47,12 @@ class GpFifo:
 
     @property
     def userd_va(self) -> int:
+        """Where the ring's put and get are."""
         return self.va + self.userd_offset()
 
     @staticmethod
     def userd_offset() -> int:
+        """How far behind the ring's first entry its put and get are, in bytes."""
         return -(-ENTRIES * GP_ENTRY_BYTES // USERD_BYTES) * USERD_BYTES
 
     @staticmethod

@@ -131,6 +131,7 @@ def _done(access: str) -> str:
 
 @check(Access, Fill, Copy)
 def alignment(submission: SubmissionCheck, effect: Access | Fill | Copy) -> Iterator[Violation]:
+    """Check: addresses are multiples of what the packet demands."""
     if isinstance(effect, Copy):
         places = [("source", effect.src), ("destination", effect.dst)]
     elif isinstance(effect, Fill):
@@ -144,6 +145,7 @@ def alignment(submission: SubmissionCheck, effect: Access | Fill | Copy) -> Iter
 
 @check(Copy)
 def overlap(submission: SubmissionCheck, effect: Copy) -> Iterator[Violation]:
+    """Check: source and destination share nothing, unless the copy is made for that."""
     shared = min(effect.dst, effect.src) + effect.size_bytes - max(effect.dst, effect.src)
     if shared > 0 and not effect.may_overlap:
         yield Violation(COPY_OVERLAP, f"source and destination share {shared} bytes", effect.dst)
@@ -151,6 +153,7 @@ def overlap(submission: SubmissionCheck, effect: Copy) -> Iterator[Violation]:
 
 @check(Copy, Launch)
 def unwritten(submission: SubmissionCheck, effect: Copy | Launch) -> Iterator[Violation]:
+    """Check: somebody wrote what is read, where every write of the host is known."""
     if not submission.state.knows_host_writes or submission.agent.open:
         return
     if isinstance(effect, Copy):
@@ -166,6 +169,7 @@ def unwritten(submission: SubmissionCheck, effect: Copy | Launch) -> Iterator[Vi
 
 @check(Access, Fill, Copy)
 def over_signal(submission: SubmissionCheck, effect: Access | Fill | Copy) -> Iterator[Violation]:
+    """Check: nothing but a signal's own packets writes to its cell."""
     if isinstance(effect, Access):
         if not effect.is_write:
             return

@@ -67,6 +67,8 @@ class Do(Packet, words=1):
 
 
 class ExampleModel(Model):
+    """What the made-up device promises: an L2 to be flushed and invalidated, and two queues of different abilities."""
+
     finishes_packets = False
     write_back = frozenset({"L2"})
     stale = frozenset({"L2"})
@@ -117,6 +119,7 @@ class Gpu:
         self.findings: list[Finding] = []
 
     def finished(self, value: int) -> bool:
+        """Whether a submission is done."""
         return value <= self.done
 
     def buffer(self, name: str, size_bytes: int = 4096, access: str = "both", is_written: bool = True) -> int:
@@ -132,6 +135,7 @@ class Gpu:
         return self._alloc(16, "signal")
 
     def free(self, va: int) -> None:
+        """A buffer is freed."""
         self.state.memory.free(va)
 
     def program(self, name: str = "kernel", **facts: object) -> int:
@@ -141,6 +145,7 @@ class Gpu:
         return entry
 
     def unload(self, entry: int) -> None:
+        """A program is unloaded."""
         self.device.unload(entry)
 
     def block(self, *effects: Effect, at: int | None = None) -> Run:
@@ -155,6 +160,10 @@ class Gpu:
         return self.submit_words(b"".join(self.model.note(effect) for effect in effects), queue)
 
     def submit_words(self, words: bytes, queue: str = "compute") -> int:
+        """Check a submission and take it; its timeline value.
+
+        `findings` has what was found; an error raises UsageError.
+        """
         value = self.device.submitted + 1
         submission = SubmissionCheck(self.state, self.device, queue, value, "")
         self.findings = list(examine(submission, [words], self._read))

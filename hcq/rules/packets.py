@@ -50,6 +50,7 @@ def packet(submission: SubmissionCheck, step: Step) -> Iterator[Violation]:
 
 @check(*ABILITY)
 def ability(submission: SubmissionCheck, effect: Effect) -> Iterator[Violation]:
+    """Check: the queue can do what its packets ask for."""
     able = submission.model.abilities.get(submission.queue)
     if able is not None and ABILITY[type(effect)] not in able:
         yield Violation(

@@ -49,6 +49,7 @@ WAIT_CYCLE = rule(
 
 @check(Wait, Signal)
 def aligned(submission: SubmissionCheck, effect: Wait | Signal) -> Iterator[Violation]:
+    """Check: a cell's address is a multiple of what signals need."""
     if effect.cell % submission.model.signal_alignment:
         text = f"signal {submission.state.name(effect.cell)} is not a multiple of {submission.model.signal_alignment}"
         yield Violation(SIGNAL_UNALIGNED, text, effect.cell)
@@ -56,6 +57,7 @@ def aligned(submission: SubmissionCheck, effect: Wait | Signal) -> Iterator[Viol
 
 @check(Signal)
 def signal(submission: SubmissionCheck, effect: Signal) -> Iterator[Violation]:
+    """Check: values of a signal rise, and a timeline is set by its own device alone."""
     device, state = submission.device, submission.state
     if effect.cell == device.timeline:
         if not (submission.is_last and effect.value == submission.value):
@@ -86,6 +88,7 @@ def signal(submission: SubmissionCheck, effect: Signal) -> Iterator[Violation]:
 
 @check(Wait)
 def wait(submission: SubmissionCheck, effect: Wait) -> Iterator[Violation]:
+    """Check: what is waited for does not come after the wait."""
     device = submission.device
     if effect.cell == device.timeline and effect.value >= submission.value:
         yield Violation(

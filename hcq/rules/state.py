@@ -65,6 +65,7 @@ class Agent:
                 self.joined[agent] = (at, self.at)
 
     def snapshot(self) -> Clock:
+        """What it has seen of every agent, itself included, at this point."""
         return {**self.clock, self: self.at}
 
     def save(self) -> tuple[Any, ...]:
@@ -79,6 +80,7 @@ class Agent:
         )
 
     def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go back to what was saved, when a submission is refused."""
         self.clock, self.barrier_at, self.flushed, self.invalidated, self.joined, self.open = saved
 
     def __repr__(self) -> str:
@@ -146,12 +148,14 @@ class DeviceState:
         self.known_generation = 0
 
     def agent(self, queue: str) -> Agent:
+        """The agent of a queue, made when first asked for."""
         found = self.agents.get(queue)
         if found is None:
             found = self.agents[queue] = Agent(f"{self.name} {queue}")
         return found
 
     def load(self, facts: ProgramFacts) -> None:
+        """A program was loaded."""
         self.unloaded.pop(facts.entry, None)
         if len(self.unloaded) > MAX_UNLOADED:
             self.unloaded.clear()
@@ -182,6 +186,7 @@ class State:
         self.log: list[tuple[Agent, int, int, bool, Any]] | None = [] if keeps_log else None
 
     def cell(self, va: int) -> Cell:
+        """The signal at an address, made when first asked for."""
         found = self.cells.get(va)
         if found is None:
             found = self.cells[va] = Cell()
@@ -198,6 +203,7 @@ class State:
     # ------------------------------------------------------------ buffers
 
     def alloc(self, va: int, size_bytes: int, name: str, device: str, access: str = "both") -> None:
+        """A buffer was handed out; signals that were in the memory before are gone."""
         before = self.memory.freed.get(va)
         if before is not None and before.has_inner_cells:
             for cell in [cell for cell in self.cells if before.va <= cell < before.end]:

@@ -68,11 +68,13 @@ class SubmissionCheck:
             block.is_written |= is_write
 
     def write_mark(self, block: Allocation) -> None:
+        """Note that a block holds something, until the submission is refused."""
         if not block.is_written:
             self._touched.append((block, block.touches, False))
             block.is_written = True
 
     def signal(self, va: int, value: int) -> None:
+        """Note that a signal is set."""
         agent = self.agent
         self.signals.append((va, value, agent.snapshot(), agent.open))
         if self.state.log is not None:
@@ -86,6 +88,7 @@ class SubmissionCheck:
         return found
 
     def wait(self, va: int, value: int) -> None:
+        """Note a wait, and what it makes visible when this submission does not itself set the value."""
         own = self.promised(va)
         if own is None or own < value:
             self.state.wait(self.agent, va, value, self.where())
@@ -120,6 +123,7 @@ class SubmissionCheck:
     # ------------------------------------------------------------ words
 
     def where(self) -> Where:
+        """The packet that is looked at, for messages."""
         step = self.step
         return Where(
             self.device.name,
@@ -131,6 +135,7 @@ class SubmissionCheck:
         )
 
     def finding(self, broken: Violation) -> Finding:
+        """A violation with the place where it happened."""
         block = self.state.memory.find(broken.va) if broken.va else None
         where = self.where()
         return Finding(

@@ -151,6 +151,7 @@ class Submission:
 
     @property
     def words(self) -> tuple[int, ...]:
+        """What the rings got, as 32-bit words."""
         return struct.unpack(f"<{len(self._words) // 4}I", self._words)
 
     def packets(self) -> list[Packet]:
@@ -167,6 +168,7 @@ class Submission:
         ]
 
     def block_packets(self, block: BlockImage) -> list[Packet]:
+        """The packets of a block that this submission ran, at the time."""
         return self.device.decode(block.words)
 
     def all_commands(self) -> list[dict[str, Any]]:
@@ -333,6 +335,7 @@ class Trace:
         return self._by_value.get((device.key, value))
 
     def has_block(self, device: TraceDevice, va: int) -> bool:
+        """Whether a graph of the device has a block at this address."""
         return (device.key, va) in self._blocks
 
     def block(self, device: TraceDevice, va: int, record: int) -> BlockImage:

@@ -40,6 +40,7 @@ class Record:
 
     @property
     def name(self) -> str:
+        """The kind in words; KIND_n for one that this version does not know."""
         return self.kind.name if isinstance(self.kind, Kind) else f"KIND_{self.kind}"
 
 

@@ -101,6 +101,7 @@ class BlockHistory:
         self._args: dict[tuple[int, int], tuple[int, int]] = {}
 
     def image(self, va: int, record: int) -> BlockImage:
+        """The block as it was at the time of a record."""
         wanted = bisect.bisect_left(self.patches, record, key=lambda patch: patch[0])
         if wanted < self._at:
             self._at, self._words, self._args = 0, bytearray(self.base), {}
