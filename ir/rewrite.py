@@ -150,6 +150,9 @@ class Pass:
         self.counts.update(notes.counts)
         return made
 
+    def __repr__(self) -> str:
+        return f"Pass({self.name!r})"
+
     def __str__(self) -> str:
         wide = max([len(rule.name) for rule in self.rules], default=0)
         return "\n".join(
