@@ -8,10 +8,12 @@ Next     queue.py (the verbs), cpu/packets.py (Indirect); amd/graph.py and nv/gr
     record   dispatch, copy, ...     as in a queue; a Symbol's place in its packet is remembered
     seal     lay_out    (twice)      the recorded words in device memory, and what a replay of them submits
     replay   patch                   the bytes of arguments that changed since this command buffer's last replay
-             run                     one submission
+             announce                observers hear of it
+             submit                  of the device, once
 
-These three are the hooks of a device's own graph; here a device runs a block of its packets through one Indirect. A
-command buffer in flight is never written: there are two, taken in turn, and one is waited for before it is patched.
+`lay_out`, `patch` and `announce` are the hooks of a device's own graph; here a device runs its packets by one
+Indirect. A command buffer in flight is never written: there are two, taken in turn, and one is waited for before it is
+patched.
 """
 
 from __future__ import annotations
@@ -59,15 +61,17 @@ class Symbol:
 class CommandBuffer:
     """One copy of the recorded words in device memory, and what was last written into it.
 
-    words    what a replay submits, which runs what is in the memory
-    meaning  the same as a command; patch points count from its address
-    starts   for each recorded command, where its arguments are counted from, in bytes behind that address
+    words     what a replay submits, which runs what is in the memory
+    meaning   the same as a command; patch points count from its address
+    commands  nothing but the meaning
+    starts    for each recorded command, where its arguments are counted from, in bytes behind that address
     """
 
     def __init__(
-        self, buffer: Buffer, words: Sequence[bytes], meaning: command.Indirect, starts: Sequence[int]
+        self, buffer: Buffer, words: list[bytes], meaning: command.Indirect, starts: Sequence[int]
     ) -> None:
         self.buffer, self.words, self.meaning, self.starts = buffer, words, meaning, starts
+        self.commands: list[command.Command] = [meaning]
         self.host = buffer.host[meaning.address - buffer.address :]
         self.written: dict[Any, int | float] = {}
         self.busy_until = 0
@@ -184,18 +188,20 @@ class Graph(Queue):
                 self.patch(copy, key, number)
                 written[key] = number
         if device.failures:
-            for held in (*self._held, *values.values()):
-                if isinstance(held, Buffer):
-                    held.check_poison(f"replay of {self.name!r}")
-        for observer in device.observers:
-            observer.patch(copy.meaning, written, self.patch_points)
-        done = self.run(copy, (self._held, *values.values()))
+            for thing in (*self._held, *values.values()):
+                if isinstance(thing, Buffer):
+                    thing.check_poison(f"replay of {self.name!r}")
+        held = (self._held, *values.values())
+        if device.observers:
+            self.announce(copy, held)
+        done: Completion = device.submit(copy.words, copy.commands, held)
         copy.busy_until = last = done.value
         for value in values.values():
             if type(value) is Buffer:
                 (value.parent or value).last = last
-        for observer in device.observers:
-            observer.replayed()
+        if device.observers:
+            for observer in device.observers:
+                observer.replayed()
         return done
 
     # ------------------------------------------------------------ hooks of a device's own graph
@@ -220,10 +226,10 @@ class Graph(Queue):
         for store, at, mask in self._stores[key]:
             store(copy.host, at, number & mask if mask else number)
 
-    def run(self, copy: CommandBuffer, held: Sequence[Any]) -> Completion:
-        """Submit a command buffer that is patched."""
-        done: Completion = self.device.submit([*copy.words], [copy.meaning], held)
-        return done
+    def announce(self, copy: CommandBuffer, held: Sequence[Any]) -> None:
+        """Tell observers of a replay that is about to be submitted. held: in nested lists, the buffers it uses."""
+        for observer in self.device.observers:
+            observer.patch(copy.meaning, copy.written, self.patch_points)
 
     # ------------------------------------------------------------ for reports, and after a fault
 

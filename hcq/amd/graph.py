@@ -20,7 +20,6 @@ from hcq.amd.encode import COMPUTE, Encoder, Piece, piece
 from hcq.gpu.device import GpuDevice
 from hcq.graph import CommandBuffer, Graph
 from hcq.memory import Buffer
-from hcq.signal import Completion
 
 MAX_BLOCK_WORDS = (1 << 20) - 1  # ib_size has 20 bits
 UPLOAD_ALIGNMENT = 64
@@ -52,13 +51,13 @@ class AmdGraph(Graph):
         meaning = command.Indirect(buffer.address, words, self.name, tuple(self.commands))
         return CommandBuffer(buffer, ring_pieces, meaning, [base + place for place in places])
 
-    def run(self, copy: CommandBuffer, held: Sequence[Any]) -> Completion:
-        """Rules do not see in these packets what the kernels write, so observers hear of it."""
+    def announce(self, copy: CommandBuffer, held: Sequence[Any]) -> None:
+        """Rules do not see in these packets what the kernels write, so observers hear of it, too."""
         for observer in self.device.observers:
             for buffer in (*held[0], *held[1:]):
                 if isinstance(buffer, Buffer):
                     observer.wrote(buffer.address)
-        return super().run(copy, held)
+        super().announce(copy, held)
 
     def _place(self, recorded: list[Piece], places: list[int], va: int) -> tuple[bytearray, list[Piece]]:
         """The command buffer's bytes at an address, and what a replay puts into the rings."""
