@@ -49,7 +49,7 @@ class AmdGraph(Graph):
         image, ring_pieces = self._place(pieces, places, buffer.address + base)
         buffer.write(image, base)
         meaning = command.Indirect(buffer.address, words, self.name, tuple(self.commands))
-        return CommandBuffer(buffer, ring_pieces, meaning, [base + place for place in places])
+        return CommandBuffer(buffer, [*ring_pieces], meaning, [base + place for place in places])
 
     def announce(self, copy: CommandBuffer, held: Sequence[Any]) -> None:
         """Rules do not see in these packets what the kernels write, so observers hear of it, too."""
