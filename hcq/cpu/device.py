@@ -119,7 +119,11 @@ class CpuDevice(Forkable):
         pack, (opcode, length) = encoding.signal_struct()
         self.finish = functools.partial(pack, opcode, length, self.timeline.va)
         pack_stamp, head = encoding.timestamp_struct()
-        self.stamp = functools.partial(pack_stamp, *head)  # type: ignore[method-assign]
+        self._pack_stamp = functools.partial(pack_stamp, *head)
+
+    def stamp(self, va: int) -> bytes:
+        """The packet that stores the device's clock at an address."""
+        return self._pack_stamp(va)
 
     def start_threads(self) -> None:
         """Step: start the command processor and its workers."""
