@@ -93,7 +93,7 @@ class Progress(Cell, Protocol):
         ...
 
 
-class Blocks(Protocol):
+class BufferPool(Protocol):
     """The pool, as far as buffers and the end of a device need it."""
 
     regions: dict[int, int]
@@ -135,7 +135,7 @@ class Base(ABC):
     observers: tuple[Observer, ...] = ()
     failures: list[tuple[int, int, str]]
     timeline: Progress
-    memory: Blocks
+    memory: BufferPool
     signals: Any  # address -> signal, held weakly
     graphs: Any  # those replayed on this device, held weakly
     asks_device: bool
