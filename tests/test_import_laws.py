@@ -90,6 +90,8 @@ def test_three_files_that_import_each_other_in_a_circle_are_named(tmp_path: Path
         ("queue", "metal_queue"),
         ("nv_rings", "amd_rings"),
         ("nv_rings", "emu_backing"),
+        ("nv_rings", "rules_launches"),
+        ("amd_rings", "doctor_checks"),
         ("nv_abi_qmd", "nv_rings"),
         ("emu_nv_gpu", "nv_rings"),
         ("emu_nv_gpu", "amd_abi_pm4"),
