@@ -1,11 +1,11 @@
 """Interrupted: what becomes of a submission that an error or a signal's handler cuts short at any of its lines.
 
 In       a device whose `send` did not come to its end: a full ring's deadline, Ctrl-C, an alarm
-Out      the submission happened whole, or not at all; where neither can be had, what it writes is unknown and told so
+Out      the submission happened whole, or not at all; where neither can be had, what it writes is marked as unknown
 Changes  the rings, as far as they must be put right; the timeline's count
 Next     device.py (submit, `settle` of each kind of device), queue.py and graph.py (their own notes)
 
-The driver's notes are put right from what the device was told: its write pointers are in memory. One interruption is
+The driver's notes are put right from what the device may read: its write pointers are in memory. One interruption is
 survived at every line; a second one inside the few lines that follow the first may leave a device that must be reset.
 """
 

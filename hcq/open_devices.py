@@ -28,7 +28,7 @@ is_ending = False  # the process is: nothing opens any more
 
 FORK_MS = 2000  # before a fork: so long for work in flight, and for other threads that are submitting
 LLVM_S = 60  # before a fork: so long for the call of LLVM that another thread is in
-QUIET_MS = 300  # at exit: from here on whoever waits is told for what
+QUIET_MS = 300  # at exit: from here on a line says what the exit waits for
 EXIT_MS = 2000  # at exit: work that is not done by then is left unfinished
 
 _open: list[Base] = []

@@ -390,7 +390,7 @@ class AmdDevice(GpuDevice):
             return Sent.ALL
         if self._starts and self._starts[-1].value == value:
             puts = self._starts[-1].puts
-            if any(ring.told != puts[name] for name, ring in self.rings.items()):
+            if any(ring.wptr != puts[name] for name, ring in self.rings.items()):
                 self._abandoned = True  # what one ring has of it may wait for what the other has not
                 return Sent.A_PART
             self._starts.pop()

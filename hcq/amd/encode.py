@@ -143,7 +143,7 @@ class Encoder:
         return self.compute(self._once(store))
 
     def ring_fence_wait(self, ring: str, number: int) -> Piece:
-        """Go on once the other ring has said so."""
+        """Go on once the other ring has signalled."""
         if ring == COPY:
             poll = self._poll(self.ring_fence_va, number, pm4.Function.GREATER_THAN_OR_EQUAL)
             return piece(poll + self._invalidate(), COPY)

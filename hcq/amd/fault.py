@@ -46,7 +46,7 @@ def describe_ring(ring: Ring) -> str:
     """How far a ring is."""
     text = f"{ring.kind} ring: the GPU has read up to {ring.get} of {ring.put}"
     if ring.put != ring.rung:
-        text += f", and was told of {ring.rung}"
+        text += f", and the doorbell was rung for {ring.rung}"
     if isinstance(ring, AqlRing) and ring.inactive_code:
         text += f", and stopped: {describe_inactive(ring.inactive_code)}"
     return text

@@ -3,7 +3,7 @@
 In       the port of whichever device needs one of these first
 Out      KfdProcess, one for each operating system (the real one, or an emulated one)
 Changes  opens render nodes, which stay open: a GPU's address space is bound to the file it was acquired with
-Next     device.py (who opens), memory.py (allocations), events are told in fault.py
+Next     device.py (who opens), memory.py (allocations), fault.py (events in words)
 Source   kfd_events.c: one event page for each process; kfd_process.c: one render file for each GPU
 """
 
@@ -92,7 +92,7 @@ class KfdProcess:
             self.hardware_event = self._create(port, kfd_fd, EventType.HW_EXCEPTION, auto_reset=0).event_id
 
     def _quietly_destroy(self, port: Port, kfd_fd: int, event_id: int) -> None:
-        """The error that led here is the one to tell."""
+        """The error that led here is the one to raise."""
         try:
             call(port, kfd_fd, kfd.DESTROY_EVENT, event_id=event_id)
         except HcqError:

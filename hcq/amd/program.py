@@ -107,7 +107,7 @@ class AmdProgram(GpuProgram):
             )
         return [(arg.offset, arg.size_bytes) for arg in self.explicit]
 
-    def said(self, number: int) -> str:
+    def declared_kind(self, number: int) -> str:
         is_buffer = number < len(self.explicit) and self.explicit[number].value_kind == "global_buffer"
         return "buffer" if is_buffer else ""
 

@@ -151,12 +151,12 @@ class Ring(ABC):
         return self._rptr[0]
 
     @property
-    def told(self) -> int:
-        """How far the GPU knows that it may read."""
+    def wptr(self) -> int:
+        """How far the GPU may read: the write pointer in memory."""
         return self._wptr[0]
 
     def take_back(self, put: int) -> None:
-        """Forget packets that the GPU was not told of."""
+        """Forget packets behind the write pointer in memory."""
         self.put = put
 
     @abstractmethod

@@ -420,13 +420,13 @@ class CpuDevice(Forkable):
         return self._put + size - self._get <= RING_WORDS
 
     def settle(self, value: int) -> Sent:
-        told, before = self._field("put"), self._sent
+        put, before = self._field("put"), self._sent
         last = self.finish(value)
-        end = 4 * (told & RING_WORDS - 1) or 4 * RING_WORDS
-        self._put = self._sent = told  # packets behind it will be overwritten
+        end = 4 * (put & RING_WORDS - 1) or 4 * RING_WORDS
+        self._put = self._sent = put  # packets behind it will be overwritten
         if self._ring[end - len(last) : end] == last:
             return Sent.ALL
-        if told == before:
+        if put == before:
             return Sent.NOTHING
         self._cut = value
         return Sent.A_PART

@@ -116,7 +116,7 @@ def decoder(arch: str) -> Callable[[Sequence[int]], list[Packet]]:
 
 
 def decode(words: Sequence[int]) -> list[Packet]:
-    """Packets as a trace shows them. Never raises: unknown opcodes and lengths end as the header that said so."""
+    """Packets as a trace shows them. Never raises: unknown opcodes and lengths end as the header that has them."""
     found: list[Packet] = []
     at = 0
     while at < len(words):

@@ -240,7 +240,7 @@ class GpuDevice(Device):
         return True  # memory of buffers goes back with the pool; the signals' stays for those who still read them
 
     def unwind(self) -> None:
-        """The error that led here is the one to tell."""
+        """The error that led here is the one to raise."""
         quietly(self.end_queues)
         if hasattr(self, "gpu_memory"):
             self.gpu_memory.close()

@@ -61,4 +61,4 @@ class GpuMemory(ABC, Generic[A]):
             try:
                 self.free(what)
             except HcqError:
-                self.live.pop(what.va, None)  # it goes with the process; there is nobody to tell
+                self.live.pop(what.va, None)  # it goes with the process

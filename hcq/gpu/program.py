@@ -79,8 +79,8 @@ class GpuProgram(Program, ABC):
         """(offset, size in bytes) of each argument. Raises UsageError when their number is wrong."""
 
     @abstractmethod
-    def said(self, number: int) -> str:
-        """What the code object says an argument is: "buffer", "float", or "" when it does not say."""
+    def declared_kind(self, number: int) -> str:
+        """The kind of an argument in the code object: "buffer", "float", or "" when it is not there."""
 
     def pack_args(self, args: Sequence[Any], values: Sequence[Any]) -> bytes:
         """Arguments as the kernel takes them. `values`: the same as numbers and bytes, see `values()`."""
@@ -156,7 +156,7 @@ class GpuProgram(Program, ABC):
     def _letter(self, number: int, arg: object, size: int) -> str:
         kind = kind_of(arg)
         wanted = self.args[number] if self.args is not None else ""
-        said = self.said(number)
+        declared = self.declared_kind(number)
         if isinstance(arg, bytes) and len(arg) == size:
             return "s"
         if not kind:
@@ -165,10 +165,10 @@ class GpuProgram(Program, ABC):
                 f"float; here also {size} bytes."
             )
         is_wanted = not wanted or wanted == kind or (wanted == "float" and kind == "int")
-        if not is_wanted or {said, kind} == {"buffer", "float"}:
-            what = said if said == "buffer" else wanted or said
+        if not is_wanted or {declared, kind} == {"buffer", "float"}:
+            what = declared if declared == "buffer" else wanted or declared
             raise UsageError(f"dispatch {self.name}: argument {number} is a {what}, got {arg!r}.")
-        letters = FLOATS if "float" in (wanted, said, kind) else INTEGERS
+        letters = FLOATS if "float" in (wanted, declared, kind) else INTEGERS
         if size not in letters or (kind == "buffer" and size != 8):
             raise UsageError(
                 f"dispatch {self.name}: argument {number} has {size} bytes, and {arg!r} is no such value. "

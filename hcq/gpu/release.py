@@ -26,7 +26,7 @@ def do_all(acts: Iterable[Callable[[], object]]) -> None:
 
 
 def quietly(*acts: Callable[[], object]) -> None:
-    """The same where something else has gone wrong already: that is the error to tell."""
+    """The same where something else has gone wrong already: that is the error to raise."""
     try:
         do_all(acts)
     except HcqError:

@@ -2,12 +2,12 @@
 
     device.py, queue.py, host_access.py, staging.py               opening by named steps, submission, recovery, memory
     chip.py                                                       which GPU, and what its kind is like
-    process.py, gpu.py, rm.py, memory.py, address.py, channel.py  what the kernel driver is told
+    process.py, gpu.py, rm.py, memory.py, address.py, channel.py  calls of the kernel driver
     abi/                                                          what NVIDIA declares: structures, methods, classes
     encode.py, launch.py, pushbuffer.py, rings.py, graph.py       from commands to methods in a ring
     cubin.py, ptx.py, bundle.py, link.py, program.py    from a code object to a program
     fault.py, signals.py, validate.py, decode.py                  faults in words, clocks, rules, traces
     toolchain/                                                    CUDA C and PTX to machine code
 
-docs/bringup-nv.md tells the sequence and what was verified how.
+docs/bringup-nv.md has the sequence and what was verified how.
 """

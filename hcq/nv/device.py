@@ -168,7 +168,7 @@ class NvDevice(HostAccess):
         self.encoder = Encoder(self.chip, self._cells.va + COPY_FENCE_AT, self._cells.va + STAMP_AT)
         self.local: tuple[int, int, int] | None = None  # address, bytes for each TPC, bytes for each thread
         self._launches = self._commands = 0  # submitted so far
-        self._first: list[Piece] = []  # what the next submission tells the channel before anything else
+        self._first: list[Piece] = []  # what the next submission begins with: state of the channel
         self._before = 0, 0  # a submission, and the entries before it
 
     def make_channel(self) -> None:
@@ -186,7 +186,7 @@ class NvDevice(HostAccess):
         """The first submissions: nothing but a signal. They show that the channel runs, before any engine is asked."""
         cell = self._cells.va + STAMP_AT
         view = self._cells_view[STAMP_AT : STAMP_AT + CELL_BYTES].cast("Q")
-        found: list[tuple[int, Clock]] = []  # how long it took, and what both clocks said meanwhile
+        found: list[tuple[int, Clock]] = []  # how long it took, and what both clocks showed meanwhile
         for value in range(1, CLOCK_ROUNDS + 1):
             before = time.monotonic_ns()
             self._put([self.encoder.encode(command.Signal(cell, value))], 0)
@@ -324,7 +324,7 @@ class NvDevice(HostAccess):
     def settle(self, value: int) -> Sent:
         number, before = self._before
         fifo = self.channel.fifo
-        if number != value or not fifo.is_told(before):
+        if number != value or not fifo.is_visible(before):
             if number == value:
                 fifo.put = before
             return Sent.NOTHING

@@ -118,7 +118,7 @@ class Encoder:
         return Piece(self._signal(timeline_va, value))
 
     def setup(self) -> Piece:
-        """What a new channel is told first: classes of its subchannels, windows of local and shared memory."""
+        """State of a new channel, set first: classes of its subchannels, windows of local and shared memory."""
         shared, local = SHARED_WINDOW, LOCAL_WINDOW
         packets = [
             incrementing(COMPUTE_SUBCHANNEL, host.SetObject(nvclass=self.chip.engines.compute)),

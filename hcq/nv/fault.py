@@ -55,6 +55,6 @@ def describe_ring(channel: Channel) -> str:
     fifo = channel.fifo
     text = f"GPFIFO: the GPU has read up to {fifo.get} of {fifo.put} segments"
     if fifo.put != fifo.rung:
-        text += f", and was told of {fifo.rung}"
+        text += f", and the doorbell was rung for {fifo.rung}"
     error = channel.error()
     return f"{text}, and stopped: {describe_xid(error.xid)}" if error is not None else text

@@ -142,7 +142,7 @@ class Gpu:
         self.is_ready = True
 
     def give_up(self, port: Port) -> None:
-        """Give back what half an opening made. The error that led here is the one to tell, so nothing is raised."""
+        """Give back what half an opening made. The error that led here is the one to raise, so nothing is raised."""
         try:
             if self.doorbell_va:
                 port.munmap(self.doorbell_va, USERMODE_BYTES)

@@ -88,7 +88,7 @@ class NvProgram(GpuProgram):
             )
         return [(one.offset, one.size_bytes) for one in parameters]
 
-    def said(self, number: int) -> str:
+    def declared_kind(self, number: int) -> str:
         return self.kernel.parameters[number].kind
 
     def check_launch(self, grid: Grid, block: Grid) -> tuple[Grid, Grid]:

@@ -62,7 +62,7 @@ class GpFifo:
 
     @property
     def get(self) -> int:
-        """How many entries the GPU has read, as far as it has told: it writes GP_GET back late."""
+        """How many entries the GPU has read, as far as is known: it writes GP_GET back late."""
         return self.put - (self.put - self._get[0]) % self.entries
 
     def has_room(self, count: int) -> bool:
@@ -95,7 +95,7 @@ class GpFifo:
         self._doorbell[0] = self.token
         self.rung = self.put
 
-    def is_told(self, before: int) -> bool:
+    def is_visible(self, before: int) -> bool:
         """Whether the GPU may read what was written since `put` was `before`."""
         return before < self.put and self._put[0] == self.put % self.entries
 

@@ -71,9 +71,9 @@ class Rm:
         try:
             return call_with(self.abi, name, fields, lambda made: self._control(handle, number, made))
         except DriverError as error:
-            told = DriverError(f"{name}: {error}")
-            told.errno = error.errno
-            raise told from None
+            renamed = DriverError(f"{name}: {error}")
+            renamed.errno = error.errno
+            raise renamed from None
 
     def _control(self, handle: int, number: int, made: Args) -> Args:
         argument = bytearray(made.to_bytes())

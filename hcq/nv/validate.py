@@ -144,18 +144,18 @@ class NvModel(Model):
                 )
         return None
 
-    def program(self, told: ProgramFacts, image: bytes) -> ProgramFacts:
+    def program(self, facts: ProgramFacts, image: bytes) -> ProgramFacts:
         """Registers, shared memory and parameters, as the code object says."""
         try:
-            kernel = Linked(Bundle.of(image), told.name, self.chip, told.name).kernel
+            kernel = Linked(Bundle.of(image), facts.name, self.chip, facts.name).kernel
         except UsageError:  # a program may go by another name than its entry
-            return told
-        self._kernels[told.entry] = kernel
+            return facts
+        self._kernels[facts.entry] = kernel
         x, y, z = kernel.required_block or (0, 0, 0)
         return replace(
-            told,
-            block=(x, y, z) if x else told.block,
-            threads=kernel.largest_block or told.threads,
+            facts,
+            block=(x, y, z) if x else facts.block,
+            threads=kernel.largest_block or facts.threads,
             shared_bytes=self.chip.shared_bytes(kernel.static_shared, 0),
             registers=kernel.registers,
             argument_bytes=kernel.param_bytes,
