@@ -65,7 +65,13 @@ class Tensor(
     Reduction, Product, Window, Normalisation, Loss,
     Creation, Random, Initial,
 ):  # fmt: skip
-    """`Tensor(data)`; see the module for the groups its methods come from."""
+    """Numbers of one shape and dtype on a device, computed when they are read.
+
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> y = (x @ x.T).relu().sum(dim=1)  # a graph: nothing has run yet
+    >>> y.shape, y.tolist()
+    ((2,), [16.0, 36.0])
+    """
 
     __slots__ = ()
 
@@ -77,6 +83,7 @@ class Tensor(
         data    a number (becomes a constant), nested lists, bytes-like (a vector of `dtype`), an array, a Tensor
         device  "CPU", ...; None is the default device, or that of a Tensor given as data
         dtype   None takes it from the data: bool, int64 and float32 for Python numbers
+        Raises  UsageError for ragged lists, what is no number, and numbers that do not fit an integer dtype
         """
         if dtype is not None and not isinstance(dtype, DType):
             raise UsageError(

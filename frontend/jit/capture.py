@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
 from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
-from hcq.frontend.jit.pytree import Argument, New, Same, comparable, filled, mapped, shape_of, tensors_in
+from hcq.frontend.jit.pytree import Argument, New, Ref, Same, comparable, filled, mapped, shape_of, tensors_in
 from hcq.frontend.jit.references import IN_A_TUPLE, Reference, references_to
 from hcq.frontend.plan import Plan
 from hcq.frontend.realize import Recorder, give_memory, realize, unwatched
@@ -34,9 +34,6 @@ from hcq.ir.op import Op
 # where memory comes from, as the call sees it: ("argument", number), ("made", number), ("data", number),
 # ("grad", id of the tensor whose .grad it was) or ("memory", the Storage of a tensor outside)
 Role = tuple[str, Any]
-
-Ref = weakref.ref[Any]
-PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 class Run(NamedTuple):

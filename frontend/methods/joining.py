@@ -32,8 +32,10 @@ class Joining(Methods):
     def cat(tensors: T | Sequence[T], *others: Any, dim: int = 0) -> T:
         """One after the other along an axis: `a.cat(b, c, dim=1)`, or `Tensor.cat([a, b, c], dim=1)`.
 
-        Sizes of the other axes must agree; (2, 3) and (4, 3) along axis 0 give (6, 3). The dtype is what all
-        promote to.
+        Sizes of the other axes must agree: (2, 3) and (4, 3) along axis 0 give (6, 3). All promote to one dtype.
+
+        >>> Tensor([1, 2]).cat(Tensor([3.5])).tolist()
+        [1.0, 2.0, 3.5]
         """
         parts, dim = _listed("cat", tensors, others, dim)
         first = parts[0]
@@ -58,7 +60,7 @@ class Joining(Methods):
     def stack(tensors: T | Sequence[T], *others: Any, dim: int = 0) -> T:
         """Side by side along a new axis: `a.stack(b, c, dim=1)`, or `Tensor.stack([a, b, c], dim=1)`.
 
-        The shapes must be equal; three of shape (2, 4) along axis 1 give (2, 3, 4). The dtype is what all promote to.
+        The shapes must be equal: three of (2, 4) along axis 1 give (2, 3, 4). The dtype is what all promote to.
         """
         parts, dim = _listed("stack", tensors, others, dim)
         for place, part in enumerate(parts):
@@ -72,7 +74,7 @@ class Joining(Methods):
 
 
 def _listed(call: str, tensors: Any, others: tuple[Any, ...], dim: int) -> tuple[list[Any], int]:
-    """The tensors in one dtype, and the axis; refuses what is no tensors on one device."""
+    """The tensors in one dtype, and the axis; refuses what are no tensors on one device."""
     if others and not isinstance(others[-1], (Core, list, tuple)):  # Tensor.cat([a, b], 1)
         if dim != 0:
             raise UsageError(f"[{call}] dim={dim} and {shown(others[-1])}: give one axis.")
