@@ -79,7 +79,7 @@ def run(installed: Path, *words: str, status: int = 0, **switches: str) -> str:
 def tensors(installed: Path) -> tuple[str, Path]:
     """What a program of tensors printed that ran on the toy, and its trace."""
     trace = installed / "tensors.hcqtrace"
-    switches = {"HCQ_DEVICE": "TOY", "HCQ_TRACE": str(trace), "HCQ_VALIDATE": "1"}
+    switches = {"HCQ_DEVICE": "TOY", "HCQ_TRACE": f"{trace},data", "HCQ_VALIDATE": "1"}
     return run(installed, "-W", "error", "-c", TENSORS, **switches), trace
 
 
@@ -97,6 +97,10 @@ def test_its_traces_decode_and_its_kernels_have_names(installed: Path, tensors: 
     assert "Launch" in shown
     assert "UNKNOWN" not in shown
     assert "unclaimed" not in shown
+
+
+def test_its_traces_replay(installed: Path, tensors: tuple[str, Path]) -> None:
+    assert "same results, bit for bit" in tool(installed, "replay", str(tensors[1]))
 
 
 def test_its_machine_code_is_shown(installed: Path, tensors: tuple[str, Path]) -> None:
