@@ -103,6 +103,7 @@ class Worker:
             raise RuntimeError(str(answer["error"]))
 
     def block(self, seconds: float) -> list[float]:
+        """Time runs for so many seconds; seconds of each."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"block {seconds}\n")
         self.process.stdin.flush()
@@ -110,6 +111,7 @@ class Worker:
         return times
 
     def close(self) -> None:
+        """End the process."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
@@ -247,6 +249,7 @@ def figure(times: Sequence[float], amount: float, unit: str) -> Figure:
 
 
 def number(value: float) -> str:
+    """A figure with three digits."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -278,6 +281,7 @@ class Table:
         self._print(["-" * (width - 2) for width in self.widths])
 
     def add(self, row: Row) -> None:
+        """Print a case's line, and why a library has no figure in it."""
         self._print(line(row, self.libraries))
         for library in self.libraries:
             reason = row.figures[library].reason
@@ -302,10 +306,12 @@ def machine() -> str:
 
 
 def cores() -> int:
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions(libraries: Sequence[str]) -> dict[str, str]:
+    """What was compared: Python and the libraries, with their versions."""
     from importlib.metadata import PackageNotFoundError, version
 
     import hcq
@@ -324,6 +330,7 @@ def versions(libraries: Sequence[str]) -> dict[str, str]:
 
 
 def parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     about = {name: case.about for name, case in ALL_CASES.items()}
     about |= {name: case.about for name, case in STARTUP_CASES.items()}
     listing = "\n".join(f"  {name:18}{text}" for name, text in about.items())
@@ -357,6 +364,7 @@ def chosen(names: Sequence[str], made: argparse.ArgumentParser) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """The program. Returns its exit status."""
     made = parser()
     args = made.parse_args(argv)
     names = chosen(args.case, made)

@@ -32,9 +32,11 @@ class Startup:
         self.filled = tempfile.TemporaryDirectory(prefix="hcq-bench-cache-")
 
     def libraries(self) -> tuple[str, ...]:
+        """What it is measured for."""
         return tuple(self.programs)
 
     def command(self, library: str) -> list[str]:
+        """What is run for a library."""
         return [sys.executable, "-c", self.programs[library]]
 
     def prepare(self, library: str, environment: Mapping[str, str]) -> None:
@@ -62,6 +64,7 @@ class Startup:
         return self.seconds(done.stdout, seconds)
 
     def seconds(self, output: str, whole_process: float) -> float:
+        """The figure: from what the process printed, or the time of the whole process."""
         return whole_process
 
 

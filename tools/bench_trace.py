@@ -129,6 +129,7 @@ def recorder_share(device: Any, launch_us: float, rounds: int) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """The program. Returns its exit status."""
     parser = argparse.ArgumentParser(
         description="What HCQ_TRACE costs a submission, and the flight recorder a launch."
     )

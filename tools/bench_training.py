@@ -138,6 +138,7 @@ ALL_CASES: dict[str, type[Case]] = {case.name: case for case in _EVERY}
 
 
 def main(argv: list[str]) -> int:
+    """Time the first call and later ones of one library; JSON on stdout. Returns the exit status."""
     case = DigitsStep()
     make = case.maker(argv[0])
     assert make is not None

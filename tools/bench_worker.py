@@ -22,6 +22,7 @@ WARM_UP = 3  # runs before the first timed one: a jit records, replays, and sett
 
 
 def main(argv: list[str]) -> int:
+    """The program: library and case as arguments. Returns its exit status."""
     library, name = argv
     # what libraries print belongs to stderr: stdout carries answers only
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -118,6 +118,7 @@ def alternating_extremes(errors: Sequence[Decimal], count: int) -> list[int]:
 
 
 def evaluate(coefficients: Sequence[Decimal], x: Decimal) -> Decimal:
+    """A polynomial at x; coefficients begin with the constant."""
     value = Decimal(0)
     for coefficient in reversed(coefficients):
         value = value * x + coefficient
@@ -210,6 +211,7 @@ def fits() -> list[Fit]:
 
 
 def main() -> None:
+    """Print every fit with its largest relative error."""
     for fit in fits():
         numbers, error = rounded(fit)
         print(f"{fit.name}: largest relative error {error:.2e}")

@@ -92,6 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     made = argparse.ArgumentParser(
         prog="hw_check",
         description=DESCRIPTION,
@@ -304,6 +305,7 @@ def comparison(results: Sequence[Check]) -> list[str]:
 
 
 def verdict(results: Sequence[Check]) -> str:
+    """How many checks ended how, in a line, the failed ones by name."""
     counts = {status.value: sum(one.status == status for one in results) for status in Status}
     failed = ", ".join(one.name for one in results if one.status == Status.FAILED)
     text = f"{counts['ok']} ok, {counts['failed']} failed, {counts['skipped']} skipped"

@@ -21,11 +21,19 @@ class Refusal(Exception):
 
 
 class File(Protocol):
-    """An open file of an emulated driver."""
+    """An open file of an emulated driver. Its calls raise Refusal where the real one returns an errno."""
 
-    def ioctl(self, request: int, argument: bytearray) -> int: ...
-    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int: ...
-    def close(self) -> None: ...
+    def ioctl(self, request: int, argument: bytearray) -> int:
+        """Answer an ioctl: the argument is read and written in place. Returns what the call returns."""
+        ...
+
+    def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
+        """Map what the file shows at this offset; the address."""
+        ...
+
+    def close(self) -> None:
+        """The last descriptor of the file is closed."""
+        ...
 
 
 class Kernel(Protocol):

@@ -42,6 +42,7 @@ class Function(NamedTuple):
 
 
 def find_function(image: bytes, entry: str, name: str) -> Function:
+    """The code of an entry. Raises UsageError, listing what the object has, when it has no such function."""
     object_ = elf.Object(image, name)
     tables = [s for s in object_.sections if s.type in (elf.SHT_SYMTAB, elf.SHT_DYNSYM)]
     symbols = [symbol for table in tables for symbol in object_.symbols(table)]

@@ -65,6 +65,7 @@ class Bench:
 
     @cached_property
     def device(self) -> Any:
+        """The device, opened when first asked for."""
         start = time.perf_counter()
         made = hcq.open(self.name)
         self.open_s = time.perf_counter() - start
@@ -72,10 +73,12 @@ class Bench:
 
     @cached_property
     def is_emulated(self) -> bool:
+        """Whether there is no hardware behind it."""
         return isinstance(root_of(self.device.port), EmulatedPort)
 
     @property
     def sizes(self) -> Sizes:
+        """How much work the checks do there."""
         return EMULATED if self.is_emulated else HARDWARE
 
     def advise(self, check: str, error: Exception) -> str:
@@ -83,10 +86,12 @@ class Bench:
         return advise(facts_of(LinuxHost()), subject(self.name), check, error)
 
     def programs(self, *names: str) -> Any:
+        """Kernels of kernels.py, compiled for the device and loaded; one alone for one name."""
         found = kernels.programs(self.device, names)
         return found[names[0]] if len(names) == 1 else [found[name] for name in names]
 
     def buffer(self, size_bytes: int, data: bytes | None = None, name: str = "hw_check") -> Any:
+        """A buffer with these bytes, or zeros."""
         made = self.device.alloc(size_bytes, name)
         made.write(bytes(size_bytes) if data is None else data)
         return made
@@ -105,6 +110,7 @@ def same(got: list[Any], wanted: list[Any], what: str) -> None:
 
 
 def rate(size_bytes: int, seconds: float) -> float:
+    """GB/s."""
     return round(size_bytes / seconds / 1e9, 2)
 
 

@@ -126,10 +126,12 @@ def words(count: int, seed: int = 1) -> list[int]:
 
 
 def pack(numbers: Sequence[int]) -> bytes:
+    """Numbers as little-endian words of 32 bits."""
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
 def unpack(data: bytes) -> list[int]:
+    """Little-endian words of 32 bits as numbers."""
     return list(struct.unpack(f"<{len(data) // 4}I", data))
 
 
@@ -145,6 +147,7 @@ def stepped(times: int, start: int = 0) -> int:
 
 
 def collatz_steps(count: int) -> list[int]:
+    """What the kernel `collatz` must give for 1 .. count."""
     found = []
     for start in range(1, count + 1):
         x, steps = start, 0
@@ -156,6 +159,7 @@ def collatz_steps(count: int) -> list[int]:
 
 
 def local_results(x: Sequence[int]) -> list[int]:
+    """What the kernel with an array of its own for each thread must give."""
     found = []
     for i, value in enumerate(x):
         mine = [k * PRIMES[(k + i) & 7] & M32 for k in range(64)]

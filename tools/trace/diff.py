@@ -49,9 +49,11 @@ class Result:
 
     @property
     def is_same(self) -> bool:
+        """Whether there is no difference."""
         return not self.differences
 
     def as_json(self) -> dict[str, Any]:
+        """What `hcq-trace diff --json` prints."""
         return {
             "same": self.is_same,
             "submissions": self.submissions,

@@ -54,6 +54,7 @@ class Mismatch:
     hash: str  # of all that was found there
 
     def as_json(self) -> dict[str, Any]:
+        """What `hcq-trace replay --json` prints of it; bytes are hex."""
         found = {name: value for name, value in vars(self).items() if not isinstance(value, bytes)}
         return {**found, "recorded": self.recorded.hex(), "found": self.found.hex()}
 
@@ -93,9 +94,11 @@ class Outcome:
 
     @property
     def is_same(self) -> bool:
+        """Whether everything compared was equal, and nothing failed."""
         return not self.mismatches and not self.failure
 
     def as_json(self) -> dict[str, Any]:
+        """What `hcq-trace replay --json` prints."""
         return {
             "same": self.is_same,
             "submissions": self.submissions,

@@ -76,6 +76,7 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
+        """Where the page is, its secret included."""
         return f"http://{HOST}:{self.server_address[1]}/{self.secret}/"
 
     def data(self, read_again: bool = False) -> PageData:

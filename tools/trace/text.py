@@ -106,4 +106,5 @@ def comment(text: str) -> str:
 
 
 def without_comment(text: str) -> str:
+    """A line without what follows " #"."""
     return text.partition(" #")[0].strip()

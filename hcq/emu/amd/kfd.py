@@ -27,7 +27,7 @@ from hcq.emu.amd.kfd_queues import create_queue
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, files, make_nodes
 from hcq.emu.amd.memory import PAGE, BufferObject
 from hcq.emu.amd.spec import Spec, parse
-from hcq.emu.kernel import Refusal
+from hcq.emu.kernel import File, Kernel, Refusal
 from hcq.layout import Packet
 
 MINOR_VERSION = 17
@@ -53,7 +53,7 @@ def changed(args: Packet, **fields: int) -> Packet:
     return type(args)(**{**args.values, **fields})
 
 
-class RenderNode:
+class RenderNode(File):
     """An open /dev/dri/renderD*: buffer objects are mapped through it."""
 
     def __init__(self, driver: EmulatedKfd, gpu: EmulatedGpu) -> None:
@@ -84,7 +84,7 @@ class RenderNode:
         """The address space stays acquired: it belongs to the process."""
 
 
-class KfdFile:
+class KfdFile(File):
     """An open /dev/kfd."""
 
     def __init__(self, driver: EmulatedKfd) -> None:
@@ -113,7 +113,7 @@ def emulate(words: Sequence[str]) -> EmulatedKfd:
     return EmulatedKfd([parse(word) for word in words])
 
 
-class EmulatedKfd:
+class EmulatedKfd(Kernel):
     """The driver, and what it knows of the one process that uses it."""
 
     def __init__(self, specs: list[Spec]) -> None:

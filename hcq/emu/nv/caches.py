@@ -48,6 +48,7 @@ class DataCache:
         self.shadows: dict[int, Shadow] = {}  # by the identity of their source, which they keep alive
 
     def invalidate(self) -> None:
+        """Drop what is held: the next kernel reads memory again."""
         self.shadows.clear()
 
     def over(self, view: View) -> CachedView:

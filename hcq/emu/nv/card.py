@@ -42,10 +42,12 @@ class Card:
 
     @property
     def uuid_text(self) -> str:
+        """Its UUID as nvidia-smi prints it."""
         text = self.uuid.hex()
         return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def card_info(self) -> CardInfoArgs:
+        """What NV_ESC_CARD_INFO says of it."""
         return CardInfoArgs(
             valid=1,
             pci_info_bus=self.bus,

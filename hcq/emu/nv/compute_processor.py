@@ -65,11 +65,13 @@ class ComputeProcessor(Engine):
 
     @on(compute.SendSignalingPcasB)
     def signal_older(self, method: Any) -> None:
+        """SEND_SIGNALING_PCAS_B: schedule the launch description, and perhaps copy it first."""
         if method.schedule:
             self._schedule(copy=bool(method.invalidate))
 
     @on(compute.SendSignalingPcas2B)
     def signal(self, method: Any) -> None:
+        """SEND_SIGNALING_PCAS2_B: the same, said as one action."""
         action = PcasAction(method.pcas_action)
         if action in SCHEDULES:
             self._schedule(copy=action in COPIES)
@@ -184,14 +186,17 @@ class ComputeProcessor(Engine):
 
     @on(compute.WaitForIdle)
     def wait_for_idle(self, method: Any) -> None:
+        """WAIT_FOR_IDLE: all launches before it are finished."""
         self.channel.finish(self)
 
     @on(compute.PmTriggerWfi)
     def trigger_wfi(self, method: Any) -> None:
+        """PM_TRIGGER_WFI: waits as WAIT_FOR_IDLE does."""
         self.channel.finish(self)
 
     @on(compute.InvalidateShaderCaches)
     def invalidate(self, method: Any) -> None:
+        """INVALIDATE_SHADER_CACHES: once all launches are finished, drop what the caches it names hold."""
         self.channel.finish(self)
         self._invalidate(method)
         if method.data:
@@ -199,6 +204,7 @@ class ComputeProcessor(Engine):
 
     @on(compute.InvalidateShaderCachesNoWfi)
     def invalidate_no_wfi(self, method: Any) -> None:
+        """INVALIDATE_SHADER_CACHES_NO_WFI: the same at once."""
         self._invalidate(method)
         if method.global_data:
             self.shader.invalidate_data()
@@ -271,4 +277,5 @@ class ComputeProcessor(Engine):
 
     @on(compute.LoadInlineQmdData)
     def load_inline_qmd(self, method: Any) -> None:
+        """LOAD_INLINE_QMD_DATA: refused."""
         raise ClassError("LOAD_INLINE_QMD_DATA is not emulated: write the QMD to memory and send SEND_PCAS_A")

@@ -114,6 +114,7 @@ class Transfer(NamedTuple):
     constants: tuple[int, int]
 
     def run(self) -> None:
+        """Move every line. Raises MmuFault where one is not mapped."""
         view = self.engine.channel.view
         for line in range(self.lines):
             source = None if self.source is None else self.source + line * signed_pitch(self.pitches[0])
@@ -162,6 +163,7 @@ def _component(remap: Any, name: str) -> int:
 
 
 def signed_pitch(pitch: int) -> int:
+    """The step between lines, which may be negative."""
     return semaphores.signed(pitch, 32)
 
 

@@ -31,6 +31,8 @@ class FaultType(IntEnum):
 
 
 class Access(IntEnum):
+    """What was tried when a page was not there, numbered as fault reports do."""
+
     READ = 0
     WRITE = 1
     ATOMIC = 2

@@ -125,6 +125,7 @@ def map_memory_dma(file: RmFile, given: Any) -> dict[str, int]:
 
 
 def build_version(call: Call) -> dict[str, int]:
+    """The driver's release as text."""
     text = int.from_bytes(call.rm.version.encode(), "little")
     return {"driverversion": text, "version": text, "title": text}
 

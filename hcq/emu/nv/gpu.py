@@ -49,12 +49,14 @@ class EmulatedGpu(Card, Worker[Channel]):
         return group
 
     def remove_group(self, group: Group) -> None:
+        """End a channel group, in the middle of what its channels do."""
         for channel in group.channels:
             channel.is_ending = True
         with self.visit():
             self.groups.remove(group)
 
     def add_channel(self, group: Group, class_id: int, setup: Setup) -> Channel:
+        """A new channel with a number of its own."""
         with self.visit():
             used = {front.channel.number for front in self.fronts.values()}
             number = next(n for n in range(FIRST_CHANNEL, 1 << 12) if n not in used)
@@ -64,6 +66,7 @@ class EmulatedGpu(Card, Worker[Channel]):
         return channel
 
     def remove_channel(self, channel: Channel) -> None:
+        """End a channel, in the middle of what it does."""
         channel.is_ending = True
         with self.visit():
             self.fronts.pop(channel.token, None)

@@ -36,6 +36,7 @@ class Acquire:
         self.va, self.how, self.payload, self.size_bytes = va, how, payload, size_bytes
 
     def holds(self, value: int) -> bool:
+        """Whether a semaphore of this value lets the channel go on."""
         bits = 8 * self.size_bytes
         if self.how == SemExecuteOperation.ACQUIRE:
             return value == self.payload
@@ -67,6 +68,7 @@ class HostProcessor(Engine):
         return True
 
     def at(self, va: int, size_bytes: int, has_timestamp: bool = False) -> int:
+        """The address of a semaphore. Raises HostError when it is not aligned."""
         if not semaphores.is_aligned(va, size_bytes, has_timestamp):
             raise HostError(
                 f"semaphore at {va:#x}: {16 if has_timestamp else size_bytes} bytes are not aligned there"
@@ -75,16 +77,19 @@ class HostProcessor(Engine):
 
     @on(host.Illegal)
     def illegal(self, method: host.Illegal) -> None:
+        """ILLEGAL: stops the channel, as it is there to do."""
         raise HostError("method ILLEGAL")
 
     @on(host.ClearFaulted)
     def clear_faulted(self, method: host.ClearFaulted) -> None:
+        """CLEAR_FAULTED: refused to processes."""
         raise HostError("method CLEAR_FAULTED is the kernel driver's")
 
     # ------------------------------------------------------------ semaphores
 
     @on(host.SemExecute)
     def sem_execute(self, method: host.SemExecute) -> None:
+        """SEM_EXECUTE: acquire, release or reduce the semaphore that the words before it name."""
         va = self.address(host.SemAddrHi, host.SemAddrLo)
         size = 8 if method.payload_size else 4
         payload = self.word(host.SemPayloadLo) | (self.word(host.SemPayloadHi) << 32 if size == 8 else 0)
@@ -136,14 +141,17 @@ class HostProcessor(Engine):
 
     @on(host.Wfi)
     def wfi(self, method: host.Wfi) -> None:
+        """WFI: the channel's engines finish what they have."""
         self.channel.finish()
 
     @on(host.SetReference)
     def set_reference(self, method: host.SetReference) -> None:
+        """SET_REFERENCE: once the engines have finished, the count appears in USERD."""
         self.channel.finish()
         self.channel.userd[USERD_REFERENCE // 4] = method.count
 
     @on(host.MemOpD)
     def mem_op(self, method: host.MemOpD) -> None:
+        """MEM_OP_D: barriers and invalidations that a process may ask for; others stop the channel."""
         if method.operation not in OPERATIONS:
             raise HostError(f"MEM_OP_D.operation={method.operation} is not for a channel of a process")

@@ -90,12 +90,15 @@ class Shader:
         self.data = DataCache() if spec.has_caches else None
 
     def invalidate_code(self) -> None:
+        """Read kernels from memory again."""
         self.code.clear()
 
     def invalidate_constants(self) -> None:
+        """Read constant banks from memory again."""
         self.constants.clear()
 
     def invalidate_data(self) -> None:
+        """Read data from memory again, where caches are emulated."""
         if self.data is not None:
             self.data.invalidate()
 
@@ -319,6 +322,7 @@ def _shown(numbers: tuple[int, ...]) -> str:
 
 
 def block_of(qmd: Qmd) -> tuple[int, int, int]:
+    """Threads of a block: (x, y, z)."""
     return (
         qmd.value("cta_thread_dimension0"),
         qmd.value("cta_thread_dimension1"),

@@ -70,6 +70,7 @@ class PageTable:
             self._view = None
 
     def overlaps(self, va: int, size_bytes: int) -> bool:
+        """Whether anything is mapped in a range."""
         with self.lock:
             return any(one.va < va + size_bytes and va < one.end for one in self.mappings.values())
 
@@ -132,12 +133,14 @@ class View(AddressSpace):
             size_bytes -= count
 
     def near(self, va: int) -> str:
+        """What is mapped below an address, in words, for messages."""
         below = [one for one in self.mappings if one.va <= va]
         if not below:
             return "nothing is mapped below it"
         return f"the nearest mapping below is {below[-1].name} [{below[-1].va:#x}, {below[-1].end:#x})"
 
     def read(self, va: int, size_bytes: int, unit: str) -> bytes:
+        """Bytes, as an engine reads them. Raises MmuFault."""
         return b"".join(piece.tobytes() for piece in self.spans(va, size_bytes, Access.READ, unit))
 
     def write(self, va: int, data: bytes, unit: str) -> None:
@@ -148,6 +151,7 @@ class View(AddressSpace):
             at += len(piece)
 
     def words(self, va: int, count: int, unit: str) -> list[int]:
+        """32-bit words, as an engine reads them. Raises MmuFault."""
         found: Any = np.frombuffer(self.read(va, 4 * count, unit), "<u4").tolist()
         return list(found)
 
@@ -157,5 +161,6 @@ class View(AddressSpace):
         piece.view(f"<u{size_bytes}")[0] = value
 
     def load_number(self, va: int, size_bytes: int, unit: str) -> int:
+        """One aligned number, as an engine reads it. Raises MmuFault."""
         (piece,) = self.spans(va, size_bytes, Access.READ, unit)
         return int(piece.view(f"<u{size_bytes}")[0])

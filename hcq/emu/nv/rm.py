@@ -12,14 +12,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from hcq.emu.kernel import File, Refusal
+from hcq.emu.kernel import File, Kernel, Refusal
 from hcq.emu.nv import foreign_calls, rm_calls, rm_controls
 from hcq.emu.nv.rm_state import RmFile, RmState
 from hcq.emu.nv.spec import Spec, parse_all
 from hcq.emu.nv.uvm import UvmFile
 
 
-class EmulatedRm(RmState):
+class EmulatedRm(RmState, Kernel):
     """The driver: what a Kernel of EmulatedPort has to do."""
 
     def __init__(self, specs: list[Spec]) -> None:

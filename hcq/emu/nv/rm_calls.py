@@ -58,11 +58,13 @@ def answers(call: Ioctl, node: str = CONTROL_NODE) -> Callable[[Answer], Answer]
 
 @answers(abi.SYS_PARAMS)
 def sys_params(file: RmFile, given: Any) -> dict[str, int]:
+    """NV_ESC_SYS_PARAMS: memory has no blocks."""
     return {"memblock_size": 0}
 
 
 @answers(abi.CHECK_VERSION_STR)
 def check_version(file: RmFile, given: Any) -> dict[str, int]:
+    """NV_ESC_CHECK_VERSION_STR: whether the caller was made for this release."""
     text = given.versionstring.to_bytes(64, "little").split(b"\0")[0]
     ours = file.rm.version.encode()
     # reply: 1 when the kernel module recognises the version; it answers with its own
@@ -71,6 +73,7 @@ def check_version(file: RmFile, given: Any) -> dict[str, int]:
 
 @answers(abi.REGISTER_FD, DEVICE_NODE)
 def register_fd(file: RmFile, given: Any) -> dict[str, int]:
+    """NV_ESC_REGISTER_FD: tie a GPU's file to one of /dev/nvidiactl."""
     control_file = file.rm.control_file(given.ctl_fd)
     if file.control is not None or control_file is None:
         raise Refusal(errno.EINVAL)
@@ -80,6 +83,7 @@ def register_fd(file: RmFile, given: Any) -> dict[str, int]:
 
 @answers(abi.RM_ALLOC)
 def rm_alloc(file: RmFile, given: RmAllocArgs) -> dict[str, int]:
+    """NV_ESC_RM_ALLOC: make an object of a class below another one."""
     if given.hclass in ROOTS:
         return _alloc_client(file, given)
     client = file.client(given.hroot)
@@ -138,6 +142,7 @@ def _read_params(given: RmAllocArgs, layout: type[Args] | None, required: bool) 
 
 @answers(abi.RM_FREE)
 def rm_free(file: RmFile, given: Any) -> dict[str, int]:
+    """NV_ESC_RM_FREE: free an object and all below it."""
     client = file.client(given.hroot)
     one = client.find(given.hobjectold, RmObject)
     file.rm.free(client, one)
@@ -148,6 +153,7 @@ def rm_free(file: RmFile, given: Any) -> dict[str, int]:
 
 @answers(abi.RM_CONTROL)
 def rm_control(file: RmFile, given: Any) -> dict[str, int]:
+    """NV_ESC_RM_CONTROL: ask an object something."""
     client = file.client(given.hclient)
     one = client.find(given.hobject, RmObject)
     control(file.rm, client, one, given.cmd, given.params, given.paramssize)
@@ -172,6 +178,7 @@ def rm_alloc_memory(file: RmFile, given: Any) -> dict[str, int]:
 
 @answers(abi.RM_MAP_MEMORY)
 def rm_map_memory(file: RmFile, given: Any) -> dict[str, int]:
+    """NV_ESC_RM_MAP_MEMORY: prepare a file for the mmap that follows."""
     client = file.client(given.hclient)
     client.find(given.hdevice, RmObject)
     what = client.find(given.hmemory, RmObject)
@@ -202,6 +209,7 @@ def rm_map_memory(file: RmFile, given: Any) -> dict[str, int]:
 
 @answers(abi.RM_UNMAP_MEMORY)
 def rm_unmap_memory(file: RmFile, given: Any) -> dict[str, int]:
+    """NV_ESC_RM_UNMAP_MEMORY: forget a mapping."""
     client = file.client(given.hclient)
     what = client.find(given.hmemory, RmObject)
     check(file.rm.mappings.get(given.plinearaddress) is what, NvStatus.NV_ERR_OBJECT_NOT_FOUND)

@@ -63,9 +63,11 @@ class Call:
 
     @property
     def gpu(self) -> EmulatedGpu:
+        """The GPU of the object that is asked."""
         return self.object.gpu
 
     def gpu_by_id(self, gpu_id: int) -> EmulatedGpu:
+        """An attached GPU by RM's number. Raises RmError when there is none."""
         found = next((gpu for gpu in self.rm.gpus if gpu.gpu_id == gpu_id and gpu.is_attached), None)
         if found is None:
             raise RmError(NvStatus.NV_ERR_OBJECT_NOT_FOUND)
@@ -97,6 +99,7 @@ def replies(name: str) -> Callable[[Answer], Answer]:
 
 
 def as_number(data: bytes) -> int:
+    """Bytes as the number that a structure's field holds."""
     return int.from_bytes(data, "little")
 
 
@@ -110,12 +113,14 @@ def as_list(value: int, count: int) -> tuple[int, ...]:
 
 @replies("GpuGetAttachedIds")
 def attached_ids(call: Call) -> dict[str, int]:
+    """The GPUs that are attached, by RM's numbers."""
     ids = [gpu.gpu_id for gpu in call.rm.gpus if gpu.is_attached]
     return {"gpuids": as_number(struct.pack("<32I", *ids, *[GPU_INVALID_ID] * (32 - len(ids))))}
 
 
 @replies("GpuAttachIds")
 def attach_ids(call: Call) -> dict[str, int]:
+    """Attach the GPUs named, or all."""
     known = {gpu.gpu_id: gpu for gpu in call.rm.gpus}
     asked = as_list(call.params.gpuids, 32)
     wanted = (
@@ -130,6 +135,7 @@ def attach_ids(call: Call) -> dict[str, int]:
 
 @replies("GpuGetIdInfoV2")
 def id_info(call: Call) -> dict[str, int]:
+    """Which device and subdevice a GPU is."""
     gpu = call.gpu_by_id(call.params.gpuid)
     return {
         "deviceinstance": gpu.index,
@@ -142,6 +148,7 @@ def id_info(call: Call) -> dict[str, int]:
 
 @replies("SystemGetP2pCapsV2")
 def p2p_caps(call: Call) -> dict[str, int]:
+    """How GPUs reach each other's memory."""
     count = call.params.gpucount
     check(0 < count <= 32, NvStatus.NV_ERR_INVALID_ARGUMENT)
     for gpu_id in as_list(call.params.gpuids, 32)[:count]:
@@ -151,6 +158,7 @@ def p2p_caps(call: Call) -> dict[str, int]:
 
 @replies("SystemGetP2pCapsMatrix")
 def p2p_matrix(call: Call) -> dict[str, int]:
+    """The same for pairs out of two groups."""
     rows, columns = call.params.grpacount, call.params.grpbcount
     check(0 < rows <= 8 and columns <= 8, NvStatus.NV_ERR_INVALID_ARGUMENT)
     caps = [0] * 64
@@ -165,12 +173,14 @@ def p2p_matrix(call: Call) -> dict[str, int]:
 
 @replies("GpuGetClasslistV2")
 def class_list(call: Call) -> dict[str, int]:
+    """The classes that the GPU has."""
     classes = sorted(call.gpu.classes)
     return {"numclasses": len(classes), "classlist": as_number(struct.pack(f"<{len(classes)}I", *classes))}
 
 
 @replies("GpuGetGidInfo")
 def gid_info(call: Call) -> dict[str, int]:
+    """The GPU's UUID, as bytes or as text."""
     is_binary = call.params.flags & 3 == 2
     data = call.gpu.uuid if is_binary else call.gpu.uuid_text.encode() + b"\0"
     return {"length": len(data), "data": as_number(data)}
@@ -178,11 +188,13 @@ def gid_info(call: Call) -> dict[str, int]:
 
 @replies("GpuGetNameString")
 def name_string(call: Call) -> dict[str, int]:
+    """The GPU's name."""
     return {"gpunamestring": as_number(call.gpu.chip.name.encode())}
 
 
 @replies("McGetArchInfo")
 def arch_info(call: Call) -> dict[str, int]:
+    """Architecture, implementation and revision of the chip."""
     chip = call.gpu.chip
     return {"architecture": chip.architecture, "implementation": chip.implementation, "revision": 0xA1}
 
@@ -196,6 +208,7 @@ def _fill_list(at: int, count: int, values: dict[int, int]) -> None:
 
 @replies("GrGetInfo")
 def gr_info(call: Call) -> dict[str, int]:
+    """Figures of the graphics engine, such as SMs and warps, by index."""
     check(call.params.grinfolist, NvStatus.NV_ERR_INVALID_POINTER)
     chip = call.gpu.chip
     values = {
@@ -213,6 +226,7 @@ def gr_info(call: Call) -> dict[str, int]:
 
 @replies("FbGetInfoV2")
 def fb_info(call: Call) -> dict[str, int]:
+    """Figures of the GPU's memory, such as its size in KiB, by index."""
     gpu = call.gpu
     total = VIDEO_MEMORY_BYTES >> 10
     bar1 = total if gpu.spec.is_video_memory_mappable else 0
@@ -228,23 +242,27 @@ def fb_info(call: Call) -> dict[str, int]:
 
 @replies("GrGetGpcMask")
 def gpc_mask(call: Call) -> dict[str, int]:
+    """Which GPCs there are."""
     return {"gpcmask": (1 << GPCS) - 1}
 
 
 @replies("GrGetTpcMask")
 def tpc_mask(call: Call) -> dict[str, int]:
+    """Which TPCs a GPC has."""
     check(call.params.gpcid < GPCS, NvStatus.NV_ERR_INVALID_ARGUMENT)
     return {"tpcmask": (1 << TPCS_PER_GPC) - 1}
 
 
 @replies("GrGetCtxBufferSize")
 def context_buffer_size(call: Call) -> dict[str, int]:
+    """How much memory a channel's context takes."""
     call.client.find(call.params.hchannel, ChannelObject, NvStatus.NV_ERR_INVALID_CHANNEL)
     return {"totalbuffersize": CONTEXT_BUFFER_BYTES}
 
 
 @replies("CeGetCapsV2")
 def copy_caps(call: Call) -> dict[str, int]:
+    """What a copy engine can do."""
     gpu, engine = call.gpu, call.params.ceenginetype
     check(engine in gpu.copy_engine_types, NvStatus.NV_ERR_NOT_SUPPORTED)
     return {"capstbl": _caps_of(gpu.copy_engine_types.index(engine))}
@@ -252,6 +270,7 @@ def copy_caps(call: Call) -> dict[str, int]:
 
 @replies("CeGetAllCaps")
 def all_copy_caps(call: Call) -> dict[str, int]:
+    """What each copy engine can do."""
     count = len(call.gpu.copy_engine_types)
     table = b"".join(_caps_of(number).to_bytes(2, "little") for number in range(count))
     return {"capstbl": as_number(table), "present": (1 << count) - 1}
@@ -263,11 +282,13 @@ def _caps_of(number: int) -> int:
 
 @replies("TimerGetTime")
 def timer(call: Call) -> dict[str, int]:
+    """The GPU's time in nanoseconds."""
     return {"time_nsec": call.gpu.time_ns()}
 
 
 @replies("TimerGetGpuCpuTimeCorrelationInfo")
 def time_correlation(call: Call) -> dict[str, int]:
+    """Pairs of host's and GPU's time in nanoseconds."""
     count = call.params.samplecount
     check(0 < count <= 16, NvStatus.NV_ERR_INVALID_ARGUMENT)
     samples = b"".join(struct.pack("<QQ", time.time_ns(), call.gpu.time_ns()) for _ in range(count))
@@ -310,6 +331,7 @@ def schedule(call: Call) -> dict[str, int]:
 
 @replies("GetWorkSubmitToken")
 def token(call: Call) -> dict[str, int]:
+    """What a channel's doorbell takes."""
     return {"worksubmittoken": call.object.above(ChannelObject).channel.token}
 
 
@@ -318,6 +340,7 @@ def token(call: Call) -> dict[str, int]:
 
 @replies("GetMmuFaultInfo")
 def mmu_fault_info(call: Call) -> dict[str, int]:
+    """The page fault that stopped a channel."""
     fault = call.object.above(ChannelObject).channel.group.error
     if not isinstance(fault, MmuFault):
         return {}
@@ -331,6 +354,7 @@ def mmu_fault_info(call: Call) -> dict[str, int]:
 
 @replies("DebugReadMmuFaultInfo")
 def debugger_fault_info(call: Call) -> dict[str, int]:
+    """The page faults of the GPU, at most four."""
     faults = [group.error for group in call.gpu.groups if isinstance(group.error, MmuFault)][:4]
     entries = b"".join(
         MmuFaultEntry(faultaddress=each.address, faulttype=each.kind, accesstype=each.access).to_bytes()
@@ -341,6 +365,7 @@ def debugger_fault_info(call: Call) -> dict[str, int]:
 
 @replies("DebugReadAllSmErrorStates")
 def sm_error_states(call: Call) -> dict[str, int]:
+    """What SMs report of the kernel that stopped a channel."""
     target = call.client.find(call.params.htargetchannel, ChannelObject, NvStatus.NV_ERR_INVALID_CHANNEL)
     check(call.params.numsmstoread <= 100, NvStatus.NV_ERR_INVALID_ARGUMENT)
     error = target.channel.group.error

@@ -78,6 +78,7 @@ class Client(RmObject):
         self.next_handle = 0xCAF00001
 
     def fresh_handle(self) -> int:
+        """A handle that no object of the client has."""
         while self.next_handle in self.objects:
             self.next_handle += 1
         return self.next_handle
@@ -187,15 +188,18 @@ class Allocation:
 
     @property
     def gpu(self) -> EmulatedGpu:
+        """The GPU of the parent."""
         return self.parent.gpu
 
 
 def check(condition: object, status: NvStatus) -> None:
+    """Raise RmError with this status unless the condition holds."""
     if not condition:
         raise RmError(status)
 
 
 def device(call: Allocation) -> RmObject:
+    """A device: one attached GPU."""
     number = call.params.deviceid if call.params is not None else 0
     gpu = next((gpu for gpu in call.gpus if gpu.index == number and gpu.is_attached), None)
     if gpu is None:
@@ -206,11 +210,13 @@ def device(call: Allocation) -> RmObject:
 
 
 def subdevice(call: Allocation) -> RmObject:
+    """A subdevice: the only one of its device."""
     check(call.params is None or call.params.subdeviceid == 0, NvStatus.NV_ERR_INVALID_ARGUMENT)
     return call.make(Subdevice)
 
 
 def memory(call: Allocation) -> RmObject:
+    """An allocation, in the GPU's memory or the system's, as class and attributes say."""
     params, gpu = call.params, call.gpu
     is_video = call.class_id == ClassId.NV01_MEMORY_LOCAL_USER
     location = params.attr >> 25 & 3
@@ -244,16 +250,19 @@ def host_memory(call: Allocation, va: int, size_bytes: int) -> RmObject:
 
 
 def va_space(call: Allocation) -> RmObject:
+    """An address space."""
     made = call.make(VaSpace)
     made.flags = call.params.flags
     return made
 
 
 def virtual_memory(call: Allocation) -> RmObject:
+    """A range of an address space; what is mapped there is UVM's affair."""
     return call.make(VirtualMemory)
 
 
 def channel_group(call: Allocation) -> RmObject:
+    """A channel group for one engine."""
     params, gpu = call.params, call.gpu
     check(params.enginetype in gpu.engine_types, NvStatus.NV_ERR_INVALID_ARGUMENT)
     space = call.client.find(params.hvaspace, VaSpace) if params.hvaspace else None
@@ -264,6 +273,7 @@ def channel_group(call: Allocation) -> RmObject:
 
 
 def context_share(call: Allocation) -> RmObject:
+    """A context share: the address space for channels of a group."""
     space = call.client.find(call.params.hvaspace, VaSpace, NvStatus.NV_ERR_INVALID_OBJECT_HANDLE)
     check(space.gpu is call.gpu, NvStatus.NV_ERR_INVALID_ARGUMENT)
     made = call.make(ContextShare)
@@ -272,6 +282,7 @@ def context_share(call: Allocation) -> RmObject:
 
 
 def channel(call: Allocation) -> RmObject:
+    """A channel, with its GPFIFO, USERD and error notifier checked."""
     params, gpu, client = call.params, call.gpu, call.client
     bad = NvStatus.NV_ERR_INVALID_ARGUMENT
     owner: ChannelGroup | None = call.parent if isinstance(call.parent, ChannelGroup) else None
@@ -324,6 +335,7 @@ def channel(call: Allocation) -> RmObject:
 
 
 def engine_object(call: Allocation) -> RmObject:
+    """An engine on a channel, by its class."""
     owner = call.parent.above(ChannelObject)
     engines = owner.channel.card.chip.engines
     is_graphics = owner.channel.group.engine_type == ENGINE_GR0
@@ -337,11 +349,13 @@ def engine_object(call: Allocation) -> RmObject:
 
 
 def usermode(call: Allocation) -> RmObject:
+    """The page with the doorbell."""
     check(call.params is None or not call.params.bpriv, NvStatus.NV_ERR_INSUFFICIENT_PERMISSIONS)
     return call.make(Usermode)
 
 
 def debugger(call: Allocation) -> RmObject:
+    """A debugger of a compute object, which sees its SMs' errors."""
     check(call.params.happclient == call.client.handle, NvStatus.NV_ERR_INVALID_CLIENT)
     call.client.find(call.params.hclass3dobject, EngineObject, NvStatus.NV_ERR_INVALID_OBJECT_HANDLE)
     return call.make(Debugger)

@@ -56,7 +56,7 @@ class MapContext(NamedTuple):
     is_bar: bool
 
 
-class RmFile:
+class RmFile(File):
     """An open /dev/nvidiactl (gpu is None) or /dev/nvidiaN."""
 
     def __init__(self, rm: RmState, fd: int, gpu: EmulatedGpu | None) -> None:

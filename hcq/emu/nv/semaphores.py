@@ -51,6 +51,7 @@ def reduce(view: View, va: int, how: str, value: int, size_bytes: int, is_signed
 
 
 def signed(number: int, bits: int) -> int:
+    """A number of so many bits, read with its sign."""
     return number - (1 << bits) if number >> bits - 1 else number
 
 

@@ -50,6 +50,7 @@ class Chip:
 
     @property
     def engines(self) -> Engines:
+        """The classes that GPUs of the architecture have."""
         return ARCHITECTURES[self.arch]
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hcq.emu.kernel import Refusal
+from hcq.emu.kernel import File, Refusal
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE, PageTable
 from hcq.emu.nv.rm_objects import (
@@ -63,6 +63,7 @@ class Range:
     channel: ChannelObject | None = None
 
     def holds(self, base: int, length: int) -> bool:
+        """Whether a stretch lies within it."""
         return self.base <= base and base + length <= self.base + self.length
 
 
@@ -75,7 +76,7 @@ class Registered:
         self.space: VaSpace | None = None
 
 
-class UvmFile:
+class UvmFile(File):
     """An open /dev/nvidia-uvm: nothing yet, the address space of a process, or the file that keeps one alive."""
 
     def __init__(self, rm: RmState, fd: int) -> None:
@@ -126,6 +127,7 @@ class UvmFile:
     # ------------------------------------------------------------ what calls need
 
     def registered(self, uuid: int) -> Registered:
+        """A GPU registered here. Raises RmError when it is not."""
         found = self.gpus.get(uuid.to_bytes(16, "little"))
         if found is None:
             raise RmError(NvStatus.NV_ERR_INVALID_DEVICE)
@@ -147,6 +149,7 @@ class UvmFile:
         return found
 
     def add_range(self, base: int, length: int, channel: ChannelObject | None = None) -> None:
+        """Note a range of addresses. Raises RmError when another one is in the way."""
         for one in self.ranges:
             check(
                 base + length <= one.base or one.base + one.length <= base,
@@ -155,12 +158,14 @@ class UvmFile:
         self.ranges.append(Range(base, length, channel))
 
     def unmap_everywhere(self, base: int, length: int) -> None:
+        """Unmap a stretch on every GPU."""
         for one in self.gpus.values():
             if one.table is not None:
                 one.table.unmap(base, length)
 
 
 def check_aligned(base: int, length: int) -> None:
+    """Refuse a stretch that is empty or not of whole pages."""
     check(length and base % PAGE == 0 and length % PAGE == 0, NvStatus.NV_ERR_INVALID_ADDRESS)
 
 
@@ -169,6 +174,7 @@ def check_aligned(base: int, length: int) -> None:
 
 @answers(abi.UVM_INITIALIZE, ANY_FILE)
 def initialize(file: UvmFile, given: Any) -> None:
+    """UVM_INITIALIZE."""
     check(given.flags < 8, NvStatus.NV_ERR_INVALID_ARGUMENT)
     check(file.kept is None, NvStatus.NV_ERR_IN_USE)
     file.is_initialised = True
@@ -176,6 +182,7 @@ def initialize(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_MM_INITIALIZE, ANY_FILE)
 def mm_initialize(file: UvmFile, given: Any) -> None:
+    """UVM_MM_INITIALIZE: this file keeps the address space of another one alive."""
     target = file.rm.files.get(given.uvmfd)
     if not isinstance(target, UvmFile) or target is file or file.is_initialised:
         raise RmError(NvStatus.NV_ERR_INVALID_ARGUMENT)
@@ -189,6 +196,7 @@ def mm_initialize(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_REGISTER_GPU)
 def register_gpu(file: UvmFile, given: Any) -> None:
+    """UVM_REGISTER_GPU: an attached GPU, by its UUID."""
     uuid = given.gpu_uuid.to_bytes(16, "little")
     gpu = next((gpu for gpu in file.rm.gpus if gpu.uuid == uuid), None)
     if gpu is None or not gpu.is_attached:
@@ -198,6 +206,7 @@ def register_gpu(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_UNREGISTER_GPU)
 def unregister_gpu(file: UvmFile, given: Any) -> None:
+    """UVM_UNREGISTER_GPU: its address space goes, too."""
     one = file.registered(given.gpu_uuid)
     _drop_space(file, one)
     del file.gpus[one.gpu.uuid]
@@ -206,6 +215,7 @@ def unregister_gpu(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_REGISTER_GPU_VASPACE)
 def register_space(file: UvmFile, given: Any) -> None:
+    """UVM_REGISTER_GPU_VASPACE: from now on its page tables are this file's."""
     one = file.registered(given.gpuuuid)
     check(file.keeper is not None, NvStatus.NV_ERR_PAGE_TABLE_NOT_AVAIL)
     space = file.client(given).find(given.hvaspace, VaSpace, NvStatus.NV_ERR_INVALID_OBJECT_HANDLE)
@@ -218,6 +228,7 @@ def register_space(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_UNREGISTER_GPU_VASPACE)
 def unregister_space(file: UvmFile, given: Any) -> None:
+    """UVM_UNREGISTER_GPU_VASPACE: everything there is unmapped."""
     one = file.registered(given.gpuuuid)
     check(one.table is not None, NvStatus.NV_ERR_INVALID_DEVICE)
     _drop_space(file, one)
@@ -235,6 +246,7 @@ def _drop_space(file: UvmFile, one: Registered) -> None:
 
 @answers(abi.UVM_ENABLE_PEER_ACCESS)
 def enable_peers(file: UvmFile, given: Any) -> None:
+    """UVM_ENABLE_PEER_ACCESS: two GPUs may map each other's memory."""
     first, second = file.registered(given.gpuuuida), file.registered(given.gpuuuidb)
     check(first is not second, NvStatus.NV_ERR_INVALID_DEVICE)
     file.peers.add(frozenset((first.gpu.uuid, second.gpu.uuid)))
@@ -242,6 +254,7 @@ def enable_peers(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_DISABLE_PEER_ACCESS)
 def disable_peers(file: UvmFile, given: Any) -> None:
+    """UVM_DISABLE_PEER_ACCESS."""
     pair = frozenset((file.registered(given.gpuuuida).gpu.uuid, file.registered(given.gpuuuidb).gpu.uuid))
     check(pair in file.peers, NvStatus.NV_ERR_INVALID_DEVICE)
     file.peers.discard(pair)
@@ -252,6 +265,7 @@ def disable_peers(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_REGISTER_CHANNEL)
 def register_channel(file: UvmFile, given: Any) -> None:
+    """UVM_REGISTER_CHANNEL: the range given is where its buffers of the driver go."""
     one = file.registered(given.gpuuuid)
     check(one.table is not None, NvStatus.NV_ERR_INVALID_DEVICE)
     found = file.client(given).find(given.hchannel, ChannelObject, NvStatus.NV_ERR_INVALID_CHANNEL)
@@ -287,6 +301,7 @@ def unregister_channel(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_CREATE_EXTERNAL_RANGE)
 def create_range(file: UvmFile, given: Any) -> None:
+    """UVM_CREATE_EXTERNAL_RANGE: addresses for allocations of RM."""
     check_aligned(given.base, given.length)
     check(given.base, NvStatus.NV_ERR_INVALID_ADDRESS)
     file.add_range(given.base, given.length)
@@ -294,6 +309,7 @@ def create_range(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_MAP_EXTERNAL_ALLOCATION)
 def map_external_allocation(file: UvmFile, given: Any) -> None:
+    """UVM_MAP_EXTERNAL_ALLOCATION: an allocation of RM at an address, on the GPUs listed."""
     map_external(file, given, given.to_bytes())
 
 
@@ -327,6 +343,7 @@ def map_external(file: UvmFile, given: Any, raw: bytes) -> None:
 
 @answers(abi.UVM_UNMAP_EXTERNAL)
 def unmap_external(file: UvmFile, given: Any) -> None:
+    """UVM_UNMAP_EXTERNAL: a stretch of one GPU."""
     file.range_at(given.base, given.length)
     one = file.registered(given.gpuuuid)
     if one.table is None:
@@ -336,6 +353,7 @@ def unmap_external(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_FREE)
 def free(file: UvmFile, given: Any) -> None:
+    """UVM_FREE: a range, with everything mapped in it."""
     found = next((one for one in file.ranges if one.base == given.base and one.channel is None), None)
     if found is None or given.values.get("length", found.length) != found.length:
         raise RmError(NvStatus.NV_ERR_INVALID_ADDRESS)

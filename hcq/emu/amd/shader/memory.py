@@ -121,7 +121,7 @@ class Range(Bytes):
     name: str
 
 
-class AddressSpace:
+class AddressSpace(Memory):
     """Mapped ranges in address order. Mapping and unmapping may happen while other threads read."""
 
     def __init__(self) -> None:

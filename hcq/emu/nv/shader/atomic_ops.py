@@ -73,6 +73,7 @@ def _update(code: Code, what: str, type_: Type) -> tuple[Update, Any]:
 
 @RULES.on("atom", "red")
 def atomic(code: Code) -> Step:
+    """`atom` and `red`: read, change and write, one thread after the other."""
     if code.flag("async"):
         raise code.refuse("red.async is not emulated")
     claim_hints(code)
@@ -158,10 +159,12 @@ class Conflicts:
         return np.where(is_shared, blocks, np.where(is_local, threads | np.uint64(1 << 63), np.uint64(0)))
 
     def load(self, chosen: Lanes | None = None) -> Lanes:
+        """What stands at the addresses of all threads, or of these."""
         lanes, at = (self.lanes, self.at) if chosen is None else (self.lanes[chosen], self.at[chosen])
         return self.where.load(self.batch, lanes, at, self.type.bits, 1)
 
     def store(self, values: Lanes, chosen: Lanes | None = None) -> None:
+        """Write the values of all threads, or of these."""
         lanes, at = (self.lanes, self.at) if chosen is None else (self.lanes[chosen], self.at[chosen])
         self.where.store(self.batch, lanes, at, values)
 

@@ -24,6 +24,7 @@ U32 = TYPES["u32"]
 
 @RULES.on("and", "or", "xor")
 def logic(code: Code) -> Step:
+    """`and`, `or`, `xor`, on predicates, too."""
     type_ = code.type("pred", "b16", "b32", "b64")
     table: dict[str, Compute] = {
         "and": lambda a, b: a & b,
@@ -41,6 +42,7 @@ def logic(code: Code) -> Step:
 
 @RULES.on("not")
 def not_(code: Code) -> Step:
+    """`not`: every bit inverted."""
     type_ = code.type("pred", "b16", "b32", "b64")
     return code.step(lambda a: ~a, type_, type_)
 
@@ -144,7 +146,7 @@ def _ones(count: Lanes) -> Lanes:
 
 @RULES.on("bfe")
 def bfe(code: Code) -> Step:
-    """A field moved down to bit 0, below zeros or its sign; beyond the top of the source lie zeros or its sign."""
+    """`bfe`: a bit field, with its sign for signed types."""
     type_ = code.type("u32", "s32", "u64", "s64")
 
     def unsigned(a: Lanes, position: Lanes, length: Lanes) -> Lanes:
@@ -190,6 +192,7 @@ def highest_bit(a: Lanes) -> Lanes:
 
 @RULES.on("clz")
 def clz(code: Code) -> Step:
+    """`clz`: how many zeros lead."""
     type_ = code.type("b32", "b64")
     top = type_.width - 1
     return code.step(lambda a: (top - highest_bit(a)).astype(np.uint32), U32, type_)
@@ -224,11 +227,13 @@ _REVERSED = np.array([int(f"{octet:08b}"[::-1], 2) for octet in range(256)], np.
 
 @RULES.on("popc")
 def popc(code: Code) -> Step:
+    """`popc`: how many bits are set."""
     return code.step(count_ones, U32, code.type("b32", "b64"))
 
 
 @RULES.on("brev")
 def brev(code: Code) -> Step:
+    """`brev`: the bits in reverse order."""
     type_ = code.type("b32", "b64")
 
     def compute(a: Lanes) -> Lanes:

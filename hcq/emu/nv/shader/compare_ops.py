@@ -136,6 +136,7 @@ def set_(code: Code) -> Step:
 
 @RULES.on("selp")
 def selp(code: Code) -> Step:
+    """`selp`: one of two values, by a predicate."""
     type_ = code.type()
     code.expect(4)
     a, b = code.source(1, type_), code.source(2, type_)

@@ -34,6 +34,7 @@ MINIFLOATS = {"e4m3x2": (3, 7, 448.0), "e5m2x2": (2, 15, 57344.0)}
 
 @RULES.on("cvt")
 def cvt(code: Code) -> Step:
+    """`cvt` from any type to any, rounded and saturated as its modifiers say."""
     if code.flag("pack"):
         return _pack(code)
     mode = code.take(*TO_INTEGER, "rn", "rz", "rm", "rp", "rna", "rs")

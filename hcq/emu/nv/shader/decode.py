@@ -130,6 +130,7 @@ class Lowering:
         self.decoded.local_bytes = -(-end // LOCAL_ALIGNMENT) * LOCAL_ALIGNMENT
 
     def register(self, name: str) -> int | None:
+        """The slot of a register's name; None when it has none."""
         return self._slots.get(name)
 
     def constant(self, bits: int, scalar: Any) -> int:
@@ -194,11 +195,13 @@ class Code:
             raise self.refuse(f"the modifier .{self.rest[0]} is not supported here")
 
     def refuse(self, why: str) -> PtxError:
+        """The error for this instruction, with its line and text."""
         return PtxError(self.instruction.line, why, self.instruction.text)
 
     # -- operands
 
     def expect(self, *counts: int) -> None:
+        """Refuse another number of operands."""
         if len(self.operands) not in counts:
             raise self.refuse(
                 f"{len(self.operands)} operands, not {' or '.join(str(count) for count in counts)}"
@@ -211,6 +214,7 @@ class Code:
         return self.slot(self.operands[index], type_, is_wide)
 
     def slot(self, operand: Operand, type_: Type, is_wide: bool = False) -> int:
+        """Where a source operand of this type is read. Raises PtxError for one that does not fit."""
         if isinstance(operand, Register):
             return self._register(operand, type_, is_wide)
         if isinstance(operand, Immediate):
@@ -276,6 +280,7 @@ class Code:
         return list(operand.parts)
 
     def pair(self, operand: Operand) -> tuple[Operand, Operand | None]:
+        """An operand written `d|p` as its two, any other with None."""
         return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
 
     def address(self, operand: Operand) -> tuple[Address, int]:
@@ -297,6 +302,7 @@ class Code:
 
     @property
     def guard(self) -> tuple[int, bool] | None:
+        """The slot of the predicate before the instruction, and whether it is negated; None without one."""
         guard = self.instruction.guard
         return None if guard is None else (self.slot(guard, TYPES["pred"]), guard.negated)
 

@@ -141,6 +141,7 @@ def _narrow_fma(type_: Type) -> Compute:
 
 @RULES.on("add", "sub", "mul")
 def add_sub_mul(code: Code) -> Step:
+    """`add`, `sub`, `mul` of floats, rounded as the modifier says."""
     type_ = code.type()
     mode = code.take(*ROUNDINGS)
     return float_step(code, type_, rounded(code.instruction.opcode, mode, type_), 2)
@@ -148,6 +149,7 @@ def add_sub_mul(code: Code) -> Step:
 
 @RULES.on("fma", "mad")
 def fma(code: Code) -> Step:
+    """`fma`, and `mad` of floats: rounded once."""
     type_ = code.type()
     if code.flag("oob"):
         raise code.refuse("fma.oob is not supported")
@@ -156,6 +158,7 @@ def fma(code: Code) -> Step:
 
 @RULES.on("div")
 def div(code: Code) -> Step:
+    """`div` of floats; the approximate ones are exact here."""
     mode = code.take("approx", "full", *ROUNDINGS)
     type_ = code.type("f32", "f64")
     return float_step(code, type_, rounded("div", "" if mode in ("approx", "full") else mode, type_), 2)
@@ -163,6 +166,7 @@ def div(code: Code) -> Step:
 
 @RULES.on("sqrt")
 def sqrt(code: Code) -> Step:
+    """`sqrt`; the approximate one is exact here."""
     mode = code.take("approx", *ROUNDINGS)
     type_ = code.type("f32", "f64")
     return float_step(code, type_, rounded("sqrt", "" if mode == "approx" else mode, type_), 1)
@@ -170,6 +174,7 @@ def sqrt(code: Code) -> Step:
 
 @RULES.on("rcp")
 def rcp(code: Code) -> Step:
+    """`rcp`: 1 / a; the approximate one is exact here."""
     mode = code.take("approx", *ROUNDINGS)
     type_ = code.type("f32", "f64")
     divide = rounded("div", "" if mode == "approx" else mode, type_)
@@ -189,6 +194,7 @@ def _rsqrt(a: Lanes) -> Lanes:
 
 @RULES.on("rsqrt")
 def rsqrt(code: Code) -> Step:
+    """`rsqrt`: 1 / sqrt(a)."""
     code.take("approx")
     return float_step(code, code.type("f32", "f64"), _rsqrt, 1)
 
@@ -204,6 +210,7 @@ APPROXIMATE: dict[str, Compute] = {
 
 @RULES.on(*APPROXIMATE)
 def approximate(code: Code) -> Step:
+    """`sin`, `cos`, `lg2`, `ex2`, `tanh`: of NumPy's accuracy, not the hardware's."""
     code.take("approx")
     return float_step(
         code, code.type("f32", "f16", "bf16", "f16x2", "bf16x2"), APPROXIMATE[code.instruction.opcode], 1
@@ -226,6 +233,7 @@ def greater(a: Lanes, b: Lanes) -> Lanes:
 
 @RULES.on("min", "max")
 def min_max(code: Code) -> Step:
+    """`min` and `max` of floats: the number of a number and a NaN, unless `.NaN`."""
     choose = lesser if code.instruction.opcode == "min" else greater
     propagate = code.flag("NaN")
     by_size = code.flag("abs")
@@ -269,11 +277,13 @@ def _sign_step(code: Code, flip: bool) -> Step:
 
 @RULES.on("neg")
 def neg(code: Code) -> Step:
+    """`neg` of floats: the sign bit inverted."""
     return _sign_step(code, True)
 
 
 @RULES.on("abs")
 def abs_(code: Code) -> Step:
+    """`abs` of floats: the sign bit cleared."""
     return _sign_step(code, False)
 
 

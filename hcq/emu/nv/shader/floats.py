@@ -152,6 +152,7 @@ def canonical(x: Lanes) -> Lanes:
 
 
 def widen_bf16(bits: Lanes) -> Lanes:
+    """(n,) bits of bfloat16 -> (n,) float32, exact."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 

@@ -70,6 +70,7 @@ def _ends(instruction: Instruction) -> bool:
 
 
 def is_warp_barrier(instruction: Instruction) -> bool:
+    """Whether it is `bar.warp.sync`."""
     return instruction.opcode == "bar" and instruction.modifiers[:1] == ("warp",)
 
 

@@ -42,6 +42,7 @@ class Group:
 
     @property
     def full_mask(self) -> Lanes:
+        """The mask, one bool for each thread of the batch."""
         return self.batch.all_lanes if self.mask is None else self.mask
 
     def set_mask(self, mask: Lanes, count: int) -> None:

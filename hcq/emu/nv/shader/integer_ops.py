@@ -53,6 +53,7 @@ def _limits(type_: Type) -> tuple[int, int]:
 
 @RULES.on("add", "sub")
 def add_sub(code: Code) -> Step:
+    """`add` and `sub` of integers, saturated or with the carry written, as asked."""
     subtracts = code.instruction.opcode == "sub"
     sat, carries = code.flag("sat"), code.flag("cc")
     type_ = code.type()
@@ -77,6 +78,7 @@ def _saturated(a: Lanes, b: Lanes, subtracts: bool) -> Lanes:
 
 @RULES.on("addc", "subc")
 def addc_subc(code: Code) -> Step:
+    """`addc` and `subc`: the carry is read."""
     sets = code.flag("cc")
     return _with_carry(
         code, code.type("u32", "s32", "u64", "s64"), code.instruction.opcode == "subc", True, sets
@@ -139,6 +141,7 @@ def _widened(type_: Type, code: Code) -> Type:
 
 @RULES.on("mul")
 def mul(code: Code) -> Step:
+    """`mul` of integers: the low half, the high half, or all."""
     which = code.take("lo", "hi", "wide")
     type_ = code.type()
     if which == "wide":
@@ -152,6 +155,7 @@ def mul(code: Code) -> Step:
 
 @RULES.on("mad")
 def mad(code: Code) -> Step:
+    """`mad` of integers: such a product, and a sum."""
     which = code.take("lo", "hi", "wide")
     sat, carries = code.flag("sat"), code.flag("cc")
     type_ = code.type()
@@ -179,6 +183,7 @@ def mad(code: Code) -> Step:
 
 @RULES.on("madc")
 def madc(code: Code) -> Step:
+    """`madc`: such a product, a sum, and the carry."""
     which = code.take("lo", "hi")
     sets = code.flag("cc")
     return _mad_with_carry(code, code.type(), which, True, sets)
@@ -207,6 +212,7 @@ def _mad_with_carry(code: Code, type_: Type, which: str, uses_carry: bool, sets_
 
 @RULES.on("mul24", "mad24")
 def mul24(code: Code) -> Step:
+    """`mul24` and `mad24`: products of the low 24 bits."""
     which = code.take("lo", "hi")
     type_ = code.type("u32", "s32")
     wide = np.int64 if type_.kind == "s" else np.uint64
@@ -251,11 +257,13 @@ SIMPLE: dict[str, tuple[Compute, int]] = {  # functions of so many operands
 
 @RULES.on(*SIMPLE)
 def simple(code: Code) -> Step:
+    """The instructions of SIMPLE: a function of NumPy's or ours, element by element."""
     return integer_step(code, code.type(), *SIMPLE[code.instruction.opcode])
 
 
 @RULES.on("min", "max")
 def min_max(code: Code) -> Step:
+    """`min` and `max` of integers; with `.relu` at least 0."""
     choose = np.minimum if code.instruction.opcode == "min" else np.maximum
     relu = code.flag("relu")
     compute: Compute = (lambda a, b: np.maximum(choose(a, b), a.dtype.type(0))) if relu else choose

@@ -37,6 +37,8 @@ _WORDS = re.compile(
 
 
 class Word(NamedTuple):
+    """A token of PTX, with the line it stands in."""
+
     text: str
     line: int
     at: int  # where in the file it starts

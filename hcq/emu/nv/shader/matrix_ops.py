@@ -177,6 +177,7 @@ def product(code: Code, parts: list[Part], d_type: Type, place: Fragment, satura
 
 
 def register_type(type_: Type) -> Type:
+    """The type of the registers that hold a fragment of these elements."""
     return TYPES["b64"] if type_.name == "f64" else B32
 
 
@@ -248,6 +249,7 @@ def ldmatrix(code: Code) -> Step:
 
 @RULES.on("stmatrix")
 def stmatrix(code: Code) -> Step:
+    """`stmatrix`: 8 x 8 matrices from the registers of a warp to shared memory."""
     count, transposes = _moves(code)
     at_of = address_of(code, code.operands[0])
     slots = [code.slot(source, B32) for source in code.parts(code.operands[1], count)]

@@ -55,6 +55,7 @@ OPERATIONS = (
 
 @RULES.on("mbarrier")
 def mbarrier(code: Code) -> Step:
+    """`mbarrier.*`: the operations on a barrier object, by their name."""
     what = code.take(*OPERATIONS)
     expects = code.flag("expect_tx")
     parity = code.flag("parity")

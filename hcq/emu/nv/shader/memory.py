@@ -55,7 +55,7 @@ class Mapping:
         return made
 
 
-class AddressSpace:
+class AddressSpace(Memory):
     """A Memory made of mappings."""
 
     def __init__(self) -> None:

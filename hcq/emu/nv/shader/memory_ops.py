@@ -75,6 +75,7 @@ def address_of(code: Code, operand: Operand) -> Address:
 
 
 def check_alignment(at: Lanes, size: int) -> None:
+    """Raise BadAccess for the first address that is no multiple of the size."""
     if size > 1 and len(at) and int(np.bitwise_or.reduce(at)) & (size - 1):
         index = int(np.argmax((at & np.uint64(size - 1)) != 0))
         why = f"not a multiple of {size}"
@@ -98,6 +99,7 @@ def to_all(values: Lanes, lanes: Lanes | None, count: int) -> Lanes:
 
 
 def vector_of(code: Code) -> int:
+    """How many elements `.v2`, `.v4`, `.v8` move; 1 without."""
     vector = code.take("v2", "v4", "v8")
     return int(vector[1:]) if vector else 1
 
@@ -125,6 +127,7 @@ def _access(code: Code, address: int, data: int) -> tuple[spaces.Space, Address,
 
 @RULES.on("ld", "ldu")
 def load(code: Code) -> Step:
+    """`ld` and `ldu`, from any space."""
     where, at_of, type_, parts = _access(code, 1, 0)
     slots = [code.destination(part, type_, is_wide=True) for part in parts]
     writes = [code.writer(slot) for slot in slots]
@@ -160,6 +163,7 @@ def load(code: Code) -> Step:
 
 @RULES.on("st")
 def store(code: Code) -> Step:
+    """`st`, to any space."""
     where, at_of, type_, parts = _access(code, 0, 1)
     slots = [code.slot(part, type_, is_wide=True) for part in parts]
     select, instruction = code.select(), code.instruction
@@ -191,6 +195,7 @@ def _nothing(registers: Registers, group: Group) -> None:
 
 @RULES.on("membar", "fence")
 def fence(code: Code) -> Step:
+    """`membar` and `fence`: nothing to do, for every access is finished when the next begins."""
     code.take("proxy")
     while code.take("gl", "alias", "async", "async::generic", "tensormap::generic", "global", "shared::cta"):
         pass

@@ -28,6 +28,7 @@ def _same(a: Lanes) -> Lanes:
 
 @RULES.on("mov")
 def mov(code: Code) -> Step:
+    """`mov`: a register, a number, an address, a special register; vectors packed and unpacked."""
     type_ = code.type()
     code.expect(2)
     target, source = code.operands

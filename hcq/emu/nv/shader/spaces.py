@@ -30,12 +30,19 @@ class Space(Protocol):
 
     is_shared_by_all: bool  # whether equal addresses of different blocks are the same memory
 
-    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes: ...
+    def load(self, batch: Batch, lanes: Lanes | None, at: Lanes, scalar: Scalar, count: int) -> Lanes:
+        """`count` numbers for each thread: (n,) addresses -> (n,) or (n, count). Raises BadAccess."""
+        ...
 
-    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None: ...
+    def store(self, batch: Batch, lanes: Lanes | None, at: Lanes, values: Lanes) -> None:
+        """Write (n,) or (n, count) numbers at (n,) addresses; of two threads at one place the later wins.
+
+        Raises BadAccess.
+        """
+        ...
 
 
-class Global:
+class Global(Space):
     """Global and constant memory: whatever the launch gave as Memory."""
 
     is_shared_by_all = True
@@ -47,7 +54,7 @@ class Global:
         batch.memory.store(at, values)
 
 
-class Params:
+class Params(Space):
     """The kernel's parameters: addresses are offsets from the first."""
 
     is_shared_by_all = True
@@ -61,7 +68,7 @@ class Params:
         raise BadAccess(0, int(at[0]), "a kernel's parameters are read-only")
 
 
-class Stretches(ABC):
+class Stretches(Space, ABC):
     """Memory of which every block, or every thread, has a stretch of one array."""
 
     is_shared_by_all = False
@@ -98,7 +105,7 @@ class Local(Stretches):
         return batch.local, (at.view(np.int64) + start * batch.local_bytes) >> (size.bit_length() - 1)
 
 
-class Generic:
+class Generic(Space):
     """Generic addresses: a window each for shared, local and parameters; all else is global."""
 
     is_shared_by_all = False

@@ -44,10 +44,12 @@ class Type(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
+        """Whether its bits are an integer, or nothing in particular."""
         return self.kind in ("b", "u", "s")
 
     @property
     def is_float(self) -> bool:
+        """Whether its bits are a float."""
         return self.kind in ("f", "bf")
 
 

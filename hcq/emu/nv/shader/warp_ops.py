@@ -25,6 +25,7 @@ PRED, U32, B32 = TYPES["pred"], TYPES["u32"], TYPES["b32"]
 
 @RULES.on("shfl")
 def shuffle(code: Code) -> Step:
+    """`shfl.sync`: a value from another lane, and whether there was one."""
     if not code.flag("sync"):
         raise code.refuse("shfl without .sync ended with sm_70")
     mode = code.take("up", "down", "bfly", "idx")
@@ -65,6 +66,7 @@ def shuffle(code: Code) -> Step:
 
 @RULES.on("vote")
 def vote(code: Code) -> Step:
+    """`vote.sync`: one answer from the predicates of a warp."""
     if not code.flag("sync"):
         raise code.refuse("vote without .sync ended with sm_70")
     what = code.take("all", "any", "uni", "ballot")
@@ -89,6 +91,7 @@ def vote(code: Code) -> Step:
 
 @RULES.on("activemask")
 def activemask(code: Code) -> Step:
+    """`activemask`: the lanes that run together now."""
     code.type("b32")
     code.expect(1)
     write = code.result(B32)
@@ -161,6 +164,7 @@ NEUTRAL = {"add": 0, "or": 0, "xor": 0, "and": -1}
 
 @RULES.on("redux")
 def redux(code: Code) -> Step:
+    """`redux.sync`: one value from those of a warp."""
     code.flag("sync")
     what = code.take(*REDUCTIONS)
     by_size, propagate = code.flag("abs"), code.flag("NaN")

@@ -59,6 +59,7 @@ def _elements(type_: Type) -> int:
 
 @RULES.on("wmma")
 def wmma(code: Code) -> Step:
+    """`wmma.load`, `wmma.store`, `wmma.mma`."""
     what = code.take("load", "store", "mma")
     code.flag("sync"), code.flag("aligned")
     if not what:
