@@ -3,7 +3,7 @@
 In       the layouts of packets.py, whose offsets the IR reads ($Dispatch.entry is that field's byte offset)
 Out      `ir_text(machine)`; `build(machine)` makes the ELF object of it, once: the result is cached and needs no LLVM
 Changes  nothing
-Next     processor_groups.py and processor_packets.py (the IR itself), device.py (starts the threads), packets.py
+Next     processor_groups.ll and processor_packets.ll (the IR itself), device.py (starts the threads), packets.py
 
 Threads: one command processor runs packets in order; workers help it with the groups of one dispatch at a time.
 Both spin for a few microseconds when there is nothing to do and then sleep on a futex. A ticket counts down from the
@@ -15,9 +15,10 @@ other side: change, then look for sleepers. All four are sequentially consistent
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcq.cpu import packets, processor_groups, processor_packets
+from hcq.cpu import packets
 from hcq.errors import DriverError, UsageError
 
 
@@ -40,6 +41,7 @@ AARCH64 = Machine(
 )
 MACHINES = {machine.name: machine for machine in (X86_64, AARCH64)}
 
+HALVES = "processor_groups.ll", "processor_packets.ll"
 STACK_BUCKETS = (
     0,
     4,
@@ -61,7 +63,9 @@ def machine_named(name: str) -> Machine:
 
 def ir_text(machine: Machine) -> str:
     """The module as LLVM IR text, with every layout offset filled in. Same text, same object."""
-    text = (processor_groups.IR + processor_packets.IR).replace("$calls", _universal_calls(machine))
+    here = Path(__file__).parent
+    halves = [(here / name).read_text(encoding="utf-8") for name in HALVES]
+    text = "\n".join(halves).replace("$calls", _universal_calls(machine))
     constants = {
         "pause": machine.pause,
         "pause_declaration": machine.pause.replace("i32 1", "i32"),

@@ -1,17 +1,10 @@
-"""The command processor's IR, second half: what each packet does, and the loop that takes packets from the ring.
+; The command processor's IR, second half: what each packet does, and the loop that takes packets from the ring.
+;
+; Next     processor.py (the story of the threads), processor_groups.ll (the other half), packets.py (the words)
+;
+; do_packet() checks a packet's opcode and length before it acts, and returns a Fault or 0. processor_main() publishes
+; `get` after every packet, so the host may reuse its words; after a fault it halts until the host clears the fault.
 
-In       $Layout.field tokens, which processor.py replaces by byte offsets
-Out      IR: text of LLVM IR functions
-Changes  nothing
-Next     processor.py (the story of the threads), processor_groups.py (the other half), packets.py (the words)
-
-do_packet() checks a packet's opcode and length before it acts, and returns a Fault or 0. processor_main() publishes
-`get` after every packet, so the host may reuse its words; after a fault it halts until the host clears the fault.
-"""
-
-from __future__ import annotations
-
-IR = r"""
 ; ---------------------------------------------------------------- packets
 
 define internal i32 @do_dispatch(ptr %q, ptr %p) {
@@ -407,4 +400,3 @@ out:
 
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
-"""

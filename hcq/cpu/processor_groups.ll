@@ -1,17 +1,10 @@
-"""The command processor's IR, first half: time, sleeping, signals, what the host calls, and the groups of a dispatch.
+; The command processor's IR, first half: time, sleeping, signals, what the host calls, and the groups of a dispatch.
+;
+; Next     processor.py (the story of the threads), processor_packets.ll (the other half: packets, the main loop)
+;
+; help() is where groups run, on the command processor and on workers alike: take a ticket; a positive one is a claim, and
+; while a claim is out the job it belongs to cannot end, so what describes the job stands still.
 
-In       $Layout.field tokens, which processor.py replaces by byte offsets
-Out      IR: text of LLVM IR functions
-Changes  nothing
-Next     processor.py (the story of the threads), processor_packets.py (the other half: packets, the main loop)
-
-help() is where groups run, on the command processor and on workers alike: take a ticket; a positive one is a claim, and
-while a claim is out the job it belongs to cannot end, so what describes the job stands still.
-"""
-
-from __future__ import annotations
-
-IR = r"""
 target triple = "$triple"
 
 @waiters = internal global i32 0            ; host threads that sleep on any signal cell
@@ -378,4 +371,3 @@ out:
   call void @futex_wake(ptr %rp, i32 2147483647)
   ret ptr null
 }
-"""
