@@ -28,7 +28,7 @@ def data(known: dict[Path, str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for top in ("hcq", *MAPPED):
         for path in sorted((ROOT / top).rglob("*")):
-            if path.is_file() and path.suffix not in (".py", ".pyc"):
+            if path.is_file() and path.suffix != ".py" and path.parent.name != "__pycache__":
                 home = next(parent for parent in path.parents if parent in known)
                 found.setdefault(known[home], []).append(path.relative_to(home).as_posix())
     return found

@@ -56,7 +56,7 @@ def test_every_file_of_the_checkout_is_installed(installed: Path) -> None:
     for top in SOURCES:
         base = installed / "hcq" if top == "hcq" else installed / "hcq" / top
         for source in (ROOT / top).rglob("*"):
-            if not source.is_file() or source.suffix == ".pyc":
+            if not source.is_file() or source.parent.name == "__pycache__":
                 continue
             if not (base / source.relative_to(ROOT / top)).is_file():
                 missing.append(f"{source.relative_to(ROOT)} (does its folder have an __init__.py?)")
