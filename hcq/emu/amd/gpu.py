@@ -158,6 +158,8 @@ class EmulatedGpu(Worker["EmulatedQueue"]):
         from hcq.emu.amd.launch import launch, shader_core  # the shader core: much code, for kernels alone
 
         queue = self.running
+        if work.rsrc2.scratch_en and self.chip.has_architected_scratch:  # the registers say where it is
+            self.vm.bytes_at(work.scratch_base, work.wave_scratch_bytes * work.scratch_waves, "write")
         if self.core is None:
             self.core = shader_core(self.chip.arch, self.vm, self.caches)
         try:

@@ -55,6 +55,11 @@ class Chip:
         return Register.COMPUTE_PGM_RSRC3_GFX9 if self.family == 9 else Register.COMPUTE_PGM_RSRC3
 
     @property
+    def has_architected_scratch(self) -> bool:
+        """Whether waves find scratch memory by themselves; in kernels of gfx90a scalar registers hold its address."""
+        return self.arch != "gfx90a"
+
+    @property
     def wave_bytes_unit(self) -> int:
         """COMPUTE_TMPRING_SIZE.WAVESIZE counts 256 words on gfx9, 64 on later ones."""
         return 4 * (256 if self.family == 9 else 64)

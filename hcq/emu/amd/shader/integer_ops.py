@@ -21,7 +21,6 @@ INTEGER = Table()
 define = INTEGER.define
 
 U5, U6, U4 = np.uint32(31), np.uint64(63), np.uint16(15)
-ONES = np.uint32(0xFFFFFFFF)
 
 
 def u64(x: Array) -> Array:
