@@ -19,6 +19,7 @@ from hcq.amd.abi import aql, kfd
 from hcq.amd.chip import Chip, arch_of, chip_of
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
+from hcq.amd.graph import AmdGraph
 from hcq.amd.ioctl import call, counter_ticks_per_ms
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
@@ -38,8 +39,6 @@ from hcq.gpu.device import CELLS_BYTES, GpuDevice
 from hcq.gpu.release import do_all, quietly
 from hcq.layout import Packet
 from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, Port
-from hcq.program import Program
-from hcq.signal import CELL_BYTES
 
 RING_FENCE_AT, COPY_FENCE_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = (
     0,
@@ -49,7 +48,6 @@ RING_FENCE_AT, COPY_FENCE_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = (
     512,
 )  # in the memory of signals
 LAST_FENCE = 2**32 - 2  # before it wraps, the device drains and starts again
-SPIN_NS = 20_000  # how long the host looks at a signal before it sleeps
 SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
 HDP_MEM_FLUSH = 0  # word of the MMIO page
 UPLOAD_BYTES, UPLOAD_ALIGNMENT = 4 << 20, 64  # scalar loads fetch up to 64 bytes
@@ -60,6 +58,7 @@ class AmdDevice(GpuDevice):
     """One GPU."""
 
     stage_place = Place.STAGING
+    spin_ns = 20_000
     node: Node
     chip: Chip
     process: KfdProcess
@@ -259,28 +258,17 @@ class AmdDevice(GpuDevice):
 
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into."""
-        from hcq.amd.graph import AmdGraph  # those who record pay for it
-
         return AmdGraph(self, self.encoder, name)
 
     def signal_set(self, va: int, value: int) -> None:
         super().signal_set(va, value)
         call(self.port, self.kfd_fd, kfd.SET_EVENT, event_id=self.event_id)
 
-    def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
-        cell = native.view(va, CELL_BYTES).cast("Q")
-        now = time.monotonic_ns()
-        end, sleepy = now + timeout_ns, now + min(SPIN_NS, timeout_ns)
-        while (seen := cell[0]) < value:
-            now = time.monotonic_ns()
-            if now >= end or self.node.gpu_id in self.process.faults:
-                break
-            if now >= sleepy:
-                left_ms = (end - now) // 1_000_000
-                self._sleep(max(1, min(SLEEP_MS, left_ms)))
-                if self.dead:
-                    break
-        return int(seen)
+    def has_news(self) -> bool:
+        return self.node.gpu_id in self.process.faults
+
+    def nap(self, left_ns: int, naps: int) -> None:
+        self._sleep(max(1, min(SLEEP_MS, left_ns // 1_000_000)))
 
     def _sleep(self, timeout_ms: int) -> None:
         """Until something happens on the GPU."""
@@ -292,20 +280,13 @@ class AmdDevice(GpuDevice):
 
     # ------------------------------------------------------------ programs
 
-    def make_program(
-        self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
-    ) -> Program:
-        if scratch_bytes:
-            raise UsageError(
-                f"load({name!r}): scratch_bytes={scratch_bytes}; an AMD kernel says itself what it needs. Leave it out."
-            )
+    def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> AmdProgram:
         linked = Linked(image, self.chip, name)
         kernel = linked.kernels.get(entry)
         if kernel is None:
             names = ", ".join(sorted(linked.kernels)) or "none"
             raise UsageError(f"load({name!r}): no kernel {entry!r} in the object. Its kernels: {names}.")
-        code = self.alloc(linked.size_bytes + linked.alignment, f"{name} code")
-        va = -(-code.address // linked.alignment) * linked.alignment
+        code, va = self._alloc_aligned(linked.size_bytes, linked.alignment, f"{name} code")
         code.write(linked.place(va), va - code.address)
         scratch = self._scratch_for(scratch_lane_bytes(kernel.descriptor), linked.lanes(kernel))
         launcher = Launcher(self.chip, self.is_aql, kernel, va, scratch, self._cells.va + QUEUE_AT)
@@ -326,8 +307,7 @@ class AmdDevice(GpuDevice):
             return known
         waves_per_xcc = self.node.scratch_waves_per_unit * self.node.compute_units // self.node.xccs
         size = wave_bytes * waves_per_xcc * self.node.xccs
-        area = self._own(size, Place.PRIVATE)
-        self.memory.regions[area.va] = area.size_bytes
+        area = self._own_region(size, Place.PRIVATE)
         waves = waves_per_xcc if self.chip.family == 9 else waves_per_xcc // self.node.shader_engines
         made = Scratch(area.va, area.size_bytes, wave_bytes, min(waves, 0xFFF))
         ring = self.rings[COMPUTE]

@@ -41,6 +41,7 @@ class GpuDevice(Device):
     shares_memory = True
     stage_place: ClassVar[Any]  # where a staging buffer is: memory of the host
     process: Any  # what the driver keeps for the process; buffers reach other GPUs of the same one
+    spin_ns: ClassVar[int]  # how long the host looks at a signal before it naps
     clock: Clock
     gpu_memory: GpuMemory[Any]  # its allocations
     uploads: Uploads  # what work in flight reads beside its rings
@@ -80,6 +81,18 @@ class GpuDevice(Device):
     def end_rest(self) -> None:
         """Once the queues are ended: give back what is neither queue nor memory."""
 
+    @abstractmethod
+    def has_news(self) -> bool:
+        """Whether waiting may be in vain: the GPU or its kernel driver has reported something. Asked often."""
+
+    @abstractmethod
+    def nap(self, left_ns: int, naps: int) -> None:
+        """Sleep for a while, at most so long, or until something happens; `naps`: how often already in this wait."""
+
+    @abstractmethod
+    def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> GpuProgram:
+        """`make_program` of a GPU, whose code objects say how much memory each thread needs."""
+
     # ------------------------------------------------------------ memory of its own
 
     def _own(self, size_bytes: int, place: Any) -> Any:
@@ -92,13 +105,18 @@ class GpuDevice(Device):
         return self.alloc(size_bytes, name)
 
     def _begin_uploads(self, size_bytes: int, place: Any, alignment: int) -> None:
-        self.uploads = Uploads(self._own(size_bytes, place).va, size_bytes, alignment)
-        self.memory.regions[self.uploads.va] = size_bytes
+        self.uploads = Uploads(self._own_region(size_bytes, place).va, size_bytes, alignment)
 
     def _wait_for_uploads(self, value: int) -> int:
         self.commit()
         self.drain(value)
         return self.timeline.value
+
+    def _own_region(self, size_bytes: int, place: Any) -> Any:
+        """The same where work may read or write, which the rules and reports know then."""
+        area = self._own(size_bytes, place)
+        self.memory.regions[area.va] = area.size_bytes
+        return area
 
     def _give_back_owned(self) -> None:
         def give_back(what: Owned) -> None:
@@ -202,6 +220,23 @@ class GpuDevice(Device):
         cell[1] = self.clock.to_ticks(time.monotonic_ns())
         cell[0] = value
 
+    def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
+        """Look at a cell until it is there: at first without a pause, then with naps between."""
+        cell = native.view(va, CELL_BYTES).cast("Q")
+        now = time.monotonic_ns()
+        end, sleepy = now + timeout_ns, now + min(self.spin_ns, timeout_ns)
+        naps = 0
+        while (seen := cell[0]) < value:
+            now = time.monotonic_ns()
+            if now >= end or self.has_news():
+                break
+            if now >= sleepy:
+                self.nap(end - now, naps)
+                naps += 1
+                if self.dead:
+                    break
+        return int(seen)
+
     def moment_ns(self, ticks: int) -> int:
         return self.clock.to_ns(ticks)
 
@@ -264,6 +299,20 @@ class GpuDevice(Device):
     def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
         """Dispatch one program and wait for it."""
         self.queue().dispatch(program, args, grid, block).submit().wait()
+
+    def make_program(
+        self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
+    ) -> Program:
+        if scratch_bytes:
+            raise UsageError(
+                f"load({name!r}): scratch_bytes={scratch_bytes}; a GPU's kernel says what it needs. Leave it out."
+            )
+        return self.load_code(image, entry, args, name)
+
+    def _alloc_aligned(self, size_bytes: int, alignment: int, name: str) -> tuple[Buffer, int]:
+        """A buffer, and an aligned address in it behind which so many bytes follow."""
+        buffer = self.alloc(size_bytes + alignment, name)
+        return buffer, -(-buffer.address // alignment) * alignment
 
     def encode_dispatch(
         self, program: Program, args: Sequence[Any], grid: Grid, block: Grid, groups_per_claim: int

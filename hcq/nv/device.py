@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hcq import command, native
+from hcq import command
 from hcq.base import RingState, Sent
 from hcq.command import Command
 from hcq.device import Steps
@@ -30,6 +30,7 @@ from hcq.nv.decode import decoder
 from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
 from hcq.nv.gpu import Gpu, gpus_of
+from hcq.nv.graph import NvGraph
 from hcq.nv.host_access import HostAccess
 from hcq.nv.launch import Launcher
 from hcq.nv.link import ALIGNMENT, Linked
@@ -40,13 +41,11 @@ from hcq.nv.pushbuffer import PUSHBUFFER_BYTES, place, plan
 from hcq.nv.rings import GpFifo, segment
 from hcq.nv.rm import Rm
 from hcq.nv.toolchain.images import loadable
-from hcq.program import Program
 from hcq.signal import CELL_BYTES
 
 # in the memory of signals, a line for each writer; the channel's error notifier has to be at its start
 COPY_FENCE_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = 256, 320, 384, 512
 CLOCK_ROUNDS = 5  # of which the shortest sets the clock
-SPIN_NS = 50_000  # how long the host looks at a signal before it sleeps
 SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
 LOCAL_UNIT, LOCAL_TPC_UNIT, LOCAL_TOTAL_UNIT = 0x200, 0x8000, 0x20000
 BOOST_TO_MAX, FOREVER = 0x12, 0xFFFFFFFF  # of PERF_BOOST
@@ -225,39 +224,21 @@ class NvDevice(HostAccess):
 
     def graph(self, name: str = "graph") -> Any:
         """A new graph to record into."""
-        from hcq.nv.graph import NvGraph  # those who record pay for it
-
         return NvGraph(self, name)
 
-    def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
-        """Look at a cell until it is there: at first without a pause, then with longer and longer ones."""
-        cell = native.view(va, CELL_BYTES).cast("Q")
-        now = time.monotonic_ns()
-        end, sleepy = now + timeout_ns, now + min(SPIN_NS, timeout_ns)
-        pause, longest = SLEEP_NS
-        while (seen := cell[0]) < value:
-            now = time.monotonic_ns()
-            if now >= end or self.channel.is_stopped:
-                break
-            if now >= sleepy:
-                time.sleep(min(pause, end - now) / 1e9)
-                pause = min(2 * pause, longest)
-        return int(seen)
+    def has_news(self) -> bool:
+        return self.channel.is_stopped
+
+    def nap(self, left_ns: int, naps: int) -> None:
+        first, longest = SLEEP_NS
+        time.sleep(min(first << min(naps, 10), longest, left_ns) / 1e9)
 
     # ------------------------------------------------------------ programs
 
-    def make_program(
-        self, image: bytes, entry: str, args: tuple[str, ...] | None, scratch_bytes: int, name: str
-    ) -> Program:
-        if scratch_bytes:
-            raise UsageError(
-                f"load({name!r}): scratch_bytes={scratch_bytes}; an NVIDIA kernel says itself what it needs. "
-                "Leave it out."
-            )
+    def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> NvProgram:
         linked = Linked(loadable(image, self.arch, name, self.port.runs_ptx), entry, self.chip, name)
         kernel = linked.kernel
-        code = self.alloc(linked.size_bytes + ALIGNMENT, f"{name} code")
-        va = -(-code.address // ALIGNMENT) * ALIGNMENT
+        code, va = self._alloc_aligned(linked.size_bytes, ALIGNMENT, f"{name} code")
         launcher = Launcher(self.chip, kernel, va, self.gpu.sm_count)
         if launcher.is_too_large:
             raise UsageError(
@@ -287,8 +268,7 @@ class NvDevice(HostAccess):
         warps = self.gpu.max_warps * self.chip.sms_per_tpc
         per_tpc = -(-warp * warps // LOCAL_TPC_UNIT) * LOCAL_TPC_UNIT
         total = -(-per_tpc * self.gpu.tpc_count // LOCAL_TOTAL_UNIT) * LOCAL_TOTAL_UNIT
-        area = self._own(total, Place.PRIVATE)
-        self.memory.regions[area.va] = area.size_bytes
+        area = self._own_region(total, Place.PRIVATE)
         self._first.append(self.encoder.local_memory(area.va, per_tpc, self.gpu.tpc_count))
         self.local = area.va, per_tpc, thread_bytes
 

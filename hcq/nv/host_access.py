@@ -29,6 +29,7 @@ class HostAccess(GpuDevice):
     """A device whose memory the host may see in part. `place`: of the driver's own memory and of small buffers."""
 
     stage_place = Place.SYSTEM
+    spin_ns = 50_000
     gpu: Gpu
     gpu_memory: NvMemory
     place: Place
@@ -68,8 +69,7 @@ class HostAccess(GpuDevice):
         """A buffer that the host sees, whatever its size: what the driver itself writes to."""
         if self.place == Place.VIDEO or size_bytes <= HIDDEN_BYTES:
             return self.alloc(size_bytes, name)
-        area = self._own(size_bytes, Place.SYSTEM)
-        self.memory.regions[area.va] = area.size_bytes
+        area = self._own_region(size_bytes, Place.SYSTEM)
         made = Buffer(self, area.va, size_bytes, area.size_bytes, 0, name)
         made.parent = made  # it is the driver's: dropping it gives nothing to the pool
         for observer in self.observers:
