@@ -73,14 +73,14 @@ def kaiming_std(shape: Shape, a: float, mode: str = "fan_in", nonlinearity: str 
     """The deviation that keeps the size of the signal (fan_in) or of the gradient (fan_out)."""
     if mode not in ("fan_in", "fan_out"):
         raise UsageError(f"[kaiming] mode {mode!r}: give 'fan_in' or 'fan_out'.")
-    fan_in, fan_out = fans(shape)
+    fan_in, fan_out = fan_in_and_fan_out(shape)
     return calculate_gain(nonlinearity, a) / math.sqrt(max(1, fan_in if mode == "fan_in" else fan_out))
 
 
 @checked
 def xavier_std(shape: Shape, gain: float) -> float:
     """The deviation that keeps the size of signal and gradient alike, as far as both can be."""
-    return gain * math.sqrt(2.0 / max(1, sum(fans(shape))))
+    return gain * math.sqrt(2.0 / max(1, sum(fan_in_and_fan_out(shape))))
 
 
 @checked
@@ -97,7 +97,7 @@ def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
     return _GAINS[nonlinearity]
 
 
-def fans(shape: Shape) -> tuple[int, int]:
+def fan_in_and_fan_out(shape: Shape) -> tuple[int, int]:
     """How many inputs each output of a weight (out, in, ...) has, and how many outputs each input."""
     if len(shape) < 2 or min(shape) < 0:
         raise UsageError(

@@ -39,10 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Methods)
 
 MULTIPLIED_UP_TO = 32  # larger whole exponents of floats take the general method
-_BITS = {
-    dtypes.float32: dtypes.int32,
-    dtypes.float64: dtypes.int64,
-}  # integers that are negative where a sign is
+# integers that are negative where a sign is
+_BITS = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
 
 
 class Power(Methods):

@@ -342,9 +342,8 @@ def _group(walk: _Walk) -> list[list[Node]]:
     group_of: dict[Node, int] = {}
     needs: list[set[int]] = []  # group -> groups whose values it reads
     readers: dict[Node, list[int]] = {}  # node -> groups that read it element by element
-    reads: dict[Node, list[Node]] = {
-        n: [] for n in walk.realized
-    }  # kernel -> buffers and realized nodes it reads
+    # kernel -> buffers and realized nodes it reads
+    reads: dict[Node, list[Node]] = {n: [] for n in walk.realized}
     for source, uses in walk.uses.items():
         if source.op is Op.BUFFER or source in walk.realized:
             for kernel in uses:
