@@ -70,9 +70,9 @@ class AmdDevice(GpuDevice):
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
         super().__init__(name, port, config)
-        self._tell_cells()
+        self._announce_cells()
 
-    def _tell_cells(self) -> None:
+    def _announce_cells(self) -> None:
         """Name the driver's own cells: those between the rings, and where writing raises the event."""
         encoder = self.encoder
         for name, va in (
@@ -264,10 +264,10 @@ class AmdDevice(GpuDevice):
         super().signal_set(va, value)
         call(self.port, self.kfd_fd, kfd.SET_EVENT, event_id=self.event_id)
 
-    def has_news(self) -> bool:
+    def has_event(self) -> bool:
         return self.node.gpu_id in self.process.faults
 
-    def nap(self, left_ns: int, naps: int) -> None:
+    def pause(self, left_ns: int, pauses: int) -> None:
         self._sleep(max(1, min(SLEEP_MS, left_ns // 1_000_000)))
 
     def _sleep(self, timeout_ms: int) -> None:

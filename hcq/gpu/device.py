@@ -1,6 +1,6 @@
-"""What the devices of AMD and NVIDIA share: signals, memory of their own and of peers, reads through the copy engine.
+"""What the devices of AMD and NVIDIA share: signals, memory of their own and of peers, recovery, how code is loaded.
 
-In       what a driver fills in while it opens: `gpu_memory`, `clock`, the page of cells
+In       what a driver fills in while it opens: `gpu_memory`, `clock`, `uploads`, the page of cells
 Out      the part of a device that does not depend on its packets
 Changes  allocations of the kernel driver
 Next     hcq/device.py (what all devices share), amd/device.py, nv/device.py (the rest of the device)
@@ -41,7 +41,7 @@ class GpuDevice(Device):
     shares_memory = True
     stage_place: ClassVar[Any]  # where a staging buffer is: memory of the host
     process: Any  # what the driver keeps for the process; buffers reach other GPUs of the same one
-    spin_ns: ClassVar[int]  # how long the host looks at a signal before it naps
+    spin_ns: ClassVar[int]  # how long the host looks at a signal before it sleeps
     clock: Clock
     gpu_memory: GpuMemory[Any]  # its allocations
     uploads: Uploads  # what work in flight reads beside its rings
@@ -82,12 +82,12 @@ class GpuDevice(Device):
         """Once the queues are ended: give back what is neither queue nor memory."""
 
     @abstractmethod
-    def has_news(self) -> bool:
+    def has_event(self) -> bool:
         """Whether waiting may be in vain: the GPU or its kernel driver has reported something. Asked often."""
 
     @abstractmethod
-    def nap(self, left_ns: int, naps: int) -> None:
-        """Sleep for a while, at most so long, or until something happens; `naps`: how often already in this wait."""
+    def pause(self, left_ns: int, pauses: int) -> None:
+        """Sleep for a while, at most so long, or until something happens; `pauses`: how often already in this wait."""
 
     @abstractmethod
     def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> GpuProgram:
@@ -100,6 +100,12 @@ class GpuDevice(Device):
         self._owned.append(self.gpu_memory.alloc(size_bytes, place))
         return self._owned[-1]
 
+    def _own_region(self, size_bytes: int, place: Any) -> Any:
+        """The same where work may read or write, which rules and reports know then."""
+        area = self._own(size_bytes, place)
+        self.memory.regions[area.va] = area.size_bytes
+        return area
+
     def visible(self, size_bytes: int, name: str) -> Buffer:
         """A buffer that the host sees, whatever its size: what the driver itself writes to."""
         return self.alloc(size_bytes, name)
@@ -111,12 +117,6 @@ class GpuDevice(Device):
         self.commit()
         self.drain(value)
         return self.timeline.value
-
-    def _own_region(self, size_bytes: int, place: Any) -> Any:
-        """The same where work may read or write, which the rules and reports know then."""
-        area = self._own(size_bytes, place)
-        self.memory.regions[area.va] = area.size_bytes
-        return area
 
     def _give_back_owned(self) -> None:
         def give_back(what: Owned) -> None:
@@ -221,18 +221,18 @@ class GpuDevice(Device):
         cell[0] = value
 
     def signal_wait(self, va: int, value: int, timeout_ns: int) -> int:
-        """Look at a cell until it is there: at first without a pause, then with naps between."""
+        """Look at a cell until it is there: at first without a pause, then with pauses between."""
         cell = native.view(va, CELL_BYTES).cast("Q")
         now = time.monotonic_ns()
-        end, sleepy = now + timeout_ns, now + min(self.spin_ns, timeout_ns)
-        naps = 0
+        end, spins_until = now + timeout_ns, now + min(self.spin_ns, timeout_ns)
+        pauses = 0
         while (seen := cell[0]) < value:
             now = time.monotonic_ns()
-            if now >= end or self.has_news():
+            if now >= end or self.has_event():
                 break
-            if now >= sleepy:
-                self.nap(end - now, naps)
-                naps += 1
+            if now >= spins_until:
+                self.pause(end - now, pauses)
+                pauses += 1
                 if self.dead:
                     break
         return int(seen)

@@ -226,12 +226,12 @@ class NvDevice(HostAccess):
         """A new graph to record into."""
         return NvGraph(self, name)
 
-    def has_news(self) -> bool:
+    def has_event(self) -> bool:
         return self.channel.is_stopped
 
-    def nap(self, left_ns: int, naps: int) -> None:
+    def pause(self, left_ns: int, pauses: int) -> None:
         first, longest = SLEEP_NS
-        time.sleep(min(first << min(naps, 10), longest, left_ns) / 1e9)
+        time.sleep(min(first << min(pauses, 10), longest, left_ns) / 1e9)
 
     # ------------------------------------------------------------ programs
 
