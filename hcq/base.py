@@ -118,7 +118,7 @@ class BufferPool(Protocol):
 class Base(ABC):
     """What the parts of a device know of the whole.
 
-    observers    who hears of what it does; empty unless something was asked for
+    observers    notified of what it does; empty unless something was asked for
     failures     first and last timeline value of what failed, and what happened
     asks_device  whether a wait must ask native code even when the signal is there already
     is_open      it opened, and was not closed
@@ -287,7 +287,7 @@ class Base(ABC):
 
     def report(self, title: str, key: tuple[Any, ...], signal: int | None = None) -> None:
         """A page about this device on stderr and in a file, once for each key. Never raises."""
-        diagnostics().report.tell(self, title, key, signal)
+        diagnostics().report.publish(self, title, key, signal)
 
     def say(self, text: str) -> None:
         """One line of HCQ_DEBUG output."""

@@ -38,7 +38,7 @@ _TOUCH_S = 6 * 3600  # a file read again is marked as used when it was not for s
 _SHARD = re.compile("[0-9a-f]{2}")
 _FILE = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{64}\.\d+\.[0-9a-f]{8}")
 
-_told: set[str] = set()  # what this process has said already
+_printed: set[str] = set()  # what this process has said already
 
 
 class _Kept(NamedTuple):
@@ -188,8 +188,8 @@ class DiskCache:
 
 
 def _tell(text: str) -> None:
-    if text not in _told and len(_told) < 64:
-        _told.add(text)
+    if text not in _printed and len(_printed) < 64:
+        _printed.add(text)
         with contextlib.suppress(OSError, ValueError):  # nobody listens: a full disk, a closed file
             print(text, file=sys.stderr)
 

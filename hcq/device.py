@@ -4,7 +4,7 @@ In       a name and a port to the operating system
 Out      a Device
 Changes  opening starts the device's threads or channels; closing (at exit, too) drains and ends them
 Next     opening.py (hcq.open), base.py (what the parts of a device ask of it), cpu/device.py (the first device),
-         queue.py (how work is recorded), signal.py (how it is awaited), observer.py (who hears of it)
+         queue.py (how work is recorded), signal.py (how it is awaited), observer.py (who is notified)
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ class Device(Recovery):
         self.failures: list[tuple[int, int, str]] = []  # first and last timeline value, and what happened
         # address -> signal
         self.signals: weakref.WeakValueDictionary[int, Signal] = weakref.WeakValueDictionary()
-        # programs that observers heard of, and how: a child of fork has observers of its own
+        # programs that observers were notified of, and how: a child of fork has observers of its own
         self.loaded: weakref.WeakKeyDictionary[Program, tuple[str, bytes, Mapping[str, str] | None]] = (
             weakref.WeakKeyDictionary()
         )
         self.waits: dict[int, tuple[str, int, int]] = {}  # thread -> signal, value and since when it waits
         self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()  # those replayed on this device
         # Python's own loads may pass each other on a weakly ordered host: there even a finished wait asks native code,
-        # whose load of the signal is an acquire. Observers want to hear of every wait, too.
+        # whose load of the signal is an acquire. Observers are notified of every wait, too.
         self.is_ordered = platform.machine() == "x86_64"
         self.observe(while_opening=True)
         try:
@@ -403,14 +403,16 @@ class Device(Recovery):
         return error
 
     def pending(self) -> str:
-        """What is in flight, in words, for whoever waited in vain."""
+        """What is in flight, in words, for the error of a wait that timed out."""
         done, submitted = self.timeline.value, self.timeline.submitted
         if done >= submitted:
             return "Nothing is in flight on this device: nobody will set it. Submit the signal first."
         return (
             f"In flight: {submitted - done} submissions; next to finish {self.describe(done + 1)}. "
             "Give more time with timeout_ms or HCQ_TIMEOUT_MS, or call reset(). See HCQ_DEBUG=push."
-            + "".join(f" {finding}" for observer in self.observers for finding in observer.unended())
+            + "".join(
+                f" {finding}" for observer in self.observers for finding in observer.unsatisfied_waits()
+            )
         )
 
     def describe(self, value: int) -> str:
@@ -427,18 +429,18 @@ class Device(Recovery):
         self.recent.append((value, commands, at))
 
     def _send_observed(self, submission: Submission) -> None:
-        """Observers first, in their order: what one refuses is neither heard of by the next nor sent."""
-        heard = []
+        """Observers first, in their order: what one refuses is neither shown to the next nor sent."""
+        notified = []
         try:
             for observer in self.observers:
-                heard.append(observer)
+                notified.append(observer)
                 observer.submitting(submission)
             self.send(submission.words, submission.value)
-            for observer in heard:
+            for observer in notified:
                 observer.sent(submission)
         except BaseException as error:
             is_sent = settle(self, submission.value, submission.commands, submission.held, submission.at)
-            for observer in heard:
+            for observer in notified:
                 if is_sent:
                     observer.sent(submission)
                 else:
@@ -448,6 +450,6 @@ class Device(Recovery):
     def __repr__(self) -> str:
         return f"Device({self.name}, {self.arch})"
 
-    def __del__(self, bury: Callable[[Device], None] = open_devices.bury) -> None:
+    def __del__(self, finalize: Callable[[Device], None] = open_devices.finalize) -> None:
         if self.is_stopped:
-            bury(self)
+            finalize(self)

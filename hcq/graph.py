@@ -8,7 +8,7 @@ Next     queue.py (the verbs), cpu/packets.py (Indirect); amd/graph.py and nv/gr
     record   dispatch, copy, ...     as in a queue; a Symbol's place in its packet is remembered
     seal     lay_out    (twice)      the recorded words in device memory, and what a replay of them submits
     replay   patch                   the bytes of arguments that changed since this command buffer's last replay
-             announce                observers hear of it
+             announce                observers are notified
              submit                  of the device, once
 
 `lay_out`, `patch` and `announce` are the hooks of a device's own graph; here a device runs its packets by one

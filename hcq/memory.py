@@ -220,7 +220,7 @@ class Buffer:
             )
 
     def _check_range(self, verb: str, offset: int, size_bytes: int | None) -> tuple[int, int]:
-        """Offset and size of a part; the size is what is left from the offset on, unless told."""
+        """Offset and size of a part; the size is what is left from the offset on by default."""
         if self.va is None:
             raise UsageError(f"{self!r}.{verb}: the buffer was freed. Keep it until its last use.")
         if type(offset) is not int:
@@ -283,7 +283,7 @@ class Pool:
         self._slabs: list[int] = []
         self.regions: dict[int, int] = {}  # mapped for the pool: va -> bytes
         self.freed: deque[Freed] = deque(maxlen=256)  # named buffers that are gone, for reports
-        # blocks that work left to itself may still write: never handed out again
+        # blocks that abandoned work may still write: never handed out again
         self.quarantined: set[int] = set()
         self.is_unusual = False  # something of the following holds, or a block is in quarantine
         self._is_retired = self._is_abandoned = False

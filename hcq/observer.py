@@ -1,12 +1,12 @@
-"""Observers: whoever watches a device hears of everything it does, and the device does not know who that is.
+"""Observers: what watches a device is notified of everything it does; the device does not know who watches.
 
 In       a device that opens, and what the configuration asks for
-Out      `Observer`, with a method for everything that is told; the observers of a device
+Out      `Observer`, with a method for every kind of event; the observers of a device
 Changes  nothing; hcq.observe is imported when something is watched, or has gone wrong and must be explained
-Next     observe/ (who watches), base.py (what a device is), device.py, memory.py, signal.py, queue.py (who tell)
+Next     observe/ (who watches), base.py (what a device is), device.py, memory.py, signal.py, queue.py (who notify)
 
-`Device.observers` is empty unless something was asked for, so that a hot path asks one question. They hear in their
-order: a validator, which may refuse a submission, before the trace, which writes it down before the doorbell.
+`Device.observers` is empty unless something was asked for, so that a hot path asks one question. They are called
+in their order: a validator, which may refuse a submission, before the trace, which writes it down before the doorbell.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hcq.program import Program
 
 
 class Submission:
-    """Work on its way to a device. An observer may put words around those that are sent."""
+    """Work that a device is about to be given. An observer may put words around those that are sent."""
 
     __slots__ = ("at", "commands", "held", "value", "words")
 
@@ -51,12 +51,12 @@ class Observer:
     # -- the device --
 
     def opened(self) -> None:
-        """The device can be used. Those that were there before have heard of its bring-up."""
+        """The device can be used. Those that were there before were notified of its bring-up."""
 
     def closing(self) -> bool:
         """The device is about to stop; its work is done, or never will be.
 
-        Returns  whether to hear what memory it gives back from now on
+        Returns  whether to be notified of the memory it gives back from now on
         """
         return False
 
@@ -66,7 +66,7 @@ class Observer:
     def timeout(self, va: int, value: int, why: str) -> None:
         """A wait for this value of a signal reached its deadline."""
 
-    def unended(self) -> Sequence[str]:
+    def unsatisfied_waits(self) -> Sequence[str]:
         """Waits in flight that nothing submitted so far will end, in words."""
         return ()
 

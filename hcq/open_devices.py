@@ -1,7 +1,7 @@
 """Open devices: every device of this process that is open, and what becomes of them at exit and around a fork.
 
 In       devices as they open and close
-Out      which are open; `listeners` hear of those that are gone
+Out      which are open; `listeners` are called for those that are gone
 Changes  at exit all are closed, without waiting long for work that nobody will see; before a fork they hold still
 Next     life.py (what a device is in the child), device.py (who registers), opening.py (who opens by name)
 """
@@ -33,7 +33,7 @@ EXIT_MS = 2000  # at exit: work that is not done by then is left unfinished
 
 _open: list[Base] = []
 _closed: list[Base] = []  # stopped, and what nobody uses of their memory is to be unmapped
-_buried: list[Base] = []  # nobody holds them any more, and all of their memory is to be unmapped
+_finalized: list[Base] = []  # nobody holds them any more, and all of their memory is to be unmapped
 
 
 def devices() -> list[Base]:
@@ -64,10 +64,10 @@ def unregister(device: Base) -> None:
     unmap_closed()
 
 
-def bury(device: Base, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+def finalize(device: Base, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
     """Its last reference is gone. For destructors."""
     if not is_finalizing():
-        _buried.append(device)
+        _finalized.append(device)
         unmap_in_destructor()
 
 
@@ -80,20 +80,20 @@ def retired(device: Base) -> None:
 def unmap_in_destructor() -> None:
     """Destructors run at any moment, inside a call of a driver, too: what is behind a kernel driver waits for a better
     one, which is when a device opens or closes, or maps memory."""
-    if all(device.unmaps_anywhere for device in (*_closed, *_buried)):
+    if all(device.unmaps_anywhere for device in (*_closed, *_finalized)):
         unmap_closed()
 
 
 def unmap_closed() -> None:
     """Unmap memory of closed devices, unless an open one has work in flight: it may wait on a signal there."""
-    if not (_closed or _buried) or not lock.acquire(blocking=False):
+    if not (_closed or _finalized) or not lock.acquire(blocking=False):
         return
     try:
         if all(each.timeline.has_all_done for each in _open):
             while _closed:
                 _closed.pop().memory.close()
-            while _buried:
-                gone = _buried.pop()
+            while _finalized:
+                gone = _finalized.pop()
                 gone.give_back()
                 gone.memory.close(is_last=True)
     except HcqError as error:
@@ -122,7 +122,7 @@ def _close_all() -> None:
 
 def _close_at_exit(device: Base) -> None:
     """Nobody can see results any more, so work that does not end is not worth a long wait; a trace may be."""
-    known = len(device.failures)  # faults that somebody could already hear of
+    known = len(device.failures)  # faults that were already reported
     is_awaited = any(observer.is_awaited for observer in device.observers)
     limit_ms = device.config.timeout_ms if is_awaited else min(EXIT_MS, device.config.timeout_ms)
     quiet_ms = min(QUIET_MS, limit_ms)
@@ -179,7 +179,7 @@ def _after_fork_in_child() -> None:
     lock = threading.RLock()
     _release_llvm()
     inherited, names = list(_open), dict(by_name)
-    for group in (_open, _closed, _buried):
+    for group in (_open, _closed, _finalized):
         group.clear()
     for forget in in_child:
         forget()

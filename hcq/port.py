@@ -190,7 +190,7 @@ class AroundPort(Port):
 
 
 class RecordingPort(AroundPort):
-    """Passes every call on and tells `sink(call, arguments, result)` about it; the result of a failure is its
+    """Passes every call on and then calls `sink(call, arguments, result)`; the result of a failure is its
     exception.
 
     >>> heard = []

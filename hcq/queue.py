@@ -218,7 +218,7 @@ class Queue:
     def _range(
         self, verb: str, buffer: Buffer, offset: int, size_bytes: int | None, step: int = 1
     ) -> tuple[int, int]:
-        """The address of a part of a buffer, and its size: what is left from the offset on, unless told."""
+        """The address of a part of a buffer, and its size: what is left from the offset on by default."""
         if not isinstance(buffer, Buffer):
             raise UsageError(f"{verb}: takes a Buffer, not {checks.shown(buffer)}.")
         self._check_reach(verb, buffer)

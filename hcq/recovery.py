@@ -134,7 +134,7 @@ class Recovery(Mortal):
     def reset(self) -> None:
         """Drop all work in flight (it counts as failed) and make the device usable again.
 
-        Work that does not stop within GRACE_MS, such as a kernel that never returns, is left to itself where the
+        Work that does not stop within GRACE_MS, such as a kernel that never returns, is abandoned where the
         device can start anew beside it: see `replace`.
 
         Raises  WaitTimeout when it neither stops nor can be left; DriverError when the kernel driver refuses to end
@@ -181,14 +181,14 @@ class Recovery(Mortal):
 
         timeout_ms  how long to wait for the work; default HCQ_TIMEOUT_MS, and not at all for work that has had that
                     already: a wait of that length ended without any progress
-        What the device's buffers held goes with it: read results before. Signals and completions still tell theirs.
+        What the device's buffers held goes with it: read results before. Signals and completions keep theirs.
         """
         if timeout_ms is not None:
             timeout_ms = checks.milliseconds(f"{self.name}.close", timeout_ms)
         if not self.is_open or (self.dead and not self.is_lost):
             return
         limit_ms = self.config.timeout_ms if timeout_ms is None else timeout_ms
-        known = len(self.failures)  # faults that somebody could already hear of
+        known = len(self.failures)  # faults that were already reported
         is_done = self.is_lost
         try:
             if timeout_ms is None and not is_done and self._is_stuck():

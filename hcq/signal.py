@@ -28,7 +28,7 @@ class Elsewhere:
 
     def __getitem__(self, index: int) -> int:
         self.device.check_alive()
-        raise AssertionError("only the dead have cells elsewhere")
+        raise AssertionError("only devices of the parent process have such cells")
 
 
 class Signal:
@@ -122,7 +122,7 @@ class Timeline(Signal):
 
     @property
     def has_all_done(self) -> bool:
-        """Whether nothing is in flight; for destructors, so nobody is told of the question."""
+        """Whether nothing is in flight; for destructors, so observers are not notified."""
         return bool(self._cell[0] >= self.submitted)
 
     @property

@@ -1,4 +1,4 @@
-"""Contractions: matrix products, convolutions and their kin, tiled in registers.
+"""Contractions: matrix products, convolutions and the like, tiled in registers.
 
 In       a LoopNest with a reduction, its accesses, a Target
 Out      True and a schedule, where two operands each ignore an output axis that the other one walks

@@ -52,7 +52,7 @@ class AmdGraph(Graph):
         return CommandBuffer(buffer, [*ring_pieces], meaning, [base + place for place in places])
 
     def announce(self, copy: CommandBuffer, held: Sequence[Any]) -> None:
-        """Rules do not see in these packets what the kernels write, so observers hear of it, too."""
+        """Rules do not see in these packets what the kernels write, so observers are notified of it."""
         for observer in self.device.observers:
             for buffer in (*held[0], *held[1:]):
                 if isinstance(buffer, Buffer):

@@ -71,7 +71,7 @@ class AmdProgram(GpuProgram):
         super().__init__(device, name, va + entry, args or self._known_kinds(), 0, lambda: None)
 
     def _known_kinds(self) -> tuple[str, ...] | None:
-        """Kinds of all arguments, when the metadata tells them."""
+        """Kinds of all arguments, when the metadata has them."""
         kinds = [
             "buffer" if arg.value_kind == "global_buffer" else _kind_of_type(arg.type_name)
             for arg in self.explicit

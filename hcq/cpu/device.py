@@ -498,7 +498,7 @@ class CpuDevice(Forkable):
         self.start_threads()
         if stride:
             self._map_scratch(stride)
-        self._replaced = "work that did not stop was left to itself"
+        self._replaced = "work that did not stop was abandoned"
         return (
             f"{self.name} goes on with new threads. Submission {late} did not stop: its {self.threads} threads stay "
             f"until it does, and {lost} bytes of memory until the process ends."

@@ -93,7 +93,7 @@ class Forkable(Device):
             return True
 
     def _tell_again(self) -> None:
-        """The child's observers are its own: they hear of everything that is there already."""
+        """The child's observers are its own: they are notified of everything that is there already."""
         self.observe(while_opening=True)
         for observer in self.observers:
             observer.opened()

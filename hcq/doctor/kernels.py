@@ -17,7 +17,10 @@ ENTRY = "triple_plus_index"
 
 @dataclass(frozen=True)
 class Tiny:
-    """group: elements each group does, one for each of its threads; 0: one group does all, and is told how many."""
+    """A kernel as machine code.
+
+    group  elements each group does, one for each of its threads; 0: one group does as many as an argument says
+    """
 
     image: bytes
     group: int

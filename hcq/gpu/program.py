@@ -46,7 +46,7 @@ class GpuLoader(Loader, Protocol):
 
     @property
     def observers(self) -> tuple[object, ...]:
-        """Who hears of what the device does."""
+        """Notified of what the device does."""
         ...
 
     def can_reach(self, buffer: Buffer) -> bool:

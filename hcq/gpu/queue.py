@@ -21,14 +21,14 @@ class GpuQueue(Queue):
     """Work for one GPU."""
 
     def submit(self) -> Completion:
-        guests = [(thing.parent or thing) for thing in self._held if self._is_guest(thing)]
-        for buffer in guests:
+        peers = [(thing.parent or thing) for thing in self._held if self._is_peer(thing)]
+        for buffer in peers:
             buffer.wait()
-        last = [buffer.last for buffer in guests]
+        last = [buffer.last for buffer in peers]
         done = super().submit()
-        if guests:
+        if peers:
             done.wait()
-        for buffer, value in zip(guests, last):
+        for buffer, value in zip(peers, last):
             buffer.last = value  # on its own device's timeline
         return done
 
@@ -41,5 +41,5 @@ class GpuQueue(Queue):
                 "Copy it through the host."
             )
 
-    def _is_guest(self, thing: object) -> bool:
+    def _is_peer(self, thing: object) -> bool:
         return isinstance(thing, Buffer) and thing.device is not self.device

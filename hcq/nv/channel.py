@@ -4,7 +4,7 @@ In       memory for ring and error notifier, the chip's classes
 Out      Channel: its GPFIFO, its token, what its error notifier says
 Changes  RM objects below the device: a channel group, a context share, a channel, a compute and a copy object
 Next     rings.py (the ring), device.py (who makes one, and a new one after a fault), fault.py (what the notifier means)
-Source   kernel_channel.c, uvm_user_channel.c: the engine object before UVM hears of the channel, UVM before scheduling
+Source   kernel_channel.c, uvm_user_channel.c: engine object, registration with UVM, scheduling: in this order
 
 One channel carries everything: host methods, compute on one subchannel, copies on another. Commands of one device run
 in the order of their submission anyway, so a second channel would only add semaphores between the two.

@@ -40,7 +40,7 @@ def _describe(channel: Channel, error: ChannelError, describe_address: Callable[
 
 
 def mmu_fault(channel: Channel) -> tuple[int, str] | None:
-    """(address, kind) of the page fault that a channel took, when RM tells."""
+    """(address, kind) of the page fault that a channel took, when RM knows it."""
     try:
         said = channel.rm.control(channel.handle, ControlId.NV906F_CTRL_CMD_GET_MMU_FAULT_INFO).values
     except HcqError:  # on parts and in containers that do not answer it, the number is all there is

@@ -1,7 +1,7 @@
 """Observe: what watches devices at work, and what explains a hang or a fault.
 
 In       a device and its configuration
-Out      `observers_of`: who watches it, in the order in which they hear of a submission
+Out      `observers_of`: its observers, in the order in which they are notified of a submission
 Changes  what each of them says
 Next     hcq/observer.py (what all of them are)
 

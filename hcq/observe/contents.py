@@ -32,7 +32,7 @@ STAMP_BYTES, CELL_BYTES = 8, 16  # what a Timestamp and a Signal write
 
 
 class TraceContents:
-    """What one device tells the file about bytes.
+    """What one device adds to the file about bytes.
 
     unread  va -> a buffer whose contents after a submission are not in the file yet, and that submission. The buffer
             is kept until they are: the memory of a dropped one is soon somebody else's
@@ -123,7 +123,7 @@ class TraceContents:
             self._known[va] = checksum
 
     def _wait_for_results(self, wholes: Iterable[int]) -> None:
-        """Their buffers are about to be used again. Work that waits for something later is left to itself soon."""
+        """Their buffers are about to be used again. Work that waits for something later is about to be abandoned."""
         last = max((self.unread[va][1] for va in wholes if va in self.unread), default=0)
         if last and self.device.signal_wait(self.device.timeline.va, last, GRACE_NS) >= last:
             self._results()

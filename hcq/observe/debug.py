@@ -1,6 +1,6 @@
 """Debug: what a device does, a line for each, while it does it (HCQ_DEBUG=push,sync,alloc).
 
-In       what the device tells its observers
+In       what the device notifies its observers of
 Out      lines on stderr: packets of each submission with their meaning, waits that were not over at once, allocations
 Changes  nothing
 Next     hcq/config.py (the words; those of the compiler are in frontend/plan.py)

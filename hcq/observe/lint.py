@@ -65,14 +65,14 @@ class _Replayed:
             code = self.code[record.index]
             device = self.devices[fields["device"]]
             access = code.facts.get("access")
-            told = ProgramFacts(
+            facts = ProgramFacts(
                 code.name,
                 code.va,
                 code.args,
                 None if access is None else tuple(access),
                 scratch_bytes=code.scratch_bytes,
             )
-            device.load(device.model.program(told, code.image))
+            device.load(device.model.program(facts, code.image))
         elif record.name == "UNLOAD":
             self.devices[fields["device"]].unload(fields["va"])
         elif record.name == "SIGNAL" and fields["is_set"]:

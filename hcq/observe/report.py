@@ -39,15 +39,15 @@ NOW = 1 << 64  # after every submission
 NEAR_BYTES = 1 << 16  # an address this close to a buffer was probably meant for it
 
 
-def tell(device: Device, title: str, key: tuple[Any, ...], signal: int | None = None) -> None:
+def publish(device: Device, title: str, key: tuple[Any, ...], signal: int | None = None) -> None:
     """Report once for each `key`. Never raises: a report that fails must not hide what it is about."""
     settings = device.config
-    told = _told.setdefault(device, {})
-    if "off" in settings.report or key in told:
+    published = _published.setdefault(device, {})
+    if "off" in settings.report or key in published:
         return
-    told[key] = None
-    while len(told) > 1024:
-        del told[next(iter(told))]
+    published[key] = None
+    while len(published) > 1024:
+        del published[next(iter(published))]
     try:
         text = describe(device, title, signal)
         path = save(text)
@@ -59,7 +59,7 @@ def tell(device: Device, title: str, key: tuple[Any, ...], signal: int | None = 
     print(f"{text}\nsaved as {path}" if path else text, file=sys.stderr)
 
 
-_told: weakref.WeakKeyDictionary[Device, dict[tuple[Any, ...], None]] = weakref.WeakKeyDictionary()
+_published: weakref.WeakKeyDictionary[Device, dict[tuple[Any, ...], None]] = weakref.WeakKeyDictionary()
 
 
 def describe(device: Device, title: str, signal: int | None = None) -> str:
@@ -160,7 +160,7 @@ def everything(title: str) -> None:
     if not devices:
         print(f"---- hcq report: {title}: no device is open", file=sys.stderr)
     for device in devices:
-        tell(device, title, (title, time.monotonic_ns()))
+        publish(device, title, (title, time.monotonic_ns()))
 
 
 def _devices() -> list[Device]:

@@ -1,6 +1,6 @@
 """Trace: writes what happens between a program and its devices to a file, while it happens (HCQ_TRACE=FILE[,data]).
 
-In       what a device tells its observers; the calls of its port
+In       what a device notifies its observers of; the calls of its port
 Out      records
 Changes  the file; adds two Timestamp packets around every submission, which the recorded words leave out
 Next     trace_writer.py (the file), contents.py (what was in memory), hcq/trace/ (every byte of it, and the reader)
@@ -69,7 +69,7 @@ _ident = threading.get_ident
 
 
 class Trace(Observer):
-    """What one device tells the file; it stands between the device and its port, too."""
+    """What one device adds to the file; it stands between the device and its port, too."""
 
     is_awaited = True
     packets_after = 1
@@ -97,7 +97,7 @@ class Trace(Observer):
     def opened(self) -> None:
         device = self.device
         facts = {"device": self.number, "name": device.name, "arch": device.arch, "facts": device.facts()}
-        self.writer.tell(Kind.DEVICE, facts)
+        self.writer.record(Kind.DEVICE, facts)
         self._allocated(device.timeline.va, 16, 16, "timeline")
         self.writer.flush()
 
@@ -106,7 +106,7 @@ class Trace(Observer):
         if self.contents is not None:
             self.contents.closed()
         fields = {"device": self.number, "submitted": self.device.timeline.submitted}
-        self.writer.tell(Kind.CLOSE, fields)
+        self.writer.record(Kind.CLOSE, fields)
         self.writer.flush()
         self._cells = None
         return False
@@ -129,7 +129,7 @@ class Trace(Observer):
             fields["result_bytes"] = len(result)
         else:
             fields["result"] = result
-        self.writer.tell(Kind.PORT, fields, data)
+        self.writer.record(Kind.PORT, fields, data)
 
     def fault(self, first: int, last: int, why: str) -> None:
         self._failed("fault", why, first=first, last=last)
@@ -138,17 +138,17 @@ class Trace(Observer):
         self._failed("timeout", why, va=va, value=value)
 
     def _failed(self, what: str, why: str, **facts: int) -> None:
-        self.writer.tell(Kind.FAULT, {"device": self.number, "what": what, "why": why, **facts})
+        self.writer.record(Kind.FAULT, {"device": self.number, "what": what, "why": why, **facts})
         self.writer.flush()
 
     # ------------------------------------------------------------ memory and code
 
     def mapped(self, va: int, size_bytes: int, name: str | None) -> None:
         fields = {"device": self.number, "va": va, "size_bytes": size_bytes, "name": name}
-        self.writer.tell(Kind.MAP, fields)
+        self.writer.record(Kind.MAP, fields)
 
     def unmapped(self, va: int, size_bytes: int) -> None:
-        self.writer.tell(Kind.UNMAP, {"device": self.number, "va": va, "size_bytes": size_bytes})
+        self.writer.record(Kind.UNMAP, {"device": self.number, "va": va, "size_bytes": size_bytes})
 
     def alloc(self, va: int, size_bytes: int, capacity: int, name: str | None) -> None:
         if self.contents is not None:
@@ -157,7 +157,7 @@ class Trace(Observer):
         self._allocated(va, size_bytes, capacity, name)
 
     def renamed(self, va: int, name: str) -> None:
-        self.writer.tell(Kind.NAME, {"device": self.number, "va": va, "name": name})
+        self.writer.record(Kind.NAME, {"device": self.number, "va": va, "name": name})
 
     def cell(self, va: int, name: str) -> None:
         """Where signals have memory of their own, nothing else says so."""
@@ -190,10 +190,10 @@ class Trace(Observer):
             "scratch_bytes": program.scratch_bytes,
             "facts": {**(sources or {}), **access},
         }
-        self.writer.tell(Kind.CODE, fields, image)
+        self.writer.record(Kind.CODE, fields, image)
 
     def unload(self, entry: int) -> None:
-        self.writer.tell(Kind.UNLOAD, {"device": self.number, "va": entry})
+        self.writer.record(Kind.UNLOAD, {"device": self.number, "va": entry})
 
     # ------------------------------------------------------------ submissions
 
@@ -242,7 +242,7 @@ class Trace(Observer):
         submission.words = [before, *words, after]
 
     def dropped(self, submission: Submission, why: str) -> None:
-        self.writer.tell(Kind.DROPPED, {"device": self.number, "value": submission.value, "why": why})
+        self.writer.record(Kind.DROPPED, {"device": self.number, "value": submission.value, "why": why})
         self.writer.flush()
 
     def block(self, va: int, label: str, commands: Sequence[Command], size_words: int) -> None:

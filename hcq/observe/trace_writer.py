@@ -3,7 +3,7 @@
 In       records, strings and call sites
 Out      a file that hcq/trace/file.py reads
 Changes  the file
-Next     trace.py (what one device tells it), hcq/trace/records.py (every byte of it), docs/trace-format.md
+Next     trace.py (what one device adds), hcq/trace/records.py (every byte of it), docs/trace-format.md
 
 What only explains submissions waits for the next of them, which goes to the kernel in one write before the doorbell: a
 process that is killed, or that its own kernel brings down, leaves it in the file.
@@ -58,7 +58,7 @@ class TraceWriter:
             "monotonic_ns": _clock(),
             "unix_ns": time.time_ns(),
         }
-        self.tell(Kind.PROCESS, about)
+        self.record(Kind.PROCESS, about)
         self.flush()
 
     @staticmethod
@@ -69,7 +69,7 @@ class TraceWriter:
             writer = _writers[path] = TraceWriter(path)
         return writer
 
-    def tell(self, kind: Kind, fields: Mapping[str, Any], data: bytes = b"") -> None:
+    def record(self, kind: Kind, fields: Mapping[str, Any], data: bytes = b"") -> None:
         """A record with text."""
         text = json.dumps(fields, default=str, separators=(",", ":")).encode()
         self.later(pack_record(kind, self.process, _clock(), text, data))

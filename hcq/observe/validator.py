@@ -1,6 +1,6 @@
-"""A device that validates: what the rules hear of it while it works, and what they refuse (HCQ_VALIDATE=1).
+"""A device that validates: what the rules are given of its work, and what they refuse (HCQ_VALIDATE=1).
 
-In       what a device tells its observers
+In       what a device notifies its observers of
 Out      UsageError for a rule of level error, before the doorbell; a line on stderr for a warning, once for each buffer
 Changes  one State for all devices of the process: addresses and signals of one device may be used by another
 Next     validate.py (the engine), rules/ (what is checked)
@@ -32,7 +32,7 @@ MAX_WARNINGS = 1000
 
 
 class Validator(Observer):
-    """What one device tells the rules. Tests read `warnings`, those of all devices, in order."""
+    """What one device gives the rules. Tests read `warnings`, those of all devices, in order."""
 
     warnings: ClassVar[list[Finding]] = []
     refuses = True
@@ -107,9 +107,9 @@ class Validator(Observer):
         done = self.device.timeline._cell[0]
         self._refuse(submission, blocks.reuse(name, va, size_bytes, used_until, done))
 
-    def unended(self) -> list[str]:
+    def unsatisfied_waits(self) -> list[str]:
         with _lock:
-            return [str(finding) for finding in waits.unended(self.process)]
+            return [str(finding) for finding in waits.unsatisfied_waits(self.process)]
 
     def fault(self, first: int, last: int, why: str) -> None:
         with _lock:
@@ -154,14 +154,14 @@ class Validator(Observer):
             block.stand_in = f"an argument of {graph}"
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
-        told = ProgramFacts(
+        facts = ProgramFacts(
             program.name,
             program.entry,
             program.args,
             program.access,
             scratch_bytes=program.scratch_bytes,
         )
-        self.state.load(self.state.model.program(told, image))
+        self.state.load(self.state.model.program(facts, image))
 
     def unload(self, entry: int) -> None:
         self.state.unload(entry)
@@ -187,9 +187,9 @@ class Validator(Observer):
         if finding.level == "error":
             raise UsageError(str(finding))
         key = (finding.rule, finding.buffer or finding.packet)
-        if key in _told or len(self.warnings) >= MAX_WARNINGS:
+        if key in _warned or len(self.warnings) >= MAX_WARNINGS:
             return
-        _told.add(key)
+        _warned.add(key)
         self.warnings.append(finding)
         self.device.say(f"warning {finding}")
         if len(self.warnings) == MAX_WARNINGS:
@@ -198,7 +198,7 @@ class Validator(Observer):
 
 _state = State()
 _lock = threading.RLock()
-_told: set[tuple[str, str]] = set()
+_warned: set[tuple[str, str]] = set()
 
 
 def _elsewhere(va: int, size_bytes: int) -> bool:
@@ -216,11 +216,11 @@ _state.memory.elsewhere = _elsewhere
 
 def after_fork() -> None:
     """In the child: its devices are its own, and so is what is known of them."""
-    global _state, _lock, _told
+    global _state, _lock, _warned
     _lock = threading.RLock()
     _state = State()
     _state.memory.elsewhere = _elsewhere
-    _told = set()
+    _warned = set()
 
 
 open_devices.in_child.append(after_fork)

@@ -220,9 +220,9 @@ class Model(ABC):
         """What one packet does, in order."""
         return ()
 
-    def program(self, told: ProgramFacts, image: bytes) -> ProgramFacts:
-        """What is known of a program: what its loader told, and what a kind reads in its code object `image`."""
-        return told
+    def program(self, facts: ProgramFacts, image: bytes) -> ProgramFacts:
+        """What is known of a program: what its loader said, and what a kind reads in its code object `image`."""
+        return facts
 
     def split(self, words: bytes, queue: str) -> list[bytes]:
         """Words in pieces whose meaning does not depend on each other. Equal pieces are taken apart only once.

@@ -22,7 +22,7 @@ from hcq.rules.submission_check import Where
 Event = tuple[Agent, int, int, bool, Any]
 
 
-def unended(state: State) -> list[Finding]:
+def unsatisfied_waits(state: State) -> list[Finding]:
     """Waits that were submitted and that nobody else has promised to end. More may still be submitted."""
     found = {}
     for agent in list(state.waiting):

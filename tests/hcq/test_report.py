@@ -226,7 +226,7 @@ def test_a_report_that_cannot_be_saved_is_printed_and_says_so(
     blocked = tmp_path / "file"
     blocked.write_text("")
     config.use(dataclasses.replace(config.current(), report_dir=blocked / "below"))
-    report.tell(device, "nothing wrong", ("test", time.monotonic_ns()))
+    report.publish(device, "nothing wrong", ("test", time.monotonic_ns()))
     said = capsys.readouterr().err
     assert "could not be saved in" in said
     assert "---- hcq report: nothing wrong" in said

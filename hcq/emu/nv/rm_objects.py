@@ -257,7 +257,7 @@ def va_space(call: Allocation) -> RmObject:
 
 
 def virtual_memory(call: Allocation) -> RmObject:
-    """A range of an address space; what is mapped there is UVM's affair."""
+    """A range of an address space; what is mapped there is up to UVM."""
     return call.make(VirtualMemory)
 
 

@@ -63,7 +63,7 @@ class Range:
     channel: ChannelObject | None = None
 
     def holds(self, base: int, length: int) -> bool:
-        """Whether a stretch lies within it."""
+        """Whether these addresses lie within it."""
         return self.base <= base and base + length <= self.base + self.length
 
 
@@ -158,14 +158,14 @@ class UvmFile(File):
         self.ranges.append(Range(base, length, channel))
 
     def unmap_everywhere(self, base: int, length: int) -> None:
-        """Unmap a stretch on every GPU."""
+        """Unmap a range on every GPU."""
         for one in self.gpus.values():
             if one.table is not None:
                 one.table.unmap(base, length)
 
 
 def check_aligned(base: int, length: int) -> None:
-    """Refuse a stretch that is empty or not of whole pages."""
+    """Refuse a range that is empty or not of whole pages."""
     check(length and base % PAGE == 0 and length % PAGE == 0, NvStatus.NV_ERR_INVALID_ADDRESS)
 
 
@@ -343,7 +343,7 @@ def map_external(file: UvmFile, given: Any, raw: bytes) -> None:
 
 @answers(abi.UVM_UNMAP_EXTERNAL)
 def unmap_external(file: UvmFile, given: Any) -> None:
-    """UVM_UNMAP_EXTERNAL: a stretch of one GPU."""
+    """UVM_UNMAP_EXTERNAL: a range, on one GPU."""
     file.range_at(given.base, given.length)
     one = file.registered(given.gpuuuid)
     if one.table is None:
