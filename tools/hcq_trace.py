@@ -9,8 +9,10 @@ Next     trace/ (one file a verb), hcq/trace/file.py (the reader), docs/trace.md
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,7 +23,6 @@ if __package__ in (None, ""):  # run as a file from a checkout that is not insta
 
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.color import Color, clean
-from hcq.tools.trace.help import HELP
 
 FOUND, FAILED = 1, 2
 
@@ -191,6 +192,14 @@ def parser() -> argparse.ArgumentParser:
     return whole
 
 
+@functools.cache
+def _help() -> dict[str, str]:
+    """What is said after the options of each verb."""
+    text = (Path(__file__).parent / "trace" / "help.txt").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^== (\w+)\n", text, flags=re.MULTILINE)
+    return {verb: about.strip("\n") for verb, about in zip(parts[::2], parts[1::2])}
+
+
 def _verb(
     verbs: Any, name: str, run: Callable[[argparse.Namespace], int], about: str, has_file: bool = True
 ) -> argparse.ArgumentParser:
@@ -198,7 +207,7 @@ def _verb(
         name,
         help=about,
         description=about[0].upper() + about[1:] + ".",
-        epilog=HELP[name].strip("\n"),
+        epilog=_help()[name],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.set_defaults(run=run)
