@@ -3,6 +3,7 @@
 port.py       EmulatedPort: HCQ_EMULATE=amd:gfx1100 makes such a GPU appear
 kernel.py     what an emulated kernel driver is: files, answers, refusals
 exact.py      sums, products and fused multiply-adds rounded once, for the shader cores
+words.py      the words of HCQ_EMULATE
 backing.py    the bytes behind an allocation; pages.py the same for what emulated caches hold
 worker.py     a GPU's thread: turns of queues or channels, visits of other threads
 amd/, nv/     a vendor's kernel driver, its packet processors, and its shader core in shader/

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 from hcq.amd.abi import sdma
 from hcq.amd.abi.registers import Register
-from hcq.checks import is_decimal
-from hcq.errors import UsageError
+from hcq.emu.words import flag, number, parse_word
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
 LDS_BYTES = 64 << 10
@@ -93,24 +92,10 @@ class Spec:
 
 def parse(word: str) -> Spec:
     """A word such as "amd:gfx1100:seed=7". Raises UsageError naming what is wrong with it."""
-    _, *parts = word.split(":")
-    if not parts or parts[0] not in CHIPS:
-        raise UsageError(
-            f"HCQ_EMULATE={word}: unknown architecture {parts[0] if parts else ''!r}. Known: {', '.join(CHIPS)}."
-        )
-    seed: int | None = None
-    is_public = True
-    has_caches = False
-    for part in parts[1:]:
-        if part == "private":
-            is_public = False
-        elif part == "caches":
-            has_caches = True
-        elif part.startswith("seed=") and is_decimal(part[5:]):
-            seed = int(part[5:])
-        else:
-            raise UsageError(
-                f"HCQ_EMULATE={word}: unknown option {part!r}. "
-                "Options: seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old)."
-            )
-    return Spec(CHIPS[parts[0]], seed, is_public, has_caches)
+    chip, options = parse_word(
+        word,
+        CHIPS,
+        {"seed": number, "private": flag, "caches": flag},
+        "seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old)",
+    )
+    return Spec(chip, options.get("seed"), "private" not in options, "caches" in options)

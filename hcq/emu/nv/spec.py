@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hcq.checks import is_decimal
+from hcq.emu.words import flag, number, parse_word
 from hcq.errors import UsageError
 from hcq.nv.abi.classes import ARCHITECTURES, ClassId, Engines
 
@@ -131,34 +131,27 @@ class Spec:
 
 def parse(word: str) -> Spec:
     """A word such as "nv:sm_90:seed=7". Raises UsageError naming what is wrong with it."""
-    _, *parts = word.split(":")
-    if not parts or parts[0] not in CHIPS:
-        raise UsageError(
-            f"HCQ_EMULATE={word}: unknown architecture {parts[0] if parts else ''!r}. Known: {', '.join(CHIPS)}."
-        )
-    seed: int | None = None
-    is_mappable, has_caches = True, False
-    version: str | None = None
-    steps = STEP_LIMIT
-    for part in parts[1:]:
-        name, _, value = part.partition("=")
-        if part == "private":
-            is_mappable = False
-        elif part == "caches":
-            has_caches = True
-        elif name == "seed" and is_decimal(value):
-            seed = int(value)
-        elif name == "steps" and is_decimal(value) and int(value):
-            steps = int(value)
-        elif name == "driver" and re.fullmatch(r"\d{3}(\.\d+){1,2}", value):
-            version = value
-        else:
-            raise UsageError(
-                f"HCQ_EMULATE={word}: unknown option {part!r}. Options: seed=NUMBER (asynchronous), private "
-                "(the host cannot map video memory), caches (shows missing invalidations), driver=580.142 "
-                "(another release), steps=NUMBER (of a hung kernel)."
-            )
-    return Spec(CHIPS[parts[0]], seed, is_mappable, version, steps, has_caches)
+    chip, options = parse_word(
+        word,
+        CHIPS,
+        {
+            "seed": number,
+            "private": flag,
+            "caches": flag,
+            "driver": lambda text: text if re.fullmatch(r"\d{3}(\.\d+){1,2}", text) else None,
+            "steps": lambda text: number(text) or None,
+        },
+        "seed=NUMBER (asynchronous), private (the host cannot map video memory), caches (shows missing "
+        "invalidations), driver=580.142 (another release), steps=NUMBER (of a hung kernel)",
+    )
+    return Spec(
+        chip,
+        options.get("seed"),
+        "private" not in options,
+        options.get("driver"),
+        options.get("steps", STEP_LIMIT),
+        "caches" in options,
+    )
 
 
 def parse_all(words: list[str]) -> list[Spec]:
