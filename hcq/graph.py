@@ -114,7 +114,11 @@ class Graph(Queue):
         block: Grid = ONE,
         groups_per_claim: int = 0,
     ) -> Graph:
-        """Record one launch; a Symbol may stand for any argument."""
+        """Record one launch; a Symbol may stand for any argument.
+
+        args, grid, block, groups_per_claim  as of Queue.dispatch
+        Raises  UsageError when it cannot be right, a symbol had another kind before, or the graph was replayed already
+        """
         self._check_recording()
         check_dispatch(self.device, program, args, block, groups_per_claim)
         plain = list(args)
@@ -257,7 +261,7 @@ class Graph(Queue):
                     (held.parent or held).poison = why
 
     def submit(self) -> Completion:
-        """Replay a graph that has no symbols."""
+        """Replay a graph that has no symbols. Raises UsageError when it has some: `replay` takes their values."""
         return self.replay()
 
     @property

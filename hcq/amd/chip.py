@@ -9,9 +9,8 @@ Source   LLVM AMDGPUUsage (targets), amdgpu_amdkfd and libhsakmt queue sizes, AM
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcq.amd.abi import pm4, sdma
 from hcq.amd.abi.registers import Register
@@ -50,111 +49,55 @@ class Chip:
 
     def acquire(self) -> Packet:
         """Forget what instruction, scalar and vector caches hold; write back and forget the L2's non-coherent lines."""
-        return _ACQUIRE[self.family]()
+        return CACHES[self.family].acquire
 
     def acquire_next(self) -> Packet:
         """Forget what instruction, scalar and vector caches hold. The L2 is shared, and stays."""
-        return _ACQUIRE_NEXT[self.family]()
+        return CACHES[self.family].acquire_next
 
     def release(self, **fields: Any) -> Packet:
         """RELEASE_MEM that writes the L2 back, so that host and copy engines see what kernels wrote."""
-        return _RELEASE[self.family](**fields)
+        caches = CACHES[self.family]
+        return caches.release_layout(**caches.release, **fields)
 
     def store(self, **fields: Any) -> Packet:
         """RELEASE_MEM without cache control, for a second write that goes with a first."""
-        layout = pm4.ReleaseMemGfx9 if self.family == 9 else pm4.ReleaseMem
-        return layout(event_type=pm4.Event.CACHE_FLUSH_AND_INV_TS_EVENT, **fields)
+        return CACHES[self.family].release_layout(event_type=pm4.Event.CACHE_FLUSH_AND_INV_TS_EVENT, **fields)
 
 
-def _acquire_gfx9() -> Packet:
-    return pm4.AcquireMemGfx9(
-        tc_wb_action_ena=1,
-        tc_action_ena=1,
-        tcl1_action_ena=1,
-        sh_kcache_action_ena=1,
-        sh_icache_action_ena=1,
-        coher_size=(2**40 - 1) * 256,
-        poll_interval=10,
-    )
+class CacheRules(NamedTuple):
+    """What a generation invalidates and writes back, and in which packets."""
+
+    acquire: Packet
+    acquire_next: Packet
+    release_layout: type[Packet]
+    release: dict[str, int]
 
 
-def _acquire_gfx11() -> Packet:
-    return pm4.AcquireMem(
-        gli_inv=pm4.GliInv.ALL,
-        glm_wb=1,
-        glm_inv=1,
-        glk_wb=1,
-        glk_inv=1,
-        glv_inv=1,
-        gl1_inv=1,
-        gl2_inv=1,
-        gl2_wb=1,
-        coher_size=(2**40 - 1) * 256,
-        poll_interval=10,
-    )
-
-
-def _acquire_gfx12() -> Packet:
-    return pm4.AcquireMem(
-        gli_inv=pm4.GliInv.ALL,
-        glk_wb=1,
-        glk_inv=1,
-        glv_inv=1,
-        gl2_inv=1,
-        gl2_wb=1,
-        coher_size=(2**40 - 1) * 256,
-        poll_interval=10,
-    )
-
-
-def _acquire_next_gfx9() -> Packet:
-    return pm4.AcquireMemGfx9(
-        tcl1_action_ena=1,
-        sh_kcache_action_ena=1,
-        sh_icache_action_ena=1,
-        coher_size=(2**40 - 1) * 256,
-        poll_interval=10,
-    )
-
-
-def _acquire_next_gfx11() -> Packet:
-    return pm4.AcquireMem(
-        gli_inv=pm4.GliInv.ALL,
-        glk_inv=1,
-        glv_inv=1,
-        gl1_inv=1,
-        coher_size=(2**40 - 1) * 256,
-        poll_interval=10,
-    )
-
-
-def _acquire_next_gfx12() -> Packet:
-    return pm4.AcquireMem(
-        gli_inv=pm4.GliInv.ALL, glk_inv=1, glv_inv=1, coher_size=(2**40 - 1) * 256, poll_interval=10
-    )
-
-
-def _release_gfx9(**fields: Any) -> Packet:
-    return pm4.ReleaseMemGfx9(tc_wb_action_ena=1, tc_nc_action_ena=1, **fields)
-
-
-def _release_gfx11(**fields: Any) -> Packet:
-    return pm4.ReleaseMem(
-        glm_wb=1, glm_inv=1, glv_inv=1, gl1_inv=1, gl2_inv=1, gl2_wb=1, seq=pm4.Seq.FORWARD, **fields
-    )
-
-
-def _release_gfx12(**fields: Any) -> Packet:
-    return pm4.ReleaseMem(glv_inv=1, gl2_inv=1, gl2_wb=1, seq=pm4.Seq.FORWARD, **fields)
-
-
-_ACQUIRE: dict[int, Callable[[], Packet]] = {9: _acquire_gfx9, 11: _acquire_gfx11, 12: _acquire_gfx12}
-_ACQUIRE_NEXT: dict[int, Callable[[], Packet]] = {
-    9: _acquire_next_gfx9,
-    11: _acquire_next_gfx11,
-    12: _acquire_next_gfx12,
+_ALL_MEMORY = {"coher_size": (2**40 - 1) * 256, "poll_interval": 10}
+_NEXT_9 = {"tcl1_action_ena": 1, "sh_kcache_action_ena": 1, "sh_icache_action_ena": 1, **_ALL_MEMORY}
+_NEXT_12 = {"gli_inv": pm4.GliInv.ALL, "glk_inv": 1, "glv_inv": 1, **_ALL_MEMORY}
+_NEXT_11 = {**_NEXT_12, "gl1_inv": 1}
+_L2_12 = {"glk_wb": 1, "gl2_inv": 1, "gl2_wb": 1}
+_L2_11 = {**_L2_12, "glm_wb": 1, "glm_inv": 1}
+_RELEASE_12 = {"glv_inv": 1, "gl2_inv": 1, "gl2_wb": 1, "seq": pm4.Seq.FORWARD}
+CACHES = {
+    9: CacheRules(
+        pm4.AcquireMemGfx9(tc_wb_action_ena=1, tc_action_ena=1, **_NEXT_9),
+        pm4.AcquireMemGfx9(**_NEXT_9),
+        pm4.ReleaseMemGfx9,
+        {"tc_wb_action_ena": 1, "tc_nc_action_ena": 1},
+    ),
+    11: CacheRules(
+        pm4.AcquireMem(**_NEXT_11, **_L2_11),
+        pm4.AcquireMem(**_NEXT_11),
+        pm4.ReleaseMem,
+        {**_RELEASE_12, "glm_wb": 1, "glm_inv": 1, "gl1_inv": 1},
+    ),
+    12: CacheRules(
+        pm4.AcquireMem(**_NEXT_12, **_L2_12), pm4.AcquireMem(**_NEXT_12), pm4.ReleaseMem, _RELEASE_12
+    ),
 }
-_RELEASE: dict[int, Callable[..., Packet]] = {9: _release_gfx9, 11: _release_gfx11, 12: _release_gfx12}
 
 
 def _gfx9(arch: str, version: int, mach: int, **fields: Any) -> Chip:

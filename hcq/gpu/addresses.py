@@ -8,10 +8,7 @@ Next     each driver's fault.py (who asks)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hcq.device import Device
+from hcq.device import Device
 
 NEAR_BYTES = 1 << 20  # an address this close after a buffer was probably meant for it
 

@@ -107,7 +107,7 @@ class GpuDevice(Device):
         return area
 
     def visible(self, size_bytes: int, name: str) -> Buffer:
-        """A buffer that the host sees, whatever its size: what the driver itself writes to."""
+        """A buffer of so many bytes that the host sees, whatever its size: what the driver itself writes to."""
         return self.alloc(size_bytes, name)
 
     def _begin_uploads(self, size_bytes: int, place: Any, alignment: int) -> None:
@@ -194,7 +194,7 @@ class GpuDevice(Device):
         self.timeline = Timeline(self, cell, "timeline")
 
     def signal(self, name: str = "signal") -> Signal:
-        """A new signal, value 0, in memory that the host can poll."""
+        """A new signal, value 0, in memory that the host can poll. Raises UsageError when all are in use."""
         self.check_alive()
         checks.text("signal", "name", name)
         with self.lock:

@@ -11,13 +11,11 @@ and fast, so writing needs no detour where the window shows the memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hcq import command, native
+from hcq.device import Device
 from hcq.memory import Buffer
-
-if TYPE_CHECKING:
-    from hcq.device import Device
 
 STAGE_BYTES = 4 << 20
 WORTH_BYTES = 16 << 10  # shorter reads are done before a copy has started
