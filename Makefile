@@ -63,6 +63,7 @@ test-emulated: $(VENV)/test.stamp
 # one file for each area; the new environment has nothing of the checkout, and the packages of $(VENV) that hcq depends on
 INSTALLED_TESTS := $(addprefix tests/,ir/test_rewrite.py compiler/test_passes.py frontend/test_jit.py hcq/test_report.py \
     hcq/test_trace.py hcq/test_main.py hcq/test_toy_device.py hcq/amd/test_link.py hcq/nv/test_qmd.py hcq/gpu/test_graph.py \
+    hcq/emu/amd/test_launch.py \
     hcq/doctor/test_kernels.py tools/trace/test_show.py)
 SITE_PACKAGES := import sys; print("\n".join(path for path in sys.path if path.endswith("-packages")))
 

@@ -94,7 +94,7 @@ def compile_lds(ctx: Context) -> Step:
         return plain_step(ctx, access)
     atomic = parse_atomic(tail.replace("_rtn", ""))
     if atomic is None:
-        raise ctx.refuse("this emulator does not execute it")
+        raise ctx.refuse()
     return atomic_step(ctx, atomic, "_rtn" in tail)
 
 

@@ -120,7 +120,7 @@ def compile_matrix(ctx: Context) -> Step:
         return mfma(ctx, False, out_kind, shape, kind, kind)
     match = MFMA_NAME.fullmatch(inst.name)
     if match is None:
-        raise ctx.refuse("this emulator does not execute it")
+        raise ctx.refuse()
     shape = Shape(int(match[3]), int(match[4]), int(match[5]), int(match[6] or 1))
     pair = match[7].split("_")
     return mfma(ctx, match[1] == "smfmac", match[2], shape, pair[0], pair[-1])

@@ -131,7 +131,7 @@ def compile_memory(ctx: Context) -> Step:
         return by_thread(ctx, tail)
     access = parse_access(tail)
     if access is None:
-        raise ctx.refuse("this emulator does not execute it")
+        raise ctx.refuse()
     if inst.format == "MUBUF":
         return buffer_access(ctx, access)
     address = address_of(ctx)
@@ -295,7 +295,7 @@ def load_to_lds(ctx: Context, tail: str) -> Step:
     """Memory straight into LDS at M0 + offset + 4 * lane (gfx942)."""
     access = parse_access("load_" + tail[len("load_lds_") :])
     if access is None:
-        raise ctx.refuse("this emulator does not execute it")
+        raise ctx.refuse()
     address = address_of(ctx)
     scratch = ctx.inst.format == "SCRATCH"
     base_offset, m0 = signed_offset(ctx), ctx.m0

@@ -117,7 +117,7 @@ class Context:
     def m0(self) -> int:
         return 124 if self.is_gfx9 else 125
 
-    def refuse(self, why: str) -> IllegalOperation:
+    def refuse(self, why: str = "this emulator does not execute it") -> IllegalOperation:
         return IllegalOperation(self.inst.pc, f"{self.inst.name}: {why}")
 
 

@@ -149,7 +149,7 @@ def compile_packed(ctx: Context) -> Step:
         return register_pairs(ctx, PAIRS[name](ctx))
     if name == "v_pk_mov_b32":
         return move_pair(ctx)
-    raise ctx.refuse("this emulator does not execute it")
+    raise ctx.refuse()
 
 
 def halves(ctx: Context, kind: str, make: Callable[[Context], Compute], saturating: Compute | None) -> Step:

@@ -169,7 +169,7 @@ class Program:
             return control
         compiler = COMPILERS.get(ctx.inst.format)
         if compiler is None:
-            raise ctx.refuse("this emulator does not execute it")
+            raise ctx.refuse()
         return compiler(ctx)
 
     def text(self, pc: int) -> str:

@@ -55,7 +55,7 @@ def compile_scalar_memory(ctx: Context) -> Step:
         return load(ctx, LOAD_WORDS[name[14:]], True)
     if name.startswith("s_store_"):
         return store(ctx)
-    raise ctx.refuse("this emulator does not execute it")
+    raise ctx.refuse()
 
 
 def offset_of(ctx: Context) -> Callable[[Batch], Array]:
@@ -144,7 +144,7 @@ def load_narrow(ctx: Context) -> Step:
 def store(ctx: Context) -> Step:
     access = parse_access("store_" + ctx.inst.name[8:])
     if access is None:
-        raise ctx.refuse("this emulator does not execute it")
+        raise ctx.refuse()
     fields, words = ctx.inst.fields, access.words
     base, offset = scalar64(ctx, 2 * fields["sbase"]), offset_of(ctx)
 

@@ -233,7 +233,7 @@ def compile_scalar(ctx: Context) -> Step:
         step = group(ctx, name)
         if step is not None:
             return step
-    raise ctx.refuse("this emulator does not execute it")
+    raise ctx.refuse()
 
 
 def read(ctx: Context, field: str) -> Callable[[Batch], Array]:
@@ -491,4 +491,4 @@ def compile_sopk(ctx: Context, name: str) -> Step:
             b.scc = decide(old(b), limit)
 
         return compare_unsigned
-    raise ctx.refuse("this emulator does not execute it")
+    raise ctx.refuse()

@@ -80,7 +80,7 @@ def compile_plain(ctx: Context, name: str, fetch: Fetch | None) -> Step:
             return step
     meaning = MEANINGS.get(name)
     if meaning is None:
-        raise ctx.refuse("this emulator does not execute it")
+        raise ctx.refuse()
     return compile_meaning(ctx, name, meaning, operands)
 
 

@@ -253,7 +253,7 @@ def test_a_wait_for_an_event_ends_when_it_is_set_or_time_is_out():
     one.refuses(errno.EINVAL, kfd.WAIT_EVENTS, **wait)
 
 
-def test_clocks_and_apertures_are_told():
+def test_clocks_and_apertures_are_given():
     one = Process()
     first = one.call(kfd.GET_CLOCK_COUNTERS, gpu_id=one.node.gpu_id)
     second = one.call(kfd.GET_CLOCK_COUNTERS, gpu_id=one.node.gpu_id)

@@ -258,7 +258,7 @@ def test_a_wave_goes_on_between_signal_and_wait_and_no_further() -> None:
     assert cells.tolist() == [1, 1]
 
 
-def test_the_first_wave_at_a_barrier_is_told_so() -> None:
+def test_the_first_wave_at_a_barrier_can_ask_whether_it_is() -> None:
     make = Assembler(RDNA4)
     make.words += RDNA4.encode("s_barrier_signal_isfirst", ssrc0=SIGNAL)
     make("s_cselect_b32", "s4", 1, 0)
