@@ -47,8 +47,8 @@ class Elementwise(Methods):
 
     # -- how two operands meet --
 
-    def _binary(self, op: Op, other: Any, reverse: bool = False) -> Self:
-        """`self op other` (or other op self) in the dtype both promote to."""
+    def _binary(self, op: Op, other: Any, reverse: bool = False, result: DType | None = None) -> Self:
+        """`self op other` (or other op self) in the dtype both promote to, which is the result's unless given."""
         a = self.node
         if isinstance(other, Core):
             b = other.node
@@ -63,7 +63,7 @@ class Elementwise(Methods):
             a, b = self._meet_scalar(_SIGNS[op], a, other)
         if a.dtype.rank == 1:
             refuse_storage_only(_SIGNS[op], a.dtype)
-        return self._like(Node(op, a.dtype, (b, a) if reverse else (a, b)))
+        return self._like(Node(op, result or a.dtype, (b, a) if reverse else (a, b)))
 
     def _meet_scalar(self, call: str, a: Node, other: Any) -> tuple[Node, Node]:
         kind = type(other)
@@ -99,27 +99,14 @@ class Elementwise(Methods):
         )
 
     def _compare(self, op: Op, other: Any, reverse: bool = False) -> Self:
-        a = self.node
-        if isinstance(other, Core):
-            b = other.node
-            if other.device != self.device:
-                self._same_device(_SIGNS[op], other)
-            if a.dtype is not b.dtype:
-                dtype = promote(a.dtype, b.dtype)
-                a, b = a.cast(dtype), b.cast(dtype)
-            if a.shape != b.shape and a.shape and b.shape:
-                a, b = broadcast(_SIGNS[op], a, b)
-        else:
-            if type(other) is int and a.dtype.is_integer and not a.dtype.min <= other <= a.dtype.max:
-                # a number beyond the format compares as what it is: below, above, or unequal to every element
-                above = other > a.dtype.max
-                less = op in (Op.CMPLT, Op.CMPLE)
-                truth = op is Op.CMPNE or (less and above is not reverse)
-                return self._like(filled(truth, a.shape, dtypes.bool))
-            a, b = self._meet_scalar(_SIGNS[op], a, other)
-        if a.dtype.rank == 1:
-            refuse_storage_only(_SIGNS[op], a.dtype)
-        return self._like(Node(op, dtypes.bool, (b, a) if reverse else (a, b)))
+        have = self.node.dtype
+        if type(other) is int and have.is_integer and not have.min <= other <= have.max:
+            # a number beyond the format compares as what it is: below, above, or unequal to every element
+            above = other > have.max
+            less = op in (Op.CMPLT, Op.CMPLE)
+            truth = op is Op.CMPNE or (less and above is not reverse)
+            return self._like(filled(truth, self.node.shape, dtypes.bool))
+        return self._binary(op, other, reverse, dtypes.bool)
 
     def _unary(self, op: Op) -> Self:
         if self.node.dtype.rank == 1:
