@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hcq import command
@@ -49,6 +49,16 @@ CLOCK_ROUNDS = 5  # of which the shortest sets the clock
 SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
 LOCAL_UNIT, LOCAL_TPC_UNIT, LOCAL_TOTAL_UNIT = 0x200, 0x8000, 0x20000
 BOOST_TO_MAX, FOREVER = 0x12, 0xFFFFFFFF  # of PERF_BOOST
+
+
+def of_gpu(act: Callable[[NvDevice], None]) -> Callable[[NvDevice], None]:
+    """A step of what all devices on one GPU share, done by the first of them."""
+
+    def step(device: NvDevice) -> None:
+        if not device.gpu.is_ready:
+            act(device)
+
+    return step
 
 
 class NvDevice(HostAccess):
@@ -102,21 +112,6 @@ class NvDevice(HostAccess):
             self._is_attaching = False
             self._gpus.attaching.release()
 
-    def attach_gpu(self) -> None:
-        """Step: attach the GPU to the process's files, once for all devices on it."""
-        if not self.gpu.is_ready:
-            self.gpu.attach(self.port)
-
-    def make_device(self) -> None:
-        """Step: make RM's device and subdevice, once for all devices on the GPU."""
-        if not self.gpu.is_ready:
-            self.gpu.make_device(self.rm)
-
-    def ask_gpu(self) -> None:
-        """Step: ask RM what the GPU is, once for all devices on it."""
-        if not self.gpu.is_ready:
-            self.gpu.ask(self.rm)
-
     def pick_classes(self) -> None:
         """Step: take the compute, copy and channel classes that the GPU lists.
 
@@ -126,16 +121,6 @@ class NvDevice(HostAccess):
             self.gpu.pick_classes(self.rm)
         self.chip = self.gpu.chip
         self.arch = self.chip.arch
-
-    def map_doorbell(self) -> None:
-        """Step: map the register that makes the GPU look, once for all devices on it."""
-        if not self.gpu.is_ready:
-            self.gpu.map_doorbell(self.rm)
-
-    def register_gpu(self) -> None:
-        """Step: register the GPU with UVM, once for all devices on it."""
-        if not self.gpu.is_ready:
-            self.gpu.register(self.port)
 
     def make_vaspace(self) -> None:
         """Step: make the GPU's address space and hand it to UVM, once for all devices on it."""
@@ -396,12 +381,12 @@ class NvDevice(HostAccess):
         ("read the driver's version", read_version),
         ("create a client", make_client),
         ("find the GPU", find_gpu),
-        ("attach the GPU", attach_gpu),
-        ("create the device", make_device),
-        ("ask for UUID and sizes", ask_gpu),
+        ("attach the GPU", of_gpu(lambda device: device.gpu.attach(device.port))),
+        ("create the device", of_gpu(lambda device: device.gpu.make_device(device.rm))),
+        ("ask for UUID and sizes", of_gpu(lambda device: device.gpu.ask(device.rm))),
         ("pick classes", pick_classes),
-        ("map the doorbell", map_doorbell),
-        ("register with UVM", register_gpu),
+        ("map the doorbell", of_gpu(lambda device: device.gpu.map_doorbell(device.rm))),
+        ("register with UVM", of_gpu(lambda device: device.gpu.register(device.port))),
         ("create the address space", make_vaspace),
         ("ask for full clocks", boost_clocks),
         ("make signals", make_signals),
