@@ -19,10 +19,12 @@ Option = Callable[[str], Any]  # the text after name= ("" without a =) -> its va
 
 
 def flag(text: str) -> bool | None:
+    """An option without a value: True; None when it is given one."""
     return None if text else True
 
 
 def number(text: str) -> int | None:
+    """An option whose value is a whole number; None for anything else."""
     return int(text) if is_decimal(text) else None
 
 

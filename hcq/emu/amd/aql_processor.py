@@ -33,6 +33,7 @@ class AqlQueue(EmulatedQueue):
         self.xccs_left: list[int] = []
 
     def descriptor(self) -> aql.AmdQueue:
+        """The queue's amd_queue_t, as it stands in memory now."""
         return aql.AmdQueue.decode(self.gpu.vm.load_words(self.queue_va, QUEUE_BYTES // 4))
 
     def step(self) -> bool:

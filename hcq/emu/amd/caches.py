@@ -99,6 +99,7 @@ class CachedMemory(GpuVm):
         return views
 
     def reach(self, va: int, size_bytes: int, kind: str) -> None:
+        """Bring the lines of an access into the cache, from below, where they are not there yet."""
         one = self.find(va)
         assert one is not None
         first, last = (va - one.start) // LINE, (va - one.start + max(size_bytes, 1) - 1) // LINE
@@ -120,6 +121,7 @@ class CachedMemory(GpuVm):
 
 
 def shadow_of(source: Range) -> Shadow:
+    """An empty copy of a range, to be filled line by line."""
     size = len(source.data)
     data = zeros(size)
     return Shadow(
@@ -226,6 +228,7 @@ class WriteThrough(CachedMemory):
         return old
 
     def end_kernel(self) -> None:
+        """What was cached before the kernel is as it was then; what the kernel wrote is below."""
         for (_, line), (shadow, held) in self.before.items():
             shadow.data[line * LINE : (line + 1) * LINE] = held
         self.before.clear()

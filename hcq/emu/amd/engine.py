@@ -39,6 +39,7 @@ class Unordered:
         self.pending: list[Callable[[], None]] = []
 
     def add(self, work: Callable[[], None]) -> None:
+        """Do it now, or, where the GPU works asynchronously, some time before the next drain."""
         if self.random is None:
             work()
         else:

@@ -86,6 +86,7 @@ class EmulatedQueue(ABC):
 
     @property
     def can_run(self) -> bool:
+        """Whether it takes packets: not while it is suspended, evicted or stopped."""
         return not (self.is_suspended or self.is_evicted or self.stopped)
 
     def uses(self, bo: BufferObject) -> bool:
@@ -132,14 +133,17 @@ class EmulatedGpu(Worker["EmulatedQueue"]):
     # ------------------------------------------------------------ queues
 
     def free_doorbell(self) -> int | None:
+        """The number of a doorbell that no queue has; None when all are taken."""
         used = {queue.doorbell_index for queue in self.queues.values()}
         return next((index for index in range(DOORBELL_SLICE_BYTES // 8) if index not in used), None)
 
     def add(self, queue: EmulatedQueue) -> None:
+        """Let a queue run."""
         with self.visit():
             self.queues[queue.number] = queue
 
     def remove(self, number: int) -> None:
+        """End a queue, in the middle of what it does."""
         self.queues[number].is_ending = True
         with self.visit():
             del self.queues[number]
@@ -169,6 +173,7 @@ class EmulatedGpu(Worker["EmulatedQueue"]):
                 self.caches.vector.end_kernel()
 
     def interrupt(self, context: int) -> None:
+        """Raise the event with this context, as a packet asked."""
         self.events.interrupt(context)
 
     # ------------------------------------------------------------ the thread

@@ -128,6 +128,7 @@ class EmulatedKfd(Kernel):
         self.next_queue = 0
 
     def kick(self) -> None:
+        """Let every GPU look at its doorbells."""
         for gpu in self.gpus.values():
             gpu.kick()
 
@@ -169,6 +170,7 @@ class EmulatedKfd(Kernel):
         return 0
 
     def gpu(self, gpu_id: int) -> EmulatedGpu:
+        """The GPU of this id. Raises Refusal (EINVAL) when there is none."""
         if gpu_id not in self.gpus:
             raise Refusal(errno.EINVAL)
         return self.gpus[gpu_id]
@@ -177,10 +179,12 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.GET_VERSION)
     def get_version(self, args: kfd.GetVersionArgs) -> Packet:
+        """AMDKFD_IOC_GET_VERSION."""
         return changed(args, major_version=kfd.MAJOR_VERSION, minor_version=MINOR_VERSION)
 
     @answers(kfd.ACQUIRE_VM)
     def acquire_vm(self, args: kfd.AcquireVmArgs) -> Packet:
+        """AMDKFD_IOC_ACQUIRE_VM: from now on the render node's address space is this process's on the GPU."""
         gpu = self.gpu(args.gpu_id)
         if args.drm_fd not in gpu.render_fds:
             raise Refusal(errno.EINVAL)
@@ -191,6 +195,7 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.GET_PROCESS_APERTURES_NEW)
     def get_apertures(self, args: kfd.GetProcessAperturesNewArgs) -> Packet:
+        """AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: how many GPUs, or where LDS and scratch are on each."""
         if args.num_of_nodes:
             if not args.kfd_process_device_apertures_ptr:
                 raise Refusal(errno.EFAULT)
@@ -201,6 +206,7 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.GET_CLOCK_COUNTERS)
     def get_clock_counters(self, args: kfd.GetClockCountersArgs) -> Packet:
+        """AMDKFD_IOC_GET_CLOCK_COUNTERS: the GPU's clock beside the host's."""
         ticks = self.gpu(args.gpu_id).clock()
         now = time.monotonic_ns()
         return changed(
@@ -213,10 +219,12 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.AVAILABLE_MEMORY)
     def available_memory(self, args: kfd.GetAvailableMemoryArgs) -> Packet:
+        """AMDKFD_IOC_AVAILABLE_MEMORY: bytes of the GPU's memory that nothing has."""
         return changed(args, available=VRAM_BYTES - self._vram_used(self.gpu(args.gpu_id).gpu_id))
 
     @answers(kfd.ALLOC_MEMORY_OF_GPU)
     def alloc_memory(self, args: kfd.AllocMemoryOfGpuArgs) -> Packet:
+        """AMDKFD_IOC_ALLOC_MEMORY_OF_GPU: a buffer object at an address, not mapped yet."""
         gpu = self.gpu(args.gpu_id)
         flags = AllocFlags(args.flags)
         place = flags & PLACES
@@ -252,6 +260,7 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.FREE_MEMORY_OF_GPU)
     def free_memory(self, args: kfd.FreeMemoryOfGpuArgs) -> Packet:
+        """AMDKFD_IOC_FREE_MEMORY_OF_GPU: refused while it is mapped or pinned."""
         bo = self._object(args.handle)
         if bo.is_pinned:
             raise Refusal(errno.EPERM)
@@ -262,6 +271,7 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.MAP_MEMORY_TO_GPU)
     def map_memory(self, args: kfd.MapMemoryToGpuArgs) -> Packet:
+        """AMDKFD_IOC_MAP_MEMORY_TO_GPU: into the page tables of the GPUs listed."""
         bo, gpus = self._map_arguments(args)
         for gpu in gpus[args.n_success :]:
             if gpu.gpu_id not in bo.mapped:
@@ -273,6 +283,7 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.UNMAP_MEMORY_FROM_GPU)
     def unmap_memory(self, args: kfd.UnmapMemoryFromGpuArgs) -> Packet:
+        """AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU: refused while a queue uses it."""
         bo, gpus = self._map_arguments(args)
         if any(queue.uses(bo) for gpu in gpus for queue in gpu.queues.values()):
             raise Refusal(errno.EBUSY)
@@ -285,6 +296,7 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.CREATE_QUEUE)
     def create_queue(self, args: kfd.CreateQueueArgs) -> Packet:
+        """AMDKFD_IOC_CREATE_QUEUE: every size and address is checked."""
         gpu = self.gpu(args.gpu_id)
         with self.lock:
             number = self.next_queue
@@ -300,6 +312,7 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.DESTROY_QUEUE)
     def destroy_queue(self, args: kfd.DestroyQueueArgs) -> Packet:
+        """AMDKFD_IOC_DESTROY_QUEUE."""
         for gpu in self.gpus.values():
             if args.queue_id in gpu.queues:
                 gpu.remove(args.queue_id)
@@ -308,6 +321,7 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.UPDATE_QUEUE)
     def update_queue(self, args: kfd.UpdateQueueArgs) -> Packet:
+        """AMDKFD_IOC_UPDATE_QUEUE: a queue of 0 percent stands still."""
         if args.queue_percentage > 100 or args.queue_priority > 15:
             raise Refusal(errno.EINVAL)
         for gpu in self.gpus.values():
@@ -319,27 +333,32 @@ class EmulatedKfd(Kernel):
 
     @answers(kfd.CREATE_EVENT)
     def create_event(self, args: kfd.CreateEventArgs) -> Packet:
+        """AMDKFD_IOC_CREATE_EVENT; the first one gives the page of signals."""
         page = self._object(args.event_page_offset) if args.event_page_offset else None
         number, slot = self.events.create(args, page)
         return changed(args, event_id=number, event_slot_index=slot, event_trigger_data=number)
 
     @answers(kfd.DESTROY_EVENT)
     def destroy_event(self, args: kfd.DestroyEventArgs) -> Packet:
+        """AMDKFD_IOC_DESTROY_EVENT."""
         self.events.destroy(args.event_id)
         return args
 
     @answers(kfd.SET_EVENT)
     def set_event(self, args: kfd.SetEventArgs) -> Packet:
+        """AMDKFD_IOC_SET_EVENT: wake who waits for it."""
         self.events.set(args.event_id)
         return args
 
     @answers(kfd.RESET_EVENT)
     def reset_event(self, args: kfd.ResetEventArgs) -> Packet:
+        """AMDKFD_IOC_RESET_EVENT."""
         self.events.reset(args.event_id)
         return args
 
     @answers(kfd.WAIT_EVENTS)
     def wait_events(self, args: kfd.WaitEventsArgs) -> Packet:
+        """AMDKFD_IOC_WAIT_EVENTS: until one of them, or all, or the deadline."""
         return changed(args, wait_result=self.events.wait(args))
 
     # ------------------------------------------------------------ helpers

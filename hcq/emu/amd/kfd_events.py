@@ -38,6 +38,8 @@ DATA_BYTES = 4 * EventData.length_words
 
 @dataclass
 class Event:
+    """A signal, or a kind of exception, that a process can wait for."""
+
     id: int
     type: EventType
     auto_reset: bool
@@ -85,12 +87,14 @@ class Events:
         return number, slot
 
     def destroy(self, number: int) -> None:
+        """Destroy an event; who waits for it is woken. Raises Refusal (EINVAL) when there is none."""
         with self.condition:
             if self.events.pop(number, None) is None:
                 raise Refusal(errno.EINVAL)
             self.condition.notify_all()
 
     def set(self, number: int) -> None:
+        """Set a signal. Raises Refusal (EINVAL) for any other event."""
         with self.condition:
             event = self.events.get(number)
             if event is None or event.type != EventType.SIGNAL:
@@ -99,6 +103,7 @@ class Events:
             self.condition.notify_all()
 
     def reset(self, number: int) -> None:
+        """Set it back. Raises Refusal (EINVAL) when there is none."""
         with self.condition:
             if number not in self.events:
                 raise Refusal(errno.EINVAL)

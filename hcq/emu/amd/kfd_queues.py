@@ -89,6 +89,7 @@ class SaveArea(NamedTuple):
     debug_bytes: int
 
     def bytes_of(self, xccs: int) -> int:
+        """How much memory a queue over so many XCCs must give, in whole pages."""
         return _pages((self.save_bytes + self.debug_bytes) * xccs)
 
 

@@ -33,6 +33,7 @@ class EmulatedNode:
     render_minor: int
 
     def properties(self) -> dict[str, int]:
+        """The lines of its `properties` file."""
         chip = self.spec.chip
         units = 4 * chip.xccs
         per_unit = 4 if chip.family == 9 else 2

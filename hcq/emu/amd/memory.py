@@ -33,6 +33,7 @@ class BufferObject:
 
     @property
     def data(self) -> Any:
+        """The bytes behind it."""
         return self.backing.data
 
 
@@ -40,9 +41,11 @@ class GpuVm(AddressSpace):
     """One GPU's page table for the process. Raises PageFault for addresses that are not mapped there."""
 
     def map_object(self, bo: BufferObject) -> None:
+        """Map an allocation at its address."""
         self.map(bo.va, bo.data, writable=bool(bo.flags & AllocFlags.WRITABLE), name=f"handle {bo.handle:#x}")
 
     def overlaps(self, va: int, size_bytes: int) -> bool:
+        """Whether anything is mapped in a range."""
         return any(one.start < va + size_bytes and va < one.end for one in self.ranges)
 
     def is_exactly(self, va: int, size_bytes: int) -> bool:
@@ -58,19 +61,24 @@ class GpuVm(AddressSpace):
         return one.data[va - one.start : va - one.start + size_bytes]
 
     def load_words(self, va: int, count: int) -> list[int]:
+        """32-bit words. Raises PageFault."""
         words: list[int] = np.frombuffer(self.bytes_at(va, 4 * count, "read").tobytes(), np.uint32).tolist()
         return words
 
     def load32(self, va: int) -> int:
+        """A word of 32 bits. Raises PageFault."""
         return int(self.bytes_at(va, 4, "read").view(np.uint32)[0])
 
     def load64(self, va: int) -> int:
+        """A word of 64 bits. Raises PageFault."""
         return int(self.bytes_at(va, 8, "read").view(np.uint64)[0])
 
     def store32(self, va: int, value: int) -> None:
+        """Write the low 32 bits of a value. Raises PageFault."""
         self.bytes_at(va, 4, "write").view(np.uint32)[0] = value & 0xFFFFFFFF
 
     def store64(self, va: int, value: int) -> None:
+        """Write the low 64 bits of a value. Raises PageFault."""
         self.bytes_at(va, 8, "write").view(np.uint64)[0] = value & 2**64 - 1
 
     def pieces(self, va: int, size_bytes: int, kind: str) -> list[Any]:
@@ -99,6 +107,7 @@ class GpuVm(AddressSpace):
             at += len(target)
 
     def fill(self, dst: int, pattern: bytes, size_bytes: int) -> None:
+        """Repeat a pattern over a range. Raises PageFault."""
         whole = np.frombuffer(pattern * -(-size_bytes // len(pattern)), np.uint8)[:size_bytes]
         at = 0
         for target in self.pieces(dst, size_bytes, "write"):

@@ -81,16 +81,19 @@ class Pm4Engine:
         return handler(self, packet)
 
     def push(self, words: Sequence[int], xcc: int = 0) -> None:
+        """Run these words next, in the place of a packet."""
         self.frames.append(Frame(words, xcc))
 
     # ------------------------------------------------------------ packets
 
     @on(pm4.Nop, pm4.NopWord)
     def nop(self, packet: Packet) -> bool:
+        """NOP."""
         return True
 
     @on(pm4.AcquireMem, pm4.AcquireMemGfx9)
     def acquire_mem(self, packet: Any) -> bool:
+        """ACQUIRE_MEM: write back and invalidate the caches it names, where caches are emulated."""
         if self.gpu.caches is not None:
             self.dispatches.drain()
             self.gpu.caches.acquire(**caches_named(packet, self.gpu.chip.family))
@@ -98,6 +101,7 @@ class Pm4Engine:
 
     @on(pm4.SetShReg)
     def set_sh_reg(self, packet: pm4.SetShReg) -> bool:
+        """SET_SH_REG: write registers of compute, all of which must be known ones."""
         first, last = packet.reg_offset, packet.reg_offset + len(packet.tail_words) - 1
         if not registers.FIRST <= first <= last <= registers.LAST:
             raise self.queue.stop(
@@ -109,6 +113,7 @@ class Pm4Engine:
 
     @on(pm4.DispatchDirect)
     def dispatch_direct(self, packet: pm4.DispatchDirect) -> bool:
+        """DISPATCH_DIRECT: launch what the registers describe."""
         work = dispatch_from_registers(self.gpu.chip, self.registers, packet)
         if isinstance(work, str):
             raise self.queue.stop(f"{packet!r}: {work}")
@@ -117,6 +122,7 @@ class Pm4Engine:
 
     @on(pm4.EventWrite)
     def event_write(self, packet: pm4.EventWrite) -> bool:
+        """EVENT_WRITE: CS_PARTIAL_FLUSH waits for the waves; other events are refused."""
         if packet.event_type == pm4.Event.CS_PARTIAL_FLUSH:
             if packet.event_index != pm4.EventIndex.CS_PARTIAL_FLUSH:
                 raise self.queue.stop(f"{packet!r}: CS_PARTIAL_FLUSH goes with event_index 4")
@@ -125,6 +131,7 @@ class Pm4Engine:
 
     @on(pm4.ReleaseMem, pm4.ReleaseMemGfx9)
     def release_mem(self, packet: Any) -> bool:
+        """RELEASE_MEM: once all work before it is done and written back, write a value or a clock, and interrupt."""
         self.dispatches.drain()
         if self.gpu.caches is not None:
             self.gpu.caches.acquire(**caches_named(packet, self.gpu.chip.family))
@@ -142,6 +149,7 @@ class Pm4Engine:
 
     @on(pm4.WriteData)
     def write_data(self, packet: pm4.WriteData) -> bool:
+        """WRITE_DATA, to memory."""
         if packet.dst_sel not in (pm4.WriteDst.MEMORY, pm4.WriteDst.TC_L2):
             raise self.queue.stop(f"{packet!r}: only memory can be written from a user's queue")
         for index, word in enumerate(packet.tail_words):
@@ -150,6 +158,7 @@ class Pm4Engine:
 
     @on(pm4.CopyData)
     def copy_data(self, packet: pm4.CopyData) -> bool:
+        """COPY_DATA: from memory, an immediate or the clock, to memory."""
         if packet.src_sel == pm4.CopySrc.TC_L2:
             value = self.vm.load64(packet.source) if packet.count_sel else self.vm.load32(packet.source)
         elif packet.src_sel == pm4.CopySrc.IMMEDIATE_DATA:
@@ -165,6 +174,7 @@ class Pm4Engine:
 
     @on(pm4.WaitRegMem, pm4.WaitRegMem64)
     def wait_reg_mem(self, packet: Any) -> bool:
+        """WAIT_REG_MEM: False, and the packet is looked at again, until memory has the value."""
         if packet.mem_space != pm4.MemSpace.MEMORY or packet.operation:
             raise self.queue.stop(f"{packet!r}: a user's queue waits for memory")
         load = self.vm.load64 if isinstance(packet, pm4.WaitRegMem64) else self.vm.load32
@@ -172,6 +182,7 @@ class Pm4Engine:
 
     @on(pm4.IndirectBuffer)
     def indirect_buffer(self, packet: pm4.IndirectBuffer) -> bool:
+        """INDIRECT_BUFFER: run packets from memory, nested as deep as hardware does."""
         if not packet.valid or not packet.ib_size or len(self.frames) >= MAX_NESTING:
             raise self.queue.stop(f"{packet!r}: not valid, empty, or nested too deep")
         if packet.chain:
@@ -183,6 +194,7 @@ class Pm4Engine:
 
     @on(pm4.PredExec)
     def pred_exec(self, packet: pm4.PredExec) -> bool:
+        """PRED_EXEC: the packets after it only on the XCCs named."""
         if not self.frames:
             raise self.queue.stop(f"{packet!r} works inside indirect buffers only")
         frame = self.frames[-1]

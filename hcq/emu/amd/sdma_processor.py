@@ -83,10 +83,12 @@ class SdmaQueue(EmulatedQueue):
 
     @on(sdma.Nop)
     def nop(self, packet: Packet) -> bool:
+        """NOP."""
         return True
 
     @on(sdma.GcrReq)
     def gcr_req(self, packet: sdma.GcrReq) -> bool:
+        """GCR_REQ: write back and invalidate the caches it names, where caches are emulated."""
         if self.gpu.caches is not None:
             self.copies.drain()
             self.gpu.caches.acquire_copies(bool(packet.gl2_wb), bool(packet.gl2_inv))
@@ -94,6 +96,7 @@ class SdmaQueue(EmulatedQueue):
 
     @on(sdma.CopyLinear, sdma.CopyLinearV4, sdma.CopyLinearV7)
     def copy_linear(self, packet: Any) -> bool:
+        """COPY_LINEAR: at most as many bytes as the chip copies at once."""
         size = packet.count + 1
         if size > self.gpu.chip.copy_bytes:
             raise self.stop(
@@ -104,6 +107,7 @@ class SdmaQueue(EmulatedQueue):
 
     @on(sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)
     def const_fill(self, packet: Any) -> bool:
+        """CONST_FILL, with values of 1, 2 or 4 bytes."""
         data = int(packet.src_data).to_bytes(4, "little")[: 1 << packet.fillsize]
         size = packet.count + 1
         if packet.fillsize == sdma.FillSize.WORD:
@@ -113,12 +117,14 @@ class SdmaQueue(EmulatedQueue):
 
     @on(sdma.WriteLinear, sdma.WriteLinearV4, sdma.WriteLinearV7)
     def write_linear(self, packet: Any) -> bool:
+        """WRITE_LINEAR: the words behind the packet, to memory."""
         data = b"".join(word.to_bytes(4, "little") for word in packet.tail_words)
         self.copies.add(lambda: self.data.fill(packet.dst_addr, data, len(data)))
         return True
 
     @on(sdma.Fence, sdma.FenceV4, sdma.FenceV7)
     def fence(self, packet: Any) -> bool:
+        """FENCE: once all copies are done, write a value."""
         self.copies.drain()
         if packet.address % 4:
             raise self.stop(f"{packet!r}: the address is not a multiple of 4")
@@ -127,6 +133,7 @@ class SdmaQueue(EmulatedQueue):
 
     @on(sdma.Timestamp)
     def timestamp(self, packet: sdma.Timestamp) -> bool:
+        """TIMESTAMP GET_GLOBAL: once all copies are done, write the clock."""
         if packet.sub_op != sdma.TimestampOp.GET_GLOBAL:
             raise self.stop(f"{packet!r}: only GET_GLOBAL is emulated")
         self.copies.drain()
@@ -135,17 +142,20 @@ class SdmaQueue(EmulatedQueue):
 
     @on(sdma.PollRegmem, sdma.PollRegmemV4, sdma.PollRegmemV7)
     def poll_regmem(self, packet: Any) -> bool:
+        """POLL_REGMEM: False, and the packet is looked at again, until memory has the value."""
         if not packet.mem_poll or packet.address % 4:
             raise self.stop(f"{packet!r}: a user's queue polls memory, at a multiple of 4")
         return holds(packet.func, self.vm.load32(packet.address) & packet.mask, packet.value)
 
     @on(sdma.Trap)
     def trap(self, packet: sdma.Trap) -> bool:
+        """TRAP: interrupt."""
         self.gpu.interrupt(packet.int_context)
         return True
 
     @on(sdma.Indirect)
     def indirect(self, packet: sdma.Indirect) -> bool:
+        """INDIRECT_BUFFER: run packets from memory; not inside another one."""
         if self.indirect_at < len(self.indirect_words) or not packet.ib_size:
             raise self.stop(f"{packet!r}: empty, or inside another one")
         self.indirect_words = self.vm.load_words(packet.ib_base, packet.ib_size)

@@ -41,6 +41,7 @@ class Chip:
 
     @property
     def gfx_target_version(self) -> int:
+        """The architecture as the topology's properties have it: gfx90a -> 90010."""
         return 10000 * self.family + 100 * int(self.arch[-2], 16) + int(self.arch[-1], 16)
 
     @property
@@ -65,6 +66,7 @@ class Chip:
 
     @property
     def copies(self) -> sdma.Version:
+        """The version of SDMA packets that its copy engine reads."""
         return {9: sdma.V4, 11: sdma.V6, 12: sdma.V7}[self.family]
 
     @property

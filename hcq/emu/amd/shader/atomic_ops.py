@@ -47,10 +47,12 @@ def packed(add: Callable[[Array, Array], Array]) -> Combine:
 
 
 def add_f16(a: Array, b: Array) -> Array:
+    """Bits of float16, added; bits."""
     return (a.view(np.float16) + b.view(np.float16)).view(np.uint16)
 
 
 def add_bf16(a: Array, b: Array) -> Array:
+    """Bits of bfloat16, added and rounded; bits."""
     return f32_to_bf16(bf16_to_f32(a) + bf16_to_f32(b))
 
 

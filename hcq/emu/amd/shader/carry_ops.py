@@ -24,6 +24,7 @@ CARRIES = {
 
 
 def compile_carry(ctx: Context, name: str, operands: Sources) -> Step | None:
+    """The step of an instruction that reads or writes a mask beside its numbers; None when it is none."""
     if name in CARRIES:
         return sum_with_carry(ctx, *CARRIES[name], operands)
     if name in ("v_cndmask_b32", "v_cndmask_b16"):
@@ -43,6 +44,7 @@ def mask_register(ctx: Context) -> int:
 
 
 def sum_with_carry(ctx: Context, name: str, carry_in: bool, operands: Sources) -> Step:
+    """v_add_co, v_sub_co, v_addc and the like: a sum per lane, its carry into a mask."""
     left, right = operands.read(0, "u32"), operands.read(1, "u32")
     if name == "subrev":
         left, right = right, left
@@ -110,6 +112,7 @@ def division_sources(ctx: Context, kind: str, operands: Sources) -> list[Reader]
 
 
 def scale(ctx: Context, kind: str, operands: Sources) -> Step:
+    """v_div_scale: numbers brought into a range where the division's steps do not overflow, and which lanes were."""
     readers = division_sources(ctx, kind, operands)
     write = vector_write(kind, ctx.inst.fields["vdst"])
     write_mask = write_lane_mask(ctx, mask_register(ctx))
@@ -123,6 +126,7 @@ def scale(ctx: Context, kind: str, operands: Sources) -> Step:
 
 
 def fmas(ctx: Context, kind: str, operands: Sources) -> Step:
+    """v_div_fmas: a fused multiply-add that undoes the scale."""
     readers = division_sources(ctx, kind, operands)
     write = destination(ctx, ctx.inst.name, kind)
     flushes = bool(ctx.mode.flush(kind) & 2)

@@ -24,14 +24,17 @@ Test = Callable[[Array, Array], Array]
 
 
 def never(a: Array, b: Array) -> Array:
+    """False for every pair."""
     return np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_)
 
 
 def always(a: Array, b: Array) -> Array:
+    """True for every pair."""
     return np.ones(np.broadcast_shapes(a.shape, b.shape), np.bool_)
 
 
 def comparable(a: Array, b: Array) -> Array:
+    """Whether neither is a NaN."""
     return (a == a) & (b == b)
 
 
@@ -71,6 +74,7 @@ def classify(x: Array, wanted: Array) -> Array:
 
 
 def compile_compare(ctx: Context, name: str, operands: Sources) -> Step | None:
+    """The step of a v_cmp or v_cmpx instruction; None when it is none."""
     if not name.startswith("v_cmp"):
         return None
     form, test, kind = name[2:].split("_")

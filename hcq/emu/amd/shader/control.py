@@ -56,11 +56,14 @@ def direct_targets(inst: Instruction) -> list[int]:
 
 
 def branch_target(inst: Instruction) -> int:
+    """Where a branch goes: a signed count of words, from the next instruction on."""
     offset = (inst.fields["simm16"] ^ 0x8000) - 0x8000
     return (inst.next_pc + 4 * offset) & 0xFFFFFFFFFFFFFFFF
 
 
 def goes_to(pc: int) -> Callable[[Batch], list[Batch]]:
+    """A step after which all waves are at one place."""
+
     def run(b: Batch) -> list[Batch]:
         b.pc = pc
         return [b]
@@ -143,6 +146,8 @@ def condition(ctx: Context, name: str) -> Callable[[Batch], Array]:
 
 
 def branch(decide: Callable[[Batch], Array], taken: int, not_taken: int) -> Callable[[Batch], list[Batch]]:
+    """A step after which waves are at one of two places; the batch parts when they differ."""
+
     def run(b: Batch) -> list[Batch]:
         goes = decide(b)
         if goes.all():
@@ -171,6 +176,7 @@ def split_by(b: Batch, values: Array) -> list[tuple[Batch, int]]:
 
 
 def indirect(ctx: Context) -> Callable[[Batch], list[Batch]]:
+    """s_setpc and s_swappc: to the address in a register pair."""
     target = scalar64(ctx, ctx.inst.fields["ssrc0"])
     link = scalar_write(ctx, ctx.inst.fields["sdst"], 2) if ctx.inst.name == "s_swappc_b64" else None
 
@@ -195,10 +201,12 @@ def register_field(inst: Instruction) -> tuple[int, int, int]:
 
 
 def writes_mode(inst: Instruction) -> bool:
+    """Whether it may change MODE, for which code is compiled anew."""
     return inst.name in ("s_setreg_b32", "s_setreg_imm32_b32") and register_field(inst)[0] == MODE_REGISTER
 
 
 def mode_change(ctx: Context) -> Callable[[Batch], list[Batch]]:
+    """The step of an instruction that writes MODE; waves with different modes part."""
     inst = ctx.inst
     if inst.name == "s_round_mode":
         offset, size = 0, 4

@@ -48,17 +48,20 @@ def normalised(a: Array, kind: Any) -> Array:
 
 
 def insert_byte(a: Array, position: Array, old: Array) -> Array:
+    """v_cvt_pk_u8_f32: a float rounded to 0 .. 255, at one of four places."""
     shift = (position & np.uint32(3)) << np.uint32(3)
     x = np.where(np.isnan(a), 0.0, np.clip(np.rint(widen(a)), 0.0, 255.0)).astype(np.uint32)
     return (old & ~(np.uint32(255) << shift)) | (x << shift)
 
 
 def signed_nibble(a: Array) -> Array:
+    """v_cvt_off_f32_i4: four bits with their sign, in sixteenths."""
     low = (a & np.uint32(15)).astype(np.int32)
     return (((low ^ 8) - 8) / 16).astype(np.float32)
 
 
 def byte_to_f32(shift: int) -> Compute:
+    """v_cvt_f32_ubyte0 .. 3: one byte of a word."""
     return lambda a: ((a >> np.uint32(shift)) & np.uint32(255)).astype(np.float32)
 
 
@@ -115,6 +118,8 @@ def byte_float(ctx: Context, name: str) -> ByteFloat:
 
 
 def from_byte_float(name: str) -> Any:
+    """From an 8-bit float format to float32, by table."""
+
     def make(ctx: Context) -> Compute:
         values = byte_float(ctx, name).values
         return lambda a: values[a & np.uint32(255)]

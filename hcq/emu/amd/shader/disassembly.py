@@ -23,11 +23,13 @@ NAMED = {
 
 
 def span(letter: str, first: int, width: int) -> str:
+    """Registers as text: v3, v[4:5]."""
     count = max(1, width // 32)
     return f"{letter}{first}" if count == 1 else f"{letter}[{first}:{first + count - 1}]"
 
 
 def scalar_name(isa: Isa, code: int, width: int) -> str:
+    """A scalar operand as text: s5, vcc, exec_lo, m0."""
     null = None if isa.has_sdwa else 124
     m0 = 124 if isa.has_sdwa else 125
     if code == null:
@@ -47,6 +49,7 @@ def scalar_name(isa: Isa, code: int, width: int) -> str:
 
 
 def source_name(isa: Isa, inst: Instruction, code: int, width: int) -> str:
+    """Any source operand as text, constants included."""
     if code >= 256:
         return span("v", code - 256, width)
     if code < 128:
@@ -64,6 +67,7 @@ def source_name(isa: Isa, inst: Instruction, code: int, width: int) -> str:
 
 
 def is_promoted(inst: Instruction) -> bool:
+    """Whether it is a compare in the long format, which names its mask."""
     return inst.format == "VOP3" and inst.name.startswith("v_cmp")
 
 
@@ -75,6 +79,7 @@ def in_accumulators(inst: Instruction, operand: Operand) -> bool:
 
 
 def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
+    """One operand of an instruction as text."""
     if operand.field == "vcc":  # the mask of a promoted compare goes where vdst says
         return (
             scalar_name(isa, inst.fields["vdst"], 64 if isa.has_sdwa else 32) if is_promoted(inst) else "vcc"
@@ -101,6 +106,7 @@ def operand_name(isa: Isa, inst: Instruction, operand: Operand) -> str:
 
 
 def source_operand(isa: Isa, inst: Instruction, operand: Operand, code: int) -> str:
+    """A source with its half, negation and absolute value as text."""
     if operand.width == 16 and code >= 256 and inst.format in ("VOP1", "VOP2", "VOPC"):
         return f"v{code & 127}.{'h' if code & 128 else 'l'}"
     name = source_name(isa, inst, code, operand.width)
@@ -116,6 +122,7 @@ def source_operand(isa: Isa, inst: Instruction, operand: Operand, code: int) -> 
 
 
 def flags(inst: Instruction) -> list[str]:
+    """The modifiers behind the operands, those at their default left out."""
     fields, out = inst.fields, []
     for name in ("opsel", "opsel_hi", "neg_lo", "neg_hi", "cbsz", "abid", "blgp"):
         default = 3 if name == "opsel_hi" else 0
@@ -148,6 +155,7 @@ def flags(inst: Instruction) -> list[str]:
 
 
 def dual_text(isa: Isa, inst: Instruction) -> str:
+    """Two instructions in one (VOPD) as text."""
     assert inst.pair is not None
     fields, halves = inst.fields, []
     vdst = {"x": fields["vdstx"], "y": 2 * fields["vdsty"] + (1 - (fields["vdstx"] & 1))}

@@ -48,6 +48,8 @@ def directed64(total: Array, error: Array, rounding: int) -> Array:
 
 
 def add_like(kind: str, sign_a: int, sign_b: int) -> Callable[[Context], Compute]:
+    """Sums of two numbers with these signs, rounded as MODE says."""
+
     def make(ctx: Context) -> Compute:
         rounding = ctx.mode.rounding(kind)
         if rounding == NEAREST:
@@ -68,6 +70,8 @@ def add_like(kind: str, sign_a: int, sign_b: int) -> Callable[[Context], Compute
 
 
 def multiply(kind: str) -> Callable[[Context], Compute]:
+    """Products, rounded as MODE says."""
+
     def make(ctx: Context) -> Compute:
         rounding = ctx.mode.rounding(kind)
         if rounding == NEAREST:
@@ -80,6 +84,8 @@ def multiply(kind: str) -> Callable[[Context], Compute]:
 
 
 def fused(kind: str) -> Callable[[Context], Compute]:
+    """a * b + c rounded once, as MODE says."""
+
     def make(ctx: Context) -> Compute:
         rounding = ctx.mode.rounding(kind)
         if kind == "f64":
@@ -104,15 +110,18 @@ def zero_wins(compute: Compute) -> Compute:
 
 
 def ordered(combine: Callable[[Array, Array, bool], Array]) -> Callable[[Context], Compute]:
+    """Minimum or maximum of two, with the NaN rule of MODE."""
     return lambda ctx: lambda a, b: combine(a, b, ctx.mode.ieee)
 
 
 def three(*steps: Callable[[Array, Array, bool], Array]) -> Callable[[Context], Compute]:
+    """Minimum or maximum of three, one after the other."""
     first, second = steps
     return lambda ctx: lambda a, b, c: second(first(a, b, ctx.mode.ieee), c, ctx.mode.ieee)
 
 
 def unfused(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c, rounded twice."""
     return a * b + c
 
 
@@ -123,10 +132,13 @@ def plain_mad(a: Array, b: Array, c: Array) -> Array:
 
 
 def chained(first: Compute, second: Compute) -> Compute:
+    """A function of two, and then one of its result and a third."""
     return lambda a, b, c: second(first(a, b), c)
 
 
 def median(ctx: Context) -> Compute:
+    """v_med3: the middle one of three."""
+
     def run(a: Array, b: Array, c: Array) -> Array:
         ieee = ctx.mode.ieee
         low, high = minimum(a, b, ieee), maximum(a, b, ieee)
@@ -149,10 +161,12 @@ def through64(compute: Callable[[Array], Array], flushes: bool = False) -> Calla
 
 
 def reciprocal(x: Array) -> Array:
+    """1 / x, of NumPy's accuracy."""
     return 1.0 / x
 
 
 def reciprocal_root(x: Array) -> Array:
+    """1 / sqrt(x), of NumPy's accuracy."""
     return 1.0 / np.sqrt(x)
 
 
@@ -176,10 +190,13 @@ def fraction(a: Array) -> Array:
 
 
 def mantissa(a: Array) -> Array:
+    """v_frexp_mant: the number scaled into [0.5, 1)."""
     return np.frexp(a)[0].astype(a.dtype)
 
 
 def exponent(kind: Any) -> Compute:
+    """v_frexp_exp: the power of two to it; 0 for infinities and NaN."""
+
     def run(a: Array) -> Array:
         return np.where(np.isfinite(a), np.frexp(a)[1], 0).astype(kind)
 
@@ -281,6 +298,7 @@ def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array
 
 
 def half(word: Array, shift: int) -> Array:
+    """The float16 that begins at a bit of each word."""
     return ((word >> np.uint32(shift)) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)
 
 
@@ -293,6 +311,7 @@ def dot2(a: Array, b: Array, c: Array) -> Array:
 
 
 def dot2_bf16(a: Array, b: Array, c: Array) -> Array:
+    """Two products of bfloat16 and a float32, added up."""
     total = widen(c)
     for shift in (0, 16):
         x, y = (floats.bf16_to_f32((word >> np.uint32(shift)) & np.uint32(0xFFFF)) for word in (a, b))

@@ -31,14 +31,17 @@ def raw(x: Array) -> Array:
 
 
 def widen(x: Array) -> Array:
+    """As float64, exact."""
     return x.astype(np.float64)
 
 
 def is_signaling(x: Array) -> Array:
+    """Whether it is a signalling NaN."""
     return np.isnan(x) & ((raw(x) & QUIET[x.dtype.itemsize]) == 0)
 
 
 def quieted(x: Array) -> Array:
+    """NaNs made quiet: their quiet bit set. For NaNs only."""
     return (raw(x) | QUIET[x.dtype.itemsize]).view(x.dtype)
 
 
@@ -86,10 +89,12 @@ def fma32(a: Array, b: Array, c: Array, rounding: int = NEAREST) -> Array:
 
 
 def fma16(a: Array, b: Array, c: Array, rounding: int = NEAREST) -> Array:
+    """a * b + c in float16, rounded once."""
     return fused_sum(widen(a) * widen(b), widen(c), np.float16, rounding)
 
 
 def bf16_to_f32(halves: Array) -> Array:
+    """Bits of bfloat16 -> float32, exact."""
     return (halves.astype(np.uint32) << 16).view(np.float32)
 
 
@@ -107,6 +112,7 @@ def minimum(a: Array, b: Array, ieee: bool) -> Array:
 
 
 def maximum(a: Array, b: Array, ieee: bool) -> Array:
+    """The greater one, +0 above -0; a number beats a NaN, but a signalling one under `ieee`."""
     high = np.where(a == b, (raw(a) & raw(b)).view(a.dtype), np.fmax(a, b))
     return nan_rule(a, b, high, ieee)
 
@@ -117,16 +123,19 @@ def minimum_or_nan(a: Array, b: Array) -> Array:
 
 
 def maximum_or_nan(a: Array, b: Array) -> Array:
+    """The greater one; a NaN beats a number."""
     return spread_nan(a, b, maximum(a, b, False))
 
 
 def spread_nan(a: Array, b: Array, result: Array) -> Array:
+    """The result, but a NaN where an operand is one; the first one's where both are."""
     a, b, result = np.broadcast_arrays(a, b, result)
     result = np.where(np.isnan(b), quieted(np.array(b)), result)
     return np.where(np.isnan(a), quieted(np.array(a)), result)
 
 
 def nan_rule(a: Array, b: Array, result: Array, ieee: bool) -> Array:
+    """The result of a minimum or maximum, mended where an operand is a NaN."""
     unordered = np.isnan(a) | np.isnan(b)
     if not unordered.any():
         return result

@@ -24,23 +24,28 @@ U5, U6, U4 = np.uint32(31), np.uint64(63), np.uint16(15)
 
 
 def u64(x: Array) -> Array:
+    """As uint64."""
     return x.astype(np.uint64)
 
 
 def i64(x: Array) -> Array:
+    """As int64."""
     return x.astype(np.int64)
 
 
 def low32(x: Array) -> Array:
+    """The low 32 bits."""
     return x.astype(np.uint32)
 
 
 def saturate(x: Array, kind: Any) -> Array:
+    """The nearest number that the type has."""
     limits = np.iinfo(kind)
     return np.clip(x, limits.min, limits.max).astype(kind)
 
 
 def reverse_bits(x: Array) -> Array:
+    """32 bits in reverse order."""
     x = x.astype(np.uint32)
     for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
         x = ((x >> np.uint32(shift)) & np.uint32(mask)) | ((x & np.uint32(mask)) << np.uint32(shift))
@@ -65,6 +70,7 @@ def leading_zeros(x: Array, width: int) -> Array:
 
 
 def trailing_zeros(x: Array) -> Array:
+    """How many zeros end it; -1 for 0."""
     x = x.astype(np.uint64)
     below = (x - np.uint64(1)) & ~x
     return np.where(x == 0, -1, count_bits(below).astype(np.int32)).astype(np.int32)
@@ -77,6 +83,7 @@ def leading_signs(x: Array, width: int) -> Array:
 
 
 def field_unsigned(x: Array, offset: Array, width: Array) -> Array:
+    """`width` bits from `offset` on."""
     mask = (np.uint64(1) << u64(width)) - np.uint64(1)
     return low32((u64(x) >> u64(offset)) & mask)
 
@@ -89,18 +96,22 @@ def field_signed(x: Array, offset: Array, width: Array) -> Array:
 
 
 def signed24(x: Array) -> Array:
+    """The low 24 bits with their sign."""
     return ((x.astype(np.int64) & 0xFFFFFF) ^ 0x800000) - 0x800000
 
 
 def unsigned24(x: Array) -> Array:
+    """The low 24 bits."""
     return u64(x) & np.uint64(0xFFFFFF)
 
 
 def bytes_of(x: Array) -> list[Array]:
+    """The four bytes of each word, lowest first."""
     return [(x >> np.uint32(8 * i)) & np.uint32(255) for i in range(4)]
 
 
 def permute_bytes(high: Array, low: Array, selector: Array) -> Array:
+    """v_perm_b32: each byte one of eight, or 0, 255, a sign, as its selector says."""
     both = (u64(high) << np.uint64(32)) | u64(low)
     out: Array = np.zeros(1, np.uint32)
     for position in range(4):
@@ -114,6 +125,7 @@ def permute_bytes(high: Array, low: Array, selector: Array) -> Array:
 
 
 def sad_bytes(a: Array, b: Array, masked: bool = False) -> Array:
+    """The sum of the distances of four bytes; masked: of those where the second one is not 0."""
     total: Array = np.zeros(1, np.uint32)
     for x, y in zip(bytes_of(a), bytes_of(b)):
         apart = np.where(x > y, x - y, y - x)
@@ -122,6 +134,7 @@ def sad_bytes(a: Array, b: Array, masked: bool = False) -> Array:
 
 
 def median(a: Array, b: Array, c: Array) -> Array:
+    """The middle one of three."""
     return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
 
 
@@ -134,6 +147,7 @@ def dot(width: int, signed_a: bool, signed_b: bool, a: Array, b: Array, c: Array
 
 
 def part(x: Array, shift: int, width: int, signed: bool) -> Array:
+    """A part of each word, as int64."""
     piece = (x.view(np.uint32).astype(np.int64) >> shift) & ((1 << width) - 1)
     if signed:
         top = 1 << (width - 1)
@@ -147,6 +161,7 @@ def pack(low: Array, high: Array) -> Array:
 
 
 def sat_pack_u8(x: Array) -> Array:
+    """Two signed halves as two bytes, saturated."""
     low, high = (x & np.uint32(0xFFFF)).astype(np.uint16), (x >> np.uint32(16)).astype(np.uint16)
     a, b = (np.clip(half.view(np.int16), 0, 255).astype(np.uint16) for half in (low, high))
     return a | (b << np.uint16(8))
@@ -265,6 +280,7 @@ def define_wide(name: str, signature: str, wide: Compute) -> None:
 
 
 def product_sum(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c in 64 bits."""
     return i64(a) * i64(b) + i64(c)
 
 

@@ -39,15 +39,19 @@ class Operand:
 
 @dataclass(frozen=True)
 class Opcode:
+    """One instruction of a format: its number, its name and its operands."""
+
     number: int
     name: str
     operands: tuple[Operand, ...]
 
     def operand(self, name: str) -> Operand | None:
+        """The operand in a field; None when it has none there."""
         return next((operand for operand in self.operands if operand.field == name), None)
 
 
 def parse_operand(text: str) -> Operand:
+    """An operand from its text in the data files."""
     if text == "vcc":
         return Operand("vcc", "=", 64)
     if text in ("simm16", "literal32"):
@@ -182,9 +186,11 @@ class Format:
         object.__setattr__(self, "value", value)
 
     def claims(self, word: int) -> bool:
+        """Whether a first word is of this format."""
         return word & self.mask == self.value
 
     def number(self, word: int) -> int:
+        """The opcode in a first word."""
         op = self.layout.fields.get("op")
         return 0 if op is None else (word & op.mask) >> op.low
 
@@ -205,14 +211,17 @@ class Instruction:
 
     @property
     def name(self) -> str:
+        """As the vendor spells it."""
         return self.opcode.name
 
     @property
     def size_bytes(self) -> int:
+        """How long it is, its literal included."""
         return 4 * len(self.words)
 
     @property
     def next_pc(self) -> int:
+        """The address behind it."""
         return self.pc + self.size_bytes
 
 
@@ -266,6 +275,7 @@ class Isa:
         raise UnknownInstruction(self.arch, pc, words[:2])
 
     def finish(self, one: Format, opcode: Opcode, words: Sequence[int], pc: int) -> Instruction:
+        """An instruction of which format and opcode are known. Raises UnknownInstruction when words are missing."""
         length = one.layout.length_words
         if len(words) < length:
             raise UnknownInstruction(self.arch, pc, words[:2])
@@ -302,11 +312,13 @@ class Isa:
         return tuple(o.field for o in opcode.operands if o.field in SOURCE_FIELDS)
 
     def pair_of(self, x: int, y: int, words: Sequence[int], pc: int) -> tuple[Opcode, Opcode]:
+        """The two opcodes of a VOPD. Raises UnknownInstruction."""
         if x not in self.dual or y not in self.dual or x > 13:
             raise UnknownInstruction(self.arch, pc, words[:2])
         return self.dual[x], self.dual[y]
 
     def extra(self, words: Sequence[int], length: int, pc: int) -> int:
+        """The word behind an instruction. Raises UnknownInstruction when the code ends before it."""
         if len(words) <= length:
             raise UnknownInstruction(self.arch, pc, words[:length])
         return words[length]
@@ -338,6 +350,7 @@ class Isa:
 
 
 def needs_literal(opcode: Opcode, pair: tuple[Opcode, Opcode] | None) -> bool:
+    """Whether a literal always follows, whatever its operands are."""
     if pair is not None:
         return any("fmaak" in half.name or "fmamk" in half.name for half in pair)
     return opcode.operand("literal32") is not None

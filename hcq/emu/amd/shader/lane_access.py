@@ -51,10 +51,12 @@ class Access:
 
     @property
     def words(self) -> int:
+        """How many registers it moves."""
         return max(1, self.bits // 32)
 
 
 def parse_access(text: str) -> Access | None:
+    """What an instruction's name says it moves, "load_u16" or "atomic_add_u32"; None when it moves nothing."""
     parts = [WORDS.get(part, part) for part in text.split("_")]
     if parts[0] == "atomic":
         atomic = parse_atomic("_".join(text.split("_")[1:]))
@@ -83,6 +85,7 @@ def active(b: Batch, values: Array) -> Array:
 
 
 def load(b: Batch, store: Store, access: Access, register: int, addresses: Array) -> None:
+    """From memory to registers, for the lanes that are on."""
     if access.bits >= 32:
         rows = store.gather(addresses, access.words)
         for word in range(access.words):
@@ -99,6 +102,7 @@ def load(b: Batch, store: Store, access: Access, register: int, addresses: Array
 
 
 def deliver(b: Batch, place: Array, row: Array) -> None:
+    """Put a value for each active lane where those lanes are."""
     if b.all_lanes:
         place[...] = row.reshape(place.shape)
     else:
@@ -106,6 +110,7 @@ def deliver(b: Batch, place: Array, row: Array) -> None:
 
 
 def save(b: Batch, store: Store, access: Access, register: int, addresses: Array) -> None:
+    """From registers to memory, for the lanes that are on."""
     if access.bits >= 32:
         store.scatter(
             addresses, np.stack([active(b, b.u32[register + word]) for word in range(access.words)])
@@ -126,6 +131,7 @@ def numbers(b: Batch, register: int, dtype: Any) -> Array:
 
 
 def deliver_numbers(b: Batch, register: int, values: Array) -> None:
+    """Put a number of any width for each active lane into registers."""
     words = np.ascontiguousarray(values).view(np.uint32).reshape(len(values), -1)
     for word in range(words.shape[1]):
         deliver(b, b.u32[register + word], words[:, word])

@@ -112,11 +112,13 @@ def with_dpp(ctx: Context, compile_inner: Callable[[Fetch], Step]) -> Step:
 
 
 def compile_lanes(ctx: Context, name: str, operands: Sources) -> Step | None:
+    """The step of an instruction that moves data between lanes; None when it is none."""
     maker = LANE_STEPS.get(name)
     return None if maker is None else maker(ctx, name, operands)
 
 
 def first_lane(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_readfirstlane: the first active lane's value, for all; lane 0's when none is."""
     read = operands.read(0, "u32")
     write = scalar_write(ctx, ctx.inst.fields["vdst"])
 
@@ -128,6 +130,7 @@ def first_lane(ctx: Context, name: str, operands: Sources) -> Step:
 
 
 def read_lane(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_readlane: one lane's value, for all."""
     read = operands.read(0, "u32")
     lane = lane_number(ctx, operands.code(1))
     write = scalar_write(ctx, ctx.inst.fields["vdst"])
@@ -140,6 +143,7 @@ def read_lane(ctx: Context, name: str, operands: Sources) -> Step:
 
 
 def write_lane(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_writelane: a scalar into one lane."""
     value = scalar32(ctx, operands.code(0))
     lane = lane_number(ctx, operands.code(1))
     register = ctx.inst.fields["vdst"]
@@ -151,6 +155,7 @@ def write_lane(ctx: Context, name: str, operands: Sources) -> Step:
 
 
 def lane_number(ctx: Context, code: int) -> Callable[[Batch], Array]:
+    """Which lane a scalar operand names, for each wave."""
     read = scalar32(ctx, code)
     mask = np.uint32(ctx.wave_size - 1)
     return lambda b: (read(b) & mask).astype(np.intp)
@@ -187,6 +192,7 @@ def permute_rows(ctx: Context, name: str, operands: Sources) -> Step:
 
 
 def permute_halves(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_permlane64: lanes 0 .. 31 and 32 .. 63 change places."""
     read = operands.read(0, "u32")
     register = ctx.inst.fields["vdst"]
     swap = np.arange(ctx.wave_size) ^ (32 if ctx.wave_size == 64 else 0)
@@ -194,6 +200,7 @@ def permute_halves(ctx: Context, name: str, operands: Sources) -> Step:
 
 
 def swap(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_swap: two registers change places."""
     kind = "u16" if name.endswith("b16") else "u32"
     read_source, write_destination = operands.read(0, kind), destination(ctx, name, kind)
     code, register, half, own_half = operands.code(0) - 256, ctx.inst.fields["vdst"], 0, 0
@@ -211,6 +218,7 @@ def swap(ctx: Context, name: str, operands: Sources) -> Step:
 
 
 def count_below(ctx: Context, name: str, operands: Sources) -> Step:
+    """v_mbcnt: how many bits of a mask are below each lane."""
     lane = np.arange(ctx.wave_size, dtype=np.uint64)
     if "lo" in name:
         below = np.where(lane < 32, (np.uint64(1) << lane) - np.uint64(1), np.uint64(0xFFFFFFFF))
@@ -259,6 +267,7 @@ def indexed_move(
 
 
 def in_file(ctx: Context, b: Batch, register: Array) -> Array:
+    """Register numbers, all of which the kernel must have."""
     if (register >= b.u32.shape[0]).any():
         raise ctx.refuse(f"register v{int(register.max())} is beyond the {b.u32.shape[0]} the kernel has")
     return register

@@ -43,6 +43,7 @@ class LdsStore:
         return np.where(inside, signed, 0) + self.base, inside
 
     def gather(self, addresses: Array, words: int) -> Array:
+        """(n,) addresses -> (words, n); zeros beyond the end."""
         if self.size < 4 * words:
             return np.zeros((words, len(addresses)), np.uint32)
         at, inside = self.place(addresses, 4 * words)
@@ -50,6 +51,7 @@ class LdsStore:
         return rows if inside is None else np.where(inside, rows, np.uint32(0))
 
     def gather_bytes(self, addresses: Array, size_bytes: int) -> Array:
+        """(n,) addresses of 1 or 2 bytes -> (n,); zeros beyond the end."""
         if self.size < size_bytes:
             return np.zeros(len(addresses), np.uint32)
         at, inside = self.place(addresses, size_bytes)
@@ -57,12 +59,14 @@ class LdsStore:
         return value if inside is None else np.where(inside, value, np.uint32(0))
 
     def scatter(self, addresses: Array, data: Array) -> None:
+        """Write (words, n) at (n,) addresses; nothing beyond the end."""
         at, inside = self.place(addresses, 4 * len(data))
         if inside is not None:
             at, data = at[inside], data[:, inside]
         self.bytes.scatter(at, data)
 
     def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None:
+        """Write the low bytes of (n,) at (n,) addresses; nothing beyond the end."""
         at, inside = self.place(addresses, size_bytes)
         if inside is not None:
             at, data = at[inside], data[inside]
@@ -77,6 +81,7 @@ class LdsStore:
 
 
 def compile_lds(ctx: Context) -> Step:
+    """The step of a DS instruction."""
     inst = ctx.inst
     if inst.name in NOTHING:
         return lambda b: None
@@ -99,6 +104,7 @@ def compile_lds(ctx: Context) -> Step:
 
 
 def offset16(ctx: Context) -> np.uint64:
+    """The offset of an instruction with one address."""
     return np.uint64(ctx.inst.fields["offset0"] | ctx.inst.fields["offset1"] << 8)
 
 
@@ -122,6 +128,7 @@ def waves_of(b: Batch) -> Array:
 
 
 def plain_step(ctx: Context, access: Access) -> Step:
+    """A load, a store or an atomic with one address."""
     data0, _, vdst = registers(ctx)
     address, offset = ctx.inst.fields["addr"], offset16(ctx)
 
@@ -232,6 +239,7 @@ def swizzle_pattern(offset: int, lanes: int) -> Array:
 
 
 def swizzle(ctx: Context) -> Step:
+    """ds_swizzle: each lane reads the lane that a pattern names."""
     try:
         pattern = swizzle_pattern(int(offset16(ctx)), ctx.wave_size)
     except ValueError as why:
@@ -253,6 +261,7 @@ def row_of_32(ctx: Context) -> int:
 
 
 def backward_permute(ctx: Context) -> Step:
+    """ds_bpermute: each lane reads the lane that it names."""
     address, offset, (data, _, vdst) = ctx.inst.fields["addr"], np.uint32(offset16(ctx)), registers(ctx)
     reach = row_of_32(ctx)
     base = np.arange(ctx.wave_size) & ~(reach - 1)
@@ -269,6 +278,7 @@ def backward_permute(ctx: Context) -> Step:
 
 
 def forward_permute(ctx: Context) -> Step:
+    """ds_permute: each lane writes to the lane that it names."""
     address, offset, (data, _, vdst) = ctx.inst.fields["addr"], np.uint32(offset16(ctx)), registers(ctx)
     reach = row_of_32(ctx)
     base = np.arange(ctx.wave_size) & ~(reach - 1)

@@ -39,11 +39,14 @@ class Report:
 
 @dataclass
 class Limits:
+    """When a dispatch is stopped although it is not finished."""
+
     budget: int
     deadline: float | None
     interrupted: Callable[[], bool] | None
 
     def stop(self) -> str | None:
+        """Why to stop now; None to go on."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             return "the deadline passed"
         if self.interrupted is not None and self.interrupted():
@@ -75,6 +78,7 @@ class Machine:
         self.pc = 0  # of the step that runs, for reports
 
     def all(self, first: Batch) -> None:
+        """Run these waves, and what they part into, to their end. Raises ShaderFault."""
         self.ready = [first]
         while self.ready:
             b = self.next_batch()
@@ -130,6 +134,7 @@ class Machine:
         return self.release() if self.waiting else []
 
     def account(self, block: BasicBlock, b: Batch) -> None:
+        """Count a block that a batch has run."""
         report = self.report
         report.batches += 1
         report.instructions += block.length * b.waves

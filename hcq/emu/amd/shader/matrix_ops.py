@@ -102,6 +102,7 @@ class Shape:
 
 
 def compile_matrix(ctx: Context) -> Step:
+    """The step of an MFMA, or of a move from or to an accumulation register."""
     inst = ctx.inst
     if inst.name in ("v_accvgpr_read_b32", "v_accvgpr_write_b32"):
         reads = inst.name == "v_accvgpr_read_b32"
@@ -132,6 +133,7 @@ def file_register(ctx: Context, code: int, accumulator: int) -> int:
 
 
 def mfma(ctx: Context, sparse: bool, out_kind: str, shape: Shape, kind_a: str, kind_b: str) -> Step:
+    """The step of one MFMA; sparse ones take half of each row of A, with indices."""
     fields = ctx.inst.fields
     double = out_kind == "f64"
     stored_k = shape.k // 2 if sparse else shape.k
@@ -186,6 +188,7 @@ def mfma(ctx: Context, sparse: bool, out_kind: str, shape: Shape, kind_a: str, k
 
 
 def register_count(shape: Shape, rows: int, k: int, kind: str) -> int:
+    """How many registers a matrix takes in each lane."""
     per_lane = rows * k * shape.blocks // 64
     return max(1, per_lane * ELEMENT_BITS[kind] // 32)
 

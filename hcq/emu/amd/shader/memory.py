@@ -38,13 +38,17 @@ class Memory(Protocol):
         """Write (words, n) uint32 at (n,) addresses; when two lanes write one place the later lane wins."""
         ...
 
-    def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None: ...
+    def scatter_bytes(self, addresses: Array, data: Array, size_bytes: int) -> None:
+        """Write the low 1 or 2 bytes of (n,) uint32 at (n,) addresses; the later lane wins."""
+        ...
 
     def update(self, addresses: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
         """Replace each number by change(number) and return the old ones; addresses are aligned and all different."""
         ...
 
-    def read(self, address: int, size_bytes: int) -> bytes: ...
+    def read(self, address: int, size_bytes: int) -> bytes:
+        """Bytes as they are now. Raises PageFault."""
+        ...
 
 
 def aligned_words(address: int, data: Array) -> Array | None:
@@ -63,10 +67,12 @@ class Bytes:
 
     @classmethod
     def zeros(cls, size_bytes: int) -> Bytes:
+        """So many zeros."""
         data = np.zeros(size_bytes, np.uint8)
         return cls(data, aligned_words(0, data))
 
     def gather(self, offsets: Array, words: int) -> Array:
+        """(n,) offsets -> (words, n) uint32. Any alignment."""
         out = np.empty((words, len(offsets)), np.uint32)
         if self.words is not None and not (offsets & 3).any():
             first = offsets >> 2
@@ -80,12 +86,14 @@ class Bytes:
         return out
 
     def gather_bytes(self, offsets: Array, size_bytes: int) -> Array:
+        """(n,) offsets of 1 or 2 bytes each -> (n,) uint32."""
         value = self.data[offsets].astype(np.uint32)
         if size_bytes == 2:
             value |= self.data[offsets + 1].astype(np.uint32) << np.uint32(8)
         return value
 
     def scatter(self, offsets: Array, values: Array) -> None:
+        """Write (words, n) uint32 at (n,) offsets; the later lane wins."""
         if self.words is not None and not (offsets & 3).any():
             first = offsets >> 2
             for word in range(len(values)):
@@ -95,10 +103,12 @@ class Bytes:
             self.scatter_bytes(offsets + 4 * word, values[word], 4)
 
     def scatter_bytes(self, offsets: Array, values: Array, size_bytes: int) -> None:
+        """Write the low bytes of (n,) uint32 at (n,) offsets; the later lane wins."""
         for i in range(size_bytes):
             self.data[offsets + i] = ((values >> np.uint32(8 * i)) & np.uint32(255)).astype(np.uint8)
 
     def load(self, offsets: Array, dtype: Any) -> Array:
+        """(n,) offsets -> (n,) numbers of a dtype. Any alignment."""
         size = np.dtype(dtype).itemsize
         rows = np.empty((len(offsets), size), np.uint8)
         for i in range(size):
@@ -106,6 +116,7 @@ class Bytes:
         return rows.view(dtype)[:, 0]
 
     def store(self, offsets: Array, numbers: Array) -> None:
+        """Write (n,) numbers at (n,) offsets. Any alignment."""
         rows = np.ascontiguousarray(numbers).view(np.uint8).reshape(len(numbers), -1)
         for i in range(rows.shape[1]):
             self.data[offsets + i] = rows[:, i]
@@ -158,6 +169,7 @@ class AddressSpace(Memory):
             self.publish(left)
 
     def publish(self, ranges: tuple[Range, ...]) -> None:
+        """Replace all ranges at once, while kernels read."""
         self.recent = None
         self.ranges = ranges
         self.index = ([one.start for one in ranges], ranges)  # replaced as one, so that readers need no lock
@@ -181,6 +193,7 @@ class AddressSpace(Memory):
         return PageFault(int(addresses.reshape(-1)[0]), size_bytes, kind, "crosses mappings")
 
     def near(self, address: int) -> str:
+        """What is mapped below an address, in words, for messages."""
         below = [one for one in self.ranges if one.start <= address]
         if not below:
             return "nothing is mapped below it"

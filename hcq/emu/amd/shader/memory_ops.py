@@ -56,6 +56,7 @@ class ScratchStore:
         self.memory, self.step, self.place = memory, step, place
 
     def gather(self, offsets: Array, words: int) -> Array:
+        """(n,) offsets -> (words, n) uint32. Any alignment; raises PageFault beyond the end."""
         if (offsets & np.uint64(3)).any():
             return np.stack([self.gather_bytes(offsets + np.uint64(4 * word), 4) for word in range(words)])
         at = self.place(offsets, 4 * words, "read")
@@ -63,6 +64,7 @@ class ScratchStore:
         return np.stack([self.memory.gather(at + step * at.dtype.type(n), 1)[0] for n in range(words)])
 
     def gather_bytes(self, offsets: Array, size_bytes: int) -> Array:
+        """(n,) offsets of a few bytes each -> (n,) uint32. Raises PageFault beyond the end."""
         value = np.zeros(len(offsets), np.uint32)
         for i in range(size_bytes):
             at = self.place(offsets + np.uint64(i), 1, "read")
@@ -70,6 +72,7 @@ class ScratchStore:
         return value
 
     def scatter(self, offsets: Array, data: Array) -> None:
+        """Write (words, n) uint32 at (n,) offsets. Raises PageFault beyond the end."""
         if (offsets & np.uint64(3)).any():
             for word in range(len(data)):
                 self.scatter_bytes(offsets + np.uint64(4 * word), data[word], 4)
@@ -80,11 +83,13 @@ class ScratchStore:
             self.memory.scatter(at + step * at.dtype.type(n), data[n : n + 1])
 
     def scatter_bytes(self, offsets: Array, data: Array, size_bytes: int) -> None:
+        """Write the low bytes of (n,) uint32 at (n,) offsets. Raises PageFault beyond the end."""
         for i in range(size_bytes):
             at = self.place(offsets + np.uint64(i), 1, "write")
             self.memory.scatter_bytes(at, data >> np.uint32(8 * i), 1)
 
     def update(self, offsets: Array, dtype: Any, change: Callable[[Array], Array]) -> Array:
+        """Refused: scratch memory has no atomics."""
         raise PageFault(int(offsets[0]), np.dtype(dtype).itemsize, "scratch atomic", "scratch has no atomics")
 
 
@@ -121,6 +126,7 @@ def indices(b: Batch) -> tuple[Array, Array]:
 
 
 def compile_memory(ctx: Context) -> Step:
+    """The step of a vector memory instruction."""
     inst = ctx.inst
     if inst.name in CACHE_ONLY:
         return lambda b: None  # this emulator has no caches: memory is always up to date
@@ -202,10 +208,12 @@ def mover(ctx: Context, access: Access) -> Callable[[Batch, Any, Array], None]:
 
 
 def signed_offset(ctx: Context) -> int:
+    """The offset in the instruction, with its sign where it has one."""
     return ctx.inst.fields["offset"] if ctx.inst.format == "MUBUF" and not ctx.is_gfx12 else ctx.offset
 
 
 def address_of(ctx: Context) -> Callable[[Batch], Array]:
+    """The addresses of the active lanes, from registers and offset."""
     fields = ctx.inst.fields
     offset = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
     saddr, vgpr = fields["saddr"], fields["addr"]

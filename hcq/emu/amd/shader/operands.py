@@ -54,10 +54,12 @@ class Mode:
 
     @property
     def round32(self) -> int:
+        """How float32 is rounded."""
         return self.bits & 3
 
     @property
     def round64(self) -> int:
+        """How float64 and float16 are rounded."""
         return (self.bits >> 2) & 3
 
     @property
@@ -67,20 +69,25 @@ class Mode:
 
     @property
     def flush64(self) -> int:
+        """Which subnormals of float64 and float16 are zeros: 1 inputs, 2 results."""
         return 3 & ~(self.bits >> 6)
 
     @property
     def dx10_clamp(self) -> bool:
+        """Whether clamping makes zero of a NaN."""
         return bool(self.bits >> 8 & 1)
 
     @property
     def ieee(self) -> bool:
+        """Whether minimum and maximum treat NaNs as IEEE 754 says."""
         return bool(self.bits >> 9 & 1)
 
     def rounding(self, kind: str) -> int:
+        """How a type is rounded."""
         return self.round32 if kind == "f32" else self.round64
 
     def flush(self, kind: str) -> int:
+        """Which subnormals of a type are zeros: 1 inputs, 2 results."""
         return self.flush32 if kind == "f32" else self.flush64
 
 
@@ -96,10 +103,12 @@ class Context:
 
     @property
     def is_gfx9(self) -> bool:
+        """Whether it is one of the CDNA generations."""
         return self.isa.has_sdwa
 
     @property
     def is_gfx12(self) -> bool:
+        """Whether it is RDNA4."""
         return self.isa.generation == 12
 
     @property
@@ -111,17 +120,21 @@ class Context:
 
     @property
     def null(self) -> int:
+        """The code of the null register; -1 where there is none."""
         return -1 if self.is_gfx9 else 124
 
     @property
     def m0(self) -> int:
+        """The code of M0."""
         return 124 if self.is_gfx9 else 125
 
     def refuse(self, why: str = "this emulator does not execute it") -> IllegalOperation:
+        """The error for this instruction."""
         return IllegalOperation(self.inst.pc, f"{self.inst.name}: {why}")
 
 
 def width_of(kind: str) -> int:
+    """The bits of a type: "f32" -> 32."""
     return int(kind[1:])
 
 
@@ -149,11 +162,13 @@ def literal_constant(literal: int, kind: str) -> Any:
 
 
 def constant(value: Any) -> Reader:
+    """A reader that gives one value for all waves and lanes."""
     held = np.asarray(value).reshape(1, 1)
     return lambda b: held
 
 
 def aperture(code: int) -> int:
+    """What a source code for an aperture's base or limit reads as."""
     return {
         SHARED_BASE: SHARED_APERTURE,
         SHARED_LIMIT: SHARED_APERTURE,
@@ -303,10 +318,12 @@ def vector_write(kind: str, register: int, half: int = 0, zero_high: bool = Fals
 
 
 def raw16(x: Array, dtype: Any) -> Array:
+    """A value of 16 bits, as its bits."""
     return x.astype(dtype, copy=False).view(np.uint16)
 
 
 def put(b: Batch, place: Array, x: Array) -> None:
+    """Write where the active lanes are."""
     if b.all_lanes:
         place[...] = x
     else:

@@ -74,14 +74,17 @@ def half(ctx: Context, index: int, kind: str, high: bool) -> Reader:
 
 
 def plain(compute: Compute) -> Callable[[Context], Compute]:
+    """A function that needs no context."""
     return lambda ctx: compute
 
 
 def shift_by(operation: Any, mask: Any) -> Callable[[Context], Compute]:
+    """A shift of the second operand by the low bits of the first."""
     return lambda ctx: lambda a, b: operation(b, a & mask)
 
 
 def ordered(combine: Callable[[Array, Array, bool], Array]) -> Callable[[Context], Compute]:
+    """Minimum or maximum of two, with the NaN rule of MODE."""
     return lambda ctx: lambda a, b: combine(a, b, ctx.mode.ieee)
 
 
@@ -132,6 +135,7 @@ PAIRS = {"v_pk_fma_f32": fused("f32"), "v_pk_mul_f32": multiply("f32"), "v_pk_ad
 
 
 def compile_packed(ctx: Context) -> Step:
+    """The step of a VOP3P instruction."""
     name = ctx.inst.name
     if name.startswith(("v_wmma_", "v_swmmac_")):
         return compile_wmma(ctx)
@@ -153,6 +157,7 @@ def compile_packed(ctx: Context) -> Step:
 
 
 def halves(ctx: Context, kind: str, make: Callable[[Context], Compute], saturating: Compute | None) -> Step:
+    """One operation on both halves, with their selections and signs."""
     count = len(ctx.inst.opcode.operands) - 1
     low = [half(ctx, i, kind, False) for i in range(count)]
     high = [half(ctx, i, kind, True) for i in range(count)]
@@ -184,6 +189,7 @@ def halves(ctx: Context, kind: str, make: Callable[[Context], Compute], saturati
 
 
 def dot_product(ctx: Context, bits: int, signed: bool, by_neg: bool) -> Step:
+    """v_dot4, v_dot8: products of parts of words, added to a word."""
     a, c, addend = (source(ctx, ctx.inst.fields[f"src{i}"], "u32") for i in range(3))
     neg = ctx.inst.fields["neg_lo"]
     signed_a, signed_b = (bool(neg & 1), bool(neg & 2)) if by_neg else (signed, signed)
@@ -201,6 +207,7 @@ def dot_product(ctx: Context, bits: int, signed: bool, by_neg: bool) -> Step:
 
 
 def float_dot(ctx: Context, compute: Compute) -> Step:
+    """v_dot2_f32: two products of halves, added to a float32."""
     a, c = word(ctx, 0, True), word(ctx, 1, True)
     fields = ctx.inst.fields
     addend = with_modifiers(
@@ -263,6 +270,7 @@ def mixed(ctx: Context) -> Step:
 
 
 def widened(read: Reader) -> Reader:
+    """A reader's values as float32."""
     return lambda b: read(b).astype(np.float32)
 
 
@@ -281,6 +289,7 @@ def register_half(ctx: Context, index: int, high: bool) -> Reader:
 
 
 def register_pairs(ctx: Context, compute: Compute) -> Step:
+    """v_pk_*_f32: one operation on two registers each."""
     fields = ctx.inst.fields
     count = len(ctx.inst.opcode.operands) - 1
     sides = []

@@ -131,6 +131,7 @@ class Program:
                 break
 
     def block(self, pc: int, mode: int) -> BasicBlock:
+        """The block at an address under this MODE, compiled when first asked for."""
         known = self.blocks.get((pc, mode))
         if known is None:
             if pc not in self.leaders:  # where an indirect jump led
@@ -141,6 +142,7 @@ class Program:
         return known
 
     def compile(self, start: int, mode: Mode) -> BasicBlock:
+        """The block that begins at an address. Raises UnknownInstruction."""
         steps: list[Step] = []
         pcs: list[int] = []
         pc, length = start, 0
@@ -164,6 +166,7 @@ class Program:
             pc = inst.next_pc
 
     def compile_step(self, ctx: Context) -> Step:
+        """The step of one instruction. Raises IllegalOperation for what is not emulated."""
         control = compile_control(ctx)
         if control is not None:
             return control

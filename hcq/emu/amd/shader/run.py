@@ -98,6 +98,7 @@ def run_dispatch(
 def check_launch(
     core: ShaderCore, launch: Launch, grid: tuple[int, int, int], block: tuple[int, int, int]
 ) -> None:
+    """Refuse a launch that no chip could take. Raises UsageError."""
     threads = block[0] * block[1] * block[2]
     if min(grid) < 1 or min(block) < 1 or threads > 1024:
         raise UsageError(

@@ -91,6 +91,7 @@ def number(ctx: Context, code: int, kind: str, half: int = 0) -> Callable[[Batch
 
 
 def result(ctx: Context, meaning: Meaning, readers: list[Callable[[Batch], Array]], sdst: int) -> Step:
+    """The step of a scalar float instruction with this meaning."""
     compute, write = meaning.make(ctx), scalar_write(ctx, sdst)
     flushes_in = [
         meaning.arithmetic and kind[0] == "f" and bool(ctx.mode.flush(kind) & 1) for kind in meaning.ins
@@ -110,6 +111,7 @@ def result(ctx: Context, meaning: Meaning, readers: list[Callable[[Batch], Array
 
 
 def comparison(ctx: Context, test: str, kind: str) -> Step:
+    """The step of a scalar float compare: the answer goes to SCC."""
     fields, decide = ctx.inst.fields, compare_ops.TESTS[test]
     left, right = number(ctx, fields["ssrc0"], kind), number(ctx, fields["ssrc1"], kind)
 

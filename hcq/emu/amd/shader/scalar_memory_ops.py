@@ -40,6 +40,7 @@ def clock() -> int:
 
 
 def compile_scalar_memory(ctx: Context) -> Step:
+    """The step of an SMEM instruction."""
     name = ctx.inst.name
     if name in CACHE_ONLY:
         return lambda b: None
@@ -78,6 +79,7 @@ def offset_of(ctx: Context) -> Callable[[Batch], Array]:
 
 
 def load(ctx: Context, words: int, through_descriptor: bool) -> Step:
+    """Words from memory to scalar registers, directly or through a buffer descriptor."""
     fields, pc = ctx.inst.fields, ctx.inst.pc
     first = 2 * fields["sbase"]
     base, offset = scalar64(ctx, first), offset_of(ctx)
@@ -142,6 +144,7 @@ def load_narrow(ctx: Context) -> Step:
 
 
 def store(ctx: Context) -> Step:
+    """Words from scalar registers to memory."""
     access = parse_access("store_" + ctx.inst.name[8:])
     if access is None:
         raise ctx.refuse()

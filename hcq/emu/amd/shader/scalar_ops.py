@@ -60,10 +60,12 @@ ALIASES = {
 
 
 def signed(x: Array) -> Array:
+    """The same bits as signed numbers."""
     return x.view(np.int64 if x.dtype == np.uint64 else np.int32)
 
 
 def unsigned(x: Array) -> Array:
+    """The same bits as unsigned numbers."""
     return x.view(np.uint64 if x.dtype == np.int64 else np.uint32)
 
 
@@ -74,6 +76,7 @@ def amount(x: Array, width: int) -> Array:
 
 
 def reverse64(x: Array) -> Array:
+    """64 bits in reverse order."""
     high = reverse_bits((x & np.uint64(0xFFFFFFFF)).astype(np.uint32)).astype(np.uint64)
     return (high << np.uint64(32)) | reverse_bits((x >> np.uint64(32)).astype(np.uint32)).astype(np.uint64)
 
@@ -88,6 +91,7 @@ def quads(x: Array, width: int) -> Array:
 
 
 def whole_quads(x: Array, width: int) -> Array:
+    """Four bits set wherever one of them is."""
     wide = x.astype(np.uint64)
     out = np.zeros_like(wide)
     for i in range(width // 4):
@@ -97,6 +101,7 @@ def whole_quads(x: Array, width: int) -> Array:
 
 
 def replicate(x: Array) -> Array:
+    """Each bit twice: 32 -> 64 bits."""
     out = np.zeros(x.shape, np.uint64)
     for i in range(32):
         out |= ((x.astype(np.uint64) >> np.uint64(i)) & np.uint64(1)) * np.uint64(3) << np.uint64(2 * i)
@@ -104,10 +109,12 @@ def replicate(x: Array) -> Array:
 
 
 def first_zero(x: Array, width: int) -> Array:
+    """The place of the lowest zero; -1 when there is none."""
     return trailing_zeros(~x if width == 64 else (~x).astype(np.uint32))
 
 
 def extract(x: Array, control: Array, is_signed: bool) -> Array:
+    """s_bfe: a field, of which the control word has offset and width."""
     width = 64 if x.dtype == np.uint64 else 32
     offset = control & np.uint32(width - 1)
     size = np.minimum((control >> np.uint32(16)) & np.uint32(127), width)
@@ -132,12 +139,14 @@ def extract(x: Array, control: Array, is_signed: bool) -> Array:
 
 
 def field_mask(size: Array, offset: Array, width: int) -> Array:
+    """`size` ones from `offset` on."""
     kind = np.uint64 if width == 64 else np.uint32
     ones = (kind(1) << amount(size, width)) - kind(1)
     return ones << amount(offset, width)
 
 
 def halves(a: Array, b: Array, low_a: bool, low_b: bool) -> Array:
+    """s_pack: a half of each as one word."""
     x = a & np.uint32(0xFFFF) if low_a else a >> np.uint32(16)
     y = b & np.uint32(0xFFFF) if low_b else b >> np.uint32(16)
     return x | (y << np.uint32(16))
@@ -226,6 +235,7 @@ COMPARES: dict[str, Two] = {
 
 
 def compile_scalar(ctx: Context) -> Step:
+    """The step of a scalar instruction."""
     name = ALIASES.get(ctx.inst.name, ctx.inst.name)
     if ctx.inst.format == "SOPK":
         return compile_sopk(ctx, name)
@@ -245,6 +255,7 @@ def read(ctx: Context, field: str) -> Callable[[Batch], Array]:
 
 
 def write(ctx: Context) -> Callable[[Batch, Array], None]:
+    """What writes its result."""
     operand = ctx.inst.opcode.operand("sdst")
     assert operand is not None
     return scalar_write(ctx, ctx.inst.fields["sdst"], operand.width // 32)
@@ -283,6 +294,7 @@ def logic(ctx: Context, name: str) -> Step | None:
 
 
 def wide_signed(x: Array) -> Array:
+    """32 bits with their sign, as int64."""
     return x.view(np.int32).astype(np.int64)
 
 
@@ -337,6 +349,7 @@ def arithmetic(ctx: Context, name: str) -> Step | None:
 
 
 def extremes(ctx: Context, name: str) -> Step:
+    """s_min, s_max: SCC says whether the first one was taken."""
     left, right, out = read(ctx, "ssrc0"), read(ctx, "ssrc1"), write(ctx)
     is_signed, lowest = name.endswith("i32"), "min" in name
 
@@ -371,6 +384,7 @@ def moves(ctx: Context, name: str) -> Step | None:
 
 
 def set_bit(ctx: Context, name: str) -> Step:
+    """s_bitset0, s_bitset1."""
     width, value = int(name[-2:]), name[8] == "1"
     position, out = read(ctx, "ssrc0"), write(ctx)
     old = (scalar64 if width == 64 else scalar32)(ctx, ctx.inst.fields["sdst"])
@@ -384,6 +398,7 @@ def set_bit(ctx: Context, name: str) -> Step:
 
 
 def move_relative(ctx: Context, name: str) -> Step:
+    """s_movrels, s_movreld: a register's number has M0 added."""
     sdst, ssrc, m0 = ctx.inst.fields["sdst"], ctx.inst.fields["ssrc0"], ctx.m0
     words = 2 if name.endswith("b64") else 1
     moves_source, moves_destination = "movrels" in name, "movreld" in name or "movrelsd" in name
@@ -433,6 +448,7 @@ def exec_masks(ctx: Context, name: str) -> Step | None:
 
 
 def compares(ctx: Context, name: str) -> Step | None:
+    """s_cmp and s_bitcmp: the answer goes to SCC; None when it is neither."""
     if name.startswith("s_cmp_"):
         _, _, test, kind = name.split("_")
         left, right, decide = read(ctx, "ssrc0"), read(ctx, "ssrc1"), COMPARES[test]
@@ -456,6 +472,7 @@ def compares(ctx: Context, name: str) -> Step | None:
 
 
 def compile_sopk(ctx: Context, name: str) -> Step:
+    """The step of a scalar instruction with a 16-bit constant."""
     sdst = ctx.inst.fields["sdst"]
     immediate = ctx.inst.fields["simm16"]
     extended = (immediate ^ 0x8000) - 0x8000

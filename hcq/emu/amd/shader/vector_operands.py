@@ -77,6 +77,7 @@ class Sources:
         return self.modified(read, index, kind)
 
     def modified(self, read: Reader, index: int, kind: str) -> Reader:
+        """A reader with the operand's absolute value and negation, as the instruction says."""
         inst = self.ctx.inst
         neg = bool(inst.fields.get("neg", 0) >> index & 1)
         absolute = bool(inst.fields.get("abs", 0) >> index & 1)
@@ -142,6 +143,7 @@ def destination(ctx: Context, name: str, kind: str) -> Writer:
 
 
 def sdwa_write(word: Sdwa, register: int, kind: str) -> Writer:
+    """A writer of one part of a register; the rest is zero, a sign, or as it was."""
     shift, width = sdwa_part(word.dst_sel)
     mask = np.uint32(((1 << width) - 1) << shift)
     unsigned = TYPES[f"u{width_of(kind)}"]
@@ -164,6 +166,7 @@ def sdwa_write(word: Sdwa, register: int, kind: str) -> Writer:
 
 
 def old_destination(ctx: Context, kind: str) -> Reader:
+    """A reader of what the destination holds before."""
     inst = ctx.inst
     register, half = inst.fields["vdst"], 0
     if width_of(kind) == 16:
@@ -175,15 +178,18 @@ def old_destination(ctx: Context, kind: str) -> Reader:
 
 
 def flushing(read: Reader) -> Reader:
+    """A reader whose subnormals are zeros."""
     return lambda b: flushed(read(b))
 
 
 def scaled(read: Reader, factor: float, dtype: type) -> Reader:
+    """A reader whose values are multiplied by a constant (omod)."""
     by = dtype(factor)
     return lambda b: read(b) * by
 
 
 def clamped(read: Reader, nan_is_zero: bool) -> Reader:
+    """A reader whose values are clamped to 0 .. 1."""
     return lambda b: clamp_unit(read(b), nan_is_zero)
 
 

@@ -58,6 +58,7 @@ def canonical(ctx: Context) -> str:
 
 
 def compile_vector(ctx: Context) -> Step:
+    """The step of a vector instruction."""
     name = canonical(ctx)
     if name in NOTHING:
         return lambda b: None
@@ -85,6 +86,7 @@ def compile_plain(ctx: Context, name: str, fetch: Fetch | None) -> Step:
 
 
 def compile_meaning(ctx: Context, name: str, meaning: Meaning, operands: Sources) -> Step:
+    """Operands around a function: the step of most instructions."""
     compute = value_of(ctx, meaning, operands)
     write = destination(ctx, name, meaning.out)
     return lambda b: write(b, compute(b))
@@ -123,6 +125,7 @@ def value_of(ctx: Context, meaning: Meaning, operands: Sources) -> Callable[[Bat
 
 
 def apply(compute: Callable[..., Array], readers: list[Reader]) -> Callable[[Batch], Array]:
+    """A function of what the readers give."""
     if len(readers) == 1:
         (one,) = readers
         return lambda b: compute(one(b))
@@ -137,6 +140,7 @@ def apply(compute: Callable[..., Array], readers: list[Reader]) -> Callable[[Bat
 
 
 def compile_dual(ctx: Context) -> Step:
+    """Two instructions at once (VOPD): both read before either writes."""
     assert ctx.inst.pair is not None
     fields = ctx.inst.fields
     vdst_x = fields["vdstx"]

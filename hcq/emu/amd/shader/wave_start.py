@@ -128,9 +128,11 @@ class WorkItems:
 
     @property
     def groups(self) -> int:
+        """How many workgroups there are."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     def waves_per_group(self, wave_size: int) -> int:
+        """How many waves a whole workgroup takes."""
         return -(-self.block[0] * self.block[1] * self.block[2] // wave_size)
 
     def group_coordinates(self, groups: Array) -> Array:
@@ -144,6 +146,7 @@ class WorkItems:
         return np.clip(left, 0, np.array(self.block))
 
     def coordinates_in_block(self, linear: int) -> tuple[int, int, int]:
+        """A work-item of a workgroup, by its number: (x, y, z)."""
         x, y, _ = self.block
         return linear % x, linear // x % y, linear // (x * y)
 

@@ -45,10 +45,12 @@ class Batch:
 
     @property
     def waves(self) -> int:
+        """How many waves are together."""
         return len(self.ids)
 
     @property
     def groups(self) -> Array:
+        """The workgroup of each wave, by its place among the residents."""
         return self.residents.group_of[self.ids]
 
     def exec_changed(self) -> None:
@@ -57,6 +59,7 @@ class Batch:
         self.all_lanes = bool(self.lanes.all())
 
     def set_exec(self, mask: Array) -> None:
+        """Set which lanes are on: (waves, lanes) of bool."""
         self.lanes = mask
         self.all_lanes = bool(mask.all())
         self.forget(EXEC, 2)

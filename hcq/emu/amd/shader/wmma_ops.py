@@ -65,6 +65,7 @@ def moved(values: Array, order: Array) -> Array:
 
 
 def compile_wmma(ctx: Context) -> Step:
+    """The step of a WMMA instruction. Raises IllegalOperation for sparse ones."""
     match = NAME.fullmatch(ctx.inst.name)
     if match is None:
         raise ctx.refuse("sparse products are not emulated")
