@@ -186,9 +186,8 @@ def _after_fork_in_child() -> None:
     for device in inherited:
         try:
             is_of_use = device.inherit()
-        except (
-            Exception
-        ) as error:  # a hook's error would be printed and forgotten, and the next wait would never end
+        except Exception as error:
+            # a hook's error would be printed and forgotten, and the next wait would never end
             device.die(f"{life.FORKED}, and: {error}")
             is_of_use = False
         if not is_of_use:

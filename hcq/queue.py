@@ -50,9 +50,8 @@ class Queue:
         self.commands: list[command.Command] = []
         self._words: list[bytes] = []
         self._site: Site = None  # the line of the last command that is no dispatch
-        self._held: list[
-            Any
-        ] = []  # buffers must outlive the submit call; after it the device's order protects them
+        # buffers must outlive the submit call; after it the device's order protects them
+        self._held: list[Any] = []
 
     def dispatch(
         self: Q,

@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from hcq.ir.node import Node
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
 
-MAX_ARGUMENTS = (
-    64  # that a kernel reads: every device's launches take more, and addresses should stay in registers
-)
+# that a kernel reads: every device's launches take more, and addresses should stay in registers
+MAX_ARGUMENTS = 64
 MAX_OPERATIONS = 512  # of a kernel that can be cut
 MAX_ALIVE = 16  # values across a cut
 # many instructions each, or a condition on all that is read below

@@ -60,9 +60,8 @@ class GpuProgram(Program, ABC):
     device: GpuLoader
 
     def __init__(self, *args: Any) -> None:
-        self._known_launches: dict[
-            tuple[Grid, Grid], tuple[Grid, Grid]
-        ] = {}  # sizes that were found to be right
+        # sizes that were found to be right
+        self._known_launches: dict[tuple[Grid, Grid], tuple[Grid, Grid]] = {}
         super().__init__(*args)
 
     @property
@@ -87,10 +86,8 @@ class GpuProgram(Program, ABC):
         shape = self.shape(args)
         try:
             return shape.pack(*values)
-        except (
-            struct.error,
-            OverflowError,
-        ):  # a negative integer, one of another library, or one that does not fit
+        except (struct.error, OverflowError):
+            # a negative integer, one of another library, or one that does not fit
             return shape.pack(*self._fitting(args, values, shape))
 
     def _fitting(self, args: Sequence[Any], values: Sequence[Any], shape: Shape) -> list[Any]:

@@ -34,9 +34,8 @@ class Kind(IntEnum):
     PROCESS = 1  # a process began to write: text
     DEVICE = 2  # a device opened: text
     CLOSE = 3  # a device closed: text
-    PORT = (
-        4  # a call to the operating system: text; data is an ioctl's argument before the call, then after it
-    )
+    # a call to the operating system: text; data is an ioctl's argument before the call, then after it
+    PORT = 4
     MAP = 5  # memory of a device was mapped: text
     UNMAP = 6  # and unmapped: text
     CODE = 7  # a program was loaded: text; data is the whole object

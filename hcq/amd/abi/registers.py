@@ -29,9 +29,8 @@ class Register(IntEnum):
     COMPUTE_NUM_THREAD_Z = 0x209
     COMPUTE_PGM_LO = 0x20C  # and HI: address of the code >> 8
     COMPUTE_PGM_HI = 0x20D
-    COMPUTE_DISPATCH_SCRATCH_BASE_LO = (
-        0x210  # and HI: address of scratch memory >> 8; gfx942, gfx11 and later
-    )
+    # and HI: address of scratch memory >> 8; gfx942, gfx11 and later
+    COMPUTE_DISPATCH_SCRATCH_BASE_LO = 0x210
     COMPUTE_DISPATCH_SCRATCH_BASE_HI = 0x211
     COMPUTE_PGM_RSRC1 = 0x212
     COMPUTE_PGM_RSRC2 = 0x213

@@ -60,9 +60,8 @@ class Launch:
     acc_offset: int = 0  # gfx90a and gfx942: where a0 lies
     scratch_waves: int = 0  # gfx90a: there is scratch memory for so many; 0: no wave asks where its own is
     wave_scratch_bytes: int = 0
-    ids_in_ttmp: bool = (
-        False  # gfx12: workgroup ids in TTMP9 and TTMP7, the wave's place in its group in TTMP8
-    )
+    # gfx12: workgroup ids in TTMP9 and TTMP7, the wave's place in its group in TTMP8
+    ids_in_ttmp: bool = False
 
     @classmethod
     def from_registers(

@@ -72,9 +72,8 @@ class DecodedBlock:
     order: int
     length: int  # instructions, for the step budget
     line: int
-    end: Callable[[Any, Registers, Any], int] | None = (
-        None  # (machine, registers, path) -> the next block, or -1
-    )
+    # (machine, registers, path) -> the next block, or -1
+    end: Callable[[Any, Registers, Any], int] | None = None
     warp_members: Callable[[Registers, Group], Lanes] | None = None
     cost: int = 1  # how much of a path's time slice running it takes: more where threads may spin
 

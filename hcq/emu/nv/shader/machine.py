@@ -25,12 +25,10 @@ from hcq.emu.nv.shader.paths import Activation, Path, Region
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.types import Lanes
 
-CHECK_STEPS = (
-    20_000  # instructions between two looks at the budget, and at whether the kernel is still wanted
-)
-TIME_SLICE = (
-    4000  # blocks that a path may run while others could, or while threads wait to reconverge with it
-)
+# instructions between two looks at the budget, and at whether the kernel is still wanted
+CHECK_STEPS = 20_000
+# blocks that a path may run while others could, or while threads wait to reconverge with it
+TIME_SLICE = 4000
 MAX_CALL_DEPTH = 512
 _WAITS = {
     "barrier": "a barrier of their block",
