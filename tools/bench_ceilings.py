@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 ACCUMULATORS = 12  # enough to hide the latency of a multiply-add on two units, few enough for 16 registers
@@ -54,50 +55,6 @@ def _fma_loop() -> str:
     )
 
 
-READ = """
-define void @read(ptr %memory, ptr %unused, i64 %count) {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  %a = phi <16 x float> [ zeroinitializer, %entry ], [ %a2, %loop ]
-  %b = phi <16 x float> [ zeroinitializer, %entry ], [ %b2, %loop ]
-  %p = getelementptr float, ptr %memory, i64 %i
-  %q = getelementptr float, ptr %p, i64 16
-  %x = load <16 x float>, ptr %p, align 64
-  %y = load <16 x float>, ptr %q, align 64
-  %a2 = fadd <16 x float> %a, %x
-  %b2 = fadd <16 x float> %b, %y
-  %next = add i64 %i, 32
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %loop, label %done
-done:
-  %s = fadd <16 x float> %a2, %b2
-  store <16 x float> %s, ptr %memory, align 64
-  ret void
-}
-"""
-
-COPY = """
-define void @copy(ptr %memory, ptr %other, i64 %count) {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  %p = getelementptr float, ptr %memory, i64 %i
-  %q = getelementptr float, ptr %other, i64 %i
-  %x = load <16 x float>, ptr %p, align 64
-  store <16 x float> %x, ptr %q, align 64, !nontemporal !0
-  %next = add i64 %i, 16
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %loop, label %done
-done:
-  ret void
-}
-!0 = !{i32 1}
-"""
-
-
 class Loops:
     """The loops, compiled for this machine; `loops[name]` can be called from any thread."""
 
@@ -130,7 +87,8 @@ def measure(threads: int) -> dict[str, float]:
     sources = [aligned(share) for _ in range(threads)]
     targets = [aligned(share) for _ in range(threads)]
     best = {"fma": 0.0, "read": 0.0, "copy": 0.0}
-    loops = Loops("\n".join([_fma_loop(), READ, COPY]))
+    memory = Path(__file__).with_name("bench_memory.ll").read_text(encoding="utf-8")
+    loops = Loops(f"{_fma_loop()}\n{memory}")
     # a short vector for fma: its accumulators must stay finite, and its memory in the nearest cache
     ones = [aligned(16) for _ in range(threads)]
     steps = 1 << 21

@@ -2,7 +2,7 @@
 
 In       a float32 or float64 value of the kernel stage
 Out      a graph of ADD, MUL, DIV, WHERE, comparisons, shifts and bit casts; no tables, no branches
-Next     trigonometry.py (SIN, COS), decompose.py (who asks), tools/fit_polynomials.py (the coefficients)
+Next     trigonometry.py (SIN, COS), decompose.py (who asks), tests/compiler/passes/fit_polynomials.py (coefficients)
 Source   argument reduction after W. Cody and W. Waite, "Software Manual for the Elementary Functions" (1980)
 
 The polynomials are our own minimax fits: Remez exchange in 60-digit arithmetic on the reduced interval, in the relative

@@ -6,7 +6,7 @@ import pytest
 
 from hcq.compiler.passes import transcendental, trigonometry
 from hcq.ir.dtype import dtypes
-from hcq.tools.fit_polynomials import Fit, fits, rounded
+from tests.compiler.passes.fit_polynomials import Fit, fits, rounded
 
 F32, F64 = dtypes.float32, dtypes.float64
 IN_USE = {

@@ -2,10 +2,10 @@
 
 In       the functions below, each on its reduced interval
 Out      coefficients that make the largest relative error least, rounded to the format; printed with that error
-Next     compiler/passes/transcendental.py and trigonometry.py there (who use them), tests/tools/test_fit_polynomials.py
+Next     compiler/passes/transcendental.py and trigonometry.py there (who use them)
 Source   E. Remez, "Sur la determination des polynomes d'approximation de degre donnee" (1934): the exchange of points
 
-Run it as `python tools/fit_polynomials.py`; it takes some seconds and needs nothing but the standard library.
+Run it as `python tests/compiler/passes/fit_polynomials.py`; it takes some seconds and needs the standard library alone.
 """
 
 from __future__ import annotations
