@@ -2,7 +2,7 @@
 
 In       a float32 or float64 value of the kernel stage
 Out      a graph of arithmetic, comparisons, shifts and bit casts; no tables in memory, no branches
-Next     transcendental.py, decompose.py (who asks), tests/compiler/passes/fit_polynomials.py (where coefficients come from)
+Next     transcendental.py, decompose.py (who asks), tests/compiler/passes/fit_polynomials.py (the coefficients)
 Source   M. Payne and R. Hanek, "Radian reduction for trigonometric functions" (1983); Cody and Waite for the short way
 
 |x| = n pi/2 + r with |r| <= pi/4, and n modulo 4 says which of sin(r), cos(r), -sin(r), -cos(r) is asked for. Two ways
