@@ -107,7 +107,11 @@ def _entry(name: str, place: str) -> Backend:
 
 
 def of(device: str) -> Backend:
-    """The backend of a device name. Raises UsageError listing the known ones."""
+    """The backend of a device name. Raises UsageError listing the known ones.
+
+    >>> of("amd:1").name
+    'AMD'
+    """
     found = find(device)
     if found is None:
         raise UsageError(f"{device!r}: unknown kind of device. Known: {', '.join(names())}.")
@@ -125,7 +129,11 @@ def every() -> Iterator[Backend]:
 
 
 def emulated(words: Sequence[str]) -> set[str]:
-    """Of which kinds words of HCQ_EMULATE make devices appear: {"AMD"}. Raises UsageError for one that says nothing."""
+    """Of which kinds words of HCQ_EMULATE make devices appear. Raises UsageError for one that names no emulation.
+
+    >>> emulated(["amd:gfx1100", "amd:gfx942"])
+    {'AMD'}
+    """
     found = set()
     for word in words:
         backend = find(word)
@@ -158,7 +166,7 @@ def register(name: str, place: str) -> None:
 
 
 def load(place: str) -> Any:
-    """The thing at "module:attribute"."""
+    """The thing at "module:attribute", its module imported now."""
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

@@ -64,7 +64,7 @@ class DiskCache:
         self.limit_bytes = limit_bytes
 
     def get(self, kind: str, key: bytes | str) -> bytes | None:
-        """What was put under this key, or None."""
+        """What was put under this key, or None: also when the file is damaged."""
         name = _name(key)
         try:
             folder = self._folder(kind, name)
@@ -84,7 +84,7 @@ class DiskCache:
         return data
 
     def put(self, kind: str, key: bytes | str, data: bytes) -> None:
-        """Keep bytes under a key, or do without."""
+        """Keep bytes under a key. Never raises: where nothing can be written, nothing is kept."""
         if len(data) > MAX_ENTRY_BYTES - _HEADER_BYTES:
             return
         name = _name(key)

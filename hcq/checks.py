@@ -38,7 +38,7 @@ def is_whole(value: object) -> bool:
 
 
 def whole(call: str, name: str, value: Any, low: int = 0, high: int = U64) -> int:
-    """A whole number in a range, as an int."""
+    """A whole number in a range, as an int. Raises UsageError, naming call and argument, for anything else."""
     if type(value) is not int:
         if not is_whole(value):
             raise _refuse(call, name, value, low, high)
@@ -71,21 +71,21 @@ def milliseconds(call: str, timeout_ms: Any) -> float:
 
 
 def text(call: str, name: str, value: Any) -> str:
-    """A string."""
+    """A string. Raises UsageError, naming call and argument, for anything else."""
     if not isinstance(value, str):
         raise UsageError(f"{call}: {name}={shown(value)}; takes a string.")
     return value
 
 
 def words(call: str, name: str, value: Any) -> tuple[str, ...]:
-    """Several strings; one alone is taken for a mistake."""
+    """Several strings. Raises UsageError, naming call and argument, for anything else, one string alone included."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise UsageError(f"{call}: {name}={shown(value)}; takes a sequence of strings.")
     return tuple(text(call, name, each) for each in value)
 
 
 def memory(call: str, data: Any) -> memoryview:
-    """What has bytes in contiguous memory."""
+    """What has bytes in contiguous memory, as a memoryview of bytes. Raises UsageError for anything else."""
     try:
         found = memoryview(data)
     except TypeError:
@@ -98,7 +98,7 @@ def memory(call: str, data: Any) -> memoryview:
 
 
 def sizes(call: str, name: str, value: Any, limits: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Three whole numbers from 1 on: a grid, or a block."""
+    """Three whole numbers from 1 up to their limits: a grid, or a block. Raises UsageError for anything else."""
     if not isinstance(value, (str, bytes, bytearray, set, frozenset, dict)):
         try:
             x, y, z = map(operator.index, value)

@@ -75,7 +75,11 @@ class Config:
 
     @staticmethod
     def read(environ: Mapping[str, str]) -> Config:
-        """Parse an environment. Raises UsageError naming the variable, what it said, and what is valid."""
+        """Parse an environment. Raises UsageError naming the variable, what it said, and what is valid.
+
+        >>> Config.read({"HCQ_DEVICE": "AMD", "HCQ_TIMEOUT_MS": "50"}).timeout_ms
+        50
+        """
         for name in environ:
             if name.startswith("HCQ_") and name not in SWITCHES:
                 raise UsageError(f"{name} is not a switch. The switches are {', '.join(SWITCHES)}.")

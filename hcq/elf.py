@@ -138,7 +138,7 @@ class Object:
         return self.image[section.offset : section.offset + section.size_bytes]
 
     def symbols(self, table: Section) -> list[Symbol]:
-        """The symbols of a SHT_SYMTAB or SHT_DYNSYM section."""
+        """The symbols of a SHT_SYMTAB or SHT_DYNSYM section. Raises UsageError when the table is damaged."""
         names = self.contents(self.section(table.link, f"the names of {table.name!r}"))
         found = []
         for name, info, other, section, value, size in self._table(

@@ -16,7 +16,12 @@ from __future__ import annotations
 
 
 class HcqError(Exception):
-    """Anything this package raises on purpose."""
+    """Anything this package raises on purpose.
+
+    >>> hcq.open("CPU").alloc(-1)
+    Traceback (most recent call last):
+    hcq.errors.UsageError: alloc: size_bytes=-1; takes a whole number from 0 to 70368744177664.
+    """
 
 
 class UsageError(HcqError, ValueError):

@@ -211,7 +211,10 @@ class Graph(Queue):
     # ------------------------------------------------------------ hooks of a device's own graph
 
     def lay_out(self, recorded: Sequence[bytes]) -> CommandBuffer:
-        """Write one copy of the recorded words into memory, and say what a replay of it submits and means."""
+        """Write one copy of the recorded words into memory, and say what a replay of it submits and means.
+
+        Raises  UsageError when the words are more than one packet can run
+        """
         words = b"".join(recorded)
         if len(words) > 4 * MAX_WORDS:
             raise UsageError(

@@ -49,7 +49,11 @@ class Bits:
 
     @property
     def byte_offset(self) -> int:
-        """Where the field starts, for code that reads it as a whole byte, half, word or double word."""
+        """Where the field starts in its packet, in bytes, for code that reads it as a whole byte, half, word or double
+        word.
+
+        Raises  UsageError when it does not begin at a byte, or is not 8, 16, 32 or 64 bits wide
+        """
         if self.low % 8 or self.width not in (8, 16, 32, 64):
             raise UsageError(f"{self.owner}.{self.name}: bits {self.high}..{self.low} are not whole bytes.")
         return self.low // 8
@@ -100,10 +104,20 @@ def bits(
 ) -> Bits:
     """Declare a field: bits high..low (one bit when low is left out).
 
-    unit     the field counts in these: an address in units of 4 is a multiple of 4, and its last two bits are not kept
+    unit     the field counts in these: an address in units of 4 is a multiple of 4, and its last two bits are not
+             kept
     enum     names for its values
     default  what it is when the packet is made without it
     doc      what it means and in which physical unit, for the reference pages
+    Raises   UsageError when the low bit is given first, or the unit is less than 1
+
+    >>> class Header(Packet, words=1):
+    ...     opcode = bits(7, 0)
+    ...     address = bits(31, 8, unit=4)
+    >>> Header(opcode=2, address=16).words
+    (1026,)
+    >>> Header.decode([1026])
+    Header(opcode=2, address=0x10)
     """
     low = high if low is None else low
     if low < 0 or high < low:

@@ -42,13 +42,13 @@ def devices() -> list[Base]:
 
 
 def register(device: Base) -> None:
-    """It is open now."""
+    """A device opened: it is closed when the process ends, if nobody closes it before."""
     _open.append(device)
     unmap_closed()
 
 
 def unregister(device: Base) -> None:
-    """It is closed now. Memory of a device that did not stop is left to the end of the process."""
+    """A device closed. Memory of one that did not stop is left to the end of the process."""
     if device in _open:
         _open.remove(device)
     for name, known in list(by_name.items()):
@@ -65,7 +65,7 @@ def unregister(device: Base) -> None:
 
 
 def finalize(device: Base, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-    """Its last reference is gone. For destructors."""
+    """The last reference of a stopped device is gone: all of its memory is unmapped. For destructors."""
     if not is_finalizing():
         _finalized.append(device)
         unmap_in_destructor()

@@ -29,7 +29,16 @@ FIRST_FD = 1 << 20  # far above any real file descriptor
 
 
 class EmulatedPort(Port):
-    """A Port. `kernels` are asked in order; the real operating system gets what none of them knows."""
+    r"""A Port. `kernels` are asked in order; the real operating system gets what none of them knows.
+
+    >>> from hcq.amd.device import AmdDevice
+    >>> gpu = AmdDevice("AMD", port_for(["amd:gfx1100"]))
+    >>> data = gpu.alloc(4, "data")
+    >>> gpu.queue().fill(data, 7).submit().wait()
+    >>> data.read()
+    b'\x07\x07\x07\x07'
+    >>> gpu.close()
+    """
 
     runs_ptx = True  # machine code of NVIDIA's is not emulated
 
@@ -110,7 +119,11 @@ class EmulatedPort(Port):
 
 
 def port_for(words: Sequence[str]) -> EmulatedPort:
-    """The port of these words of HCQ_EMULATE, one for all devices of the process."""
+    """The port of these words of HCQ_EMULATE, one for all devices of the process.
+
+    words   such as "amd:gfx1100", one for each GPU
+    Raises  UsageError naming what is wrong with a word
+    """
     return _port_of(tuple(words), os.getpid())
 
 

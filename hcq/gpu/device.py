@@ -83,7 +83,7 @@ class GpuDevice(Device):
 
     @abstractmethod
     def has_event(self) -> bool:
-        """Whether waiting may be in vain: the GPU or its kernel driver has reported something. Asked often."""
+        """Whether a wait may never end: the GPU or its kernel driver has reported something. Asked often."""
 
     @abstractmethod
     def pause(self, left_ns: int, pauses: int) -> None:
@@ -293,11 +293,9 @@ class GpuDevice(Device):
         self.check_alive()
 
     def queue(self) -> GpuQueue:
-        """A new, empty queue."""
         return GpuQueue(self)
 
     def run(self, program: Program, args: Sequence[Any] = (), grid: Grid = ONE, block: Grid = ONE) -> None:
-        """Dispatch one program and wait for it."""
         self.queue().dispatch(program, args, grid, block).submit().wait()
 
     def make_program(

@@ -80,7 +80,9 @@ class Profile(Observer):
                 observer.stamped(stamps)
 
     def table(self) -> str:
-        """Programs by the time they took, the longest first."""
+        """Programs by the time they took, the longest first, as text: microseconds in all, share, calls, microseconds
+        each.
+        """
         self.collect()
         whole = sum(total for _, total in self.totals.values()) or 1
         lines = [f"{'us in all':>12} {'share':>6} {'calls':>8} {'us each':>10}  program"]

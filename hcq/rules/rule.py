@@ -74,7 +74,7 @@ CHECKS: dict[type, list[Check]] = {}
 
 
 def rule(id: str, title: str, fix: str, level: str = "error") -> Rule:
-    """Declare a rule."""
+    """Declare a rule. Raises UsageError when there is one of this id."""
     if id in RULES:
         raise UsageError(f"rule {id!r} is declared twice. Give each rule an id of its own.")
     made = RULES[id] = Rule(id, title, fix, level)

@@ -80,7 +80,7 @@ class Code:
 
 @dataclass(frozen=True)
 class SignalSeen:
-    """The host saw a signal's value after a wait, or set it."""
+    """The host saw a signal's value after a wait, or set it. Times are nanoseconds of time.monotonic_ns."""
 
     record: int
     device: TraceDevice
