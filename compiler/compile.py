@@ -56,7 +56,7 @@ def compile_kernel(
     show      called with "ir", "code" and "passes" and the text of each; who wants to see is served by no cache
     schedule  transforms to replay instead of the heuristic's choice
     trace     called with a line for every rule that a pass applies
-    Raises    ValueError and its kin (ScheduleError, RenderError) for a kernel or schedule that cannot be compiled
+    Raises    ValueError (ScheduleError, RenderError, ...) for a kernel or schedule that cannot be compiled
     """
     structure = kernel_key(sink)
     key = (structure, target.key, schedule)

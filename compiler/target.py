@@ -150,7 +150,7 @@ def _model() -> str:
 
 
 def _cache_bytes(level: int, otherwise: int) -> int:
-    """The size of the first data cache of a level, as the kernel tells it."""
+    """The size of the first data cache of a level, as the kernel gives it."""
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             if int((folder / "level").read_text()) == level and (folder / "type").read_text()[0] in "DU":

@@ -1,4 +1,4 @@
-"""Kernel sources: what kernels were made from, for whoever reads a trace of them (HCQ_TRACE).
+"""Kernel sources: what kernels were made from, for readers of a trace of them (HCQ_TRACE).
 
 In       what the compiler showed while it made a kernel: its graph as "ir", its loops and target code as "source"
 Out      the same by the kernel's code, also in a later process that finds the kernel compiled

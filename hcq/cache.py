@@ -8,7 +8,7 @@ Next     private.py (whose files are read at all), config.py (where the folder i
 A cache never fails its caller. A file holds a hash over kind, key and bytes: one that was damaged, or put in another's
 place, is a miss and is written anew. A read-only home or a full disk means working without a cache, which HCQ_DEBUG
 says once; a folder that other users can write is not used, which is said once. Nothing executes on reading, but what
-is read is code that will run: whoever can write these files can run code as us.
+is read is code that will run: who can write these files can run code as us.
 
 How large the cache is, nobody counts at every write. Each write adds to a tally file one byte per 4 KiB; whoever finds
 the tally at an eighth of the limit looks at all files, removes what is old, and empties the tally.

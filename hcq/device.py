@@ -219,7 +219,7 @@ class Device(Recovery):
         name           how messages and traces call it; default the entry
         access         what it does with each argument's memory ("read", "write", "both", ""): validation then judges
                        the order of its launches, too
-        sources        what it was made from, "source" or "ir", for whoever reads a trace
+        sources        what it was made from, "source" or "ir", for readers of a trace
         Raises         UsageError saying what is wrong with the object
         """
         self.check_alive()
@@ -375,7 +375,7 @@ class Device(Recovery):
         """
         if not self.timeline.is_ahead:
             return False
-        # whoever submits right now has the lock, and its work may be done before it is counted
+        # a thread that submits right now has the lock, and its work may be done before it is counted
         with self.lock:
             seen, submitted = self.timeline.value, self.timeline.submitted
             if seen <= submitted:

@@ -317,7 +317,7 @@ class Pool:
         return buffer
 
     def alloc_idle(self, size_bytes: int, name: str) -> Buffer:
-        """At most 4096 bytes that no work in flight uses any more, for whoever writes there without waiting."""
+        """At most 4096 bytes that no work in flight uses any more, for callers that write there without waiting."""
         self.device.check_alive()
         capacity = (size_bytes + 63) & -64
         va = self.take_idle(capacity)

@@ -6,8 +6,8 @@ Changes  makes folders with mode 0700 and files with mode 0600; a file is writte
          a whole one or none
 Next     cache.py (compiled objects), report.py (reports), docs/security.md (what this defends against)
 
-Everything is judged on the open descriptor, never on a path that somebody could exchange in between. So the folders
-above do not matter: whoever can rename there can only present another folder, and that is judged like the first.
+Everything is judged on the open descriptor, never on a path that could be exchanged in between. So the folders
+above do not matter: a rename there can only present another folder, and that is judged like the first.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def open_inner(folder: int, name: str, make: bool = False) -> int:
 
 def read(folder: int, name: str, max_bytes: int) -> bytes:
     """A file's contents. Raises OSError when there is none: no plain file, or one that others could write, is none."""
-    # O_NONBLOCK: opening a pipe must not wait for somebody who writes
+    # O_NONBLOCK: opening a pipe must not wait for a writer
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(name, flags, dir_fd=folder)
     try:

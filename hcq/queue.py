@@ -79,7 +79,7 @@ class Queue:
         what = command.Dispatch(program, values, grid, block, groups_per_claim)
         if device.observers:
             return self._dispatch_observed(words, what, args)
-        self._held.extend(args)  # the words last: whoever is interrupted before them has recorded nothing
+        self._held.extend(args)  # the words last: a call that is interrupted before them has recorded nothing
         self.commands.append(what)
         self._words.append(words)
         return self

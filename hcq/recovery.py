@@ -6,7 +6,7 @@ Changes  failures, the buffers and graphs that hold no result, the device's queu
 Next     life.py (what a dead device answers), device.py (the rest of a device); the states and what leads from one to
          the next are a table in docs/architecture.md, whose rows tests/hcq/test_states.py checks on every device
 
-A device fills in hooks, which are called in this order and each again when whoever called it was interrupted:
+A device fills in hooks, which are called in this order and each again when its caller was interrupted:
 
     fault      what it stopped on, or ""
     abandon    give up what it waits for           (reset alone)      resume    waits are waits again

@@ -72,7 +72,7 @@ class Signal:
         return self.device.moment_ns(self._cell[1])
 
     def set(self, value: int) -> None:
-        """Store a value, a whole number from 0, from the host and wake whoever waits, on either side."""
+        """Store a value, a whole number from 0, from the host and wake those that wait, on either side."""
         value = checks.whole(f"{self.name}.set", "value", value)
         if self.device.dead:
             self.device.check_alive()

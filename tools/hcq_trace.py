@@ -2,7 +2,7 @@
 
 In       a file recorded with HCQ_TRACE=FILE (or `hcq-trace record -o FILE -- CMD`)
 Out      text, or JSON with --json; exit status 0, 1 when something was found or differs, 2 when it could not be done
-Changes  nothing, except that record, export -o, assemble, minimise and edit write the files they are told to
+Changes  nothing, except that record, export -o, assemble, minimise and edit write the files named
 Next     trace/ (one file a verb), hcq/trace/file.py (the reader), docs/trace.md (a tutorial)
 """
 

@@ -1,7 +1,7 @@
 """Heuristic: choose a schedule for a kernel from its accesses and the target's limits.
 
 In       a fresh LoopNest, a Target
-Out      the same nest with transforms applied; `nest.choice` tells which
+Out      the same nest with transforms applied; `nest.choice` says which
 Next     loop_nest.py (the transforms), contraction.py (matrix products and convolutions), accesses.py (the facts)
 
 Three questions in order. Is there reuse to win (two operands, each blind to an output axis that the other knows)? Then

@@ -1,7 +1,7 @@
 """Heuristic for GPUs: every element of the result is one thread.
 
 In       a fresh LoopNest, a Target
-Out      the same nest, every output range bound to groups; `nest.choice` tells which
+Out      the same nest, every output range bound to groups; `nest.choice` says which
 Next     heuristic.py (its sister for CPUs), render/gpu.py (what a group becomes)
 
 Correct for every kernel and simple: no tiles in shared memory and no matrix instructions. Neighbouring threads take

@@ -447,7 +447,7 @@ class AmdDevice(GpuDevice):
             # what a queue may still do, it must not do beside new ones: it is ended before those are made
             self._ending = [ring for ring in self._ending if ring.queue_id >= 0]
             raise
-        self._ending = []  # whoever was interrupted before this comes here again
+        self._ending = []  # a call that was interrupted before this comes here again
 
     def show_words(self, words: list[bytes], value: int) -> list[str]:
         """Every word that went into the rings, what orders them included."""

@@ -320,7 +320,7 @@ class Encoder:
     def decode(self, words: Sequence[int]) -> list[Packet]:
         """The packets of a submission, whichever rings they went to. Never raises.
 
-        A word tells by itself what it starts: PM4 packets are of type 3 with opcodes from 16 on, the sub-operation of
+        A word shows by itself what it starts: PM4 packets are of type 3 with opcodes from 16 on, the sub-operation of
         an SDMA packet is below 16, and our AQL packets have their barrier and fence bits set.
         """
         found: list[Packet] = []

@@ -58,6 +58,6 @@ def counter_ticks_per_ms(port: Port, drm_fd: int) -> int:
     speed: int = struct.unpack_from("<I", answer, drm.GPU_COUNTER_FREQ_AT)[0]
     if not speed:
         raise DriverError(
-            "DRM_IOCTL_AMDGPU_INFO says the GPU's counter stands still. Update the amdgpu kernel driver."
+            "DRM_IOCTL_AMDGPU_INFO says the GPU's counter does not count. Update the amdgpu kernel driver."
         )
     return speed

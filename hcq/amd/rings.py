@@ -133,7 +133,9 @@ class Ring(ABC):
             try:
                 call(self.port, self.memory.kfd_fd, kfd.DESTROY_QUEUE, queue_id=self.queue_id)
             except DriverError as refusal:
-                if not again or refusal.errno != errno.EINVAL:  # whoever was interrupted may have ended it
+                if (
+                    not again or refusal.errno != errno.EINVAL
+                ):  # a call that was interrupted may have ended it
                     self.is_ending = False
                     raise
             self.queue_id = -1

@@ -107,7 +107,7 @@ def _with_buffers(effect: Effect, buffers: tuple[tuple[int, int], ...]) -> Effec
 
 
 def _without_stamps(steps: list[Step]) -> list[Step]:
-    """The time in a signal's second half is part of the signal, not a write to somebody's cell."""
+    """The time in a signal's second half is part of the signal, not a write to another cell."""
     cells = {effect.cell for step in steps for effect in step.effects if isinstance(effect, Signal)}
     found = []
     for step in steps:

@@ -30,7 +30,7 @@ from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_EXEC, PROT_READ, Port
 CHUNK_BYTES = 256 << 10  # the first; later ones are half as large as all before them, so that they stay few
 MAX_SLOT_BYTES = 64 << 10  # larger kernels have pages of their own
 ALIGNMENT = 64  # of slots: a line of the caches is never shared
-TRAP = b"\xcc"  # int3: what a free slot holds, so that whoever jumps there is stopped
+TRAP = b"\xcc"  # int3: what a free slot holds, so that a jump there is stopped
 
 _MEMBARRIER = {
     "x86_64": 324
@@ -118,7 +118,7 @@ class Arena:
             self._drop_empty()
 
     def close(self) -> None:
-        """The device has stopped. Chunks with slots that somebody still holds go with the last of them."""
+        """The device has stopped. Chunks with slots in use go with the last of them."""
         self.is_closed = True
         with self._lock:
             self._drop_empty()

@@ -478,11 +478,11 @@ class CpuDevice(Forkable):
 
         What it may still touch is never used again: its ring, its scratch memory, its code, the buffers of the work
         in flight. It ends as soon as its kernel returns; until then it keeps a core busy.
-        Where all is done and the timeline alone is late, somebody has written there, and nothing is left behind.
+        Where all is done and the timeline alone is late, something has overwritten it, and nothing is left behind.
         """
         if self._field("get") == self._put:
-            self._replaced = "somebody overwrote its timeline"
-            return f"{self.name} goes on: all its work is done, but somebody overwrote its timeline."
+            self._replaced = "something overwrote its timeline"
+            return f"{self.name} goes on: all its work is done, but something overwrote its timeline."
         self.code.stop_all(self._control_pointer)
         first = self.timeline.value + 1
         late = self.describe(first)

@@ -33,7 +33,7 @@ def memory_bytes(port: Port) -> int:
 
 
 def cpu_model(port: Port) -> str:
-    """The processor's name, as the system tells it."""
+    """The processor's name, as the system gives it."""
     try:
         text = port.read_file("/proc/cpuinfo").decode("utf-8", "replace")
     except DriverError:

@@ -106,7 +106,7 @@ class Wait(Packet, words=6):
 
 
 class Signal(Packet, words=6):
-    """Store the time, then the value, then wake who sleeps on the cell. Everything before it is visible by then."""
+    """Store the time, then the value, then wake those that wait. Everything before it is visible by then."""
 
     opcode = bits(7, 0, enum=Opcode, default=Opcode.SIGNAL)
     length = bits(31, 16, default=6)

@@ -288,7 +288,7 @@ class GpuDevice(Device):
     # ------------------------------------------------------------ work
 
     def _rebuild(self) -> None:
-        """Before new work: whoever ended the work in flight has not come to make the device usable again."""
+        """Before new work: the call that ended the work in flight may not have made the device usable again."""
         self.note_fault(is_asked_for=True)
         self.check_alive()
 

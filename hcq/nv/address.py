@@ -38,7 +38,7 @@ class AddressPool:
         self.free: list[tuple[int, int]] = []
         self.next = POOL_START
         self.is_window_reserved = False
-        self._lock = threading.RLock()  # whoever was interrupted while it had it may come again
+        self._lock = threading.RLock()  # a call that was interrupted while it had it may come again
 
     def take(self, port: Port, size_bytes: int, alignment: int = 0) -> int:
         """A range of whole pages, aligned so that large pages can be used. Raises DriverError when there is none."""

@@ -128,7 +128,7 @@ class Channel:
             self.window = 0
 
     def _unregister(self, again: bool) -> None:
-        """again: whoever was interrupted in it comes here a second time, and it may be done."""
+        """again: a call that was interrupted comes here a second time, and it may be done."""
         if self.is_registered:
             layout = self.rm.abi.layout("UvmUnregisterChannel")
             fields = {"hclient": self.rm.client, "hchannel": self.handle}

@@ -100,7 +100,7 @@ class GpFifo:
         return before < self.put and self._put[0] == self.put % self.entries
 
     def detach(self) -> None:
-        """The ring's memory is about to go; whoever still asks sees a ring that is read."""
+        """The ring's memory is about to go; from now on the ring counts as read."""
         self._get = self._put = memoryview(bytearray(4)).cast("I")
         self.put = self.rung = 0
 

@@ -35,7 +35,7 @@ class TraceContents:
     """What one device adds to the file about bytes.
 
     unread  va -> a buffer whose contents after a submission are not in the file yet, and that submission. The buffer
-            is kept until they are: the memory of a dropped one is soon somebody else's
+            is kept until they are: the memory of a dropped one is soon used again
     """
 
     def __init__(self, writer: TraceWriter, device: Device, number: int) -> None:

@@ -125,7 +125,7 @@ def save(text: str) -> Path | None:
 def install(number: int = os_signal.SIGUSR1, chain: bool = False) -> Callable[[], None]:
     """Report on every open device when this process gets a signal: kill -USR1 PID.
 
-    chain    call the handler that is there now afterwards; without it, a handler that somebody else set is refused
+    chain    call the handler that is there now afterwards; without it, a handler that is set already is refused
     Returns  a function that puts the former handler back
     Raises   UsageError when another handler is in place, or outside the main thread
     """

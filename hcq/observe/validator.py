@@ -54,7 +54,7 @@ class Validator(Observer):
     # ------------------------------------------------------------ submissions
 
     def closing(self) -> bool:
-        return True  # memory that it gives back is somebody else's soon
+        return True  # memory that it gives back is soon used again
 
     def submitting(self, submission: Submission) -> None:
         """Raises  UsageError naming the first rule of level error that is broken; nothing is remembered of it then"""

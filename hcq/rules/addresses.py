@@ -153,7 +153,7 @@ def overlap(submission: SubmissionCheck, effect: Copy) -> Iterator[Violation]:
 
 @check(Copy, Launch)
 def unwritten(submission: SubmissionCheck, effect: Copy | Launch) -> Iterator[Violation]:
-    """Check: somebody wrote what is read, where every write of the host is known."""
+    """Check: what is read was written before, where every write of the host is known."""
     if not submission.state.knows_host_writes or submission.agent.open:
         return
     if isinstance(effect, Copy):

@@ -73,7 +73,7 @@ def still(submission: SubmissionCheck, effect: Run, label: str, words: bytes) ->
     home = memory.find(effect.address)
     for other in list(blocks.values()):
         if other.home is not memory.find(other.address):
-            del blocks[other.address]  # its buffer is somebody else's now
+            del blocks[other.address]  # its buffer has another owner now
         elif other.address == effect.address:
             if other.words != words and not other.device.finished(other.submission):
                 text = (

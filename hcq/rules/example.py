@@ -192,7 +192,7 @@ class Gpu:
         self._refuse(*blocks.reuse("the kernel arguments", va, size_bytes, used_until, self.done))
 
     def end(self) -> None:
-        """Nothing more will be submitted: raises UsageError for a wait that stands still for ever."""
+        """Nothing more will be submitted: raises UsageError for a wait that is never satisfied."""
         self.findings = list(waits.stuck(self.state))
         for finding in self.findings:
             raise UsageError(str(finding))

@@ -85,7 +85,7 @@ class Place(NamedTuple):
 class Memory:
     """All devices together: addresses of one process mean one thing.
 
-    elsewhere  says whether a range is known to somebody who does not report here
+    elsewhere  says whether a range is known to a device that does not report here
     """
 
     def __init__(self) -> None:

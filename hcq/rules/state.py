@@ -59,7 +59,9 @@ class Agent:
         own = self.clock
         for agent, at in clock.items():
             if agent is self:
-                self.barrier_at = max(self.barrier_at, at + 1)  # somebody saw that we were done so far
+                self.barrier_at = max(
+                    self.barrier_at, at + 1
+                )  # another agent saw that this one was done so far
             elif at > own.get(agent, 0):
                 own[agent] = at
                 self.joined[agent] = (at, self.at)

@@ -5,7 +5,7 @@ Out      findings of wait-never-signalled and wait-cycle
 Changes  nothing
 Next     signals.py (the waits that are wrong at once), validate.py (asks at the end of a trace and at a deadline)
 
-The log is played: every agent runs until a wait that nobody has ended yet. Those who stand still in the end wait for
+The log is played: every agent runs until a wait that is not satisfied yet. Those that are blocked in the end wait for
 ever; an agent that only waits for one of them is a consequence, and is not reported.
 """
 
@@ -41,7 +41,7 @@ def unsatisfied_waits(state: State) -> list[Finding]:
 
 
 def stuck(state: State) -> Iterator[Finding]:
-    """The waits that stand still at the end of a whole log."""
+    """The waits that are blocked at the end of a whole log."""
     queues: dict[Agent, list[Event]] = {}
     values: dict[int, int] = {}
     for event in state.log or ():

@@ -203,7 +203,7 @@ def test_a_reset_after_somebody_overwrote_the_timeline_leaves_nothing_behind(
     mapped = four_threads.memory.mapped_bytes
     four_threads.timeline._cell[0] = 1
     four_threads.reset()
-    assert "somebody overwrote its timeline" in capsys.readouterr().err
+    assert "something overwrote its timeline" in capsys.readouterr().err
     four_threads.queue().fill(out, 3).submit().wait()
     assert out.read(0, 1) == b"\3"
     assert four_threads.memory.mapped_bytes == mapped

@@ -311,7 +311,7 @@ class _Stream:
         if one not in self.to_b and other not in self.to_a:
             self.to_b[one], self.to_a[other] = other, one
         is_same = self.to_b.get(one) == other and self.to_a.get(other) == one
-        self.to_b[one], self.to_a[other] = other, one  # told once; what follows from it is no news
+        self.to_b[one], self.to_a[other] = other, one  # reported once; what follows from it is not
         return is_same
 
     def _differ(self, what: str, a: int | None, b: int | None) -> None:

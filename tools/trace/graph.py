@@ -220,13 +220,13 @@ def lines(graph: Graph, color: Color) -> Iterator[str]:
         yield from _quiet(quiet)
     if not graph.waits:
         yield "No submission waits: each device runs its queue in order, and the host waits for timelines."
-    told: set[frozenset[int]] = set()
+    reported: set[frozenset[int]] = set()
     for stuck in graph.stuck:
         wait = stuck.wait
         circle = frozenset(id(one) for one in stuck.cycle)
-        if len(circle) > 1 and circle in told:
+        if len(circle) > 1 and circle in reported:
             continue  # the same circle, entered at another place
-        told.add(circle)
+        reported.add(circle)
         yield color("DEADLOCK", "wrong") + clean(
             f" {wait.submission.device.key} #{wait.submission.value} waits for {wait.name} >= {wait.value}: "
             f"{stuck.why}."

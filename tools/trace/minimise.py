@@ -74,7 +74,7 @@ def _minimise(trace: Trace, search: _Search) -> Result:
         )
     if search.is_failing({record.index for record in trace.records}):
         raise UsageError(
-            f"minimise {trace.path or 'trace'}: an empty trace shows this failure, too, so the check tells nothing. "
+            f"minimise {trace.path or 'trace'}: an empty trace shows this failure, too, so the check shows nothing. "
             "See whether it runs at all."
         )
     submissions = [submission.record for submission in trace.submissions]

@@ -3,7 +3,7 @@
 In       a Spec; which of the GPUs it is
 Out      Card
 Changes  nothing
-Next     gpu.py (what it does), rm_controls.py (who tells the driver), channel.py and launch.py (who work by it)
+Next     gpu.py (what it does), rm_controls.py (what the driver is answered), channel.py and launch.py (who work by it)
 """
 
 from __future__ import annotations

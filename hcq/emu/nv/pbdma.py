@@ -70,7 +70,7 @@ class Pbdma:
             yield from self._segment(entry)
 
     def _write_get(self) -> None:
-        """GP_GET for the host; with a seed it is late, but it arrives before the channel stands still."""
+        """GP_GET for the host; with a seed it is late, but it arrives before the channel is idle."""
         self.channel.userd[USERD_GP_GET // 4] = self.get
 
     def _control(self, entry: GpControl) -> None:

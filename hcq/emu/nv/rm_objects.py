@@ -234,7 +234,7 @@ def memory(call: Allocation) -> RmObject:
     if is_video:
         made.owner = gpu
         gpu.video_memory_used += size
-        if gpu.random is not None:  # video memory is not cleared for whoever gets it
+        if gpu.random is not None:  # video memory is not cleared for its next owner
             backing.data[:GARBAGE_BYTES] = 0xA5
     call.results = {"size": size, "limit": size - 1, "offset": 0}
     return made
