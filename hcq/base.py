@@ -53,6 +53,8 @@ class Cell(Protocol):
         """The device address of its 16 bytes."""
         ...
 
+    _cell: Any  # its two words: value and timestamp
+
     @property
     def name(self) -> str:
         """How messages call it."""
@@ -118,13 +120,14 @@ class BufferPool(Protocol):
 class Base(ABC):
     """What the parts of a device know of the whole.
 
-    observers    notified of what it does; empty unless something was asked for
-    failures     first and last timeline value of what failed, and what happened
-    asks_device  whether a wait must ask native code even when the signal is there already
-    is_open      it opened, and was not closed
-    is_stopped   nothing of it runs any more: its memory may be unmapped
-    is_lost      it could not be rebuilt after a fault; what it holds is given back when it closes
-    dead         why it may not be used, or ""
+    observers         notified of what it does; empty unless something was asked for
+    failures          first and last timeline value of what failed, and what happened
+    wraps_dispatches  whether one of them puts commands around dispatches
+    asks_device       whether a wait must ask native code even when the signal is there already
+    is_open           it opened, and was not closed
+    is_stopped        nothing of it runs any more: its memory may be unmapped
+    is_lost           it could not be rebuilt after a fault; what it holds is given back when it closes
+    dead              why it may not be used, or ""
     """
 
     name: str
@@ -139,6 +142,7 @@ class Base(ABC):
     signals: Any  # address -> signal, held weakly
     graphs: Any  # those replayed on this device, held weakly
     asks_device: bool
+    wraps_dispatches = False
     unmaps_anywhere = False  # in destructors, too: no kernel driver is asked
     is_open = False
     is_stopped = False

@@ -28,7 +28,7 @@ from hcq.errors import DeviceFault, HcqError, WaitTimeout
 from hcq.graph import Graph
 from hcq.interrupted import settle
 from hcq.memory import Buffer, Pool
-from hcq.observer import Submission, diagnostics
+from hcq.observer import diagnostics
 from hcq.port import LinuxPort, Port
 from hcq.program import Program
 from hcq.queue import ONE, Queue
@@ -116,6 +116,7 @@ class Device(Recovery):
         if self.config.is_observed:
             self.observers = diagnostics().observers_of(self, while_opening)
         self.asks_device = bool(self.observers) or not self.is_ordered
+        self.wraps_dispatches = any(observer.wraps_dispatches for observer in self.observers)
         self._sites = 0 if self.observers else EVERY - 1
 
     # ------------------------------------------------------------ what a subclass provides
@@ -271,7 +272,7 @@ class Device(Recovery):
                 at = site()
             try:
                 if self.observers:
-                    self._send_observed(Submission(value, words, commands, held, at))
+                    self._send_observed(value, words, commands, held, at)
                 else:
                     self.send(words, value)
                 timeline.submitted = value
@@ -341,7 +342,7 @@ class Device(Recovery):
         timeout_ms  deadline; default HCQ_TIMEOUT_MS
         Raises      WaitTimeout; UsageError when the device cannot be used any more
         """
-        if self.is_ordered and signal.value >= value and not self._is_overwritten(signal):
+        if self.is_ordered and signal._cell[0] >= value and not self._is_overwritten(signal):
             self._waited(signal, 0)
             return
         self.check_alive()
@@ -390,7 +391,7 @@ class Device(Recovery):
 
     def _waited(self, signal: Cell, waited_ns: int) -> None:
         for observer in self.observers:
-            observer.waited(signal.va, signal.name, signal.value, signal.timestamp_ns, waited_ns)
+            observer.waited(signal.va, signal.name, signal._cell[0], signal.timestamp_ns, waited_ns)
 
     def late(self, signal: Cell, value: int, limit_ms: float) -> WaitTimeout:
         """The error for a deadline that passed; observers and a report say so, too."""
@@ -428,23 +429,25 @@ class Device(Recovery):
         """Remember what a timeline value stands for."""
         self.recent.append((value, commands, at))
 
-    def _send_observed(self, submission: Submission) -> None:
+    def _send_observed(
+        self, value: int, words: list[bytes], commands: Sequence[Command], held: Sequence[Any], at: Site
+    ) -> None:
         """Observers first, in their order: what one refuses is neither shown to the next nor sent."""
-        notified = []
+        notified = 0
         try:
             for observer in self.observers:
-                notified.append(observer)
-                observer.submitting(submission)
-            self.send(submission.words, submission.value)
-            for observer in notified:
-                observer.sent(submission)
+                notified += 1
+                words = observer.submitting(value, words, commands, held, at)
+            self.send(words, value)
+            for observer in self.observers:
+                observer.sent(value)
         except BaseException as error:
-            is_sent = settle(self, submission.value, submission.commands, submission.held, submission.at)
-            for observer in notified:
+            is_sent = settle(self, value, commands, held, at)
+            for observer in self.observers[:notified]:
                 if is_sent:
-                    observer.sent(submission)
+                    observer.sent(value)
                 else:
-                    observer.dropped(submission, str(error))
+                    observer.dropped(value, str(error))
             raise
 
     def __repr__(self) -> str:

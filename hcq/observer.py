@@ -21,32 +21,19 @@ from hcq.command import Command, Indirect, PatchPoint
 from hcq.program import Program
 
 
-class Submission:
-    """Work that a device is about to be given. An observer may put words around those that are sent."""
-
-    __slots__ = ("at", "commands", "held", "value", "words")
-
-    def __init__(
-        self, value: int, words: list[bytes], commands: Sequence[Command], held: Sequence[Any], at: Site
-    ) -> None:
-        self.value = value
-        self.words = words
-        self.commands = commands
-        self.held = held
-        self.at = at
-
-
 class Observer:
     """Hears of what one device does; each method does nothing here. Addresses are the device's, sizes are bytes.
 
-    refuses        it judges submissions itself, and says better than the core what is wrong with one
-    is_awaited     what it gathers is worth waiting for work in flight when the process ends
-    packets_after  how many packets it puts behind those of a submission
+    refuses           it judges submissions itself, and says better than the core what is wrong with one
+    is_awaited        what it gathers is worth waiting for work in flight when the process ends
+    packets_after     how many packets it puts behind those of a submission
+    wraps_dispatches  it puts commands around dispatches, and is asked for them
     """
 
     refuses = False
     is_awaited = False
     packets_after = 0
+    wraps_dispatches = False
 
     # -- the device --
 
@@ -127,13 +114,22 @@ class Observer:
         """Commands to record before and after a dispatch of the program of this name."""
         return None
 
-    def submitting(self, submission: Submission) -> None:
-        """The words are about to be sent; `sent` or `dropped` comes next. Raises UsageError to refuse them."""
+    def submitting(
+        self, value: int, words: list[bytes], commands: Sequence[Command], held: Sequence[Any], at: Site
+    ) -> list[bytes]:
+        """Words are about to be sent; `sent` or `dropped` comes next. Raises UsageError to refuse them.
 
-    def sent(self, submission: Submission) -> None:
+        value    of the timeline, once the work is done
+        held     the buffers that it uses, in nested lists
+        at       the line of the program that asked for it, where it is known
+        Returns  the words to send: these, perhaps with some around them
+        """
+        return words
+
+    def sent(self, value: int) -> None:
         """The device has the words."""
 
-    def dropped(self, submission: Submission, why: str) -> None:
+    def dropped(self, value: int, why: str) -> None:
         """It did not reach the device."""
 
     def room(self, ring: str, put: int, size: int, get: int, capacity: int) -> None:

@@ -77,8 +77,8 @@ class Queue:
             check_dispatch(device, program, args, block, groups_per_claim)
             raise
         what = command.Dispatch(program, values, grid, block, groups_per_claim)
-        if device.observers:
-            return self._dispatch_observed(words, what, args)
+        if device.wraps_dispatches:
+            return self._dispatch_wrapped(words, what, args)
         self._held.extend(args)  # the words last: a call that is interrupted before them has recorded nothing
         self.commands.append(what)
         self._words.append(words)
@@ -190,7 +190,7 @@ class Queue:
         """The packets recorded so far, as the device will read them."""
         return b"".join(self._words)
 
-    def _dispatch_observed(self: Q, words: bytes, what: command.Dispatch, args: Sequence[Any]) -> Q:
+    def _dispatch_wrapped(self: Q, words: bytes, what: command.Dispatch, args: Sequence[Any]) -> Q:
         """A dispatch between the commands of those who want some around it."""
         name = what.program.name
         asked = [observer.around_dispatch(name, self.is_recording) for observer in self.device.observers]

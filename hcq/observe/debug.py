@@ -8,8 +8,13 @@ Next     hcq/config.py (the words; those of the compiler are in frontend/plan.py
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from hcq.callsite import Site
+from hcq.command import Command
 from hcq.device import Device
-from hcq.observer import Observer, Submission
+from hcq.observer import Observer
 
 
 class Debug(Observer):
@@ -21,15 +26,19 @@ class Debug(Observer):
         self.says_sync = "sync" in device.config.debug
         self.says_alloc = "alloc" in device.config.debug
         self._mapped_bytes = 0
-        self._words: list[bytes] = []
+        self._recorded: tuple[list[bytes], Sequence[Command]] = [], ()
 
-    def submitting(self, submission: Submission) -> None:
-        self._words = submission.words  # as they were recorded: others may put some around them
+    def submitting(
+        self, value: int, words: list[bytes], commands: Sequence[Command], held: Sequence[Any], at: Site
+    ) -> list[bytes]:
+        self._recorded = words, commands  # others may put words around them
+        return words
 
-    def sent(self, submission: Submission) -> None:
+    def sent(self, value: int) -> None:
         if self.says_push:
-            lines = self.device.show_words(self._words, submission.value)
-            self.device.say("\n".join([*lines, *(f"  meaning {what}" for what in submission.commands)]))
+            words, commands = self._recorded
+            lines = self.device.show_words(words, value)
+            self.device.say("\n".join([*lines, *(f"  meaning {what}" for what in commands)]))
 
     def waited(self, va: int, name: str, value: int, timestamp_ns: int, waited_ns: int) -> None:
         if self.says_sync and waited_ns:

@@ -23,6 +23,7 @@ class Profile(Observer):
     """Totals of one device. `totals` is name -> (dispatches, nanoseconds), complete after `collect`."""
 
     is_awaited = True
+    wraps_dispatches = True
 
     def __init__(self, device: Device) -> None:
         self.device = device

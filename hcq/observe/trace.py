@@ -20,12 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hcq import native
+from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
 from hcq.device import Device
 from hcq.layout import Packet
 from hcq.observe.contents import TraceContents
 from hcq.observe.trace_writer import TraceWriter
-from hcq.observer import Observer, Submission
+from hcq.observer import Observer
 from hcq.port import RecordingPort
 from hcq.program import Program
 from hcq.trace.records import (
@@ -197,16 +198,17 @@ class Trace(Observer):
 
     # ------------------------------------------------------------ submissions
 
-    def submitting(self, submission: Submission) -> None:
+    def submitting(
+        self, value: int, words: list[bytes], commands: Sequence[Command], held: Sequence[Any], at: Site
+    ) -> list[bytes]:
         """Into the file, and a timestamp before and after the words that are sent."""
-        words, commands, value, at = submission.words, submission.commands, submission.value, submission.at
         writer = self.writer
         try:
             _, site = writer._sites[id(at[0]), at[1]]  # type: ignore[index]
         except (KeyError, TypeError):
             site = writer.site(at)
         if self.contents is not None:
-            self.contents.submit(submission.held, commands, value)
+            self.contents.submit(held, commands, value)
         for what in commands:
             if type(what) is Indirect and what.address not in self._blocks:
                 self.block(what.address, what.label, what.commands, what.size_words)
@@ -231,7 +233,7 @@ class Trace(Observer):
         if not free:
             self._more_cells()
             if not free:
-                return
+                return words
         cell = free.pop()
         self._running.append((value, cell))
         try:
@@ -239,10 +241,10 @@ class Trace(Observer):
         except KeyError:
             va = self._cells_va + 16 * cell
             before, after = self._stamps[cell] = self.device.stamp(va), self.device.stamp(va + 8)
-        submission.words = [before, *words, after]
+        return [before, *words, after]
 
-    def dropped(self, submission: Submission, why: str) -> None:
-        self.writer.record(Kind.DROPPED, {"device": self.number, "value": submission.value, "why": why})
+    def dropped(self, value: int, why: str) -> None:
+        self.writer.record(Kind.DROPPED, {"device": self.number, "value": value, "why": why})
         self.writer.flush()
 
     def block(self, va: int, label: str, commands: Sequence[Command], size_words: int) -> None:

@@ -11,14 +11,15 @@ Submissions are looked at in the order in which they get the device's lock. Noth
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from hcq import callsite, native, open_devices
-from hcq.command import Indirect
+from hcq.callsite import Site
+from hcq.command import Command, Indirect
 from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.observer import Observer, Submission
+from hcq.observer import Observer
 from hcq.program import Program
 from hcq.rules import blocks, waits
 from hcq.rules.effects import ProgramFacts
@@ -56,9 +57,10 @@ class Validator(Observer):
     def closing(self) -> bool:
         return True  # memory that it gives back is soon used again
 
-    def submitting(self, submission: Submission) -> None:
+    def submitting(
+        self, value: int, words: list[bytes], commands: Sequence[Command], held: Sequence[Any], at: Site
+    ) -> list[bytes]:
         """Raises  UsageError naming the first rule of level error that is broken; nothing is remembered of it then"""
-        words, commands, value = submission.words, submission.commands, submission.value
         model = self.state.model
         labels = [what.label for what in commands if type(what) is Indirect]
         with _lock:
@@ -73,14 +75,15 @@ class Validator(Observer):
                 check.undo()
                 raise
             self._check = check
+        return words
 
-    def sent(self, submission: Submission) -> None:
+    def sent(self, value: int) -> None:
         check, self._check = self._check, None
         if check is not None:
             with _lock:
                 check.commit()
 
-    def dropped(self, submission: Submission, why: str) -> None:
+    def dropped(self, value: int, why: str) -> None:
         check, self._check = self._check, None
         if check is not None:
             with _lock:

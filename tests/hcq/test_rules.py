@@ -21,7 +21,6 @@ from hcq.errors import UsageError
 from hcq.layout import Packet
 from hcq.observe import observer
 from hcq.observe.validator import Validator
-from hcq.observer import Submission
 from hcq.rules.effects import Effect
 from hcq.rules.examine import all_rules
 from hcq.rules.example import (
@@ -784,11 +783,10 @@ def test_damaged_words_are_findings_and_never_another_exception(
             words[rng.randrange(len(words))] ^= 1 << rng.randrange(8)
         del words[4 * rng.randrange(1, len(words) // 4) :]
         try:
-            submission = Submission(cpu.timeline.submitted + 1, [bytes(words)], [], [], None)
-            validator.submitting(submission)
+            validator.submitting(cpu.timeline.submitted + 1, [bytes(words)], [], [], None)
         except UsageError as refusal:
             refused += 1
             assert re.match(r"\[[\w-]+\] submission #\d+ of CPU, from ", str(refusal))
-        validator.dropped(submission, "a test")
+        validator.dropped(cpu.timeline.submitted + 1, "a test")
     assert refused > 150
     queue.submit().wait()
