@@ -81,6 +81,9 @@ class Device(Recovery):
         self.port: Port = LinuxPort() if port is None else port
         self.config = config_module.current() if config is None else config
         self.arch = ""
+        # hot paths ask both, which Python finds faster here than in a class
+        self.dead = ""
+        self.observers = ()
         self.lock = threading.RLock()
         self.recent = deque(maxlen=REMEMBERED)
         self.memory = Pool(self)
