@@ -28,7 +28,7 @@ from hcq.errors import DeviceFault, HcqError, WaitTimeout
 from hcq.graph import Graph
 from hcq.interrupted import settle
 from hcq.memory import Buffer, Pool
-from hcq.observer import diagnostics
+from hcq.observer import Observer, diagnostics
 from hcq.port import LinuxPort, Port
 from hcq.program import Program
 from hcq.queue import ONE, Queue
@@ -83,7 +83,7 @@ class Device(Recovery):
         self.arch = ""
         # hot paths ask both, which Python finds faster here than in a class
         self.dead = ""
-        self.observers = ()
+        self.observers: tuple[Observer, ...] = ()
         self.lock = threading.RLock()
         self.recent = deque(maxlen=REMEMBERED)
         self.memory = Pool(self)
