@@ -28,7 +28,7 @@ from hcq.errors import DeviceFault, HcqError, WaitTimeout
 from hcq.graph import Graph
 from hcq.interrupted import settle
 from hcq.memory import Buffer, Pool
-from hcq.observer import Observer, diagnostics
+from hcq.observer import diagnostics
 from hcq.port import LinuxPort, Port
 from hcq.program import Program
 from hcq.queue import ONE, Queue
@@ -81,9 +81,9 @@ class Device(Recovery):
         self.port: Port = LinuxPort() if port is None else port
         self.config = config_module.current() if config is None else config
         self.arch = ""
-        # hot paths ask both, which Python finds faster here than in a class
-        self.dead = ""
-        self.observers: tuple[Observer, ...] = ()
+        self.dead = (
+            ""  # asked by hot paths, as are the observers: Python finds it faster here than in a class
+        )
         self.lock = threading.RLock()
         self.recent = deque(maxlen=REMEMBERED)
         self.memory = Pool(self)
@@ -116,8 +116,8 @@ class Device(Recovery):
 
     def observe(self, while_opening: bool) -> None:
         """Take in the observers that the configuration asks for: those of the bring-up, or those of an open device."""
-        if self.config.is_observed:
-            self.observers = diagnostics().observers_of(self, while_opening)
+        is_observed = self.config.is_observed
+        self.observers = diagnostics().observers_of(self, while_opening) if is_observed else ()
         self.asks_device = bool(self.observers) or not self.is_ordered
         self.wraps_dispatches = any(observer.wraps_dispatches for observer in self.observers)
         self._sites = 0 if self.observers else EVERY - 1
