@@ -33,6 +33,7 @@ from statistics import median
 if __package__ in (None, ""):  # run as a file from a checkout: the package is beside this folder
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from hcq.config import cores
 from hcq.tools.bench_cases import LIBRARIES, Case
 from hcq.tools.bench_startup import STARTUP_CASES, Startup
 from hcq.tools.bench_training import ALL_CASES
@@ -303,11 +304,6 @@ def machine() -> str:
     except OSError:
         pass  # not Linux: the architecture's name has to do
     return f"{model}, {cores()} cores"
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions(libraries: Sequence[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ Source   the kernel's device cgroup and devtmpfs; udev(7); docker-run(1), podman
 from __future__ import annotations
 
 import errno
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
 from hcq.doctor.check import Failure, Found
@@ -18,7 +19,7 @@ from hcq.doctor.subject import Subject
 from hcq.errors import DriverError
 
 
-class KernelDriver(Subject):
+class KernelDriver(Subject, ABC):
     """A kind of GPU behind a kernel driver, what that is called, and how its files come to be.
 
     control    the file that is there whenever the driver is
@@ -41,13 +42,13 @@ class KernelDriver(Subject):
     modules: Mapping[str, str] = {}
     has_kernel_driver = True
 
+    @abstractmethod
     def count(self, host: Host) -> int:
         """How many GPUs the kernel driver knows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def paths(self, host: Host, index: int) -> Iterable[str]:
         """The files that one GPU takes. Raises Failure when the kernel driver does not show the GPU."""
-        raise NotImplementedError
 
     def gpus(self, host: Host) -> list[PciDevice]:
         """The vendor's GPUs on the PCI bus, whether a driver has them or not."""

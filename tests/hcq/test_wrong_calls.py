@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import hcq
+from hcq.command import Dispatch
 from hcq.device import Device
 from hcq.memory import Buffer
 from hcq.program import Program
@@ -174,7 +175,10 @@ def test_numbers_of_other_libraries_are_numbers_on_every_kind_of_device(place: P
 def test_a_number_that_fits_its_parameter_as_signed_or_unsigned_is_passed(place: Place, number: int) -> None:
     local = "scratch" if place.device.arch.startswith("gfx") else "local"
     program = place.device.load(image(place.device), local)  # type: ignore[arg-type]
-    place.device.queue().dispatch(program, [place.out, number])
+    queue = place.device.queue().dispatch(program, [place.out, number])
+    (recorded,) = queue.commands
+    assert isinstance(recorded, Dispatch)
+    assert recorded.args == (place.out.address, number)
 
 
 @pytest.mark.parametrize("place", ["AMD", "NV"], indirect=True)
