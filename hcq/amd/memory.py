@@ -21,7 +21,7 @@ from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags
 from hcq.amd.ioctl import call
 from hcq.errors import DriverError
-from hcq.gpu.memory import HUGE_BYTES, MADV_DONTFORK, GpuMemory
+from hcq.gpu.memory import GUARD_BYTES, HUGE_BYTES, MADV_DONTFORK, GpuMemory
 from hcq.gpu.release import quietly
 from hcq.port import (
     MAP_ANONYMOUS,
@@ -120,7 +120,7 @@ class KfdMemory(GpuMemory[Allocation]):
         self._unmap(what.handle, what.gpu_ids)
         call(self.port, self.kfd_fd, kfd.FREE_MEMORY_OF_GPU, handle=what.handle)
         self.live.pop(what.va, None)
-        self.port.munmap(what.va, what.size_bytes)
+        self.port.munmap(what.va, what.size_bytes + GUARD_BYTES)
 
     def map_for(self, what: Allocation, gpu_id: int) -> Allocation:
         if gpu_id in what.gpu_ids:
@@ -131,17 +131,17 @@ class KfdMemory(GpuMemory[Allocation]):
         return found
 
     def _reserve(self, size: int) -> int:
-        """An address range that host and GPU will share, aligned so that large pages can be used."""
+        """An address range that host and GPU will share, aligned so that large pages can be used, and its guard."""
         flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
         if size < HUGE_BYTES:
-            return self.port.mmap(0, size, PROT_NONE, flags)
+            return self.port.mmap(0, size + GUARD_BYTES, PROT_NONE, flags)
         va = self.port.mmap(0, size + HUGE_BYTES, PROT_NONE, flags)
         start = -(-va // HUGE_BYTES) * HUGE_BYTES
         try:
             if start > va:
                 self.port.munmap(va, start - va)
-            if rest := va + HUGE_BYTES - start:
-                self.port.munmap(start + size, rest)
+            if rest := va + HUGE_BYTES - start - GUARD_BYTES:
+                self.port.munmap(start + size + GUARD_BYTES, rest)
         except BaseException:
             quietly(lambda: self.port.munmap(va, size + HUGE_BYTES))
             raise
@@ -179,4 +179,4 @@ class KfdMemory(GpuMemory[Allocation]):
         if handle:
             self._unmap(handle, gpu_ids)
             call(self.port, self.kfd_fd, kfd.FREE_MEMORY_OF_GPU, handle=handle)
-        self.port.munmap(va, size)
+        self.port.munmap(va, size + GUARD_BYTES)

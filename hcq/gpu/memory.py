@@ -15,6 +15,7 @@ from hcq.errors import HcqError
 
 MADV_DONTFORK = 10
 HUGE_BYTES = 2 << 20
+GUARD_BYTES = 4096  # after each allocation, mapped for nobody: what runs over its end faults
 
 
 class Owned(Protocol):

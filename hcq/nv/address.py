@@ -10,6 +10,9 @@ Source   clc6c0.h: pushbuffers, QMDs and semaphores have 40-bit addresses; SET_S
     0x04_0000_0000    4 GiB   shared memory window, of which kernels reach a part through generic addresses
     0x06_0000_0000            buffers, up to 2**40
 
+After each range a page stays mapped as nothing, for host and GPUs: what runs over the end of an allocation faults, and
+does not write into the next one.
+
 Nothing may lie in the two windows: an access there would not go to memory. The shared one is reserved, too, so that
 no mapping of the process gets in; the local one lies where the kernel puts no mapping that it was not asked for.
 """
@@ -20,13 +23,13 @@ import os
 import threading
 
 from hcq.errors import DriverError
+from hcq.gpu.memory import GUARD_BYTES, HUGE_BYTES
 from hcq.port import MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE_BYTES, PROT_NONE, Port
 
 LOCAL_WINDOW, LOCAL_WINDOW_BYTES = 0xFF000000, 16 << 20
 SHARED_WINDOW, SHARED_WINDOW_BYTES = 0x4_0000_0000, 4 << 30
 POOL_START, POOL_END = 0x6_0000_0000, 1 << 40
 REGION_BYTES = 4 << 30
-HUGE_BYTES = 2 << 20  # the page size that ranges are aligned to when they are this large
 MAP_FIXED_NOREPLACE = 0x100000
 _FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
 
@@ -42,8 +45,8 @@ class AddressPool:
 
     def take(self, port: Port, size_bytes: int, alignment: int = 0) -> int:
         """A range of whole pages, aligned so that large pages can be used. Raises DriverError when there is none."""
-        size = -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
-        step = alignment or (HUGE_BYTES if size >= HUGE_BYTES else PAGE_BYTES)
+        size = _with_guard(size_bytes)
+        step = alignment or (HUGE_BYTES if size_bytes >= HUGE_BYTES else PAGE_BYTES)
         with self._lock:
             while True:
                 for index, (start, end) in enumerate(self.free):
@@ -57,7 +60,7 @@ class AddressPool:
 
     def give_back(self, port: Port, va: int, size_bytes: int) -> None:
         """The range is unused again; whatever was mapped there is gone."""
-        size = -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
+        size = _with_guard(size_bytes)
         port.mmap(va, size, PROT_NONE, _FLAGS | MAP_FIXED)
         with self._lock:
             joined: list[tuple[int, int]] = []
@@ -97,6 +100,11 @@ class AddressPool:
 
 POOL = AddressPool()  # addresses are the process's, however many operating systems are emulated in it
 os.register_at_fork(after_in_child=POOL.after_fork)
+
+
+def _with_guard(size_bytes: int) -> int:
+    """The range in whole pages, and GUARD_BYTES behind it."""
+    return -(-size_bytes // PAGE_BYTES) * PAGE_BYTES + GUARD_BYTES
 
 
 def _reserve(port: Port, va: int, size: int) -> None:

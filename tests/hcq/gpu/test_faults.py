@@ -7,12 +7,14 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
 from hcq.gpu.device import GpuDevice
+from hcq.gpu.memory import GUARD_BYTES
 from hcq.port import FaultyPort, refused
 from tests.hcq.gpu.conftest import Open
 from tests.hcq.gpu.kernels import image, works
@@ -190,6 +192,14 @@ def test_a_store_beyond_a_buffer_names_address_buffer_and_kernel(gpu: GpuDevice)
     with pytest.raises(DeviceFault, match="holds no result"):
         out.read()
     works(gpu)
+
+
+def test_between_two_allocations_is_a_page_that_nobody_has_mapped(gpu: GpuDevice):
+    held = [gpu.alloc(size) for size in (1 << 20, 3 << 20, 1 << 20, 2 << 20, 1 << 20)]
+    del held[1], held[2]  # holes, into which the next ones go
+    held += [gpu.alloc(1 << 20), gpu.alloc(2 << 20)]
+    ranges = sorted((one.va, one.va + one.size_bytes) for one in gpu.gpu_memory.live.values())
+    assert all(end + GUARD_BYTES <= start for (_, end), (start, _) in pairwise(ranges))
 
 
 def test_a_kernel_that_never_ends_is_a_timeout_and_a_reset_ends_it(gpu: GpuDevice):
