@@ -2,10 +2,13 @@
 
 In       sizes
 Out      Backing: the bytes as an array, and as a mapping wherever the host asks for one
-Changes  one anonymous file of the process, in which all of them lie: an allocation costs no descriptor
+Changes  an anonymous file in which many of them lie: an allocation costs no descriptor
 Next     amd/memory.py, nv/memory.py (what maps them for GPUs), pages.py (memory that the host never maps)
 
-Places in the file are used again, and their pages go back to the system when nobody reads them any more. A child of
+What other processes map, too, lies in the file of the device node that they map it through: its descriptor is what they
+were given for the node, and the offset of their mmap is the offset there. All the rest shares one file of the process.
+
+Places in a file are used again, and their pages go back to the system when nobody reads them any more. A child of
 fork makes a file of its own: this one is its parent's, and the child neither writes to it nor gives back any of it.
 """
 
@@ -24,30 +27,48 @@ from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, LinuxPort, r
 MADV_REMOVE = 9  # the file has a hole there from now on
 
 
-class _File:
-    """The anonymous file, and which parts of it are unused: size -> offsets."""
+class DeviceMemory:
+    """An anonymous file, and which parts of it are unused: size -> offsets. It takes a descriptor when first used.
 
-    def __init__(self) -> None:
+    name   what /proc/PID/maps shows
+    """
+
+    def __init__(self, name: str = "emulated GPU memory") -> None:
+        self.name = name
         self.process = os.getpid()
-        self.fd = -1
         self.size_bytes = 0
         self.unused: dict[int, list[int]] = {}
         self.lock = threading.Lock()
+        self._fd = -1
+        _all.add(self)
 
-    def take(self, size_bytes: int) -> int:
-        """The offset of a part that is all zeros."""
+    @property
+    def fd(self) -> int:
+        """Its descriptor."""
+        with self.lock:
+            return self._open()
+
+    def _open(self) -> int:
+        if self._fd < 0:
+            try:
+                self._fd = os.memfd_create(self.name, os.MFD_CLOEXEC)
+            except OSError as error:
+                raise refused(f"memfd_create({self.name!r})", error.errno or 0) from None
+            weakref.finalize(self, _close, self.process, self._fd).atexit = False
+        return self._fd
+
+    def take(self, size_bytes: int, multiple_of: int = PAGE_BYTES) -> int:
+        """The offset of a part that is all zeros: used before, or else at a multiple of so many bytes."""
         with self.lock:
             known = self.unused.get(size_bytes)
-            if known:
+            if known and multiple_of == PAGE_BYTES:
                 return known.pop()
+            at = -(-self.size_bytes // multiple_of) * multiple_of
             try:
-                if self.fd < 0:
-                    self.fd = os.memfd_create("emulated GPU memory", os.MFD_CLOEXEC)
-                os.ftruncate(self.fd, self.size_bytes + size_bytes)
+                os.ftruncate(self._open(), at + size_bytes)
             except OSError as error:
-                raise refused(f"memfd of {self.size_bytes + size_bytes} bytes", error.errno or 0) from None
-            at = self.size_bytes
-            self.size_bytes += size_bytes
+                raise refused(f"memfd of {at + size_bytes} bytes", error.errno or 0) from None
+            self.size_bytes = at + size_bytes
             return at
 
     def give_back(self, at: int, size_bytes: int) -> None:
@@ -55,16 +76,22 @@ class _File:
         self.unused.setdefault(size_bytes, []).append(at)
 
 
-_file = _File()
+def _close(process: int, fd: int) -> None:
+    if process == os.getpid():  # a child of fork has closed its copy
+        os.close(fd)
+
+
+_all: weakref.WeakSet[DeviceMemory] = weakref.WeakSet()
+_memory = DeviceMemory()
 _port = LinuxPort()
 
 
 class _Mapped:
     """The emulator's own mapping of a part: gone with the last array that reads it."""
 
-    def __init__(self, size_bytes: int) -> None:
-        self.file = _file
-        self.at = self.file.take(size_bytes)
+    def __init__(self, file: DeviceMemory, size_bytes: int, multiple_of: int) -> None:
+        self.file = file
+        self.at = file.take(size_bytes, multiple_of)
         try:
             self.va = _port.mmap(0, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, self.file.fd, self.at)
         except BaseException:
@@ -73,7 +100,7 @@ class _Mapped:
         weakref.finalize(self, _give_back, self.file, self.va, self.at, size_bytes).atexit = False
 
 
-def _give_back(file: _File, va: int, at: int, size_bytes: int) -> None:
+def _give_back(file: DeviceMemory, va: int, at: int, size_bytes: int) -> None:
     if file.process == os.getpid():  # else this is a child's copy of what its parent uses
         _port.madvise(va, size_bytes, MADV_REMOVE)
         file.give_back(at, size_bytes)
@@ -81,11 +108,20 @@ def _give_back(file: _File, va: int, at: int, size_bytes: int) -> None:
 
 
 class Backing:
-    """Shared memory, zeroed: `data` here, and a mapping wherever the host wants one."""
+    """Shared memory, zeroed: `data` here, and a mapping wherever the host wants one.
 
-    def __init__(self, size_bytes: int) -> None:
+    memory        the file in which it lies: a device node's, or else the one that is shared
+    multiple_of   what its offset there is a multiple of
+    offset        that offset
+    """
+
+    def __init__(
+        self, size_bytes: int, memory: DeviceMemory | None = None, multiple_of: int = PAGE_BYTES
+    ) -> None:
         self.size_bytes = size_bytes
-        self._mapped = mapped = _Mapped(-(-size_bytes // PAGE_BYTES) * PAGE_BYTES)
+        whole = -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
+        self._mapped = mapped = _Mapped(memory or _memory, whole, multiple_of)
+        self.offset = mapped.at
         self.data: NDArray[np.uint8] = np.frombuffer(native.view(mapped.va, size_bytes, mapped), np.uint8)
 
     def map_host(self, va: int, size_bytes: int, prot: int, flags: int, offset: int = 0) -> int:
@@ -96,10 +132,12 @@ class Backing:
 
 
 def _after_fork() -> None:
-    global _file
-    if _file.fd >= 0:
-        os.close(_file.fd)  # the child's copy of the descriptor
-    _file = _File()
+    global _memory
+    for memory in list(_all):
+        if memory._fd >= 0:
+            os.close(memory._fd)  # the child's copy of the descriptor
+            memory._fd = -1
+    _memory = DeviceMemory()
 
 
 os.register_at_fork(after_in_child=_after_fork)

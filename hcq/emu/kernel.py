@@ -1,15 +1,29 @@
-"""What an emulated kernel driver is: files that it opens, answers or refusals, a log.
+"""What an emulated kernel driver is: device nodes and files, open files that answer or refuse, and who makes a call.
 
 In       nothing
-Out      Kernel, File: the protocols that a driver here fulfils; Refusal, which becomes the errno of a call
-Changes  nothing
-Next     port.py (who asks the drivers), amd/kfd.py and nv/rm.py (the drivers)
+Out      Kernel, File: what a driver here fulfils; Process: who calls it, and OwnProcess, which is this one;
+         Refusal, which becomes the errno of a call
+Changes  nothing; OwnProcess reads and writes the memory that a call points to
+Next     port.py (calls of our own drivers), amd/kfd.py and nv/rm.py (the emulated drivers), backing.py (memory)
+
+A driver reads and writes what a caller's pointers point to through its Process, and finds the files behind descriptors
+in its structures there: a process of ours, and one that only the supervisor sees, are served by the same code.
 """
 
 from __future__ import annotations
 
 import errno
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from hcq import native
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hcq.emu.backing import DeviceMemory
 
 
 class Refusal(Exception):
@@ -20,15 +34,71 @@ class Refusal(Exception):
         self.number = number
 
 
+class UserMemory(Protocol):
+    """Pages of a process that a GPU is given (USERPTR). `data` is what the GPU reads and writes.
+
+    In this process it is the pages themselves, and the calls below do nothing. Of another process it is a copy.
+    """
+
+    data: NDArray[np.uint8]
+
+    def fetch(self) -> None:
+        """Before the GPU reads: what the process has stored is in `data`."""
+        ...
+
+    def write_back(self) -> None:
+        """After the GPU has written: what changed in `data` is in the process, and nothing else is touched."""
+        ...
+
+
+class Process(Protocol):
+    """Who makes a call on an emulated driver. One object for each process, as long as it lives: it can be a key."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        ...
+
+    def read(self, va: int, size_bytes: int) -> bytes:
+        """Bytes of its memory. Raises Refusal (EFAULT) where nothing is mapped."""
+        ...
+
+    def write(self, va: int, data: bytes | bytearray) -> None:
+        """Change bytes of its memory. Raises Refusal (EFAULT) where nothing is mapped that may be written."""
+        ...
+
+    def memory(self, va: int, size_bytes: int) -> UserMemory:
+        """Pages of it for a GPU. Raises Refusal (EFAULT) where nothing is mapped."""
+        ...
+
+    def file(self, fd: int) -> File | None:
+        """The open file behind one of its descriptors, if that is a file of an emulated driver."""
+        ...
+
+    def is_interrupted(self) -> bool:
+        """Whether the call that this thread answers is given up: a signal came, or the process died.
+
+        A driver that blocks asks a few times a second, and raises Refusal (EINTR).
+        """
+        ...
+
+
 class File(Protocol):
     """An open file of an emulated driver. Its calls raise Refusal where the real one returns an errno."""
 
-    def ioctl(self, request: int, argument: bytearray) -> int:
-        """Answer an ioctl: the argument is read and written in place. Returns what the call returns."""
+    def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
+        """Answer an ioctl: the argument is read and written in place. Returns what the call returns.
+
+        process   who calls: not always the one that opened the file, which a child of fork inherits
+        """
         ...
 
+    def argument_bytes(self, request: int) -> int:
+        """How much the argument of an ioctl points to: what its number says, unless a driver numbers otherwise."""
+        return request >> 16 & 0x3FFF
+
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
-        """Map what the file shows at this offset; the address."""
+        """Map into this process what the file shows at this offset; the address."""
         ...
 
     def close(self) -> None:
@@ -36,17 +106,84 @@ class File(Protocol):
         ...
 
 
-class Kernel(Protocol):
-    """An emulated kernel driver. It raises Refusal where the real one returns an errno."""
+@dataclass(frozen=True)
+class DeviceNode:
+    """A character device of an emulated driver.
 
-    def open(self, path: str, fd: int) -> File | None:
-        """An open file, or None when the path is not this driver's."""
+    memory   what other processes map through it: the file that their descriptors are; offsets are those in it
+    """
+
+    path: str
+    major: int
+    minor: int
+    memory: DeviceMemory
+
+
+class Kernel(Protocol):
+    """An emulated kernel driver. It raises Refusal where the real one returns an errno.
+
+    folders   what lies below these is this driver's alone: a path there that is not in files() does not exist
+    """
+
+    folders: tuple[str, ...]
+
+    def open(self, path: str, process: Process) -> File | None:
+        """An open file, or None when the path is no device node of this driver's."""
         ...
 
-    def read_file(self, path: str) -> bytes | None:
-        """The contents of a file in sysfs, or None when the path is not this driver's."""
+    def nodes(self) -> list[DeviceNode]:
+        """Its device nodes."""
+        ...
+
+    def files(self) -> Mapping[str, bytes]:
+        """What it shows in sysfs and procfs: path -> contents."""
+        ...
+
+    def exit(self, process: Process) -> None:
+        """A process is gone, or executes another program: its queues, memory and events go, too."""
         ...
 
     def log(self) -> list[str]:
         """What this driver has written to the kernel's log."""
         ...
+
+
+class _OwnPages:
+    """Pages of this process: they must stay mapped for as long as the GPU may touch them."""
+
+    def __init__(self, va: int, size_bytes: int) -> None:
+        import numpy as np  # calls of a driver need none
+
+        self.data: NDArray[np.uint8] = np.frombuffer(native.view(va, size_bytes), np.uint8)
+
+    def fetch(self) -> None:
+        """The GPU reads the pages themselves."""
+
+    def write_back(self) -> None:
+        """The GPU has written to the pages themselves."""
+
+
+class OwnProcess(Process):
+    """This process: its memory is read as it is, so a pointer that is wrong ends it. files: by descriptor."""
+
+    def __init__(self, pid: int, files: Mapping[int, File]) -> None:
+        self._pid, self._files = pid, files
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    def read(self, va: int, size_bytes: int) -> bytes:
+        return native.read(va, size_bytes)
+
+    def write(self, va: int, data: bytes | bytearray) -> None:
+        native.write(va, data, len(data))
+
+    def memory(self, va: int, size_bytes: int) -> UserMemory:
+        return _OwnPages(va, size_bytes)
+
+    def file(self, fd: int) -> File | None:
+        return self._files.get(fd)
+
+    def is_interrupted(self) -> bool:
+        return False

@@ -22,7 +22,7 @@ import os
 from collections.abc import Sequence
 
 from hcq import backends
-from hcq.emu.kernel import File, Kernel, Refusal
+from hcq.emu.kernel import File, Kernel, OwnProcess, Refusal
 from hcq.port import LinuxPort, Port, refused
 
 FIRST_FD = 1 << 20  # far above any real file descriptor
@@ -47,12 +47,12 @@ class EmulatedPort(Port):
         self.real = LinuxPort()
         self.files: dict[int, File] = {}
         self.next_fd = FIRST_FD
-        self.pid = os.getpid()
+        self.process = OwnProcess(os.getpid(), self.files)
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
         for kernel in self.kernels:
             try:
-                file = kernel.open(path, self.next_fd)
+                file = kernel.open(path, self.process)
             except Refusal as refusal:
                 raise refused(f"open({path})", refusal.number) from None
             if file is not None:
@@ -74,10 +74,10 @@ class EmulatedPort(Port):
         if file is None:
             return self.real.ioctl(fd, request, argument)
         call = f"ioctl(fd={fd}, request={request:#x})"
-        if os.getpid() != self.pid:  # a driver's files belong to the process that opened them
+        if os.getpid() != self.process.pid:  # a driver's files belong to the process that opened them
             raise refused(call, errno.EBADF)
         try:
-            return file.ioctl(request, argument)
+            return file.ioctl(request, argument, self.process)
         except Refusal as refusal:
             raise refused(call, refusal.number) from None
 
@@ -102,12 +102,11 @@ class EmulatedPort(Port):
 
     def read_file(self, path: str) -> bytes:
         for kernel in self.kernels:
-            try:
-                found = kernel.read_file(path)
-            except Refusal as refusal:
-                raise refused(f"read({path})", refusal.number) from None
+            found = kernel.files().get(path)
             if found is not None:
                 return found
+            if path.startswith(kernel.folders):
+                raise refused(f"read({path})", errno.ENOENT)
         return self.real.read_file(path)
 
     def clock_ns(self) -> int:

@@ -25,7 +25,8 @@ from hcq.emu.amd.kfd_events import Events
 from hcq.emu.amd.kfd_topology import EmulatedNode
 from hcq.emu.amd.memory import PAGE, BufferObject, GpuVm
 from hcq.emu.amd.shader.errors import PageFault, ShaderFault
-from hcq.emu.backing import Backing
+from hcq.emu.backing import Backing, DeviceMemory
+from hcq.emu.kernel import File
 from hcq.emu.worker import Worker
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
 CLOCK_HZ = 100_000_000
+DOORBELL_MULTIPLE = (
+    1 << 32
+)  # libhsakmt 5.2 maps its first doorbell page where only the high half of the offset says
 
 
 class QueueStopped(Exception):
@@ -103,7 +107,13 @@ class EmulatedQueue(ABC):
 class EmulatedGpu(Worker["EmulatedQueue"]):
     """One GPU and its thread."""
 
-    def __init__(self, node: EmulatedNode, events: Events, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        node: EmulatedNode,
+        events: Events,
+        log: Callable[[str], None],
+        kfd_memory: DeviceMemory | None = None,
+    ) -> None:
         seed = node.spec.seed
         super().__init__(node.spec.chip.arch, None if seed is None else Random(seed))
         self.node, self.events = node, events
@@ -112,11 +122,11 @@ class EmulatedGpu(Worker["EmulatedQueue"]):
         self.chip = node.spec.chip
         self.vm = GpuVm()
         self.caches = Caches(self.vm, self.chip.copies.has_gcr) if node.spec.has_caches else None
-        self.vm_fd: int | None = None
-        self.render_fds: set[int] = set()
-        self.doorbells = Backing(DOORBELL_SLICE_BYTES)
+        self.vm_file: File | None = None  # the render node's whose address space this is
+        self.memory = DeviceMemory(f"renderD{node.render_minor}")
+        self.doorbells = Backing(DOORBELL_SLICE_BYTES, kfd_memory, DOORBELL_MULTIPLE)
         self.doorbell_slots = self.doorbells.data.view("u8")
-        self.mmio = Backing(PAGE)
+        self.mmio = Backing(PAGE, kfd_memory)
         self.apertures = ProcessDeviceApertures(
             lds_base=1 << 48,
             lds_limit=1 << 48 | 0xFFFFFFFF,

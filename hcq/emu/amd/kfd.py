@@ -15,10 +15,9 @@ import errno
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hcq import native
 from hcq.amd.abi import drm, kfd
 from hcq.amd.abi.kfd import AllocFlags, Ioctl, MmapType
 from hcq.emu.amd.gpu import CLOCK_HZ, EmulatedGpu
@@ -27,13 +26,15 @@ from hcq.emu.amd.kfd_queues import create_queue
 from hcq.emu.amd.kfd_topology import VRAM_BYTES, files, make_nodes
 from hcq.emu.amd.memory import PAGE, BufferObject
 from hcq.emu.amd.spec import Spec, parse
-from hcq.emu.kernel import File, Kernel, Refusal
+from hcq.emu.backing import Backing, DeviceMemory
+from hcq.emu.kernel import DeviceNode, File, Kernel, Process, Refusal
 from hcq.layout import Packet
 
 MINOR_VERSION = 17
 PLACES = AllocFlags.VRAM | AllocFlags.GTT | AllocFlags.USERPTR | AllocFlags.DOORBELL | AllocFlags.MMIO_REMAP
 LOWEST_VA = 0x10000
-Answer = Callable[["EmulatedKfd", Any], Packet]
+KFD_MAJOR, DRM_MAJOR = 511, 226  # the KFD's is given out when it is loaded, from the highest down
+Answer = Callable[["EmulatedKfd", Any, Process], Packet]
 
 ANSWERS: dict[int, tuple[Ioctl[Any], Answer]] = {}
 
@@ -59,7 +60,7 @@ class RenderNode(File):
     def __init__(self, driver: EmulatedKfd, gpu: EmulatedGpu) -> None:
         self.driver, self.gpu = driver, gpu
 
-    def ioctl(self, request: int, argument: bytearray) -> int:
+    def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
         if request != drm.INFO_REQUEST:
             raise Refusal(errno.ENOTTY)
         what = drm.Info.decode(memoryview(bytes(argument)).cast("I"))
@@ -67,12 +68,13 @@ class RenderNode(File):
             raise Refusal(errno.EINVAL)
         answer = bytearray(drm.INFO_DEVICE_BYTES)
         struct.pack_into("<I", answer, drm.GPU_COUNTER_FREQ_AT, CLOCK_HZ // 1000)
-        native.write(what.return_pointer, answer, min(len(answer), what.return_size))
+        process.write(what.return_pointer, answer[: what.return_size])
         return 0
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
-        bo = self.driver.objects.get(offset >> 12)
-        if bo is None or bo.gpu_id != self.gpu.gpu_id:
+        of_gpu = (bo for bo in self.driver.objects.values() if bo.gpu_id == self.gpu.gpu_id)
+        bo = next((bo for bo in of_gpu if bo.backing.offset == offset), None)
+        if bo is None:
             raise Refusal(errno.EINVAL)
         if bo.flags & AllocFlags.VRAM and not bo.flags & AllocFlags.PUBLIC:
             raise Refusal(errno.EPERM)
@@ -90,8 +92,8 @@ class KfdFile(File):
     def __init__(self, driver: EmulatedKfd) -> None:
         self.driver = driver
 
-    def ioctl(self, request: int, argument: bytearray) -> int:
-        return self.driver.ioctl(request, argument)
+    def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
+        return self.driver.ioctl(request, argument, process)
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
         gpu = self.driver.gpus.get(offset >> kfd.MMAP_GPU_SHIFT & 0xFFFF)
@@ -116,13 +118,19 @@ def emulate(words: Sequence[str]) -> EmulatedKfd:
 class EmulatedKfd(Kernel):
     """The driver, and what it knows of the one process that uses it."""
 
+    folders = ("/sys/devices/virtual/kfd/",)
+
     def __init__(self, specs: list[Spec]) -> None:
-        self.nodes = make_nodes(specs)
-        self.files = files(self.nodes)
+        self.topology = make_nodes(specs)
+        self.memory = DeviceMemory("kfd")
         self.lock = threading.RLock()
         self.lines: list[str] = []
         self.events = Events(self.kick)
-        self.gpus = {node.gpu_id: EmulatedGpu(node, self.events, self.lines.append) for node in self.nodes}
+        self._files = files(self.topology)
+        self.gpus = {
+            node.gpu_id: EmulatedGpu(node, self.events, self.lines.append, self.memory)
+            for node in self.topology
+        }
         self.objects: dict[int, BufferObject] = {}  # by the low half of the handle
         self.next_object = 1
         self.next_queue = 0
@@ -137,24 +145,28 @@ class EmulatedKfd(Kernel):
 
     # ------------------------------------------------------------ files
 
-    def open(self, path: str, fd: int) -> KfdFile | RenderNode | None:
+    def open(self, path: str, process: Process) -> KfdFile | RenderNode | None:
         if path == "/dev/kfd":
             return KfdFile(self)
-        for node in self.nodes:
+        for node in self.topology:
             if path == f"/dev/dri/renderD{node.render_minor}":
-                gpu = self.gpus[node.gpu_id]
-                gpu.render_fds.add(fd)
-                return RenderNode(self, gpu)
+                return RenderNode(self, self.gpus[node.gpu_id])
         return None
 
-    def read_file(self, path: str) -> bytes | None:
-        if path in self.files:
-            return self.files[path]
-        if path.startswith("/sys/devices/virtual/kfd/"):
-            raise Refusal(errno.ENOENT)
-        return None
+    def nodes(self) -> list[DeviceNode]:
+        return [DeviceNode("/dev/kfd", KFD_MAJOR, 0, self.memory)] + [
+            DeviceNode(f"/dev/dri/renderD{minor}", DRM_MAJOR, minor, self.gpus[node.gpu_id].memory)
+            for node in self.topology
+            for minor in (node.render_minor,)
+        ]
 
-    def ioctl(self, request: int, argument: bytearray) -> int:
+    def files(self) -> Mapping[str, bytes]:
+        return self._files
+
+    def exit(self, process: Process) -> None:
+        """The one process there is keeps what it has until the emulation is dropped."""
+
+    def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
         """Dispatch on the number alone; the size is the caller's, shorter structures are filled up with zeroes."""
         number, kind, size = request & 0xFF, request >> 8 & 0xFF, request >> 16 & 0x3FFF
         if kind != ord("K") or number not in ANSWERS:
@@ -164,7 +176,7 @@ class EmulatedKfd(Kernel):
         call, answer = ANSWERS[number]
         whole = bytes(argument[:size]).ljust(call.size_bytes, b"\0")[: call.size_bytes]
         args = call.layout.decode(memoryview(whole).cast("I"))
-        result = answer(self, args).to_bytes()
+        result = answer(self, args, process).to_bytes()
         if call.direction & kfd.READ:
             argument[: min(size, len(result))] = result[:size]
         return 0
@@ -178,34 +190,35 @@ class EmulatedKfd(Kernel):
     # ------------------------------------------------------------ answers
 
     @answers(kfd.GET_VERSION)
-    def get_version(self, args: kfd.GetVersionArgs) -> Packet:
+    def get_version(self, args: kfd.GetVersionArgs, process: Process) -> Packet:
         """AMDKFD_IOC_GET_VERSION."""
         return changed(args, major_version=kfd.MAJOR_VERSION, minor_version=MINOR_VERSION)
 
     @answers(kfd.ACQUIRE_VM)
-    def acquire_vm(self, args: kfd.AcquireVmArgs) -> Packet:
+    def acquire_vm(self, args: kfd.AcquireVmArgs, process: Process) -> Packet:
         """AMDKFD_IOC_ACQUIRE_VM: from now on the render node's address space is this process's on the GPU."""
         gpu = self.gpu(args.gpu_id)
-        if args.drm_fd not in gpu.render_fds:
+        file = process.file(args.drm_fd)
+        if not isinstance(file, RenderNode) or file.gpu is not gpu:
             raise Refusal(errno.EINVAL)
-        if gpu.vm_fd not in (None, args.drm_fd):
+        if gpu.vm_file not in (None, file):
             raise Refusal(errno.EBUSY)
-        gpu.vm_fd = args.drm_fd
+        gpu.vm_file = file
         return args
 
     @answers(kfd.GET_PROCESS_APERTURES_NEW)
-    def get_apertures(self, args: kfd.GetProcessAperturesNewArgs) -> Packet:
+    def get_apertures(self, args: kfd.GetProcessAperturesNewArgs, process: Process) -> Packet:
         """AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: how many GPUs, or where LDS and scratch are on each."""
         if args.num_of_nodes:
             if not args.kfd_process_device_apertures_ptr:
                 raise Refusal(errno.EFAULT)
             for index, gpu in enumerate(list(self.gpus.values())[: args.num_of_nodes]):
                 entry = gpu.apertures.to_bytes()
-                native.write(args.kfd_process_device_apertures_ptr + index * len(entry), entry, len(entry))
+                process.write(args.kfd_process_device_apertures_ptr + index * len(entry), entry)
         return changed(args, num_of_nodes=len(self.gpus))
 
     @answers(kfd.GET_CLOCK_COUNTERS)
-    def get_clock_counters(self, args: kfd.GetClockCountersArgs) -> Packet:
+    def get_clock_counters(self, args: kfd.GetClockCountersArgs, process: Process) -> Packet:
         """AMDKFD_IOC_GET_CLOCK_COUNTERS: the GPU's clock beside the host's."""
         ticks = self.gpu(args.gpu_id).clock()
         now = time.monotonic_ns()
@@ -218,17 +231,17 @@ class EmulatedKfd(Kernel):
         )
 
     @answers(kfd.AVAILABLE_MEMORY)
-    def available_memory(self, args: kfd.GetAvailableMemoryArgs) -> Packet:
+    def available_memory(self, args: kfd.GetAvailableMemoryArgs, process: Process) -> Packet:
         """AMDKFD_IOC_AVAILABLE_MEMORY: bytes of the GPU's memory that nothing has."""
         return changed(args, available=VRAM_BYTES - self._vram_used(self.gpu(args.gpu_id).gpu_id))
 
     @answers(kfd.ALLOC_MEMORY_OF_GPU)
-    def alloc_memory(self, args: kfd.AllocMemoryOfGpuArgs) -> Packet:
+    def alloc_memory(self, args: kfd.AllocMemoryOfGpuArgs, process: Process) -> Packet:
         """AMDKFD_IOC_ALLOC_MEMORY_OF_GPU: a buffer object at an address, not mapped yet."""
         gpu = self.gpu(args.gpu_id)
         flags = AllocFlags(args.flags)
         place = flags & PLACES
-        if gpu.vm_fd is None:
+        if gpu.vm_file is None:
             raise Refusal(errno.ENODEV)
         if not args.size or bin(place).count("1") != 1 or args.va_addr % PAGE or args.va_addr < LOWEST_VA:
             raise Refusal(errno.EINVAL)
@@ -247,19 +260,21 @@ class EmulatedKfd(Kernel):
             number = self.next_object
             self.next_object += 1
             handle = gpu.gpu_id << 32 | number
-            bo = BufferObject(handle, gpu.gpu_id, args.va_addr, size, flags)
             if place == AllocFlags.DOORBELL:
-                bo.backing = gpu.doorbells
+                backing = gpu.doorbells
             elif place == AllocFlags.MMIO_REMAP:
-                bo.backing = gpu.mmio
+                backing = gpu.mmio
+            else:
+                backing = Backing(size, gpu.memory)
+            bo = BufferObject(handle, gpu.gpu_id, args.va_addr, size, flags, backing)
             self.objects[number] = bo
-        offset = number << 12
+        offset = backing.offset
         if place == AllocFlags.MMIO_REMAP:
             offset = MmapType.MMIO << kfd.MMAP_TYPE_SHIFT | gpu.gpu_id << kfd.MMAP_GPU_SHIFT
         return changed(args, handle=handle, mmap_offset=offset)
 
     @answers(kfd.FREE_MEMORY_OF_GPU)
-    def free_memory(self, args: kfd.FreeMemoryOfGpuArgs) -> Packet:
+    def free_memory(self, args: kfd.FreeMemoryOfGpuArgs, process: Process) -> Packet:
         """AMDKFD_IOC_FREE_MEMORY_OF_GPU: refused while it is mapped or pinned."""
         bo = self._object(args.handle)
         if bo.is_pinned:
@@ -270,9 +285,9 @@ class EmulatedKfd(Kernel):
         return args
 
     @answers(kfd.MAP_MEMORY_TO_GPU)
-    def map_memory(self, args: kfd.MapMemoryToGpuArgs) -> Packet:
+    def map_memory(self, args: kfd.MapMemoryToGpuArgs, process: Process) -> Packet:
         """AMDKFD_IOC_MAP_MEMORY_TO_GPU: into the page tables of the GPUs listed."""
-        bo, gpus = self._map_arguments(args)
+        bo, gpus = self._map_arguments(args, process)
         for gpu in gpus[args.n_success :]:
             if gpu.gpu_id not in bo.mapped:
                 if gpu.vm.overlaps(bo.va, bo.size_bytes):
@@ -282,9 +297,9 @@ class EmulatedKfd(Kernel):
         return changed(args, n_success=args.n_devices)
 
     @answers(kfd.UNMAP_MEMORY_FROM_GPU)
-    def unmap_memory(self, args: kfd.UnmapMemoryFromGpuArgs) -> Packet:
+    def unmap_memory(self, args: kfd.UnmapMemoryFromGpuArgs, process: Process) -> Packet:
         """AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU: refused while a queue uses it."""
-        bo, gpus = self._map_arguments(args)
+        bo, gpus = self._map_arguments(args, process)
         if any(queue.uses(bo) for gpu in gpus for queue in gpu.queues.values()):
             raise Refusal(errno.EBUSY)
         for gpu in gpus[args.n_success :]:
@@ -295,7 +310,7 @@ class EmulatedKfd(Kernel):
         return changed(args, n_success=args.n_devices)
 
     @answers(kfd.CREATE_QUEUE)
-    def create_queue(self, args: kfd.CreateQueueArgs) -> Packet:
+    def create_queue(self, args: kfd.CreateQueueArgs, process: Process) -> Packet:
         """AMDKFD_IOC_CREATE_QUEUE: every size and address is checked."""
         gpu = self.gpu(args.gpu_id)
         with self.lock:
@@ -311,7 +326,7 @@ class EmulatedKfd(Kernel):
         return changed(args, queue_id=number, doorbell_offset=offset)
 
     @answers(kfd.DESTROY_QUEUE)
-    def destroy_queue(self, args: kfd.DestroyQueueArgs) -> Packet:
+    def destroy_queue(self, args: kfd.DestroyQueueArgs, process: Process) -> Packet:
         """AMDKFD_IOC_DESTROY_QUEUE."""
         for gpu in self.gpus.values():
             if args.queue_id in gpu.queues:
@@ -320,7 +335,7 @@ class EmulatedKfd(Kernel):
         raise Refusal(errno.EINVAL)
 
     @answers(kfd.UPDATE_QUEUE)
-    def update_queue(self, args: kfd.UpdateQueueArgs) -> Packet:
+    def update_queue(self, args: kfd.UpdateQueueArgs, process: Process) -> Packet:
         """AMDKFD_IOC_UPDATE_QUEUE: a queue of 0 percent stands still."""
         if args.queue_percentage > 100 or args.queue_priority > 15:
             raise Refusal(errno.EINVAL)
@@ -332,34 +347,34 @@ class EmulatedKfd(Kernel):
         raise Refusal(errno.EFAULT)
 
     @answers(kfd.CREATE_EVENT)
-    def create_event(self, args: kfd.CreateEventArgs) -> Packet:
+    def create_event(self, args: kfd.CreateEventArgs, process: Process) -> Packet:
         """AMDKFD_IOC_CREATE_EVENT; the first one gives the page of signals."""
         page = self._object(args.event_page_offset) if args.event_page_offset else None
         number, slot = self.events.create(args, page)
         return changed(args, event_id=number, event_slot_index=slot, event_trigger_data=number)
 
     @answers(kfd.DESTROY_EVENT)
-    def destroy_event(self, args: kfd.DestroyEventArgs) -> Packet:
+    def destroy_event(self, args: kfd.DestroyEventArgs, process: Process) -> Packet:
         """AMDKFD_IOC_DESTROY_EVENT."""
         self.events.destroy(args.event_id)
         return args
 
     @answers(kfd.SET_EVENT)
-    def set_event(self, args: kfd.SetEventArgs) -> Packet:
+    def set_event(self, args: kfd.SetEventArgs, process: Process) -> Packet:
         """AMDKFD_IOC_SET_EVENT: wake who waits for it."""
         self.events.set(args.event_id)
         return args
 
     @answers(kfd.RESET_EVENT)
-    def reset_event(self, args: kfd.ResetEventArgs) -> Packet:
+    def reset_event(self, args: kfd.ResetEventArgs, process: Process) -> Packet:
         """AMDKFD_IOC_RESET_EVENT."""
         self.events.reset(args.event_id)
         return args
 
     @answers(kfd.WAIT_EVENTS)
-    def wait_events(self, args: kfd.WaitEventsArgs) -> Packet:
+    def wait_events(self, args: kfd.WaitEventsArgs, process: Process) -> Packet:
         """AMDKFD_IOC_WAIT_EVENTS: until one of them, or all, or the deadline."""
-        return changed(args, wait_result=self.events.wait(args))
+        return changed(args, wait_result=self.events.wait(args, process))
 
     # ------------------------------------------------------------ helpers
 
@@ -369,15 +384,17 @@ class EmulatedKfd(Kernel):
             raise Refusal(errno.EINVAL)
         return bo
 
-    def _map_arguments(self, args: Any) -> tuple[BufferObject, list[EmulatedGpu]]:
+    def _map_arguments(self, args: Any, process: Process) -> tuple[BufferObject, list[EmulatedGpu]]:
         if not args.n_devices or args.n_success > args.n_devices:
             raise Refusal(errno.EINVAL)
         if not args.device_ids_array_ptr:
             raise Refusal(errno.EFAULT)
-        ids = struct.unpack(f"<{args.n_devices}I", native.read(args.device_ids_array_ptr, 4 * args.n_devices))
+        ids = struct.unpack(
+            f"<{args.n_devices}I", process.read(args.device_ids_array_ptr, 4 * args.n_devices)
+        )
         bo = self._object(args.handle)
         gpus = [self.gpu(gpu_id) for gpu_id in ids]
-        if any(gpu.vm_fd is None for gpu in gpus):
+        if any(gpu.vm_file is None for gpu in gpus):
             raise Refusal(errno.ENODEV)
         return bo, gpus
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hcq import native
 from hcq.amd.abi.kfd import (
     EVENT_PAGE_BYTES,
     FOREVER_MS,
@@ -29,11 +28,12 @@ from hcq.amd.abi.kfd import (
     WaitResult,
 )
 from hcq.emu.amd.memory import BufferObject
-from hcq.emu.kernel import Refusal
+from hcq.emu.kernel import Process, Refusal
 
 SIGNAL_LIMIT = 4096
 FIRST_OTHER_ID = 0x40000000
 DATA_BYTES = 4 * EventData.length_words
+INTERRUPTED_SECONDS = 0.05  # how often a wait asks whether anybody still waits
 
 
 @dataclass
@@ -143,11 +143,11 @@ class Events:
                     event.is_signalled, event.payload = True, payload
             self.condition.notify_all()
 
-    def wait(self, args: WaitEventsArgs) -> WaitResult:
+    def wait(self, args: WaitEventsArgs, process: Process) -> WaitResult:
         """Wait for any or all of the events in the caller's array, and fill in what fired."""
         if not args.events_ptr:
             raise Refusal(errno.EFAULT)
-        array = native.view(args.events_ptr, DATA_BYTES * args.num_events)
+        array = process.read(args.events_ptr, DATA_BYTES * args.num_events)
         id_at = EventData.event_id.byte_offset
         ids = [struct.unpack_from("<I", array, DATA_BYTES * i + id_at)[0] for i in range(args.num_events)]
         end = None if args.timeout == FOREVER_MS else time.monotonic() + args.timeout / 1000
@@ -161,13 +161,16 @@ class Events:
                 fired = [event for event in events if event and event.is_signalled]
                 if fired and (not args.wait_for_all or len(fired) == len(events)):
                     break
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
+                left = INTERRUPTED_SECONDS if end is None else end - time.monotonic()
+                if left <= 0:
                     return WaitResult.TIMEOUT
-                self.condition.wait(left)
+                if process.is_interrupted():
+                    raise Refusal(errno.EINTR)
+                self.condition.wait(min(left, INTERRUPTED_SECONDS))
             for index, event in enumerate(events):
                 if event is not None and event.is_signalled:
-                    array[DATA_BYTES * index : DATA_BYTES * index + len(event.payload)] = event.payload
+                    if event.payload:
+                        process.write(args.events_ptr + DATA_BYTES * index, event.payload)
                     if event.auto_reset:
                         event.is_signalled = False
         return WaitResult.COMPLETE

@@ -44,7 +44,7 @@ PROCESSORS: dict[int, type[EmulatedQueue]] = {
 
 def create_queue(gpu: EmulatedGpu, number: int, args: CreateQueueArgs) -> EmulatedQueue:
     """Check the arguments and make the queue. Raises Refusal."""
-    if gpu.vm_fd is None:
+    if gpu.vm_file is None:
         raise Refusal(errno.ENODEV)
     if args.queue_percentage & 0xFF > 100 or args.queue_priority > MAX_PRIORITY:
         raise Refusal(errno.EINVAL)

@@ -25,11 +25,13 @@ PAGE = 4096
 class BufferObject:
     """One allocation. `data` is what the GPU sees; it lives until the last reference is gone."""
 
-    def __init__(self, handle: int, gpu_id: int, va: int, size_bytes: int, flags: AllocFlags) -> None:
+    def __init__(
+        self, handle: int, gpu_id: int, va: int, size_bytes: int, flags: AllocFlags, backing: Backing
+    ) -> None:
         self.handle, self.gpu_id, self.va, self.size_bytes, self.flags = handle, gpu_id, va, size_bytes, flags
         self.mapped: set[int] = set()  # ids of the GPUs whose page tables have it
         self.is_pinned = False  # the event page: it cannot be freed
-        self.backing = Backing(size_bytes)
+        self.backing = backing
 
     @property
     def data(self) -> Any:

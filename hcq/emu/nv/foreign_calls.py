@@ -14,7 +14,6 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from hcq import native
 from hcq.emu.nv.rm_controls import Call, nothing
 from hcq.emu.nv.rm_objects import Memory, RmObject, VirtualMemory
 from hcq.emu.nv.rm_state import Escape, Reply, RmFile
@@ -135,7 +134,7 @@ def class_list(call: Call) -> dict[str, int]:
     classes = sorted(call.gpu.classes)
     if call.params.classlist:
         count = min(call.params.numclasses, len(classes))
-        native.write(call.params.classlist, struct.pack(f"<{count}I", *classes[:count]), 4 * count)
+        call.process.write(call.params.classlist, struct.pack(f"<{count}I", *classes[:count]))
     return {"numclasses": len(classes)}
 
 

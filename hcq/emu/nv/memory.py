@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcq import native
 from hcq.emu.backing import Backing
+from hcq.emu.kernel import UserMemory
 from hcq.emu.nv.errors import Access, FaultType, MmuFault
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.memory import AddressSpace, Mapping
@@ -34,9 +34,9 @@ _NUMBERS = itertools.count()
 class HostPages(Backing):
     """Pages of the process that were registered: they must stay mapped for as long as the GPU may touch them."""
 
-    def __init__(self, va: int, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
-        self.data = np.frombuffer(native.view(va, size_bytes), np.uint8)
+    def __init__(self, pages: UserMemory) -> None:
+        self.size_bytes = pages.data.size
+        self.data = pages.data
 
 
 class PageTable:

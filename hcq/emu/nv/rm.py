@@ -9,18 +9,21 @@ Source   nv.c, nv-procfs.c of the open kernel module 580.142
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from hcq.emu.kernel import File, Kernel, Refusal
+from hcq.emu.kernel import DeviceNode, File, Kernel, Process
 from hcq.emu.nv import foreign_calls, rm_calls, rm_controls
-from hcq.emu.nv.rm_state import RmFile, RmState
+from hcq.emu.nv.rm_state import NvFile, RmFile, RmState
 from hcq.emu.nv.spec import Spec, parse_all
 from hcq.emu.nv.uvm import UvmFile
+
+NVIDIA_MAJOR, UVM_MAJOR = 195, 510  # the second is given out when the module is loaded
 
 
 class EmulatedRm(RmState, Kernel):
     """The driver: what a Kernel of EmulatedPort has to do."""
+
+    folders = ("/proc/driver/nvidia/",)
 
     def __init__(self, specs: list[Spec]) -> None:
         super().__init__(
@@ -30,36 +33,42 @@ class EmulatedRm(RmState, Kernel):
         )
         self.layouts.update(foreign_calls.layouts_of(self.abi.release))
 
-    def open(self, path: str, fd: int) -> File | None:
-        file: File
+    def open(self, path: str, process: Process) -> File | None:
+        file: NvFile
         if path == "/dev/nvidiactl":
-            file = RmFile(self, fd, None)
+            file = RmFile(self, process, None)
         elif path == "/dev/nvidia-uvm":
-            file = UvmFile(self, fd)
+            file = UvmFile(self, process)
         else:
             gpu = next((gpu for gpu in self.gpus if path == f"/dev/nvidia{gpu.minor}"), None)
             if gpu is None:
                 return None
             gpu.is_attached = True
-            file = RmFile(self, fd, gpu)
-        self.files[fd] = file
+            file = RmFile(self, process, gpu)
+        self.open_files.append(file)
         return file
 
-    def read_file(self, path: str) -> bytes | None:
-        if path == "/proc/driver/nvidia/version":
-            return (
-                f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {self.version}  Release Build  (emulated)\n"
-                "GCC version:  none, this kernel module is emulated\n"
-            ).encode()
+    def nodes(self) -> list[DeviceNode]:
+        found = [("nvidiactl", NVIDIA_MAJOR, 255), ("nvidia-uvm", UVM_MAJOR, 0)]
+        found += [(f"nvidia{gpu.minor}", NVIDIA_MAJOR, gpu.minor) for gpu in self.gpus]
+        return [DeviceNode(f"/dev/{name}", major, minor, self.memory) for name, major, minor in found]
+
+    def files(self) -> Mapping[str, bytes]:
+        version = (
+            f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {self.version}  Release Build  (emulated)\n"
+            "GCC version:  none, this kernel module is emulated\n"
+        )
+        found = {"/proc/driver/nvidia/version": version.encode()}
         for gpu in self.gpus:
-            if path == f"/proc/driver/nvidia/gpus/{gpu.pci_name}/information":
-                return (
-                    f"Model: \t\t {gpu.chip.name}\nGPU UUID: \t {gpu.uuid_text}\n"
-                    f"Bus Location: \t {gpu.pci_name}\nDevice Minor: \t {gpu.minor}\n"
-                ).encode()
-        if path.startswith("/proc/driver/nvidia/"):
-            raise Refusal(errno.ENOENT)
-        return None
+            found[f"/proc/driver/nvidia/gpus/{gpu.pci_name}/information"] = (
+                f"Model: \t\t {gpu.chip.name}\nGPU UUID: \t {gpu.uuid_text}\n"
+                f"Bus Location: \t {gpu.pci_name}\nDevice Minor: \t {gpu.minor}\n"
+            ).encode()
+        return found
+
+    def exit(self, process: Process) -> None:
+        for file in [one for one in self.open_files if one.process is process]:
+            file.close()
 
     def log(self) -> list[str]:
         return list(self.lines)

@@ -13,7 +13,6 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
-from hcq import native
 from hcq.emu.kernel import Refusal
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE
@@ -74,7 +73,7 @@ def check_version(file: RmFile, given: Any) -> dict[str, int]:
 @answers(abi.REGISTER_FD, DEVICE_NODE)
 def register_fd(file: RmFile, given: Any) -> dict[str, int]:
     """NV_ESC_REGISTER_FD: tie a GPU's file to one of /dev/nvidiactl."""
-    control_file = file.rm.control_file(given.ctl_fd)
+    control_file = file.rm.control_file(file.process, given.ctl_fd)
     if file.control is not None or control_file is None:
         raise Refusal(errno.EINVAL)
     file.control = control_file
@@ -96,12 +95,12 @@ def rm_alloc(file: RmFile, given: RmAllocArgs) -> dict[str, int]:
     if not isinstance(parent, Client):
         check(given.hclass in parent.gpu.classes, NvStatus.NV_ERR_INVALID_CLASS)
     layout = file.rm.layouts[rule.layout] if rule.layout else None
-    params = _read_params(given, layout, rule.required)
+    params = _read_params(file, given, layout, rule.required)
     call = Allocation(file.rm.gpus, client, parent, handle, given.hclass, params)
     rule.maker(call)
     if params is not None and call.results:
         changed = type(params)(**{**params.values, **call.results})
-        native.write(given.pallocparms, changed.to_bytes(), changed.size_bytes)
+        file.process.write(given.pallocparms, changed.to_bytes())
     return {"hobjectnew": handle}
 
 
@@ -112,10 +111,10 @@ def _alloc_client(file: RmFile, given: RmAllocArgs) -> dict[str, int]:
         handle = rm.next_client
         rm.next_client += 1
     check(given.hroot in (0, handle), NvStatus.NV_ERR_INVALID_CLIENT)
-    everyone = {each for one in rm.files.values() if isinstance(one, RmFile) for each in one.clients}
+    everyone = {each for one in rm.open_files if isinstance(one, RmFile) for each in one.clients}
     check(handle not in everyone, NvStatus.NV_ERR_INSERT_DUPLICATE_NAME)
     if given.pallocparms and given.paramssize == 4:
-        native.write(given.pallocparms, handle.to_bytes(4, "little"), 4)
+        file.process.write(given.pallocparms, handle.to_bytes(4, "little"))
     file.clients[handle] = Client(handle)
     return {"hobjectnew": handle}
 
@@ -127,7 +126,7 @@ def _new_handle(client: Client, asked: int) -> int:
     return asked
 
 
-def _read_params(given: RmAllocArgs, layout: type[Args] | None, required: bool) -> Args | None:
+def _read_params(file: RmFile, given: RmAllocArgs, layout: type[Args] | None, required: bool) -> Args | None:
     if layout is None:
         check(not given.paramssize, NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
         return None
@@ -137,7 +136,7 @@ def _read_params(given: RmAllocArgs, layout: type[Args] | None, required: bool) 
         return None
     # a size of 0 means what the class takes: the short form once had no size
     check(given.paramssize in (0, layout.size_bytes), NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
-    return layout.from_bytes(native.read(given.pallocparms, layout.size_bytes))
+    return layout.from_bytes(file.process.read(given.pallocparms, layout.size_bytes))
 
 
 @answers(abi.RM_FREE)
@@ -156,7 +155,7 @@ def rm_control(file: RmFile, given: Any) -> dict[str, int]:
     """NV_ESC_RM_CONTROL: ask an object something."""
     client = file.client(given.hclient)
     one = client.find(given.hobject, RmObject)
-    control(file.rm, client, one, given.cmd, given.params, given.paramssize)
+    control(file, client, one, given.cmd, given.params, given.paramssize)
     return {}
 
 
@@ -172,7 +171,7 @@ def rm_alloc_memory(file: RmFile, given: Any) -> dict[str, int]:
     check(given.hobjectnew, NvStatus.NV_ERR_INVALID_OBJECT_NEW)
     handle = _new_handle(client, given.hobjectnew)
     call = Allocation(file.rm.gpus, client, parent, handle, given.hclass, None)
-    host_memory(call, given.pmemory, given.limit + 1)
+    host_memory(call, file.process, given.pmemory, given.limit + 1)
     return {}
 
 
@@ -195,7 +194,7 @@ def rm_map_memory(file: RmFile, given: Any) -> dict[str, int]:
     owner = client.find(given.hdevice, RmObject)
     check(isinstance(owner, (Device, Subdevice)), NvStatus.NV_ERR_INVALID_DEVICE)
     check(given.length and given.offset % PAGE == 0, NvStatus.NV_ERR_INVALID_ARGUMENT)
-    target = file.rm.files.get(given.fd)
+    target = file.process.file(given.fd)
     check(isinstance(target, RmFile), NvStatus.NV_ERR_INVALID_ARGUMENT)
     assert isinstance(target, RmFile)
     check(target.gpu is gpu, NvStatus.NV_ERR_INVALID_ARGUMENT)  # BARs: that GPU's node; the rest: nvidiactl

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hcq import native
+from hcq.emu.kernel import Process
 from hcq.emu.nv.errors import KernelError, MmuFault
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.rm_objects import (
@@ -30,7 +30,7 @@ from hcq.emu.nv.rm_objects import (
     Subdevice,
     check,
 )
-from hcq.emu.nv.rm_state import Reply, RmState
+from hcq.emu.nv.rm_state import Reply, RmFile
 from hcq.emu.nv.spec import ENGINE_GR0, GPCS, SMS_PER_TPC, TPCS_PER_GPC, VIDEO_MEMORY_BYTES
 from hcq.nv.abi.control_structs import MmuFaultEntry, SmErrorState
 from hcq.nv.abi.ioctls import CONTROLS
@@ -58,8 +58,9 @@ REPLIES: dict[int, Reply] = {}
 class Call:
     """One control: who asks which object, with which parameters."""
 
-    def __init__(self, rm: RmState, client: Client, one: RmObject, params: Any) -> None:
-        self.rm, self.client, self.object, self.params = rm, client, one, params
+    def __init__(self, file: RmFile, client: Client, one: RmObject, params: Any) -> None:
+        self.rm, self.process = file.rm, file.process
+        self.client, self.object, self.params = client, one, params
 
     @property
     def gpu(self) -> EmulatedGpu:
@@ -74,18 +75,18 @@ class Call:
         return found
 
 
-def control(rm: RmState, client: Client, one: RmObject, command: int, at: int, size: int) -> None:
+def control(file: RmFile, client: Client, one: RmObject, command: int, at: int, size: int) -> None:
     """Answer a command. Its parameters are `size` bytes of the process's memory at `at`."""
-    known = rm.replies.get(command)
+    known = file.rm.replies.get(command)
     if known is None or not isinstance(one, OBJECT_OF.get(command >> 16, ())):
         raise RmError(NvStatus.NV_ERR_NOT_SUPPORTED)
-    layout = rm.layouts[known.layout]
+    layout = file.rm.layouts[known.layout]
     check(size == layout.size_bytes, NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
     check(at, NvStatus.NV_ERR_INVALID_POINTER)
-    params = layout.from_bytes(native.read(at, size))
-    changes = known.answer(Call(rm, client, one, params))
+    params = layout.from_bytes(file.process.read(at, size))
+    changes = known.answer(Call(file, client, one, params))
     if changes:
-        native.write(at, layout(**{**params.values, **changes}).to_bytes(), size)
+        file.process.write(at, layout(**{**params.values, **changes}).to_bytes())
 
 
 def replies(name: str) -> Callable[[Answer], Answer]:
@@ -199,11 +200,11 @@ def arch_info(call: Call) -> dict[str, int]:
     return {"architecture": chip.architecture, "implementation": chip.implementation, "revision": 0xA1}
 
 
-def _fill_list(at: int, count: int, values: dict[int, int]) -> None:
+def _fill_list(process: Process, at: int, count: int, values: dict[int, int]) -> None:
     """An array of (index, data) in the caller's memory; an index that is not known stays 0."""
     for number in range(count):
-        (index,) = struct.unpack("<I", native.read(at + 8 * number, 4))
-        native.write(at + 8 * number + 4, struct.pack("<I", values.get(index, 0)), 4)
+        (index,) = struct.unpack("<I", process.read(at + 8 * number, 4))
+        process.write(at + 8 * number + 4, struct.pack("<I", values.get(index, 0)))
 
 
 @replies("GrGetInfo")
@@ -220,7 +221,7 @@ def gr_info(call: Call) -> dict[str, int]:
         32: SMS_PER_TPC,
         42: TPCS_PER_GPC,
     }
-    _fill_list(call.params.grinfolist, call.params.grinfolistsize, values)
+    _fill_list(call.process, call.params.grinfolist, call.params.grinfolistsize, values)
     return {}
 
 

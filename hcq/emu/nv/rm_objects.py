@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from hcq.emu.backing import Backing
+from hcq.emu.kernel import Process
 from hcq.emu.nv.channel import Channel, Group, Setup
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE, HostPages, PageTable
@@ -240,12 +241,12 @@ def memory(call: Allocation) -> RmObject:
     return made
 
 
-def host_memory(call: Allocation, va: int, size_bytes: int) -> RmObject:
+def host_memory(call: Allocation, process: Process, va: int, size_bytes: int) -> RmObject:
     """Pages of the process, from RM_ALLOC_MEMORY."""
     check(va and va % PAGE == 0, NvStatus.NV_ERR_INVALID_ADDRESS)
     size = -(-size_bytes // PAGE) * PAGE
     made = call.make(Memory)
-    made.backing = HostPages(va, size)
+    made.backing = HostPages(process.memory(va, size))
     return made
 
 

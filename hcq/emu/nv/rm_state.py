@@ -16,8 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hcq.emu.backing import Backing
-from hcq.emu.kernel import File, Refusal
+from hcq.emu.backing import Backing, DeviceMemory
+from hcq.emu.kernel import File, Process, Refusal
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.rm_objects import Client, RmError, RmObject
 from hcq.emu.nv.spec import DEFAULT_VERSION, Spec
@@ -56,17 +56,31 @@ class MapContext(NamedTuple):
     is_bar: bool
 
 
-class RmFile(File):
+class NvFile(File):
+    """An open file of the driver. process: who opened it, and whose memory and descriptors its calls name."""
+
+    def __init__(self, rm: RmState, process: Process) -> None:
+        self.rm, self.process = rm, process
+
+    def check_caller(self, process: Process) -> None:
+        """Here a file serves the process that opened it alone; the real module reads the memory of whoever calls."""
+        if process is not self.process:
+            raise Refusal(errno.EBADF)
+
+
+class RmFile(NvFile):
     """An open /dev/nvidiactl (gpu is None) or /dev/nvidiaN."""
 
-    def __init__(self, rm: RmState, fd: int, gpu: EmulatedGpu | None) -> None:
-        self.rm, self.fd, self.gpu = rm, fd, gpu
+    def __init__(self, rm: RmState, process: Process, gpu: EmulatedGpu | None) -> None:
+        super().__init__(rm, process)
+        self.gpu = gpu
         self.clients: dict[int, Client] = {}
         self.control: RmFile | None = None  # the nvidiactl file that REGISTER_FD named
         self.context: MapContext | None = None
 
-    def ioctl(self, request: int, argument: bytearray) -> int:
+    def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
         """Errnos for what is malformed: the number, the node, the size to the byte."""
+        self.check_caller(process)
         number, kind, size = request & 0xFF, request >> 8 & 0xFF, request >> 16 & 0x3FFF
         if kind != ord("F"):
             raise Refusal(errno.EINVAL)
@@ -114,7 +128,8 @@ class RmFile(File):
             for client in self.clients.values():
                 self.rm.free(client, client)
             self.clients.clear()
-            self.rm.files.pop(self.fd, None)
+            if self in self.rm.open_files:
+                self.rm.open_files.remove(self)
 
     def client(self, handle: int) -> Client:
         """A client of this file, or of the control file it is registered with."""
@@ -139,16 +154,17 @@ class RmState:
             EmulatedGpu(spec, index, len(specs) - 1 - index, self.lines.append)
             for index, spec in enumerate(specs)
         ]
-        self.files: dict[int, File] = {}
+        self.memory = DeviceMemory("nvidia")
+        self.open_files: list[NvFile] = []
         self.next_client = FIRST_CLIENT
         self.mappings: dict[int, RmObject] = {}  # what RM_MAP_MEMORY returned -> what it mapped
         self.next_mapping = 0x7F5500000000
 
     # ------------------------------------------------------------ for files and UVM
 
-    def control_file(self, fd: int) -> RmFile | None:
+    def control_file(self, process: Process, fd: int) -> RmFile | None:
         """The nvidiactl file with this descriptor."""
-        file = self.files.get(fd)
+        file = process.file(fd)
         return file if isinstance(file, RmFile) and file.gpu is None else None
 
     def card_info(self, size: int, argument: bytearray) -> int:

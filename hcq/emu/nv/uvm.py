@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hcq.emu.kernel import File, Refusal
+from hcq.emu.kernel import Process, Refusal
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE, PageTable
 from hcq.emu.nv.rm_objects import (
@@ -27,7 +27,7 @@ from hcq.emu.nv.rm_objects import (
     VaSpace,
     check,
 )
-from hcq.emu.nv.rm_state import RmState
+from hcq.emu.nv.rm_state import NvFile, RmState
 from hcq.emu.nv.spec import ENGINE_GR0
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
@@ -76,11 +76,11 @@ class Registered:
         self.space: VaSpace | None = None
 
 
-class UvmFile(File):
+class UvmFile(NvFile):
     """An open /dev/nvidia-uvm: nothing yet, the address space of a process, or the file that keeps one alive."""
 
-    def __init__(self, rm: RmState, fd: int) -> None:
-        self.rm, self.fd = rm, fd
+    def __init__(self, rm: RmState, process: Process) -> None:
+        super().__init__(rm, process)
         self.is_initialised = False
         self.keeper: UvmFile | None = None  # the file on which UVM_MM_INITIALIZE named this one
         self.kept: UvmFile | None = None
@@ -89,7 +89,12 @@ class UvmFile(File):
         self.peers: set[frozenset[bytes]] = set()
         self.channels: dict[tuple[int, int], ChannelObject] = {}  # by client and handle, until unregistered
 
-    def ioctl(self, request: int, argument: bytearray) -> int:
+    def argument_bytes(self, request: int) -> int:
+        """The numbers say nothing of sizes."""
+        return self.rm.abi.of(ANSWERS[request][0]).size_bytes if request in ANSWERS else 0
+
+    def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
+        self.check_caller(process)
         if request not in ANSWERS:
             raise Refusal(errno.EINVAL)
         call, needs, answer = ANSWERS[request]
@@ -122,7 +127,8 @@ class UvmFile(File):
             self.gpus.clear()
             if self.kept is not None:
                 self.kept.keeper = None
-            self.rm.files.pop(self.fd, None)
+            if self in self.rm.open_files:
+                self.rm.open_files.remove(self)
 
     # ------------------------------------------------------------ what calls need
 
@@ -135,7 +141,7 @@ class UvmFile(File):
 
     def client(self, given: Any) -> Client:
         """The client that a structure names: its file and its handle."""
-        file = self.rm.control_file(given.rmctrlfd)
+        file = self.rm.control_file(self.process, given.rmctrlfd)
         if file is None or given.hclient not in file.clients:
             raise RmError(NvStatus.NV_ERR_INVALID_CLIENT)
         return file.clients[given.hclient]
@@ -183,7 +189,7 @@ def initialize(file: UvmFile, given: Any) -> None:
 @answers(abi.UVM_MM_INITIALIZE, ANY_FILE)
 def mm_initialize(file: UvmFile, given: Any) -> None:
     """UVM_MM_INITIALIZE: this file keeps the address space of another one alive."""
-    target = file.rm.files.get(given.uvmfd)
+    target = file.process.file(given.uvmfd)
     if not isinstance(target, UvmFile) or target is file or file.is_initialised:
         raise RmError(NvStatus.NV_ERR_INVALID_ARGUMENT)
     check(target.is_initialised, NvStatus.NV_ERR_INVALID_ARGUMENT)

@@ -26,7 +26,7 @@ QUEUES = [(arch, queue) for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942") f
 def fresh_port(*words: str) -> Any:
     """An emulated operating system that nobody else uses."""
     port = port_for(words)
-    return type(port)([type(kernel)([node.spec for node in kernel.nodes]) for kernel in port.kernels])
+    return type(port)([type(kernel)([node.spec for node in kernel.topology]) for kernel in port.kernels])
 
 
 def settings_with(**fields: Any) -> Config:

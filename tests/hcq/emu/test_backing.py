@@ -29,7 +29,7 @@ def descriptors() -> int:
 @pytest.fixture
 def few_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No further descriptor can be had, and the file of the emulators is not made yet."""
-    monkeypatch.setattr(backing, "_file", backing._File())
+    monkeypatch.setattr(backing, "_memory", backing.DeviceMemory())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = os.open("/dev/null", os.O_RDONLY)
     os.close(spare)
@@ -43,13 +43,13 @@ def few_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_what_was_given_back_is_zero_for_the_next_owner() -> None:
     first = Backing(8192)
     first.data[:] = 7
-    at = first._mapped.at
+    at = first.offset
     kept = first.data[10:20]
     del first
     assert kept.tolist() == [7] * 10  # whoever still reads it keeps it
     del kept
     second = Backing(8192)
-    assert second._mapped.at == at
+    assert second.offset == at
     assert not second.data.any()
 
 
