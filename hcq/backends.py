@@ -22,6 +22,7 @@ from typing import Any
 
 from hcq.errors import DriverError, UsageError
 from hcq.layout import Ioctl, Packet, declared_in
+from hcq.pointers import Declared
 from hcq.port import Port
 
 DIAGNOSTICS = "hcq.observe"  # who watches devices, and explains what went wrong with them
@@ -43,6 +44,7 @@ class Backend:
     decoder       arch -> decode(words) -> list[Packet]; decode never raises, an unknown arch is a UsageError
     layouts       modules whose Packet classes are its packets, registers and descriptors
     ioctls        modules whose Ioctl objects are the calls its kernel driver takes
+    pointers      (request, argument) -> what the argument of such a call points to (hcq/pointers.py)
     rules         its hcq.rules.effects.Model: what its packets do, and rules of its own
     target        (arch, threads of the host) -> the compiler's Target, for tensor programs
     toolchain     open device -> a vendor's compiler: its name, what it takes, (text, arch, name) -> image; or None
@@ -56,6 +58,7 @@ class Backend:
     decoder: str = ""
     layouts: tuple[str, ...] = ()
     ioctls: tuple[str, ...] = ()
+    pointers: str = ""
     rules: str = ""
     target: str = ""
     toolchain: str = ""
@@ -116,6 +119,17 @@ def of(device: str) -> Backend:
     if found is None:
         raise UsageError(f"{device!r}: unknown kind of device. Known: {', '.join(names())}.")
     return found
+
+
+def pointers_of(device: str) -> Declared:
+    """What the calls of a device's kernel driver point to; nothing, where its backend does not say."""
+    backend = find(device)
+    found: Declared = load(backend.pointers) if backend is not None and backend.pointers else _no_pointers
+    return found
+
+
+def _no_pointers(request: int, argument: bytes) -> tuple[()]:
+    return ()
 
 
 def names() -> list[str]:

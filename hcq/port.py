@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hcq import native
 from hcq.errors import DriverError
+from hcq.pointers import Declared, Nested, follow
 
 T = TypeVar("T")
 
@@ -191,7 +192,10 @@ class AroundPort(Port):
 
 class RecordingPort(AroundPort):
     """Passes every call on and then calls `sink(call, arguments, result)`; the result of a failure is its
-    exception.
+    exception. An ioctl's arguments are the file, the request, the argument as it came back and as it was given, and the
+    memory that it points to.
+
+    pointers  what the argument of an ioctl points to, as its vendor declares it; without, nothing is followed
 
     >>> heard = []
     >>> port = hcq.port.RecordingPort(hcq.port.LinuxPort(), lambda *what: heard.append(what))
@@ -199,20 +203,40 @@ class RecordingPort(AroundPort):
     (b'', [('read_file', ('/dev/null',), b'')])
     """
 
-    def __init__(self, inner: Port, sink: Callable[[str, tuple[object, ...], object], None]) -> None:
+    def __init__(
+        self,
+        inner: Port,
+        sink: Callable[[str, tuple[object, ...], object], None],
+        pointers: Declared = lambda request, argument: (),
+    ) -> None:
         super().__init__(inner)
         self.sink = sink
+        self.pointers = pointers
 
     def through(self, call: str, *arguments: Any) -> Any:
-        noted = arguments
-        if call == "ioctl":
-            noted = (*arguments, bytes(arguments[2]))  # as it comes back, and as it was given
+        return self._ioctl(*arguments) if call == "ioctl" else self._noted(call, arguments, lambda: arguments)
+
+    def _ioctl(self, fd: int, request: int, argument: bytearray) -> Any:
+        before = bytes(argument)
+        blocks = follow(self.pointers(request, before), before, native.peek)
+        given = [native.peek(block.va, block.size_bytes) for block in blocks]
+
+        def noted() -> tuple[object, ...]:
+            nested = [
+                Nested(block.name, block.va, data, native.peek(block.va, len(data)))
+                for block, data in zip(blocks, given)
+            ]
+            return fd, request, argument, before, nested
+
+        return self._noted("ioctl", (fd, request, argument), noted)
+
+    def _noted(self, call: str, arguments: tuple[Any, ...], noted: Callable[[], tuple[object, ...]]) -> Any:
         try:
             result = super().through(call, *arguments)
         except Exception as error:
-            self.sink(call, noted, error)
+            self.sink(call, noted(), error)
             raise
-        self.sink(call, noted, result)
+        self.sink(call, noted(), result)
         return result
 
 

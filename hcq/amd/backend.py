@@ -8,6 +8,7 @@ BACKEND = Backend(
     decoder="hcq.amd.decode:decoder",
     layouts=tuple(f"hcq.amd.abi.{name}" for name in ("pm4", "sdma", "aql", "registers", "descriptor", "kfd")),
     ioctls=("hcq.amd.abi.kfd",),
+    pointers="hcq.amd.abi.pointers:pointers_of",
     rules="hcq.amd.validate:AmdModel",
     disassembler="hcq.tools.disassembly.amd:disassemble",
     doctor="hcq.amd.doctor:DOCTOR",

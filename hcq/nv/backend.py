@@ -23,6 +23,7 @@ BACKEND = Backend(
         "hcq.nv.abi.uvm_structs",
     ),
     ioctls=("hcq.nv.abi.ioctls",),
+    pointers="hcq.nv.abi.pointers:pointers_of",
     rules="hcq.nv.validate:NvModel",
     disassembler="hcq.tools.disassembly.nv:disassemble",
     doctor="hcq.nv.doctor:DOCTOR",

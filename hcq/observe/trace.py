@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hcq import native
+from hcq import backends, native
 from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
 from hcq.device import Device
@@ -29,6 +29,7 @@ from hcq.observe.trace_writer import TraceWriter
 from hcq.observer import Observer
 from hcq.port import RecordingPort
 from hcq.program import Program
+from hcq.trace import calls
 from hcq.trace.records import (
     Alloc,
     Block,
@@ -91,7 +92,7 @@ class Trace(Observer):
         self._running: deque[tuple[int, int]] = deque()  # timeline value, cell
         self._blocks: dict[int, dict[Any, int | float]] = {}  # va -> what was last written into it
         self.contents = TraceContents(writer, device, self.number) if with_data else None
-        device.port = RecordingPort(device.port, self.call)
+        device.port = RecordingPort(device.port, self.call, backends.pointers_of(device.name))
 
     # ------------------------------------------------------------ the device
 
@@ -117,10 +118,10 @@ class Trace(Observer):
         fields: dict[str, Any] = {"device": self.number, "call": call}
         data = b""
         if call == "ioctl":
-            fd, request, after, before = arguments
-            assert isinstance(before, bytes) and isinstance(after, bytearray)
+            fd, request, after, before, nested = arguments
+            assert isinstance(before, bytes) and isinstance(after, bytearray) and isinstance(nested, list)
             fields.update(arguments=[fd, request], argument_bytes=len(before))
-            data = before + bytes(after)
+            data = calls.pack(fields, before, bytes(after), nested)
         else:
             fields["arguments"] = arguments
         if isinstance(result, BaseException):

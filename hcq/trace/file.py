@@ -22,6 +22,7 @@ from typing import Any
 from hcq import backends
 from hcq.errors import UsageError
 from hcq.layout import Packet
+from hcq.trace.calls import ioctl_of
 from hcq.trace.frames import Record as Record
 from hcq.trace.frames import read_records as read_records
 from hcq.trace.memory import BlockHistory
@@ -413,6 +414,7 @@ class Trace:
         elif kind == Kind.CLOSE:
             self._of(record).closed = record.index
         elif kind == Kind.PORT:
+            ioctl_of(record)  # so that a record that makes no sense is refused here and not where it is shown
             self.calls.append(record)
         elif kind in (Kind.MAP, Kind.UNMAP, Kind.ALLOC, Kind.FREE):
             self._take_memory(record)

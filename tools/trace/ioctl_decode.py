@@ -1,7 +1,7 @@
-"""Calls in words: an ioctl of NVIDIA's kernel drivers, as it was seen, by name with its fields and its status.
+"""Calls in words: an ioctl as it was seen, by name with its fields and its status, and what its argument pointed to.
 
 In       the file, the request, the argument before and after where they were recorded, the driver's release
-Out      `DecodedCall`: the call's name, what was asked of whom, the fields that have a value, the status
+Out      `DecodedCall`: the call's name, what was asked of whom, the fields that have a value, the status; nested_texts
 Changes  nothing
 Next     ioctl_log.py (reads logs), decode.py (prints), hcq/nv/abi/: names.py (of numbers), ioctls.py (layouts)
 Source   nv-ioctl.h, uvm_ioctl.h: escapes are _IOWR('F', number, structure), UVM's requests are plain numbers
@@ -12,19 +12,24 @@ structure is named and not decoded.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hcq.layout import Ioctl
+from hcq.layout import Ioctl, Packet
 from hcq.nv.abi import ioctls as declared
 from hcq.nv.abi import names
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import ClassId
-from hcq.nv.abi.ioctls import Abi
+from hcq.nv.abi.ioctls import Abi, abi_for
 from hcq.nv.abi.status import BENIGN, describe_status
+from hcq.pointers import Pointer, named
+from hcq.trace.calls import Call
 
 MAGIC = ord("F")
 UVM_NODE = "nvidia-uvm"
 CLASS_FIELDS = ("hclass",)
+SHOWN_ENTRIES = 8  # of an array behind a pointer
 _UVM_STARTS = (
     0x30000001,
     0x30000002,
@@ -114,6 +119,60 @@ def _fill(
     return decoded
 
 
+def nested_texts(call: Call, pointers: Sequence[Pointer], release: str) -> list[str]:
+    """What an ioctl's argument pointed to, a line for each block: its fields, and those that came back changed.
+
+    pointers  as the vendor declares them for this call
+    release   of NVIDIA's driver, whose structures differ from one to the next
+    """
+    found = []
+    for block in call.nested:
+        layout = _layout_of(call, block.name, pointers, release)
+        text = _entries(layout, block.before, block.after)
+        found.append(f"{block.name} ({len(block.before)} bytes at {block.va:#x}): {text}")
+    return found
+
+
+def _layout_of(call: Call, name: str, pointers: Sequence[Pointer], release: str) -> type[Packet] | None:
+    """The structure behind a pointer: declared with it, or that of the control or class in this release."""
+    pointer = named(pointers, name)
+    if pointer is not None and pointer.layout is not None:
+        return pointer.layout
+    if name not in ("params", "pallocparms") or call.request >> 8 & 0xFF != MAGIC:
+        return None
+    abi = abi_for(release)
+    declared_as = abi.of(declared.RM_CONTROL if name == "params" else declared.RM_ALLOC)
+    structure = _params_name(declared_as.from_bytes(call.before))
+    layout = abi.layout(structure) if structure else None
+    # the caller's size decides: a structure of another one is shown as words
+    sizes = [len(block.before) for block in call.nested if block.name == name]
+    return layout if layout is not None and sizes[:1] == [layout.size_bytes] else None
+
+
+def _entries(layout: type[Packet] | None, before: bytes, after: bytes) -> str:
+    if layout is None:
+        return _words(before) + (f" -> {_words(after)}" if after != before else "")
+    size = layout.size_bytes if issubclass(layout, Args) else 4 * layout.length_words
+    parts = []
+    for at in range(0, max(len(before), 1), size):
+        given, got = (_decoded(layout, data[at : at + size]) for data in (before, after))
+        fields = [f"{name}={_value(name, value)}" for name, value in given.values.items() if value]
+        changed = [
+            f"{name}={_value(name, value)}"
+            for name, value in got.values.items()
+            if value != given.values[name]
+        ]
+        text = f"{layout.__name__}({', '.join(fields)})"
+        parts.append(f"{text} -> {', '.join(changed)}" if changed else text)
+    more = len(parts) - SHOWN_ENTRIES
+    return "; ".join(parts[:SHOWN_ENTRIES]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _decoded(layout: type[Packet], data: bytes) -> Packet:
+    whole = data.ljust(4 * layout.length_words, b"\0")
+    return layout.decode(struct.unpack(f"<{layout.length_words}I", whole[: 4 * layout.length_words]))
+
+
 def _name_what(decoded: DecodedCall, given: Args) -> None:
     if "cmd" in given.fields and "hobject" in given.fields:
         decoded.what = names.control_name(given.values["cmd"])
@@ -123,18 +182,21 @@ def _name_what(decoded: DecodedCall, given: Args) -> None:
 
 def _params(abi: Abi, given: Args, params: bytes) -> list[tuple[str, str]]:
     """The fields behind the pointer of a control or an allocation."""
-    if "cmd" in given.fields:
-        name = declared.CONTROLS.get(given.values["cmd"], "")
-    else:
-        number = given.values.get("hclass", 0)
-        known = number in ClassId._value2member_map_
-        name = declared.ALLOCATIONS.get(ClassId(number), "") if known else ""
+    name = _params_name(given)
     if not name:
         return [("params", _words(params))]
     layout = abi.layout(name)
     if len(params) < layout.size_bytes:
         return [("params", _words(params))]
     return [(f"params.{field_}", value) for field_, value in _fields(layout.from_bytes(params))]
+
+
+def _params_name(given: Args) -> str:
+    """The structure that a control or an allocation takes; "" where nobody declared it."""
+    if "cmd" in given.fields:
+        return declared.CONTROLS.get(given.values["cmd"], "")
+    number = given.values.get("hclass", 0)
+    return declared.ALLOCATIONS.get(ClassId(number), "") if number in ClassId._value2member_map_ else ""
 
 
 def _fields(args: Args, skip: tuple[str, ...] = ()) -> list[tuple[str, str]]:

@@ -155,6 +155,8 @@ def lines(view: View, color: Color, with_words: bool = False) -> Iterator[str]:
         yield f"{when}  {on}block {view['label']}: {view['size_words']} words at {_hex(view['va'])}"
     elif kind == "port":
         yield f"{when}  {on}{color(view['text'], 'packet')}"
+        for block in view.get("nested", ()):
+            yield f"    {color(block['text'], 'note')}"
     elif kind in ("fault", "dropped"):
         text = view.get("text") or view.get("why") or view.get("message") or _rest(view)
         yield f"{when}  {on}{color(f'{kind}: {text}', 'wrong')}"

@@ -19,11 +19,16 @@ from typing import Any
 from hcq import backends
 from hcq.errors import HcqError, UsageError
 from hcq.layout import Packet
+from hcq.nv.abi.ioctls import RELEASES
+from hcq.pointers import Pointer
 from hcq.rules import effects, examine
+from hcq.tools.trace.ioctl_decode import nested_texts
+from hcq.trace import calls
 from hcq.trace.file import Code, MemoryMap, Record, Submission, Trace, TraceDevice
 from hcq.trace.records import Kind
 
 View = dict[str, Any]
+DEFAULT_RELEASE = "580.142"  # of NVIDIA's structures, where a trace does not say
 POINTER_BITS = 33  # a field of at least this width may hold an address
 
 
@@ -106,7 +111,10 @@ def record_view(trace: Trace, record: Record) -> View:
             "digest": f"{fields['digest_low']:016x}{fields['digest_high']:016x}",
         }
     if record.kind == Kind.PORT:
-        return {**head, **{k: v for k, v in fields.items() if k not in head}, "text": call_text(record)}
+        view = {**head, **{k: v for k, v in fields.items() if k not in head}, "text": call_text(record)}
+        if "nested" in fields:
+            view["nested"] = nested_views(record, device)
+        return view
     if record.kind == Kind.FAULT:
         return {
             **head,
@@ -132,13 +140,36 @@ def call_text(record: Record) -> str:
     result = fields.get("error") or _short(fields.get("result", fields.get("result_bytes")))
     arguments = fields.get("arguments")
     given = arguments if isinstance(arguments, list) else []
-    size = fields.get("argument_bytes")
-    if name == "ioctl" and len(given) == 2 and isinstance(size, int):
+    seen = calls.ioctl_of(record)
+    if seen is not None:
         for backend in backends.every():
-            call = backend.calls().get(given[1])
+            call = backend.calls().get(seen.request)
             if call is not None:
-                return call.line(record.data[:size], record.data[size:], result)
+                return call.line(seen.before, seen.after, result)
     return f"{name}({', '.join(map(_short, given))}) -> {result}"
+
+
+def nested_views(record: Record, device: TraceDevice | None) -> list[View]:
+    """What an ioctl's argument pointed to: each block with its bytes before and after, and both in words."""
+    call = calls.ioctl_of(record)
+    if call is None:
+        return []
+    pointers: list[Pointer] = []
+    for backend in backends.every():
+        pointers += backends.pointers_of(backend.name)(call.request, call.before)
+    release = str(device.facts.get("driver", "")) if device is not None else ""
+    is_release = release[:3].isdecimal() and int(release[:3]) >= RELEASES[0]
+    texts = nested_texts(call, pointers, release if is_release else DEFAULT_RELEASE)
+    return [
+        {
+            "name": block.name,
+            "va": block.va,
+            "before": block.before.hex(),
+            "after": block.after.hex(),
+            "text": text,
+        }
+        for block, text in zip(call.nested, texts)
+    ]
 
 
 def _short(value: object) -> str:
