@@ -9,7 +9,6 @@ Next     abi/kfd.py and abi/drm.py (what can be called), device.py, memory.py, r
 from __future__ import annotations
 
 import errno
-import struct
 from typing import Any, TypeVar
 
 from hcq import native
@@ -49,13 +48,13 @@ def _refusal(ioctl: Ioctl[Any], what: Packet, number: int) -> DriverError:
 
 def counter_ticks_per_ms(port: Port, drm_fd: int) -> int:
     """How fast the GPU's counter goes, in ticks a millisecond. Raises DriverError where the kernel does not say."""
-    answer = bytearray(drm.INFO_DEVICE_BYTES)
+    answer = bytearray(drm.DeviceInfo().to_bytes())
     what = drm.Info(return_pointer=native.address_of(answer), return_size=len(answer), query=drm.DEV_INFO)
     try:
         port.ioctl(drm_fd, drm.INFO_REQUEST, bytearray(what.to_bytes()))
     except DriverError as error:
         raise refused(f"DRM_IOCTL_AMDGPU_INFO({what!r})", error.errno or 0) from None
-    speed: int = struct.unpack_from("<I", answer, drm.GPU_COUNTER_FREQ_AT)[0]
+    speed = int(drm.DeviceInfo.decode(memoryview(answer).cast("I")).gpu_counter_freq)
     if not speed:
         raise DriverError(
             "DRM_IOCTL_AMDGPU_INFO says the GPU's counter does not count. Update the amdgpu kernel driver."

@@ -11,7 +11,7 @@ amd/, nv/     a vendor's kernel driver, its packet processors, and its shader co
 The same file name stands for the same idea on both sides:
 
 spec.py       what HCQ_EMULATE says of a GPU, and the figures of each architecture
-gpu.py        one GPU: its doorbells, its queues, and the thread that does their work
+gpu.py        one GPU: its queues or channels, and the thread that does their work
 engine.py     what packets or methods do: handlers on what the vendor declares
 memory.py     page tables: memory as the GPU's engines see it
 caches.py     what is stale or hidden (:caches)

@@ -106,8 +106,10 @@ class System:
             self.device.close(timeout_ms=1000)
             self.device = None
         if self.kind == "AMD":
-            for gpu in self.kernel.gpus.values():  # of which the driver could not end some
-                gpu.queues.clear()
+            for process in self.kernel.processes.values():  # of which the driver could not end some
+                for gpu in process.gpus.values():
+                    for number in list(gpu.queues):
+                        gpu.remove(number)
         elif self.kind == "NV":
             for gpu in self.kernel.gpus:
                 gpu.fronts.clear()
@@ -120,9 +122,10 @@ class System:
         """What the kernel driver and the port hold for this process."""
         found = {"bytes mapped": self.port.mapped_bytes, "files": len(self.port.files)}
         if self.kind == "AMD":
-            found["buffer objects"] = len(self.kernel.objects)
-            found["events"] = len(self.kernel.events.events)
-            found["queues"] = sum(len(gpu.queues) for gpu in self.kernel.gpus.values())
+            for process in self.kernel.processes.values():
+                found["buffer objects"] = len(process.objects)
+                found["events"] = len(process.events.events)
+                found["queues"] = sum(len(gpu.queues) for gpu in process.gpus.values())
         elif self.kind == "NV":
             files = list(self.kernel.files.values())
             clients = [client for file in files for client in getattr(file, "clients", {}).values()]
@@ -362,10 +365,11 @@ def _suspend(device: Any) -> None:
     kernel = getattr(device.port.inner, "kernels", [None])[0]
     if kernel is None:  # the CPU's processor is no emulation: it is made to wait
         _wait_for_nobody(device)
-    elif hasattr(kernel, "nodes"):
-        for gpu in kernel.gpus.values():
-            for queue in gpu.queues.values():
-                queue.is_suspended = True
+    elif hasattr(kernel, "processes"):
+        for process in kernel.processes.values():
+            for gpu in process.gpus.values():
+                for queue in gpu.queues.values():
+                    queue.is_suspended = True
     else:
         for gpu in kernel.gpus:
             for group in gpu.groups:

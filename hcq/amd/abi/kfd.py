@@ -72,6 +72,11 @@ class WaitResult(IntEnum):
     FAIL = 2
 
 
+class CachePolicy(IntEnum):
+    COHERENT = 0
+    NONCOHERENT = 1
+
+
 class MmapType(IntEnum):
     """What a mapping of /dev/kfd shows: the two highest bits of its offset."""
 
@@ -193,6 +198,16 @@ class EventData(SparsePacket, words=12):
     pad = bits(383, 352)
 
 
+class SignalEventData(SparsePacket, words=2):
+    """kfd_hsa_signal_event_data: the first 8 bytes of an EventData whose event is of type SIGNAL (interface 1.14).
+
+    An event's age is 1 when it is made, and rises with every set. A wait returns at once when it is not the one given;
+    0 stands for any.
+    """
+
+    last_event_age = bits(63, 0)
+
+
 class MemoryExceptionData(SparsePacket, words=8):
     """kfd_hsa_memory_exception_data: the first 32 bytes of an EventData whose event is of type MEMORY."""
 
@@ -281,6 +296,61 @@ class GetAvailableMemoryArgs(SparsePacket, words=4):
     pad = bits(127, 96)
 
 
+class SetMemoryPolicyArgs(SparsePacket, words=8):
+    """kfd_ioctl_set_memory_policy_args"""
+
+    alternate_aperture_base = bits(63, 0)
+    alternate_aperture_size = bits(127, 64)
+    gpu_id = bits(159, 128)
+    default_policy = bits(191, 160, enum=CachePolicy)
+    alternate_policy = bits(223, 192, enum=CachePolicy)
+    pad = bits(255, 224)
+
+
+class SetScratchBackingVaArgs(SparsePacket, words=4):
+    """kfd_ioctl_set_scratch_backing_va_args"""
+
+    va_addr = bits(63, 0)
+    gpu_id = bits(95, 64)
+    pad = bits(127, 96)
+
+
+class GetTileConfigArgs(SparsePacket, words=10):
+    """kfd_ioctl_get_tile_config_args"""
+
+    tile_config_ptr = bits(63, 0)
+    macro_tile_config_ptr = bits(127, 64)
+    num_tile_configs = bits(159, 128)  # in: room in the array; out: entries filled
+    num_macro_tile_configs = bits(191, 160)
+    gpu_id = bits(223, 192)
+    gb_addr_config = bits(255, 224)
+    num_banks = bits(287, 256)
+    num_ranks = bits(319, 288)
+
+
+class SetTrapHandlerArgs(SparsePacket, words=6):
+    """kfd_ioctl_set_trap_handler_args"""
+
+    tba_addr = bits(63, 0)
+    tma_addr = bits(127, 64)
+    gpu_id = bits(159, 128)
+    pad = bits(191, 160)
+
+
+class SetXnackModeArgs(SparsePacket, words=1):
+    """kfd_ioctl_set_xnack_mode_args: negative asks for the mode, which comes back in its place."""
+
+    xnack_enabled = bits(31, 0)
+
+
+class RuntimeEnableArgs(SparsePacket, words=4):
+    """kfd_ioctl_runtime_enable_args (interface 1.13)"""
+
+    r_debug = bits(63, 0)
+    mode_mask = bits(95, 64)  # bit 0: enable; bit 1: save trap temporaries
+    capabilities_mask = bits(127, 96)  # from the kernel: the interface version of debugging
+
+
 class ContextSaveAreaHeader(SparsePacket, words=10):
     """kfd_context_save_area_header: what starts each XCC's slice of a queue's context save area."""
 
@@ -324,6 +394,7 @@ CREATE_QUEUE = Ioctl(
     "Close other programs that hold queues on this GPU; if there are none, this kernel wants other buffer sizes.",
 )
 DESTROY_QUEUE = Ioctl(3, "DESTROY_QUEUE", DestroyQueueArgs, READ | WRITE, ("queue_id",))
+SET_MEMORY_POLICY = Ioctl(4, "SET_MEMORY_POLICY", SetMemoryPolicyArgs, WRITE, ("gpu_id", "default_policy"))
 GET_CLOCK_COUNTERS = Ioctl(
     5,
     "GET_CLOCK_COUNTERS",
@@ -345,6 +416,13 @@ DESTROY_EVENT = Ioctl(9, "DESTROY_EVENT", DestroyEventArgs, WRITE, ("event_id",)
 SET_EVENT = Ioctl(10, "SET_EVENT", SetEventArgs, WRITE, ("event_id",))
 RESET_EVENT = Ioctl(11, "RESET_EVENT", ResetEventArgs, WRITE, ("event_id",))
 WAIT_EVENTS = Ioctl(12, "WAIT_EVENTS", WaitEventsArgs, READ | WRITE, ("num_events", "timeout"))
+SET_SCRATCH_BACKING_VA = Ioctl(
+    17, "SET_SCRATCH_BACKING_VA", SetScratchBackingVaArgs, READ | WRITE, ("gpu_id", "va_addr")
+)
+GET_TILE_CONFIG = Ioctl(18, "GET_TILE_CONFIG", GetTileConfigArgs, READ | WRITE, ("gpu_id",))
+SET_TRAP_HANDLER = Ioctl(
+    19, "SET_TRAP_HANDLER", SetTrapHandlerArgs, WRITE, ("gpu_id", "tba_addr", "tma_addr")
+)
 GET_PROCESS_APERTURES_NEW = Ioctl(
     20,
     "GET_PROCESS_APERTURES_NEW",
@@ -381,7 +459,9 @@ MAP_MEMORY_TO_GPU = Ioctl(
 UNMAP_MEMORY_FROM_GPU = Ioctl(
     25, "UNMAP_MEMORY_FROM_GPU", UnmapMemoryFromGpuArgs, READ | WRITE, ("handle", "n_devices")
 )
+SET_XNACK_MODE = Ioctl(33, "SET_XNACK_MODE", SetXnackModeArgs, READ | WRITE, ("xnack_enabled",))
 AVAILABLE_MEMORY = Ioctl(35, "AVAILABLE_MEMORY", GetAvailableMemoryArgs, READ | WRITE, ("gpu_id",))
+RUNTIME_ENABLE = Ioctl(37, "RUNTIME_ENABLE", RuntimeEnableArgs, READ | WRITE, ("mode_mask",))
 
 KFD_IOCTLS: dict[int, Ioctl[Any]] = {
     call.number: call for call in tuple(globals().values()) if isinstance(call, Ioctl)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from hcq.amd.abi import aql
 from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.dispatch import dispatch_from_aql
-from hcq.emu.amd.gpu import UNRUNG, EmulatedGpu, EmulatedQueue
 from hcq.emu.amd.pm4_processor import Pm4Engine
+from hcq.emu.amd.process_gpu import UNRUNG, EmulatedQueue, ProcessGpu
 from hcq.layout import Packet
 
 QUEUE_BYTES = 4 * aql.AmdQueue.length_words
@@ -23,7 +23,7 @@ class AqlQueue(EmulatedQueue):
 
     kind = "AQL"
 
-    def __init__(self, gpu: EmulatedGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
+    def __init__(self, gpu: ProcessGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
         super().__init__(gpu, number, doorbell_index, args)
         self.engine = Pm4Engine(gpu, self)
         self.slots = self.ring_bytes // aql.PACKET_BYTES

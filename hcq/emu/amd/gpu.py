@@ -1,9 +1,9 @@
-"""An emulated GPU: queues, the thread that runs their packets, and what happens when one of them goes wrong.
+"""An emulated GPU: the thread that gives the queues of all processes their turns, and its counter.
 
-In       queues created through the KFD; doorbells, as stores to mapped memory
-Out      packets executed; interrupts, page faults and resets as events
-Changes  the process's memory through the GPU's page table
-Next     pm4_processor.py, sdma_processor.py, aql_processor.py (the packets), launch.py (kernels), ../worker.py
+In       queues of processes
+Out      their packets executed, one turn after the other
+Changes  nothing of its own
+Next     process_gpu.py (a GPU as one process has it, and a queue), ../worker.py (the thread), ../nv/gpu.py (the sister)
 
 A process that waits for an event makes the thread look at the doorbells at once. With a seed queues take turns in
 random order, and work that nothing orders is done in random order.
@@ -11,153 +11,80 @@ random order, and work that nothing orders is done in random order.
 
 from __future__ import annotations
 
+import threading
 import time
-import traceback
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from hcq.amd.abi.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceApertures
-from hcq.emu.amd.caches import Caches
-from hcq.emu.amd.dispatch import Dispatch
-from hcq.emu.amd.kfd_events import Events
-from hcq.emu.amd.kfd_topology import EmulatedNode
-from hcq.emu.amd.memory import PAGE, BufferObject, GpuVm
-from hcq.emu.amd.shader.errors import PageFault, ShaderFault
+from hcq.emu.amd.kfd_topology import VRAM_BYTES, EmulatedNode
 from hcq.emu.backing import Backing, DeviceMemory
-from hcq.emu.kernel import File
 from hcq.emu.worker import Worker
 
-if TYPE_CHECKING:
-    from hcq.emu.amd.shader.run import ShaderCore
-
-UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
 CLOCK_HZ = 100_000_000
-DOORBELL_MULTIPLE = (
-    1 << 32
-)  # libhsakmt 5.2 maps its first doorbell page where only the high half of the offset says
+MMIO_BYTES = 4096
 
 
-class QueueStopped(Exception):
-    """A packet, a pointer or a doorbell that makes no sense: hardware hangs here, and so does this queue."""
+class Turns(Protocol):
+    """A queue, as far as the GPU's thread knows one."""
 
-
-class EmulatedQueue(ABC):
-    """One queue. `step` executes one packet; a subclass knows the packets and what its pointers count."""
-
-    kind = ""
-
-    def __init__(self, gpu: EmulatedGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
-        self.gpu, self.number, self.doorbell_index = gpu, number, doorbell_index
-        self.ring, self.ring_bytes = args.ring_base_address, args.ring_size
-        self.rptr_va, self.wptr_va = args.read_pointer_address, args.write_pointer_address
-        self.buffers = (
-            self.ring,
-            self.rptr_va,
-            self.wptr_va,
-            args.eop_buffer_address,
-            args.ctx_save_restore_address,
-        )
-        self.rptr = gpu.vm.load64(self.rptr_va)
-        self.is_suspended = not args.queue_percentage & 0xFF
-        self.is_evicted = False
-        self.is_ending = False  # it is being destroyed: the kernel it runs shall end
-        self.stopped = ""
-        gpu.doorbell_slots[doorbell_index] = UNRUNG
-
-    @abstractmethod
-    def step(self) -> bool:
-        """Execute the next packet; False when there is none, or when it has to wait."""
-
-    @property
-    def doorbell(self) -> int:
-        """The last value stored to the doorbell, UNRUNG before the first."""
-        return int(self.gpu.doorbell_slots[self.doorbell_index])
-
-    def rung(self, ring: int, unit: str, multiple_of: int = 1) -> int | None:
-        """The write pointer, when the doorbell says that there is something new. `ring`: how many units it has."""
-        wptr = self.doorbell
-        if wptr in (UNRUNG, self.rptr):
-            return None
-        if wptr % multiple_of or not self.rptr < wptr <= self.rptr + ring:
-            raise self.stop(
-                f"doorbell {wptr} is not within one ring of the read pointer {self.rptr} (both in {unit})"
-            )
-        if self.gpu.vm.load64(self.wptr_va) < wptr:
-            raise self.stop(f"doorbell {wptr} was rung before the write pointer in memory said so")
-        return wptr
+    is_ending: bool
 
     @property
     def can_run(self) -> bool:
-        """Whether it takes packets: not while it is suspended, evicted or stopped."""
-        return not (self.is_suspended or self.is_evicted or self.stopped)
+        """Whether it takes packets now."""
+        ...
 
-    def uses(self, bo: BufferObject) -> bool:
-        """Whether a buffer object holds one of the addresses the queue was created with."""
-        return any(bo.va <= va < bo.va + bo.size_bytes for va in self.buffers if va)
-
-    def stop(self, why: str) -> QueueStopped:
-        """Stop here for good. Returns the exception to raise."""
-        self.stopped = f"{self.kind} queue {self.number} stopped: {why}"
-        self.gpu.log(self.stopped)
-        return QueueStopped(why)
+    def turn(self) -> bool:
+        """Its next packet; False when there is none, or when it has to wait."""
+        ...
 
 
-class EmulatedGpu(Worker["EmulatedQueue"]):
-    """One GPU and its thread."""
+class EmulatedGpu(Worker[Turns]):
+    """One GPU and its thread.
 
-    def __init__(
-        self,
-        node: EmulatedNode,
-        events: Events,
-        log: Callable[[str], None],
-        kfd_memory: DeviceMemory | None = None,
-    ) -> None:
+    memory      what the host maps through its render node
+    mmio        the page of registers that a process may map, through /dev/kfd
+    vram_used   bytes of its own memory that processes have
+    """
+
+    def __init__(self, node: EmulatedNode, log: Callable[[str], None], kfd_memory: DeviceMemory) -> None:
         seed = node.spec.seed
         super().__init__(node.spec.chip.arch, None if seed is None else Random(seed))
-        self.node, self.events = node, events
-        self._write = log
+        self.node = node
         self.gpu_id = node.gpu_id
         self.chip = node.spec.chip
-        self.vm = GpuVm()
-        self.caches = Caches(self.vm, self.chip.copies.has_gcr) if node.spec.has_caches else None
-        self.vm_file: File | None = None  # the render node's whose address space this is
+        self._write = log
+        self.queues: list[Turns] = []
         self.memory = DeviceMemory(f"renderD{node.render_minor}")
-        self.doorbells = Backing(DOORBELL_SLICE_BYTES, kfd_memory, DOORBELL_MULTIPLE)
-        self.doorbell_slots = self.doorbells.data.view("u8")
-        self.mmio = Backing(PAGE, kfd_memory)
-        self.apertures = ProcessDeviceApertures(
-            lds_base=1 << 48,
-            lds_limit=1 << 48 | 0xFFFFFFFF,
-            scratch_base=2 << 48,
-            scratch_limit=2 << 48 | 0xFFFFFFFF,
-            gpuvm_base=0x10000,
-            gpuvm_limit=2**47 - 1,
-            gpu_id=node.gpu_id,
-        )
-        self.queues: dict[int, EmulatedQueue] = {}
-        self.running: EmulatedQueue | None = None
-        self.core: ShaderCore | None = None  # made by the first kernel
+        self.mmio = Backing(MMIO_BYTES, kfd_memory)
+        self.vram_used = 0
+        self.vram_lock = threading.Lock()
 
-    # ------------------------------------------------------------ queues
-
-    def free_doorbell(self) -> int | None:
-        """The number of a doorbell that no queue has; None when all are taken."""
-        used = {queue.doorbell_index for queue in self.queues.values()}
-        return next((index for index in range(DOORBELL_SLICE_BYTES // 8) if index not in used), None)
-
-    def add(self, queue: EmulatedQueue) -> None:
+    def add(self, queue: Turns) -> None:
         """Let a queue run."""
         with self.visit():
-            self.queues[queue.number] = queue
+            self.queues.append(queue)
 
-    def remove(self, number: int) -> None:
+    def remove(self, queue: Turns) -> None:
         """End a queue, in the middle of what it does."""
-        self.queues[number].is_ending = True
+        queue.is_ending = True
         with self.visit():
-            del self.queues[number]
+            self.queues.remove(queue)
         self.kick()
+
+    def take_vram(self, size_bytes: int) -> bool:
+        """Whether there is so much of its own memory left; then it is taken."""
+        with self.vram_lock:
+            if size_bytes > VRAM_BYTES - self.vram_used:
+                return False
+            self.vram_used += size_bytes
+            return True
+
+    def give_vram(self, size_bytes: int) -> None:
+        """So much of its own memory is free again."""
+        with self.vram_lock:
+            self.vram_used -= size_bytes
 
     def log(self, text: str) -> None:
         """One line of the kernel's log."""
@@ -167,60 +94,13 @@ class EmulatedGpu(Worker["EmulatedQueue"]):
         """The GPU's counter."""
         return time.monotonic_ns() * CLOCK_HZ // 1_000_000_000
 
-    def run(self, work: Dispatch) -> None:
-        """Run a kernel to its end, or until its queue is destroyed. Raises a ShaderFault."""
-        from hcq.emu.amd.launch import launch, shader_core  # the shader core: much code, for kernels alone
-
-        queue = self.running
-        if work.rsrc2.scratch_en and self.chip.has_architected_scratch:  # the registers say where it is
-            self.vm.bytes_at(work.scratch_base, work.wave_scratch_bytes * work.scratch_waves, "write")
-        if self.core is None:
-            self.core = shader_core(self.chip.arch, self.vm, self.caches)
-        try:
-            launch(self.core, self.chip.arch, work, lambda: queue is not None and queue.is_ending)
-        finally:
-            if self.caches is not None:
-                self.caches.vector.end_kernel()
-
-    def interrupt(self, context: int) -> None:
-        """Raise the event with this context, as a packet asked."""
-        self.events.interrupt(context)
-
     # ------------------------------------------------------------ the thread
 
     def is_used(self) -> bool:
         return bool(self.queues)
 
-    def ready(self) -> list[EmulatedQueue]:
-        return [queue for queue in self.queues.values() if queue.can_run]
+    def ready(self) -> list[Turns]:
+        return [queue for queue in self.queues if queue.can_run]
 
-    def step(self, queue: EmulatedQueue) -> bool:
-        """Its next packet; what goes wrong there is its end, or that of everything of the process."""
-        if not queue.can_run:
-            return False
-        self.running = queue
-        try:
-            return queue.step()
-        except QueueStopped:
-            return False
-        except PageFault as fault:
-            self.log(f"{queue.kind} queue {queue.number}: {fault}")
-            self._evict()
-            self.events.memory_exception(self.gpu_id, fault.address, "read-only" in fault.why)
-        except ShaderFault as fault:
-            if queue.is_ending:
-                queue.is_evicted = True
-                return False
-            self.log(f"{queue.kind} queue {queue.number}: {fault}")
-            self._evict()
-            self.events.hw_exception(self.gpu_id, memory_lost=False)
-        except Exception:
-            self.log(f"{queue.kind} queue {queue.number}: the emulator failed: {traceback.format_exc()}")
-            self._evict()
-            self.events.hw_exception(self.gpu_id, memory_lost=True)
-        return False
-
-    def _evict(self) -> None:
-        """Nothing of the process runs here any more, until it has destroyed its queues and made new ones."""
-        for queue in self.queues.values():
-            queue.is_evicted = True
+    def step(self, one: Turns) -> bool:
+        return one.can_run and one.turn()

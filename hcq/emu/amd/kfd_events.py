@@ -3,17 +3,20 @@
 In       CREATE_EVENT, WAIT_EVENTS and the other calls on events; interrupts and faults from GPUs
 Out      event ids, and waits that end when an event fires or time is out
 Changes  slots of the event page
-Next     kfd.py (the ioctls), gpu.py (who raises)
+Next     kfd_calls.py (the ioctls), process_gpu.py (who raises)
+Source   kfd_events.c: the function named at each method
+
+An event has an age, which rises with every set: who waits with the age it has seen before misses no set, even when
+another waiter has taken the event meanwhile.
 """
 
 from __future__ import annotations
 
 import errno
-import struct
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hcq.amd.abi.kfd import (
     EVENT_PAGE_BYTES,
@@ -24,6 +27,7 @@ from hcq.amd.abi.kfd import (
     EventType,
     HwExceptionData,
     MemoryExceptionData,
+    SignalEventData,
     WaitEventsArgs,
     WaitResult,
 )
@@ -31,47 +35,66 @@ from hcq.emu.amd.memory import BufferObject
 from hcq.emu.kernel import Process, Refusal
 
 SIGNAL_LIMIT = 4096
-FIRST_OTHER_ID = 0x40000000
+FIRST_OTHER_ID = 0x40000000  # KFD_FIRST_NONSIGNAL_EVENT_ID
 DATA_BYTES = 4 * EventData.length_words
+WITH_SLOT = (EventType.SIGNAL, EventType.DEBUG_EVENT)
 INTERRUPTED_SECONDS = 0.05  # how often a wait asks whether anybody still waits
 
 
-@dataclass
+@dataclass(eq=False)
+class Waiter:
+    """One wait for one event. `is_gone`: the event was destroyed meanwhile."""
+
+    event: Event
+    is_activated: bool
+    is_gone: bool = False
+
+
+@dataclass(eq=False)
 class Event:
     """A signal, or a kind of exception, that a process can wait for."""
 
     id: int
-    type: EventType
+    type: int
     auto_reset: bool
     is_signalled: bool = False
+    age: int = 1
     payload: bytes = b""
+    waiters: list[Waiter] = field(default_factory=list)
+
+    def fire(self) -> None:
+        """set_event: every waiter wakes; one that resets itself stays set only when nobody waits."""
+        self.is_signalled = not self.auto_reset or not self.waiters
+        self.age += 1
+        for waiter in self.waiters:
+            waiter.is_activated = True
+
+    def data(self, has_ages: bool) -> bytes:
+        """What a wait tells of it when it has fired."""
+        if self.type == EventType.SIGNAL and has_ages:
+            return SignalEventData(last_event_age=self.age).to_bytes()
+        return self.payload
 
 
 class Events:
-    """The events of one process."""
+    """The events of one process.
 
-    def __init__(self, kick: Callable[[], None]) -> None:
+    has_ages   the kernel knows ages: from interface 1.14 on
+    """
+
+    def __init__(self, kick: Callable[[], None], has_ages: bool = True) -> None:
         self.kick = kick  # a process that waits is a good moment for GPUs to look at their doorbells
+        self.has_ages = has_ages
         self.condition = threading.Condition()
         self.events: dict[int, Event] = {}
         self.page: BufferObject | None = None
 
     def create(self, args: CreateEventArgs, page: BufferObject | None) -> tuple[int, int]:
-        """A new event: its id and its slot."""
-        if page is not None:
-            if self.page is not None:
-                raise Refusal(errno.EINVAL)
-            if page.size_bytes < EVENT_PAGE_BYTES:
-                raise Refusal(errno.EINVAL)
-            page.data[:EVENT_PAGE_BYTES] = 0xFF
-            page.is_pinned = True
-            self.page = page
-        try:
-            kind = EventType(args.event_type)
-        except ValueError:
-            raise Refusal(errno.EINVAL) from None
+        """kfd_event_create: a new event, its id and its slot. kfd_kmap_event_page: the page, once in a process."""
         with self.condition:
-            if kind == EventType.SIGNAL:
+            if page is not None:
+                self._set_page(page)
+            if args.event_type in WITH_SLOT:
                 if self.page is None:
                     raise Refusal(errno.ENOMEM)
                 number = next((id for id in range(1, SIGNAL_LIMIT) if id not in self.events), 0)
@@ -83,46 +106,71 @@ class Events:
                 while number in self.events:
                     number += 1
                 slot = 0
-            self.events[number] = Event(number, kind, bool(args.auto_reset))
+            self.events[number] = Event(number, args.event_type, bool(args.auto_reset))
         return number, slot
 
+    def _set_page(self, page: BufferObject) -> None:
+        if self.page is not None or page.size_bytes < EVENT_PAGE_BYTES:
+            raise Refusal(errno.EINVAL)
+        page.data[:EVENT_PAGE_BYTES] = 0xFF
+        page.is_pinned = True
+        self.page = page
+
     def destroy(self, number: int) -> None:
-        """Destroy an event; who waits for it is woken. Raises Refusal (EINVAL) when there is none."""
+        """kfd_event_destroy: who waits for it is woken, and fails. Raises Refusal (EINVAL) when there is none."""
         with self.condition:
-            if self.events.pop(number, None) is None:
+            event = self.events.pop(number, None)
+            if event is None:
                 raise Refusal(errno.EINVAL)
+            for waiter in event.waiters:
+                waiter.is_gone = True
             self.condition.notify_all()
 
+    def release(self) -> None:
+        """The process is gone."""
+        for number in list(self.events):
+            self.destroy(number)
+        self.page = None
+
     def set(self, number: int) -> None:
-        """Set a signal. Raises Refusal (EINVAL) for any other event."""
+        """kfd_set_event: set a signal. Raises Refusal (EINVAL) for any other event."""
         with self.condition:
             event = self.events.get(number)
             if event is None or event.type != EventType.SIGNAL:
                 raise Refusal(errno.EINVAL)
-            event.is_signalled = True
+            event.fire()
             self.condition.notify_all()
 
     def reset(self, number: int) -> None:
-        """Set it back. Raises Refusal (EINVAL) when there is none."""
+        """kfd_reset_event: set it back. Raises Refusal (EINVAL) when there is none."""
         with self.condition:
             if number not in self.events:
                 raise Refusal(errno.EINVAL)
             self.events[number].is_signalled = False
 
     def interrupt(self, number: int) -> None:
-        """A GPU raised an interrupt with this context: the event fires if its slot was written."""
+        """kfd_signal_event_interrupt: the event fires if its slot was written.
+
+        A number that is no such event's makes the kernel look at all slots.
+        """
         with self.condition:
-            event = self.events.get(number)
-            if event is None or self.page is None:
+            if self.page is None:
                 return
-            slot = self.page.data[8 * number : 8 * number + 8].view("u8")
-            if int(slot[0]) != UNSIGNALLED:
-                slot[0] = UNSIGNALLED
-                event.is_signalled = True
+            slots = self.page.data[:EVENT_PAGE_BYTES].view("u8")
+            event = self.events.get(number) if 0 < number < SIGNAL_LIMIT else None
+            if event is None or int(slots[number]) == UNSIGNALLED:
+                fired = [one for id, one in self.events.items() if id < SIGNAL_LIMIT]
+                fired = [one for one in fired if int(slots[one.id]) != UNSIGNALLED]
+            else:
+                fired = [event]
+            for one in fired:
+                slots[one.id] = UNSIGNALLED
+                one.fire()
+            if fired:
                 self.condition.notify_all()
 
     def memory_exception(self, gpu_id: int, va: int, is_read_only: bool) -> None:
-        """A page fault: every MEMORY event of the process fires."""
+        """kfd_signal_vm_fault_event: a page fault, so every MEMORY event of the process fires."""
         self._raise(
             EventType.MEMORY,
             MemoryExceptionData(
@@ -131,7 +179,7 @@ class Events:
         )
 
     def hw_exception(self, gpu_id: int, memory_lost: bool) -> None:
-        """The GPU hung and was reset."""
+        """kfd_signal_reset_event: the GPU hung and was reset."""
         self._raise(
             EventType.HW_EXCEPTION, HwExceptionData(memory_lost=memory_lost, gpu_id=gpu_id).to_bytes()
         )
@@ -140,37 +188,74 @@ class Events:
         with self.condition:
             for event in self.events.values():
                 if event.type == kind:
-                    event.is_signalled, event.payload = True, payload
+                    event.payload = payload
+                    event.fire()
             self.condition.notify_all()
 
     def wait(self, args: WaitEventsArgs, process: Process) -> WaitResult:
-        """Wait for any or all of the events in the caller's array, and fill in what fired."""
-        if not args.events_ptr:
+        """kfd_wait_on_events: for any or all of the events in the caller's array, and fill in what fired."""
+        if args.num_events and not args.events_ptr:
             raise Refusal(errno.EFAULT)
         array = process.read(args.events_ptr, DATA_BYTES * args.num_events)
-        id_at = EventData.event_id.byte_offset
-        ids = [struct.unpack_from("<I", array, DATA_BYTES * i + id_at)[0] for i in range(args.num_events)]
+        asked = [array[at : at + DATA_BYTES] for at in range(0, len(array), DATA_BYTES)]
         end = None if args.timeout == FOREVER_MS else time.monotonic() + args.timeout / 1000
         if args.timeout:
             self.kick()
         with self.condition:
-            while True:
-                events = [self.events.get(number) for number in ids]
-                if None in events:
-                    raise Refusal(errno.EINVAL)
-                fired = [event for event in events if event and event.is_signalled]
-                if fired and (not args.wait_for_all or len(fired) == len(events)):
-                    break
-                left = INTERRUPTED_SECONDS if end is None else end - time.monotonic()
-                if left <= 0:
-                    return WaitResult.TIMEOUT
-                if process.is_interrupted():
-                    raise Refusal(errno.EINTR)
-                self.condition.wait(min(left, INTERRUPTED_SECONDS))
-            for index, event in enumerate(events):
-                if event is not None and event.is_signalled:
-                    if event.payload:
-                        process.write(args.events_ptr + DATA_BYTES * index, event.payload)
-                    if event.auto_reset:
-                        event.is_signalled = False
-        return WaitResult.COMPLETE
+            waiters = self._waiters(asked)
+            try:
+                result = self._until(waiters, bool(args.wait_for_all), end, process)
+            finally:
+                for waiter in waiters:
+                    if waiter in waiter.event.waiters:
+                        waiter.event.waiters.remove(waiter)
+            found = [waiter.event.data(self.has_ages) if waiter.is_activated else b"" for waiter in waiters]
+        if result == WaitResult.COMPLETE:
+            for index, data in enumerate(found):
+                if data:
+                    process.write(args.events_ptr + DATA_BYTES * index, data)
+        return result
+
+    def _waiters(self, asked: list[bytes]) -> list[Waiter]:
+        """init_event_waiter: what is set, or has another age than was seen, counts; what resets itself is reset."""
+        id_at = EventData.event_id.byte_offset
+        events = [self.events.get(int.from_bytes(one[id_at : id_at + 4], "little")) for one in asked]
+        waiters: list[Waiter] = []
+        for event, one in zip(events, asked):
+            if event is None:
+                self._undo(waiters)
+                raise Refusal(errno.EINVAL)
+            waiter = Waiter(event, event.is_signalled)
+            event.is_signalled = event.is_signalled and not event.auto_reset
+            age = int.from_bytes(one[:8], "little")
+            if self.has_ages and event.type == EventType.SIGNAL and age and event.age != age:
+                waiter.is_activated = True
+            if not waiter.is_activated:
+                event.waiters.append(waiter)
+            waiters.append(waiter)
+        return waiters
+
+    def _until(self, waiters: list[Waiter], is_all: bool, end: float | None, process: Process) -> WaitResult:
+        """test_event_condition, until it says something or time is out. Called with the condition's lock."""
+        while True:
+            if any(waiter.is_gone for waiter in waiters):
+                raise Refusal(errno.EIO)
+            fired = sum(waiter.is_activated for waiter in waiters)
+            if fired == len(waiters) if is_all else fired:
+                return WaitResult.COMPLETE
+            left = INTERRUPTED_SECONDS if end is None else end - time.monotonic()
+            if left <= 0:
+                return WaitResult.TIMEOUT
+            if process.is_interrupted():
+                self._undo(waiters)
+                raise Refusal(errno.EINTR)
+            self.condition.wait(min(left, INTERRUPTED_SECONDS))
+
+    def _undo(self, waiters: list[Waiter]) -> None:
+        """free_waiters: the call is made again, so it gives back what it took."""
+        for waiter in waiters:
+            if waiter in waiter.event.waiters:
+                waiter.event.waiters.remove(waiter)
+        for waiter in waiters:
+            if waiter.is_activated and waiter.event.auto_reset:
+                waiter.event.is_signalled = True

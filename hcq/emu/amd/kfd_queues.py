@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from hcq.amd.abi.kfd import CreateQueueArgs, QueueType
 from hcq.emu.amd.aql_processor import AqlQueue
-from hcq.emu.amd.gpu import EmulatedGpu, EmulatedQueue
 from hcq.emu.amd.pm4_processor import Pm4Queue
+from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
 from hcq.emu.amd.sdma_processor import SdmaQueue
 from hcq.emu.amd.spec import LDS_BYTES
 from hcq.emu.kernel import Refusal
@@ -42,9 +42,9 @@ PROCESSORS: dict[int, type[EmulatedQueue]] = {
 }
 
 
-def create_queue(gpu: EmulatedGpu, number: int, args: CreateQueueArgs) -> EmulatedQueue:
+def create_queue(gpu: ProcessGpu, number: int, args: CreateQueueArgs) -> EmulatedQueue:
     """Check the arguments and make the queue. Raises Refusal."""
-    if gpu.vm_file is None:
+    if gpu.drm_file is None:
         raise Refusal(errno.ENODEV)
     if args.queue_percentage & 0xFF > 100 or args.queue_priority > MAX_PRIORITY:
         raise Refusal(errno.EINVAL)
@@ -68,7 +68,7 @@ def create_queue(gpu: EmulatedGpu, number: int, args: CreateQueueArgs) -> Emulat
     return PROCESSORS[args.queue_type](gpu, number, index, args)
 
 
-def _check_compute_buffers(gpu: EmulatedGpu, args: CreateQueueArgs) -> None:
+def _check_compute_buffers(gpu: ProcessGpu, args: CreateQueueArgs) -> None:
     if args.eop_buffer_address and not (
         args.eop_buffer_size == EOP_BYTES and gpu.vm.is_exactly(args.eop_buffer_address, EOP_BYTES)
     ):

@@ -1,16 +1,19 @@
 """Topology of the emulated KFD: what sysfs says of the emulated GPUs.
 
 In       a Spec for each GPU
-Out      the text of every file below the topology's folder
+Out      the text of every file below the topology's folder, and of the amdgpu module's
 Changes  nothing
 Next     spec.py (what a GPU is), kfd.py (who serves these files), kfd_queues.py (sizes that follow from these figures)
+Source   kfd_topology.c: node_show, mem_show, kfd_cache_show, iolink_show; kfd_crat.h: types and flags
 
-The figures are those of small parts of each generation: they decide how much scratch memory and how large a context
-save area a driver allocates, and nothing else here.
+Sizes decide how much scratch memory and how large a context save area a driver allocates, and how wide a grid AMD's own
+copy and fill kernels have.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hcq.emu.amd.spec import LDS_BYTES, Spec
@@ -21,6 +24,14 @@ FIRST_RENDER_MINOR = 128
 VRAM_BYTES = 16 << 30  # only what is touched takes memory
 FIRST_GPU_ID, GPU_ID_STEP = 0x5A3C, 0x3D2B  # ids are hashes: nothing follows from their order
 MAX_GPUS = 64
+FIRST_BUS = 3  # of PCI
+HEAP_SYSTEM, HEAP_PUBLIC, HEAP_PRIVATE = 0, 1, 2
+PCIE = 2  # a link's type: CRAT_IOLINK_TYPE_PCIEXPRESS
+LINK_ENABLED = 1  # its flags say nothing against 32 and 64-bit atomics
+DATA_CACHE, CODE_CACHE, GPU_CACHE = 1, 2, 8  # a cache's type: HSA_CACHE_TYPE_DATA, _INSTRUCTION, _HSACU
+DOORBELL_64 = 2 << 12  # capability: doorbells of 8 bytes
+WATCH_POINTS = 1 << 7 | 2 << 8  # capability: address watch, and how many, as a power of two
+DEBUG_FIRMWARE = 1 << 29  # capability: exceptions of queues are told through the context save area
 
 
 @dataclass(frozen=True)
@@ -32,39 +43,86 @@ class EmulatedNode:
     gpu_id: int
     render_minor: int
 
+    @property
+    def card_minor(self) -> int:
+        """The number of its primary node."""
+        return self.index - 1
+
+    @property
+    def location_id(self) -> int:
+        """Its place on the PCI bus: bus, device, function."""
+        return (FIRST_BUS + self.index - 1) << 8
+
     def properties(self) -> dict[str, int]:
         """The lines of its `properties` file."""
-        chip = self.spec.chip
-        units = 4 * chip.xccs
+        chip, size = self.spec.chip, self.spec.size
         per_unit = 4 if chip.family == 9 else 2
         return {
             "cpu_cores_count": 0,
-            "simd_count": units * per_unit,
+            "simd_count": size.units * chip.xccs * per_unit,
             "mem_banks_count": 1,
-            "caches_count": 0,
-            "io_links_count": 0,
+            "caches_count": len(caches(self)),
+            "io_links_count": 1,
             "p2p_links_count": 0,
+            "cpu_core_id_base": 0,
+            "simd_id_base": 0x80001000 + 0x1000 * (self.index - 1),
             "max_waves_per_simd": 8 if chip.family == 9 else 16,
             "lds_size_in_kb": LDS_BYTES >> 10,
+            "gds_size_in_kb": 0,
+            "num_gws": 64,
             "wave_front_size": 64 if chip.family == 9 else 32,
-            "array_count": 2 * chip.xccs,
-            "simd_arrays_per_engine": 1 if chip.family == 9 else 2,
-            "cu_per_simd_array": 2,
+            "array_count": size.engines * size.arrays * chip.xccs,
+            "simd_arrays_per_engine": size.arrays,
+            "cu_per_simd_array": -(-size.units // (size.engines * size.arrays)),
             "simd_per_cu": per_unit,
             "max_slots_scratch_cu": 32,
             "gfx_target_version": chip.gfx_target_version,
             "vendor_id": 0x1002,
-            "device_id": 0x744C,
+            "device_id": size.device_id,
+            "location_id": self.location_id,
+            "domain": 0,
             "drm_render_minor": self.render_minor,
             "hive_id": 0,
             "num_sdma_engines": 2,
             "num_sdma_xgmi_engines": 0,
             "num_sdma_queues_per_engine": 8,
             "num_cp_queues": 8,
-            "num_xcc": chip.xccs,
+            "max_engine_clk_fcompute": 2400,
+            "local_mem_size": 0,
             "fw_version": 1,
-            "capability": 0,
+            "capability": DOORBELL_64 | WATCH_POINTS | DEBUG_FIRMWARE,
+            "debug_prop": 0,
+            "sdma_fw_version": 1,
+            "unique_id": 0x1D5C3A0000000000 | self.gpu_id,
+            "num_xcc": chip.xccs,
+            "max_engine_clk_ccompute": 3000,
         }
+
+
+def caches(node: EmulatedNode) -> list[dict[str, int | str]]:
+    """The properties of each kind of cache: one of each that a compute unit has, and those that all share."""
+    family, everyone = node.spec.chip.family, ",".join(["1"] * 32)
+    kinds = [  # level, KiB, bytes of a line, type
+        (1, 16 if family == 9 else 32, 64 if family == 9 else 128, GPU_CACHE | DATA_CACHE),
+        (1, 16, 64, GPU_CACHE | DATA_CACHE),
+        (1, 32, 64, GPU_CACHE | CODE_CACHE),
+        *([] if family == 9 else [(2, 256, 128, GPU_CACHE | DATA_CACHE)]),
+        (2, 4096 if family == 9 else 6144, 128, GPU_CACHE | DATA_CACHE),
+    ]
+    return [
+        {
+            "processor_id_low": 0x80001000,
+            "level": level,
+            "size": kib,
+            "cache_line_size": line,
+            "cache_lines_per_tag": 1,
+            "association": 16,
+            "latency": 1,
+            "type": kind,
+            "sibling_map": everyone,
+        }
+        for level, kib, line, kind in kinds
+    ]
 
 
 def make_nodes(specs: list[Spec]) -> list[EmulatedNode]:
@@ -82,20 +140,103 @@ def make_nodes(specs: list[Spec]) -> list[EmulatedNode]:
 def files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
     """Path -> contents."""
     found = {
+        "/sys/module/amdgpu/initstate": b"live\n",
+        "/sys/module/amdgpu/version": b"6.8.5\n",
         f"{ROOT}/generation_id": b"2\n",
         f"{ROOT}/system_properties": b"platform_oem 0\nplatform_id 0\nplatform_rev 0\n",
-        f"{ROOT}/nodes/0/gpu_id": b"0\n",
-        f"{ROOT}/nodes/0/name": b"\n",
-        f"{ROOT}/nodes/0/properties": b"cpu_cores_count 2\nsimd_count 0\nmem_banks_count 1\n",
+        **_cpu_files(nodes),
     }
     for node in nodes:
         folder = f"{ROOT}/nodes/{node.index}"
-        lines = "".join(f"{name} {value}\n" for name, value in node.properties().items())
-        heap = 1 if node.spec.is_vram_public else 2
+        heap = HEAP_PUBLIC if node.spec.is_vram_public else HEAP_PRIVATE
         found[f"{folder}/gpu_id"] = f"{node.gpu_id}\n".encode()
         found[f"{folder}/name"] = f"{node.spec.chip.arch}\n".encode()
-        found[f"{folder}/properties"] = lines.encode()
-        found[f"{folder}/mem_banks/0/properties"] = (
-            f"heap_type {heap}\nsize_in_bytes {VRAM_BYTES}\nflags 0\nwidth 256\nmem_clk_max 1000\n".encode()
-        )
+        found[f"{folder}/properties"] = lines(node.properties())
+        found[f"{folder}/mem_banks/0/properties"] = lines(bank(heap, VRAM_BYTES))
+        found[f"{folder}/io_links/0/properties"] = lines(link(node.index, 0))
+        for index, cache in enumerate(caches(node)):
+            found[f"{folder}/caches/{index}/properties"] = lines(cache)
+        # libdrm tells GPUs apart by their primary nodes
+        drm = f"/sys/dev/char/226:{node.render_minor}/device"
+        found[f"{drm}/drm/renderD{node.render_minor}/dev"] = f"226:{node.render_minor}\n".encode()
+        found[f"{drm}/drm/card{node.card_minor}/dev"] = f"226:{node.card_minor}\n".encode()
+        found[f"{drm}/vendor"] = b"0x1002\n"
+        found[f"{drm}/device"] = f"0x{node.spec.size.device_id:04x}\n".encode()
+        found[f"{drm}/revision"] = b"0x00\n"
+        found[f"{drm}/subsystem_vendor"] = b"0x1002\n"
+        found[f"{drm}/subsystem_device"] = b"0x0000\n"
+        found[f"{drm}/uevent"] = (
+            f"DRIVER=amdgpu\nPCI_ID=1002:{node.spec.size.device_id:04X}\n"
+            f"PCI_SLOT_NAME=0000:{node.location_id >> 8:02x}:00.0\n"
+        ).encode()
     return found
+
+
+def _cpu_files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
+    """Node 0: the host's processor and memory, and its link to each GPU."""
+    folder = f"{ROOT}/nodes/0"
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    properties: dict[str, int | str] = {
+        "cpu_cores_count": os.cpu_count() or 1,
+        "simd_count": 0,
+        "mem_banks_count": 1,
+        "caches_count": 0,
+        "io_links_count": len(nodes),
+        "p2p_links_count": 0,
+        "cpu_core_id_base": 0,
+        "simd_id_base": 0,
+        "max_waves_per_simd": 0,
+        "lds_size_in_kb": 0,
+        "gds_size_in_kb": 0,
+        "wave_front_size": 0,
+        "vendor_id": 0,
+        "device_id": 0,
+        "location_id": 0,
+        "drm_render_minor": 0,
+        "hive_id": 0,
+        "num_xcc": 0,
+        "max_engine_clk_ccompute": 3000,
+    }
+    found = {
+        f"{folder}/gpu_id": b"0\n",
+        f"{folder}/name": b"\n",
+        f"{folder}/properties": lines(properties),
+        f"{folder}/mem_banks/0/properties": lines(bank(HEAP_SYSTEM, memory)),
+    }
+    for index, node in enumerate(nodes):
+        found[f"{folder}/io_links/{index}/properties"] = lines(link(0, node.index))
+    return found
+
+
+def bank(heap: int, size_bytes: int) -> dict[str, int]:
+    """The properties of a bank of memory."""
+    return {
+        "heap_type": heap,
+        "size_in_bytes": size_bytes,
+        "flags": 0,
+        "width": 64 if heap == HEAP_SYSTEM else 256,
+        "mem_clk_max": 1000,
+    }
+
+
+def link(start: int, end: int) -> dict[str, int]:
+    """The properties of a link between two nodes."""
+    return {
+        "type": PCIE,
+        "version_major": 0,
+        "version_minor": 0,
+        "node_from": start,
+        "node_to": end,
+        "weight": 20,
+        "min_latency": 0,
+        "max_latency": 0,
+        "min_bandwidth": 0,
+        "max_bandwidth": 0,
+        "recommended_transfer_size": 0,
+        "flags": LINK_ENABLED,
+    }
+
+
+def lines(properties: Mapping[str, int | str]) -> bytes:
+    """A file of "name value" lines."""
+    return "".join(f"{name} {value}\n" for name, value in properties.items()).encode()

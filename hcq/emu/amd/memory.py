@@ -18,6 +18,7 @@ import numpy as np
 from hcq.amd.abi.kfd import AllocFlags
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.backing import Backing
+from hcq.emu.kernel import UserMemory
 
 PAGE = 4096
 
@@ -26,17 +27,30 @@ class BufferObject:
     """One allocation. `data` is what the GPU sees; it lives until the last reference is gone."""
 
     def __init__(
-        self, handle: int, gpu_id: int, va: int, size_bytes: int, flags: AllocFlags, backing: Backing
+        self,
+        handle: int,
+        gpu_id: int,
+        va: int,
+        size_bytes: int,
+        flags: AllocFlags,
+        backing: Backing,
+        mmap_offset: int,
+        user: UserMemory | None = None,
     ) -> None:
         self.handle, self.gpu_id, self.va, self.size_bytes, self.flags = handle, gpu_id, va, size_bytes, flags
         self.mapped: set[int] = set()  # ids of the GPUs whose page tables have it
         self.is_pinned = False  # the event page: it cannot be freed
-        self.backing = backing
+        self.backing, self.mmap_offset = backing, mmap_offset
+        self.user = user  # pages of the process, in the place of the backing (USERPTR)
+
+    def is_mapped_by(self, gpu_id: int) -> bool:
+        """Whether the host maps it through the render node of this GPU."""
+        return self.gpu_id == gpu_id and bool(self.flags & (AllocFlags.VRAM | AllocFlags.GTT))
 
     @property
     def data(self) -> Any:
         """The bytes behind it."""
-        return self.backing.data
+        return self.backing.data if self.user is None else self.user.data
 
 
 class GpuVm(AddressSpace):

@@ -19,7 +19,7 @@ from hcq.amd.abi import pm4, registers
 from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.dispatch import dispatch_from_registers
 from hcq.emu.amd.engine import Handlers, Unordered, holds
-from hcq.emu.amd.gpu import EmulatedGpu, EmulatedQueue
+from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
 from hcq.layout import Packet
 
 MAX_NESTING = 2  # a ring runs an indirect buffer, and that one no other
@@ -43,7 +43,7 @@ class Frame:
 class Pm4Engine:
     """Executes packets for one queue; its registers stay from packet to packet."""
 
-    def __init__(self, gpu: EmulatedGpu, queue: EmulatedQueue) -> None:
+    def __init__(self, gpu: ProcessGpu, queue: EmulatedQueue) -> None:
         self.gpu, self.queue, self.vm = gpu, queue, gpu.vm
         self.registers: dict[int, int] = {}
         self.frames: list[Frame] = []
@@ -232,7 +232,7 @@ class Pm4Queue(EmulatedQueue):
 
     kind = "PM4"
 
-    def __init__(self, gpu: EmulatedGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
+    def __init__(self, gpu: ProcessGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
         super().__init__(gpu, number, doorbell_index, args)
         self.engine = Pm4Engine(gpu, self)
         self.ring_words = self.ring_bytes // 4

@@ -17,7 +17,7 @@ from typing import Any
 from hcq.amd.abi import sdma
 from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.engine import Handlers, Unordered, holds
-from hcq.emu.amd.gpu import EmulatedGpu, EmulatedQueue
+from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
 from hcq.layout import Packet
 
 MAX_PACKET_WORDS = 256  # of those that write words inline; the ring is read that far ahead
@@ -35,7 +35,7 @@ class SdmaQueue(EmulatedQueue):
 
     kind = "SDMA"
 
-    def __init__(self, gpu: EmulatedGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
+    def __init__(self, gpu: ProcessGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
         super().__init__(gpu, number, doorbell_index, args)
         self.vm = gpu.vm
         self.data = gpu.vm if gpu.caches is None else gpu.caches.copies  # as copies see it

@@ -13,11 +13,13 @@ The figures are derived here, and not taken from the driver's own (hcq/amd/chip.
     amd:gfx1100:seed=7       it works asynchronously: queues and what nothing orders run in random order
     amd:gfx1100:private      the host sees none of its memory (no large BAR)
     amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
+    amd:gfx1100:cu=8         so many compute units, of each XCC; without it as many as such a GPU has
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hcq.amd.abi import sdma
 from hcq.amd.abi.registers import Register
@@ -26,6 +28,27 @@ from hcq.emu.words import flag, number, parse_word
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
 LDS_BYTES = 64 << 10
 MAX_BLOCK = 1024  # work-items of a workgroup
+MIN_UNITS, MAX_UNITS = 2, 128
+
+
+class Size(NamedTuple):
+    """How large the GPUs of an architecture are; figures of one XCC."""
+
+    units: int
+    engines: int
+    arrays: int  # of one engine
+    device_id: int  # of PCI
+
+
+SIZES = {  # AMD's data sheets; device ids: pci.ids
+    "gfx90a": Size(104, 8, 1, 0x740C),
+    "gfx942": Size(38, 4, 1, 0x74A1),
+    "gfx1100": Size(96, 6, 2, 0x744C),
+    "gfx1101": Size(60, 3, 2, 0x747E),
+    "gfx1102": Size(32, 2, 2, 0x7480),
+    "gfx1200": Size(32, 2, 2, 0x7590),
+    "gfx1201": Size(64, 4, 2, 0x7550),
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +56,11 @@ class Chip:
     """One architecture. The last two characters of its name are the minor version and the stepping."""
 
     arch: str
+
+    @property
+    def size(self) -> Size:
+        """How large its GPUs are."""
+        return SIZES[self.arch]
 
     @property
     def family(self) -> int:
@@ -84,12 +112,21 @@ class Spec:
 
     seed         work asynchronously, in an order drawn from it
     has_caches   what is not acquired is old, what is not released is hidden
+    units        compute units of each XCC; 0: as many as such a GPU has
     """
 
     chip: Chip
     seed: int | None = None
     is_vram_public: bool = True
     has_caches: bool = False
+    units: int = 0
+
+    @property
+    def size(self) -> Size:
+        """How large it is: with fewer compute units it also has fewer engines, when some would have none."""
+        full = self.chip.size
+        units = self.units or full.units
+        return full._replace(units=units, engines=max(1, min(full.engines, units // (2 * full.arrays))))
 
 
 def parse(word: str) -> Spec:
@@ -97,7 +134,16 @@ def parse(word: str) -> Spec:
     chip, options = parse_word(
         word,
         CHIPS,
-        {"seed": number, "private": flag, "caches": flag},
-        "seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old)",
+        {"seed": number, "private": flag, "caches": flag, "cu": units},
+        "seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old), "
+        f"cu=NUMBER (compute units of each XCC: even, {MIN_UNITS} to {MAX_UNITS})",
     )
-    return Spec(chip, options.get("seed"), "private" not in options, "caches" in options)
+    return Spec(
+        chip, options.get("seed"), "private" not in options, "caches" in options, options.get("cu", 0)
+    )
+
+
+def units(text: str) -> int | None:
+    """A number of compute units; None when there is no such GPU."""
+    count = number(text)
+    return count if count is not None and MIN_UNITS <= count <= MAX_UNITS and count % 2 == 0 else None

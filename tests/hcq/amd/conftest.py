@@ -29,6 +29,12 @@ def fresh_port(*words: str) -> Any:
     return type(port)([type(kernel)([node.spec for node in kernel.topology]) for kernel in port.kernels])
 
 
+def the_process(kernel: Any) -> Any:
+    """What the emulated KFD keeps for the one process that uses it."""
+    (process,) = kernel.processes.values()
+    return process
+
+
 def settings_with(**fields: Any) -> Config:
     """The process's switches, with some of them changed."""
     return dataclasses.replace(config.current(), **fields)

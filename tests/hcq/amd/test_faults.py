@@ -14,7 +14,7 @@ from hcq.amd.device import AmdDevice
 from hcq.errors import DeviceFault, DriverError, HcqError, UsageError, WaitTimeout
 from hcq.port import FaultyPort, refused
 from tests.hcq.amd import conftest
-from tests.hcq.amd.conftest import settings_with
+from tests.hcq.amd.conftest import settings_with, the_process
 from tests.hcq.amd.kernels import image
 from tests.hcq.gpu.kernels import works
 
@@ -34,9 +34,8 @@ def processes_end() -> Iterator[None]:
     yield
     while _systems:
         for kernel in _systems.pop().kernels:
-            for gpu in kernel.gpus.values():
-                for number in list(gpu.queues):
-                    gpu.remove(number)
+            for process in list(kernel.processes):
+                kernel.exit(process)
 
 
 # ------------------------------------------------------------ opening
@@ -64,7 +63,7 @@ def test_no_queue_is_made_beside_one_that_could_not_be_ended():
     with pytest.raises(DeviceFault, match="abandoned"):
         late.wait()
     works(device)
-    (gpu,) = port.inner.kernels[0].gpus.values()
+    (gpu,) = the_process(port.inner.kernels[0]).gpus.values()
     assert set(gpu.queues) == {ring.queue_id for ring in device.rings.values()}
     device.close()
 

@@ -73,9 +73,8 @@ def _lose_nv_doorbell(device: NvDevice, ring_name: str) -> str:
 def _end_queues(port: Any) -> None:
     """A queue that could not be destroyed belongs to its process until that ends."""
     for kernel in port.kernels:
-        for gpu in kernel.gpus.values():
-            for number in list(gpu.queues):
-                gpu.remove(number)
+        for process in list(kernel.processes):
+            kernel.exit(process)
 
 
 AMD = Vendor(

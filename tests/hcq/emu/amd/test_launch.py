@@ -12,9 +12,11 @@ from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.gpu import EmulatedGpu
 from hcq.emu.amd.kfd_events import Events
 from hcq.emu.amd.kfd_topology import make_nodes
+from hcq.emu.amd.process_gpu import ProcessGpu
 from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.errors import PageFault
 from hcq.emu.amd.spec import parse
+from hcq.emu.backing import DeviceMemory
 
 CODE, SCRATCH = 0x10000, 0x200000
 EMPTY = Dispatch(
@@ -35,8 +37,9 @@ EMPTY = Dispatch(
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100", "gfx1201"])
 def test_scratch_memory_of_all_waves_is_mapped_where_the_registers_say(arch: str) -> None:
+    memory = DeviceMemory("kfd")
     (node,) = make_nodes([parse(f"amd:{arch}")])
-    gpu = EmulatedGpu(node, Events(lambda: None), print)
+    gpu = ProcessGpu(EmulatedGpu(node, print, memory), Events(lambda: None), memory)
     gpu.vm.map(CODE, np.array(ISAS[arch].encode("s_endpgm"), np.uint32), name="code")
     gpu.run(dataclasses.replace(EMPTY, rsrc2=Rsrc2()))
     with pytest.raises(PageFault, match=f"{SCRATCH:#x}: not mapped"):

@@ -1,0 +1,220 @@
+"""A GPU as one process has it: its page table, its doorbells, its queues; and what happens when one of them goes wrong.
+
+In       queues created through the KFD; doorbells, as stores to mapped memory
+Out      packets executed; interrupts, page faults and resets as events of the process
+Changes  the process's memory through the GPU's page table
+Next     pm4_processor.py, sdma_processor.py, aql_processor.py (the packets), launch.py (kernels), gpu.py (the thread),
+         kfd_process.py (who has one of these for each GPU)
+Source   kfd_priv.h: kfd_process_device, qcm_process_device
+"""
+
+from __future__ import annotations
+
+import traceback
+from abc import ABC, abstractmethod
+from random import Random
+from typing import TYPE_CHECKING
+
+from hcq.amd.abi.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceApertures
+from hcq.emu.amd.caches import Caches
+from hcq.emu.amd.dispatch import Dispatch
+from hcq.emu.amd.gpu import EmulatedGpu, Turns
+from hcq.emu.amd.kfd_events import Events
+from hcq.emu.amd.kfd_topology import EmulatedNode
+from hcq.emu.amd.memory import BufferObject, GpuVm
+from hcq.emu.amd.shader.errors import PageFault, ShaderFault
+from hcq.emu.amd.spec import Chip
+from hcq.emu.backing import Backing, DeviceMemory
+
+if TYPE_CHECKING:
+    from hcq.emu.amd.shader.run import ShaderCore
+
+UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
+
+
+class QueueStopped(Exception):
+    """A packet, a pointer or a doorbell that makes no sense: hardware hangs here, and so does this queue."""
+
+
+class EmulatedQueue(Turns, ABC):
+    """One queue. `step` executes one packet; a subclass knows the packets and what its pointers count."""
+
+    kind = ""
+
+    def __init__(self, gpu: ProcessGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
+        self.gpu, self.number, self.doorbell_index = gpu, number, doorbell_index
+        self.ring, self.ring_bytes = args.ring_base_address, args.ring_size
+        self.rptr_va, self.wptr_va = args.read_pointer_address, args.write_pointer_address
+        self.buffers = (
+            self.ring,
+            self.rptr_va,
+            self.wptr_va,
+            args.eop_buffer_address,
+            args.ctx_save_restore_address,
+        )
+        self.rptr = gpu.vm.load64(self.rptr_va)
+        self.is_suspended = not args.queue_percentage & 0xFF
+        self.is_evicted = False
+        self.is_ending = False  # it is being destroyed: the kernel it runs shall end
+        self.stopped = ""
+        gpu.doorbell_slots[doorbell_index] = UNRUNG
+
+    @abstractmethod
+    def step(self) -> bool:
+        """Execute the next packet; False when there is none, or when it has to wait."""
+
+    def turn(self) -> bool:
+        return self.gpu.step(self)
+
+    @property
+    def doorbell(self) -> int:
+        """The last value stored to the doorbell, UNRUNG before the first."""
+        return int(self.gpu.doorbell_slots[self.doorbell_index])
+
+    def rung(self, ring: int, unit: str, multiple_of: int = 1) -> int | None:
+        """The write pointer, when the doorbell says that there is something new. `ring`: how many units it has."""
+        wptr = self.doorbell
+        if wptr in (UNRUNG, self.rptr):
+            return None
+        if wptr % multiple_of or not self.rptr < wptr <= self.rptr + ring:
+            raise self.stop(
+                f"doorbell {wptr} is not within one ring of the read pointer {self.rptr} (both in {unit})"
+            )
+        if self.gpu.vm.load64(self.wptr_va) < wptr:
+            raise self.stop(f"doorbell {wptr} was rung before the write pointer in memory said so")
+        return wptr
+
+    @property
+    def can_run(self) -> bool:
+        """Whether it takes packets: not while it is suspended, evicted or stopped."""
+        return not (self.is_suspended or self.is_evicted or self.stopped)
+
+    def uses(self, bo: BufferObject) -> bool:
+        """Whether a buffer object holds one of the addresses the queue was created with."""
+        return any(bo.va <= va < bo.va + bo.size_bytes for va in self.buffers if va)
+
+    def stop(self, why: str) -> QueueStopped:
+        """Stop here for good. Returns the exception to raise."""
+        self.stopped = f"{self.kind} queue {self.number} stopped: {why}"
+        self.gpu.log(self.stopped)
+        return QueueStopped(why)
+
+
+class ProcessGpu:
+    """One GPU, as one process has it."""
+
+    def __init__(self, gpu: EmulatedGpu, events: Events, kfd_memory: DeviceMemory) -> None:
+        self.gpu, self.events = gpu, events
+        self.vm = GpuVm()
+        self.caches = Caches(self.vm, self.chip.copies.has_gcr) if self.node.spec.has_caches else None
+        self.drm_file: object = None  # the open file whose address space it is, once that has been acquired
+        # libhsakmt 5.2.3 keeps the high half of the first queue's offset alone
+        self.doorbells = Backing(DOORBELL_SLICE_BYTES, kfd_memory, multiple_of=4 << 30)
+        self.doorbell_slots = self.doorbells.data.view("u8")
+        self.apertures = ProcessDeviceApertures(
+            lds_base=1 << 48,
+            lds_limit=1 << 48 | 0xFFFFFFFF,
+            scratch_base=2 << 48,
+            scratch_limit=2 << 48 | 0xFFFFFFFF,
+            gpuvm_base=0x10000,
+            gpuvm_limit=2**47 - 1,
+            gpu_id=self.gpu_id,
+        )
+        self.queues: dict[int, EmulatedQueue] = {}
+        self.running: EmulatedQueue | None = None
+        self.core: ShaderCore | None = None  # made by the first kernel
+
+    # ------------------------------------------------------------ what it shares with other processes
+
+    @property
+    def gpu_id(self) -> int:
+        """What names it in ioctls."""
+        return self.gpu.gpu_id
+
+    @property
+    def node(self) -> EmulatedNode:
+        """What the topology says of it."""
+        return self.gpu.node
+
+    @property
+    def chip(self) -> Chip:
+        """Its architecture."""
+        return self.gpu.chip
+
+    @property
+    def random(self) -> Random | None:
+        """What draws the order of things that nothing orders; None: as they come."""
+        return self.gpu.random
+
+    def log(self, text: str) -> None:
+        """One line of the kernel's log."""
+        self.gpu.log(text)
+
+    def clock(self) -> int:
+        """The GPU's counter."""
+        return self.gpu.clock()
+
+    # ------------------------------------------------------------ queues
+
+    def free_doorbell(self) -> int | None:
+        """The number of a doorbell that no queue has; None when all are taken."""
+        used = {queue.doorbell_index for queue in self.queues.values()}
+        return next((index for index in range(DOORBELL_SLICE_BYTES // 8) if index not in used), None)
+
+    def add(self, queue: EmulatedQueue) -> None:
+        """Let a queue run."""
+        self.queues[queue.number] = queue
+        self.gpu.add(queue)
+
+    def remove(self, number: int) -> None:
+        """End a queue, in the middle of what it does."""
+        self.gpu.remove(self.queues[number])
+        del self.queues[number]
+
+    def run(self, work: Dispatch) -> None:
+        """Run a kernel to its end, or until its queue is destroyed. Raises a ShaderFault."""
+        from hcq.emu.amd.launch import launch, shader_core  # the shader core: much code, for kernels alone
+
+        queue = self.running
+        if work.rsrc2.scratch_en and self.chip.has_architected_scratch:  # the registers say where it is
+            self.vm.bytes_at(work.scratch_base, work.wave_scratch_bytes * work.scratch_waves, "write")
+        if self.core is None:
+            self.core = shader_core(self.chip.arch, self.vm, self.caches)
+        try:
+            launch(self.core, self.chip.arch, work, lambda: queue is not None and queue.is_ending)
+        finally:
+            if self.caches is not None:
+                self.caches.vector.end_kernel()
+
+    def interrupt(self, context: int) -> None:
+        """Raise the event with this context, as a packet asked."""
+        self.events.interrupt(context)
+
+    def step(self, queue: EmulatedQueue) -> bool:
+        """A queue's next packet; what goes wrong there is its end, or that of everything of the process."""
+        self.running = queue
+        try:
+            return queue.step()
+        except QueueStopped:
+            return False
+        except PageFault as fault:
+            self.log(f"{queue.kind} queue {queue.number}: {fault}")
+            self._evict()
+            self.events.memory_exception(self.gpu_id, fault.address, "read-only" in fault.why)
+        except ShaderFault as fault:
+            if queue.is_ending:
+                queue.is_evicted = True
+                return False
+            self.log(f"{queue.kind} queue {queue.number}: {fault}")
+            self._evict()
+            self.events.hw_exception(self.gpu_id, memory_lost=False)
+        except Exception:
+            self.log(f"{queue.kind} queue {queue.number}: the emulator failed: {traceback.format_exc()}")
+            self._evict()
+            self.events.hw_exception(self.gpu_id, memory_lost=True)
+        return False
+
+    def _evict(self) -> None:
+        """Nothing of the process runs here any more, until it has destroyed its queues and made new ones."""
+        for queue in self.queues.values():
+            queue.is_evicted = True
