@@ -80,6 +80,36 @@ class BarrierAnd(SparsePacket, words=16):
     completion_signal = bits(511, 448)
 
 
+class BarrierOr(BarrierAnd):
+    """Wait until one of these signals is zero."""
+
+    type = bits(7, 0, enum=PacketType, default=PacketType.BARRIER_OR)
+
+
+class Condition(IntEnum):
+    """How BarrierValue compares (signal & mask) with its value; both are signed."""
+
+    EQ = 0
+    NE = 1
+    LT = 2
+    GTE = 3
+
+
+class BarrierValue(SparsePacket, words=16):
+    """Vendor packet: wait until a signal's value compares with another. The runtime leaves garbage in other words."""
+
+    type = bits(7, 0, enum=PacketType, default=PacketType.VENDOR_SPECIFIC)
+    barrier = bits(8, default=1)
+    acquire_fence_scope = bits(10, 9, enum=FenceScope)
+    release_fence_scope = bits(12, 11, enum=FenceScope)
+    ven_hdr = bits(23, 16, default=2)  # the vendor format: a barrier on a value
+    signal = bits(127, 64)
+    value = bits(191, 128)
+    mask = bits(255, 192)
+    cond = bits(287, 256, enum=Condition)
+    completion_signal = bits(511, 448)
+
+
 class Pm4Ib(SparsePacket, words=16):
     """Vendor packet: run a block of PM4. On a part with several XCCs it runs on every one of them."""
 
@@ -167,15 +197,16 @@ INACTIVE = {
 _LAYOUTS: dict[int, type[Packet]] = {
     PacketType.KERNEL_DISPATCH: KernelDispatch,
     PacketType.BARRIER_AND: BarrierAnd,
-    PacketType.VENDOR_SPECIFIC: Pm4Ib,
+    PacketType.BARRIER_OR: BarrierOr,
 }
+_VENDOR_LAYOUTS: dict[int, type[Packet]] = {1: Pm4Ib, 2: BarrierValue}
 
 
 def decode_one(words: Sequence[int]) -> Packet:
     """The packet in one slot of 16 words."""
     layout = _LAYOUTS.get(words[0] & 0xFF, Header)
-    if layout is Pm4Ib and words[0] >> 16 != 1:
-        layout = Header
+    if words[0] & 0xFF == PacketType.VENDOR_SPECIFIC:
+        layout = _VENDOR_LAYOUTS.get(words[0] >> 16 & 0xFF, Header)
     return layout.decode(words[:16])
 
 

@@ -47,6 +47,10 @@ class FillSize(IntEnum):
 
 
 RETRY_FOREVER = 0xFFF
+COPY_WINDOW = 4  # sub_op of COPY: a box out of an array
+HDP_FLUSH_ADDRESS = (
+    1 << 63
+)  # POLL_REGMEM of no memory and no register, here: what the host wrote becomes visible
 MTYPE_UC = 3  # uncached
 
 
@@ -108,6 +112,73 @@ class CopyLinearV7(_CopyLinear):
     backwards = bits(25)
     dst_mall_policy = bits(85, 84)
     src_mall_policy = bits(93, 92)
+
+
+class _CopyWindow(Sdma, op=Op.COPY, words=13):
+    """Copy a box out of one array of elements into another; sizes and pitches are in elements, minus one."""
+
+    sub_op = bits(15, 8, default=COPY_WINDOW)
+    elementsize = bits(31, 29)  # log2 of bytes
+    src_addr = bits(95, 32)
+    src_x = bits(109, 96)
+    src_y = bits(125, 112)
+    dst_addr = bits(255, 192)
+    dst_x = bits(269, 256)
+    dst_y = bits(285, 272)
+    rect_x = bits(365, 352)
+    rect_y = bits(381, 368)
+
+
+class CopyWindow(_CopyWindow):
+    """The same. Versions 4 and 6."""
+
+    src_z = bits(138, 128)
+    src_pitch = bits(159, 141)
+    src_slice_pitch = bits(187, 160)
+    dst_z = bits(298, 288)
+    dst_pitch = bits(319, 301)
+    dst_slice_pitch = bits(347, 320)
+    rect_z = bits(394, 384)
+    dst_sw = bits(401, 400)
+    src_sw = bits(409, 408)
+
+
+class CopyWindowV7(_CopyWindow):
+    """The same. Version 7."""
+
+    src_x = bits(111, 96)
+    src_y = bits(127, 112)
+    src_z = bits(141, 128)
+    src_pitch = bits(159, 144)
+    src_slice_pitch = bits(191, 160)
+    dst_x = bits(271, 256)
+    dst_y = bits(287, 272)
+    dst_z = bits(301, 288)
+    dst_pitch = bits(319, 304)
+    dst_slice_pitch = bits(351, 320)
+    rect_x = bits(367, 352)
+    rect_y = bits(383, 368)
+    rect_z = bits(397, 384)
+    dst_cache_policy = bits(406, 404)
+    src_cache_policy = bits(414, 412)
+
+
+class AtomicOp(IntEnum):
+    """Atomic operations of the memory that AMD's runtime asks a copy engine for."""
+
+    ADD64 = 0x2F
+
+
+class Atomic(Sdma, op=Op.ATOMIC, words=8):
+    """Change a number in memory, once earlier packets are done."""
+
+    loop = bits(16)
+    tmz = bits(18)
+    atomic_op = bits(31, 25, enum=AtomicOp)
+    address = bits(95, 32)
+    src_data = bits(159, 96)
+    cmp_data = bits(223, 160)
+    loop_interval = bits(236, 224)
 
 
 class _ConstFill(Sdma, op=Op.CONST_FILL, words=5):
@@ -287,7 +358,7 @@ class GcrReq(Sdma, op=Op.GCR_REQ, words=5):
 
 
 class Version(NamedTuple):
-    """The packets of one generation of the engine."""
+    """The packets of one generation of the engine, by op, and where several have it also by sub_op << 8 | op."""
 
     copy: type[Packet]
     fill: type[Packet]
@@ -309,6 +380,8 @@ def _version(copy: Any, fill: Any, write: Any, fence: Any, poll: Any, has_gcr: b
         Op.TRAP: Trap,
         Op.TIMESTAMP: Timestamp,
         Op.INDIRECT: Indirect,
+        Op.ATOMIC: Atomic,
+        Op.COPY | COPY_WINDOW << 8: CopyWindowV7 if copy is CopyLinearV7 else CopyWindow,
     }
     if has_gcr:
         packets[Op.GCR_REQ] = GcrReq
@@ -322,7 +395,7 @@ V7 = _version(CopyLinearV7, ConstFillV7, WriteLinearV7, FenceV7, PollRegmemV7, h
 
 def length_words(words: Sequence[int], version: Version) -> int:
     """The length of the packet at the start of these words; 0 when it is none we know."""
-    layout = version.packets.get(words[0] & 0xFF)
+    layout = _layout(words[0], version)
     if layout is None:
         return 0
     if layout is Nop:
@@ -332,12 +405,18 @@ def length_words(words: Sequence[int], version: Version) -> int:
     return layout.length_words
 
 
+def _layout(header: int, version: Version) -> type[Packet] | None:
+    return version.packets.get(header & 0xFFFF) or version.packets.get(header & 0xFF)
+
+
 def decode_one(words: Sequence[int], version: Version) -> Packet:
     """The packet at the start of these words; its header alone when it is none we know, or is cut off."""
     size = length_words(words, version)
     if not size or size > len(words):
         return Header.decode(words[:1])
-    return version.packets[words[0] & 0xFF].decode(words[:size])
+    layout = _layout(words[0], version)
+    assert layout is not None
+    return layout.decode(words[:size])
 
 
 def decode(words: Sequence[int], version: Version) -> list[Packet]:

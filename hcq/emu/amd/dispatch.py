@@ -27,6 +27,7 @@ class Dispatch:
     grid, block       workgroups, and work-items in each
     lds_bytes         of each workgroup
     scratch_base      where scratch memory is; wave_scratch_bytes for each wave
+    items             work-items in all, where the last workgroups may be partial; None: whole ones
     """
 
     entry: int
@@ -41,6 +42,7 @@ class Dispatch:
     scratch_base: int
     wave_scratch_bytes: int
     scratch_waves: int
+    items: tuple[int, int, int] | None = None
 
 
 def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.DispatchDirect) -> Dispatch | str:
@@ -107,8 +109,6 @@ def dispatch_from_aql(
         return 0x2
     if block[0] * block[1] * block[2] > MAX_BLOCK:
         return 0x40
-    if any(extent % width for extent, width in zip(size, block)):
-        return 0x2  # hardware runs a partial group; our driver never asks for one
     if packet.group_segment_size > LDS_BYTES:
         return 0x4
     is_wave32 = bool(descriptor.enable_wavefront_size32)
@@ -141,12 +141,13 @@ def dispatch_from_aql(
         rsrc3=descriptor.compute_pgm_rsrc3,
         wave_size=lanes,
         user_sgprs=tuple((words + [0] * 16)[:16]),
-        grid=(size[0] // block[0], size[1] // block[1], size[2] // block[2]),
+        grid=(-(-size[0] // block[0]), -(-size[1] // block[1]), -(-size[2] // block[2])),
         block=block,
         lds_bytes=packet.group_segment_size,
         scratch_base=queue.scratch_backing_memory_location,
         wave_scratch_bytes=-(-wave_bytes // unit) * unit,
         scratch_waves=TmpringSize.decode([queue.compute_tmpring_size]).waves,
+        items=size,
     )
 
 

@@ -134,13 +134,13 @@ def set_xnack_mode(process: KfdProcess, args: kfd.SetXnackModeArgs) -> Packet:
 def runtime_enable(process: KfdProcess, args: kfd.RuntimeEnableArgs) -> Packet:
     """kfd_ioctl_runtime_enable: exceptions of a queue are told through the header of its context save area."""
     if not args.mode_mask & 1:
-        process.is_runtime_enabled = False
+        process.events.is_runtime_enabled = False
         return args
-    if process.is_runtime_enabled:
+    if process.events.is_runtime_enabled:
         raise Refusal(errno.EBUSY)
     if args.mode_mask & TTMP_SAVE and any(gpu.queues for gpu in process.gpus.values()):
         raise Refusal(errno.EEXIST)
-    process.is_runtime_enabled = True
+    process.events.is_runtime_enabled = True
     return args
 
 

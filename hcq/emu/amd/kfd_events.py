@@ -88,6 +88,8 @@ class Events:
         self.condition = threading.Condition()
         self.events: dict[int, Event] = {}
         self.page: BufferObject | None = None
+        # RUNTIME_ENABLE: exceptions of a queue are told through the header of its context save area
+        self.is_runtime_enabled = False
 
     def create(self, args: CreateEventArgs, page: BufferObject | None) -> tuple[int, int]:
         """kfd_event_create: a new event, its id and its slot. kfd_kmap_event_page: the page, once in a process."""

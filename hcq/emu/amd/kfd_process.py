@@ -33,7 +33,6 @@ class KfdProcess:
         self.objects: dict[int, BufferObject] = {}  # by the low half of the handle
         self.next_object = 1
         self.next_queue = 0
-        self.is_runtime_enabled = False
 
     def kick(self) -> None:
         """Let every GPU look at its doorbells."""

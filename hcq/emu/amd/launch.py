@@ -46,4 +46,4 @@ def launch(core: ShaderCore, arch: str, work: Dispatch, is_ending: Callable[[], 
         time.sleep(0)  # the process that waits for this kernel shares one interpreter with it: let it in
         return is_ending()
 
-    run_dispatch(core, start, work.grid, work.block, interrupted=interrupted)
+    run_dispatch(core, start, work.grid, work.block, items=work.items, interrupted=interrupted)

@@ -15,20 +15,26 @@ from abc import ABC, abstractmethod
 from random import Random
 from typing import TYPE_CHECKING
 
-from hcq.amd.abi.kfd import DOORBELL_SLICE_BYTES, CreateQueueArgs, ProcessDeviceApertures
+from hcq.amd.abi.kfd import (
+    DOORBELL_SLICE_BYTES,
+    ContextSaveAreaHeader,
+    CreateQueueArgs,
+    ProcessDeviceApertures,
+)
 from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.gpu import EmulatedGpu, Turns
 from hcq.emu.amd.kfd_events import Events
 from hcq.emu.amd.kfd_topology import EmulatedNode
 from hcq.emu.amd.memory import BufferObject, GpuVm
-from hcq.emu.amd.shader.errors import PageFault, ShaderFault
+from hcq.emu.amd.shader.errors import PageFault, ShaderFault, Trapped
 from hcq.emu.amd.spec import Chip
 from hcq.emu.backing import Backing, DeviceMemory
 
 if TYPE_CHECKING:
     from hcq.emu.amd.shader.run import ShaderCore
 
+TRAP, ILLEGAL_INSTRUCTION = 2, 4  # exception codes: EC_QUEUE_WAVE_TRAP, EC_QUEUE_WAVE_ILLEGAL_INSTRUCTION
 UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
 
 
@@ -52,6 +58,7 @@ class EmulatedQueue(Turns, ABC):
             args.eop_buffer_address,
             args.ctx_save_restore_address,
         )
+        self.save_area = args.ctx_save_restore_address
         self.rptr = gpu.vm.load64(self.rptr_va)
         self.is_suspended = not args.queue_percentage & 0xFF
         self.is_evicted = False
@@ -175,16 +182,20 @@ class ProcessGpu:
         """Run a kernel to its end, or until its queue is destroyed. Raises a ShaderFault."""
         from hcq.emu.amd.launch import launch, shader_core  # the shader core: much code, for kernels alone
 
-        queue = self.running
         if work.rsrc2.scratch_en and self.chip.has_architected_scratch:  # the registers say where it is
             self.vm.bytes_at(work.scratch_base, work.wave_scratch_bytes * work.scratch_waves, "write")
         if self.core is None:
             self.core = shader_core(self.chip.arch, self.vm, self.caches)
         try:
-            launch(self.core, self.chip.arch, work, lambda: queue is not None and queue.is_ending)
+            launch(self.core, self.chip.arch, work, self._is_interrupted)
         finally:
             if self.caches is not None:
                 self.caches.vector.end_kernel()
+
+    def _is_interrupted(self) -> bool:
+        """Between two instructions of a kernel: other threads may come in, and then it may be over."""
+        self.gpu.let_in()
+        return self.running is not None and self.running.is_ending
 
     def interrupt(self, context: int) -> None:
         """Raise the event with this context, as a packet asked."""
@@ -206,6 +217,10 @@ class ProcessGpu:
                 queue.is_evicted = True
                 return False
             self.log(f"{queue.kind} queue {queue.number}: {fault}")
+            if self.events.is_runtime_enabled and queue.save_area:
+                queue.stopped = str(fault)
+                self._tell_runtime(queue, TRAP if isinstance(fault, Trapped) else ILLEGAL_INSTRUCTION)
+                return False
             self._evict()
             self.events.hw_exception(self.gpu_id, memory_lost=False)
         except Exception:
@@ -213,6 +228,16 @@ class ProcessGpu:
             self._evict()
             self.events.hw_exception(self.gpu_id, memory_lost=True)
         return False
+
+    def _tell_runtime(self, queue: EmulatedQueue, code: int) -> None:
+        """kfd_send_exception_to_runtime: the reason goes where the save area's header says, and its event is set."""
+        words = self.vm.load_words(queue.save_area, ContextSaveAreaHeader.length_words)
+        header = ContextSaveAreaHeader.decode(words)
+        if header.err_payload_addr:
+            reasons = self.vm.load64(header.err_payload_addr) | 1 << code - 1
+            self.vm.store64(header.err_payload_addr, reasons)
+        if header.err_event_id:
+            self.events.set(header.err_event_id)
 
     def _evict(self) -> None:
         """Nothing of the process runs here any more, until it has destroyed its queues and made new ones."""

@@ -105,6 +105,52 @@ class SdmaQueue(EmulatedQueue):
         self.copies.add(lambda: self.data.copy(packet.dst_addr, packet.src_addr, size))
         return True
 
+    @on(sdma.CopyWindow, sdma.CopyWindowV7)
+    def copy_window(self, packet: Any) -> bool:
+        """COPY_LINEAR_SUB_WIN: a box out of one array into another, row by row."""
+        size = 1 << packet.elementsize
+        row = (packet.rect_x + 1) * size
+
+        def starts(base: int, x: int, y: int, z: int, pitch: int, slice_pitch: int) -> list[int]:
+            return [
+                base + size * ((z + k) * (slice_pitch + 1) + (y + j) * (pitch + 1) + x)
+                for k in range(packet.rect_z + 1)
+                for j in range(packet.rect_y + 1)
+            ]
+
+        sources = starts(
+            packet.src_addr,
+            packet.src_x,
+            packet.src_y,
+            packet.src_z,
+            packet.src_pitch,
+            packet.src_slice_pitch,
+        )
+        targets = starts(
+            packet.dst_addr,
+            packet.dst_x,
+            packet.dst_y,
+            packet.dst_z,
+            packet.dst_pitch,
+            packet.dst_slice_pitch,
+        )
+
+        def copy() -> None:
+            for source, target in zip(sources, targets):
+                self.data.copy(target, source, row)
+
+        self.copies.add(copy)
+        return True
+
+    @on(sdma.Atomic)
+    def atomic(self, packet: sdma.Atomic) -> bool:
+        """ATOMIC: once all copies are done, add to 64 bits."""
+        self.copies.drain()
+        if packet.atomic_op != sdma.AtomicOp.ADD64 or packet.loop or packet.address % 8:
+            raise self.stop(f"{packet!r}: only ADD64 at a multiple of 8 is emulated")
+        self.vm.store64(packet.address, self.vm.load64(packet.address) + packet.src_data)
+        return True
+
     @on(sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)
     def const_fill(self, packet: Any) -> bool:
         """CONST_FILL, with values of 1, 2 or 4 bytes."""
@@ -143,6 +189,8 @@ class SdmaQueue(EmulatedQueue):
     @on(sdma.PollRegmem, sdma.PollRegmemV4, sdma.PollRegmemV7)
     def poll_regmem(self, packet: Any) -> bool:
         """POLL_REGMEM: False, and the packet is looked at again, until memory has the value."""
+        if not packet.mem_poll and packet.address == sdma.HDP_FLUSH_ADDRESS:
+            return True  # what the host wrote is in memory already
         if not packet.mem_poll or packet.address % 4:
             raise self.stop(f"{packet!r}: a user's queue polls memory, at a multiple of 4")
         return holds(packet.func, self.vm.load32(packet.address) & packet.mask, packet.value)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.errors import Trapped
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.operands import Context, Step, scalar32, scalar64, scalar_write
 from hcq.emu.amd.shader.scalar_memory_ops import clock
@@ -109,10 +110,20 @@ def compile_ending(ctx: Context) -> Ending | None:
     if name == "s_trap":
         if inst.fields["simm16"] == 3:
             return None  # a debugger's trap, with no debugger
-        raise ctx.refuse(f"trap {inst.fields['simm16']}: the kernel gave up (an assertion or llvm.trap)")
+        return Ending("go", trap(inst))
     if name in ("s_sendmsghalt", "s_setkill", "s_rfe_b64"):
         raise ctx.refuse("not something a compute kernel may do here")
     return None
+
+
+def trap(inst: Instruction) -> Callable[[Batch], list[Batch]]:
+    """Stop the kernel: there is no trap handler here."""
+
+    def run(b: Batch) -> list[Batch]:
+        what = f"{inst.name}: trap {inst.fields['simm16']}: the kernel gave up (an assertion or llvm.trap)"
+        raise Trapped(inst.pc, what)
+
+    return run
 
 
 def signal_barrier(ctx: Context) -> Callable[[Batch], list[Batch]]:

@@ -1,7 +1,7 @@
 """What can stop an emulated kernel; each says where, in which instruction, and which lanes.
 
 In       a program counter and what went wrong there
-Out      UnknownInstruction, PageFault, IllegalOperation, OutOfBudget
+Out      UnknownInstruction, PageFault, IllegalOperation, Trapped, OutOfBudget
 Changes  nothing
 Next     memory.py (page faults), machine.py (budgets), hcq/errors.py (the tree above)
 """
@@ -51,6 +51,10 @@ class IllegalOperation(ShaderFault):
     def __init__(self, pc: int, what: str) -> None:
         super().__init__(f"pc {pc:#x}: {what}")
         self.pc = pc
+
+
+class Trapped(IllegalOperation):
+    """A kernel that gave up by itself: s_trap, of an assertion or of llvm.trap."""
 
 
 class OutOfBudget(ShaderFault):
