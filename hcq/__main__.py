@@ -45,6 +45,27 @@ one does not, 2 when the question makes no sense.
 """
 
 
+EMULATE = """Everything but the GPU is this machine: the program, its libraries, its files. Device nodes and files of
+sysfs that concern GPUs are the emulated ones; kernels run on the CPU, hundreds of times slower than on a GPU.
+
+words, separated by commas; options follow after colons:
+  amd:gfx1100              one GPU of that architecture (gfx90a gfx942 gfx1100 gfx1101 gfx1102 gfx1200 gfx1201)
+  amd:gfx1100,amd:gfx942   two GPUs
+  amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
+  amd:gfx1100:seed=7       queues and what nothing orders run in random order
+  amd:gfx1100:private      the host sees none of its memory (no large BAR)
+
+examples:
+  python -m hcq emulate amd:gfx1100 -- rocminfo
+  python -m hcq emulate -v amd:gfx90a,amd:gfx1100 -- ./my_hip_program --size 4
+  python -m hcq emulate amd:gfx942 -- sh -c 'rocminfo | grep gfx'
+
+The exit status is the program's. What the emulated kernel drivers log (page faults, hangs) follows on stderr.
+It needs Linux 5.9 and no privileges: calls are supervised by seccomp, so that programs gain no privileges by sudo or
+the like. It is no sandbox. docs/emulated-programs.md tells how it works and where it ends.
+"""
+
+
 def main(argv: Sequence[str] | None = None, host: Host | None = None) -> int:
     """The program. Returns its exit status. host: the machine it looks at, instead of this one."""
     parser = _parser()
@@ -82,6 +103,12 @@ def _doctor(options: argparse.Namespace) -> int:
     return 0 if found.is_well else 1
 
 
+def _emulate(options: argparse.Namespace) -> int:
+    from hcq.emu.supervisor import command
+
+    return command.run(options.words, options.command, options.verbose)
+
+
 def _emulated(options: argparse.Namespace) -> tuple[str, ...]:
     """The words of --emulated, which may be given often and hold commas; else those of HCQ_EMULATE."""
     given = tuple(word.strip() for text in options.emulated for word in text.split(",") if word.strip())
@@ -93,11 +120,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hcq",
         description="Hardware command queues from Python. This program says what can be used on this machine.",
-        epilog=f"examples:\n  python -m hcq devices\n  python -m hcq doctor\n  python -m hcq doctor --help\n\n"
+        epilog=f"examples:\n  python -m hcq devices\n  python -m hcq doctor\n  python -m hcq doctor --help\n"
+        f"  python -m hcq emulate amd:gfx1100 -- rocminfo\n\n"
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor")
+    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor | emulate")
     devices = verbs.add_parser(
         "devices",
         help="list devices, open each, and say why one cannot be opened",
@@ -124,6 +152,18 @@ def _parser() -> argparse.ArgumentParser:
             help="an emulated device, as amd:gfx1100",
         )
         verb.add_argument("--json", action="store_true", help="JSON, for another program or a bug report")
+    emulate = verbs.add_parser(
+        "emulate",
+        usage="hcq emulate [-h] [-v] WORDS -- PROGRAM [ARGUMENTS ...]",
+        help="run an unmodified program on emulated GPUs",
+        description="Run a program that uses AMD's libraries, or a GPU's kernel driver directly, without a GPU.",
+        epilog=EMULATE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    emulate.add_argument("-v", "--verbose", action="store_true", help="say which GPUs the program sees")
+    emulate.add_argument("words", metavar="WORDS", help="the GPUs, as amd:gfx1100,amd:gfx942")
+    emulate.add_argument("command", metavar="PROGRAM", nargs=argparse.REMAINDER, help="and its arguments")
+    emulate.set_defaults(act=_emulate)
     return parser
 
 

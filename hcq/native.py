@@ -28,7 +28,7 @@ _LIBC = {
     "pthread_join": "int(*)(uintptr_t, void *)",
     "dlsym": "void *(*)(void *, char *)",
     "dlopen": "void *(*)(char *, int)",
-    "syscall": "long(*)(long, long, long, long)",
+    "syscall": "long(*)(long, long, long, long, long, long, long)",
 }
 
 MATH_LIBRARIES = (b"libm.so.6", b"libm.so", b"libm.dylib")
@@ -75,9 +75,10 @@ def errno() -> int:
     return int(_border()[0].errno)
 
 
-def system_call(number: int, a: int = 0, b: int = 0, c: int = 0) -> int:
-    """A system call that libc has no function for, by its number on this machine. Returns 0, or the errno."""
-    return errno() if libc().syscall(number, a, b, c) < 0 else 0
+def system_call(number: int, *arguments: int) -> int:
+    """A system call that libc has no function for, by its number on this machine. Returns its result, or -errno."""
+    result = int(libc().syscall(number, *arguments, *(0,) * (6 - len(arguments))))
+    return -errno() if result == -1 else result
 
 
 def view(va: int, size_bytes: int, owner: object = None) -> memoryview:

@@ -17,6 +17,7 @@ from typing import Any
 from hcq import native
 from hcq.amd.abi import aql, kfd
 from hcq.amd.chip import Chip, arch_of, chip_of
+from hcq.amd.doorbells import Doorbells
 from hcq.amd.encode import COMPUTE, COPY, Encoder, Piece
 from hcq.amd.fault import describe_fault, describe_inactive, describe_ring, ring_state
 from hcq.amd.graph import AmdGraph
@@ -38,7 +39,7 @@ from hcq.gpu.clock import Clock
 from hcq.gpu.device import CELLS_BYTES, GpuDevice
 from hcq.gpu.release import do_all, quietly
 from hcq.layout import Packet
-from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_READ, PROT_WRITE, Port
+from hcq.port import PAGE_BYTES, Port
 
 RING_FENCE_AT, COPY_FENCE_AT, TIMELINE_AT, QUEUE_AT, SIGNALS_AT = (
     0,
@@ -64,7 +65,7 @@ class AmdDevice(GpuDevice):
     process: KfdProcess
     gpu_memory: KfdMemory
     event_id = 0
-    _doorbells_va = 0
+    doorbells: Doorbells | None = None
     _cells: Allocation
     why_staging = "the host does not see all of the GPU's memory"
 
@@ -154,15 +155,6 @@ class AmdDevice(GpuDevice):
         """Step: make the events that wake waits and say what went wrong."""
         self.event_id = self.process.make_events(self.port, self.kfd_fd, self.gpu_memory)
 
-    def map_doorbells(self) -> None:
-        """The doorbells' pages: a store there makes the GPU look at a ring."""
-        offset = kfd.MmapType.DOORBELL << kfd.MMAP_TYPE_SHIFT | self.node.gpu_id << kfd.MMAP_GPU_SHIFT
-        size = kfd.DOORBELL_SLICE_BYTES
-        self._doorbells_va = self.port.mmap(
-            0, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.kfd_fd, kfd.signed_offset(offset)
-        )
-        self.doorbells = native.view(self._doorbells_va, size)
-
     def map_flush_register(self) -> None:
         """What the host writes to the GPU's memory waits in the host data path until this register is written.
 
@@ -208,6 +200,8 @@ class AmdDevice(GpuDevice):
         """Step: create the compute queue and the copy queue."""
         compute = AqlRing if self.is_aql else Pm4Ring
         self.rings = {}
+        if self.doorbells is None:
+            self.doorbells = Doorbells(self.port, self.kfd_fd)
         for name, kind in ((COMPUTE, compute), (COPY, SdmaRing)):
             self.rings[name] = kind(
                 self.port, self.gpu_memory, self.node, self.chip, self.doorbells, self.apertures
@@ -233,8 +227,8 @@ class AmdDevice(GpuDevice):
         acts: list[Callable[[], object]] = []
         if self.event_id:
             acts.append(lambda: call(self.port, self.kfd_fd, kfd.DESTROY_EVENT, event_id=self.event_id))
-        if self._doorbells_va:
-            acts.append(lambda: self.port.munmap(self._doorbells_va, kfd.DOORBELL_SLICE_BYTES))
+        if self.doorbells is not None:
+            acts.append(self.doorbells.unmap)
         do_all(acts)
 
     # ------------------------------------------------------------ memory and signals
@@ -499,7 +493,6 @@ class AmdDevice(GpuDevice):
         ("acquire its address space", acquire_vm),
         ("read the apertures", read_apertures),
         ("make events", make_events),
-        ("map the doorbells", map_doorbells),
         ("map the flush register", map_flush_register),
         ("make signals", make_signals),
         ("create the queues", make_rings),

@@ -25,6 +25,7 @@ from hcq.amd.abi import aql, kfd
 from hcq.amd.abi.kfd import QueueType
 from hcq.amd.abi.registers import ScratchResource, TmpringSize
 from hcq.amd.chip import Chip
+from hcq.amd.doorbells import Doorbells
 from hcq.amd.ioctl import call
 from hcq.amd.launch import Scratch
 from hcq.amd.memory import Allocation, KfdMemory, Place
@@ -51,7 +52,7 @@ class Ring(ABC):
         memory: KfdMemory,
         node: Node,
         chip: Chip,
-        doorbells: memoryview,
+        doorbells: Doorbells,
         apertures: kfd.ProcessDeviceApertures,
     ) -> None:
         self.port, self.memory, self.node, self.chip = port, memory, node, chip
@@ -94,8 +95,7 @@ class Ring(ABC):
             **self._compute_buffers(),
         )
         self.queue_id = made.queue_id
-        at = made.doorbell_offset & kfd.DOORBELL_SLICE_BYTES - 1
-        self._doorbell = self._doorbells[at : at + 8].cast("Q")
+        self._doorbell = self._doorbells.at(made.doorbell_offset)
 
     def _compute_buffers(self) -> dict[str, int]:
         """The buffers that compute queues also need: end-of-pipe events, and where waves are saved."""

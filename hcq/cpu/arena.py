@@ -138,7 +138,7 @@ class Arena:
 
     def _barrier(self, command: int) -> int:
         """0, or an errno."""
-        return native.system_call(self._membarrier, command)
+        return max(0, -native.system_call(self._membarrier, command))
 
 
 class _Chunk:

@@ -1,7 +1,9 @@
 """Emulated kernel drivers and GPUs: they answer the drivers' ioctls and execute their packets and kernels on the CPU.
 
 port.py       EmulatedPort: HCQ_EMULATE=amd:gfx1100 makes such a GPU appear
-kernel.py     what an emulated kernel driver is: files, answers, refusals
+kernel.py     what an emulated kernel driver is: files, answers, refusals, and who calls
+machine.py    which paths are an emulated driver's; stat.py what stat says of them
+supervisor/   unmodified programs: python -m hcq emulate
 exact.py      sums, products and fused multiply-adds rounded once, for the shader cores
 words.py      the words of HCQ_EMULATE
 backing.py    the bytes behind an allocation; pages.py the same for what emulated caches hold

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from hcq import native
 
@@ -122,10 +122,14 @@ class DeviceNode:
 class Kernel(Protocol):
     """An emulated kernel driver. It raises Refusal where the real one returns an errno.
 
-    folders   what lies below these is this driver's alone: a path there that is not in files() does not exist
+    folders         what lies below these is this driver's alone: a path there that is not in files() does not exist
+    environment     variables with which the vendor's libraries run well on it
+    maps_by_offset  what its files map are offsets in its nodes' memory: other processes can map it by themselves
     """
 
     folders: tuple[str, ...]
+    environment: ClassVar[Mapping[str, str]]
+    maps_by_offset: ClassVar[bool]
 
     def open(self, path: str, process: Process) -> File | None:
         """An open file, or None when the path is no device node of this driver's."""
@@ -135,8 +139,12 @@ class Kernel(Protocol):
         """Its device nodes."""
         ...
 
-    def files(self) -> Mapping[str, bytes]:
-        """What it shows in sysfs and procfs: path -> contents."""
+    def files(self) -> Mapping[str, bytes | str]:
+        """What it shows in sysfs and procfs: path -> contents, or where a symbolic link leads."""
+        ...
+
+    def describe(self) -> list[str]:
+        """Its GPUs, one line each, as people read them."""
         ...
 
     def exit(self, process: Process) -> None:

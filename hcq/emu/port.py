@@ -22,8 +22,8 @@ import functools
 import os
 from collections.abc import Sequence
 
-from hcq import backends
 from hcq.emu.kernel import File, Kernel, OwnProcess, Refusal
+from hcq.emu.machine import kernels_for
 from hcq.port import LinuxPort, Port, refused
 
 FIRST_FD = 1 << 20  # far above any real file descriptor
@@ -104,7 +104,7 @@ class EmulatedPort(Port):
     def read_file(self, path: str) -> bytes:
         for kernel in self.kernels:
             found = kernel.files().get(path)
-            if found is not None:
+            if isinstance(found, bytes):
                 return found
             if path.startswith(kernel.folders):
                 raise refused(f"read({path})", errno.ENOENT)
@@ -129,8 +129,4 @@ def port_for(words: Sequence[str]) -> EmulatedPort:
 
 @functools.cache
 def _port_of(words: tuple[str, ...], pid: int) -> EmulatedPort:
-    kernels = []
-    for backend in (backends.of(name) for name in sorted(backends.emulated(words))):
-        own = [word for word in words if backends.of(word) is backend]
-        kernels.append(backends.load(backend.emulation)(own))
-    return EmulatedPort(kernels)
+    return EmulatedPort(kernels_for(words))

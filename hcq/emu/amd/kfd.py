@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import MmapType
@@ -83,7 +84,16 @@ def _drm_nodes(node: EmulatedNode) -> dict[str, int]:
 class EmulatedKfd(Kernel):
     """The driver: its GPUs, and what it keeps for each process."""
 
-    folders = ("/sys/devices/virtual/kfd/", "/sys/module/amdgpu/", "/sys/dev/char/226:")
+    folders = (
+        "/sys/devices/virtual/kfd/",
+        "/sys/module/amdgpu/",
+        "/sys/module/amdgpu/holders/",
+        "/sys/dev/char/226:",
+        "/dev/dri/",
+    )
+    # rings, signals and arguments are then memory that is mapped through us, and not pages of the process
+    environment: ClassVar[Mapping[str, str]] = {"HSA_USERPTR_FOR_PAGED_MEM": "0"}
+    maps_by_offset = True
 
     def __init__(self, specs: list[Spec]) -> None:
         self.topology = make_nodes(specs)
@@ -121,8 +131,14 @@ class EmulatedKfd(Kernel):
             ),
         ]
 
-    def files(self) -> Mapping[str, bytes]:
+    def files(self) -> Mapping[str, bytes | str]:
         return self._files
+
+    def describe(self) -> list[str]:
+        return [
+            f"{node.spec.chip.arch}: node {node.index} of /dev/kfd, /dev/dri/renderD{node.render_minor}"
+            for node in self.topology
+        ]
 
     def exit(self, process: Process) -> None:
         with self.lock:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from hcq.emu.amd.spec import LDS_BYTES, Spec
 from hcq.errors import UsageError
@@ -24,6 +25,7 @@ FIRST_RENDER_MINOR = 128
 VRAM_BYTES = 16 << 30  # only what is touched takes memory
 FIRST_GPU_ID, GPU_ID_STEP = 0x5A3C, 0x3D2B  # ids are hashes: nothing follows from their order
 MAX_GPUS = 64
+MODULE_BYTES = 20 << 20
 FIRST_BUS = 3  # of PCI
 HEAP_SYSTEM, HEAP_PUBLIC, HEAP_PRIVATE = 0, 1, 2
 PCIE = 2  # a link's type: CRAT_IOLINK_TYPE_PCIEXPRESS
@@ -137,11 +139,23 @@ def make_nodes(specs: list[Spec]) -> list[EmulatedNode]:
     ]
 
 
+def _real(path: str) -> bytes:
+    """What this machine has there; nothing where there is none."""
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
 def files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
     """Path -> contents."""
     found = {
         "/sys/module/amdgpu/initstate": b"live\n",
         "/sys/module/amdgpu/version": b"6.8.5\n",
+        "/sys/module/amdgpu/refcnt": b"0\n",
+        "/sys/module/amdgpu/coresize": b"%d\n" % MODULE_BYTES,
+        # rocminfo before 6.0 asks lsmod for it
+        "/proc/modules": _real("/proc/modules") + b"amdgpu %d 0 - Live 0x0000000000000000\n" % MODULE_BYTES,
         f"{ROOT}/generation_id": b"2\n",
         f"{ROOT}/system_properties": b"platform_oem 0\nplatform_id 0\nplatform_rev 0\n",
         **_cpu_files(nodes),

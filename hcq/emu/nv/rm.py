@@ -10,6 +10,7 @@ Source   nv.c, nv-procfs.c of the open kernel module 580.142
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from hcq.emu.kernel import DeviceNode, File, Kernel, Process
 from hcq.emu.nv import foreign_calls, rm_calls, rm_controls
@@ -24,6 +25,8 @@ class EmulatedRm(RmState, Kernel):
     """The driver: what a Kernel of EmulatedPort has to do."""
 
     folders = ("/proc/driver/nvidia/",)
+    environment: ClassVar[Mapping[str, str]] = {}
+    maps_by_offset = False  # what mmap maps is what RM_MAP_MEMORY said before
 
     def __init__(self, specs: list[Spec]) -> None:
         super().__init__(
@@ -53,18 +56,21 @@ class EmulatedRm(RmState, Kernel):
         found += [(f"nvidia{gpu.minor}", NVIDIA_MAJOR, gpu.minor) for gpu in self.gpus]
         return [DeviceNode(f"/dev/{name}", major, minor, self.memory) for name, major, minor in found]
 
-    def files(self) -> Mapping[str, bytes]:
+    def files(self) -> Mapping[str, bytes | str]:
         version = (
             f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {self.version}  Release Build  (emulated)\n"
             "GCC version:  none, this kernel module is emulated\n"
         )
-        found = {"/proc/driver/nvidia/version": version.encode()}
+        found: dict[str, bytes | str] = {"/proc/driver/nvidia/version": version.encode()}
         for gpu in self.gpus:
             found[f"/proc/driver/nvidia/gpus/{gpu.pci_name}/information"] = (
                 f"Model: \t\t {gpu.chip.name}\nGPU UUID: \t {gpu.uuid_text}\n"
                 f"Bus Location: \t {gpu.pci_name}\nDevice Minor: \t {gpu.minor}\n"
             ).encode()
         return found
+
+    def describe(self) -> list[str]:
+        return [f"{gpu.chip.arch}: {gpu.chip.name}, /dev/nvidia{gpu.minor}" for gpu in self.gpus]
 
     def exit(self, process: Process) -> None:
         for file in [one for one in self.open_files if one.process is process]:

@@ -1,0 +1,168 @@
+"""A program that sees emulated GPUs starts, behaves and ends as it does without."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.hcq.emu.supervisor.conftest import Program, is_running
+
+Start = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("kill -SEGV $$", -signal.SIGSEGV),
+        ("kill -KILL $$", -signal.SIGKILL),
+    ],
+)
+def test_the_exit_status_is_the_programs(emulate: Program, line: str, status: int) -> None:
+    assert emulate(line).returncode == status
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "says"),
+    [("/nonexistent", 127, "No such file"), ("/etc/passwd", 126, "Permission denied")],
+)
+def test_a_program_that_cannot_start_is_told_as_a_shell_does(
+    emulate: Program, program: str, status: int, says: str
+) -> None:
+    done = emulate([program])
+    assert done.returncode == status
+    assert f"{program}: {says}" in done.stderr
+
+
+def test_input_output_and_arguments_are_the_programs(emulate: Program) -> None:
+    done = emulate(["sh", "-c", "cat; echo $1 $HSA_USERPTR_FOR_PAGED_MEM >&2", "-", "a b"], given="in\n")
+    assert (done.stdout, done.stderr) == ("in\n", "a b 0\n")
+
+
+def test_the_file_system_shows_the_gpus_and_is_the_real_one_elsewhere(emulate: Program) -> None:
+    done = emulate(
+        """
+        import stat
+        assert sorted(os.listdir("/dev/dri")) == ["card0", "renderD128"]
+        for path, major, minor in (("/dev/dri/renderD128", 226, 128), ("/dev/dri/card0", 226, 0)):
+            fd = os.open(path, os.O_RDWR)
+            for found in (os.stat(path), os.lstat(path), os.fstat(fd)):
+                assert stat.S_ISCHR(found.st_mode), found
+                assert (os.major(found.st_rdev), os.minor(found.st_rdev)) == (major, minor), found
+        root = "/sys/devices/virtual/kfd/kfd/topology"
+        with open(f"{root}/nodes/1/gpu_id") as file:
+            gpu_id = int(file.read())
+        assert gpu_id
+        assert sorted(os.listdir(f"{root}/nodes")) == ["0", "1"]
+        folder = os.open(f"{root}/nodes", os.O_RDONLY)  # a real folder: calls relative to it are the kernel's
+        with open(os.open("1/gpu_id", os.O_RDONLY, dir_fd=folder)) as file:
+            assert int(file.read()) == gpu_id
+        assert os.stat(f"{root}/nodes/../nodes/./1/gpu_id").st_size
+        for path, number in ((f"{root}/nodes/7", errno.ENOENT), (f"{root}/generation_id", errno.EACCES)):
+            try:
+                os.open(path, os.O_WRONLY)
+            except OSError as error:
+                assert error.errno == number, (path, error)
+            else:
+                raise AssertionError(path)
+        assert os.access("/dev/kfd", os.R_OK | os.W_OK) and not os.access("/dev/kfd0", os.F_OK)
+        assert os.stat("/dev/null").st_rdev == os.makedev(1, 3)
+        assert b"MemTotal" in open("/proc/meminfo", "rb").read()
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_reaches_the_program_and_the_supervisor_ends_after_it(start: Start) -> None:
+    one = start("trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done")
+    assert one.stdout is not None
+    assert one.stdout.readline() == "ready\n"
+    os.killpg(one.pid, signal.SIGINT)  # as a terminal does
+    out, _ = one.communicate(timeout=60)
+    assert (one.returncode, out) == (5, "caught\n")
+
+
+def test_a_program_that_ctrl_c_ends_takes_the_supervisor_along(start: Start) -> None:
+    one = start("echo ready; exec sleep 60")
+    assert one.stdout is not None
+    one.stdout.readline()
+    os.killpg(one.pid, signal.SIGINT)
+    one.communicate(timeout=60)
+    assert one.returncode == -signal.SIGINT
+
+
+def test_sigterm_is_passed_on(start: Start) -> None:
+    one = start("trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done")
+    assert one.stdout is not None
+    one.stdout.readline()
+    one.terminate()
+    assert one.wait(timeout=60) == 9
+
+
+def test_what_the_program_leaves_running_is_served_and_waited_for(emulate: Program) -> None:
+    done = emulate("(sleep 0.3; test -e /dev/kfd && echo late) & exit 3")
+    assert (done.returncode, done.stdout) == (3, "late\n")
+
+
+def test_a_second_interrupt_ends_what_was_left_running(start: Start) -> None:
+    one = start("sleep 600 & echo $!; exit 3")
+    assert one.stdout is not None
+    left = int(one.stdout.readline())
+    time.sleep(0.2)
+    one.send_signal(signal.SIGINT)
+    assert one.wait(timeout=60) == 3
+    assert not is_running(left)
+
+
+def test_a_supervisor_that_is_killed_takes_the_program_along(start: Start) -> None:
+    one = start("echo $$; exec sleep 600")
+    assert one.stdout is not None
+    child = int(one.stdout.readline())
+    one.kill()
+    one.wait(timeout=60)
+    end = time.monotonic() + 60
+    while is_running(child) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not is_running(child)
+
+
+def test_a_second_supervisor_below_the_first_is_refused_with_the_way_out(emulate: Program) -> None:
+    import sys
+
+    done = emulate([sys.executable, "-m", "hcq", "emulate", "amd:gfx1100", "--", "true"])
+    assert done.returncode == 2
+    assert "EBUSY" in done.stderr
+    assert "hcq.emu.attach" in done.stderr
+
+
+def test_no_files_are_left(emulate: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    emulate("true")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["amd:gfx1100"], "no program is named"),
+        (["amd:gfx1", "--", "true"], "unknown architecture 'gfx1'"),
+        ([",", "--", "true"], "no GPU is named"),
+        (["nv:sm_90", "--", "true"], "NVIDIA's emulated GPUs are not for other programs"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_refused(arguments: list[str], says: str) -> None:
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-m", "hcq", "emulate", *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert says in done.stderr
