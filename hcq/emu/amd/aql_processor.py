@@ -49,6 +49,10 @@ class AqlQueue(EmulatedQueue):
         """The queue's amd_queue_t, as it stands in memory now."""
         return aql.AmdQueue.decode(self.gpu.vm.load_words(self.queue_va, QUEUE_BYTES // 4))
 
+    @property
+    def has_work(self) -> bool:
+        return self.doorbell != UNRUNG and self.doorbell >= self.rptr
+
     def step(self) -> bool:
         if self.engine.frames:
             return self.engine.step()

@@ -35,6 +35,11 @@ class Turns(Protocol):
         """Whether it takes packets now."""
         ...
 
+    @property
+    def has_work(self) -> bool:
+        """Whether there are packets that it has not done, as far as its doorbell says so."""
+        ...
+
     def turn(self) -> bool:
         """Its next packet; False when there is none, or when it has to wait."""
         ...
@@ -70,6 +75,8 @@ class EmulatedGpu(Worker[Turns]):
         """End a queue, in the middle of what it does."""
         queue.is_ending = True
         with self.visit():
+            while self.is_paused(queue) and self.go_on(queue):
+                pass
             self.queues.remove(queue)
         self.kick()
 
@@ -101,6 +108,9 @@ class EmulatedGpu(Worker[Turns]):
 
     def ready(self) -> list[Turns]:
         return [queue for queue in self.queues if queue.can_run]
+
+    def wants(self, one: Turns) -> bool:
+        return one.has_work
 
     def step(self, one: Turns) -> bool:
         return one.can_run and one.turn()

@@ -78,6 +78,10 @@ class EmulatedQueue(Turns, ABC):
         """The last value stored to the doorbell, UNRUNG before the first."""
         return int(self.gpu.doorbell_slots[self.doorbell_index])
 
+    @property
+    def has_work(self) -> bool:
+        return self.doorbell not in (UNRUNG, self.rptr)
+
     def rung(self, ring: int, unit: str, multiple_of: int = 1) -> int | None:
         """The write pointer, when the doorbell says that there is something new. `ring`: how many units it has."""
         wptr = self.doorbell
@@ -182,20 +186,21 @@ class ProcessGpu:
         """Run a kernel to its end, or until its queue is destroyed. Raises a ShaderFault."""
         from hcq.emu.amd.launch import launch, shader_core  # the shader core: much code, for kernels alone
 
+        queue = self.running
         if work.rsrc2.scratch_en and self.chip.has_architected_scratch:  # the registers say where it is
             self.vm.bytes_at(work.scratch_base, work.wave_scratch_bytes * work.scratch_waves, "write")
         if self.core is None:
             self.core = shader_core(self.chip.arch, self.vm, self.caches)
         try:
-            launch(self.core, self.chip.arch, work, self._is_interrupted)
+            launch(self.core, self.chip.arch, work, lambda: queue is not None and self._ends(queue))
         finally:
             if self.caches is not None:
                 self.caches.vector.end_kernel()
 
-    def _is_interrupted(self) -> bool:
-        """Between two instructions of a kernel: other threads may come in, and then it may be over."""
-        self.gpu.let_in()
-        return self.running is not None and self.running.is_ending
+    def _ends(self, queue: EmulatedQueue) -> bool:
+        """In the middle of a kernel: other queues have their turns; then, whether its own is being destroyed."""
+        self.gpu.pause(queue)
+        return queue.is_ending
 
     def interrupt(self, context: int) -> None:
         """Raise the event with this context, as a packet asked."""
