@@ -85,6 +85,18 @@ class MemSpace(IntEnum):
     MEMORY = 1
 
 
+class WaitOperation(IntEnum):
+    WAIT_REG_MEM = 0
+    WR_WAIT_WR_REG = 1
+
+
+class NbioRegister(IntEnum):
+    """Registers of the bus interface, by words. Source: nbio_4_3_0, nbio_7_9_0 and nbif_6_3_1 offset headers, alike."""
+
+    GPU_HDP_FLUSH_REQ = 0xE26
+    GPU_HDP_FLUSH_DONE = 0xE27
+
+
 class GliInv(IntEnum):
     NOP = 0
     ALL = 1
@@ -299,6 +311,7 @@ class ReleaseMemGfx9(_ReleaseMem):
 
 class _AcquireMem(Pm4, opcode=Opcode.ACQUIRE_MEM, words=7):
     coher_size = bits(103, 64, unit=256)
+    coher_size_rest = bits(127, 104)  # counts for nothing: amdgpu fills the lower 16 bits, peers all of them
     coher_base = bits(183, 128, unit=256)
     poll_interval = bits(207, 192)
 
@@ -345,7 +358,7 @@ class AcquireMemGfx9(_AcquireMem):
 class _WaitRegMem(Pm4, words=2):
     function = bits(34, 32, enum=Function)
     mem_space = bits(37, 36, enum=MemSpace)
-    operation = bits(39, 38)
+    operation = bits(39, 38, enum=WaitOperation)
     mes_intr_pipe = bits(55, 54)
     mes_action = bits(56)
     cache_policy = bits(58, 57)
@@ -355,6 +368,17 @@ class WaitRegMem(_WaitRegMem, opcode=Opcode.WAIT_REG_MEM, words=7):
     """Stall until (memory & mask) compares with the reference; 32 bits."""
 
     address = bits(127, 66, unit=4)
+    reference = bits(159, 128)
+    mask = bits(191, 160)
+    poll_interval = bits(207, 192)
+    optimize_ace_offload_mode = bits(223)
+
+
+class WaitRegister(_WaitRegMem, opcode=Opcode.WAIT_REG_MEM, words=7):
+    """Write the reference to a register and stall until (another & mask) compares with it: mem_space REGISTER."""
+
+    register = bits(81, 64, enum=NbioRegister)
+    second_register = bits(113, 96, enum=NbioRegister)  # WR_WAIT_WR: the one that is waited for
     reference = bits(159, 128)
     mask = bits(191, 160)
     poll_interval = bits(207, 192)
@@ -446,6 +470,8 @@ def decode_one(words: Sequence[int], packets: dict[int, type[Pm4]]) -> Packet:
     if size == 1 and is_header(header):
         return NopWord.decode(words[:1])
     layout = packets.get(header >> 8 & 0xFF)
+    if layout is WaitRegMem and len(words) > 1 and words[1] >> 4 & 3 == MemSpace.REGISTER:
+        layout = WaitRegister
     fits = layout is not None and (
         layout.length_words == size or (layout.tail and size > layout.length_words)
     )

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hcq.emu.amd import ip_discovery
 from hcq.emu.amd.spec import LDS_BYTES, Spec
 from hcq.errors import UsageError
 
@@ -183,6 +184,7 @@ def files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
             f"DRIVER=amdgpu\nPCI_ID=1002:{node.spec.size.device_id:04X}\n"
             f"PCI_SLOT_NAME=0000:{node.location_id >> 8:02x}:00.0\n"
         ).encode()
+        found |= ip_discovery.files(node.spec.chip.arch, node.render_minor)
     return found
 
 

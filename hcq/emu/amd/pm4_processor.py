@@ -180,6 +180,17 @@ class Pm4Engine:
         load = self.vm.load64 if isinstance(packet, pm4.WaitRegMem64) else self.vm.load32
         return holds(packet.function, load(packet.address) & packet.mask, packet.reference)
 
+    @on(pm4.WaitRegister)
+    def wait_register(self, packet: pm4.WaitRegister) -> bool:
+        """WAIT_REG_MEM of registers: a flush of the HDP, through which the host writes. Here nothing waits in it."""
+        asked = packet.operation, packet.register, packet.second_register
+        flush = pm4.NbioRegister.GPU_HDP_FLUSH_REQ, pm4.NbioRegister.GPU_HDP_FLUSH_DONE
+        if asked != (pm4.WaitOperation.WR_WAIT_WR_REG, *flush):
+            raise self.queue.stop(
+                f"{packet!r}: of registers, a user's queue waits for those of the HDP flush"
+            )
+        return holds(packet.function, packet.reference & packet.mask, packet.reference)
+
     @on(pm4.IndirectBuffer)
     def indirect_buffer(self, packet: pm4.IndirectBuffer) -> bool:
         """INDIRECT_BUFFER: run packets from memory, nested as deep as hardware does."""

@@ -1,0 +1,34 @@
+"""IP discovery of an emulated GPU: which blocks it is made of, and their versions, as amdgpu shows them in sysfs.
+
+In       a chip and the number of its render node
+Out      path -> contents
+Changes  nothing
+Next     kfd_topology.py (the files of the KFD), spec.py (what a GPU is)
+Source   amdgpu_discovery.c: the tree below ip_discovery/die, and amdgpu_discovery_set_*_ip_blocks, which say what
+         versions there are; soc15_hw_ip.h: the ids
+
+A driver takes from here which registers and which copy engine a GPU has. Our own goes by the name of the architecture.
+"""
+
+from __future__ import annotations
+
+GC, SDMA0, NBIF = 11, 42, 108  # hardware ids
+VERSIONS = {  # of graphics, copy engine, bus interface
+    "gfx90a": ((9, 4, 2), (4, 4, 0), (7, 4, 4)),
+    "gfx942": ((9, 4, 3), (4, 4, 2), (7, 9, 0)),
+    "gfx1100": ((11, 0, 0), (6, 0, 0), (4, 3, 0)),
+    "gfx1101": ((11, 0, 3), (6, 0, 3), (4, 3, 0)),
+    "gfx1102": ((11, 0, 2), (6, 0, 2), (4, 3, 0)),
+    "gfx1200": ((12, 0, 0), (7, 0, 0), (6, 3, 1)),
+    "gfx1201": ((12, 0, 1), (7, 0, 1), (6, 3, 1)),
+}
+
+
+def files(arch: str, render_minor: int) -> dict[str, bytes]:
+    """The files of one GPU: major, minor and revision of each block that a driver of queues asks about."""
+    folder = f"/sys/class/drm/renderD{render_minor}/device/ip_discovery/die/0"
+    found = {}
+    for hardware_id, version in zip((GC, SDMA0, NBIF), VERSIONS[arch]):
+        for name, part in zip(("major", "minor", "revision"), version):
+            found[f"{folder}/{hardware_id}/0/{name}"] = f"{part}\n".encode()
+    return found
