@@ -1,0 +1,33 @@
+"""A peer's drivers, tinygrad's, on emulated hardware: they run on GPUs, so what they do is right here, too.
+
+door.py  its files become those of an EmulatedPort
+amd.py   its AMD driver, with the LLVM that llvmlite brings
+nv.py    its NVIDIA driver, whose machine code is replaced by PTX
+"""
+
+from __future__ import annotations
+
+import os
+
+from hcq.emu.port import EmulatedPort, port_for
+
+
+def install(words: list[str]) -> EmulatedPort:
+    """Give tinygrad the emulated GPUs that these words of HCQ_EMULATE describe. Before it is imported.
+
+    words    such as "amd:gfx1100" or "nv:sm_90", all of one vendor
+    Returns  their port
+    """
+    os.environ.update(CACHELEVEL="0", CCACHE="0", PARALLEL="0")
+    os.environ.setdefault("HCQDEV_WAIT_TIMEOUT_MS", "60000")
+    port = port_for(words)
+    vendor, arch = words[0].split(":")[:2]
+    if vendor == "amd":
+        from hcq.tools.peer import amd
+
+        amd.install(port)
+    else:
+        from hcq.tools.peer import nv
+
+        nv.install(port, arch)
+    return port
