@@ -156,6 +156,10 @@ class Base(ABC):
         """Raises UsageError when this device cannot be used any more."""
 
     @abstractmethod
+    def check_readable(self) -> None:
+        """Raises UsageError when what its memory holds cannot be read any more."""
+
+    @abstractmethod
     def revive(self) -> bool:
         """In a child that inherited the device: make it work. False when it cannot."""
 

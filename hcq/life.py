@@ -39,6 +39,10 @@ class Mortal(Base):
         if self.dead and not self.revive():
             raise UsageError(f"{self.name} cannot be used: {self.dead}. {self._advice()}")
 
+    def check_readable(self) -> None:
+        """Raises UsageError when what its memory holds cannot be read any more."""
+        self.check_alive()
+
     def _advice(self) -> str:
         again = f"Open it again with hcq.open({self.name!r})"
         if self.dead == CLOSED:

@@ -163,7 +163,7 @@ class Buffer:
         """All submitted work is done, and the bytes here are what it left."""
         device = self.device
         if device.dead:
-            device.check_alive()
+            device.check_readable()
         device.drain(device.timeline.submitted)
         if device.failures:
             self.check_poison("read")

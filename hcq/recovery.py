@@ -127,7 +127,7 @@ class Recovery(Mortal):
     def lose(self, refusal: HcqError) -> None:
         """It could not be rebuilt: from now on it refuses, and what it holds is given back when it closes."""
         self.is_lost = True
-        self.die(f"it could not be rebuilt after a fault ({refusal})")
+        self.die(f"it could not be rebuilt after a fault ({str(refusal).rstrip('.')})")
 
     # ------------------------------------------------------------ reset
 

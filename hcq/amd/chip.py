@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hcq.amd.abi import pm4, sdma
-from hcq.amd.abi.registers import Register
+from hcq.amd.abi.registers import AnyScratchResource, Register, ScratchResource, ScratchResourceGfx11
 from hcq.errors import UsageError
 from hcq.layout import Packet
 
@@ -29,6 +29,7 @@ class Chip:
     acquire, release    the packets that make the host's memory visible to kernels, and theirs to the host
     acquire_next        the one that shows a kernel what the kernel before it wrote
     wave_bytes_unit     granule of a wave's scratch memory
+    scratch_resource    the descriptor through which kernels, or the AQL processor, know where scratch memory is
     """
 
     arch: str
@@ -43,6 +44,10 @@ class Chip:
     vgpr_bytes: int  # of one compute unit, for the context save area
     wavefront_sizes: tuple[int, ...]
     has_architected_scratch: bool = True
+    scratch_resource: type[AnyScratchResource] = ScratchResource
+    needs_privilege: bool = (
+        False  # launches by registers: what is saved on preemption is restored by privileged waves
+    )
     prefers_aql: bool = False  # parts with several XCCs: a PM4 queue uses one of them alone
     lds_bytes: int = LDS_BYTES
     max_block: int = 1024
@@ -116,7 +121,9 @@ def _gfx9(arch: str, version: int, mach: int, **fields: Any) -> Chip:
     )
 
 
-def _gfx11(arch: str, version: int, mach: int, family: int = 11, vgpr_bytes: int = 0x60000) -> Chip:
+def _gfx11(
+    arch: str, version: int, mach: int, family: int = 11, vgpr_bytes: int = 0x60000, **fields: Any
+) -> Chip:
     return Chip(
         arch,
         version,
@@ -129,6 +136,8 @@ def _gfx11(arch: str, version: int, mach: int, family: int = 11, vgpr_bytes: int
         wave_bytes_unit=256,
         vgpr_bytes=vgpr_bytes,
         wavefront_sizes=(32, 64),
+        scratch_resource=ScratchResourceGfx11,
+        **fields,
     )
 
 
@@ -137,9 +146,9 @@ CHIPS: dict[str, Chip] = {
     for chip in (
         _gfx9("gfx90a", 90010, 0x3F, copy_bytes=1 << 30, has_architected_scratch=False),
         _gfx9("gfx942", 90402, 0x4C, copy_bytes=1 << 22, prefers_aql=True),
-        _gfx11("gfx1100", 110000, 0x41),
-        _gfx11("gfx1101", 110001, 0x46),
-        _gfx11("gfx1102", 110002, 0x47, vgpr_bytes=0x40000),
+        _gfx11("gfx1100", 110000, 0x41, needs_privilege=True),
+        _gfx11("gfx1101", 110001, 0x46, needs_privilege=True),
+        _gfx11("gfx1102", 110002, 0x47, vgpr_bytes=0x40000, needs_privilege=True),
         _gfx11("gfx1200", 120000, 0x48, family=12),
         _gfx11("gfx1201", 120001, 0x4E, family=12),
     )

@@ -116,6 +116,7 @@ class AmdDevice(GpuDevice):
 
     def acquire_vm(self) -> None:
         """Step: give the process's address space on this GPU to the KFD, through the render node."""
+        self.process.check_not_evicted(self.node.gpu_id)
         self.drm_fd = self.process.render_fd(self.port, self.node.gpu_id, self.node.render_minor)
         try:
             call(self.port, self.kfd_fd, kfd.ACQUIRE_VM, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
@@ -261,6 +262,11 @@ class AmdDevice(GpuDevice):
     def has_event(self) -> bool:
         return self.node.gpu_id in self.process.faults
 
+    def _advice(self) -> str:
+        if self.is_lost and self.has_event():
+            return "What its buffers hold can still be read."
+        return super()._advice()
+
     def pause(self, left_ns: int, pauses: int) -> None:
         self._sleep(max(1, min(SLEEP_MS, left_ns // 1_000_000)))
 
@@ -283,6 +289,7 @@ class AmdDevice(GpuDevice):
         code, va = self._alloc_aligned(linked.size_bytes, linked.alignment, f"{name} code")
         code.write(linked.place(va), va - code.address)
         scratch = self._scratch_for(scratch_lane_bytes(kernel.descriptor), linked.lanes(kernel))
+        self._sync.has_code = True
         launcher = Launcher(self.chip, self.is_aql, kernel, va, scratch, self._cells.va + QUEUE_AT)
         bases = {
             "private_base": self.apertures.scratch_base >> 32,
@@ -299,11 +306,14 @@ class AmdDevice(GpuDevice):
         known = self.scratch
         if known is not None and known.wave_bytes >= wave_bytes:
             return known
-        waves_per_xcc = self.node.scratch_waves_per_unit * self.node.compute_units // self.node.xccs
-        size = wave_bytes * waves_per_xcc * self.node.xccs
-        area = self._own_region(size, Place.PRIVATE)
-        waves = waves_per_xcc if self.chip.family == 9 else waves_per_xcc // self.node.shader_engines
-        made = Scratch(area.va, area.size_bytes, wave_bytes, min(waves, 0xFFF))
+        node = self.node
+        engines = node.shader_engines
+        waves = node.scratch_waves_per_unit * node.compute_units // node.xccs // engines  # of an engine
+        size = wave_bytes * waves * engines  # of an XCC
+        area = self._own_region(size * node.xccs, Place.PRIVATE)
+        made = Scratch(
+            area.va, size, wave_bytes, min(waves * engines if self.chip.family == 9 else waves, 0xFFF)
+        )
         ring = self.rings[COMPUTE]
         if isinstance(ring, AqlRing):
             with self.lock:
@@ -418,7 +428,7 @@ class AmdDevice(GpuDevice):
 
     def stopped_on(self) -> str:
         self._sleep(0)
-        known = self.process.faults.pop(self.node.gpu_id, None)
+        known = self.process.faults.get(self.node.gpu_id)
         if known is not None:
             return describe_fault(known, self.describe_address, self.port.kernel_log())
         ring = self.rings.get(COMPUTE)
@@ -427,6 +437,7 @@ class AmdDevice(GpuDevice):
         return ""
 
     def make_queues(self) -> None:
+        self.process.check_not_evicted(self.node.gpu_id)
         self.make_rings()
         ring = self.rings[COMPUTE]
         if isinstance(ring, AqlRing) and self.scratch is not None:

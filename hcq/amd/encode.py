@@ -82,6 +82,7 @@ class Encoder:
         self.slot_va, self.event_id = slot_va, event_id
         self._copy_fence = self._make_copy_fence()
         self._acquire = piece(b"" if is_aql else chip.acquire().to_bytes(), COMPUTE)
+        self._acquire_code = self.compute(chip.acquire_next().to_bytes()) if is_aql else piece(b"", COMPUTE)
         finish, at = self._signal(0, 0)
         self._finish_text, self._finish_at = finish, at
 
@@ -161,6 +162,12 @@ class Encoder:
     def acquire(self) -> Piece:
         """What the host or the copy engine wrote is visible from here on. AQL dispatches do this by themselves."""
         return self._acquire
+
+    @property
+    def acquire_code(self) -> Piece:
+        """Instruction caches forget what was at the addresses of new code. PM4 launches do so each by itself, an AQL
+        packet's fence does not: ROCr sends such a block behind every code object that it loads."""
+        return self._acquire_code
 
     @property
     def acquire_copies(self) -> Piece:

@@ -33,10 +33,11 @@ def _describe(fault: Fault, describe_address: Callable[[int], str]) -> str:
         what = fault.memory
         if what.imprecise:
             return "the GPU took a page fault, and its driver does not know at which address"
+        # a store to what is not mapped sets ReadOnly, too, for it is a store that was not allowed
         why = (
-            "may not be written" if what.ReadOnly else "holds no code" if what.NoExecute else "is not mapped"
+            "is not mapped" if what.NotPresent else "may not be written" if what.ReadOnly else "holds no code"
         )
-        return f"the GPU took a page fault: {what.va:#x} {why} ({describe_address(what.va)})"
+        return f"the GPU took a page fault: the page at {what.va:#x} {why} ({describe_address(what.va)})"
     assert fault.hardware is not None
     lost = " and lost the contents of its memory" if fault.hardware.memory_lost else ""
     return f"the GPU hung and was reset{lost}"
@@ -55,12 +56,12 @@ def describe_ring(ring: Ring) -> str:
 def ring_state(name: str, ring: Ring, decode: Callable[[Sequence[int]], list[Packet]]) -> RingState:
     """A ring for a report: how far it is, and the packet that the GPU reads next."""
     get, put = ring.get, ring.put
-    at = get * (len(ring.bytes) // ring.capacity) % len(ring.bytes)
+    at = get * (len(ring.bytes) // ring.size) % len(ring.bytes)
     shown = "nothing: all packets are read"
     if get != put:
         ahead = bytes(ring.bytes[at : at + SHOWN_BYTES]) + bytes(ring.bytes[:SHOWN_BYTES])
         shown = repr(decode(memoryview(ahead).cast("I"))[0])
-    return RingState(f"{name} ({ring.kind})", put, get, ring.capacity, shown)
+    return RingState(f"{name} ({ring.kind})", put, get, ring.size, shown)
 
 
 def describe_inactive(code: int) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from hcq.amd.abi import aql, pm4
 from hcq.amd.abi.descriptor import USER_SGPRS, KernelDescriptor, user_sgprs
-from hcq.amd.abi.registers import Register, Rsrc2, ScratchResource, TmpringSize
+from hcq.amd.abi.registers import Register, Rsrc1, Rsrc2, TmpringSize
 from hcq.amd.chip import Chip
 from hcq.amd.encode import COMPUTE, Piece, flush, join, piece
 from hcq.amd.link import Kernel
@@ -30,7 +30,12 @@ _DIMS = struct.Struct("<3I")
 
 
 class Scratch(NamedTuple):
-    """Scratch memory that all waves of the device share. wave_bytes: of each wave."""
+    """Scratch memory that all waves of the device share: a part for each XCC, one after the other.
+
+    size_bytes    of each part
+    wave_bytes    of each wave
+    waves         as COMPUTE_TMPRING_SIZE counts them: of an XCC, from gfx11 on of one of its shader engines
+    """
 
     va: int
     size_bytes: int
@@ -101,10 +106,12 @@ class Launcher:
         lds = -(-descriptor.group_segment_fixed_size // 512) * 512
         rsrc2 = Rsrc2(**{**descriptor.rsrc2.values, "lds_size": lds})
         entry = self.va + self.kernel.entry_offset >> 8
+        # else the trap handler cannot restore its waves after preemption; kfdtest NeedCwsrWA
+        privilege = Rsrc1(priv=1).words[0] if self.chip.needs_privilege else 0
         packets: list[Packet] = [
             self.chip.acquire_next(),
             _set(Register.COMPUTE_PGM_LO, entry & 0xFFFFFFFF, entry >> 32),
-            _set(Register.COMPUTE_PGM_RSRC1, descriptor.compute_pgm_rsrc1, rsrc2.words[0]),
+            _set(Register.COMPUTE_PGM_RSRC1, descriptor.compute_pgm_rsrc1 | privilege, rsrc2.words[0]),
             _set(self.chip.rsrc3, descriptor.compute_pgm_rsrc3),
             *self._scratch_registers(),
             _set(Register.COMPUTE_RESTART_X, 0, 0, 0),
@@ -151,7 +158,8 @@ class Launcher:
             elif item.name == "dispatch_ptr":
                 patches.append((len(words), self._arguments_bytes))
             elif item.name == "private_segment_buffer" and self.scratch is not None:
-                values = list(ScratchResource.of(self.scratch.va, self.scratch.size_bytes).words)
+                resource = self.chip.scratch_resource.of(self.scratch.va, self.scratch.size_bytes)
+                values = list(resource.words)
             elif item.name == "flat_scratch_init" and self.scratch is not None:
                 values = [self.scratch.va & 0xFFFFFFFF, self.scratch.va >> 32]
             elif item.name == "queue_ptr":

@@ -12,16 +12,18 @@ from __future__ import annotations
 import struct
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 from hcq import native
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import EventData, EventType, HwExceptionData, MemoryExceptionData
 from hcq.amd.ioctl import call
 from hcq.amd.memory import Allocation, KfdMemory, Place
-from hcq.errors import HcqError
+from hcq.errors import DriverError, HcqError
 from hcq.port import Port, of_process
 
 DATA_BYTES = 4 * EventData.length_words
+NO_GPU = 0xFFFFFFFF  # ids of GPUs have 16 bits: kfd_generate_gpu_id
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class KfdProcess:
         self.kfd_fd = -1
         self.render_fds: dict[int, int] = {}  # gpu id -> file
         self.acquired: set[int] = set()  # GPUs whose address space is bound to such a file
-        self.faults: dict[int, Fault] = {}  # gpu id -> what was reported, until its device has seen it
+        # gpu id -> what was reported. It stays: the kernel runs no queue of this process on that GPU any more
+        self.faults: dict[int, Fault] = {}
         self.event_page: Allocation | None = None
         self.memory_event = 0
         self.hardware_event = 0
@@ -87,9 +90,9 @@ class KfdProcess:
 
     def _make_fault_events(self, port: Port, kfd_fd: int) -> None:
         if not self.memory_event:
-            self.memory_event = self._create(port, kfd_fd, EventType.MEMORY, auto_reset=0).event_id
+            self.memory_event = self._create(port, kfd_fd, EventType.MEMORY).event_id
         if not self.hardware_event:
-            self.hardware_event = self._create(port, kfd_fd, EventType.HW_EXCEPTION, auto_reset=0).event_id
+            self.hardware_event = self._create(port, kfd_fd, EventType.HW_EXCEPTION).event_id
 
     def _quietly_destroy(self, port: Port, kfd_fd: int, event_id: int) -> None:
         """The error that led here is the one to raise."""
@@ -104,13 +107,19 @@ class KfdProcess:
         return self.event_page.va + 8 * event_id
 
     def wait(self, port: Port, event_id: int, timeout_ms: int) -> None:
-        """Until the event fires, a fault is reported, or time is out. Faults of any GPU are noted in `faults`."""
+        """Until the event fires, a fault is reported, or time is out. Faults of any GPU are noted in `faults`.
+
+        All events reset themselves when a wait has seen them: kfd_reset_event does so for signals alone. The kernel
+        writes data for those that fired; bits that it cannot write stand there before, so that data of zeros are seen.
+        """
         ids = (event_id, self.memory_event, self.hardware_event)
         data = bytearray(DATA_BYTES * len(ids))
         at = EventData.event_id.byte_offset
         for index, number in enumerate(ids):
             struct.pack_into("<I", data, DATA_BYTES * index + at, number)
-        call(
+        for index, layout in ((1, MemoryExceptionData), (2, HwExceptionData)):
+            struct.pack_into("<I", data, DATA_BYTES * index + layout.gpu_id.byte_offset, NO_GPU)
+        call(  # kfd_wait_on_events: EINVAL for an event that is not there, EIO for one destroyed meanwhile
             port,
             self.kfd_fd,
             kfd.WAIT_EVENTS,
@@ -122,19 +131,34 @@ class KfdProcess:
         words = memoryview(data).cast("I")
         memory = MemoryExceptionData.decode(words[12:20])
         hardware = HwExceptionData.decode(words[24:28])
-        if memory.gpu_id:
-            self.faults[memory.gpu_id] = Fault(memory.gpu_id, memory=memory)
-            call(port, self.kfd_fd, kfd.RESET_EVENT, event_id=self.memory_event)
-        if hardware.gpu_id:
-            self.faults.setdefault(hardware.gpu_id, Fault(hardware.gpu_id, hardware=hardware))
-            call(port, self.kfd_fd, kfd.RESET_EVENT, event_id=self.hardware_event)
+        if memory.gpu_id != NO_GPU:
+            self._note(memory.gpu_id, memory=memory)
+        if hardware.gpu_id != NO_GPU:
+            self._note(hardware.gpu_id, hardware=hardware)
 
-    def _create(
-        self, port: Port, kfd_fd: int, kind: EventType, page: int = 0, auto_reset: int = 1
-    ) -> kfd.CreateEventArgs:
-        return call(
-            port, kfd_fd, kfd.CREATE_EVENT, event_type=kind, event_page_offset=page, auto_reset=auto_reset
-        )
+    def _note(self, gpu_id: int, **what: Any) -> None:
+        """Keep the first fault of a GPU; one without a GPU's id (kfd_signal_hw_exception_event) is of all of them."""
+        for number in (gpu_id,) if gpu_id else self.acquired:
+            self.faults.setdefault(number, Fault(number, **what))
+
+    def check_not_evicted(self, gpu_id: int) -> None:
+        """Raises DriverError when the kernel runs no queue of this process on a GPU any more.
+
+        A page fault evicts the process there (kfd_dqm_evict_pasid), a reset does so everywhere
+        (kfd_suspend_all_processes). Nothing takes either back: queues made later are evicted from the start
+        (create_queue_cpsch, is_evicted = !!qpd->evicted), until the process ends (kfd_process_notifier_release).
+        """
+        fault = self.faults.get(gpu_id)
+        if fault is not None:
+            why = "a page fault" if fault.memory is not None else "the GPU's reset"
+            raise DriverError(
+                f"after {why} the kernel driver runs no queue of this process on GPU {gpu_id:#x} any more. Restart the "
+                "process."
+            )
+
+    def _create(self, port: Port, kfd_fd: int, kind: EventType, page: int = 0) -> kfd.CreateEventArgs:
+        # kfd_event_create: EINVAL for a page of events beside the first, ENOSPC beyond 4096 signals
+        return call(port, kfd_fd, kfd.CREATE_EVENT, event_type=kind, event_page_offset=page, auto_reset=1)
 
     def _share_page(self, memory: KfdMemory) -> None:
         assert self.event_page is not None

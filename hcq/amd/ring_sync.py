@@ -26,11 +26,13 @@ class RingSync:
     active      the ring that the last piece went to
     fences      how often one ring has signalled the other
     has_copied  the last packets of the copy ring are a copy that nothing has waited for
+    has_code    code was loaded that instruction caches may hold something older for
     """
 
     active: str = COMPUTE
     fences: int = 0
     has_copied: bool = False
+    has_code: bool = True
 
     def pieces(
         self, encoder: Encoder, words: Sequence[bytes], timeline_va: int, value: int
@@ -48,6 +50,9 @@ class RingSync:
                 self.active = here.ring
             elif self.has_copied:
                 yield number, encoder.copy_fence
+            if self.has_code and here.ring == COMPUTE:
+                yield number, encoder.acquire_code
+                self.has_code = False
             self.has_copied = here.ring == COPY
             yield number, here
         if self.has_copied:

@@ -4,12 +4,15 @@ In       packets as bytes
 Out      a place in the ring; nothing is overwritten that the GPU has not read
 Changes  the ring, the write pointer, the doorbell
 Next     device.py (what goes into which ring), kfd.py (CREATE_QUEUE)
-Source   the counting of pointers and doorbells: kfd_doorbell.c, ROCr's queues
+Source   the counting of pointers and doorbells: kfd_doorbell.c, ROCr's queues, PM4Queue of kfdtest
 
-    ring   pointers count   the doorbell takes                a packet at the ring's end
-    PM4    words            the new write pointer             may cross it
-    SDMA   bytes            the new write pointer             must not: NOPs fill the rest
-    AQL    packets          the index of the last packet      cannot: slots
+    ring   write pointer, read pointer     the doorbell takes             a packet at the ring's end
+    PM4    words; words in the ring, 32b   the new write pointer          may cross it
+    SDMA   bytes; bytes                    the new write pointer          must not: NOPs fill the rest
+    AQL    packets; packets                the index of the last packet   cannot: slots
+
+Write pointers and the read pointers of SDMA and AQL only rise. PM4's read pointer is where in the ring the processor
+reads, and begins again at 0 at the ring's end. Where both pointers meet a ring is empty: PM4 and SDMA are never filled.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from functools import partial
 from hcq import native
 from hcq.amd.abi import aql, kfd
 from hcq.amd.abi.kfd import QueueType
-from hcq.amd.abi.registers import ScratchResource, TmpringSize
+from hcq.amd.abi.registers import TmpringSize
 from hcq.amd.chip import Chip
 from hcq.amd.doorbells import Doorbells
 from hcq.amd.ioctl import call
@@ -41,10 +44,16 @@ WPTR_AT, RPTR_AT = 0, 64  # in the page of pointers; AQL has them where amd_queu
 
 
 class Ring(ABC):
-    """One queue. `put` counts what was written, in the units of its pointers."""
+    """One queue. `put` counts what was written, in the units of its pointers.
+
+    size        of the ring, in these units
+    capacity    how much of it may be filled
+    """
 
     kind = ""
     queue_type: QueueType
+    size: int
+    capacity: int
 
     def __init__(
         self,
@@ -111,8 +120,8 @@ class Ring(ABC):
             "ctx_save_restore_size": sizes.save_bytes,
             "ctl_stack_size": sizes.ctl_stack_bytes,
         }
-        if self.queue_type == QueueType.COMPUTE_AQL and self.chip.arch == "gfx942":
-            return fields  # the runtime passes none there
+        # ROCr gives AQL queues of gfx942 none, for it sends no RELEASE_MEM there. Our blocks of PM4 do, and the
+        # processor notes each in this buffer: without one it writes to address 0 (a peer's finding, not seen by us)
         eop = self._alloc(EOP_BYTES, Place.PRIVATE)
         return {**fields, "eop_buffer_address": eop.va, "eop_buffer_size": EOP_BYTES}
 
@@ -194,11 +203,6 @@ class Ring(ABC):
         """Whether this many units can be written before the GPU has read more."""
         return self.put + units - self.get <= self.capacity
 
-    @property
-    @abstractmethod
-    def capacity(self) -> int:
-        """The ring's size, in the units of its pointers."""
-
     def too_long(self, size_bytes: int) -> UsageError:
         """The error for packets that no empty ring of this kind could hold."""
         return UsageError(
@@ -212,7 +216,13 @@ class Pm4Ring(Ring):
 
     kind = "PM4"
     queue_type = QueueType.COMPUTE
-    capacity = RING_BYTES // 4
+    size = RING_BYTES // 4
+    capacity = size - 1
+
+    @property
+    def get(self) -> int:
+        """How far the GPU has read: the last place at or before `put` that is where it reads in the ring."""
+        return self.put - (self.put - self._rptr[0]) % self.size
 
     def after(self, put: int, packets: bytes) -> int:
         return put + len(packets) // 4
@@ -240,7 +250,8 @@ class SdmaRing(Ring):
 
     kind = "SDMA"
     queue_type = QueueType.SDMA
-    capacity = RING_BYTES
+    size = RING_BYTES
+    capacity = size - 4  # a word less
 
     def after(self, put: int, packets: bytes) -> int:
         return put + self._gap(put, len(packets)) + len(packets)
@@ -258,7 +269,7 @@ class SdmaRing(Ring):
         size = len(packets)
         at = self.put % RING_BYTES
         gap = self._gap(self.put, size)
-        if size + gap > RING_BYTES:
+        if size + gap > self.capacity:
             raise self.too_long(size)
         if not self.has_room(gap + size):
             wait(self, gap + size)
@@ -275,7 +286,7 @@ class AqlRing(Ring):
 
     kind = "AQL"
     queue_type = QueueType.COMPUTE_AQL
-    capacity = RING_BYTES // aql.PACKET_BYTES
+    size = capacity = RING_BYTES // aql.PACKET_BYTES  # the processor compares indices that never wrap
 
     def after(self, put: int, packets: bytes) -> int:
         return put + len(packets) // aql.PACKET_BYTES
@@ -289,7 +300,7 @@ class AqlRing(Ring):
         read_at = queue.read_dispatch_id.byte_offset
         image = queue(
             base_address=self.ring.va,
-            size=self.capacity,
+            size=self.size,
             read_dispatch_id_field_base_byte_offset=read_at,
             max_cu_id=self.node.compute_units - 1,
             max_wave_id=self.node.scratch_waves_per_unit - 1,
@@ -304,16 +315,15 @@ class AqlRing(Ring):
 
     def _empty_ring(self) -> bytes:
         slot = aql.Header(type=aql.PacketType.INVALID).to_bytes()
-        return slot * self.capacity
+        return slot * self.size
 
     def set_scratch(self, scratch: Scratch, unit: int) -> None:
-        """Tell the processor of new scratch memory; the queue is idle."""
+        """Tell the processor of new scratch memory; the queue is idle. Sizes are of each XCC's part, as ROCr's are."""
         size = TmpringSize(waves=scratch.waves, wavesize=scratch.wave_bytes // unit)
         queue = aql.AmdQueue
-        if not self.chip.has_architected_scratch:
-            at = queue.scratch_resource_descriptor_0.byte_offset
-            words = ScratchResource.of(scratch.va, scratch.size_bytes).to_bytes()
-            self._page[at : at + len(words)] = words
+        at = queue.scratch_resource_descriptor_0.byte_offset
+        words = self.chip.scratch_resource.of(scratch.va, scratch.size_bytes).to_bytes()
+        self._page[at : at + len(words)] = words
         for field, text, value in (
             (queue.scratch_backing_memory_location, "<Q", scratch.va),
             (queue.scratch_backing_memory_byte_size, "<Q", scratch.size_bytes),
@@ -334,7 +344,7 @@ class AqlRing(Ring):
             packet = packets[start : start + aql.PACKET_BYTES]
             if not self.has_room(1):
                 wait(self, 1)
-            at = self.put % self.capacity * aql.PACKET_BYTES
+            at = self.put % self.size * aql.PACKET_BYTES
             self.bytes[at + 4 : at + aql.PACKET_BYTES] = packet[4:]
             full_fence()  # the packet is whole before its first word makes it ready
             self.bytes[at : at + 4].cast("I")[0] = int.from_bytes(packet[:4], "little")
@@ -345,6 +355,6 @@ class AqlRing(Ring):
 
     def take_back(self, put: int) -> None:
         for index in range(put, self.put + 1):  # the last one may be there without being counted
-            at = index % self.capacity * aql.PACKET_BYTES
+            at = index % self.size * aql.PACKET_BYTES
             self.bytes[at : at + 4] = aql.Header(type=aql.PacketType.INVALID).to_bytes()[:4]
         self.put = put

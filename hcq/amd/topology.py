@@ -50,7 +50,7 @@ class Node:
 
     @property
     def shader_engines(self) -> int:
-        """Of one XCC."""
+        """Of one XCC, the kernel's own figure: node_show multiplies array_count by the XCCs."""
         return max(self.arrays // max(self.arrays_per_engine, 1) // self.xccs, 1)
 
 

@@ -173,7 +173,12 @@ class GpuDevice(Device):
             self._staging().fetch(va, target, size_bytes)
 
     def _is_staged(self, va: int, size_bytes: int) -> bool:
-        return size_bytes >= WORTH_BYTES and self.is_slow_to_read
+        return size_bytes >= WORTH_BYTES and self.is_slow_to_read and not self.is_lost
+
+    def check_readable(self) -> None:
+        """Of a lost device, too: what the host sees of its memory stays until it is closed."""
+        if not self.is_lost:
+            self.check_alive()
 
     def _staging(self) -> Stage:
         if self._stage is None:

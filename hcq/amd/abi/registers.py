@@ -144,29 +144,46 @@ class TmpringSize(SparsePacket, words=1):
     wavesize = bits(29, 12)
 
 
-class ScratchResource(SparsePacket, words=4):
-    """The buffer descriptor through which kernels of gfx90a reach scratch memory: V# of swizzled words."""
+class AnyScratchResource(SparsePacket, words=4):
+    """The buffer descriptor through which kernels of gfx90a reach scratch memory: V# of swizzled words.
+
+    On other parts the AQL processor reads it, and waves find scratch memory by themselves.
+    """
 
     base_address = bits(47, 0)
     stride = bits(61, 48)
-    cache_swizzle = bits(62)
-    swizzle_enable = bits(63, default=1)
     num_records = bits(95, 64)  # bytes
     dst_sel_x = bits(98, 96, default=4)
     dst_sel_y = bits(101, 99, default=5)
     dst_sel_z = bits(104, 102, default=6)
     dst_sel_w = bits(107, 105, default=7)
-    num_format = bits(110, 108, default=4)  # unsigned integers
-    data_format = bits(114, 111, default=4)  # of 32 bits
-    element_size = bits(116, 115, default=1)  # 4 bytes
-    index_stride = bits(118, 117, default=3)  # 64 lanes
     add_tid_enable = bits(119, default=1)
     type = bits(127, 126)
 
     @classmethod
-    def of(cls, va: int, size_bytes: int) -> ScratchResource:
-        """For an area of scratch memory; a wave adds the offset of its own part to the base."""
+    def of(cls, va: int, size_bytes: int) -> AnyScratchResource:
+        """For an area of scratch memory, of one XCC; a wave adds the offset of its own part to the base."""
         return cls(base_address=va, num_records=min(size_bytes, 0xFFFFFFFF))
+
+
+class ScratchResource(AnyScratchResource):
+    """gfx9. Source of all: InitScratchSRD of ROCr."""
+
+    cache_swizzle = bits(62)
+    swizzle_enable = bits(63, default=1)
+    num_format = bits(110, 108, default=4)  # unsigned integers
+    data_format = bits(114, 111, default=4)  # of 32 bits
+    element_size = bits(116, 115, default=1)  # 4 bytes
+    index_stride = bits(118, 117, default=3)  # 64 lanes
+
+
+class ScratchResourceGfx11(AnyScratchResource):
+    """gfx11 and gfx12."""
+
+    swizzle_enable = bits(63, 62, default=1)
+    format = bits(113, 108, default=0x14)  # unsigned integers of 32 bits
+    index_stride = bits(118, 117)  # the processor fills it in
+    oob_select = bits(125, 124, default=2)  # swizzled: no check of bounds
 
 
 class NumThread(SparsePacket, words=1):

@@ -264,8 +264,12 @@ class Fence(FenceV4):
 
 
 class FenceV7(FenceV4):
-    """The same. Version 7; the address is a multiple of 4."""
+    """The same. Version 7; the address is a multiple of 4.
 
+    mtype stands where version 6 has it; ROCr writes it for both, no definition of version 7 that we know has it.
+    """
+
+    mtype = bits(18, 16, default=MTYPE_UC)
     sys = bits(20)
     snp = bits(22)
     gpa = bits(23)

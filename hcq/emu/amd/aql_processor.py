@@ -137,11 +137,11 @@ class AqlQueue(EmulatedQueue):
         return not any(values)
 
     def _acquire(self, packet: Packet) -> None:
-        """The fence before a packet: of the agent's own caches, or of the L2, too."""
+        """The fence before a packet: of the agent's own caches, or of the L2, too, and never of instruction caches."""
         scope = packet.values.get("acquire_fence_scope", aql.FenceScope.NONE)
         if self.gpu.caches is not None and scope != aql.FenceScope.NONE:
             far = scope == aql.FenceScope.SYSTEM
-            self.gpu.caches.acquire(code=True, scalar=True, vector=True, l2=far, l2_write_back=far)
+            self.gpu.caches.acquire(code=False, scalar=True, vector=True, l2=far, l2_write_back=far)
 
     def _release(self, packet: Packet) -> None:
         """The fence after it: what it wrote leaves the L2."""

@@ -28,6 +28,9 @@ class Dispatch:
     lds_bytes         of each workgroup
     scratch_base      where scratch memory is; wave_scratch_bytes for each wave
     items             work-items in all, where the last workgroups may be partial; None: whole ones
+    scratch_waves     as the register counts them
+    is_privileged     waves that are saved when the kernel driver takes the queue off the GPU can be restored
+    xccs              the dies that it runs on, whose scratch memory is xcc_scratch_bytes apart
     """
 
     entry: int
@@ -43,6 +46,9 @@ class Dispatch:
     wave_scratch_bytes: int
     scratch_waves: int
     items: tuple[int, int, int] | None = None
+    is_privileged: bool = True
+    xccs: int = 1
+    xcc_scratch_bytes: int = 0
 
 
 def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.DispatchDirect) -> Dispatch | str:
@@ -67,6 +73,7 @@ def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.Dispatch
         return "COMPUTE_RESTART is not zero"
     if packet.use_thread_dimensions or packet.partial_tg_en:
         return "use_thread_dimensions and partial_tg_en are not emulated"
+    rsrc1 = Rsrc1.decode([at[Register.COMPUTE_PGM_RSRC1]])
     rsrc2 = Rsrc2.decode([at[Register.COMPUTE_PGM_RSRC2]])
     tmpring = TmpringSize.decode([at.get(Register.COMPUTE_TMPRING_SIZE, 0)])
     base = (
@@ -75,7 +82,7 @@ def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.Dispatch
     )
     return Dispatch(
         entry=(at[Register.COMPUTE_PGM_LO] | at[Register.COMPUTE_PGM_HI] << 32) << 8,
-        rsrc1=Rsrc1.decode([at[Register.COMPUTE_PGM_RSRC1]]),
+        rsrc1=rsrc1,
         rsrc2=rsrc2,
         rsrc3=at.get(chip.rsrc3, 0),
         wave_size=32 if packet.cs_w32_en else 64,
@@ -88,6 +95,7 @@ def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.Dispatch
         scratch_base=base << 8,
         wave_scratch_bytes=tmpring.wavesize * chip.wave_bytes_unit,
         scratch_waves=tmpring.waves,
+        is_privileged=bool(rsrc1.priv) or not chip.needs_privilege,
     )
 
 
@@ -148,6 +156,8 @@ def dispatch_from_aql(
         wave_scratch_bytes=-(-wave_bytes // unit) * unit,
         scratch_waves=TmpringSize.decode([queue.compute_tmpring_size]).waves,
         items=size,
+        xccs=chip.xccs,
+        xcc_scratch_bytes=queue.scratch_backing_memory_byte_size,
     )
 
 

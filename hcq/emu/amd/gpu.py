@@ -51,6 +51,7 @@ class EmulatedGpu(Worker[Turns]):
     memory      what the host maps through its render node
     mmio        the page of registers that a process may map, through /dev/kfd
     vram_used   bytes of its own memory that processes have
+    preemptions how often what runs was saved and restored, because the list of queues changed: execute_queues_cpsch
     """
 
     def __init__(self, node: EmulatedNode, log: Callable[[str], None], kfd_memory: DeviceMemory) -> None:
@@ -63,17 +64,19 @@ class EmulatedGpu(Worker[Turns]):
         self.queues: list[Turns] = []
         self.memory = DeviceMemory(f"renderD{node.render_minor}")
         self.mmio = Backing(MMIO_BYTES, kfd_memory)
-        self.vram_used = 0
+        self.vram_used = self.preemptions = 0
         self.vram_lock = threading.Lock()
 
     def add(self, queue: Turns) -> None:
         """Let a queue run."""
+        self.preemptions += 1
         with self.visit():
             self.queues.append(queue)
 
     def remove(self, queue: Turns) -> None:
         """End a queue, in the middle of what it does."""
         queue.is_ending = True
+        self.preemptions += 1
         with self.visit():
             while self.is_paused(queue) and self.go_on(queue):
                 pass

@@ -144,11 +144,12 @@ class Events:
             self.condition.notify_all()
 
     def reset(self, number: int) -> None:
-        """kfd_reset_event: set it back. Raises Refusal (EINVAL) when there is none."""
+        """kfd_reset_event: set a signal back. Raises Refusal (EINVAL) for any other event."""
         with self.condition:
-            if number not in self.events:
+            event = self.events.get(number)
+            if event is None or event.type != EventType.SIGNAL:
                 raise Refusal(errno.EINVAL)
-            self.events[number].is_signalled = False
+            event.is_signalled = False
 
     def interrupt(self, number: int) -> None:
         """kfd_signal_event_interrupt: the event fires if its slot was written.
@@ -171,12 +172,16 @@ class Events:
             if fired:
                 self.condition.notify_all()
 
-    def memory_exception(self, gpu_id: int, va: int, is_read_only: bool) -> None:
-        """kfd_signal_vm_fault_event: a page fault, so every MEMORY event of the process fires."""
+    def memory_exception(self, gpu_id: int, va: int, is_missing: bool, is_store: bool) -> None:
+        """kfd_signal_vm_fault_event: a page fault, so every MEMORY event of the process fires.
+
+        It tells the page. ReadOnly is prot_write of event_interrupt_wq_v9 and _v11: set by every store that fails, for
+        it is bit 5 of the fault's status, which gmc_v9_0_process_interrupt reads as "it was a store".
+        """
         self._raise(
             EventType.MEMORY,
             MemoryExceptionData(
-                NotPresent=not is_read_only, ReadOnly=is_read_only, va=va, gpu_id=gpu_id
+                NotPresent=is_missing, ReadOnly=is_store, va=va & -4096, gpu_id=gpu_id
             ).to_bytes(),
         )
 

@@ -99,7 +99,8 @@ def save_area(properties: Mapping[str, int]) -> SaveArea:
     units = properties["simd_count"] // properties["simd_per_cu"] // properties["num_xcc"]
     waves = units * 32
     if version < GFX10_1:
-        engines = properties["array_count"] // properties["simd_arrays_per_engine"]
+        # sysfs shows array_count of all XCCs (node_show), the kernel works with that of one
+        engines = properties["array_count"] // properties["num_xcc"] // properties["simd_arrays_per_engine"]
         waves = min(units * 40, engines * 512)
     unit_bytes = VECTOR_BYTES.get(version, 256 << 10) + SCALAR_BYTES + LDS_BYTES + HARDWARE_BYTES
     stack = _pages(AREA_HEADER_BYTES + waves * (12 if version >= GFX10_1 else 8) + 8)

@@ -15,6 +15,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hcq.amd.abi import pm4, registers
 from hcq.amd.abi.kfd import CreateQueueArgs
 from hcq.emu.amd.dispatch import dispatch_from_registers
@@ -133,6 +135,8 @@ class Pm4Engine:
     def release_mem(self, packet: Any) -> bool:
         """RELEASE_MEM: once all work before it is done and written back, write a value or a clock, and interrupt."""
         self.dispatches.drain()
+        if not self.queue.eop_va:  # where the processor notes events at the end of the pipe
+            raise self.vm.fault(np.array([0], np.uint64), 4, "write")
         if self.gpu.caches is not None:
             self.gpu.caches.acquire(**caches_named(packet, self.gpu.chip.family))
         if packet.data_sel == pm4.DataSel.SEND_32_BIT_LOW:
@@ -239,7 +243,11 @@ def caches_named(packet: Any, family: int) -> dict[str, bool]:
 
 
 class Pm4Queue(EmulatedQueue):
-    """A compute queue of PM4 packets. Its pointers count words; a packet may cross the ring's end."""
+    """A compute queue of PM4 packets. Its pointers count words; a packet may cross the ring's end.
+
+    The doorbell and the write pointer only rise. The read pointer is reported as 32 bits, the word in the ring that is
+    read next, so that a ring that is filled completely looks as an empty one does, to the processor, too.
+    """
 
     kind = "PM4"
 
@@ -252,7 +260,7 @@ class Pm4Queue(EmulatedQueue):
         if self.engine.frames:
             return self.engine.step()
         wptr = self.rung(self.ring_words, "words")
-        if wptr is None:
+        if wptr is None or wptr - self.rptr == self.ring_words:
             return self.engine.dispatches.drain()
         first = self._words(1)
         size = pm4.length_words(first[0])
@@ -261,7 +269,7 @@ class Pm4Queue(EmulatedQueue):
         if not self.engine.execute(tuple(self._words(size))):
             return False
         self.rptr += size
-        self.gpu.vm.store64(self.rptr_va, self.rptr)
+        self.gpu.vm.store32(self.rptr_va, self.rptr % self.ring_words)
         return True
 
     def _words(self, count: int) -> list[int]:

@@ -51,11 +51,12 @@ class EmulatedQueue(Turns, ABC):
         self.gpu, self.number, self.doorbell_index = gpu, number, doorbell_index
         self.ring, self.ring_bytes = args.ring_base_address, args.ring_size
         self.rptr_va, self.wptr_va = args.read_pointer_address, args.write_pointer_address
+        self.eop_va = args.eop_buffer_address
         self.buffers = (
             self.ring,
             self.rptr_va,
             self.wptr_va,
-            args.eop_buffer_address,
+            self.eop_va,
             args.ctx_save_restore_address,
         )
         self.save_area = args.ctx_save_restore_address
@@ -131,6 +132,7 @@ class ProcessGpu:
             gpuvm_limit=2**47 - 1,
             gpu_id=self.gpu_id,
         )
+        self.is_evicted = False  # after a fault none of the process's queues runs here any more
         self.queues: dict[int, EmulatedQueue] = {}
         self.running: EmulatedQueue | None = None
         self.core: ShaderCore | None = None  # made by the first kernel
@@ -173,7 +175,8 @@ class ProcessGpu:
         return next((index for index in range(DOORBELL_SLICE_BYTES // 8) if index not in used), None)
 
     def add(self, queue: EmulatedQueue) -> None:
-        """Let a queue run."""
+        """Let a queue run, unless the process is evicted: create_queue_cpsch."""
+        queue.is_evicted = self.is_evicted
         self.queues[queue.number] = queue
         self.gpu.add(queue)
 
@@ -188,14 +191,19 @@ class ProcessGpu:
 
         queue = self.running
         if work.rsrc2.scratch_en and self.chip.has_architected_scratch:  # the registers say where it is
-            self.vm.bytes_at(work.scratch_base, work.wave_scratch_bytes * work.scratch_waves, "write")
+            for xcc in range(work.xccs):
+                base = work.scratch_base + xcc * work.xcc_scratch_bytes
+                self.vm.bytes_at(base, work.wave_scratch_bytes * work.scratch_waves, "write")
         if self.core is None:
             self.core = shader_core(self.chip.arch, self.vm, self.caches)
+        preemptions = self.gpu.preemptions
         try:
             launch(self.core, self.chip.arch, work, lambda: queue is not None and self._ends(queue))
         finally:
             if self.caches is not None:
                 self.caches.vector.end_kernel()
+        if self.running is not None and not work.is_privileged and self.gpu.preemptions != preemptions:
+            raise self.running.stop("waves without RSRC1.PRIV were saved, and their state was not restored")
 
     def _ends(self, queue: EmulatedQueue) -> bool:
         """In the middle of a kernel: other queues have their turns; then, whether its own is being destroyed."""
@@ -216,7 +224,9 @@ class ProcessGpu:
         except PageFault as fault:
             self.log(f"{queue.kind} queue {queue.number}: {fault}")
             self._evict()
-            self.events.memory_exception(self.gpu_id, fault.address, "read-only" in fault.why)
+            is_read_only = "read-only" in fault.why
+            is_store = is_read_only or "read" not in fault.kind
+            self.events.memory_exception(self.gpu_id, fault.address, not is_read_only, is_store)
         except ShaderFault as fault:
             if queue.is_ending:
                 queue.is_evicted = True
@@ -245,6 +255,7 @@ class ProcessGpu:
             self.events.set(header.err_event_id)
 
     def _evict(self) -> None:
-        """Nothing of the process runs here any more, until it has destroyed its queues and made new ones."""
+        """Nothing of the process runs here any more: kfd_dqm_evict_pasid, which nothing takes back."""
+        self.is_evicted = True
         for queue in self.queues.values():
             queue.is_evicted = True

@@ -174,7 +174,8 @@ class SdmaQueue(EmulatedQueue):
         self.copies.drain()
         if packet.address % 4:
             raise self.stop(f"{packet!r}: the address is not a multiple of 4")
-        self.vm.store32(packet.address, packet.data)
+        is_cached = packet.values.get("mtype", sdma.MTYPE_UC) != sdma.MTYPE_UC
+        (self.data if is_cached else self.vm).store32(packet.address, packet.data)
         return True
 
     @on(sdma.Timestamp)

@@ -88,6 +88,11 @@ class Chip:
         return self.arch != "gfx90a"
 
     @property
+    def needs_privilege(self) -> bool:
+        """Whether only privileged waves are restored whole: kfd_dbg_has_cwsr_workaround, NeedCwsrWA of kfdtest."""
+        return self.arch in ("gfx1100", "gfx1101", "gfx1102")
+
+    @property
     def wave_bytes_unit(self) -> int:
         """COMPUTE_TMPRING_SIZE.WAVESIZE counts 256 words on gfx9, 64 on later ones."""
         return 4 * (256 if self.family == 9 else 64)

@@ -44,8 +44,9 @@ def settings_with(**fields: Any) -> Config:
 def small_rings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rings of 8 KiB, which wrap and fill up soon."""
     monkeypatch.setattr(rings, "RING_BYTES", 8192)
-    for ring, capacity in ((rings.Pm4Ring, 2048), (rings.SdmaRing, 8192), (rings.AqlRing, 128)):
-        monkeypatch.setattr(ring, "capacity", capacity)
+    for ring, size, spare in ((rings.Pm4Ring, 2048, 1), (rings.SdmaRing, 8192, 4), (rings.AqlRing, 128, 0)):
+        monkeypatch.setattr(ring, "size", size)
+        monkeypatch.setattr(ring, "capacity", size - spare)
 
 
 @pytest.fixture

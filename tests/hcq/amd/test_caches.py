@@ -61,9 +61,8 @@ def kernel_to_scalar(amd: AmdDevice) -> None:
 def new_code(amd: AmdDevice) -> None:
     """A program is loaded where another one was, while its instructions may still be held."""
     a = amd.alloc(BYTES)
-    for name, by in (("increment", 1), ("forty", 40), ("increment", 1)):
-        text = image(amd.arch) if by == 1 else compile_ir(FORTY, amd.arch)
-        program = amd.load(text, name)
+    for by in (40, 41, 40):
+        program = amd.load(compile_ir(FORTY.replace("i32 40", f"i32 {by}"), amd.arch), "forty")
         a.write(filled(0))
         amd.run(program, [a], block=(WORDS, 1, 1))
         assert numbers(a.read()) == (by,) * WORDS
@@ -134,6 +133,10 @@ def without_start_or_invalidating_releases(patch: Patch) -> None:
         return type(packet)(**kept)
 
     patch.setattr(Chip, "release", release)
+
+
+def without_acquire_of_code(patch: Patch) -> None:
+    patch.setattr(Encoder, "acquire_code", property(lambda self: piece(b"", "compute")))
 
 
 def without_copy_start(patch: Patch) -> None:
@@ -230,6 +233,7 @@ MUTATIONS: list[tuple[str, tuple[str, str], Callable[[Patch], None]]] = [
     ("invalidation of copies", PM4_11, without_invalidation_of_copies),
     ("invalidation of copies", ("gfx1201", "aql"), without_invalidation_of_copies),
     ("write-back of copies", PM4_11, without_write_back_of_copies),
+    ("acquire of code", ("gfx1100", "aql"), without_acquire_of_code),
     ("acquire fence of dispatches", ("gfx1100", "aql"), without_fence("acquire_fence_scope")),
     ("acquire fence of dispatches", ("gfx942", "aql"), without_fence("acquire_fence_scope")),
 ]

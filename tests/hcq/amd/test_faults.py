@@ -78,6 +78,8 @@ def test_a_queue_that_stays_costs_the_device_and_not_the_next_one(open_amd: Open
     with pytest.raises(HcqError, match=r"could not be rebuilt after a fault.*DESTROY_QUEUE"):
         works(device)
     works(open_amd(port=port.inner))
+    port.left = 0
+    device.close()
 
 
 def test_an_ioctl_names_its_arguments_and_the_fix(open_amd: Open):

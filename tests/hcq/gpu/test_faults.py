@@ -90,9 +90,24 @@ class OneFault(FaultyPort):
         return super().ioctl(fd, request, argument)
 
 
+def goes_on_or_says_why_not(gpu: GpuDevice) -> None:
+    """After a page fault. AMD's kernel driver keeps the process's queues off the GPU from then on."""
+    if vendor_of(gpu).survives_faults:
+        works(gpu)
+        return
+    with pytest.raises(
+        UsageError, match=r"cannot be used: .*kernel driver runs no queue.*Restart the process"
+    ):
+        works(gpu)
+    with pytest.raises(
+        DriverError, match=r"after a page fault the kernel driver runs no queue.*Restart the process"
+    ):
+        vendor_of(gpu).open(gpu.port)
+
+
 def busy_day(gpu: GpuDevice) -> None:
-    """Whatever makes a device call its kernel driver: memory, memory of threads, events, long reads, a fault and what
-    follows it."""
+    """Whatever makes a device call its kernel driver: memory, memory of threads, events, long reads, a reset, a fault
+    and what follows it."""
     a, b = gpu.alloc(3 << 20, "a"), gpu.alloc(3 << 20, "b")
     a.write(bytes(3 << 20))
     gpu.run(gpu.load(image(gpu), vendor_of(gpu).own_memory), [a, 3], block=(64, 1, 1))
@@ -105,6 +120,11 @@ def busy_day(gpu: GpuDevice) -> None:
     a.free()
     b.free()
     gpu.memory.trim(0)
+    gpu.queue().wait(gpu.signal("never"), 1).submit()
+    gpu.reset()
+    gpu.queue().barrier().submit().wait(timeout_ms=50_000)
+    if not vendor_of(gpu).survives_faults:
+        return
     # the address, or where RM does not say it the number
     with pytest.raises(DeviceFault, match=r"page fault|MMU fault"):
         gpu.run(gpu.load(image(gpu), "store_at"), [gpu.alloc(64), 1 << 36])
@@ -186,12 +206,13 @@ def test_a_store_beyond_a_buffer_names_address_buffer_and_kernel(gpu: GpuDevice)
         gpu.run(bad, [out, size + 32])
     text = str(error.value)
     assert "the GPU took a page fault:" in text
-    assert f"32 bytes after the end of buffer 'result' at {out.address:#x}" in text
+    # AMD's kernel driver tells the page alone
+    assert re.search(rf"(32|\b0) bytes after the end of buffer 'result' at {out.address:#x}", text)
     assert "store_at" in text
     assert vendor_of(gpu).first_thread in text  # what the emulated GPU adds
     with pytest.raises(DeviceFault, match="holds no result"):
         out.read()
-    works(gpu)
+    goes_on_or_says_why_not(gpu)
 
 
 def test_between_two_allocations_is_a_page_that_nobody_has_mapped(gpu: GpuDevice):
@@ -283,7 +304,7 @@ def test_work_submitted_before_a_fault_keeps_its_results_and_work_after_it_fails
         with pytest.raises(DeviceFault, match="store_at"):
             done.wait(timeout_ms=50_000)
     assert struct.unpack("<64I", a.read()) == (1,) * 64
-    works(gpu)
+    goes_on_or_says_why_not(gpu)
 
 
 def test_a_wait_that_nobody_signals_is_a_timeout_and_a_reset_ends_it(gpu: GpuDevice):
@@ -306,7 +327,7 @@ def test_freeing_memory_that_a_kernel_still_uses_is_a_page_fault_and_not_a_crash
     assert va not in gpu.memory.regions
     with pytest.raises(DeviceFault, match="page fault"):
         q.submit().wait(timeout_ms=50_000)
-    works(gpu)
+    goes_on_or_says_why_not(gpu)
 
 
 def test_closing_while_a_kernel_runs_on_ends_it(open_gpu: Open, capsys: pytest.CaptureFixture[str]):

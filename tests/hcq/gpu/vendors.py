@@ -32,6 +32,7 @@ class Vendor:
     reads          the counter of `stats()` that rises when a long read is copied
     flush_bytes    of the words at the end of a launch that wait for it
     few_uploads    bytes for what some launches read
+    survives_faults  a device works again after a page fault; else its process has to be started again
     """
 
     name: str
@@ -48,6 +49,7 @@ class Vendor:
     lose_doorbell: Callable[[Any, str], str]
     few_uploads: int
     end_process: Callable[[Any], None]
+    survives_faults: bool
 
     def fresh_port(self, *archs: str, options: str = "") -> Any:
         """An emulated operating system with GPUs of these architectures."""
@@ -92,6 +94,7 @@ AMD = Vendor(
     lose_doorbell=_lose_amd_doorbell,
     few_uploads=64 * 8,
     end_process=_end_queues,
+    survives_faults=False,
 )
 NV = Vendor(
     name="NV",
@@ -108,6 +111,7 @@ NV = Vendor(
     lose_doorbell=_lose_nv_doorbell,
     few_uploads=16384,
     end_process=lambda port: None,
+    survives_faults=True,
 )
 VENDORS = {vendor.name: vendor for vendor in (AMD, NV)}
 
