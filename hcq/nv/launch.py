@@ -25,6 +25,10 @@ from hcq.nv.link import CODE_AT, Kernel
 Grid = tuple[int, int, int]
 GROUP_ID = 0x3F
 MAX_MADE = 1024  # sizes of launches that are kept
+CONST_BANK = 3  # .const variables
+# inferred: whose the first half of the reserved shared memory is, and how much of it, nobody says
+RESERVED_SLOT_AT = RESERVED_SHARED_BYTES // 2
+ONE = 0x3F800000  # 1.0 as a float
 # a QMD that is copied when it is scheduled may be written over afterwards; the second also fetches the program ahead
 INVALIDATE_COPY_SCHEDULE, INVALIDATE_PREFETCH_COPY_SCHEDULE = 3, 10
 
@@ -121,41 +125,50 @@ class Launcher:
 
     def _bank(self, grid: Grid, block: Grid, dynamic_shared: int) -> bytes:
         """The driver's part of constant bank 0, and room for the parameters."""
-        params_at = self.qmd_bytes + self.kernel.param_base
+        kernel, chip = self.kernel, self.chip
+        params_at = self.qmd_bytes + kernel.param_base
+        # the reserved part of shared memory is its first KiB, or its last
+        reserved_end = RESERVED_SHARED_BYTES if chip.shared_first else self.shared_bytes(dynamic_shared)
+        bank3 = next((offset for bank, offset, _ in kernel.banks if bank == CONST_BANK), None)
         values = {
-            "ntid_x": block[0],
-            "ntid_y": block[1],
-            "ntid_z": block[2],
+            **{f"ntid_{axis}": size for axis, size in zip("xyz", block)},
             **{
-                name.format(axis): size
-                for axis, size in zip("xyz", grid)
-                for name in ("nctaid_{}", "nclusterid_{}", "nclusterid_{}_low")
+                f"{name}_{axis}": size for axis, size in zip("xyz", grid) for name in ("nctaid", "nclusterid")
             },
             "shared_window": SHARED_WINDOW,
             "local_window": LOCAL_WINDOW,
             "stack_pointer": STACK_TOP,
             "dynamic_shared_bytes": dynamic_shared,
-            "dynamic_shared_bytes_low": dynamic_shared,
             "reserved_shared_bytes": RESERVED_SHARED_BYTES,
+            "reserved_shared_end": reserved_end,
+            "reserved_shared_slot": reserved_end - RESERVED_SHARED_BYTES + RESERVED_SLOT_AT,
+            "aggr_shared_bytes": max(kernel.static_shared, RESERVED_SHARED_BYTES) + dynamic_shared,
             "nsmid": self.sm_count,
-            "param_bytes": self.kernel.param_bytes,
+            "bank_address": self.qmd_bytes,
+            "const_address": 0 if bank3 is None else self.va + bank3,
+            "param_end_offset": kernel.param_base + kernel.param_bytes,
             "param_address": params_at,
-            "param_end": params_at + self.kernel.param_bytes,
-            **{f"cluster_nctaid_{axis}{low}": 1 for axis in "xyz" for low in ("", "_low")},
+            "param_end": params_at + kernel.param_bytes,
+            **{f"cluster_nctaid_{axis}": 1 for axis in "xyz"},
+            **{f"cluster_reciprocal_{axis}": ONE for axis in "xyz"},
             "cluster_nctarank": 1,
-            "cluster_nctarank_low": 1,
         }
-        layout: type[Bank0] = self.chip.bank0
-        filled = layout(**{name: value for name, value in values.items() if name in layout.fields})
+        layout: type[Bank0] = chip.bank0
+        filled = layout(
+            **{
+                name: values[name.removesuffix("_low")]
+                for name in layout.fields
+                if name.removesuffix("_low") in values
+            }
+        )
         return filled.to_bytes().ljust(self.bank_bytes, b"\0")
 
     def _addresses(self) -> tuple[Patch, ...]:
         """Where the address of the launch data goes: into the QMD, into the bank, into the method that launches."""
         qmd, bank0 = self.chip.qmd, self.chip.bank0
         found: list[Patch] = [self._in_words(qmd.fields["constant_buffer_addr_0"], 4)]
-        for name in ("param_address", "param_end"):
-            if name in bank0.fields:
-                found.append((4 + self.qmd_bytes + bank0.fields[name].byte_offset, 0, TWO_WORDS))
+        for name in bank0.addresses:
+            found.append((4 + self.qmd_bytes + bank0.fields[name].byte_offset, 0, TWO_WORDS))
         method = self.data_bytes + 4
         found.append((method, SendPcasA.qmd_address_shifted8.unit.bit_length() - 1, WORD))
         return tuple(found)

@@ -24,7 +24,7 @@ from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.run import Kernel
-from hcq.emu.nv.spec import GPCS, LARGE_PARAM_BYTES, SMS_PER_TPC, TPCS_PER_GPC, Chip, Spec
+from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPCS_PER_GPC, Chip, Spec
 from hcq.errors import UsageError
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
 from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV5
@@ -64,20 +64,36 @@ class Windows(NamedTuple):
 
 
 class Bank0(NamedTuple):
-    """Where compiled code finds what the launcher wrote: offsets in constant bank 0. 0 in shared_window: nowhere."""
+    """Where compiled code finds what the launcher wrote: offsets in constant bank 0, and 0 for what is not there.
+
+    const      where constant bank 3 is
+    reserved   of shared memory: where it ends, and the slot of cooperative groups
+    bank       before sm_90: the bank's own address, and elsewhere the offset of the parameters' end
+    params     from sm_90 on: the parameters' address, and behind it that of their end
+    clusters   from sm_90 on, three words each: blocks of a cluster; 1 / these; clusters of the grid
+    """
 
     ntid: int
     nctaid: int
     shared_window: int
     local_window: int
     stack_pointer: int
+    const: int
+    reserved: int
+    bank: int = 0
+    param_end: int = 0
+    params: int = 0
+    clusters: tuple[int, int, int] = (0, 0, 0)
 
 
 BANKS = {
-    3: Bank0(0x000, 0x00C, 0x018, 0x020, 0x028),
-    4: Bank0(0x000, 0x00C, 0, 0x020, 0x028),
-    5: Bank0(0x360, 0x370, 0, 0x2F8, 0x37C),
+    3: Bank0(0x000, 0x00C, 0x018, 0x020, 0x028, 0x050, 0x120, bank=0x040, param_end=0x12C),
+    4: Bank0(0x000, 0x00C, 0, 0x020, 0x028, 0x0D0, 0x068, params=0x198, clusters=(0x144, 0x150, 0x15C)),
+    5: Bank0(0x360, 0x370, 0, 0x2F8, 0x37C, 0x120, 0x278, params=0x348, clusters=(0x2A0, 0x2B0, 0x2C0)),
 }
+PARAM_READERS = ("cvta.param", "cvta.to.param", "isspacep.param")
+CONST_READERS = ("cvta.const", "cvta.to.const", "isspacep.const", "isspacep.global")
+COOPERATIVE_BYTES = 288  # of the slot, as cooperative_groups/details/memory.h demands
 
 
 class Shader:
@@ -114,18 +130,15 @@ class Shader:
         program = qmd.value("program_address")
         code = self._code(view, program)
         kernel = code.kernel
-        grid = qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth")
-        block = block_of(qmd)
+        grid, block = grid_of(qmd), block_of(qmd)
         bank = self._bank0(view, qmd)
         self._check_windows(view, windows, program)
-        check_bank0(qmd, code, bank, grid, block, windows)
+        check_bank0(self.chip, qmd, code, bank, windows)
         if any(view.read(program, CODE_BYTES, CONSTANTS)):  # zeros stand for the code where there is only PTX
             check_constants(qmd, code)
         dynamic = self._shared(qmd, kernel, program)
         self._check_local_memory(qmd, view, windows)
-        at = self.chip.param_offset
-        if kernel.param_bytes > LARGE_PARAM_BYTES:
-            at = self.chip.large_param_offset
+        at = self.chip.param_offset_of(kernel.param_bytes)
         if at + kernel.param_bytes > len(bank):
             raise LaunchError(
                 f"Graphics Exception: constant bank 0 has {len(bank):#x} bytes; the kernel reads "
@@ -255,20 +268,19 @@ class Shader:
             pass
 
 
-def check_bank0(
-    qmd: Qmd,
-    code: Code,
-    bank: bytes,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    windows: Windows,
-) -> None:
+def check_bank0(chip: Chip, qmd: Qmd, code: Code, bank: bytes, windows: Windows) -> None:
     """What compiled code may read in constant bank 0 has to be what the QMD and the channel say.
 
     Zeros are fine where this kernel reads nothing: a launcher may leave out what its compiler never uses.
     """
     at = BANKS[qmd.version]
-    wanted: list[tuple[str, int, str, tuple[int, ...], tuple[str, ...]]] = [
+    grid, block = grid_of(qmd), block_of(qmd)
+    param_bytes = code.kernel.param_bytes
+    param_at = chip.param_offset_of(param_bytes)
+    va = qmd.value("constant_buffer_addr_0")
+    has_const = qmd.value("constant_buffer_valid_3")
+    const = qmd.value("constant_buffer_addr_3")
+    wanted: list[tuple[str, int, str, tuple[int | float, ...], tuple[str, ...]]] = [
         ("the block", at.ntid, "<3I", block, ("%ntid",)),
         ("the grid", at.nctaid, "<3I", grid, ("%nctaid",)),
         ("the local window", at.local_window, "<Q", (windows.local,), (".local",)),
@@ -276,6 +288,22 @@ def check_bank0(
     ]
     if at.shared_window:
         wanted.append(("the shared window", at.shared_window, "<Q", (windows.shared,), ("cvta.shared",)))
+    if at.bank:
+        wanted.append(("the bank's own address", at.bank, "<Q", (va,), PARAM_READERS))
+        end = param_at + param_bytes
+        wanted.append(("the end of the parameters in it", at.param_end, "<I", (end,), ("isspacep.param",)))
+    if at.params:
+        start = va + param_at
+        span = start, start + param_bytes
+        wanted.append(("the parameters' addresses", at.params, "<2Q", span, PARAM_READERS))
+    blocks, reciprocals, clusters = at.clusters
+    if blocks:  # every cluster is of one block; that of x is not read
+        wanted.append(("the blocks of a cluster", blocks, "<3I", (1, 1, 1), ("%cluster_", "%clusterid.x")))
+        yz = "%clusterid.y", "%clusterid.z"
+        wanted.append(("1 / the blocks of a cluster", reciprocals + 4, "<2f", (1.0, 1.0), yz))
+        wanted.append(("the clusters of the grid", clusters, "<3I", grid, ("%nclusterid",)))
+    if has_const:
+        wanted.append(("the address of constant bank 3", at.const, "<Q", (const,), CONST_READERS))
     for what, offset, form, value, readers in wanted:
         if offset + struct.calcsize(form) > len(bank):
             raise LaunchError(
@@ -288,6 +316,20 @@ def check_bank0(
                 f"Graphics Exception: constant bank 0 says at {offset:#x} that {what} is {_shown(found)}; "
                 f"it is {_shown(value)}"
             )
+    if "%reserved_smem_offset" in code.text:
+        check_reserved(chip, qmd, bank, at.reserved)
+
+
+def check_reserved(chip: Chip, qmd: Qmd, bank: bytes, at: int) -> None:
+    """Cooperative groups exchange values in the reserved part of shared memory. It is the block's last KiB, from sm_90
+    on its first: a slot elsewhere is in the kernel's own memory."""
+    end = RESERVED_SHARED_BYTES if chip.has_shared_window_of_4_gib else qmd.value("shared_memory_size")
+    says, slot = struct.unpack_from("<2I", bank, at)
+    if says != end or not end - RESERVED_SHARED_BYTES <= slot <= end - COOPERATIVE_BYTES:
+        raise LaunchError(
+            f"Graphics Exception: constant bank 0 says at {at:#x} that reserved shared memory ends at {says:#x}, "
+            f"with a slot at {slot:#x}; it is [{end - RESERVED_SHARED_BYTES:#x}, {end:#x})"
+        )
 
 
 def check_constants(qmd: Qmd, code: Code) -> None:
@@ -317,8 +359,13 @@ def stopped(error: KernelFault | UsageError, memory: View, program: int) -> Chan
     return KernelError(f"{WARP_EXCEPTION}: {error}", program, getattr(error, "address", 0))
 
 
-def _shown(numbers: tuple[int, ...]) -> str:
-    return ", ".join(f"{number:#x}" for number in numbers)
+def _shown(numbers: tuple[int | float, ...]) -> str:
+    return ", ".join(f"{each:#x}" if isinstance(each, int) else f"{each}" for each in numbers)
+
+
+def grid_of(qmd: Qmd) -> tuple[int, int, int]:
+    """Blocks of a grid: (x, y, z)."""
+    return qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth")
 
 
 def block_of(qmd: Qmd) -> tuple[int, int, int]:

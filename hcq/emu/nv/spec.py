@@ -71,6 +71,10 @@ class Chip:
         """Hopper and later take only the upper half of the shared window's address."""
         return self.host_address_bits == 57
 
+    def param_offset_of(self, param_bytes: int) -> int:
+        """Where so many bytes of parameters are in constant bank 0."""
+        return self.large_param_offset if param_bytes > LARGE_PARAM_BYTES else self.param_offset
+
     def classes(self) -> list[int]:
         """What the class list says: every class that objects can be allocated with."""
         engines = self.engines

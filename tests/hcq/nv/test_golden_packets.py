@@ -117,7 +117,11 @@ def test_a_placed_launch_points_at_its_data(arch: str):
         bank0 = CHIPS[arch].bank0
         held = bytes(placed.image[bank - VA : bank - VA + 4 * bank0.length_words])
         shown_bank = bank0.decode(memoryview(held).cast("I"))
-        assert shown_bank.values["param_address"] == bank + launcher.kernel.param_base
+        at = launcher.kernel.param_base
+        expected = {"bank_address": bank, "param_address": bank + at, "param_end": bank + at + 8}
+        assert {name: shown_bank.values[name] for name in bank0.addresses} == {
+            name: expected[name] for name in bank0.addresses
+        }
 
 
 def test_blocks_split_the_methods_into_runs():

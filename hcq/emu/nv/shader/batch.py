@@ -23,6 +23,7 @@ from hcq.emu.nv.shader.types import Lanes
 
 WARP = 32
 MAX_LOCAL_BYTES = 1 << 19
+RESERVED_SHARED_BYTES = 0x400  # of a block, for the system
 
 Dim3 = tuple[int, int, int]
 
@@ -32,6 +33,7 @@ class Launch:
     """What all batches of a launch have in common.
 
     shared_bytes   of a block: the kernel's own variables, then the dynamic part
+    reserved_shared_bytes  behind them: the system's, where the kernel asks for it
     given          special registers whose values the launch decides
     known          special registers that were computed before, also by other launches of the kernel
     step_limit     instructions that all batches together may execute
@@ -45,6 +47,7 @@ class Launch:
     block: Dim3
     shared_bytes: int
     dynamic_shared_bytes: int
+    reserved_shared_bytes: int
     shared_window: int
     local_window: int
     uses_warps: bool
@@ -63,8 +66,8 @@ class Batch:
         self.shared_window, self.local_window = launch.shared_window, launch.local_window
         self.steps = steps
         self._number_lanes(blocks)
-        self.shared_bytes = launch.shared_bytes
-        stride = -(-self.shared_bytes // 16) * 16
+        stride = -(-launch.shared_bytes // 16) * 16 + launch.reserved_shared_bytes
+        self.shared_bytes = stride if launch.reserved_shared_bytes else launch.shared_bytes
         self.shared = np.zeros(stride * len(blocks), np.uint8)
         self.shared_start = self.block_of_lane * stride
         self.local_bytes = 0
@@ -100,7 +103,7 @@ class Batch:
             return np.array([launch.given[name] % 2**64], np.uint64)
         if name.startswith(("ctaid", "clusterid")):  # these differ from batch to batch
             return self._compute_special(name)
-        key = (name, launch.block, launch.grid, self.count, self.shared_bytes, launch.dynamic_shared_bytes)
+        key = (name, launch.block, launch.grid, self.count, launch.shared_bytes, launch.dynamic_shared_bytes)
         if key not in launch.known:
             launch.known[key] = self._compute_special(name)
         return launch.known[key]
@@ -114,6 +117,7 @@ class Batch:
         if register == "tid":
             thread = np.minimum(self.thread_of_lane, self.threads_per_block - 1)
             return _shared(_coordinates(thread, launch.block)[which])
+        reserved = self.shared_bytes - launch.reserved_shared_bytes
         table: dict[str, Any] = {
             "ntid": launch.block[which],
             "nctaid": launch.grid[which],
@@ -122,8 +126,13 @@ class Batch:
             "cluster_nctarank": 1,
             "nwarpid": -(-self.threads_per_block // WARP),
             "nsmid": 1,
-            "total_smem_size": self.shared_bytes,
-            "aggr_smem_size": self.shared_bytes,
+            "total_smem_size": launch.shared_bytes,
+            "aggr_smem_size": launch.shared_bytes + RESERVED_SHARED_BYTES,
+            "reserved_smem_offset_begin": reserved,
+            "reserved_smem_offset_0": reserved,
+            "reserved_smem_offset_1": reserved + RESERVED_SHARED_BYTES // 2,
+            "reserved_smem_offset_end": reserved + RESERVED_SHARED_BYTES,
+            "reserved_smem_offset_cap": reserved + RESERVED_SHARED_BYTES,
             "dynamic_smem_size": launch.dynamic_shared_bytes,
             "laneid": lane,
             "warpid": self.thread_of_lane // WARP,

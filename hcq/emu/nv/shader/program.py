@@ -59,6 +59,13 @@ class Program:
             for function in self.functions
             for instruction in function.body
         )
+        # where cooperative groups exchange values between warps
+        self.uses_reserved_shared = any(
+            isinstance(operand, Symbol) and operand.name.startswith("%reserved_smem_offset")
+            for function in self.functions
+            for instruction in function.body
+            for operand in instruction.operands
+        )
         self.entry = self.decoded(name)
 
     def decoded(self, name: str) -> Decoded:

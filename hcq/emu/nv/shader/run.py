@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.nv.shader.batch import Batch, Dim3, Launch
+from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, Batch, Dim3, Launch
 from hcq.emu.nv.shader.errors import Interrupted
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
@@ -101,6 +101,7 @@ class Kernel:
             block,
             self.static_shared_bytes + dynamic_shared_bytes,
             dynamic_shared_bytes,
+            RESERVED_SHARED_BYTES if self.program.uses_reserved_shared else 0,
             shared_window,
             local_window,
             self.program.uses_warps,

@@ -22,8 +22,8 @@ SPECIAL_SCALARS = (
     "laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid", "clock", "clock_hi", "clock64", "globaltimer",
     "globaltimer_lo", "globaltimer_hi", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt",
     "total_smem_size", "dynamic_smem_size", "aggr_smem_size", "reserved_smem_offset_begin",
-    "reserved_smem_offset_end", "reserved_smem_offset_cap", "is_explicit_cluster", "cluster_ctarank",
-    "cluster_nctarank", "current_graph_exec",
+    "reserved_smem_offset_end", "reserved_smem_offset_cap", "reserved_smem_offset_0", "reserved_smem_offset_1",
+    "is_explicit_cluster", "cluster_ctarank", "cluster_nctarank", "current_graph_exec",
 )  # fmt: skip
 
 

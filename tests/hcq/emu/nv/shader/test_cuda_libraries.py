@@ -68,6 +68,27 @@ def test_cooperative_groups_reduce_scan_and_coalesce():
         assert out[i] == tile.sum() * 100 + before
 
 
+def test_cooperative_groups_of_several_warps_meet_in_reserved_shared_memory():
+    source = """
+    #include <cooperative_groups.h>
+    #include <cooperative_groups/reduce.h>
+    namespace cg = cooperative_groups;
+    extern "C" __global__ void groups(const int *in, int *out) {
+      __shared__ int own[256];
+      __shared__ cg::block_tile_memory<256> memory;
+      auto block = cg::this_thread_block(memory);
+      auto tile = cg::tiled_partition<128>(block);
+      own[block.thread_rank()] = in[block.thread_rank()];
+      block.sync();
+      int sum = cg::reduce(tile, in[block.thread_rank()], cg::plus<int>());
+      tile.sync();
+      out[block.thread_rank()] = sum * 1000 + own[255 - block.thread_rank()];
+    }"""
+    x, out = rng.integers(0, 9, 256).astype(np.int32), np.zeros(256, np.int32)
+    run_cuda(source, "groups", 1, 256, x, out)
+    assert (out == np.repeat(x.reshape(2, 128).sum(axis=1), 128) * 1000 + x[::-1]).all()
+
+
 def test_barriers_of_libcuxx_are_objects_in_shared_memory():
     source = """
     #include <cuda/barrier>
