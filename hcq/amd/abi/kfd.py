@@ -52,6 +52,7 @@ class QueueType(IntEnum):
     SDMA = 1
     COMPUTE_AQL = 2
     SDMA_XGMI = 3
+    SDMA_BY_ENG_ID = 4
 
 
 class EventType(IntEnum):

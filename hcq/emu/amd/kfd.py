@@ -22,12 +22,13 @@ from hcq.emu.amd.kfd_process import KfdProcess
 from hcq.emu.amd.kfd_topology import EmulatedNode, files, make_nodes
 from hcq.emu.amd.memory import PAGE
 from hcq.emu.amd.render_node import RenderNode
-from hcq.emu.amd.spec import Spec, parse
+from hcq.emu.amd.spec import USUAL_KFD, Spec, parse
 from hcq.emu.backing import DeviceMemory
 from hcq.emu.kernel import DeviceNode, File, Kernel, Process, Refusal
 
 KFD_MAJOR, DRM_MAJOR = 511, 226  # the KFD's is given out when it is loaded, from the highest down
 ANSWERS = kfd_calls.ANSWERS | kfd_memory.ANSWERS
+SINCE = {"RUNTIME_ENABLE": 13, "CREATE_PROCESS": 19}  # minor versions that brought a call
 
 
 class KfdFile(File):
@@ -46,6 +47,8 @@ class KfdFile(File):
         if len(argument) < size:
             raise Refusal(errno.EFAULT)
         call, answer = ANSWERS[number]
+        if self.process.minor < SINCE.get(call.name, 0):
+            raise Refusal(errno.ENOTTY)
         whole = bytes(argument[:size]).ljust(call.size_bytes, b"\0")[: call.size_bytes]
         args = call.layout.decode(memoryview(whole).cast("I"))
         result = answer(self.process, args).to_bytes()
@@ -102,6 +105,7 @@ class EmulatedKfd(Kernel):
         self.lines: list[str] = []
         self._files = files(self.topology)
         self.gpus = {node.gpu_id: EmulatedGpu(node, self.lines.append, self.memory) for node in self.topology}
+        self.minor = specs[0].kfd_minor if specs else USUAL_KFD
         self.processes: dict[Process, KfdProcess] = {}
 
     def log(self) -> list[str]:
@@ -118,7 +122,7 @@ class EmulatedKfd(Kernel):
     def _process(self, process: Process) -> KfdProcess:
         with self.lock:
             if process not in self.processes:
-                self.processes[process] = KfdProcess(process, self.gpus, self.memory)
+                self.processes[process] = KfdProcess(process, self.gpus, self.memory, self.minor)
             return self.processes[process]
 
     def nodes(self) -> list[DeviceNode]:

@@ -22,7 +22,6 @@ from hcq.emu.amd.render_node import GB_ADDR_CONFIG_VALUE, RenderNode
 from hcq.emu.kernel import Refusal
 from hcq.layout import Packet
 
-MINOR_VERSION = 17
 TTMP_SAVE = 2  # in RUNTIME_ENABLE's mode_mask
 ANSWERS = Answers()
 answers = ANSWERS.to
@@ -31,7 +30,7 @@ answers = ANSWERS.to
 @answers(kfd.GET_VERSION)
 def get_version(process: KfdProcess, args: kfd.GetVersionArgs) -> Packet:
     """kfd_ioctl_get_version."""
-    return changed(args, major_version=kfd.MAJOR_VERSION, minor_version=MINOR_VERSION)
+    return changed(args, major_version=kfd.MAJOR_VERSION, minor_version=process.minor)
 
 
 @answers(kfd.ACQUIRE_VM)

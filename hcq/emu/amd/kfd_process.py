@@ -25,10 +25,13 @@ from hcq.emu.kernel import OwnProcess, Process, Refusal
 class KfdProcess:
     """All that the driver keeps for one process. `gpus` are by the id that names a GPU in ioctls."""
 
-    def __init__(self, process: Process, gpus: Mapping[int, EmulatedGpu], kfd_memory: DeviceMemory) -> None:
+    def __init__(
+        self, process: Process, gpus: Mapping[int, EmulatedGpu], kfd_memory: DeviceMemory, minor: int
+    ) -> None:
         self.process = process
+        self.minor = minor  # version of the driver's interface
         self.lock = threading.RLock()
-        self.events = Events(self.kick)
+        self.events = Events(self.kick, has_ages=minor >= 14)
         self.gpus = {gpu_id: ProcessGpu(gpu, self.events, kfd_memory) for gpu_id, gpu in gpus.items()}
         self.objects: dict[int, BufferObject] = {}  # by the low half of the handle
         self.next_object = 1

@@ -1,11 +1,11 @@
-"""Creating queues in the emulated KFD: every size and address is checked, as newer kernels do.
+"""Creating queues in the emulated KFD: every size and address is checked, as the kernel of that version does.
 
 In       CREATE_QUEUE's arguments and the GPU
 Out      a queue that the GPU's packet processors can run, or the errno of the first thing that is wrong
 Changes  nothing
 Next     gpu.py (who runs it), kfd_topology.py (the figures that sizes follow from)
-Source   kfd_chardev.c: set_queue_properties_from_user; kfd_queue.c: kfd_queue_acquire_buffers,
-         kfd_queue_ctx_save_restore_size, kfd_get_vgpr_size_per_cu
+Source   kfd_chardev.c: kfd_ioctl_create_queue, set_queue_properties_from_user; kfd_queue.c: kfd_queue_acquire_buffers,
+         kfd_queue_ctx_save_restore_size, kfd_get_vgpr_size_per_cu; of Linux 6.1 and 6.12
 
 A driver has to come to the same sizes by itself. Its own rules are in hcq/amd/sizing.py; none of them is used here.
 """
@@ -39,46 +39,106 @@ PROCESSORS: dict[int, type[EmulatedQueue]] = {
     QueueType.COMPUTE: Pm4Queue,
     QueueType.COMPUTE_AQL: AqlQueue,
     QueueType.SDMA: SdmaQueue,
+    QueueType.SDMA_XGMI: SdmaQueue,
+    QueueType.SDMA_BY_ENG_ID: SdmaQueue,
 }
+SDMA_ENGINES, SDMA_QUEUES = 2, 8  # as the topology says; queues of an engine
+ENOTSUPP = 524  # the kernel's own number, which no libc names
+HIGHEST_VA = 2**47 - 1  # of a process: access_ok
+# minor versions of the interface. Buffers are checked since Linux 6.12, which brought 1.17; that larger ones are taken
+# came soon after it, without a version of its own: so 1.17 here refuses them, and what passes there passes on all
+CHECKS_BUFFERS, TAKES_LARGER = 17, 18
 
 
 def create_queue(gpu: ProcessGpu, number: int, args: CreateQueueArgs) -> EmulatedQueue:
-    """Check the arguments and make the queue. Raises Refusal."""
+    """Check the arguments, in the kernel's order, and make the queue. Raises Refusal."""
+    minor = gpu.node.spec.kfd_minor
+    ring_bytes = _check_properties(args, minor)
     if gpu.drm_file is None:
-        raise Refusal(errno.ENODEV)
-    if args.queue_percentage & 0xFF > 100 or args.queue_priority > MAX_PRIORITY:
+        raise Refusal(errno.ESRCH)
+    if args.queue_type == QueueType.SDMA_BY_ENG_ID and args.sdma_engine_id >= SDMA_ENGINES:
         raise Refusal(errno.EINVAL)
-    if not args.ring_base_address or args.ring_size & args.ring_size - 1 or args.ring_size < MIN_RING_BYTES:
-        raise Refusal(errno.EINVAL)
-    if not args.read_pointer_address or not args.write_pointer_address:
-        raise Refusal(errno.EFAULT)
-    if args.queue_type not in PROCESSORS:
-        raise Refusal(errno.EINVAL)
-    vm = gpu.vm
-    is_exact = vm.is_exactly(args.ring_base_address, args.ring_size)
-    for address in (args.read_pointer_address, args.write_pointer_address):
-        is_exact = is_exact and vm.is_exactly(address & -PAGE, PAGE)
-    if not is_exact:
-        raise Refusal(errno.EINVAL)
-    if args.queue_type != QueueType.SDMA:
-        _check_compute_buffers(gpu, args)
+    if minor >= CHECKS_BUFFERS:
+        _check_buffers(gpu, args, ring_bytes)
+    elif gpu.chip.family >= 11:  # the hardware scheduler reads the write pointer through a mapping of its own
+        mapped = gpu.vm.find(args.write_pointer_address)
+        if mapped is None or mapped.end - mapped.start > PAGE:
+            raise Refusal(errno.EINVAL)
+    _check_free(gpu, args)
     index = gpu.free_doorbell()
     if index is None:
         raise Refusal(errno.ENOMEM)
+    if ring_bytes != args.ring_size:
+        args = CreateQueueArgs(**{**args.values, "ring_size": ring_bytes})
     return PROCESSORS[args.queue_type](gpu, number, index, args)
 
 
-def _check_compute_buffers(gpu: ProcessGpu, args: CreateQueueArgs) -> None:
-    if args.eop_buffer_address and not (
-        args.eop_buffer_size == EOP_BYTES and gpu.vm.is_exactly(args.eop_buffer_address, EOP_BYTES)
+def _check_properties(args: CreateQueueArgs, minor: int) -> int:
+    """set_queue_properties_from_user. Returns the ring's size: a small one is made larger."""
+    percentage = args.queue_percentage if minor < 13 else args.queue_percentage & 0xFF
+    if percentage > 100 or args.queue_priority > MAX_PRIORITY:
+        raise Refusal(errno.EINVAL)
+    pointers = (
+        args.ring_base_address,
+        args.read_pointer_address,
+        args.write_pointer_address,
+        args.eop_buffer_address,
+        args.ctx_save_restore_address,
+    )
+    if args.ring_base_address > HIGHEST_VA:
+        raise Refusal(errno.EFAULT)
+    if args.ring_size & args.ring_size - 1:
+        raise Refusal(errno.EINVAL)
+    if max(pointers) > HIGHEST_VA:
+        raise Refusal(errno.EFAULT)
+    if args.queue_type not in PROCESSORS or (
+        args.queue_type == QueueType.SDMA_BY_ENG_ID and minor < CHECKS_BUFFERS
+    ):
+        raise Refusal(ENOTSUPP)
+    return max(args.ring_size, MIN_RING_BYTES)
+
+
+def _check_buffers(gpu: ProcessGpu, args: CreateQueueArgs, ring_bytes: int) -> None:
+    """kfd_queue_acquire_buffers: each is a mapping of its own, of exactly this size."""
+    for address in (args.write_pointer_address, args.read_pointer_address):
+        _check_buffer(gpu, address, PAGE)
+    _check_buffer(gpu, args.ring_base_address, ring_bytes)
+    if args.queue_type not in (QueueType.COMPUTE, QueueType.COMPUTE_AQL):
+        return
+    is_lenient = gpu.node.spec.kfd_minor >= TAKES_LARGER
+    if args.eop_buffer_address:
+        is_large = is_lenient and args.eop_buffer_size > EOP_BYTES
+        if args.eop_buffer_size != EOP_BYTES and not is_large:
+            raise Refusal(errno.EINVAL)
+        _check_buffer(gpu, args.eop_buffer_address, _pages(args.eop_buffer_size))
+    area = save_area(gpu.node.properties())
+    if args.ctl_stack_size != area.ctl_stack_bytes:
+        raise Refusal(errno.EINVAL)
+    if args.ctx_save_restore_size != area.save_bytes and not (
+        is_lenient and args.ctx_save_restore_size > area.save_bytes
     ):
         raise Refusal(errno.EINVAL)
-    area = save_area(gpu.node.properties())
-    # the kernel took no larger area at first, and does now: what passes here passes on both
-    if args.ctl_stack_size != area.ctl_stack_bytes or args.ctx_save_restore_size != area.save_bytes:
+    area = area._replace(save_bytes=args.ctx_save_restore_size)
+    _check_buffer(gpu, args.ctx_save_restore_address, area.bytes_of(gpu.chip.xccs))
+
+
+def _check_buffer(gpu: ProcessGpu, address: int, size_bytes: int) -> None:
+    """kfd_queue_buffer_get: its page starts a mapping; less than a page is not compared with the mapping's end."""
+    start = address & -PAGE
+    one = gpu.vm.find(start)
+    pages = size_bytes // PAGE
+    if one is None or one.start != start or (pages and one.end != start + pages * PAGE):
         raise Refusal(errno.EINVAL)
-    if not gpu.vm.is_exactly(args.ctx_save_restore_address, area.bytes_of(gpu.chip.xccs)):
-        raise Refusal(errno.EINVAL)
+
+
+def _check_free(gpu: ProcessGpu, args: CreateQueueArgs) -> None:
+    """allocate_sdma_queue: a copy engine has so many queues for all processes, and those of gfx11 keep two."""
+    if args.queue_type == QueueType.SDMA_XGMI:
+        raise Refusal(errno.ENOMEM)  # there are no such engines here
+    if args.queue_type in (QueueType.SDMA, QueueType.SDMA_BY_ENG_ID):
+        used = sum(isinstance(queue, SdmaQueue) for queue in gpu.gpu.queues)
+        if used >= SDMA_ENGINES * (SDMA_QUEUES - (2 if gpu.chip.family >= 11 else 0)):
+            raise Refusal(errno.ENOMEM)
 
 
 class SaveArea(NamedTuple):

@@ -93,7 +93,7 @@ class EmulatedNode:
             "max_engine_clk_fcompute": 2400,
             "local_mem_size": 0,
             "fw_version": 1,
-            "capability": DOORBELL_64 | WATCH_POINTS | DEBUG_FIRMWARE,
+            "capability": DOORBELL_64 | WATCH_POINTS | (DEBUG_FIRMWARE if self.spec.kfd_minor >= 13 else 0),
             "debug_prop": 0,
             "sdma_fw_version": 1,
             "unique_id": 0x1D5C3A0000000000 | self.gpu_id,
@@ -132,6 +132,8 @@ def make_nodes(specs: list[Spec]) -> list[EmulatedNode]:
     """One node for each GPU; node 0 is the CPU."""
     if len(specs) > MAX_GPUS:
         raise UsageError(f"HCQ_EMULATE asks for {len(specs)} AMD GPUs; {MAX_GPUS} at most.")
+    if len({spec.kfd_minor for spec in specs}) > 1:
+        raise UsageError("HCQ_EMULATE asks for AMD GPUs of several kernel drivers (kfd=). A machine has one.")
     return [
         EmulatedNode(
             spec, index + 1, (FIRST_GPU_ID + index * GPU_ID_STEP) % 0xFFFF or 1, FIRST_RENDER_MINOR + index

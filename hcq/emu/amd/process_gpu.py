@@ -60,7 +60,7 @@ class EmulatedQueue(Turns, ABC):
             args.ctx_save_restore_address,
         )
         self.save_area = args.ctx_save_restore_address
-        self.rptr = gpu.vm.load64(self.rptr_va)
+        self.rptr = 0  # init_mqd: whatever the memory of the read pointer holds
         self.is_suspended = not args.queue_percentage & 0xFF
         self.is_evicted = False
         self.is_ending = False  # it is being destroyed: the kernel it runs shall end

@@ -14,6 +14,7 @@ The figures are derived here, and not taken from the driver's own (hcq/amd/chip.
     amd:gfx1100:private      the host sees none of its memory (no large BAR)
     amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
     amd:gfx1100:cu=8         so many compute units, of each XCC; without it as many as such a GPU has
+    amd:gfx1100:kfd=1.14     the kernel driver's interface: what it knows, and how strict it is, differs (1.11 to 1.19)
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100", "gfx1101", "gfx1102", "gfx1200",
 LDS_BYTES = 64 << 10
 MAX_BLOCK = 1024  # work-items of a workgroup
 MIN_UNITS, MAX_UNITS = 2, 128
+# minor versions of the KFD's interface, all of 1: Linux 6.1 has 11, 6.12 has 17, the newest that we know 19
+OLDEST_KFD, USUAL_KFD, NEWEST_KFD = 11, 17, 19
 
 
 class Size(NamedTuple):
@@ -121,6 +124,7 @@ class Spec:
     seed         work asynchronously, in an order drawn from it
     has_caches   what is not acquired is old, what is not released is hidden
     units        compute units of each XCC; 0: as many as such a GPU has
+    kfd_minor    the minor version of the kernel driver's interface
     """
 
     chip: Chip
@@ -128,6 +132,7 @@ class Spec:
     is_vram_public: bool = True
     has_caches: bool = False
     units: int = 0
+    kfd_minor: int = USUAL_KFD
 
     @property
     def size(self) -> Size:
@@ -142,12 +147,18 @@ def parse(word: str) -> Spec:
     chip, options = parse_word(
         word,
         CHIPS,
-        {"seed": number, "private": flag, "caches": flag, "cu": units},
+        {"seed": number, "private": flag, "caches": flag, "cu": units, "kfd": kfd_minor},
         "seed=NUMBER (asynchronous), private (no large BAR), caches (what is not acquired is old), "
-        f"cu=NUMBER (compute units of each XCC: even, {MIN_UNITS} to {MAX_UNITS})",
+        f"cu=NUMBER (compute units of each XCC: even, {MIN_UNITS} to {MAX_UNITS}), "
+        f"kfd=1.NUMBER (the kernel driver's interface, 1.{OLDEST_KFD} to 1.{NEWEST_KFD})",
     )
     return Spec(
-        chip, options.get("seed"), "private" not in options, "caches" in options, options.get("cu", 0)
+        chip,
+        options.get("seed"),
+        "private" not in options,
+        "caches" in options,
+        options.get("cu", 0),
+        options.get("kfd", USUAL_KFD),
     )
 
 
@@ -155,3 +166,10 @@ def units(text: str) -> int | None:
     """A number of compute units; None when there is no such GPU."""
     count = number(text)
     return count if count is not None and MIN_UNITS <= count <= MAX_UNITS and count % 2 == 0 else None
+
+
+def kfd_minor(text: str) -> int | None:
+    """The minor part of a version such as 1.14; None when it is none that is emulated."""
+    major, _, minor = text.partition(".")
+    found = number(minor) if major == "1" else None
+    return found if found is not None and OLDEST_KFD <= found <= NEWEST_KFD else None

@@ -22,6 +22,9 @@ VRAM = AllocFlags.VRAM | AllocFlags.WRITABLE
 VA = 0x7E0000000000
 
 
+ENOTSUPP = 524  # a number of the kernel's own
+
+
 class Process:
     """A process that has opened one GPU and acquired its address space."""
 
@@ -174,13 +177,15 @@ def queue_fields(one: Process, **changes: int) -> dict[str, int]:
     ("changes", "number"),
     [
         ({"ring_size": 8191}, errno.EINVAL),
-        ({"ring_size": 512}, errno.EINVAL),
         ({"ring_size": 4096}, errno.EINVAL),
         ({"ring_base_address": 0}, errno.EINVAL),
         ({"queue_percentage": 101}, errno.EINVAL),
         ({"queue_priority": 16}, errno.EINVAL),
-        ({"queue_type": 9}, errno.EINVAL),
-        ({"read_pointer_address": 0}, errno.EFAULT),
+        ({"queue_type": 9}, ENOTSUPP),
+        ({"queue_type": QueueType.SDMA_XGMI}, errno.ENOMEM),
+        ({"queue_type": QueueType.SDMA_BY_ENG_ID, "sdma_engine_id": 2}, errno.EINVAL),
+        ({"read_pointer_address": 0}, errno.EINVAL),
+        ({"read_pointer_address": 1 << 47}, errno.EFAULT),
         ({"write_pointer_address": VA}, errno.EINVAL),
         ({"gpu_id": 1}, errno.EINVAL),
         ({"queue_type": QueueType.COMPUTE}, errno.EINVAL),  # without a context save area
