@@ -5,6 +5,7 @@ kernel.py     what an emulated kernel driver is: files, answers, refusals, and w
 machine.py    which paths are an emulated driver's; stat.py what stat says of them
 supervisor/   unmodified programs: python -m hcq emulate
 exact.py      sums, products and fused multiply-adds rounded once, for the shader cores
+contended.py  atomics of many threads at one address, served many at a time
 words.py      the words of HCQ_EMULATE
 backing.py    the bytes behind an allocation; pages.py the same for what emulated caches hold
 worker.py     a GPU's thread: turns of queues or channels, visits of other threads

@@ -3,7 +3,7 @@
 In       addresses of active lanes in wave and lane order, and their data
 Out      the number each lane found
 Changes  memory, through the store's update()
-Next     memory_ops.py and lds_ops.py (who calls), memory.py (update)
+Next     memory_ops.py and lds_ops.py (who calls), memory.py (update), hcq/emu/contended.py (many at one address)
 
 Lanes that name the same address act one after another, in order, so a run is repeatable.
 """
@@ -16,20 +16,22 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu import contended
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.floats import bf16_to_f32, f32_to_bf16, maximum, minimum
 
-Combine = Callable[[Array, Array, Array], Array]  # (memory, data, second data) -> new memory
+Combine = contended.Turn  # (memory, data, second data) -> new memory
+Meaning = tuple[Combine, "contended.Run | None"]
 
 
 @dataclass(frozen=True)
 class Atomic:
-    """An operation on numbers of `dtype`. `fold` is the same as a ufunc, when it is one, for long runs."""
+    """An operation on numbers of `dtype`. `run` is the same for a run of lanes at one address, if there is such."""
 
     name: str
     dtype: Any
     combine: Combine
-    fold: Any = None
+    run: contended.Run | None = None
     takes_two: bool = False  # a second operand: compare value or mask
 
 
@@ -56,26 +58,71 @@ def add_bf16(a: Array, b: Array) -> Array:
     return f32_to_bf16(bf16_to_f32(a) + bf16_to_f32(b))
 
 
-COMBINES: dict[str, tuple[Combine, Any]] = {
-    "swap": (lambda m, d, e: d, None),
-    "add": (lambda m, d, e: m + d, np.add),
-    "sub": (lambda m, d, e: m - d, np.subtract),
-    "rsub": (lambda m, d, e: d - m, None),
-    "condsub": (lambda m, d, e: np.where(m >= d, m - d, m), None),
-    "csub": (lambda m, d, e: np.where(m >= d, m - d, m.dtype.type(0)), None),
-    "min": (lambda m, d, e: np.minimum(m, d), np.minimum),
-    "max": (lambda m, d, e: np.maximum(m, d), np.maximum),
-    "fmin": (lambda m, d, e: minimum(m, d, True), None),
-    "fmax": (lambda m, d, e: maximum(m, d, True), None),
-    "and": (lambda m, d, e: m & d, np.bitwise_and),
-    "or": (lambda m, d, e: m | d, np.bitwise_or),
-    "xor": (lambda m, d, e: m ^ d, np.bitwise_xor),
-    "inc": (lambda m, d, e: np.where(m >= d, m.dtype.type(0), m + m.dtype.type(1)), None),
-    "dec": (lambda m, d, e: np.where((m == 0) | (m > d), d, m - m.dtype.type(1)), None),
-    "cmpswap": (lambda m, d, e: np.where(m == e, d, m), None),  # d new, e compare
-    "mskor": (lambda m, d, e: (m & ~d) | e, None),
-    "wrap": (lambda m, d, e: np.where(m >= d, m - d, m + e), None),
-    "pk_add_f16": (packed(add_f16), None),
+def _of_ufunc(function: Any) -> Meaning:
+    return (lambda m, d, e: function(m, d)), contended.accumulating(function)
+
+
+def _one_by_one(combine: Combine, update: Callable[[int, int, int], int]) -> Meaning:
+    return combine, contended.one_by_one(update)
+
+
+def _limit(choose: Combine, function: Any) -> Meaning:
+    """Float minimum and maximum: of numbers the order is that of their bits, with the sign understood."""
+
+    def run(first: Array, x: Array, y: Array) -> Array:
+        values = np.concatenate((first, x))
+        if np.isnan(values).any():
+            for at in range(len(x)):
+                values[at + 1 : at + 2] = choose(values[at : at + 1], x[at : at + 1], y)
+            return values
+        signed = np.dtype(f"i{values.itemsize}")
+        keys = _ordered(values.view(signed))
+        return _ordered(function.accumulate(keys)).view(values.dtype)
+
+    return choose, run
+
+
+def _ordered(bits: Array) -> Array:
+    """Bits of floats as signed integers in the same order, -0 below +0; and back."""
+    return bits ^ (bits >> (8 * bits.itemsize - 1) & np.iinfo(bits.dtype).max)
+
+
+def _adding_f16(first: Array, x: Array, y: Array) -> Array:
+    halves = np.concatenate((first, x)).view(np.float16)
+    return np.add.accumulate(halves, dtype=np.float16).view(np.uint16)
+
+
+COMBINES: dict[str, Meaning] = {
+    "swap": (lambda m, d, e: d, contended.exchanging),
+    "add": _of_ufunc(np.add),
+    "sub": _of_ufunc(np.subtract),
+    "rsub": _one_by_one(lambda m, d, e: d - m, lambda m, d, e: d - m),
+    "condsub": _one_by_one(
+        lambda m, d, e: np.where(m >= d, m - d, m), lambda m, d, e: m - d if m >= d else m
+    ),
+    "csub": _one_by_one(
+        lambda m, d, e: np.where(m >= d, m - d, m.dtype.type(0)), lambda m, d, e: m - d if m >= d else 0
+    ),
+    "min": _of_ufunc(np.minimum),
+    "max": _of_ufunc(np.maximum),
+    "fmin": _limit(lambda m, d, e: minimum(m, d, True), np.minimum),
+    "fmax": _limit(lambda m, d, e: maximum(m, d, True), np.maximum),
+    "and": _of_ufunc(np.bitwise_and),
+    "or": _of_ufunc(np.bitwise_or),
+    "xor": _of_ufunc(np.bitwise_xor),
+    "inc": _one_by_one(
+        lambda m, d, e: np.where(m >= d, m.dtype.type(0), m + m.dtype.type(1)), contended.increment
+    ),
+    "dec": _one_by_one(
+        lambda m, d, e: np.where((m == 0) | (m > d), d, m - m.dtype.type(1)), contended.decrement
+    ),
+    # d new, e compare
+    "cmpswap": (lambda m, d, e: np.where(m == e, d, m), lambda first, d, e: contended.comparing(first, e, d)),
+    "mskor": _one_by_one(lambda m, d, e: (m & ~d) | e, lambda m, d, e: (m & ~d) | e),
+    "wrap": _one_by_one(
+        lambda m, d, e: np.where(m >= d, m - d, m + e), lambda m, d, e: m - d if m >= d else m + e
+    ),
+    "pk_add_f16": (packed(add_f16), contended.in_halves(_adding_f16)),
     "pk_add_bf16": (packed(add_bf16), None),
 }
 TWO_OPERANDS = {"cmpswap", "mskor", "wrap"}
@@ -101,7 +148,7 @@ def parse_atomic(text: str) -> Atomic | None:
     parts = text.split("_")
     if parts[0] == "pk" and len(parts) == 3:
         name = "_".join(parts)
-        return Atomic(name, np.uint32, COMBINES[name][0]) if name in COMBINES else None
+        return Atomic(name, np.uint32, *COMBINES[name]) if name in COMBINES else None
     kind = parts[-1] if len(parts) > 1 else ""
     name, letter = SPELLINGS.get(parts[0], (parts[0], "u"))
     width = "64" if kind == "x2" else kind[1:] or "32"
@@ -117,39 +164,26 @@ def parse_atomic(text: str) -> Atomic | None:
         dtype = np.int32 if width == "32" else np.int64
     else:
         dtype = np.uint32 if width == "32" else np.uint64
-    combine, fold = COMBINES[name]
-    return Atomic(name, dtype, combine, fold, name in TWO_OPERANDS)
+    combine, run = COMBINES[name]
+    if letter == "f" and name == "cmpswap":
+        run = None  # compared as floats: -0 is +0, and a NaN is not itself
+    return Atomic(name, dtype, combine, run, name in TWO_OPERANDS)
 
 
 def run_atomic(store: Any, atomic: Atomic, addresses: Array, data: Array, second: Array) -> Array:
     """Apply to all addresses; returns what each lane found. `data` and `second` are (n,) of the atomic's type."""
-    unique, inverse, counts = np.unique(addresses, return_inverse=True, return_counts=True)
-    if len(unique) == len(addresses):
-        order = np.argsort(addresses, kind="stable")
-        found = np.empty(len(addresses), atomic.dtype)
+    queues = contended.Queues(addresses)
+    order, firsts = queues.order, queues.firsts
+    found = np.empty(len(addresses), atomic.dtype)
+    if queues.is_distinct:
         found[order] = store.update(
-            unique, atomic.dtype, lambda m: atomic.combine(m, data[order], second[order])
+            addresses[order], atomic.dtype, lambda m: atomic.combine(m, data[order], second[order])
         )
         return found
-    found = np.empty(len(addresses), atomic.dtype)
-    by_address = np.argsort(inverse, kind="stable")
-    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
 
     def change(memory: Array) -> Array:
-        current = memory.copy()
-        if atomic.fold is not None and len(unique) < int(counts.max()):
-            for index in range(len(unique)):  # few addresses, long runs: each run at once
-                lanes = by_address[starts[index] : starts[index] + counts[index]]
-                run = atomic.fold.accumulate(np.concatenate((memory[index : index + 1], data[lanes])))
-                found[lanes] = run[:-1]
-                current[index] = run[-1]
-            return current
-        for turn in range(int(counts.max())):  # the first lane of every address, then the second, ...
-            places = np.nonzero(counts > turn)[0]
-            lanes = by_address[starts[places] + turn]
-            found[lanes] = current[places]
-            current[places] = atomic.combine(current[places], data[lanes], second[lanes])
-        return current
+        found[:], at_the_end = queues.serve(memory, data, second, atomic.combine, atomic.run)
+        return at_the_end
 
-    store.update(unique, atomic.dtype, change)
+    store.update(addresses[firsts], atomic.dtype, change)
     return found

@@ -3,21 +3,22 @@
 In       Code with an [address] and one or two values
 Out      steps that read, compute and write memory as if one thread came after the other
 Changes  memory, through spaces.py
-Next     memory_ops.py
+Next     memory_ops.py, hcq/emu/contended.py (threads at one address), retry.py (loops around an atomic)
 Source   PTX ISA, "atom", "red"
 
 Threads that meet at one address are served in order of their numbers, so that results are the same in every run. When
-no old values are wanted, or they can be had from a running sum, all are served at once; else in rounds, one thread per
-address and round.
+no old values are wanted, or they can be had from a running sum, all are served at once; else as hcq/emu/contended.py
+does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hcq.emu import contended
 from hcq.emu.nv.shader import floats, spaces
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
@@ -37,38 +38,81 @@ from hcq.emu.nv.shader.syntax import Discard
 from hcq.emu.nv.shader.types import Lanes, Type
 
 RULES = Rules()
-Update = Callable[[Lanes, Lanes, Lanes], Lanes]  # (old bits, b, c) -> new bits
+Update = contended.Turn  # (old bits, b, c) -> new bits
 OPERATIONS = ("and", "or", "xor", "exch", "add", "inc", "dec", "min", "max", "cas")
 
 
-def _update(code: Code, what: str, type_: Type) -> tuple[Update, Any]:
-    """How memory changes; and the ufunc that does many at once, or None."""
+class Operation(NamedTuple):
+    """How memory changes: one thread of each address; a run of threads at one; a ufunc where old values do not matter.
+
+    run, at_once  None where there is no such thing
+    """
+
+    update: Update
+    run: contended.Run | None = None
+    at_once: Any = None
+
+
+def _operation(code: Code, what: str, type_: Type) -> Operation:
     scalar, bits = type_.scalar, type_.bits
     if type_.is_float:
-        read, pack = floats.reader(type_), floats.packer(type_)
-        if what == "add":
-            at_once = np.add if type_.name in ("f32", "f64") else None
-            return lambda old, b, c: pack(read(old) + read(b)), at_once
-        if what in ("min", "max"):
-            nan_aware = np.fmin if what == "min" else np.fmax
-            return lambda old, b, c: pack(nan_aware(read(old), read(b))), None
-        if what == "exch":
-            return lambda old, b, c: b, None
-        raise code.refuse(f"floats have no atomic .{what}")
+        return _float_operation(code, what, type_)
     if what in ("min", "max"):
         choose = np.minimum if what == "min" else np.maximum
-        return lambda old, b, c: choose(old.view(scalar), b.view(scalar)).view(bits), choose
-    table: dict[str, tuple[Update, Any]] = {
-        "and": (lambda old, b, c: old & b, np.bitwise_and),
-        "or": (lambda old, b, c: old | b, np.bitwise_or),
-        "xor": (lambda old, b, c: old ^ b, np.bitwise_xor),
-        "add": (lambda old, b, c: old + b, np.add),
-        "exch": (lambda old, b, c: b, None),
-        "cas": (lambda old, b, c: np.where(old == b, c, old), None),
-        "inc": (lambda old, b, c: np.where(old >= b, bits(0), old + bits(1)), None),
-        "dec": (lambda old, b, c: np.where((old == 0) | (old > b), b, old - bits(1)), None),
+        return Operation(
+            lambda old, b, c: choose(old.view(scalar), b.view(scalar)).view(bits),
+            contended.accumulating(choose, scalar),
+            choose,
+        )
+    of_numbers = contended.one_by_one
+    table: dict[str, Operation] = {
+        "and": _of_bits(np.bitwise_and),
+        "or": _of_bits(np.bitwise_or),
+        "xor": _of_bits(np.bitwise_xor),
+        "add": _of_bits(np.add),
+        "exch": Operation(lambda old, b, c: b, contended.exchanging),
+        "cas": Operation(lambda old, b, c: np.where(old == b, c, old), contended.comparing),
+        "inc": Operation(
+            lambda old, b, c: np.where(old >= b, bits(0), old + bits(1)), of_numbers(contended.increment)
+        ),
+        "dec": Operation(
+            lambda old, b, c: np.where((old == 0) | (old > b), b, old - bits(1)),
+            of_numbers(contended.decrement),
+        ),
     }
     return table[what]
+
+
+def _of_bits(function: Any) -> Operation:
+    return Operation(lambda old, b, c: function(old, b), contended.accumulating(function), function)
+
+
+def _float_operation(code: Code, what: str, type_: Type) -> Operation:
+    read, pack = floats.reader(type_), floats.packer(type_)
+    if what == "add":
+
+        def add(old: Lanes, b: Lanes, c: Lanes) -> Lanes:
+            return pack(read(old) + read(b))
+
+        if type_.name in ("f32", "f64"):
+            return Operation(add, contended.accumulating(np.add, type_.scalar), np.add)
+        is_brain = type_.kind == "bf"
+        run = contended.adding_bf16(floats.CANONICAL_NAN[2]) if is_brain else _adding_f16
+        return Operation(add, contended.in_halves(run) if type_.packed == 2 else run)
+    if what in ("min", "max"):
+        nan_aware = np.fmin if what == "min" else np.fmax
+        return Operation(lambda old, b, c: pack(nan_aware(read(old), read(b))))
+    if what == "exch":
+        return Operation(lambda old, b, c: b, contended.exchanging)
+    raise code.refuse(f"floats have no atomic .{what}")
+
+
+def _adding_f16(first: Lanes, x: Lanes, y: Lanes) -> Lanes:
+    """A run of sums of float16: NumPy rounds each; NaNs become the one that PTX names."""
+    halves = np.concatenate((first, x)).view(np.float16)
+    sums = floats.narrow_f16(np.add.accumulate(halves, dtype=np.float16))
+    sums[:1] = first
+    return sums
 
 
 @RULES.on("atom", "red")
@@ -92,9 +136,9 @@ def atomic(code: Code) -> Step:
     where, at_of = space_of(code, name, operands[1]), address_of(code, operands[1])
     b = code.slot(operands[2], type_)
     c = code.slot(operands[3], type_) if what == "cas" else b
-    wants_old = not isinstance(operands[0], Discard)
+    wants_old = not isinstance(operands[0], Discard) and code.is_read(operands[0])
     write = code.writer(code.destination(operands[0], type_)) if wants_old else None
-    update, at_once = _update(code, what, type_)
+    operation = _operation(code, what, type_)
     select, instruction = code.select(), code.instruction
     size = type_.size_bytes
     sums = what == "add" and type_.is_integer
@@ -110,14 +154,14 @@ def atomic(code: Code) -> Step:
             work = Conflicts(batch, where, lanes, at, type_)
             if work.is_distinct:
                 old = work.load()
-                work.store(update(old, x, y))
-            elif at_once is not None and not wants_old:
+                work.store(operation.update(old, x, y))
+            elif operation.at_once is not None and not wants_old:
                 old = x
-                work.all_at_once(at_once, x)
+                work.all_at_once(operation.at_once, x)
             elif sums:
                 old = work.running_sums(x)
             else:
-                old = work.in_rounds(update, x, y)
+                old = work.in_turns(operation, x, y)
         except BadAccess as bad:
             raise group.fault(bad, instruction, f"atomic of {size} bytes", lanes) from None
         if write is not None:
@@ -127,7 +171,7 @@ def atomic(code: Code) -> Step:
 
 
 class Conflicts:
-    """Which threads meet at which address. `order` sorts them by address, then by number."""
+    """Which threads meet at which address."""
 
     def __init__(
         self, batch: Batch, where: spaces.Space, lanes: Lanes | None, at: Lanes, type_: Type
@@ -137,12 +181,16 @@ class Conflicts:
         self.lanes = batch.every_lane if lanes is None else lanes
         self.at = at
         self.type = type_
-        keys = at if where.is_shared_by_all else at ^ self._owner()
-        self.order = np.argsort(keys, kind="stable")
-        ordered = keys[self.order]
-        self.begins = np.ones(len(at), bool)
-        np.not_equal(ordered[1:], ordered[:-1], out=self.begins[1:])
-        self.is_distinct = bool(self.begins.all())
+
+    @functools.cached_property
+    def queues(self) -> contended.Queues:
+        """The threads of each address."""
+        return contended.Queues(self.at if self.where.is_shared_by_all else self.at ^ self._owner())
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether no two threads meet."""
+        return len(self.at) == 1 or self.queues.is_distinct
 
     def _owner(self) -> Lanes:
         """A number in the upper bits that tells apart equal addresses of different blocks and threads."""
@@ -160,8 +208,12 @@ class Conflicts:
 
     def load(self, chosen: Lanes | None = None) -> Lanes:
         """What stands at the addresses of all threads, or of these."""
-        lanes, at = (self.lanes, self.at) if chosen is None else (self.lanes[chosen], self.at[chosen])
-        return self.where.load(self.batch, lanes, at, self.type.bits, 1)
+        if chosen is None:
+            return self.where.load(self.batch, self.lanes, self.at, self.type.bits, 1)
+        try:
+            return self.where.load(self.batch, self.lanes[chosen], self.at[chosen], self.type.bits, 1)
+        except BadAccess as bad:
+            raise BadAccess(int(chosen[bad.index]), bad.address, bad.why, bad.misaligned) from None
 
     def store(self, values: Lanes, chosen: Lanes | None = None) -> None:
         """Write the values of all threads, or of these."""
@@ -170,39 +222,30 @@ class Conflicts:
 
     def all_at_once(self, function: Any, values: Lanes) -> None:
         """For functions that need no old values: one result per address, in order."""
-        firsts = self.order[self.begins]
+        firsts = self.queues.firsts
         scalar = self.type.scalar
         found = self.load(firsts).view(scalar)
-        places = np.cumsum(self.begins) - 1
-        function.at(found, places, np.ascontiguousarray(values[self.order]).view(scalar))
+        function.at(found, self.queues.places, np.ascontiguousarray(values[self.queues.order]).view(scalar))
         self.store(found.view(self.type.bits), firsts)
 
     def running_sums(self, values: Lanes) -> Lanes:
         """Integer add: what each thread sees is the sum of those before it."""
-        firsts = self.order[self.begins]
-        places = np.cumsum(self.begins) - 1
-        ordered = values[self.order]
+        queues = self.queues
+        order, starts, places, firsts = queues.order, queues.starts, queues.places, queues.firsts
+        ordered = values[order]
         upto = np.cumsum(ordered, dtype=self.type.bits)
         before = upto - ordered
-        starts = np.flatnonzero(self.begins)
         found = self.load(firsts)
         seen = found[places] + (before - before[starts][places])
-        lasts = np.append(starts[1:] - 1, len(ordered) - 1)
+        lasts = starts + queues.counts - 1
         self.store(seen[lasts] + ordered[lasts], firsts)
         old = np.empty_like(seen)
-        old[self.order] = seen
+        old[order] = seen
         return old
 
-    def in_rounds(self, update: Update, x: Lanes, y: Lanes) -> Lanes:
-        """The first thread of every address, then the second of those that have one, ..."""
-        starts = np.flatnonzero(self.begins)
-        rank = np.arange(len(self.order)) - starts[np.cumsum(self.begins) - 1]
-        by_rank = np.argsort(rank, kind="stable")
-        bounds = np.searchsorted(rank[by_rank], np.arange(int(rank.max()) + 2))
-        old = np.empty(len(self.at), self.type.bits)
-        for low, high in zip(bounds[:-1], bounds[1:]):
-            chosen = self.order[by_rank[low:high]]
-            seen = self.load(chosen)
-            old[chosen] = seen
-            self.store(update(seen, x[chosen], y[chosen]), chosen)
+    def in_turns(self, operation: Operation, x: Lanes, y: Lanes) -> Lanes:
+        """What each thread found when those before it at its address had been served."""
+        firsts = self.queues.firsts
+        old, at_the_end = self.queues.serve(self.load(firsts), x, y, operation.update, operation.run)
+        self.store(at_the_end, firsts)
         return old

@@ -70,6 +70,7 @@ class Batch:
         self.shared_bytes = stride if launch.reserved_shared_bytes else launch.shared_bytes
         self.shared = np.zeros(stride * len(blocks), np.uint8)
         self.shared_start = self.block_of_lane * stride
+        self.local_row = self.every_lane
         self.local_bytes = 0
         self.local = np.zeros(0, np.uint8)
 
@@ -88,6 +89,19 @@ class Batch:
             self.lane_in_warp = self.every_lane % WARP
             self.warp_start = self.every_lane - self.lane_in_warp
             self.full_warps = np.full(count, 0xFFFFFFFF, np.uint32)
+
+    def only(self, lanes: Lanes) -> Batch:
+        """The same blocks with only these lanes, numbered anew; memory is the same. For steps without warps."""
+        made = object.__new__(Batch)
+        made.__dict__.update(self.__dict__)
+        made.count = len(lanes)
+        made.every_lane = self.every_lane[: len(lanes)]
+        made.all_lanes = self.all_lanes[: len(lanes)]
+        made.block_of_lane = self.block_of_lane[lanes]
+        made.thread_of_lane = self.thread_of_lane[lanes]
+        made.shared_start = self.shared_start[lanes]
+        made.local_row = self.local_row[lanes]
+        return made
 
     def place(self, lane: int) -> tuple[Dim3, Dim3]:
         """(block, thread) of a lane, in three coordinates each."""

@@ -76,6 +76,7 @@ class DecodedBlock:
     end: Callable[[Any, Registers, Any], int] | None = None
     warp_members: Callable[[Registers, Group], Lanes] | None = None
     cost: int = 1  # how much of a path's time slice running it takes: more where threads may spin
+    retry: Any = None  # the RetryLoop that it is by itself, if it is one
 
 
 @dataclass
@@ -103,6 +104,7 @@ class Lowering:
         self.function = function
         self.decoded = Decoded(function)
         self.kept: set[int] = set()
+        self.read = flow.read_registers(function)
         self._slots: dict[Any, int] = {}
         for name, type_ in function.registers.items():
             slot = self._slots[name] = self._new(np.zeros(1, type_.bits))
@@ -269,6 +271,10 @@ class Code:
         if not isinstance(operand, Register) or operand.negated:
             raise self.refuse("the result must be a register")
         return self._register(operand, type_, is_wide)
+
+    def is_read(self, operand: Operand) -> bool:
+        """Whether any instruction reads a result: compilers write `atom` also where nobody wants the old value."""
+        return not isinstance(operand, Register) or operand.name in self.lowering.read
 
     def parts(self, operand: Operand, count: int) -> list[Operand]:
         """The members of a vector operand; an operand that is no vector stands for itself."""

@@ -241,6 +241,11 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[str], list[str]]:
     return reads, writes
 
 
+def read_registers(function: Function) -> set[str]:
+    """The registers that any instruction of the function reads."""
+    return {name for instruction in function.body for name in reads_and_writes(instruction)[0]}
+
+
 def live_in_registers(blocks: list[BasicBlock]) -> set[str]:
     """Registers that some block reads before it writes them: only these must keep their values in inactive threads."""
     kept: set[str] = set()

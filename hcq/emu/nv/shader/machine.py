@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hcq.emu.nv.shader.batch import Batch
-from hcq.emu.nv.shader.decode import Decoded, Registers
+from hcq.emu.nv.shader.decode import Decoded, DecodedBlock, Registers
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.groups import active_bits, ballots
 from hcq.emu.nv.shader.paths import Activation, Path, Region
@@ -29,6 +29,8 @@ from hcq.emu.nv.shader.types import Lanes
 CHECK_STEPS = 20_000
 # blocks that a path may run while others could, or while threads wait to reconverge with it
 TIME_SLICE = 4000
+# of a time slice, for a round of a retry loop in which no thread succeeded: somebody holds what they wait for
+FRUITLESS_COST = 1000
 MAX_CALL_DEPTH = 512
 _WAITS = {
     "barrier": "a barrier of their block",
@@ -132,12 +134,18 @@ class Machine:
                 if not self._warp_is_here(path, block.warp_members(registers, path)):
                     self._park(path, "warp", block.line)
                     return
-            path.is_whole = path.count == activation.count
-            for step in block.steps:
-                step(registers, path)
-            pc = block.next[0] if block.end is None else block.end(self, registers, path)
-            if pc < 0:
+            pc = -1 if block.retry is None or path.count == 1 else self._take_turns(path, block)
+            if pc == path.pc:
                 return
+            if pc < 0:
+                path.is_whole = path.count == activation.count
+                for step in block.steps:
+                    step(registers, path)
+                pc = block.next[0] if block.end is None else block.end(self, registers, path)
+                if pc < 0:
+                    return
+                if pc == path.pc and block.retry is not None:
+                    self._spend(path, FRUITLESS_COST)
             if pc == region.rejoin:
                 self.runnable.remove(path)
                 self.arrive(path)
@@ -149,6 +157,26 @@ class Machine:
                 return
             if region.parent is not None:
                 self._spend(path, block.cost)
+
+    def _take_turns(self, path: Path, block: DecodedBlock) -> int:
+        """In a retry loop threads of one address go one after the other.
+
+        Returns the block that follows when all have left; this block when some or all go on waiting, and the path has
+        given way; -1 when no two threads meet.
+        """
+        registers = path.activation.registers
+        left = block.retry.take_turns(registers, path)
+        if left is None:
+            return -1
+        if len(left) == path.count:
+            return int(block.retry.after)
+        here = path.pc
+        if len(left):
+            gone = np.zeros(self.batch.count, bool)
+            gone[left] = True
+            self.diverge(path, [(block.retry.after, gone), (here, path.full_mask & ~gone)], block.rejoin)
+        self._spend(path, TIME_SLICE)
+        return here
 
     def _spend(self, path: Path, cost: int) -> None:
         self.slice_left -= cost

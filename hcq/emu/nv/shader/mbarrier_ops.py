@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
-from hcq.emu.nv.shader.atomic_ops import Conflicts, Update
+from hcq.emu.nv.shader.atomic_ops import Conflicts, Operation, Update
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step, Write
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
@@ -168,7 +168,7 @@ def _changing(place: _Object, slot: int, update: Update, write: Write | None) ->
             return
         amount = np.broadcast_to(registers[slot], (group.batch.count,))[work.lanes]
         try:
-            old = work.in_rounds(update, amount, amount)
+            old = work.in_turns(Operation(update), amount, amount)
         except BadAccess as bad:
             raise group.fault(bad, place.instruction, "access to an mbarrier", work.lanes) from None
         if write is not None:

@@ -134,7 +134,9 @@ class AddressSpace(Memory):
         """The mapping that holds all the addresses, if one does; the last one used is tried first."""
         if not len(addresses):
             return None
-        low, high = int(addresses.min()), int(addresses.max())
+        low = high = int(addresses[0])
+        if len(addresses) > 1:
+            low, high = int(addresses.min()), int(addresses.max())
         mapping = self._last
         if mapping is None or not mapping.va <= low < mapping.end:
             mapping = self._last = self.find(low)

@@ -85,7 +85,8 @@ def check_alignment(at: Lanes, size: int) -> None:
 def of_lanes(values: Lanes, lanes: Lanes | None, count: int) -> Lanes:
     """One value for each of these threads, from an array for all threads or a value that all share."""
     if len(values) == 1:
-        return np.broadcast_to(values, (count if lanes is None else len(lanes),))
+        wanted = count if lanes is None else len(lanes)
+        return values if wanted == 1 else values.repeat(wanted)
     return values if lanes is None else values[lanes]
 
 

@@ -31,6 +31,7 @@ from hcq.emu.nv.shader import (
 from hcq.emu.nv.shader.control import end_of
 from hcq.emu.nv.shader.decode import Code, Decoded, DecodedBlock, Lowering, Registers, Rule, Rules
 from hcq.emu.nv.shader.groups import Group
+from hcq.emu.nv.shader.retry import retry_loop
 from hcq.emu.nv.shader.syntax import Function, Instruction, Module
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
@@ -82,7 +83,10 @@ def decode(module: Module, function: Function) -> Decoded:
         length = len(block.body) + 1
         line = first.line if first is not None else function.line
         cost = SPIN_COST if any(map(_may_spin, block.body)) else 1
-        made = DecodedBlock(steps, block.next, block.rejoin, block.order, length, line, end, members, cost)
+        retry = retry_loop(lowering, block, steps)
+        made = DecodedBlock(
+            steps, block.next, block.rejoin, block.order, length, line, end, members, cost, retry
+        )
         decoded.blocks.append(made)
     return decoded
 

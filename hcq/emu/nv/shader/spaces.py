@@ -101,8 +101,8 @@ class Local(Stretches):
 
     def index(self, batch: Batch, lanes: Lanes | None, at: Lanes, size: int) -> tuple[Lanes, Lanes]:
         _check(at, batch.local_bytes, size, "the thread's local memory has")
-        start = batch.every_lane if lanes is None else lanes
-        return batch.local, (at.view(np.int64) + start * batch.local_bytes) >> (size.bit_length() - 1)
+        row = batch.local_row if lanes is None else batch.local_row[lanes]
+        return batch.local, (at.view(np.int64) + row * batch.local_bytes) >> (size.bit_length() - 1)
 
 
 class Generic(Space):
