@@ -37,17 +37,18 @@ class Refusal(Exception):
 class UserMemory(Protocol):
     """Pages of a process that a GPU is given (USERPTR). `data` is what the GPU reads and writes.
 
-    In this process it is the pages themselves, and the calls below do nothing. Of another process it is a copy.
+    is_copy   not in this process, where `data` is the pages themselves, and the calls below do nothing
     """
 
     data: NDArray[np.uint8]
+    is_copy: bool
 
-    def fetch(self) -> None:
-        """Before the GPU reads: what the process has stored is in `data`."""
+    def fetch(self, at: int, size_bytes: int) -> None:
+        """Before the GPU reads: what the process has stored there is in `data`."""
         ...
 
-    def write_back(self) -> None:
-        """After the GPU has written: what changed in `data` is in the process, and nothing else is touched."""
+    def store(self, at: int, size_bytes: int) -> None:
+        """After the GPU has written: this part of `data` is in the process."""
         ...
 
 
@@ -159,15 +160,17 @@ class Kernel(Protocol):
 class _OwnPages:
     """Pages of this process: they must stay mapped for as long as the GPU may touch them."""
 
+    is_copy = False
+
     def __init__(self, va: int, size_bytes: int) -> None:
         import numpy as np  # calls of a driver need none
 
         self.data: NDArray[np.uint8] = np.frombuffer(native.view(va, size_bytes), np.uint8)
 
-    def fetch(self) -> None:
+    def fetch(self, at: int, size_bytes: int) -> None:
         """The GPU reads the pages themselves."""
 
-    def write_back(self) -> None:
+    def store(self, at: int, size_bytes: int) -> None:
         """The GPU has written to the pages themselves."""
 
 

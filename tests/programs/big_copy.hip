@@ -10,6 +10,7 @@ int main(int, char **arguments) {
     for (size_t i = 0; i < size / 4; i++) data[i] = unsigned(i * 2654435761u);
     void *memory;
     CHECK(hipMalloc(&memory, size));
+    CHECK(hipMemcpy(memory, data, 4, hipMemcpyHostToDevice));  // the first copy makes queues
     auto start = std::chrono::steady_clock::now();
     CHECK(hipMemcpy(memory, data, size, hipMemcpyHostToDevice));
     auto middle = std::chrono::steady_clock::now();

@@ -338,6 +338,15 @@ class SetTrapHandlerArgs(SparsePacket, words=6):
     pad = bits(191, 160)
 
 
+class AllocQueueGwsArgs(SparsePacket, words=4):
+    """kfd_ioctl_alloc_queue_gws_args: global wave sync, with which the workgroups of a queue wait for each other."""
+
+    queue_id = bits(31, 0)
+    num_gws = bits(63, 32)
+    first_gws = bits(95, 64)
+    pad = bits(127, 96)
+
+
 class SetXnackModeArgs(SparsePacket, words=1):
     """kfd_ioctl_set_xnack_mode_args: negative asks for the mode, which comes back in its place."""
 
@@ -460,6 +469,7 @@ MAP_MEMORY_TO_GPU = Ioctl(
 UNMAP_MEMORY_FROM_GPU = Ioctl(
     25, "UNMAP_MEMORY_FROM_GPU", UnmapMemoryFromGpuArgs, READ | WRITE, ("handle", "n_devices")
 )
+ALLOC_QUEUE_GWS = Ioctl(30, "ALLOC_QUEUE_GWS", AllocQueueGwsArgs, READ | WRITE, ("queue_id", "num_gws"))
 SET_XNACK_MODE = Ioctl(33, "SET_XNACK_MODE", SetXnackModeArgs, READ | WRITE, ("xnack_enabled",))
 AVAILABLE_MEMORY = Ioctl(35, "AVAILABLE_MEMORY", GetAvailableMemoryArgs, READ | WRITE, ("gpu_id",))
 RUNTIME_ENABLE = Ioctl(37, "RUNTIME_ENABLE", RuntimeEnableArgs, READ | WRITE, ("mode_mask",))

@@ -19,6 +19,7 @@ from hcq.emu.amd.process_gpu import UNRUNG, EmulatedQueue, ProcessGpu
 from hcq.layout import Packet
 
 QUEUE_BYTES = 4 * aql.AmdQueue.length_words
+TRAPPED = {2: 0x80000000, 4: 0x40000000}  # exception -> what AMD's trap handler stores there
 NO_SCRATCH = (0x1, 0x400)  # of the codes in queue_inactive_signal: for waves of 64, of 32
 CONDITIONS: dict[int, Callable[[int, int], bool]] = {
     aql.Condition.EQ: operator.eq,
@@ -179,6 +180,9 @@ class AqlQueue(EmulatedQueue):
         if signal:
             self.gpu.vm.store64(signal + aql.AmdSignal.value.byte_offset, code)
             self._notify(signal)
+
+    def trapped(self, code: int) -> None:
+        self._inactive(TRAPPED[code])
 
     def _inactive_value(self) -> int:
         """What the queue_inactive_signal holds now; -1, from the host, ends the queue."""

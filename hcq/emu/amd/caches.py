@@ -64,6 +64,7 @@ class CachedMemory(GpuVm):
             at, end = line * LINE, min((line + 1) * LINE, len(one.data))
             if isinstance(self.below, CachedMemory):
                 self.below.fetch(one.source, line, line)
+            one.source.reach(at, end - at, is_write=False)
             one.data[at:end] = one.source.data[at:end]
             one.valid[line] = True
 
@@ -180,6 +181,7 @@ class WriteBack(CachedMemory):
             for line in lines:
                 at, end = line * LINE, min((line + 1) * LINE, len(shadow.data))
                 newer = shadow.dirty[at:end]
+                shadow.source.reach(at, end - at, is_write=True)
                 shadow.source.data[at:end][newer] = shadow.data[at:end][newer]
                 newer[:] = False
         self.changed.clear()

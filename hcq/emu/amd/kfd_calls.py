@@ -112,8 +112,9 @@ def get_tile_config(process: KfdProcess, args: kfd.GetTileConfigArgs) -> Packet:
 
 @answers(kfd.SET_TRAP_HANDLER)
 def set_trap_handler(process: KfdProcess, args: kfd.SetTrapHandlerArgs) -> Packet:
-    """kfd_ioctl_set_trap_handler: the code that waves run on a trap; here a wave that traps stops."""
-    process.bound_gpu(args.gpu_id, errno.ESRCH)
+    """kfd_ioctl_set_trap_handler: the code that waves run on a trap. It is not run: see ProcessGpu."""
+    gpu = process.bound_gpu(args.gpu_id, errno.ESRCH)
+    gpu.has_trap_handler = bool(args.tba_addr)
     return args
 
 
@@ -181,6 +182,14 @@ def update_queue(process: KfdProcess, args: kfd.UpdateQueueArgs) -> Packet:
     gpu.queues[args.queue_id].is_suspended = not args.queue_percentage
     gpu.gpu.kick()
     return args
+
+
+@answers(kfd.ALLOC_QUEUE_GWS)
+def alloc_queue_gws(process: KfdProcess, args: kfd.AllocQueueGwsArgs) -> Packet:
+    """kfd_ioctl_alloc_queue_gws: global wave sync for a queue, any number of it. Kernels that use it are refused."""
+    if process.gpu_of_queue(args.queue_id) is None:
+        raise Refusal(errno.EINVAL)
+    return changed(args, first_gws=0)
 
 
 # ------------------------------------------------------------ events

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from hcq.amd.abi.kfd import AllocFlags
-from hcq.emu.amd.shader.memory import AddressSpace
+from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.memory import AddressSpace, Range
+from hcq.emu.amd.user_memory import UserRange
 from hcq.emu.backing import Backing
 from hcq.emu.kernel import UserMemory
 
@@ -56,9 +58,44 @@ class BufferObject:
 class GpuVm(AddressSpace):
     """One GPU's page table for the process. Raises PageFault for addresses that are not mapped there."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.users: dict[
+            int, UserRange
+        ] = {}  # by address: mappings that are copies of pages of another process
+
     def map_object(self, bo: BufferObject) -> None:
         """Map an allocation at its address."""
-        self.map(bo.va, bo.data, writable=bool(bo.flags & AllocFlags.WRITABLE), name=f"handle {bo.handle:#x}")
+        writable, name = bool(bo.flags & AllocFlags.WRITABLE), f"handle {bo.handle:#x}"
+        if bo.user is None or not bo.user.is_copy:
+            self.map(bo.va, bo.data, writable=writable, name=name)
+            return
+        one = UserRange.of(bo.va, bo.user, writable, name)
+        self.insert(one)
+        self.users[one.start] = one
+
+    def unmap(self, address: int) -> None:
+        user = self.users.pop(address, None)
+        if user is not None:
+            user.settle()
+        super().unmap(address)
+
+    def settle(self) -> None:
+        """A step of a queue is over: what it changed of another process's pages is there."""
+        for one in list(self.users.values()) if self.users else ():
+            if one.is_touched:
+                one.settle()
+
+    def groups(self, addresses: Array, size_bytes: int, kind: str) -> list[tuple[Range, Array | None, Array]]:
+        found = super().groups(addresses, size_bytes, kind)
+        if self.users:
+            for one, _, offsets in found:
+                low, high = int(offsets.min()), int(offsets.max())
+                one.reach(low, high + size_bytes - low, is_write=kind != "read")
+        return found
+
+    def read(self, address: int, size_bytes: int) -> bytes:
+        return bytes(self.bytes_at(address, size_bytes, "read").tobytes())
 
     def overlaps(self, va: int, size_bytes: int) -> bool:
         """Whether anything is mapped in a range."""
@@ -74,6 +111,7 @@ class GpuVm(AddressSpace):
         one = self.find(va)
         if one is None or va + size_bytes > one.end or (kind == "write" and not one.writable):
             raise self.fault(np.array([va], np.uint64), size_bytes, kind)
+        one.reach(va - one.start, size_bytes, is_write=kind == "write")
         return one.data[va - one.start : va - one.start + size_bytes]
 
     def load_words(self, va: int, count: int) -> list[int]:
@@ -98,13 +136,17 @@ class GpuVm(AddressSpace):
         self.bytes_at(va, 8, "write").view(np.uint64)[0] = value & 2**64 - 1
 
     def pieces(self, va: int, size_bytes: int, kind: str) -> list[Any]:
-        """Views that cover a range, which may cross from one mapping into the next."""
+        """Views that cover a range, which may cross from one mapping into the next; "write": all of it is replaced."""
         found = []
         while size_bytes > 0:
             one = self.find(va)
             if one is None or (kind == "write" and not one.writable):
                 raise self.fault(np.array([va], np.uint64), 1, kind)
             size = min(size_bytes, one.end - va)
+            if kind == "write" and isinstance(one, UserRange):
+                one.replace(va - one.start, size)
+            else:
+                one.reach(va - one.start, size, is_write=kind == "write")
             found.append(one.data[va - one.start : va - one.start + size])
             va, size_bytes = va + size, size_bytes - size
         return found

@@ -74,6 +74,9 @@ class EmulatedQueue(Turns, ABC):
     def turn(self) -> bool:
         return self.gpu.step(self)
 
+    def trapped(self, code: int) -> None:
+        """A wave has told a trap handler of this exception, and halts."""
+
     @property
     def doorbell(self) -> int:
         """The last value stored to the doorbell, UNRUNG before the first."""
@@ -119,6 +122,7 @@ class ProcessGpu:
         self.gpu, self.events = gpu, events
         self.vm = GpuVm()
         self.caches = Caches(self.vm, self.chip.copies.has_gcr) if self.node.spec.has_caches else None
+        self.has_trap_handler = False
         self.drm_file: object = None  # the open file whose address space it is, once that has been acquired
         # libhsakmt 5.2.3 keeps the high half of the first queue's offset alone
         self.doorbells = Backing(DOORBELL_SLICE_BYTES, kfd_memory, multiple_of=4 << 30)
@@ -202,11 +206,13 @@ class ProcessGpu:
         finally:
             if self.caches is not None:
                 self.caches.vector.end_kernel()
-        if self.running is not None and not work.is_privileged and self.gpu.preemptions != preemptions:
-            raise self.running.stop("waves without RSRC1.PRIV were saved, and their state was not restored")
+            self.vm.settle()
+        if queue is not None and not work.is_privileged and self.gpu.preemptions != preemptions:
+            raise queue.stop("waves without RSRC1.PRIV were saved, and their state was not restored")
 
     def _ends(self, queue: EmulatedQueue) -> bool:
         """In the middle of a kernel: other queues have their turns; then, whether its own is being destroyed."""
+        self.vm.settle()
         self.gpu.pause(queue)
         return queue.is_ending
 
@@ -232,7 +238,7 @@ class ProcessGpu:
                 queue.is_evicted = True
                 return False
             self.log(f"{queue.kind} queue {queue.number}: {fault}")
-            if self.events.is_runtime_enabled and queue.save_area:
+            if self.has_trap_handler and queue.save_area:
                 queue.stopped = str(fault)
                 self._tell_runtime(queue, TRAP if isinstance(fault, Trapped) else ILLEGAL_INSTRUCTION)
                 return False
@@ -242,10 +248,19 @@ class ProcessGpu:
             self.log(f"{queue.kind} queue {queue.number}: the emulator failed: {traceback.format_exc()}")
             self._evict()
             self.events.hw_exception(self.gpu_id, memory_lost=True)
+        finally:
+            self.vm.settle()
         return False
 
     def _tell_runtime(self, queue: EmulatedQueue, code: int) -> None:
-        """kfd_send_exception_to_runtime: the reason goes where the save area's header says, and its event is set."""
+        """What AMD's trap handlers do; the wave halts, and its queue goes on no more.
+
+        With RUNTIME_ENABLE the handler interrupts, and kfd_send_exception_to_runtime stores the reason where the save
+        area's header says, and sets the event there. Older ones store it into the queue's inactive signal themselves.
+        """
+        if not self.events.is_runtime_enabled:
+            queue.trapped(code)
+            return
         words = self.vm.load_words(queue.save_area, ContextSaveAreaHeader.length_words)
         header = ContextSaveAreaHeader.decode(words)
         if header.err_payload_addr:

@@ -1,71 +1,53 @@
 """Mirror: pages of another process that a GPU was given (USERPTR), as a copy that is brought up to date.
 
 In       addresses of a process
-Out      `data`: what an emulated GPU reads and writes; fetch before it reads, write_back after it has written
-Changes  the pages of the process, where the GPU changed something
-Next     hcq/emu/kernel.py (UserMemory), processes.py
+Out      `data`: what an emulated GPU reads and writes; parts are fetched before it reads, stored after it has written
+Changes  the pages of the process, as far as they are stored
+Next     hcq/emu/kernel.py (UserMemory), hcq/emu/amd/user_memory.py (which parts), processes.py
 
-What the process stores while the GPU works is seen at the next fetch, and what neither side changed is touched by
-neither: without a page that both have mapped this is as near as it gets. Vendors' libraries use such pages for locked
-host memory; rings, signals and arguments are memory of the driver, which is shared.
+Without a page that both have mapped this is as near as it gets. Vendors' libraries use such pages for locked host
+memory; rings, signals and arguments are memory of the driver, which is shared.
 """
 
 from __future__ import annotations
 
 import errno
-import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hcq.emu.kernel import Process, Refusal, UserMemory
+from hcq.emu.kernel import Refusal, UserMemory
+from hcq.emu.pages import zeros
 
-PIECE_BYTES = 1 << 20
 GONE = (errno.EFAULT, errno.ESRCH)  # the process has unmapped it, or died: the GPU sees what was there
+Move = Callable[[int, Any], None]  # an address of the process, and contiguous bytes of ours
 
 
 class Mirror(UserMemory):
-    """A copy of pages, and what they were when they were last compared. Words of 4 bytes are written whole."""
+    """A copy of pages; it takes memory where it is touched.
 
-    def __init__(self, process: Process, va: int, size_bytes: int) -> None:
-        self.process, self.va = process, va
-        process.read(va, 1)  # raises where nothing is mapped
-        process.read(va + size_bytes - 1, 1)
-        whole = -(-size_bytes // 4)
-        self._words = np.zeros(whole, np.uint32)
-        self._known = np.zeros(whole, np.uint32)
-        self.data: NDArray[np.uint8] = self._words.view(np.uint8)[:size_bytes]
-        self._lock = threading.Lock()
-        self.fetch()
+    read, write   from and to the process's memory. Raise Refusal (EFAULT) where it is not mapped
+    """
 
-    def fetch(self) -> None:
-        seen = self._known.view(np.uint8)[: self.data.size]
-        with self._lock:
-            for at in range(0, self.data.size, PIECE_BYTES):
-                known, data = seen[at : at + PIECE_BYTES], self.data[at : at + PIECE_BYTES]
-                try:
-                    now = np.frombuffer(self.process.read(self.va + at, known.size), np.uint8)
-                except Refusal as refusal:
-                    if refusal.number in GONE:
-                        return
-                    raise
-                if not np.array_equal(now, known):
-                    np.copyto(data, now, where=now != known)
-                    known[:] = now
+    is_copy = True
 
-    def write_back(self) -> None:
-        with self._lock:
-            where = np.flatnonzero(self._known != self._words)
-            if not where.size:
-                return
-            breaks = np.flatnonzero(np.diff(where) > 1)
-            starts = where[np.concatenate(([0], breaks + 1))]
-            ends = where[np.concatenate((breaks, [where.size - 1]))]
-            for start, end in zip((4 * starts).tolist(), (4 * ends + 4).tolist(), strict=True):
-                try:
-                    self.process.write(self.va + start, self.data[start:end].tobytes())
-                except Refusal as refusal:
-                    if refusal.number in GONE:
-                        return
-                    raise
-            self._known[where] = self._words[where]
+    def __init__(self, va: int, size_bytes: int, read: Move, write: Move) -> None:
+        self.va, self._read, self._write = va, read, write
+        for edge in (va, va + size_bytes - 1):
+            read(edge, bytearray(1))  # raises where nothing is mapped
+        self.data: NDArray[np.uint8] = zeros(size_bytes)
+
+    def fetch(self, at: int, size_bytes: int) -> None:
+        self._move(self._read, at, size_bytes)
+
+    def store(self, at: int, size_bytes: int) -> None:
+        self._move(self._write, at, size_bytes)
+
+    def _move(self, move: Move, at: int, size_bytes: int) -> None:
+        try:
+            move(self.va + at, self.data[at : at + size_bytes])
+        except Refusal as refusal:
+            if refusal.number not in GONE:
+                raise

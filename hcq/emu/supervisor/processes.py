@@ -17,6 +17,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from hcq import native
 from hcq.emu.kernel import File, Process, Refusal, UserMemory
@@ -45,7 +46,17 @@ class Reach:
         if data and self._move(self._write, pid, va, bytearray(data)) != len(data):
             raise Refusal(errno.EFAULT)
 
-    def _move(self, number: int, pid: int, va: int, data: bytearray) -> int:
+    def read_into(self, pid: int, va: int, data: Any) -> None:
+        """Fill a buffer. Raises Refusal (EFAULT)."""
+        if self._move(self._read, pid, va, data) != len(data):
+            raise Refusal(errno.EFAULT)
+
+    def write_from(self, pid: int, va: int, data: Any) -> None:
+        """All of a buffer. Raises Refusal (EFAULT)."""
+        if self._move(self._write, pid, va, data) != len(data):
+            raise Refusal(errno.EFAULT)
+
+    def _move(self, number: int, pid: int, va: int, data: Any) -> int:
         vectors = native.new("uint64_t[]", (native.address_of(data), len(data), va, len(data)))
         at = native.address(vectors)
         done = native.system_call(number, pid, at, 1, at + 16, 1)
@@ -98,7 +109,15 @@ class ForeignProcess(Process):
         self._reach.write(self._pid, va, data)
 
     def memory(self, va: int, size_bytes: int) -> UserMemory:
-        return Mirror(self, va, size_bytes)
+        return Mirror(va, size_bytes, self.read_into, self.write_from)
+
+    def read_into(self, va: int, data: Any) -> None:
+        """Fill a buffer of ours with its memory. Raises Refusal (EFAULT)."""
+        self._reach.read_into(self._pid, va, data)
+
+    def write_from(self, va: int, data: Any) -> None:
+        """Change its memory to what a buffer of ours holds. Raises Refusal (EFAULT)."""
+        self._reach.write_from(self._pid, va, data)
 
     def file(self, fd: int) -> File | None:
         return self._file_of(self._pid, fd)

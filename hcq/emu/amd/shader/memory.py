@@ -131,6 +131,9 @@ class Range(Bytes):
     writable: bool
     name: str
 
+    def reach(self, at: int, size_bytes: int, *, is_write: bool) -> None:
+        """Bytes of it are about to be touched; where it is a copy of something, they are brought up to date."""
+
 
 class AddressSpace(Memory):
     """Mapped ranges in address order. Mapping and unmapping may happen while other threads read."""
@@ -151,11 +154,15 @@ class AddressSpace(Memory):
             raise UsageError(
                 f"map(address={address:#x}, {len(data)} bytes): not a range of 64-bit addresses."
             )
+        self.insert(new)
+
+    def insert(self, new: Range) -> None:
+        """Make a range appear. Raises UsageError where one is already."""
         with self.lock:
             for old in self.ranges:
                 if new.start < old.end and old.start < new.end:
                     raise UsageError(
-                        f"map(address={address:#x}, {len(data)} bytes): overlaps [{old.start:#x}, {old.end:#x}). "
+                        f"map(address={new.start:#x}, {len(new.data)} bytes): overlaps [{old.start:#x}, {old.end:#x}). "
                         f"Unmap that first."
                     )
             self.publish(tuple(sorted((*self.ranges, new), key=lambda one: one.start)))
