@@ -36,7 +36,8 @@ from hcq.config import Config
 from hcq.device import Steps
 from hcq.errors import DriverError, HcqError, UsageError
 from hcq.gpu.clock import Clock
-from hcq.gpu.device import CELLS_BYTES, GpuDevice
+from hcq.gpu.device import CELLS_BYTES
+from hcq.gpu.host_access import HostAccess
 from hcq.gpu.release import do_all, quietly
 from hcq.layout import Packet
 from hcq.port import PAGE_BYTES, Port
@@ -55,10 +56,10 @@ UPLOAD_BYTES, UPLOAD_ALIGNMENT = 4 << 20, 64  # scalar loads fetch up to 64 byte
 IN_FLIGHT_KEPT = 256  # submissions whose places in the rings are remembered, for reports
 
 
-class AmdDevice(GpuDevice):
+class AmdDevice(HostAccess):
     """One GPU."""
 
-    stage_place = Place.STAGING
+    seen_place, hidden_place, stage_place = Place.PUBLIC, Place.PRIVATE, Place.STAGING
     spin_ns = 20_000
     node: Node
     chip: Chip
@@ -67,7 +68,6 @@ class AmdDevice(GpuDevice):
     event_id = 0
     doorbells: Doorbells | None = None
     _cells: Allocation
-    why_staging = "the host does not see all of the GPU's memory"
 
     def __init__(self, name: str, port: Port | None = None, config: Config | None = None) -> None:
         super().__init__(name, port, config)
@@ -160,18 +160,19 @@ class AmdDevice(GpuDevice):
         """What the host writes to the GPU's memory waits in the host data path until this register is written.
 
         Without a large BAR there is nothing to flush, and without the register (in virtual machines) nothing to flush
-        with: buffers then are host memory, and facts() says so.
+        with: the host then does not write there, and facts() says so.
         """
-        self.place = Place.STAGING
         self._flush: memoryview | None = None
-        if self.node.is_vram_public:
-            try:
-                page = self._own(PAGE_BYTES, Place.MMIO)
-            except DriverError as error:
-                self.why_staging = str(error)
-                return
-            self._flush = native.view(page.va, PAGE_BYTES).cast("I")
-            self.place = Place.PUBLIC
+        if not self.node.is_vram_public:
+            self._begin_access("the host does not see all of the GPU's memory")
+            return
+        try:
+            page = self._own(PAGE_BYTES, Place.MMIO)
+        except DriverError as error:
+            self._begin_access(f"there is no register to flush the host's stores with ({error})", "see dmesg")
+            return
+        self._flush = native.view(page.va, PAGE_BYTES).cast("I")
+        self._begin_access()
 
     def make_signals(self) -> None:
         """Step: allocate the cells of signals and the memory that arguments are uploaded to."""
@@ -237,16 +238,6 @@ class AmdDevice(GpuDevice):
     @property
     def peer_id(self) -> int:
         return self.node.gpu_id
-
-    @property
-    def is_slow_to_read(self) -> bool:
-        return self.place == Place.PUBLIC
-
-    def map_memory(self, size_bytes: int) -> int:
-        return self.gpu_memory.alloc(size_bytes, self.place).va
-
-    def unmap_memory(self, va: int, size_bytes: int) -> None:
-        self.gpu_memory.free(self.gpu_memory.live[va])
 
     def ring_states(self) -> list[RingState]:
         return [ring_state(name, ring, self.decode) for name, ring in self.rings.items()]
@@ -478,8 +469,7 @@ class AmdDevice(GpuDevice):
             "threads": self.node.compute_units,
             "model": f"AMD {self.arch}, {self.node.compute_units} compute units",
             "queue": "aql" if self.is_aql else "pm4",
-            "memory": self.place.name.lower(),
-            **({"why_host_memory": self.why_staging} if self.place == Place.STAGING else {}),
+            **self.memory_facts(),
             "vram_bytes": self.node.vram_bytes,
             "timeline": self.timeline.va,
             "ring_fence": self._cells.va + RING_FENCE_AT,

@@ -1,6 +1,6 @@
 """NVIDIA GPUs through the open kernel module: RM and UVM ioctls, one channel, QMD launches, cubins loaded by hand.
 
-    device.py, queue.py, host_access.py, staging.py               opening by named steps, submission, recovery, memory
+    device.py, queue.py, process.py               opening by named steps, submission, recovery, memory
     chip.py                                                       which GPU, and what its kind is like
     process.py, gpu.py, rm.py, memory.py, address.py, channel.py  calls of the kernel driver
     abi/                                                          what NVIDIA declares: structures, methods, classes

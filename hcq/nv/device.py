@@ -20,6 +20,7 @@ from hcq.device import Steps
 from hcq.errors import DeviceFault, DriverError, UsageError, WaitTimeout
 from hcq.gpu.clock import Clock
 from hcq.gpu.device import CELLS_BYTES
+from hcq.gpu.host_access import HostAccess
 from hcq.layout import Packet
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
@@ -31,7 +32,6 @@ from hcq.nv.encode import Encoder, Piece
 from hcq.nv.fault import describe_fault, describe_ring
 from hcq.nv.gpu import Gpu, gpus_of
 from hcq.nv.graph import NvGraph
-from hcq.nv.host_access import HostAccess
 from hcq.nv.launch import Launcher
 from hcq.nv.link import ALIGNMENT, Linked
 from hcq.nv.memory import Allocation, NvMemory, Place
@@ -64,12 +64,19 @@ def of_gpu(act: Callable[[NvDevice], None]) -> Callable[[NvDevice], None]:
 class NvDevice(HostAccess):
     """One GPU."""
 
+    seen_place, hidden_place, stage_place = Place.VIDEO, Place.PRIVATE, Place.SYSTEM
+    spin_ns = 50_000
     gpu: Gpu
+    gpu_memory: NvMemory
     chip: Chip
     rm: Rm
     channel: Channel
     _cells: Allocation
     _is_attaching = False
+
+    @property
+    def peer_id(self) -> bytes:
+        return self.gpu.uuid
 
     # ------------------------------------------------------------ opening
 
@@ -145,7 +152,10 @@ class NvDevice(HostAccess):
         self.gpu_memory = NvMemory(
             self.port, self.process, self.rm, gpu.device, gpu.path, gpu.uuid, self.process.uvm_fd
         )
-        self._choose_place()
+        self._begin_owning()
+        sees_all = gpu.bar1_bytes >= gpu.ram_bytes > 0
+        seen = f"the host sees {gpu.bar1_bytes >> 20} of {gpu.ram_bytes >> 20} MiB of the GPU's memory"
+        self._begin_access("" if sees_all else seen)
         self._begin_cells(self.gpu_memory.alloc(CELLS_BYTES, Place.SYSTEM), TIMELINE_AT, SIGNALS_AT)
         self._begin_uploads(PUSHBUFFER_BYTES, self.place, ALIGNMENT_BYTES)
         self._ring = self._own(GpFifo.size_bytes(), self.place)
@@ -355,8 +365,7 @@ class NvDevice(HostAccess):
             "arch": self.arch,
             "threads": self.gpu.sm_count,
             "model": f"{self.gpu.name}, {self.gpu.sm_count} SMs",
-            "memory": self.place.value if self.place == Place.VIDEO or self.config.trace_data else "mixed",
-            **({"why_host_memory": self.why_host_memory} if self.why_host_memory else {}),
+            **self.memory_facts(),
             **({"why_no_boost": self.why_no_boost} if self.why_no_boost else {}),
             "vram_bytes": self.gpu.ram_bytes,
             "timeline": self.timeline.va,

@@ -32,15 +32,6 @@ def test_constants_of_an_object_are_where_its_code_looks_for_them(amd: AmdDevice
         assert words(out.read()) == (value,)
 
 
-def test_a_gpu_whose_memory_the_host_cannot_see_works_from_host_memory(open_amd: Open):
-    amd = open_amd(options=":private")
-    assert amd.facts()["memory"] == "staging"
-    a, b = amd.alloc(5000), amd.alloc(5000)
-    a.write(b"abcde" * 1000)
-    amd.queue().copy(b, a).submit().wait()
-    assert b.read() == b"abcde" * 1000
-
-
 def test_closing_gives_back_what_opening_took(open_amd: Open):
     amd = open_amd()
     kernel = amd.port.kernels[0]

@@ -129,6 +129,6 @@ def test_without_the_flush_register_buffers_are_host_memory_and_the_facts_say_wh
             return super().ioctl(fd, request, argument)
 
     amd = open_amd(port=NoRegister(inner, {}))
-    assert amd.facts()["memory"] == "staging"
+    assert amd.facts()["memory"] == "mixed"
     assert "ENOMEM" in amd.facts()["why_host_memory"]
     works(amd)

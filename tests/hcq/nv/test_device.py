@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from hcq.errors import UsageError
 from hcq.gpu.memory import GUARD_BYTES
-from hcq.graph import Symbol
 from hcq.nv.address import POOL
 from hcq.nv.device import CELLS_BYTES, NvDevice
 from tests.hcq.nv.kernels import image
@@ -40,61 +38,6 @@ def test_a_launch_may_ask_for_shared_memory(nv: NvDevice):
         assert words(out.read(0, 4 * threads)) == tuple(reversed(range(threads)))
     with pytest.raises(UsageError, match=r"dynamic_shared_bytes=300000.*bytes of shared memory on sm_"):
         program.dynamic_shared_bytes = 300_000
-
-
-def test_a_gpu_whose_memory_the_host_cannot_see_keeps_small_buffers_with_the_host(open_nv: Open):
-    nv = open_nv(options=":private")
-    assert nv.facts()["memory"] == "mixed"
-    assert "turn on Resizable BAR" in nv.facts()["why_host_memory"]
-    a, b = nv.alloc(5000), nv.alloc(5000)
-    a.write(b"abcde" * 1000)
-    nv.queue().copy(b, a).submit().wait()
-    assert b.read() == b"abcde" * 1000
-    assert bytes(b.host[:5]) == b"abcde"
-
-
-def test_large_buffers_that_the_host_does_not_see_are_written_and_read_by_copies(open_nv: Open):
-    nv = open_nv(options=":private")
-    data = bytes(i * 31 % 251 for i in range(9 << 20))
-    a, b = nv.alloc(len(data), "a"), nv.alloc(len(data), "b")
-    a.write(data)
-    nv.queue().copy(b, a).submit()
-    assert b.read() == data
-    b.write(b"middle", 5_000_000)
-    assert b.read(4_999_990, 30) == data[4_999_990:5_000_000] + b"middle" + data[5_000_006:5_000_020]
-    target = bytearray(1 << 20)
-    b.view(1 << 20, 1 << 20).read_into(target)
-    assert target == data[1 << 20 : 2 << 20]
-    with pytest.raises(UsageError, match=r"the host does not see this memory .*Use read and write"):
-        b.host[0]
-    increment = nv.load(image(nv.arch), "increment")
-    a.write(bytes(len(data)))
-    nv.run(increment, [a], block=(64, 1, 1))
-    assert words(a.read(0, 256)) == (1,) * 64
-    a.free()
-    b.free()
-    nv.memory.trim(0)
-    assert nv._hidden == []
-
-
-def test_graphs_of_any_size_are_where_the_host_patches_them(open_nv: Open):
-    nv = open_nv(options=":private")
-    increment = nv.load(image(nv.arch), "increment")
-    a = nv.alloc(256)
-    a.write(bytes(256))
-    graph = nv.graph("long")
-    for _ in range(1800):  # more than two megabytes of launches
-        graph.dispatch(increment, [Symbol("a")], block=(64, 1, 1))
-    graph.replay({"a": a}).wait()
-    assert words(a.read()) == (1800,) * 64
-
-
-def test_a_trace_with_data_keeps_all_buffers_where_it_sees_them(open_nv: Open, tmp_path: Path):
-    nv = open_nv(options=":private", trace=str(tmp_path / "t"), trace_data=True)
-    assert nv.facts()["memory"] == "system"
-    a = nv.alloc(3 << 20)
-    nv.queue().fill(a, 7).submit().wait()
-    assert bytes(a.host[:4]) == b"\7" * 4
 
 
 def test_closing_gives_back_what_opening_took(open_nv: Open):

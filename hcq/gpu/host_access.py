@@ -1,11 +1,11 @@
-"""How the host reaches the memory of an NVIDIA GPU: directly where BAR1 shows it, otherwise through the copy engine.
+"""How the host reaches a GPU's memory: directly where a PCIe window shows it, otherwise through the copy engine.
 
-In       sizes of buffers; bytes to write and read
+In       what the host sees; sizes of buffers; bytes to write and read
 Out      HostAccess, the part of a device that places memory and moves bytes
 Changes  allocations; a staging buffer
-Next     hcq/gpu/staging.py (copies), memory.py (allocations), device.py (the rest of the device)
+Next     staging.py (copies), memory.py (allocations), hcq/amd/device.py and hcq/nv/device.py (the rest of the device)
 
-Where BAR1 shows all of the GPU's memory, buffers are there. Where it does not (no Resizable BAR, some virtual
+Where the host sees all of the GPU's memory, buffers are there. Where it does not (no Resizable BAR, some virtual
 machines), small buffers are in the host's memory, and large ones are in the GPU's, where the host does not see them:
 what it writes and reads there is copied. A trace with data looks into every buffer, so then all are the host's.
 """
@@ -13,63 +13,62 @@ what it writes and reads there is copied. A trace with data looks into every buf
 from __future__ import annotations
 
 import bisect
-from typing import Any
+from typing import Any, ClassVar
 
 from hcq import native
 from hcq.errors import UsageError
 from hcq.gpu.device import GpuDevice
 from hcq.memory import SLAB_BYTES, Buffer
-from hcq.nv.gpu import Gpu
-from hcq.nv.memory import NvMemory, Place
 
 HIDDEN_BYTES = SLAB_BYTES  # larger buffers may be where the host does not see them
 
 
 class HostAccess(GpuDevice):
-    """A device whose memory the host may see in part. `place`: of the driver's own memory and of small buffers."""
+    """A device whose memory the host may see in part.
 
-    stage_place = Place.SYSTEM
-    spin_ns = 50_000
-    gpu: Gpu
-    gpu_memory: NvMemory
-    place: Place
+    seen_place    the GPU's memory, where the host sees it; hidden_place: where it does not
+    stage_place   the host's memory
+    place         of the driver's own memory and of small buffers: seen_place or stage_place
+    """
+
+    seen_place: ClassVar[Any]
+    hidden_place: ClassVar[Any]
+    place: Any
     why_host_memory = ""
 
-    @property
-    def peer_id(self) -> bytes:
-        return self.gpu.uuid
+    def _begin_access(self, why: str = "", fix: str = "turn on Resizable BAR to change that") -> None:
+        """Before buffers are allocated. `why` the host does not see all of the GPU's memory, "" when it does."""
+        self._hidden: list[int] = []  # where memory starts that the host does not see, in order
+        self.place = self.stage_place if why else self.seen_place
+        if why:
+            large = (
+                "in the host's too" if self.config.trace_data else "copied when the host writes or reads them"
+            )
+            self.why_host_memory = f"{why}: small buffers are in the host's, large ones are {large}; {fix}"
 
     @property
     def is_slow_to_read(self) -> bool:
-        return self.place == Place.VIDEO
+        return bool(self.place == self.seen_place)
 
-    def _choose_place(self) -> None:
-        """Before anything is allocated: what does the host see?"""
-        self._begin_owning()
-        self._hidden: list[int] = []  # where memory starts that the host does not see, in order
-        if self.gpu.bar1_bytes >= self.gpu.ram_bytes > 0:
-            self.place = Place.VIDEO
-            return
-        self.place = Place.SYSTEM
-        large = "in the host's too" if self.config.trace_data else "copied when the host writes or reads them"
-        self.why_host_memory = (
-            f"the host sees {self.gpu.bar1_bytes >> 20} of {self.gpu.ram_bytes >> 20} MiB of the GPU's memory: small "
-            f"buffers are in the host's, large ones are {large}; turn on Resizable BAR to change that"
-        )
+    def memory_facts(self) -> dict[str, str]:
+        """Where buffers are, for `facts()`: one place or "mixed", and why."""
+        is_one = self.place == self.seen_place or self.config.trace_data
+        why = {"why_host_memory": self.why_host_memory} if self.why_host_memory else {}
+        return {"memory": self.place.name.lower() if is_one else "mixed", **why}
 
     def map_memory(self, size_bytes: int) -> int:
-        if self.place == Place.VIDEO or size_bytes <= HIDDEN_BYTES or self.config.trace_data:
-            return self.gpu_memory.alloc(size_bytes, self.place).va
-        va = self.gpu_memory.alloc(size_bytes, Place.PRIVATE).va
+        if self.place == self.seen_place or size_bytes <= HIDDEN_BYTES or self.config.trace_data:
+            return int(self.gpu_memory.alloc(size_bytes, self.place).va)
+        va = int(self.gpu_memory.alloc(size_bytes, self.hidden_place).va)
         with self.lock:
             bisect.insort(self._hidden, va)
         return va
 
     def visible(self, size_bytes: int, name: str) -> Buffer:
         """A buffer that the host sees, whatever its size: what the driver itself writes to."""
-        if self.place == Place.VIDEO or size_bytes <= HIDDEN_BYTES:
+        if self.place == self.seen_place or size_bytes <= HIDDEN_BYTES:
             return self.alloc(size_bytes, name)
-        area = self._own_region(size_bytes, Place.SYSTEM)
+        area = self._own_region(size_bytes, self.stage_place)
         made = Buffer(self, area.va, size_bytes, area.size_bytes, 0, name)
         made.parent = made  # it is the driver's: dropping it gives nothing to the pool
         for observer in self.observers:
@@ -79,7 +78,7 @@ class HostAccess(GpuDevice):
     def unmap_memory(self, va: int, size_bytes: int) -> None:
         what = self.gpu_memory.live[va]
         self.gpu_memory.free(what)
-        if what.place == Place.PRIVATE:
+        if what.place == self.hidden_place:
             with self.lock:
                 self._hidden.remove(va)
 
