@@ -1,9 +1,9 @@
 """The checks: what a GPU driven by hcq must do, each in a process of its own, with figures.
 
-In       the device's name, how much work
+In       the bench
 Out      Found with text and figures; Failure when the device answers wrongly, Skip when it cannot be asked
 Changes  the device: memory, launches; two checks make it fault on purpose and see it come back
-Next     kernels.py (what is launched), cuda.py (the vendor's figures), ../hw_check.py (who runs them, with deadlines)
+Next     plan.py (their order), kernels.py (what is launched), vendor.py (the vendor's figures), experiments.py
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -22,79 +19,10 @@ import hcq
 from hcq import config
 from hcq.doctor import report
 from hcq.doctor.check import Failure, Found, Skip
-from hcq.doctor.examine import advise, examine, subject
-from hcq.doctor.host import LinuxHost, facts_of
-from hcq.emu.port import EmulatedPort
-from hcq.nv.bundle import Bundle
-from hcq.port import root_of
-from hcq.tools.hw import cuda, kernels
+from hcq.doctor.examine import examine
+from hcq.tools.hw import kernels
+from hcq.tools.hw.bench import REPORT_IT, Bench
 from hcq.tools.hw.kernels import pack, unpack, words
-
-REPORT_IT = "send the report's folder (docs/hardware.md)"
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much of each. An emulated device is thousands of times slower, and its figures mean nothing."""
-
-    launches: int
-    batch: int
-    round_trips: int
-    copies: tuple[int, ...]
-    rate_bytes: int
-    replays: int
-    hang_ms: int
-
-
-HARDWARE = Sizes(
-    launches=10_000, batch=50, round_trips=2_000, copies=(1, 3, 4095, 65_537, 1 << 20, 64 << 20, 256 << 20),
-    rate_bytes=256 << 20, replays=500, hang_ms=2_000,
-)  # fmt: skip
-EMULATED = Sizes(
-    launches=200, batch=20, round_trips=10, copies=(1, 3, 4095, 65_537, 1 << 20),
-    rate_bytes=1 << 20, replays=5, hang_ms=500,
-)  # fmt: skip
-
-
-class Bench:
-    """A device, opened when a check first asks for it, and what a check needs of it."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name, self.folder = name, folder
-        self.open_s = 0.0
-
-    @cached_property
-    def device(self) -> Any:
-        """The device, opened when first asked for."""
-        start = time.perf_counter()
-        made = hcq.open(self.name)
-        self.open_s = time.perf_counter() - start
-        return made
-
-    @cached_property
-    def is_emulated(self) -> bool:
-        """Whether there is no hardware behind it."""
-        return isinstance(root_of(self.device.port), EmulatedPort)
-
-    @property
-    def sizes(self) -> Sizes:
-        """How much work the checks do there."""
-        return EMULATED if self.is_emulated else HARDWARE
-
-    def advise(self, check: str, error: Exception) -> str:
-        """The doctor's fix for an error that a check ended with."""
-        return advise(facts_of(LinuxHost()), subject(self.name), check, error)
-
-    def programs(self, *names: str) -> Any:
-        """Kernels of kernels.py, compiled for the device and loaded; one alone for one name."""
-        found = kernels.programs(self.device, names)
-        return found[names[0]] if len(names) == 1 else [found[name] for name in names]
-
-    def buffer(self, size_bytes: int, data: bytes | None = None, name: str = "hw_check") -> Any:
-        """A buffer with these bytes, or zeros."""
-        made = self.device.alloc(size_bytes, name)
-        made.write(bytes(size_bytes) if data is None else data)
-        return made
 
 
 def same(got: list[Any], wanted: list[Any], what: str) -> None:
@@ -135,7 +63,7 @@ def opening(bench: Bench) -> Found:
     facts = {
         key: value for key, value in bench.device.facts().items() if isinstance(value, (int, float, str))
     }
-    driver = facts.get("driver", "")
+    driver = facts.get("driver", facts.get("kfd_version", ""))
     note = getattr(getattr(bench.device, "abi", None), "note", "")
     text = f"{facts.get('model', bench.device.arch)}, driver {driver}, open in {bench.open_s:.2f} s"
     return Found(f"{text}. {note}".rstrip(), {**facts, "open_s": round(bench.open_s, 3), "note": note})
@@ -207,7 +135,7 @@ def arguments(bench: Bench) -> Found:
 
 def features(bench: Bench) -> Found:
     """What kernels are made of: shared memory, barriers, warps, atomics, divergence, local and constant memory."""
-    n = 2048 if bench.is_emulated else 1 << 16
+    n = bench.sizes.elements
     x = words(n)
     block_sums, warp_total, collatz, local_memory, precise = bench.programs(
         "block_sums", "warp_total", "collatz", "local_memory", "precise"
@@ -218,7 +146,7 @@ def features(bench: Bench) -> Found:
     sums = [sum(x[at : at + 256]) & kernels.M32 for at in range(0, n, 256)]
     same(unpack(out.read(0, 4 * len(sums))), sums, "shared memory and barriers")
     run(warp_total, [total, source], **grid)
-    same(unpack(total.read()), [sum(x) & kernels.M32], "shuffles and atomics")
+    same(unpack(total.read()), [sum(x) & kernels.M32], "lanes and atomics")
     run(collatz, [out, n], **grid)
     same(unpack(out.read()), kernels.collatz_steps(n), "divergence")
     run(local_memory, [out, source], **grid)
@@ -232,7 +160,7 @@ def features(bench: Bench) -> Found:
     wanted = [float(Fraction(value) ** 2 - 2) / 3.0 for value in numbers]
     same(list(struct.unpack("<32d", results.read())), wanted, "double precision and FMA")
     return Found(
-        "barriers, shared memory, shuffles, atomics, divergence, local and constant memory, float64: all right",
+        "barriers, shared memory, lanes, atomics, divergence, local and constant memory, float64: all right",
         {"elements": n},
     )
 
@@ -276,7 +204,7 @@ def bandwidth(bench: Bench) -> Found:
     size = bench.sizes.rate_bytes
     src, dst = bench.device.alloc(size, "hw_check src"), bench.device.alloc(size, "hw_check dst")
     data, back = bytearray(size), bytearray(size)
-    repeats = 2 if bench.is_emulated else 10
+    repeats = bench.sizes.repeats
     program = bench.programs("stream")
     count = size // 16
     threads = {"args": [dst, src, count], "grid": (-(-count // 256), 1, 1), "block": (256, 1, 1)}
@@ -352,11 +280,12 @@ def graphs(bench: Bench) -> Found:
 # ------------------------------------------------------------ what goes wrong
 
 
-def _must_stop(bench: Bench, name: str, args: list[Any], wanted: str) -> str:
-    """A kernel that goes wrong is reported by its name, and the device works again. Returns the report."""
+def _must_stop(bench: Bench, name: str, args: list[Any], wanted: str) -> Found:
+    """A kernel that goes wrong is reported by its name, and the device works again, or says that it cannot."""
     device = bench.device
     program, good = bench.programs(name, "step")
-    message = ""
+    start = time.perf_counter()
+    message, lost = "", ""
     try:
         device.queue().dispatch(program, args).submit().wait(timeout_ms=bench.sizes.hang_ms)
     except hcq.DeviceFault as fault:
@@ -366,31 +295,44 @@ def _must_stop(bench: Bench, name: str, args: list[Any], wanted: str) -> str:
         device.reset()
     if not message:
         raise Failure(f"{name}: nothing was noticed; {wanted} was due.", REPORT_IT)
+    bench.keep_evidence()
     if name not in message:
         raise Failure(f"{name}: the message does not name the kernel: {message[:300]}", REPORT_IT)
-    x = bench.buffer(1024, name="hw_check after")
-    device.run(good, [x, 256], block=(256, 1, 1))
-    same(unpack(x.read()), [kernels.stepped(1)] * 256, f"a launch after {name}")
-    return message
+    try:
+        x = bench.buffer(1024, name="hw_check after")
+        device.run(good, [x, 256], block=(256, 1, 1))
+        same(unpack(x.read()), [kernels.stepped(1)] * 256, f"a launch after {name}")
+    except hcq.UsageError as refusal:  # a kernel driver may want another process after a fault
+        lost = str(refusal)
+    took = round(time.perf_counter() - start, 2)
+    how = f"reported, and this process cannot go on ({lost[:150]})" if lost else "reported and recovered from"
+    return Found(
+        f"{how} in {took} s: {message[:150]}", {"report": message[:2000], "lost": lost, "took_s": took}
+    )
 
 
 def fault(bench: Bench) -> Found:
-    """A store far outside of every buffer, and a trap; the device works again after each."""
+    """A store far outside of every buffer."""
     x = bench.buffer(4096, name="hw_check near")
-    stray = _must_stop(bench, "stray", [x, 1 << 34], "a page fault")
-    trap = _must_stop(bench, "trap", [], "an exception")
-    return Found(f"reported and recovered from: {stray[:150]}", {"stray": stray[:2000], "trap": trap[:2000]})
+    return _must_stop(bench, "stray", [x, 1 << 34], "a page fault")
+
+
+def trap(bench: Bench) -> Found:
+    """A trap instruction."""
+    return _must_stop(bench, "trap", [], "an exception")
 
 
 def hang(bench: Bench) -> Found:
     """A kernel that never ends: the wait ends at its deadline, and the device works again."""
-    start = time.perf_counter()
-    message = _must_stop(bench, "forever", [bench.buffer(4, name="hw_check flag")], "a timeout")
-    took = time.perf_counter() - start
-    return Found(
-        f"reported and recovered from in {took:.1f} s: {message[:150]}",
-        {"report": message[:2000], "took_s": round(took, 2)},
-    )
+    return _must_stop(bench, "forever", [bench.buffer(4, name="hw_check flag")], "a timeout")
+
+
+def after(bench: Bench) -> Found:
+    """Another process after faults and hangs: it opens the GPU, and a kernel is right."""
+    x = bench.buffer(1024)
+    bench.device.run(bench.programs("step"), [x, 256], block=(256, 1, 1))
+    same(unpack(x.read()), [kernels.stepped(1)] * 256, "a launch of another process")
+    return Found(f"open in {bench.open_s:.2f} s, and a launch is right", {"open_s": round(bench.open_s, 3)})
 
 
 def capture(bench: Bench) -> Found:
@@ -406,33 +348,3 @@ def capture(bench: Bench) -> Found:
     for _ in range(2):
         graph.replay().wait()
     return Found("recorded", {"value": bench.device.timeline.value})
-
-
-def vendor(bench: Bench) -> Found:
-    """The CUDA driver's figures for the same launches and copies, where libcuda is installed."""
-    functions = cuda.library()
-    if bench.is_emulated:
-        raise Skip("the device is emulated; the CUDA driver would measure another one")
-    arch = bench.device.arch  # all that is asked of hcq; libcuda has this process for itself
-    bench.device.close()
-    work = cuda.Work(HARDWARE.round_trips, HARDWARE.launches, HARDWARE.rate_bytes, 10)
-    return cuda.figures(functions, Bundle.of(kernels.image(arch, cuda.KERNELS)).cubin, work)
-
-
-# what each asks is the first line of its docstring; in this order, because the first ones say why the others fail
-CHECKS: dict[str, Callable[[Bench], Found]] = {
-    "doctor": doctor,
-    "opening": opening,
-    "launches": launches,
-    "latency": latency,
-    "arguments": arguments,
-    "features": features,
-    "copies": copies,
-    "bandwidth": bandwidth,
-    "timestamps": timestamps,
-    "graphs": graphs,
-    "fault": fault,
-    "hang": hang,
-    "capture": capture,
-    "cuda": vendor,
-}

@@ -1,36 +1,71 @@
-"""Kernels of the hardware check: those of kernels.cu by name, and what each must give.
+"""Kernels of the hardware check: as machine code by name, and what each must give.
 
 In       the device
-Out      programs by name, compiled with nvrtc for the device's architecture; expected results as Python numbers
+Out      programs by name, out of kernels.zip; expected results as Python numbers
 Changes  memory of the device, where the code is loaded
-Next     checks.py (who launches them)
+Next     checks.py (who launches them), make_kernels.py (who makes the archive), kernels.cu and kernels.cl (the sources)
+
+No compiler and no other package is needed to read them.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
 import struct
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hcq.doctor.check import Skip
+
+HERE = Path(__file__).parent
+ARCHIVE = HERE / "kernels.zip"
+SOURCES = "sources"  # in the archive: the digest of what it was made from
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 M32 = 0xFFFFFFFF
 
 
-def image(arch: str, names: Sequence[str]) -> bytes:
-    """Some of them, for one architecture. Raises UsageError that says how to get nvrtc."""
-    from hcq.nv.toolchain import images
+def image(arch: str, part: str = "") -> bytes:
+    """All kernels for one architecture, or a part, "mark1" or "mark2". Raises Skip for what there is not."""
+    name = f"{arch}.{part}" if part else arch
+    try:
+        with zipfile.ZipFile(ARCHIVE) as archive:
+            return archive.read(name)
+    except (OSError, KeyError, zipfile.BadZipFile) as problem:
+        raise Skip(
+            f"no kernels for {arch} come with this version ({problem}): what needs none is checked"
+        ) from None
 
-    text = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
-    head, *parts = re.split(r"^// == (\w+)\n", text, flags=re.MULTILINE)
-    kernels = dict(zip(parts[::2], parts[1::2]))
-    return images.of_cuda("\n".join([head, *(kernels[name] for name in names)]), arch, "hw_check")
+
+def machine_code(arch: str) -> bytes:
+    """All kernels for one architecture as the vendor's loader takes them: without the PTX that an emulated GPU runs."""
+    from hcq.nv.bundle import Bundle
+
+    made = image(arch)
+    return Bundle.of(made).cubin if arch.startswith("sm_") else made
+
+
+def architectures() -> list[str]:
+    """Those that kernels come for."""
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        return [name for name in archive.namelist() if name != SOURCES and "." not in name]
+
+
+def source(name: str) -> str:
+    """One of the texts that the kernels are made from."""
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+def digest() -> str:
+    """Of all texts: that of the archive is the same, or it is old."""
+    names = ("kernels.cl", "kernels.cu", "mark.cl", "mark.cu")
+    return hashlib.sha256("\0".join(source(name) for name in names).encode()).hexdigest()
 
 
 def programs(device: Any, names: Sequence[str]) -> dict[str, Any]:
     """Some of them, loaded."""
-    code = image(device.arch, names)
+    code = image(device.arch)
     return {name: device.load(code, name) for name in names}
 
 
@@ -77,8 +112,14 @@ def collatz_steps(count: int) -> list[int]:
 
 def local_results(x: Sequence[int]) -> list[int]:
     """What the kernel with an array of its own for each thread must give."""
+    return local_results_at(x, range(len(x)))
+
+
+def local_results_at(x: Sequence[int], places: Sequence[int]) -> list[int]:
+    """The same for some threads alone."""
     found = []
-    for i, value in enumerate(x):
+    for i in places:
+        value = x[i]
         mine = [k * PRIMES[(k + i) & 7] & M32 for k in range(64)]
         total = 0
         for k in range(64):

@@ -1,0 +1,178 @@
+"""Experiments: short programs for what was inferred and never seen, the same for every vendor.
+
+In       the bench
+Out      Found with what the hardware said; Failure when it is not what the driver counts on
+Changes  the device: memory, launches
+Next     plan.py (their order), checks.py (what must work in any case), variants.py (the driver itself, changed)
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import Any
+
+from hcq.doctor.check import Failure, Found, Skip
+from hcq.errors import UsageError
+from hcq.tools.hw import kernels
+from hcq.tools.hw.bench import REPORT_IT, Bench
+from hcq.tools.hw.checks import same
+from hcq.tools.hw.kernels import pack, unpack, words
+
+LANES = 32
+PAUSE_S = 0.1
+SCRATCH_BLOCKS = 4096  # on hardware: more waves than any GPU holds at once
+OTHERS = 3  # processes that open the GPU during a long kernel
+
+
+def code_reuse(bench: Bench) -> Found:
+    """Load A, run, free, load B: where B lies at A's address, does B run? Instruction caches keep what nobody drops."""
+    images = {mark: kernels.image(bench.device.arch, f"mark{mark}") for mark in (1, 2)}
+    x, seen, again = bench.buffer(4 * LANES), set(), 0
+    for number in range(bench.sizes.reloads):
+        mark = 1 + number % 2
+        program = bench.device.load(images[mark], "mark")
+        again += program.entry in seen
+        seen.add(program.entry)
+        bench.device.run(program, [x], block=(LANES, 1, 1))
+        same(unpack(x.read()), [mark] * LANES, f"load {number}, at {program.entry:#x}")
+        del program
+        bench.device.recent.clear()  # what is remembered of a submission keeps its program
+    if not again:
+        return Found(
+            f"{bench.sizes.reloads} loads never lay at the same address: nothing was learned", {"again": 0}
+        )
+    return Found(
+        f"{bench.sizes.reloads} loads, {again} over other code: the new code ran each time", {"again": again}
+    )
+
+
+def scratch(bench: Bench) -> Found:
+    """An array of its own for every lane, on more lanes than the GPU has at once."""
+    n = 256 * (8 if bench.is_emulated else SCRATCH_BLOCKS)
+    x = words(n)
+    source, out = bench.buffer(4 * n, pack(x)), bench.buffer(4 * n)
+    program = bench.programs("local_memory")
+    bench.device.run(program, [out, source], grid=(n // 256, 1, 1), block=(256, 1, 1))
+    got = unpack(out.read())
+    shown = range(0, n, max(n // 2048, 1))  # as many as Python computes in a second
+    wanted = kernels.local_results_at(x, shown)
+    same([got[at] for at in shown], wanted, f"scratch memory of {n} lanes")
+    return Found(f"{n} lanes, each with 256 bytes of its own: right", {"lanes": n})
+
+
+def ring_wrap(bench: Bench) -> Found:
+    """Submissions until every ring was written around several times: its read pointer is understood."""
+    states = {ring.name: ring for ring in bench.device.ring_states()}
+    start = {name: ring.put for name, ring in states.items()}
+    x, y = bench.buffer(64), bench.buffer(64)
+    rounds, submissions = bench.sizes.ring_rounds, 0
+    began = time.perf_counter()
+
+    def behind() -> bool:
+        return any(
+            ring.put - start[ring.name] < rounds * states[ring.name].size
+            for ring in bench.device.ring_states()
+        )
+
+    while not submissions or behind():
+        for _ in range(64):
+            queue = bench.device.queue()
+            for _ in range(8):
+                queue.fill(x, submissions, value_bytes=8).barrier().copy(y, x)
+            queue.submit()
+            submissions += 1
+        bench.device.synchronize()
+        if time.perf_counter() - began > bench.item.deadline_s * 0.7:
+            break
+    turns = {
+        ring.name: round((ring.put - start[ring.name]) / states[ring.name].size, 2)
+        for ring in bench.device.ring_states()
+    }
+    if not submissions or y.read(0, 8) != (submissions - 1).to_bytes(8, "little"):
+        raise Failure(
+            f"after {submissions} submissions the last copy is not there: {y.read(0, 8).hex()}.", REPORT_IT
+        )
+    text = ", ".join(f"{name} {turn} times around" for name, turn in turns.items())
+    return Found(f"{submissions} submissions: {text}", {"submissions": submissions, "turns": str(turns)})
+
+
+def long_kernel(bench: Bench) -> Found:
+    """Long work, while other processes open the GPU and work: waves are saved and restored, and nothing is lost."""
+    count, threads = bench.sizes.launches, 256 * 64
+    program = bench.programs("step")
+    x = bench.buffer(4 * threads)
+    launch: dict[str, Any] = {"args": [x, threads], "grid": (threads // 256, 1, 1), "block": (256, 1, 1)}
+    words_ = [sys.executable, "-m", "hcq", "doctor", "--device", bench.name, "--json"]
+    others = [
+        subprocess.Popen(words_, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(0 if bench.is_emulated else OTHERS)
+    ]
+    done = 0
+    while True:
+        queue = bench.device.queue()
+        for _ in range(bench.sizes.batch):
+            queue.dispatch(program, **launch)
+        queue.submit()
+        done += bench.sizes.batch
+        if done % (20 * bench.sizes.batch) == 0:
+            bench.device.synchronize()
+        if done >= count and all(other.poll() is not None for other in others):
+            break
+    bench.device.synchronize()
+    same(unpack(x.read()), [kernels.stepped(done)] * threads, f"{done} launches beside other processes")
+    codes = [other.returncode for other in others]
+    if any(codes):
+        raise Failure(f"processes beside this one ended with {codes}.", "python -m hcq doctor  # says why")
+    return Found(f"{done} launches in order beside {len(others)} processes: right", {"launches": done})
+
+
+def odd_fills(bench: Bench) -> Found:
+    """Fills of every short length at every alignment, and nothing beside them changes."""
+    x = bench.buffer(4096)
+    checked = 0
+    value = 0x8877665544332211
+    for offset in range(8):
+        for size, width in (
+            (1, 1),
+            (2, 1),
+            (3, 1),
+            (5, 1),
+            (1021, 1),
+            (4, 4),
+            (12, 4),
+            (8, 8),
+            (24, 8),
+            (1016, 8),
+        ):
+            x.write(b"\xee" * 2048)
+            part = value % (1 << 8 * width)
+            bench.device.queue().fill(x, part, size, offset, width).submit().wait()
+            wanted = part.to_bytes(width, "little") * (size // width)
+            got = x.read(0, 2048)
+            if got != b"\xee" * offset + wanted + b"\xee" * (2048 - offset - size):
+                raise Failure(
+                    f"fill of {size} bytes at +{offset} left {got[: offset + size + 8].hex()[:80]}.",
+                    REPORT_IT,
+                )
+            checked += 1
+    return Found(f"{checked} fills of 1 to 1021 bytes at odd places: right", {"fills": checked})
+
+
+def wait64(bench: Bench) -> Found:
+    """A wait whose value needs more than 32 bits: it holds while the low half alone would do, and then goes on."""
+    device = bench.device
+    signal, x = device.signal("hw_check"), bench.buffer(8)
+    value = (5 << 32) + 3
+    signal.set(7)  # more than 3 in the low half, less than the whole
+    try:
+        done = device.queue().wait(signal, value).fill(x, 1).submit()
+    except UsageError as refusal:
+        raise Skip(str(refusal)) from None
+    time.sleep(PAUSE_S)
+    if done.is_done:
+        raise Failure(f"a wait for {value:#x} went on at 7: the device compares 32 bits.", REPORT_IT)
+    signal.set(value)
+    done.wait()
+    return Found(f"a wait for {value:#x} held at 7 and went on at {value:#x}", {"value": value})

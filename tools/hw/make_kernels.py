@@ -1,0 +1,104 @@
+"""Make kernels.zip: the kernels of the hardware check as machine code for every GPU it may run on.
+
+In       kernels.cu and mark.cu, kernels.cl and mark.cl; nvrtc, clang, llvmlite
+Out      kernels.zip: ARCH for all kernels, ARCH.mark1 and ARCH.mark2; `sources`, a digest of what they were made from
+Changes  the archive
+Next     kernels.py (who reads it)
+
+For those who change a kernel; who checks a GPU needs no compiler. Clang writes LLVM IR once for each of AMD's two
+families of work-items, and the LLVM of llvmlite makes machine code of it for each architecture.
+
+    python -m hcq.tools.hw.make_kernels [CLANG]
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from hcq.compiler.assemble.llvm_cpu import binding
+from hcq.errors import UsageError
+from hcq.nv.toolchain import images
+from hcq.tools.hw import kernels
+
+NV_ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+AMD_ARCHS = (
+    *("gfx90a", "gfx942", "gfx950"),
+    *("gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
+)
+MARKS = {"mark1": 1, "mark2": 2}
+TRIPLE = "amdgcn-amd-amdhsa"
+CLANG = "clang"
+FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # of zip files: the same sources make the same archive
+
+
+def main(argv: list[str]) -> int:
+    """Write the archive."""
+    clang = argv[0] if argv else CLANG
+    made = {**_of_nvidia(), **_of_amd(clang), kernels.SOURCES: kernels.digest().encode()}
+    with zipfile.ZipFile(kernels.ARCHIVE, "w") as archive:
+        for name in sorted(made):
+            archive.writestr(zipfile.ZipInfo(name, FIRST_DAY), made[name], zipfile.ZIP_DEFLATED, 9)
+    print(f"{kernels.ARCHIVE}: {len(made)} files, {kernels.ARCHIVE.stat().st_size} bytes")
+    return 0
+
+
+def _of_nvidia() -> dict[str, bytes]:
+    found = {}
+    for arch in NV_ARCHS:
+        found[arch] = images.of_cuda(kernels.source("kernels.cu"), arch, "hw_check")
+        for name, mark in MARKS.items():
+            text = f"#define MARK {mark}\n{kernels.source('mark.cu')}"
+            found[f"{arch}.{name}"] = images.of_cuda(text, arch, name)
+    return found
+
+
+def _of_amd(clang: str) -> dict[str, bytes]:
+    found = {}
+    for arch in AMD_ARCHS:
+        found[arch] = _assembled(arch, _ir(clang, arch, "kernels.cl"))
+        for name, mark in MARKS.items():
+            found[f"{arch}.{name}"] = _assembled(arch, _ir(clang, arch, "mark.cl", f"-DMARK={mark}"))
+    return found
+
+
+def _ir(clang: str, arch: str, name: str, *options: str) -> str:
+    """The kernels as LLVM IR that names no architecture."""
+    family = "gfx90a" if arch.startswith("gfx9") else "gfx1030"
+    words = [
+        clang,
+        "-x",
+        "cl",
+        "-cl-std=CL2.0",
+        "-target",
+        TRIPLE,
+        f"-mcpu={family}",
+        "-nogpulib",
+        "-O2",
+        "-S",
+    ]
+    words += ["-emit-llvm", *options, "-o", "-", str(Path(__file__).with_name(name))]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UsageError(f"{' '.join(words)} -> {done.stderr}")
+    text = re.sub(r'"target-(cpu|features)"="[^"]*"', "", done.stdout)
+    return re.sub(r"^target datalayout.*$", "", text, flags=re.MULTILINE)
+
+
+def _assembled(arch: str, text: str) -> bytes:
+    llvm = binding()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    features = "+wavefrontsize32" if arch.startswith("gfx1") else ""
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=arch, features=features, opt=2)
+    module = llvm.parse_assembly(text)
+    module.data_layout = str(machine.target_data)
+    image: bytes = machine.emit_object(module)
+    return image
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

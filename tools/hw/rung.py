@@ -1,0 +1,14 @@
+"""Rung: one step of the ladder: its name, what it asks, and how it is asked.
+
+In       nothing
+Out      Rung
+Changes  nothing
+Next     ladder.py (who climbs), nv/ladder.py and amd/ladder.py (the lower rungs)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Rung = tuple[str, str, Callable[[], Any]]
