@@ -394,7 +394,15 @@ class Ioctl(BaseIoctl, Generic[A]):
         self.number, self.direction, self.size_bytes, self.fix = number, direction, size, fix
 
 
+# Above each call: the function of the kernel that answers it, and what it checks. Linux 6.12.
+
+# kfd_ioctl_get_version: checks nothing.
 GET_VERSION = Ioctl(1, "GET_VERSION", GetVersionArgs, READ, (), "Update the amdgpu kernel driver.")
+# set_queue_properties_from_user: percentage and priority (EINVAL), addresses of the process (EFAULT), ring size a
+# power of two (EINVAL), type (524). kfd_ioctl_create_queue: GPU (EINVAL), address space acquired (ESRCH).
+# kfd_queue_acquire_buffers, since Linux 6.12: pointers, ring, save area and end-of-pipe buffer are mappings of their
+# own of the right size (EINVAL). pqm_create_queue, allocate_sdma_queue: free slots, doorbells and SDMA queues
+# (ENOMEM, EBUSY).
 CREATE_QUEUE = Ioctl(
     2,
     "CREATE_QUEUE",
@@ -403,8 +411,11 @@ CREATE_QUEUE = Ioctl(
     ("queue_type", "gpu_id", "ring_size"),
     "Close other programs that hold queues on this GPU; if there are none, this kernel wants other buffer sizes.",
 )
+# pqm_destroy_queue: the queue (EINVAL). wait_on_destroy_queue waits while a debugger keeps it (EBUSY).
 DESTROY_QUEUE = Ioctl(3, "DESTROY_QUEUE", DestroyQueueArgs, READ | WRITE, ("queue_id",))
+# kfd_ioctl_set_memory_policy: both policies, the GPU (EINVAL), its address space (ESRCH). ROCr calls it.
 SET_MEMORY_POLICY = Ioctl(4, "SET_MEMORY_POLICY", SetMemoryPolicyArgs, WRITE, ("gpu_id", "default_policy"))
+# kfd_ioctl_get_clock_counters: nothing; a GPU that is not there has the counter 0.
 GET_CLOCK_COUNTERS = Ioctl(
     5,
     "GET_CLOCK_COUNTERS",
@@ -413,7 +424,10 @@ GET_CLOCK_COUNTERS = Ioctl(
     ("gpu_id",),
     "The GPU does not answer: see dmesg.",
 )
+# kfd_ioctl_update_queue: as for a new queue. pqm_update_queue_properties: the queue (EFAULT).
 UPDATE_QUEUE = Ioctl(7, "UPDATE_QUEUE", UpdateQueueArgs, WRITE, ("queue_id",))
+# kfd_kmap_event_page: one page for a process, in GTT, of an acquired GPU, with room for 4096 slots (EINVAL).
+# create_signal_event: a free slot (ENOSPC). Other types than SIGNAL and DEBUG are taken as they are.
 CREATE_EVENT = Ioctl(
     8,
     "CREATE_EVENT",
@@ -422,17 +436,26 @@ CREATE_EVENT = Ioctl(
     ("event_type", "event_page_offset"),
     "Another user of the KFD in this process has made the event page: open this device before it.",
 )
+# kfd_event_destroy: the event (EINVAL). Who waits for it gets EIO.
 DESTROY_EVENT = Ioctl(9, "DESTROY_EVENT", DestroyEventArgs, WRITE, ("event_id",))
+# kfd_set_event: the event, a SIGNAL (EINVAL).
 SET_EVENT = Ioctl(10, "SET_EVENT", SetEventArgs, WRITE, ("event_id",))
+# kfd_reset_event: the event, a SIGNAL (EINVAL). Our driver makes no use of it: its events reset themselves.
 RESET_EVENT = Ioctl(11, "RESET_EVENT", ResetEventArgs, WRITE, ("event_id",))
+# kfd_wait_on_events: the array (EFAULT), each event (EINVAL), none destroyed meanwhile (EIO). A signal that comes
+# ends it with ERESTARTSYS, and what had fired is set again.
 WAIT_EVENTS = Ioctl(12, "WAIT_EVENTS", WaitEventsArgs, READ | WRITE, ("num_events", "timeout"))
+# kfd_ioctl_set_scratch_backing_va: the GPU (EINVAL), its address space (ESRCH). ROCr calls it.
 SET_SCRATCH_BACKING_VA = Ioctl(
     17, "SET_SCRATCH_BACKING_VA", SetScratchBackingVaArgs, READ | WRITE, ("gpu_id", "va_addr")
 )
+# kfd_ioctl_get_tile_config: the GPU (EINVAL), the arrays (EFAULT). ROCr's image library calls it.
 GET_TILE_CONFIG = Ioctl(18, "GET_TILE_CONFIG", GetTileConfigArgs, READ | WRITE, ("gpu_id",))
+# kfd_ioctl_set_trap_handler: the GPU (EINVAL), its address space (ESRCH); not the addresses.
 SET_TRAP_HANDLER = Ioctl(
     19, "SET_TRAP_HANDLER", SetTrapHandlerArgs, WRITE, ("gpu_id", "tba_addr", "tma_addr")
 )
+# kfd_ioctl_get_process_apertures_new: not more entries than nodes (EINVAL), the array (EFAULT).
 GET_PROCESS_APERTURES_NEW = Ioctl(
     20,
     "GET_PROCESS_APERTURES_NEW",
@@ -441,6 +464,8 @@ GET_PROCESS_APERTURES_NEW = Ioctl(
     ("num_of_nodes",),
     "Update the amdgpu kernel driver.",
 )
+# kfd_ioctl_acquire_vm: the file and the GPU (EINVAL), no other file before it (EBUSY).
+# amdgpu_amdkfd_gpuvm_acquire_process_vm: a file whose address space is nobody's yet (EINVAL).
 ACQUIRE_VM = Ioctl(
     21,
     "ACQUIRE_VM",
@@ -449,6 +474,9 @@ ACQUIRE_VM = Ioctl(
     ("drm_fd", "gpu_id"),
     "Only one user of the KFD may hold a GPU's address space in a process: close the other one (ROCm, another port).",
 )
+# kfd_ioctl_alloc_memory_of_gpu: size, GPU, PUBLIC only with a large BAR, sizes of doorbells and registers (EINVAL),
+# the flush register where the machine has one (ENOMEM), addresses that SVM has (EADDRINUSE), address space acquired
+# (ENODEV). amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu: one place (EINVAL), room (ENOMEM).
 ALLOC_MEMORY_OF_GPU = Ioctl(
     22,
     "ALLOC_MEMORY_OF_GPU",
@@ -457,7 +485,10 @@ ALLOC_MEMORY_OF_GPU = Ioctl(
     ("va_addr", "size", "gpu_id", "flags"),
     "Free memory on the GPU, or ask for less.",
 )
+# kfd_ioctl_free_memory_of_gpu: not the event page (EPERM), the handle (EINVAL), mapped nowhere (EBUSY).
 FREE_MEMORY_OF_GPU = Ioctl(23, "FREE_MEMORY_OF_GPU", FreeMemoryOfGpuArgs, WRITE, ("handle",))
+# kfd_ioctl_map_memory_to_gpu: counts and GPUs (EINVAL), the array (EFAULT), their address spaces (ENODEV), the handle
+# (ENOMEM). amdgpu_vm_bo_map: aligned, and over no other mapping (EINVAL).
 MAP_MEMORY_TO_GPU = Ioctl(
     24,
     "MAP_MEMORY_TO_GPU",
@@ -466,12 +497,18 @@ MAP_MEMORY_TO_GPU = Ioctl(
     ("handle", "n_devices"),
     "GPUs that cannot reach each other's memory copy through the host.",
 )
+# kfd_ioctl_unmap_memory_from_gpu: as for mapping. amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu: no queue uses it
+# (EBUSY), since Linux 6.12.
 UNMAP_MEMORY_FROM_GPU = Ioctl(
     25, "UNMAP_MEMORY_FROM_GPU", UnmapMemoryFromGpuArgs, READ | WRITE, ("handle", "n_devices")
 )
+# kfd_ioctl_alloc_queue_gws: the queue (EINVAL), hardware with global wave sync (ENODEV). ROCr calls it.
 ALLOC_QUEUE_GWS = Ioctl(30, "ALLOC_QUEUE_GWS", AllocQueueGwsArgs, READ | WRITE, ("queue_id", "num_gws"))
+# kfd_ioctl_set_xnack_mode: no queues (EBUSY), parts that retry page faults (EPERM). ROCr asks with -1.
 SET_XNACK_MODE = Ioctl(33, "SET_XNACK_MODE", SetXnackModeArgs, READ | WRITE, ("xnack_enabled",))
+# kfd_ioctl_get_available_memory: the GPU (EINVAL).
 AVAILABLE_MEMORY = Ioctl(35, "AVAILABLE_MEMORY", GetAvailableMemoryArgs, READ | WRITE, ("gpu_id",))
+# runtime_enable: not enabled before (EBUSY), no queues yet (EEXIST).
 RUNTIME_ENABLE = Ioctl(37, "RUNTIME_ENABLE", RuntimeEnableArgs, READ | WRITE, ("mode_mask",))
 
 KFD_IOCTLS: dict[int, Ioctl[Any]] = {

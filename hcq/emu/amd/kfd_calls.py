@@ -22,7 +22,6 @@ from hcq.emu.amd.render_node import GB_ADDR_CONFIG_VALUE, RenderNode
 from hcq.emu.kernel import Refusal
 from hcq.layout import Packet
 
-TTMP_SAVE = 2  # in RUNTIME_ENABLE's mode_mask
 ANSWERS = Answers()
 answers = ANSWERS.to
 
@@ -53,12 +52,14 @@ def acquire_vm(process: KfdProcess, args: kfd.AcquireVmArgs) -> Packet:
 def get_apertures(process: KfdProcess, args: kfd.GetProcessAperturesNewArgs) -> Packet:
     """kfd_ioctl_get_process_apertures_new: how many GPUs, or where LDS and scratch are on each."""
     if args.num_of_nodes:
+        if args.num_of_nodes > len(process.gpus) + 1:  # nodes of the topology: the CPU is one
+            raise Refusal(errno.EINVAL)
         if not args.kfd_process_device_apertures_ptr:
             raise Refusal(errno.EFAULT)
         for index, gpu in enumerate(list(process.gpus.values())[: args.num_of_nodes]):
             entry = gpu.apertures.to_bytes()
             process.process.write(args.kfd_process_device_apertures_ptr + index * len(entry), entry)
-    return changed(args, num_of_nodes=len(process.gpus))
+    return changed(args, num_of_nodes=min(args.num_of_nodes or len(process.gpus), len(process.gpus)))
 
 
 @answers(kfd.GET_CLOCK_COUNTERS)
@@ -138,7 +139,7 @@ def runtime_enable(process: KfdProcess, args: kfd.RuntimeEnableArgs) -> Packet:
         return args
     if process.events.is_runtime_enabled:
         raise Refusal(errno.EBUSY)
-    if args.mode_mask & TTMP_SAVE and any(gpu.queues for gpu in process.gpus.values()):
+    if any(gpu.queues for gpu in process.gpus.values()):
         raise Refusal(errno.EEXIST)
     process.events.is_runtime_enabled = True
     return args

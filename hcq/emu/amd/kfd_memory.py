@@ -130,7 +130,10 @@ def _map_arguments(process: KfdProcess, args: Any) -> tuple[BufferObject, list[P
     ids = struct.unpack(
         f"<{args.n_devices}I", process.process.read(args.device_ids_array_ptr, 4 * args.n_devices)
     )
-    bo = process.object(args.handle)
+    process.gpu(args.handle >> 32)
+    bo = process.objects.get(args.handle & 0xFFFFFFFF)
+    if bo is None or bo.handle != args.handle:
+        raise Refusal(errno.ENOMEM)
     gpus = [process.gpu(gpu_id) for gpu_id in ids]
     if any(gpu.drm_file is None for gpu in gpus):
         raise Refusal(errno.ENODEV)
