@@ -66,7 +66,12 @@ class Target:
         return self.vector_bits // 32
 
 
-AMD_ARCHS = ("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201", "gfx942", "gfx90a")
+AMD_ARCHS = (
+    *("gfx90a", "gfx942", "gfx950"),
+    *("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
+    *("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
+    *("gfx1200", "gfx1201"),
+)
 
 
 @lru_cache

@@ -4,7 +4,8 @@ In       gfx_target_version of the topology, such as 110000
 Out      a Chip: its packets, its cache rules, its sizes and limits
 Changes  nothing
 Next     encode.py (launches by these), sizing.py (context save areas), link.py (which objects load)
-Source   LLVM AMDGPUUsage (targets), amdgpu_amdkfd and libhsakmt queue sizes, AMD's PM4 definitions
+Source   LLVM AMDGPUUsage (targets, LDS granules), kfd_device.c (versions), kfd_queue.c and libhsakmt (queue sizes),
+         AMD's PM4 definitions. gfx1153's version and registers are inferred from its neighbours
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hcq.amd.abi import pm4, sdma
-from hcq.amd.abi.registers import AnyScratchResource, Register, ScratchResource, ScratchResourceGfx11
+from hcq.amd.abi.registers import (
+    AnyScratchResource,
+    Register,
+    ScratchResource,
+    ScratchResourceGfx10,
+    ScratchResourceGfx11,
+)
 from hcq.errors import UsageError
 from hcq.layout import Packet
 
@@ -35,7 +42,7 @@ class Chip:
     arch: str
     gfx_target_version: int
     mach: int
-    family: int  # 9, 11, 12
+    family: int  # 9, 10, 11, 12
     packets: dict[int, type[pm4.Pm4]]
     copies: sdma.Version
     copy_bytes: int  # at most this many in one SDMA packet
@@ -50,6 +57,7 @@ class Chip:
     )
     prefers_aql: bool = False  # parts with several XCCs: a PM4 queue uses one of them alone
     lds_bytes: int = LDS_BYTES
+    lds_granule: int = 512  # what RSRC2's field counts
     max_block: int = 1024
 
     def acquire(self) -> Packet:
@@ -93,11 +101,14 @@ CACHES = {
         pm4.ReleaseMemGfx9,
         {"tc_wb_action_ena": 1, "tc_nc_action_ena": 1},
     ),
-    11: CacheRules(
-        pm4.AcquireMem(**_NEXT_11, **_L2_11),
-        pm4.AcquireMem(**_NEXT_11),
-        pm4.ReleaseMem,
-        {**_RELEASE_12, "glm_wb": 1, "glm_inv": 1, "gl1_inv": 1},
+    **dict.fromkeys(
+        (10, 11),
+        CacheRules(
+            pm4.AcquireMem(**_NEXT_11, **_L2_11),
+            pm4.AcquireMem(**_NEXT_11),
+            pm4.ReleaseMem,
+            {**_RELEASE_12, "glm_wb": 1, "glm_inv": 1, "gl1_inv": 1},
+        ),
     ),
     12: CacheRules(
         pm4.AcquireMem(**_NEXT_12, **_L2_12), pm4.AcquireMem(**_NEXT_12), pm4.ReleaseMem, _RELEASE_12
@@ -118,6 +129,25 @@ def _gfx9(arch: str, version: int, mach: int, **fields: Any) -> Chip:
         vgpr_bytes=0x80000,
         wavefront_sizes=(64,),
         **fields,
+    )
+
+
+def _gfx10(arch: str, version: int, mach: int) -> Chip:
+    """RDNA2. Its SDMA 5.2 reads the packets of version 6, with counts of 22 bits (navi10_sdma_pkt_open.h)."""
+    return Chip(
+        arch,
+        version,
+        mach,
+        10,
+        pm4.GFX11,
+        sdma.V6,
+        copy_bytes=1 << 22,
+        rsrc3=Register.COMPUTE_PGM_RSRC3,
+        wave_bytes_unit=1024,
+        vgpr_bytes=0x40000,
+        wavefront_sizes=(32, 64),
+        has_architected_scratch=False,
+        scratch_resource=ScratchResourceGfx10,
     )
 
 
@@ -146,9 +176,24 @@ CHIPS: dict[str, Chip] = {
     for chip in (
         _gfx9("gfx90a", 90010, 0x3F, copy_bytes=1 << 30, has_architected_scratch=False),
         _gfx9("gfx942", 90402, 0x4C, copy_bytes=1 << 22, prefers_aql=True),
+        _gfx9(
+            "gfx950", 90500, 0x4F, copy_bytes=1 << 22, prefers_aql=True, lds_bytes=160 << 10, lds_granule=1280
+        ),
+        _gfx10("gfx1030", 100300, 0x36),
+        _gfx10("gfx1031", 100301, 0x37),
+        _gfx10("gfx1032", 100302, 0x38),
+        _gfx10("gfx1033", 100303, 0x39),
+        _gfx10("gfx1034", 100304, 0x3E),
+        _gfx10("gfx1035", 100305, 0x3D),
+        _gfx10("gfx1036", 100306, 0x45),
         _gfx11("gfx1100", 110000, 0x41, needs_privilege=True),
         _gfx11("gfx1101", 110001, 0x46, needs_privilege=True),
         _gfx11("gfx1102", 110002, 0x47, vgpr_bytes=0x40000, needs_privilege=True),
+        _gfx11("gfx1103", 110003, 0x44, vgpr_bytes=0x40000, needs_privilege=True),
+        _gfx11("gfx1150", 110500, 0x43, vgpr_bytes=0x40000),
+        _gfx11("gfx1151", 110501, 0x4A),
+        _gfx11("gfx1152", 110502, 0x55, vgpr_bytes=0x40000),
+        _gfx11("gfx1153", 110503, 0x58, vgpr_bytes=0x40000),
         _gfx11("gfx1200", 120000, 0x48, family=12),
         _gfx11("gfx1201", 120001, 0x4E, family=12),
     )

@@ -303,7 +303,7 @@ class AmdDevice(HostAccess):
         size = wave_bytes * waves * engines  # of an XCC
         area = self._own_region(size * node.xccs, Place.PRIVATE)
         made = Scratch(
-            area.va, size, wave_bytes, min(waves * engines if self.chip.family == 9 else waves, 0xFFF)
+            area.va, size, wave_bytes, min(waves * engines if self.chip.family < 11 else waves, 0xFFF)
         )
         ring = self.rings[COMPUTE]
         if isinstance(ring, AqlRing):

@@ -103,7 +103,7 @@ class Launcher:
     def _registers(self, block: Grid) -> tuple[bytes, bytes, tuple[tuple[int, int], ...]]:
         """(packets before the grid's size, those after it, where the arguments' address goes)."""
         descriptor = self.descriptor
-        lds = -(-descriptor.group_segment_fixed_size // 512) * 512
+        lds = -(-descriptor.group_segment_fixed_size // self.chip.lds_granule) * 512
         rsrc2 = Rsrc2(**{**descriptor.rsrc2.values, "lds_size": lds})
         entry = self.va + self.kernel.entry_offset >> 8
         # else the trap handler cannot restore its waves after preemption; kfdtest NeedCwsrWA
@@ -159,7 +159,8 @@ class Launcher:
                 patches.append((len(words), self._arguments_bytes))
             elif item.name == "private_segment_buffer" and self.scratch is not None:
                 resource = self.chip.scratch_resource.of(self.scratch.va, self.scratch.size_bytes)
-                values = list(resource.words)
+                stride = 2 if self.descriptor.enable_wavefront_size32 else 3  # 32 lanes, 64
+                values = list(type(resource)(**{**resource.values, "index_stride": stride}).words)
             elif item.name == "flat_scratch_init" and self.scratch is not None:
                 values = [self.scratch.va & 0xFFFFFFFF, self.scratch.va >> 32]
             elif item.name == "queue_ptr":

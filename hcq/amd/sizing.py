@@ -20,6 +20,7 @@ EOP_BYTES = 4096
 SGPR_BYTES, HWREG_BYTES = 0x4000, 0x1000  # of one compute unit
 DEBUG_BYTES_PER_WAVE = 32
 HEADER_BYTES = 40
+GFX10_STACK_BYTES = 0x7000  # the hardware has no more
 
 
 class QueueSizes(NamedTuple):
@@ -47,6 +48,8 @@ def queue_sizes(node: Node, chip: Chip) -> QueueSizes:
         wave_bytes = 12
     state = aligned(units * (chip.vgpr_bytes + SGPR_BYTES + chip.lds_bytes + HWREG_BYTES))
     stack = node.ctl_stack_bytes or aligned(HEADER_BYTES + waves * wave_bytes + 8)
+    if chip.family == 10:
+        stack = min(stack, GFX10_STACK_BYTES)
     debug = aligned(waves * DEBUG_BYTES_PER_WAVE, 64)
     save = node.cwsr_bytes or stack + state
     return QueueSizes(stack, save, debug, aligned((save + debug) * node.xccs))

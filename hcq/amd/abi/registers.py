@@ -177,6 +177,17 @@ class ScratchResource(AnyScratchResource):
     index_stride = bits(118, 117, default=3)  # 64 lanes
 
 
+class ScratchResourceGfx10(AnyScratchResource):
+    """gfx10. Index stride: the AQL processor fills it in; launches by registers do."""
+
+    cache_swizzle = bits(62)
+    swizzle_enable = bits(63, default=1)
+    format = bits(114, 108, default=0x14)  # unsigned integers of 32 bits
+    index_stride = bits(118, 117)  # 2: 32 lanes, 3: 64
+    resource_level = bits(120, default=1)
+    oob_select = bits(125, 124, default=2)  # swizzled: no check of bounds
+
+
 class ScratchResourceGfx11(AnyScratchResource):
     """gfx11 and gfx12."""
 

@@ -1,4 +1,4 @@
-"""SDMA: the packets of AMD copy engines, versions 4 (gfx9), 6 (gfx11) and 7 (gfx12), as this driver uses them.
+"""SDMA: the packets of AMD copy engines, versions 4 (gfx9), 6 (gfx10.3, gfx11) and 7 (gfx12), as this driver uses them.
 
 In       fields by name
 Out      packets as words and back; `VERSIONS` holds one table for each generation; `decode` splits a stream

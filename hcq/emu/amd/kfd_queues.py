@@ -29,11 +29,12 @@ MIN_RING_BYTES = 1024
 MAX_PRIORITY = 15
 EOP_BYTES = 4096
 AREA_HEADER_BYTES = 40
+GFX950, GFX10_STACK_BYTES = 90500, 0x7000
 GFX10_1 = 100100  # from this gfx_target_version on a compute unit has 32 waves
 SCALAR_BYTES, HARDWARE_BYTES = 16 << 10, 4 << 10  # registers of one compute unit
 VECTOR_BYTES = {  # gfx_target_version -> vector registers of one compute unit, where they are not 256 KiB
-    **dict.fromkeys((90010, 90402), 512 << 10),
-    **dict.fromkeys((110000, 110001, 120000, 120001), 384 << 10),
+    **dict.fromkeys((90010, 90402, 90500), 512 << 10),
+    **dict.fromkeys((110000, 110001, 110501, 120000, 120001), 384 << 10),
 }
 PROCESSORS: dict[int, type[EmulatedQueue]] = {
     QueueType.COMPUTE: Pm4Queue,
@@ -162,8 +163,11 @@ def save_area(properties: Mapping[str, int]) -> SaveArea:
         # sysfs shows array_count of all XCCs (node_show), the kernel works with that of one
         engines = properties["array_count"] // properties["num_xcc"] // properties["simd_arrays_per_engine"]
         waves = min(units * 40, engines * 512)
-    unit_bytes = VECTOR_BYTES.get(version, 256 << 10) + SCALAR_BYTES + LDS_BYTES + HARDWARE_BYTES
+    lds_bytes = properties["lds_size_in_kb"] << 10 if version == GFX950 else LDS_BYTES
+    unit_bytes = VECTOR_BYTES.get(version, 256 << 10) + SCALAR_BYTES + lds_bytes + HARDWARE_BYTES
     stack = _pages(AREA_HEADER_BYTES + waves * (12 if version >= GFX10_1 else 8) + 8)
+    if version // 10000 == 10:
+        stack = min(stack, GFX10_STACK_BYTES)
     return SaveArea(stack, stack + _pages(units * unit_bytes), -(-waves * 32 // 64) * 64)
 
 

@@ -28,11 +28,13 @@ CASES = [
     ("gfx942", False),
     ("gfx942", True),
     ("gfx1201", False),
+    ("gfx950", True),
+    ("gfx1030", False),
 ]
 
 
 def encoder_of(arch: str, is_aql: bool) -> Encoder:
-    xccs = 4 if arch == "gfx942" else 1
+    xccs = 4 if arch in ("gfx942", "gfx950") else 1
     return Encoder(
         CHIPS[arch], is_aql, xccs, ring_fence_va=0x1000, copy_fence_va=0x1040, slot_va=0x2008, event_id=1
     )

@@ -157,7 +157,7 @@ def test_opening_that_fails_names_the_step_and_leaves_nothing_open(host: FakeHos
     found = examine(host.amd())
     cpu, amd = found.runs
     assert cpu.is_well
-    assert 'open amd device: step 3/10 "acquire its address space" failed' in amd.checks[3].text
+    assert 'open amd device: step 3/9 "acquire its address space" failed' in amd.checks[3].text
     assert not found.is_well
 
 

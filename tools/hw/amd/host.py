@@ -36,7 +36,7 @@ SOURCES = Sources(
 # AMDGPU_INFO: name -> query, bytes of the answer
 QUERIES = {
     "accel_working": (0x00, 4), "vram_usage": (0x10, 8), "gtt_usage": (0x11, 8), "vram_gtt": (0x14, 24),
-    "device": (drm.DEV_INFO, drm.INFO_DEVICE_BYTES), "memory": (0x19, 144), "vbios": (0x1B, 200),
+    "device": (drm.DEV_INFO, 4 * drm.DeviceInfo.length_words), "memory": (0x19, 144), "vbios": (0x1B, 200),
 }  # fmt: skip
 FW_VERSION = 0x0E
 FIRMWARE = {"gfx_me": 4, "gfx_pfp": 5, "gfx_ce": 6, "gfx_rlc": 7, "gfx_mec": 8, "smc": 10, "sdma": 11, "sos": 12,

@@ -155,14 +155,14 @@ def _hmm(request: int, argument: bytearray) -> None:
 
 def in_system_memory() -> Mapping[str, Any]:
     """Ring, USERD and pushbuffers in host memory."""
-    from hcq.nv.host_access import HostAccess
+    from hcq.gpu.host_access import HostAccess
     from hcq.nv.memory import Place
 
-    def _choose_place(self: Any) -> None:
-        HostAccess._choose_place(self)
+    def _begin_access(self: Any, *why: str) -> None:
+        HostAccess._begin_access(self, *why)
         self.place = Place.SYSTEM
 
-    return {"_choose_place": _choose_place}
+    return {"_begin_access": _begin_access}
 
 
 COPY_CLASSES = (0xC6B5, 0xC7B5, 0xC8B5, 0xC9B5, 0xCAB5)

@@ -31,8 +31,19 @@ PARTS = {
 }
 
 
-def test_the_driver_and_its_emulation_know_the_same_chips() -> None:
-    assert set(CHIPS) == set(DRIVER_CHIPS) == set(ISAS) == set(PARTS)
+# the same of parts that the driver knows and nobody emulates, with their SIMDs of a unit and KiB of LDS
+NOT_EMULATED = {
+    "gfx950": (256, 8, 32, 1, 4, 160),  # MI350X
+    "gfx1030": (80, 1, 8, 2, 2, 64),
+    "gfx1034": (16, 1, 2, 2, 2, 64),
+    "gfx1103": (12, 1, 2, 2, 2, 64),
+    "gfx1150": (16, 1, 2, 2, 2, 64),
+    "gfx1151": (40, 1, 4, 2, 2, 64),
+}
+
+
+def test_what_is_emulated_the_driver_knows_too() -> None:
+    assert set(CHIPS) == set(ISAS) == set(PARTS) < set(DRIVER_CHIPS)
 
 
 @pytest.mark.parametrize("arch", CHIPS)
@@ -62,6 +73,25 @@ def test_a_compute_queue_needs_the_same_memory_by_both_rules(arch: str, sold: bo
     area = own.bytes_of(properties["num_xcc"])
     assert (own.ctl_stack_bytes, own.save_bytes, own.debug_bytes, area) == driver
     assert EOP_BYTES == DRIVER_EOP_BYTES
+
+
+@pytest.mark.parametrize("arch", NOT_EMULATED)
+def test_so_does_one_of_a_part_that_is_not_emulated(arch: str) -> None:
+    units, xccs, arrays, per_engine, per_unit, lds_kib = NOT_EMULATED[arch]
+    chip = DRIVER_CHIPS[arch]
+    properties = {
+        "gfx_target_version": chip.gfx_target_version,
+        "simd_count": units * per_unit,
+        "simd_per_cu": per_unit,
+        "num_xcc": xccs,
+        "array_count": arrays,
+        "simd_arrays_per_engine": per_engine,
+        "lds_size_in_kb": lds_kib,
+    }
+    own = save_area(properties)
+    assert (own.ctl_stack_bytes, own.save_bytes, own.debug_bytes, own.bytes_of(xccs)) == queue_sizes(
+        node_of(1, 1, properties, []), chip
+    )
 
 
 def test_both_read_the_topology_at_the_same_place() -> None:
