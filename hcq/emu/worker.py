@@ -81,6 +81,10 @@ class Worker(ABC, Generic[T]):
         """Whether it has work, as far as that is quickly seen."""
         return True
 
+    def is_held(self, one: T) -> bool:
+        """Whether it has to stop in the middle of a step: it is no longer ready, and not about to end either."""
+        return False
+
     def kick(self) -> None:
         """Look at the doorbells now."""
         self._wake.set()
@@ -110,7 +114,7 @@ class Worker(ABC, Generic[T]):
             self.lock.release()
             time.sleep(0.00005)
             self.lock.acquire()
-        if any(self.wants(other) for other in self.ready() if other != one):
+        if self.is_held(one) or any(self.wants(other) for other in self.ready() if other != one):
             paused = self._paused[one] = _Paused()
             self._start()
             self.lock.release()

@@ -71,8 +71,12 @@ def dispatch_from_registers(chip: Chip, at: dict[int, int], packet: pm4.Dispatch
         return "compute_shader_en is not set"
     if any(at.get(Register.COMPUTE_RESTART_X + axis, 0) for axis in range(3)):
         return "COMPUTE_RESTART is not zero"
-    if packet.use_thread_dimensions or packet.partial_tg_en:
-        return "use_thread_dimensions and partial_tg_en are not emulated"
+    if packet.partial_tg_en:
+        return "partial_tg_en is not emulated"
+    if packet.use_thread_dimensions:
+        if any(extent % width for extent, width in zip(grid, block)):
+            return f"{grid} threads are not whole groups of {block}, and partial_tg_en is not set"
+        grid = (grid[0] // block[0], grid[1] // block[1], grid[2] // block[2])
     rsrc1 = Rsrc1.decode([at[Register.COMPUTE_PGM_RSRC1]])
     rsrc2 = Rsrc2.decode([at[Register.COMPUTE_PGM_RSRC2]])
     tmpring = TmpringSize.decode([at.get(Register.COMPUTE_TMPRING_SIZE, 0)])

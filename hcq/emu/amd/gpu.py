@@ -115,5 +115,8 @@ class EmulatedGpu(Worker[Turns]):
     def wants(self, one: Turns) -> bool:
         return one.has_work
 
+    def is_held(self, one: Turns) -> bool:
+        return not (one.can_run or one.is_ending)
+
     def step(self, one: Turns) -> bool:
         return one.can_run and one.turn()

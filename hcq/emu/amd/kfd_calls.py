@@ -174,13 +174,16 @@ def destroy_queue(process: KfdProcess, args: kfd.DestroyQueueArgs) -> Packet:
 
 @answers(kfd.UPDATE_QUEUE)
 def update_queue(process: KfdProcess, args: kfd.UpdateQueueArgs) -> Packet:
-    """kfd_ioctl_update_queue: a queue of 0 percent stands still."""
-    if args.queue_percentage > 100 or args.queue_priority > 15:
+    """kfd_ioctl_update_queue: a queue of 0 percent, or without a ring, stands still. A ring elsewhere is refused."""
+    if args.queue_percentage & 0xFF > 100 or args.queue_priority > 15 or args.ring_size & args.ring_size - 1:
         raise Refusal(errno.EINVAL)
     gpu = process.gpu_of_queue(args.queue_id)
     if gpu is None:
         raise Refusal(errno.EFAULT)
-    gpu.queues[args.queue_id].is_suspended = not args.queue_percentage
+    queue = gpu.queues[args.queue_id]
+    if args.ring_base_address not in (0, queue.ring):
+        raise Refusal(errno.EINVAL)
+    queue.is_suspended = not (args.queue_percentage & 0xFF and args.ring_base_address and args.ring_size)
     gpu.gpu.kick()
     return args
 

@@ -43,11 +43,22 @@ INTERRUPTED_SECONDS = 0.05  # how often a wait asks whether anybody still waits
 
 @dataclass(eq=False)
 class Waiter:
-    """One wait for one event. `is_gone`: the event was destroyed meanwhile."""
+    """One wait for one event.
+
+    has_age   the caller gave an age, and gets the new one: without, 0 stays 0
+    is_gone   the event was destroyed meanwhile
+    """
 
     event: Event
     is_activated: bool
+    has_age: bool
     is_gone: bool = False
+
+    def data(self) -> bytes:
+        """copy_signaled_event_data: what it tells of an event that has fired."""
+        if self.event.type != EventType.SIGNAL:
+            return self.event.payload
+        return SignalEventData(last_event_age=self.event.age).to_bytes() if self.has_age else b""
 
 
 @dataclass(eq=False)
@@ -68,12 +79,6 @@ class Event:
         self.age += 1
         for waiter in self.waiters:
             waiter.is_activated = True
-
-    def data(self, has_ages: bool) -> bytes:
-        """What a wait tells of it when it has fired."""
-        if self.type == EventType.SIGNAL and has_ages:
-            return SignalEventData(last_event_age=self.age).to_bytes()
-        return self.payload
 
 
 class Events:
@@ -216,7 +221,7 @@ class Events:
                 for waiter in waiters:
                     if waiter in waiter.event.waiters:
                         waiter.event.waiters.remove(waiter)
-            found = [waiter.event.data(self.has_ages) if waiter.is_activated else b"" for waiter in waiters]
+            found = [waiter.data() if waiter.is_activated else b"" for waiter in waiters]
         if result == WaitResult.COMPLETE:
             for index, data in enumerate(found):
                 if data:
@@ -232,10 +237,10 @@ class Events:
             if event is None:
                 self._undo(waiters)
                 raise Refusal(errno.EINVAL)
-            waiter = Waiter(event, event.is_signalled)
-            event.is_signalled = event.is_signalled and not event.auto_reset
             age = int.from_bytes(one[:8], "little")
-            if self.has_ages and event.type == EventType.SIGNAL and age and event.age != age:
+            waiter = Waiter(event, event.is_signalled, self.has_ages and age != 0)
+            event.is_signalled = event.is_signalled and not event.auto_reset
+            if waiter.has_age and event.type == EventType.SIGNAL and event.age != age:
                 waiter.is_activated = True
             if not waiter.is_activated:
                 event.waiters.append(waiter)

@@ -24,7 +24,6 @@ from hcq.emu.kernel import Refusal, UserMemory
 from hcq.layout import Packet
 
 PLACES = AllocFlags.VRAM | AllocFlags.GTT | AllocFlags.USERPTR | AllocFlags.DOORBELL | AllocFlags.MMIO_REMAP
-LOWEST_VA = 0x10000
 ANSWERS = Answers()
 answers = ANSWERS.to
 
@@ -33,16 +32,17 @@ answers = ANSWERS.to
 def alloc_memory(process: KfdProcess, args: kfd.AllocMemoryOfGpuArgs) -> Packet:
     """kfd_ioctl_alloc_memory_of_gpu: a buffer object at an address, not mapped yet.
 
-    USERPTR takes pages of the process instead of new ones; `mmap_offset` says where they are.
+    USERPTR takes pages of the process instead of new ones; `mmap_offset` says where they are. An object at address 0
+    has no address: it cannot be mapped.
     """
     gpu = process.gpu(args.gpu_id)
     flags = AllocFlags(args.flags)
     place = flags & PLACES
     if gpu.drm_file is None:
         raise Refusal(errno.ENODEV)
-    if not args.size or bin(place).count("1") != 1 or args.va_addr % PAGE or args.va_addr < LOWEST_VA:
+    if not args.size or bin(place).count("1") != 1 or args.va_addr % PAGE:
         raise Refusal(errno.EINVAL)
-    if flags & AllocFlags.PUBLIC and not gpu.node.spec.is_vram_public:
+    if place == AllocFlags.VRAM and flags & AllocFlags.PUBLIC and not gpu.node.spec.is_vram_public:
         raise Refusal(errno.EINVAL)
     if place == AllocFlags.DOORBELL and args.size != kfd.DOORBELL_SLICE_BYTES:
         raise Refusal(errno.EINVAL)
@@ -95,8 +95,10 @@ def free_memory(process: KfdProcess, args: kfd.FreeMemoryOfGpuArgs) -> Packet:
 
 @answers(kfd.MAP_MEMORY_TO_GPU)
 def map_memory(process: KfdProcess, args: kfd.MapMemoryToGpuArgs) -> Packet:
-    """kfd_ioctl_map_memory_to_gpu: into the page tables of the GPUs listed."""
+    """kfd_ioctl_map_memory_to_gpu: into the page tables of the GPUs listed. add_bo_to_vm: not at address 0."""
     bo, gpus = _map_arguments(process, args)
+    if not bo.va:
+        raise Refusal(errno.EINVAL)
     for gpu in gpus[args.n_success :]:
         if gpu.gpu_id not in bo.mapped:
             if gpu.vm.overlaps(bo.va, bo.size_bytes):

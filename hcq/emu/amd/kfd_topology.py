@@ -155,6 +155,8 @@ def files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
     found = {
         "/sys/module/amdgpu/initstate": b"live\n",
         "/sys/module/amdgpu/version": b"6.8.5\n",
+        "/sys/module/amdgpu/parameters/cwsr_enable": b"1\n",
+        "/sys/module/amdgpu/parameters/emu_mode": b"1\n",  # AMD's own tests do less on an emulator
         "/sys/module/amdgpu/refcnt": b"0\n",
         "/sys/module/amdgpu/coresize": b"%d\n" % MODULE_BYTES,
         # rocminfo before 6.0 asks lsmod for it

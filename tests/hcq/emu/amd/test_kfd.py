@@ -16,7 +16,7 @@ from hcq.amd.memory import KfdMemory, Place
 from hcq.amd.topology import read_nodes
 from hcq.errors import DriverError
 from hcq.port import MAP_SHARED, PROT_NONE, PROT_READ, PROT_WRITE
-from tests.hcq.amd.conftest import fresh_port
+from tests.hcq.amd.conftest import fresh_port, the_process
 
 VRAM = AllocFlags.VRAM | AllocFlags.WRITABLE
 VA = 0x7E0000000000
@@ -122,6 +122,20 @@ def test_public_memory_needs_a_large_bar():
     assert error.value.errno == errno.EINVAL
 
 
+def test_what_is_no_vram_may_be_public_without_a_large_bar():
+    one = Process("amd:gfx1100:private")
+    assert one.alloc(flags=AllocFlags.GTT | AllocFlags.PUBLIC | AllocFlags.WRITABLE).handle
+
+
+def test_memory_without_an_address_is_allocated_and_not_mapped():
+    one = Process()
+    made = one.alloc(va_addr=0)
+    with pytest.raises(DriverError) as error:
+        one.map(made.handle)
+    assert error.value.errno == errno.EINVAL
+    one.call(kfd.FREE_MEMORY_OF_GPU, handle=made.handle)
+
+
 def test_memory_that_is_not_public_is_mapped_too():
     one = Process()
     made = one.alloc()
@@ -216,6 +230,21 @@ def test_a_queues_buffers_stay_mapped_while_it_lives():
     one.call(kfd.UNMAP_MEMORY_FROM_GPU, **unmap)
 
 
+def test_an_update_without_a_ring_or_a_percentage_makes_a_queue_stand_still():
+    one = Process()
+    fields = queue_fields(one)
+    made = one.call(kfd.CREATE_QUEUE, **fields)
+    (queue,) = the_process(one.port.kernels[0]).gpus[one.node.gpu_id].queues.values()
+    ring = {"ring_base_address": fields["ring_base_address"], "ring_size": fields["ring_size"]}
+    runs = {"queue_id": made.queue_id, "queue_percentage": 100, "queue_priority": 7, **ring}
+    for without in ("ring_base_address", "ring_size", "queue_percentage"):
+        one.call(kfd.UPDATE_QUEUE, **{**runs, without: 0})
+        assert not queue.can_run
+        one.call(kfd.UPDATE_QUEUE, **runs)
+        assert queue.can_run
+    one.call(kfd.DESTROY_QUEUE, queue_id=made.queue_id)
+
+
 def test_a_doorbell_mapping_has_the_slices_length():
     one = Process()
     offset = kfd.signed_offset(3 << kfd.MMAP_TYPE_SHIFT | one.node.gpu_id << kfd.MMAP_GPU_SHIFT)
@@ -236,6 +265,18 @@ def test_a_process_has_one_event_page():
     with pytest.raises(DriverError) as error:
         one.memory.free(page)
     assert error.value.errno == errno.EPERM
+
+
+def test_a_wait_tells_the_age_of_an_event_to_those_who_gave_one():
+    one = Process()
+    page = one.memory.alloc(kfd.EVENT_PAGE_BYTES, Place.SHARED)
+    made = one.call(kfd.CREATE_EVENT, event_type=EventType.SIGNAL, event_page_offset=page.handle)
+    one.call(kfd.SET_EVENT, event_id=made.event_id)
+    for age, told in ((0, 0), (1, 2), (2, 2)):
+        data = bytearray(kfd.EventData(event_id=made.event_id, payload_low=age).to_bytes())
+        wait = {"events_ptr": native.address_of(data), "num_events": 1, "timeout": 1}
+        assert one.call(kfd.WAIT_EVENTS, **wait).wait_result == kfd.WaitResult.COMPLETE
+        assert int.from_bytes(data[:8], "little") == told
 
 
 def test_a_wait_for_an_event_ends_when_it_is_set_or_time_is_out():

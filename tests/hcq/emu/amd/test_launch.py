@@ -145,3 +145,35 @@ def test_a_queue_ends_while_its_kernel_waits_for_ever_beside_another() -> None:
     for queue in queues:
         gpu.remove(queue.number)
     assert not gpu.queues
+
+
+def test_a_queue_that_is_suspended_stops_in_the_middle_of_its_kernel_and_goes_on() -> None:
+    memory = DeviceMemory("kfd")
+    (node,) = make_nodes([parse("amd:gfx1100")])
+    gpu = ProcessGpu(EmulatedGpu(node, print, memory), Events(lambda: None), memory)
+    flags = np.zeros(1024, np.uint32)
+    gpu.vm.map(FLAGS, flags, name="flags")
+    gpu.vm.map(CODE, np.frombuffer(poll_and_store(4, 0), np.uint8), name="code")
+    work = dataclasses.replace(
+        EMPTY,
+        rsrc2=Rsrc2(user_sgpr=2),
+        wave_size=32,
+        block=(1, 1, 1),
+        user_sgprs=(FLAGS & 0xFFFFFFFF, FLAGS >> 32),
+    )
+    queue = OneKernel(gpu, 0, work)
+    gpu.add(queue)
+    while queue.has_work:
+        time.sleep(0.001)
+    queue.is_suspended = True
+    while not gpu.gpu.is_paused(queue):
+        time.sleep(0.001)
+    flags[1] = 1
+    time.sleep(0.05)
+    assert flags[0] == 0
+    queue.is_suspended = False
+    end = time.monotonic() + 20
+    while not flags[0] and time.monotonic() < end:
+        time.sleep(0.001)
+    gpu.remove(0)
+    assert flags[0] == 1
