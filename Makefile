@@ -39,6 +39,7 @@ help:
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
 	@echo "make test-installed  a part of the tests, against a wheel in an environment of its own"
+	@echo "make test-vendor     AMD's own runtimes and compiler on emulated GPUs (apt install rocminfo hipcc libhsa-runtime-dev)"
 	@echo "make soak     every campaign, an hour together; SOAK_SECONDS=600, SOAK_FLAGS='movement --seed 7'"
 	@echo "make lint     formatting, lint rules, types, the laws of imports"
 	@echo "make format   let the formatter rewrite the sources"
@@ -66,6 +67,9 @@ INSTALLED_TESTS := $(addprefix tests/,ir/test_rewrite.py compiler/test_passes.py
     hcq/emu/amd/test_launch.py \
     hcq/doctor/test_kernels.py tools/trace/test_show.py)
 SITE_PACKAGES := import sys; print("\n".join(path for path in sys.path if path.endswith("-packages")))
+
+test-vendor: $(VENV)/test.stamp
+	@$(BIN)/python -m pytest -q -n $(JOBS) --require-vendor tests/programs $(PYTEST_FLAGS)
 
 test-installed: $(VENV)/test.stamp
 	@rm -rf $(INSTALLED) build/lib build/bdist.* && mkdir -p $(INSTALLED)

@@ -47,6 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require-browser", action="store_true", help="without a browser the tests of pages fail, not skip"
     )
     group.addoption(
+        "--require-vendor", action="store_true", help="without AMD's runtimes the tests of them fail, not skip"
+    )
+    group.addoption(
         "--emulate",
         metavar="WORD",
         help="tests of tensors run on this emulated device: amd:gfx1100, nv:sm_90",

@@ -193,7 +193,8 @@ def files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
 
 
 def _cpu_files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
-    """Node 0: the host's processor and memory, and its link to each GPU."""
+    """Node 0: the host's processor and memory, and a link to each GPU whose memory it sees."""
+    seen = [node for node in nodes if node.spec.is_vram_public]  # kfd_parse_subtype_iolink
     folder = f"{ROOT}/nodes/0"
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     properties: dict[str, int | str] = {
@@ -201,7 +202,7 @@ def _cpu_files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
         "simd_count": 0,
         "mem_banks_count": 1,
         "caches_count": 0,
-        "io_links_count": len(nodes),
+        "io_links_count": len(seen),
         "p2p_links_count": 0,
         "cpu_core_id_base": 0,
         "simd_id_base": 0,
@@ -223,7 +224,7 @@ def _cpu_files(nodes: list[EmulatedNode]) -> dict[str, bytes]:
         f"{folder}/properties": lines(properties),
         f"{folder}/mem_banks/0/properties": lines(bank(HEAP_SYSTEM, memory)),
     }
-    for index, node in enumerate(nodes):
+    for index, node in enumerate(seen):
         found[f"{folder}/io_links/{index}/properties"] = lines(link(0, node.index))
     return found
 

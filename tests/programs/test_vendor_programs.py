@@ -1,0 +1,116 @@
+"""AMD's unmodified runtimes find emulated GPUs, and programs on them compute what they should."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.programs.conftest import HERE, Compiled, Emulate, needs
+
+pytestmark = pytest.mark.deadline(600)
+FACTS = {"gfx90a": ("104", "64(0x40)"), "gfx942": ("152", "64(0x40)"), "gfx1100": ("96", "32(0x20)")}
+
+
+def facts(text: str) -> dict[str, list[str]]:
+    """The lines of rocminfo: name -> values, in the order of the agents."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            found.setdefault(name.strip(), []).append(value.strip())
+    return found
+
+
+def test_rocminfo_lists_the_gpu_as_the_emulation_says_it_is(arch: str, emulate: Emulate) -> None:
+    done = emulate(f"amd:{arch}", "rocminfo")
+    assert done.returncode == 0, done.stderr
+    assert "*** Done ***" in done.stdout
+    found = facts(done.stdout)
+    units, width = FACTS[arch]
+    assert found["Compute Unit"][1:] == [units]
+    assert found["Wavefront Size"] == [width]
+    assert arch in found["Name"]
+
+
+def test_rocminfo_lists_as_many_gpus_as_there_are(arch: str, emulate: Emulate) -> None:
+    done = emulate(f"amd:{arch}:cu=8,amd:{arch}", "rocminfo")
+    assert facts(done.stdout)["Device Type"] == ["CPU", "GPU", "GPU"]
+
+
+@pytest.mark.parametrize("name", ["vector_add", "reduction", "managed", "streams", "print"])
+def test_a_program_of_hip_computes_the_right_numbers(
+    name: str, arch: str, compiled: Compiled, emulate: Emulate
+) -> None:
+    done = emulate(f"amd:{arch}", compiled(f"{name}.hip", arch))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{name}: 0 wrong" in done.stdout
+    if name == "print":
+        lines = [f"work-item {t} of group {g}: {t / 8:.3f}" for g in (0, 1) for t in (0, 3, 6)]
+        assert sorted(lines) == sorted(line for line in done.stdout.splitlines() if "work-item" in line)
+
+
+def test_a_process_uses_two_gpus(arch: str, compiled: Compiled, emulate: Emulate) -> None:
+    done = emulate(f"amd:{arch},amd:{arch}", compiled("two_gpus.hip", arch))
+    assert done.stdout.endswith("two_gpus: 0 wrong\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("option", [":caches", ":seed=3", ":private", ":cu=2"])
+def test_a_program_of_hip_runs_on_gpus_of_every_temper(
+    option: str, compiled: Compiled, emulate: Emulate, arch: str
+) -> None:
+    done = emulate(f"amd:{arch}{option}", compiled("reduction.hip", arch))
+    assert done.stdout.endswith("reduction: 0 wrong\n"), done.stdout + done.stderr
+
+
+def test_memory_that_is_not_pinned_is_copied_in_bulk(arch: str, compiled: Compiled, emulate: Emulate) -> None:
+    done = emulate(f"amd:{arch}", compiled("big_copy.hip", arch), "48")
+    assert done.stdout.endswith("big_copy: 0 wrong\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says", "logged"),
+    [
+        ("pointer", "Memory access fault by GPU node-1", "page fault: write of 4 bytes at 0x123456000"),
+        ("trap", "HSA_STATUS_ERROR_EXCEPTION", "the kernel gave up"),
+    ],
+)
+def test_a_kernel_that_goes_wrong_ends_as_amds_runtime_says(
+    mistake: str, says: str, logged: str, arch: str, compiled: Compiled, emulate: Emulate
+) -> None:
+    done = emulate(f"amd:{arch}", compiled("faults.hip", arch), mistake)
+    assert done.returncode == -signal.SIGABRT, done.stdout + done.stderr
+    assert says in done.stderr
+    assert logged in done.stderr
+
+
+def test_a_program_of_hsa_uses_what_hip_never_does(
+    arch: str, compiled: Compiled, emulate: Emulate, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Partial workgroups, barriers on any signal, scratch memory on demand, memory locked for a kernel."""
+    needs(request.config, shutil.which("g++") is not None, "g++")
+    needs(request.config, Path("/usr/include/hsa/hsa.h").is_file(), "libhsa-runtime-dev")
+    kernels = compiled("hsa_kernels.hip", arch, ("--cuda-device-only", "--no-gpu-bundle-output", "-c"))
+    program = tmp_path / "hsa_dispatch"
+    subprocess.run(
+        ["g++", "-O1", "-o", str(program), str(HERE / "hsa_dispatch.cpp"), "-lhsa-runtime64"], check=True
+    )
+    done = emulate(f"amd:{arch}", program, kernels)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hsa_dispatch: 0 wrong" in done.stdout
+
+
+def test_rocblas_multiplies_matrices(
+    arch: str, compiled: Compiled, emulate: Emulate, request: pytest.FixtureRequest
+) -> None:
+    # no release of Debian's before HIP 5.7 has it
+    if not list(Path("/usr/lib").glob("*/librocblas.so")):
+        pytest.skip("librocblas-dev is not installed")
+    if not list(Path("/usr/lib").glob(f"*/rocblas/*/library/*{arch}*")):
+        pytest.skip(f"this release of rocBLAS has no kernels for {arch}")
+    done = emulate(f"amd:{arch}", compiled("gemm.cpp", arch, ("-lrocblas",)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gemm: 0 wrong" in done.stdout
