@@ -47,7 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require-browser", action="store_true", help="without a browser the tests of pages fail, not skip"
     )
     group.addoption(
-        "--require-vendor", action="store_true", help="without AMD's runtimes the tests of them fail, not skip"
+        "--require-vendor",
+        action="store_true",
+        help="without AMD's runtimes the tests of them fail, not skip",
     )
     group.addoption(
         "--emulate",

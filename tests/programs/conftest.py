@@ -1,7 +1,7 @@
 """AMD's own libraries on emulated GPUs: programs of HIP and HSA compiled by AMD's compiler, run by the supervisor.
 
-In       sources beside this file; Debian's packages rocminfo, hipcc, libamdhip64-dev, libhsa-runtime-dev, librocblas-dev
-Out      fixtures: `arch`, each architecture that the installed runtime knows; `compiled`, a program; `emulate`, runs one
+In       sources beside this file; Debian's packages rocminfo, hipcc, libhsa-runtime-dev, librocblas-dev
+Out      fixtures: `arch`, each architecture that the installed runtime knows; `compiled`, a program; `emulate`
 Changes  nothing that outlives the tests
 Next     test_vendor_programs.py, ../hcq/emu/supervisor (the supervisor itself), docs/emulated-kernel.md
 """
@@ -45,18 +45,20 @@ def known_architectures() -> tuple[str, ...]:
 
 
 def needs(config: pytest.Config, is_there: bool, package: str) -> None:
-    """Skip the test without a package, or fail where nothing may be missing."""
+    """Skip the test without a package, or fail where none may be missing."""
     if is_there:
         return
     if config.getoption("--require-vendor"):
-        pytest.fail(f"--require-vendor, and there is no {package}: apt install {package}")
-    pytest.skip(f"{package} is not installed")
+        pytest.fail(f"--require-vendor, and there is no {package}")
+    pytest.skip(f"there is no {package}")
 
 
 @pytest.fixture(scope="session", params=ARCHITECTURES)
 def arch(request: pytest.FixtureRequest) -> str:
     """Each architecture that the installed runtime knows."""
     needs(request.config, shutil.which("rocminfo") is not None, "rocminfo")
+    tried = run("amd:gfx90a", ["true"])
+    needs(request.config, tried.returncode == 0, f"way to supervise a program here: {tried.stderr.strip()}")
     known = known_architectures()
     assert known, "rocminfo lists no emulated GPU of any architecture"
     if request.param not in known:
@@ -81,7 +83,17 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         made = folder / f"{Path(source).stem}-{arch}"
         # hipcc takes NVIDIA's compiler where it finds one
         done = subprocess.run(
-            ["hipcc", f"--offload-arch={arch}", "-O2", "-x", "hip", str(HERE / source), "-o", str(made), *flags],
+            [
+                "hipcc",
+                f"--offload-arch={arch}",
+                "-O2",
+                "-x",
+                "hip",
+                str(HERE / source),
+                "-o",
+                str(made),
+                *flags,
+            ],
             capture_output=True,
             text=True,
             env={**os.environ, "HIP_PLATFORM": "amd"},
