@@ -47,7 +47,8 @@ def install(port: EmulatedPort) -> None:
 
         @staticmethod
         def _shown(path: str) -> bytes | None:
-            return next((kernel.files()[path] for kernel in port.kernels if path in kernel.files()), None)
+            found = next((kernel.files()[path] for kernel in port.kernels if path in kernel.files()), None)
+            return found if isinstance(found, bytes) else None  # text says where a symbolic link leads
 
         @staticmethod
         def exists(path: str) -> bool:
