@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hcq import native
+from hcq.errors import DriverError
 from hcq.gpu.release import do_all, quietly
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.classes import ClassId
@@ -31,7 +32,9 @@ GR0 = 1  # NV2080_ENGINE_TYPE_GRAPHICS: compute, and copies through the engine b
 ASYNC = 1  # NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC
 TOKEN = ControlId.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN
 NOTIFIED = 0xFFFF
-WINDOW_BYTES = 64 << 20  # of addresses, where UVM maps the context buffers of the channel
+# of addresses, where UVM maps the context buffers of the channel: where RM does not say how many, more than enough
+WINDOW_BYTES = 512 << 20
+WINDOW_UNIT = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Channel:
     def __init__(
         self,
         memory: NvMemory,
+        subdevice: int,
         vaspace: int,
         chip: Chip,
         doorbell: memoryview,
@@ -60,10 +64,10 @@ class Channel:
         notifier: Allocation,
     ) -> None:
         self.memory, self.rm, self.chip = memory, memory.rm, chip
-        self.port = memory.port
+        self.port, self.subdevice = memory.port, subdevice
         self.group = self.handle = self.compute = 0
         self.is_registered = self.is_ending = False
-        self.window = 0
+        self.window = self.window_bytes = 0
         self.notifier = native.view(notifier.va, Notification.size_bytes)
         self.notifier[:] = bytes(Notification.size_bytes)
         self.fifo = GpFifo(ring.va, doorbell)
@@ -91,7 +95,8 @@ class Channel:
         self.compute = rm.alloc(self.handle, self.chip.engines.compute)
         rm.alloc(self.handle, self.chip.engines.copy, version=0, enginetype=GR0)
         self.fifo.token = rm.control(self.handle, TOKEN).values["worksubmittoken"]
-        self.window = POOL.take(self.port, WINDOW_BYTES)
+        self.window_bytes = self._window_bytes()
+        self.window = POOL.take(self.port, self.window_bytes)
         call(
             rm.abi,
             self.port,
@@ -102,13 +107,28 @@ class Channel:
             hclient=rm.client,
             hchannel=self.handle,
             base=self.window,
-            length=WINDOW_BYTES,
+            length=self.window_bytes,
         )
         self.is_registered = True
         rm.control(self.group, ControlId.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, benable=1)
 
+    def _window_bytes(self) -> int:
+        """Addresses for the context buffers, which the compute object made. No memory is behind them."""
+        try:
+            said = self.rm.control(
+                self.subdevice, ControlId.NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE, hchannel=self.handle
+            )
+        except DriverError:  # not every sandbox lets us ask
+            return WINDOW_BYTES
+        return -(-int(said.values["totalbuffersize"]) // WINDOW_UNIT) * WINDOW_UNIT + WINDOW_UNIT
+
     def error(self) -> ChannelError | None:
-        """What the notifier says, once the channel was stopped for an error."""
+        """What the notifier says, once the channel was stopped for an error.
+
+        Nothing once it is being destroyed: UVM then stops it, and the notifier says just that (Xid 45).
+        """
+        if self.is_ending:
+            return None
         found = Notification.from_bytes(self.notifier.tobytes())
         if found.values["status"] != NOTIFIED:
             return None
@@ -116,15 +136,15 @@ class Channel:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the notifier says anything: its last two bytes."""
-        return bool(self.notifier[14] or self.notifier[15])
+        """Whether the notifier says that something went wrong: its last two bytes."""
+        return bool(self.notifier[14] or self.notifier[15]) and not self.is_ending
 
     def destroy(self) -> None:
         """End the channel. Work in it is dropped. Its ring and its notifier stay as they were."""
         again, self.is_ending = self.is_ending, True
         do_all((lambda: self._unregister(again), lambda: self._free_group(again)))
         if self.window:
-            POOL.give_back(self.port, self.window, WINDOW_BYTES)
+            POOL.give_back(self.port, self.window, self.window_bytes)
             self.window = 0
 
     def _unregister(self, again: bool) -> None:

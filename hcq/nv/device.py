@@ -24,7 +24,6 @@ from hcq.gpu.host_access import HostAccess
 from hcq.layout import Packet
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.qmd_fields import ALIGNMENT_BYTES
-from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.channel import Channel
 from hcq.nv.chip import Chip
 from hcq.nv.decode import decoder
@@ -92,16 +91,10 @@ class NvDevice(HostAccess):
         self.rm = self.process.client(self.port)
 
     def find_gpu(self) -> None:
-        """Step: take the GPU of this number. Raises UsageError when there are not so many."""
-        cards = self.process.cards(self.port)
-        index = int(self.name.partition(":")[2] or 0)
-        if index >= len(cards):
-            names = ", ".join(f"{card.values['gpu_id']:#x}" for card in cards) or "none"
-            raise UsageError(f"{self.name}: the driver shows {len(cards)} GPUs ({names}); the first is NV:0.")
-        self._begin_attaching(cards[index])
+        """Step: take the GPU of this number, of those that can be opened; raises UsageError when there are not so many.
 
-    def _begin_attaching(self, card: CardInfoArgs) -> None:
-        """The GPU of the process. Who comes first attaches it, step by step, and others wait until that is done."""
+        Who comes first attaches it, step by step, and others wait until that is done.
+        """
         limit_ms = self.config.timeout_ms
         self._gpus = gpus_of(self.port)
         if not self._gpus.attaching.acquire(timeout=limit_ms / 1000):
@@ -110,7 +103,8 @@ class NvDevice(HostAccess):
                 "for NVRM, or give more time with HCQ_TIMEOUT_MS."
             )
         self._is_attaching = True
-        self.gpu = self._gpus.ready.get(int(card.values["gpu_id"])) or Gpu(self.process, card)
+        card, fd = self.process.open_card(self.port, self.name, self._gpus.ready)
+        self.gpu = self._gpus.ready.get(int(card.values["gpu_id"])) or Gpu(self.process, card, fd)
         if self.gpu.is_ready:
             self._end_attaching()
 
@@ -168,8 +162,9 @@ class NvDevice(HostAccess):
     def make_channel(self) -> None:
         """Step: make the channel with its engines, and submit what sets them up."""
         self._cells_view[COPY_FENCE_AT : STAMP_AT + CELL_BYTES] = bytes(STAMP_AT + CELL_BYTES - COPY_FENCE_AT)
+        gpu = self.gpu
         self.channel = Channel(
-            self.gpu_memory, self.gpu.vaspace, self.chip, self.gpu.doorbell, self._ring, self._cells
+            self.gpu_memory, gpu.subdevice, gpu.vaspace, self.chip, gpu.doorbell, self._ring, self._cells
         )
         self._first = [self.encoder.setup(), self.encoder.new_code]
         if self.local is not None:
@@ -231,7 +226,10 @@ class NvDevice(HostAccess):
     # ------------------------------------------------------------ programs
 
     def load_code(self, image: bytes, entry: str, args: tuple[str, ...] | None, name: str) -> NvProgram:
-        linked = Linked(loadable(image, self.arch, name, self.port.runs_ptx), entry, self.chip, name)
+        runs_ptx = self.port.runs_ptx
+        linked = Linked(
+            loadable(image, self.arch, name, runs_ptx), entry, self.chip, name, keeps_ptx=runs_ptx
+        )
         kernel = linked.kernel
         code, va = self._alloc_aligned(linked.size_bytes, ALIGNMENT, f"{name} code")
         launcher = Launcher(self.chip, kernel, va, self.gpu.sm_count)

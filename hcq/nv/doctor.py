@@ -83,14 +83,17 @@ class NvSubject(KernelDriver):
 
 
 def minors(host: Host) -> list[int]:
-    """The number in each GPU's file name, in the kernel driver's order."""
+    """The number in each GPU's file name, in the kernel driver's order: of those that have one here, if any has.
+
+    A container with some of a machine's GPUs has the files of these alone, and the driver tells it of all.
+    """
     found = []
     for address in host.names(f"{PROC}/gpus"):
         line = re.search(r"Device Minor:\s*(\d+)", text_of(host, f"{PROC}/gpus/{address}/information"))
         if line:
             found.append(int(line[1]))
     if found:
-        return found
+        return [minor for minor in found if host.stat(f"/dev/nvidia{minor}") is not None] or found
     files = [re.fullmatch(r"nvidia(\d+)", name) for name in host.names("/dev")]
     return sorted(int(file[1]) for file in files if file)
 

@@ -33,13 +33,16 @@ VASPACE_BASE = 0x1000
 
 
 class Gpu:
-    """What devices on one GPU share. The functions are called in this order, each as a step of opening."""
+    """What devices on one GPU share. The functions are called in this order, each as a step of opening.
 
-    def __init__(self, process: NvProcess, card: CardInfoArgs) -> None:
+    fd  its file, open since the GPU was found
+    """
+
+    def __init__(self, process: NvProcess, card: CardInfoArgs, fd: int) -> None:
         self.process, self.card = process, card
         self.path = f"/dev/nvidia{card.values['minor_number']}"
         self.gpu_id = int(card.values["gpu_id"])
-        self.fd = -1
+        self.fd = fd
         self.device = self.subdevice = self.vaspace = 0
         self.uuid = b""
         self.is_registered = False
@@ -49,9 +52,8 @@ class Gpu:
         self.chip: Chip
 
     def attach(self, port: Port) -> None:
-        """Open the GPU's file, which starts the GPU, and tie it to the client."""
+        """Tie the GPU's file to the client."""
         rm = self.process.client(port)
-        self.fd = port.open(self.path)
         call(rm.abi, port, self.fd, calls.REGISTER_FD, ctl_fd=rm.ctl_fd)
 
     def make_device(self, rm: Rm) -> None:
@@ -76,8 +78,10 @@ class Gpu:
             self.subdevice, ControlId.NV2080_CTRL_CMD_GR_GET_INFO, "grinfo", names
         )
         self.sm_version = version
-        self.tpc_count = gpcs * tpcs  # with those that this part may lack
-        self.sm_count = self.tpc_count * sms
+        self.tpc_count = (
+            gpcs * tpcs
+        )  # of the design: local memory is laid out for those that this part lacks, too
+        self.sm_count = self._tpcs(rm, gpcs) * sms
         wanted = (BAR1_SIZE_KB, RAM_SIZE_KB)
         pairs = b"".join(struct.pack("<2I", index, 0) for index in wanted)
         fields = {"fbinfolistsize": len(wanted), "fbinfolist": int.from_bytes(pairs, "little")}
@@ -88,6 +92,17 @@ class Gpu:
         )
         bar1_kb, ram_kb = (got >> 64 * number + 32 & 0xFFFFFFFF for number in range(2))
         self.bar1_bytes, self.ram_bytes = bar1_kb << 10, ram_kb << 10
+
+    def _tpcs(self, rm: Rm, gpcs: int) -> int:
+        """How many TPCs there are: each GPC says its own; one that is not there says 0."""
+        found = 0
+        for gpc in range(gpcs):
+            try:
+                said = rm.control(self.subdevice, ControlId.NV2080_CTRL_CMD_GR_GET_TPC_MASK, gpcid=gpc)
+            except DriverError:  # a sandbox, or a part of a GPU, which has fewer
+                break
+            found += int(said.values["tpcmask"]).bit_count()
+        return found or self.tpc_count
 
     def pick_classes(self, rm: Rm) -> None:
         """The newest classes that this GPU lists and we know."""

@@ -6,13 +6,14 @@ Changes  nothing
 Next     program.py (who copies the image), cubin.py and ptx.py (facts), image.py (what leads to the PTX)
 Source   our own layout; a loader chooses where sections of a cubin go
 
-    base                 nothing, and at its end the KernelDescriptor
+    base                 nothing, and at its end, for an emulated GPU, the KernelDescriptor
     base + CODE_AT       the code, then constant banks and global data of the cubin, then room for instruction prefetch
-    behind it            the PTX, the entry's name, the variables' names and addresses: no GPU reads these
+    behind it            the PTX, the entry's name, the variables' names and addresses, for an emulated GPU only
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from hcq.errors import UsageError
@@ -28,6 +29,7 @@ ALIGNMENT = 256
 CODE_AT = 256
 PTX_REGISTERS = 32  # what a launch says of a kernel that has no machine code
 STACK_RESERVE_BYTES = 1024  # for what MIN_STACK_SIZE does not count: recursion, alloca, indirect calls
+_ALLOCA = re.compile(rb"\balloca\.")
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,14 @@ class Kernel:
 
 
 class Linked:
-    """One entry of a bundle, laid out for `size_bytes` of memory; `place(va)` gives the bytes for an address."""
+    """One entry of a bundle, laid out for `size_bytes` of memory; `place(va)` gives the bytes for an address.
 
-    def __init__(self, bundle: Bundle, entry: str, chip: Chip, label: str) -> None:
+    keeps_ptx  whether the PTX lies beside the code: an emulated GPU runs it, and a real one has no use for it
+    """
+
+    def __init__(self, bundle: Bundle, entry: str, chip: Chip, label: str, keeps_ptx: bool = True) -> None:
         self.bundle, self.entry, self.chip, self.label = bundle, entry, chip, label
+        self.keeps_ptx = keeps_ptx and bool(bundle.ptx)
         self.module = ptx.read_module(bundle.ptx.decode("utf-8", "replace"), label) if bundle.ptx else None
         if self.module is not None:
             _check_entry(entry, list(self.module.entries), label)
@@ -71,7 +77,9 @@ class Linked:
             self._check_target(self.module.target)
             self.kernel = self._of_ptx(self.module.entries[entry])
             self.layout = Layout({}, CODE_AT + len(EMPTY_CODE))
-        self._tail = -(-self.layout.size_bytes // 16) * 16
+        self.size_bytes = self._tail = -(-self.layout.size_bytes // 16) * 16
+        if not self.keeps_ptx:
+            return
         self._symbols = self._variables()
         names = sum(len(name.encode()) + 1 for name in (entry, *self._symbols))
         self._symbols_at = -(-(self._tail + len(bundle.ptx) + names) // 16) * 16
@@ -83,7 +91,7 @@ class Linked:
             memory = bytearray(self.cubin.link(self.layout, va))
         else:
             memory = bytearray(CODE_AT) + EMPTY_CODE
-        if self.bundle.ptx:
+        if self.keeps_ptx:
             memory = memory.ljust(self.size_bytes, b"\0")
             self._place_ptx(memory, va)
         return bytes(memory)
@@ -169,7 +177,7 @@ class Linked:
             found.registers,
             found.barriers,
             found.shared_bytes,
-            stack + STACK_RESERVE_BYTES if stack or found.has_functions else 0,
+            stack + (STACK_RESERVE_BYTES if found.has_functions or self._has_alloca() else 0),
             found.param_base or self.chip.param_base(0),
             found.param_bytes,
             parameters,
@@ -177,6 +185,10 @@ class Linked:
             found.required_block,
             tuple(banks),
         )
+
+    def _has_alloca(self) -> bool:
+        """Of which a cubin says nothing; one that comes without its PTX has no memory for it."""
+        return _ALLOCA.search(self.bundle.ptx) is not None
 
     def _code_first(self, plain: Layout, code: str) -> Layout:
         """The entry's code at CODE_AT, so that the descriptor lies before it; everything else behind."""

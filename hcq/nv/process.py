@@ -9,14 +9,18 @@ Source   uvm.c: UVM_MM_INITIALIZE on a second file, without which page tables ca
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
+from collections.abc import Collection
 from typing import Any
 
-from hcq.errors import DriverError
+from hcq import native
+from hcq.errors import DriverError, UsageError
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.args import NO_FD
-from hcq.nv.abi.ioctls import Abi, abi_for
+from hcq.nv.abi.controls import ControlId
+from hcq.nv.abi.ioctls import RELEASES, Abi, abi_for
 from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.ioctl import call
 from hcq.nv.rm import ROOT, Rm
@@ -26,6 +30,11 @@ VERSION_FILE = "/proc/driver/nvidia/version"
 CTL_NODE, UVM_NODE = "/dev/nvidiactl", "/dev/nvidia-uvm"
 DISABLE_HMM = 1  # a stray address is then a fault, also where the host has memory
 _VERSION = re.compile(rb"NVRM version:.*?\b(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_PLAIN_VERSION = re.compile(rb"\d{3,4}\.\d{1,4}(?:\.\d{1,4})?")
+QUERY = ord("2")  # NV_RM_API_VERSION_CMD_QUERY
+STRING_BYTES = 256  # room for each text of SYSTEM_GET_BUILD_VERSION, as much as the kernel module has for it
+# what opening the node of a GPU says that is not given to this container or user
+NOT_GIVEN = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENXIO, errno.ENODEV)
 
 
 class NvProcess:
@@ -43,14 +52,7 @@ class NvProcess:
         """The interface of the running driver."""
         with self.lock:
             if self.abi is None:
-                text = port.read_file(VERSION_FILE)
-                found = _VERSION.search(text)
-                if found is None:
-                    first = text.decode("utf-8", "replace").partition("\n")[0]
-                    raise DriverError(
-                        f"read({VERSION_FILE}): no release in {first!r}. Load NVIDIA's kernel driver (nvidia.ko)."
-                    )
-                self.abi = abi_for(found[1].decode())
+                self.abi = abi_for(_version_in_proc(port) or _version_asked(port))
             return self.abi
 
     def client(self, port: Port) -> Rm:
@@ -82,6 +84,40 @@ class NvProcess:
             CardInfoArgs.from_bytes(bytes(argument[at : at + size])) for at in range(0, len(argument), size)
         ]
         return [card for card in found if card.valid]
+
+    def open_card(self, port: Port, name: str, ready: Collection[int]) -> tuple[CardInfoArgs, int]:
+        """The GPU that a device of this name means, and its file; opening it starts the GPU.
+
+        The driver's list has every GPU of the machine. Those whose node is not there or may not be opened do not count:
+        a container has some of them only. One that is `ready`, by its id, is not opened again: its file is then -1.
+        Raises  UsageError when there are not so many, DriverError when there is none
+        """
+        index = int(name.partition(":")[2] or 0)
+        cards = self.cards(port)
+        usable: list[str] = []
+        missing: list[DriverError] = []
+        for card in cards:
+            fd = -1
+            gpu_id = int(card.values["gpu_id"])
+            if gpu_id not in ready:
+                try:
+                    fd = port.open(f"/dev/nvidia{card.values['minor_number']}")
+                except DriverError as error:
+                    if error.errno not in NOT_GIVEN:
+                        raise
+                    missing.append(error)
+                    continue
+            if len(usable) == index:
+                return card, fd
+            usable.append(f"{gpu_id:#x}")
+            if fd >= 0:
+                port.close(fd)
+        if missing and not usable:
+            raise missing[0]
+        others = f" {len(missing)} more cannot be opened here: {missing[0]}" if missing else ""
+        raise UsageError(
+            f"{name}: the driver shows {len(usable)} GPUs ({', '.join(usable) or 'none'}); the first is NV:0.{others}"
+        )
 
     def open_uvm(self, port: Port) -> int:
         """The UVM file, initialised on first use, with the second file beside it that holds its page tables."""
@@ -119,6 +155,57 @@ class NvProcess:
     def _uvm(self, port: Port, ioctl: Any, **fields: Any) -> None:
         assert self.abi is not None
         call(self.abi, port, self.uvm_fd, ioctl, **fields)
+
+
+def _version_in_proc(port: Port) -> str:
+    """The release as the kernel module writes it into /proc; "" where that cannot be read, as in gVisor."""
+    try:
+        text = port.read_file(VERSION_FILE)
+    except DriverError:
+        return ""
+    found = _VERSION.search(text)
+    if found is None:
+        first = text.decode("utf-8", "replace").partition("\n")[0]
+        raise DriverError(
+            f"read({VERSION_FILE}): no release in {first!r}. Load NVIDIA's kernel driver (nvidia.ko)."
+        )
+    return found[1].decode()
+
+
+def _version_asked(port: Port) -> str:
+    """The release as /dev/nvidiactl tells it: by the escape that checks versions, else by a control.
+
+    Both have the same structures in every release. Raises DriverError when neither answers.
+    """
+    fd = port.open(CTL_NODE)
+    plain = abi_for(f"{RELEASES[0]}.0")
+    try:
+        try:
+            answer = call(plain, port, fd, calls.CHECK_VERSION_STR, cmd=QUERY)
+            text = int(answer.values["versionstring"]).to_bytes(64, "little")
+        except DriverError:
+            text = b""
+        found = _PLAIN_VERSION.match(text) or _PLAIN_VERSION.match(_build_version(Rm(port, plain, fd)))
+    finally:
+        port.close(fd)
+    if found is None:
+        raise DriverError(
+            f"{VERSION_FILE} cannot be read, and {CTL_NODE} names no release. Load NVIDIA's kernel driver (nvidia.ko)."
+        )
+    return found[0].decode()
+
+
+def _build_version(rm: Rm) -> bytes:
+    rm.client = rm.alloc(0, ROOT)
+    try:
+        texts = [bytearray(STRING_BYTES) for _ in range(3)]
+        names = ("pdriverversionbuffer", "pversionbuffer", "ptitlebuffer")
+        where = {name: native.address_of(text) for name, text in zip(names, texts)}
+        number = ControlId.NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION
+        rm.control(rm.client, number, sizeofstrings=STRING_BYTES, **where)
+        return bytes(texts[0])
+    finally:
+        rm.free(rm.client)
 
 
 def _number(uuid: bytes) -> int:

@@ -44,6 +44,7 @@ class GpFifo:
         self.token = 0
         self.put = 0
         self.rung = 0
+        self._known_get = 0  # as it was read last, for reading it over BAR1 takes about a microsecond
 
     @property
     def userd_va(self) -> int:
@@ -63,11 +64,13 @@ class GpFifo:
     @property
     def get(self) -> int:
         """How many entries the GPU has read, as far as is known: it writes GP_GET back late."""
-        return self.put - (self.put - self._get[0]) % self.entries
+        self._known_get = self.put - (self.put - self._get[0]) % self.entries
+        return self._known_get
 
     def has_room(self, count: int) -> bool:
-        """One slot stays free: a ring whose GP_GET equals its GP_PUT is empty."""
-        return self.put + count - self.get < self.entries
+        """One slot stays free: a ring whose GP_GET equals its GP_PUT is empty. GP_GET is read when it seems full."""
+        end = self.put + count
+        return end - self._known_get < self.entries or end - self.get < self.entries
 
     def write(self, entries: Sequence[int], wait: Callable[[int], None]) -> None:
         """Put the entries of one submission, each as its 64 bits, into the ring; all of them or none.
@@ -102,7 +105,7 @@ class GpFifo:
     def detach(self) -> None:
         """The ring's memory is about to go; from now on the ring counts as read."""
         self._get = self._put = memoryview(bytearray(4)).cast("I")
-        self.put = self.rung = 0
+        self.put = self.rung = self._known_get = 0
 
     def entry_at_get(self) -> GpEntry | GpControl:
         """The segment that the GPU is at."""

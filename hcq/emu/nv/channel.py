@@ -64,7 +64,8 @@ class Channel:
         self.classes: set[int] = set()  # of the engine objects allocated on it
         self.pending: list[Pending] = []
         self.is_rung = False
-        self.is_ending = False
+        self.is_ending = False  # what it runs is to be given up
+        self.is_stopped = False  # it is off the runlist for good
 
     @property
     def view(self) -> View:
@@ -104,6 +105,7 @@ class Channel:
     def notify(self, error: ChannelError) -> None:
         """The error notifier says what stopped the channel; its status is stored last."""
         self.pending.clear()
+        self.is_stopped = True
         if self.notifier is None:
             return
         note = Notification(

@@ -7,6 +7,7 @@
     ├── LaunchError        13: a launch description that the scheduler refuses
     ├── KernelError        13: an instruction did something illegal; has .program and .address
     ├── HungKernel        109: a kernel did not end in its budget of instructions
+    ├── Removal            45: UVM stopped the channel, as it does with every one that is unregistered
     └── MmuFault           31: nothing is mapped there, or it may not be written; has .address
 
 In       what happened, where
@@ -70,6 +71,12 @@ class KernelError(ChannelError):
 
 class HungKernel(ChannelError):
     xid = 109
+
+
+class Removal(ChannelError):
+    """Nothing went wrong: UVM took the channel off the runlist before it was freed."""
+
+    xid = 45
 
 
 class MmuFault(ChannelError):

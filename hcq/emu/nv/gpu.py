@@ -9,6 +9,7 @@ Next     card.py (what the GPU is), ../worker.py (the thread), pbdma.py (what a 
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from hcq.emu.nv.card import Card
 from hcq.emu.nv.channel import Channel, Group, Setup
 from hcq.emu.nv.copy_processor import CopyProcessor
 from hcq.emu.nv.engine import Engine
-from hcq.emu.nv.errors import ChannelError, CopyError
+from hcq.emu.nv.errors import ChannelError, CopyError, Removal
 from hcq.emu.nv.pbdma import Pbdma, State
 from hcq.emu.nv.spec import Spec
 from hcq.emu.worker import Worker
@@ -25,6 +26,7 @@ from hcq.nv.abi.gpfifo import USERMODE_DOORBELL, USERMODE_TIME_0
 
 UNRUNG = 0  # what the doorbell holds until a token is stored
 FIRST_CHANNEL = 8
+STOP_SECONDS = 0.1  # how long a channel that is to be stopped may go on; how long RM waits is in its firmware
 COPY_XIDS = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))
 
 
@@ -74,6 +76,25 @@ class EmulatedGpu(Card, Worker[Channel]):
             if channel.group.is_implicit:
                 self.groups.remove(channel.group)
 
+    def stop_channel(self, channel: Channel) -> None:
+        """Take a channel off the runlist for good, once it is idle or that took too long; its notifier says so.
+
+        That is said of every channel, and over what the notifier said before. (uvm_user_channel_stop, kchannelNotifyRc)
+        """
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._has_work(channel) and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        is_interrupted, channel.is_ending = channel.is_ending, True
+        with self.visit():
+            channel.is_ending = is_interrupted
+            channel.notify(Removal("UVM stopped it"))
+
+    def _has_work(self, channel: Channel) -> bool:
+        if channel.group.error is not None or not channel.group.is_scheduled or channel.is_stopped:
+            return False
+        is_rung = channel.is_rung or int(self.registers[USERMODE_DOORBELL // 4]) != UNRUNG
+        return is_rung or bool(channel.pending)
+
     def _engine(self, channel: Channel, class_id: int) -> Engine:
         """A channel's own state of the engine with this class."""
         if class_id == self.chip.engines.copy:
@@ -100,7 +121,7 @@ class EmulatedGpu(Card, Worker[Channel]):
             for group in self.groups
             if group.is_scheduled and group.error is None
             for channel in group.channels
-            if channel.is_rung or channel.pending
+            if not channel.is_stopped and (channel.is_rung or channel.pending)
         ]
 
     def _look_at_doorbell(self) -> None:
@@ -120,7 +141,7 @@ class EmulatedGpu(Card, Worker[Channel]):
 
     def step(self, channel: Channel) -> bool:
         """A step of its front end or of its engines; an error stops its whole group."""
-        if channel.group.error is not None:
+        if channel.group.error is not None or channel.is_stopped:
             return False
         try:
             if self.random is not None and channel.pending and self.random.random() < 0.3:
@@ -130,8 +151,10 @@ class EmulatedGpu(Card, Worker[Channel]):
                 return True
             return state is State.WORKED
         except ChannelError as error:
-            if channel.is_ending:  # it is being freed, and the kernel it ran was cut short: nobody's error
-                channel.group.error = error
+            if (
+                channel.is_ending
+            ):  # it is stopped or freed, and the kernel it ran was cut short: nobody's error
+                channel.is_stopped = True
                 return False
             if isinstance(error, CopyError) and channel.group.engine_type in self.copy_engine_types:
                 error.xid = COPY_XIDS[self.copy_engine_types.index(channel.group.engine_type)]

@@ -30,7 +30,7 @@ from hcq.emu.nv.rm_objects import (
     check,
     host_memory,
 )
-from hcq.emu.nv.rm_state import CONTROL_NODE, DEVICE_NODE, Escape, MapContext, RmFile
+from hcq.emu.nv.rm_state import CONTROL_NODE, DEVICE_NODE, Escape, MapContext, Mismatch, RmFile
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.args import Args
@@ -40,6 +40,8 @@ from hcq.nv.abi.rm_structs import RmAllocArgs
 from hcq.nv.abi.status import NvStatus
 
 ROOTS = (0, 1, ClassId.NV01_ROOT_CLIENT)
+RELAXED, QUERY = ord("1"), ord("2")  # NV_RM_API_VERSION_CMD; all else is strict
+RECOGNIZED = 1  # NV_RM_API_VERSION_REPLY
 Answer = Callable[[RmFile, Any], dict[str, int]]
 ESCAPES: dict[int, Escape] = {}
 
@@ -63,11 +65,22 @@ def sys_params(file: RmFile, given: Any) -> dict[str, int]:
 
 @answers(abi.CHECK_VERSION_STR)
 def check_version(file: RmFile, given: Any) -> dict[str, int]:
-    """NV_ESC_CHECK_VERSION_STR: whether the caller was made for this release."""
+    """NV_ESC_CHECK_VERSION_STR: what release this is, or whether the caller was made for it; if not, EINVAL and a line
+    in the log. The reply says that the question was recognised, and that is always so."""
     text = given.versionstring.to_bytes(64, "little").split(b"\0")[0]
     ours = file.rm.version.encode()
-    # reply: 1 when the kernel module recognises the version; it answers with its own
-    return {"reply": int(text == ours), "versionstring": int.from_bytes(ours, "little")}
+    changes = {"reply": RECOGNIZED, "versionstring": int.from_bytes(ours, "little")}
+    is_same = text.split(b".")[0] == ours.split(b".")[0] if given.cmd == RELAXED else text == ours
+    if given.cmd == QUERY:
+        return changes
+    if not is_same:
+        theirs = text.decode("ascii", "replace")
+        file.rm.lines.append(
+            f"NVRM: API mismatch: the client has the version {theirs}, but this kernel module has the version "
+            f"{file.rm.version}."
+        )
+        raise Mismatch(changes)
+    return {"reply": RECOGNIZED}
 
 
 @answers(abi.REGISTER_FD, DEVICE_NODE)

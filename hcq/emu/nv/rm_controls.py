@@ -18,7 +18,6 @@ from hcq.emu.kernel import Process
 from hcq.emu.nv.errors import KernelError, MmuFault
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.rm_objects import (
-    CONTEXT_BUFFER_BYTES,
     VASPACE_EXTERNALLY_OWNED,
     ChannelGroup,
     ChannelObject,
@@ -31,12 +30,13 @@ from hcq.emu.nv.rm_objects import (
     check,
 )
 from hcq.emu.nv.rm_state import Reply, RmFile
-from hcq.emu.nv.spec import ENGINE_GR0, GPCS, SMS_PER_TPC, TPCS_PER_GPC, VIDEO_MEMORY_BYTES
+from hcq.emu.nv.spec import ENGINE_GR0, GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, VIDEO_MEMORY_BYTES
 from hcq.nv.abi.control_structs import MmuFaultEntry, SmErrorState
 from hcq.nv.abi.ioctls import CONTROLS
 from hcq.nv.abi.status import NvStatus
 
 GPU_INVALID_ID = 0xFFFFFFFF
+ATTACH_ALL = 0xFFFF  # NV0000_CTRL_GPU_ATTACH_ALL_PROBED_IDS
 P2P_CAPS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6  # writes, reads, proprietary, over PCI
 GRCE = 1
 CE_CAPS = 4 | 8 | 32 | 64  # system memory read and written, peers
@@ -112,6 +112,27 @@ def as_list(value: int, count: int) -> tuple[int, ...]:
 # ------------------------------------------------------------ the client
 
 
+@replies("SystemGetBuildVersion")
+def build_version(call: Call) -> dict[str, int]:
+    """The release as text, in three buffers of the caller; how long these have to be, where one is missing."""
+    params, version = call.params, call.rm.version
+    texts = (
+        (params.pdriverversionbuffer, version),
+        (params.pversionbuffer, f"rel/gpu_drv/r{version[:3]}"),
+        (
+            params.ptitlebuffer,
+            f"NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build  (emulated)",
+        ),
+    )
+    longest = max(len(text) + 1 for _, text in texts)
+    if not all(at for at, _ in texts):
+        return {"sizeofstrings": longest}
+    check(params.sizeofstrings >= longest, NvStatus.NV_ERR_INVALID_PARAM_STRUCT)
+    for at, text in texts:
+        call.process.write(at, text.encode() + b"\0")
+    return {"changelistnumber": 1, "officialchangelistnumber": 1}
+
+
 @replies("GpuGetAttachedIds")
 def attached_ids(call: Call) -> dict[str, int]:
     """The GPUs that are attached, by RM's numbers."""
@@ -121,16 +142,12 @@ def attached_ids(call: Call) -> dict[str, int]:
 
 @replies("GpuAttachIds")
 def attach_ids(call: Call) -> dict[str, int]:
-    """Attach the GPUs named, or all."""
-    known = {gpu.gpu_id: gpu for gpu in call.rm.gpus}
+    """Whether such GPUs exist; ATTACH_ALL are those that do. It attaches none: on Linux, opening their nodes does."""
+    known = {gpu.gpu_id for gpu in call.rm.gpus}
     asked = as_list(call.params.gpuids, 32)
-    wanted = (
-        list(known) if asked[0] == GPU_INVALID_ID else asked[: [*asked, GPU_INVALID_ID].index(GPU_INVALID_ID)]
-    )
-    for gpu_id in wanted:
-        if gpu_id not in known:
-            raise RmError(NvStatus.NV_ERR_INVALID_ARGUMENT)
-        known[gpu_id].is_attached = True
+    if asked[0] != ATTACH_ALL:
+        named = asked[: [*asked, GPU_INVALID_ID].index(GPU_INVALID_ID)]
+        check(known.issuperset(named), NvStatus.NV_ERR_INVALID_ARGUMENT)
     return {}
 
 
@@ -210,7 +227,7 @@ def _fill_list(process: Process, at: int, count: int, values: dict[int, int]) ->
 @replies("GrGetInfo")
 def gr_info(call: Call) -> dict[str, int]:
     """Figures of the graphics engine, such as SMs and warps, by index."""
-    check(call.params.grinfolist, NvStatus.NV_ERR_INVALID_POINTER)
+    check(call.params.grinfolist, NvStatus.NV_ERR_INVALID_ARGUMENT)
     chip = call.gpu.chip
     values = {
         12: chip.sm_version,
@@ -249,16 +266,18 @@ def gpc_mask(call: Call) -> dict[str, int]:
 
 @replies("GrGetTpcMask")
 def tpc_mask(call: Call) -> dict[str, int]:
-    """Which TPCs a GPC has."""
-    check(call.params.gpcid < GPCS, NvStatus.NV_ERR_INVALID_ARGUMENT)
-    return {"tpcmask": (1 << TPCS_PER_GPC) - 1}
+    """Which TPCs a GPC has: none, where there is no such GPC."""
+    number = call.params.gpcid
+    return {"tpcmask": TPC_MASKS[number] if number < GPCS else 0}
 
 
 @replies("GrGetCtxBufferSize")
 def context_buffer_size(call: Call) -> dict[str, int]:
-    """How much memory a channel's context takes."""
-    call.client.find(call.params.hchannel, ChannelObject, NvStatus.NV_ERR_INVALID_CHANNEL)
-    return {"totalbuffersize": CONTEXT_BUFFER_BYTES}
+    """How many addresses the context buffers of a channel or group take, alignment and all."""
+    kinds = (ChannelObject, ChannelGroup)
+    one = call.client.objects.get(call.params.hchannel)
+    check(isinstance(one, kinds), NvStatus.NV_ERR_INVALID_CHANNEL)
+    return {"totalbuffersize": call.gpu.chip.context_bytes}
 
 
 @replies("CeGetCapsV2")

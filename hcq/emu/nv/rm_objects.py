@@ -27,7 +27,6 @@ O = TypeVar("O", bound="RmObject")
 LOCATION_VIDMEM, LOCATION_PCI, LOCATION_ANY = 0, 1, 3  # attr bits 26:25
 ALIGNMENT_FORCE = 0x100
 VASPACE_EXTERNALLY_OWNED = 1 << 3
-CONTEXT_BUFFER_BYTES = 4 << 20  # what UVM maps into a channel's window
 GARBAGE_BYTES = 1 << 20  # of fresh video memory, where the word has a seed
 
 
@@ -138,9 +137,10 @@ class ChannelObject(RmObject):
     channel: Channel
     va_space: VaSpace | None = None
     has_context_share = False
-    is_uvm_registered = False
+    is_uvm_registered = is_freed = False
 
     def free(self) -> None:
+        self.is_freed = True
         self.gpu.remove_channel(self.channel)
 
 

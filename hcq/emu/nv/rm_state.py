@@ -28,6 +28,9 @@ from hcq.nv.abi.status import NvStatus
 from hcq.port import MAP_SHARED
 
 FIRST_CLIENT = 0xC1D00001
+# NV01_EVENT, NV01_EVENT_KERNEL_CALLBACK, NV01_EVENT_OS_EVENT, NV01_EVENT_KERNEL_CALLBACK_EX
+EVENT_CLASSES = (0x05, 0x78, 0x79, 0x7E)
+HCLASS_AT = 12  # in RM_ALLOC's structure
 SHORT_ALLOC_BYTES = 32  # NVOS21: RM_ALLOC without rights and flags, told apart by its size
 CONTROL_NODE, DEVICE_NODE = "nvidiactl", "nvidiaN"
 
@@ -54,6 +57,14 @@ class MapContext(NamedTuple):
     offset: int
     size_bytes: int
     is_bar: bool
+
+
+class Mismatch(Refusal):
+    """EINVAL, with the structure filled in all the same: nvidia_ioctl copies it back."""
+
+    def __init__(self, changes: dict[str, int]) -> None:
+        super().__init__(errno.EINVAL)
+        self.changes = changes
 
 
 class NvFile(File):
@@ -89,7 +100,8 @@ class RmFile(NvFile):
         if number == abi.CARD_INFO.request & 0xFF and self.gpu is None:
             return self.rm.card_info(size, argument)
         escape = self.rm.escapes.get(number)
-        if escape is None or escape.node != (CONTROL_NODE if self.gpu is None else DEVICE_NODE):
+        node = CONTROL_NODE if self.gpu is None else DEVICE_NODE
+        if escape is None or (escape.node != node and not self._makes_event(number, argument)):
             raise Refusal(errno.EINVAL)
         if number == abi.RM_ALLOC.request & 0xFF and size == SHORT_ALLOC_BYTES:
             whole = argument[:24] + bytes(8) + argument[24:28] + bytes(4) + argument[28:32] + bytes(4)
@@ -98,19 +110,29 @@ class RmFile(NvFile):
             return 0
         return self._answer(escape, size, argument)
 
+    def _makes_event(self, number: int, argument: bytearray) -> bool:
+        """Events are allocated on either node. (RmIoctl, NV_ESC_RM_ALLOC)"""
+        hclass = int.from_bytes(argument[HCLASS_AT : HCLASS_AT + 4], "little")
+        return number == abi.RM_ALLOC.request & 0xFF and hclass in EVENT_CLASSES
+
     def _answer(self, escape: Escape, size: int, argument: bytearray) -> int:
         """Read the structure, answer, write it back with its status."""
         layout = self.rm.layouts[escape.layout]
         if size != layout.size_bytes:
             raise Refusal(errno.EINVAL)
         given = layout.from_bytes(bytes(argument[:size]))
+        refusal: Refusal | None = None
         with self.rm.lock:
             try:
                 changes = {"status": NvStatus.NV_OK, **escape.answer(self, given)}
             except RmError as error:
                 changes = {"status": error.status}
+            except Mismatch as mismatch:
+                changes, refusal = mismatch.changes, mismatch
         known = {name: value for name, value in changes.items() if name in layout.fields}
         argument[:size] = layout(**{**given.values, **known}).to_bytes()
+        if refusal is not None:
+            raise refusal
         return 0
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:

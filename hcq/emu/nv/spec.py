@@ -47,6 +47,22 @@ class Chip:
     param_offset: int  # of a kernel's parameters in constant bank 0
     large_param_offset: int  # the same when they exceed LARGE_PARAM_BYTES
     copy_engines: int
+    context_buffers: tuple[tuple[int, int], ...]  # (bytes, alignment), the largest alignment first
+
+    @property
+    def context_bytes(self) -> int:
+        """What GR_GET_CTX_BUFFER_SIZE says: all buffers, and once the alignment of each run of equal ones."""
+        total = before = 0
+        for size, alignment in self.context_buffers:
+            total += alignment if alignment != before else 0
+            total += -(-size // alignment) * alignment
+            before = alignment
+        return total
+
+    @property
+    def highest_channel_va(self) -> int:
+        """Context buffers lie below it: max_channel_va of uvm_ampere.c, uvm_ada.c, uvm_hopper.c, uvm_blackwell.c."""
+        return 1 << 57 if self.host_address_bits == 57 else 1 << 40
 
     @property
     def engines(self) -> Engines:
@@ -104,19 +120,23 @@ class Chip:
 
 LARGE_PARAM_BYTES = 0x1100
 NV01_MEMORY_VIRTUAL = 0x70
-GPCS, TPCS_PER_GPC, SMS_PER_TPC = 2, 2, 2
+GPCS, TPCS_PER_GPC, SMS_PER_TPC = 2, 2, 2  # the design's: LITTER values
+TPC_MASKS = (0b11, 0b10)  # of each GPC: one TPC is not there, as on parts that are sold
+# inferred: how large real ones are is nowhere written down, but they grow with the number of TPCs
+_SMALL_CONTEXT = ((10 << 20, 2 << 20), (5 << 20, 2 << 20), (640 << 10, 64 << 10))
+_LARGE_CONTEXT = ((61 << 20, 2 << 20), (22 << 20, 2 << 20), (3 << 20, 64 << 10))
 _LARGE = (0, 8, 16, 32, 64, 100, 132, 164)
 _SMALL = (0, 8, 16, 32, 64, 100)
 _LARGEST = (*_LARGE, 196, 228)
 CHIPS = {
     chip.arch: chip
     for chip in (
-        Chip("sm_80", "emulated GA100", 0x170, 0, 64, _LARGE, 167936, 0x160, 0x1A80, 10),
-        Chip("sm_86", "emulated GA102", 0x170, 2, 48, _SMALL, 102400, 0x160, 0x1A80, 5),
-        Chip("sm_89", "emulated AD102", 0x190, 2, 48, _SMALL, 102400, 0x160, 0x1A80, 5),
-        Chip("sm_90", "emulated GH100", 0x180, 0, 64, _LARGEST, 233472, 0x210, 0x210, 10),
-        Chip("sm_100", "emulated GB100", 0x1A0, 0, 64, _LARGEST, 233472, 0x380, 0x380, 20),
-        Chip("sm_120", "emulated GB202", 0x1B0, 2, 48, _SMALL, 102400, 0x380, 0x380, 8),
+        Chip("sm_80", "emulated GA100", 0x170, 0, 64, _LARGE, 167936, 0x160, 0x1A80, 10, _SMALL_CONTEXT),
+        Chip("sm_86", "emulated GA102", 0x170, 2, 48, _SMALL, 102400, 0x160, 0x1A80, 5, _SMALL_CONTEXT),
+        Chip("sm_89", "emulated AD102", 0x190, 2, 48, _SMALL, 102400, 0x160, 0x1A80, 5, _SMALL_CONTEXT),
+        Chip("sm_90", "emulated GH100", 0x180, 0, 64, _LARGEST, 233472, 0x210, 0x210, 10, _LARGE_CONTEXT),
+        Chip("sm_100", "emulated GB100", 0x1A0, 0, 64, _LARGEST, 233472, 0x380, 0x380, 20, _LARGE_CONTEXT),
+        Chip("sm_120", "emulated GB202", 0x1B0, 2, 48, _SMALL, 102400, 0x380, 0x380, 8, _SMALL_CONTEXT),
     )
 }
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hcq.emu.kernel import Process, Refusal
+from hcq.emu.nv.channel import Group
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE, PageTable
 from hcq.emu.nv.rm_objects import (
-    CONTEXT_BUFFER_BYTES,
     VASPACE_EXTERNALLY_OWNED,
     ChannelObject,
     Client,
@@ -38,7 +38,6 @@ LAST_MAPPING_TYPE = 3
 ATTRIBUTE_WORDS = 9  # of one GPU in UVM_MAP_EXTERNAL_ALLOCATION: UUID and five values
 ATTRIBUTES_AT = 24
 MAX_GPUS = 256
-LOW_WINDOW_END = 1 << 40  # a channel's window on Ampere and Ada
 ANY_FILE, INITIALISED = False, True
 Answer = Callable[["UvmFile", Any], None]
 ANSWERS: dict[int, tuple[Ioctl, bool, Answer]] = {}
@@ -56,11 +55,11 @@ def answers(call: Ioctl, needs: bool = INITIALISED) -> Callable[[Answer], Answer
 
 @dataclass
 class Range:
-    """Addresses that belong to UVM: an external range, or the window of a channel."""
+    """Addresses that belong to UVM: an external range, or a context buffer of a channel group."""
 
     base: int
     length: int
-    channel: ChannelObject | None = None
+    group: Group | None = None
 
     def holds(self, base: int, length: int) -> bool:
         """Whether these addresses lie within it."""
@@ -149,19 +148,37 @@ class UvmFile(NvFile):
     def range_at(self, base: int, length: int) -> Range:
         """The external range that holds all of it."""
         check_aligned(base, length)
-        found = next((one for one in self.ranges if one.channel is None and one.holds(base, length)), None)
+        found = next((one for one in self.ranges if one.group is None and one.holds(base, length)), None)
         if found is None:
             raise RmError(NvStatus.NV_ERR_INVALID_ADDRESS)
         return found
 
-    def add_range(self, base: int, length: int, channel: ChannelObject | None = None) -> None:
-        """Note a range of addresses. Raises RmError when another one is in the way."""
-        for one in self.ranges:
-            check(
-                base + length <= one.base or one.base + one.length <= base,
-                NvStatus.NV_ERR_UVM_ADDRESS_IN_USE,
-            )
-        self.ranges.append(Range(base, length, channel))
+    def add_range(self, base: int, length: int) -> None:
+        """Note an external range. Raises RmError when another one is in the way."""
+        check(self.in_the_way(base, length) is None, NvStatus.NV_ERR_UVM_ADDRESS_IN_USE)
+        self.ranges.append(Range(base, length))
+
+    def in_the_way(self, base: int, length: int) -> Range | None:
+        """A range that has some of these addresses: the lowest."""
+        found = [one for one in self.ranges if base < one.base + one.length and one.base < base + length]
+        return min(found, key=lambda one: one.base) if found else None
+
+    def add_context(self, group: Group, window: Range, buffers: tuple[tuple[int, int], ...]) -> None:
+        """Find room for a group's context buffers, each in the first gap of the window. All of them, or none."""
+        made: list[Range] = []
+        for size, alignment in buffers:
+            at = -(-window.base // alignment) * alignment
+            while (other := self.in_the_way(at, size)) is not None:
+                at = -(-(other.base + other.length) // alignment) * alignment
+            if not window.holds(at, size):
+                self.ranges = [one for one in self.ranges if one not in made]
+                raise RmError(NvStatus.NV_ERR_INVALID_ADDRESS)
+            made.append(Range(at, size, group))
+            self.ranges.append(made[-1])
+
+    def channels_of(self, group: Group) -> int:
+        """How many channels of a group are registered."""
+        return sum(one.channel.group is group for one in self.channels.values())
 
     def unmap_everywhere(self, base: int, length: int) -> None:
         """Unmap a range on every GPU."""
@@ -241,13 +258,12 @@ def unregister_space(file: UvmFile, given: Any) -> None:
 
 
 def _drop_space(file: UvmFile, one: Registered) -> None:
-    """Channels that still run there find nothing mapped any more."""
+    """Its channels are stopped first. (gpu_va_space_stop_all_channels)"""
     if one.table is not None and one.space is not None:
+        for key in [key for key, each in file.channels.items() if each.channel.card is one.gpu]:
+            _drop_channel(file, key)
         one.table.unmap(0, 1 << 64)
         one.table, one.space.table, one.space = None, None, None
-        file.ranges = [
-            each for each in file.ranges if each.channel is None or each.channel.channel.card is not one.gpu
-        ]
 
 
 @answers(abi.UVM_ENABLE_PEER_ACCESS)
@@ -271,7 +287,11 @@ def disable_peers(file: UvmFile, given: Any) -> None:
 
 @answers(abi.UVM_REGISTER_CHANNEL)
 def register_channel(file: UvmFile, given: Any) -> None:
-    """UVM_REGISTER_CHANNEL: the range given is where its buffers of the driver go."""
+    """UVM_REGISTER_CHANNEL: in the window given, its context buffers get addresses.
+
+    Channels of a group share them: the first finds room, wherever the others' windows are. Channels of copy engines
+    have none, and their windows are not looked at. (uvm_user_channel_create, find_va_in_range, find_va_range)
+    """
     one = file.registered(given.gpuuuid)
     check(one.table is not None, NvStatus.NV_ERR_INVALID_DEVICE)
     found = file.client(given).find(given.hchannel, ChannelObject, NvStatus.NV_ERR_INVALID_CHANNEL)
@@ -284,22 +304,37 @@ def register_channel(file: UvmFile, given: Any) -> None:
         has_context = any(compute in each.classes for each in found.channel.group.channels)
         check(has_context, NvStatus.NV_ERR_INVALID_OBJECT)
         check_aligned(given.base, given.length)
-        check(given.length >= CONTEXT_BUFFER_BYTES, NvStatus.NV_ERR_INVALID_ADDRESS)
-        if one.gpu.chip.host_address_bits == 40:
-            check(given.base + given.length <= LOW_WINDOW_END, NvStatus.NV_ERR_OUT_OF_RANGE)
-        file.add_range(given.base, given.length, found)
+        check(given.base and given.base + given.length <= 1 << 64, NvStatus.NV_ERR_INVALID_ADDRESS)
+        highest = one.gpu.chip.highest_channel_va
+        check(given.base + given.length <= highest, NvStatus.NV_ERR_OUT_OF_RANGE)
+        group = found.channel.group
+        if not file.channels_of(group):
+            file.add_context(group, Range(given.base, given.length), one.gpu.chip.context_buffers)
     found.is_uvm_registered = True
     file.channels[key] = found
 
 
 @answers(abi.UVM_UNREGISTER_CHANNEL)
 def unregister_channel(file: UvmFile, given: Any) -> None:
-    """A channel that was freed without this keeps its window: UVM holds on to it."""
-    found = file.channels.pop((given.hclient, given.hchannel), None)
-    if found is None:
+    """UVM_UNREGISTER_CHANNEL: the channel is stopped for good, and its error notifier says so.
+
+    A channel that was freed without this keeps its context buffers: UVM holds on to them.
+    """
+    key = given.hclient, given.hchannel
+    if key not in file.channels:
         raise RmError(NvStatus.NV_ERR_INVALID_CHANNEL)
+    _drop_channel(file, key)
+
+
+def _drop_channel(file: UvmFile, key: tuple[int, int]) -> None:
+    found = file.channels[key]
+    if not found.is_freed:
+        found.gpu.stop_channel(found.channel)
+    del file.channels[key]
     found.is_uvm_registered = False
-    file.ranges = [each for each in file.ranges if each.channel is not found]
+    group = found.channel.group
+    if not file.channels_of(group):
+        file.ranges = [each for each in file.ranges if each.group is not group]
 
 
 # ------------------------------------------------------------ memory
@@ -360,7 +395,7 @@ def unmap_external(file: UvmFile, given: Any) -> None:
 @answers(abi.UVM_FREE)
 def free(file: UvmFile, given: Any) -> None:
     """UVM_FREE: a range, with everything mapped in it."""
-    found = next((one for one in file.ranges if one.base == given.base and one.channel is None), None)
+    found = next((one for one in file.ranges if one.base == given.base and one.group is None), None)
     if found is None or given.values.get("length", found.length) != found.length:
         raise RmError(NvStatus.NV_ERR_INVALID_ADDRESS)
     file.ranges.remove(found)

@@ -26,6 +26,17 @@ class GpuAttachIds(Args, size_bytes=132):
     failedid = bits(1055, 1024)
 
 
+class SystemGetBuildVersion(Args, size_bytes=40):
+    """NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS"""
+
+    sizeofstrings = bits(31, 0)
+    pdriverversionbuffer = bits(127, 64)
+    pversionbuffer = bits(191, 128)
+    ptitlebuffer = bits(255, 192)
+    changelistnumber = bits(287, 256)
+    officialchangelistnumber = bits(319, 288)
+
+
 class SystemGetP2pCapsV2(Args, size_bytes=8348):
     """NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS"""
 

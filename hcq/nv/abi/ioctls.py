@@ -95,6 +95,7 @@ UVM_MM_INITIALIZE = Ioctl(75, "UVM_MM_INITIALIZE", uvm.UvmMmInitialize, ("uvmfd"
 # control calls: number -> structure
 CONTROLS: dict[int, str] = {
     ControlId.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2: "GpuGetIdInfoV2",
+    ControlId.NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION: "SystemGetBuildVersion",
     ControlId.NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2: "SystemGetP2pCapsV2",
     ControlId.NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX: "SystemGetP2pCapsMatrix",
     ControlId.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS: "GpuGetAttachedIds",

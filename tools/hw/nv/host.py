@@ -64,7 +64,8 @@ def ask(port: Port, found: dict[str, Any]) -> None:
     found["cards"] = [{name: hex(value) for name, value in card.values.items()} for card in cards]
     if not cards:
         return
-    gpu = Gpu(process, cards[0])
+    card, fd = process.open_card(port, "NV", ())
+    gpu = Gpu(process, card, fd)
     gpu.attach(port)
     gpu.make_device(rm)
 

@@ -118,12 +118,13 @@ def test_a_fault_on_one_gpu_leaves_the_other_alone(pair: tuple[Raw, Raw]):
     assert "PCI:0000:02:00" in other.fault()[1]
 
 
-def test_an_unregistered_gpu_loses_its_mappings(pair: tuple[Raw, Raw]):
+def test_an_unregistered_gpu_stops_its_channels_and_loses_its_mappings(pair: tuple[Raw, Raw]):
     one, other = pair
     memory = one.memory(4096)
     for_both(one, other, memory)
     one.call(one.uvm, abi.UVM_UNREGISTER_GPU_VASPACE, gpuuuid=other.uuid)
+    assert int(other.notifier.array()[2]) == 45
     other.enter(other.ring.va, 4)
-    assert other.fault()[0] == 31
+    assert int(one.notifier.array()[2]) == 0
     one.push(release(memory.va, 1))
     one.until(lambda: memory.array()[0] == 1)

@@ -57,6 +57,65 @@ def test_the_version_is_where_the_driver_writes_it():
     assert error.value.errno == errno.ENOENT
 
 
+def ask_version(raw: Raw, command: int, text: str) -> tuple[int, int, str]:
+    """errno, the reply, and the version that came back."""
+    layout = raw.abi.of(abi.CHECK_VERSION_STR)
+    given = layout(cmd=command, versionstring=int.from_bytes(text.encode(), "little"))
+    argument, number = bytearray(given.to_bytes()), 0
+    try:
+        raw.port.ioctl(raw.ctl, abi.CHECK_VERSION_STR.request, argument)
+    except DriverError as error:
+        number = int(error.errno or 0)
+    got = layout.from_bytes(bytes(argument))
+    return number, got.reply, got.versionstring.to_bytes(64, "little").partition(b"\0")[0].decode()
+
+
+def test_a_version_is_asked_for_or_compared_and_the_question_is_always_recognised():
+    raw = Raw("nv:sm_90:driver=570.86.15").open_client()
+    strict, relaxed, query = 0, ord("1"), ord("2")
+    assert ask_version(raw, query, "") == (0, 1, "570.86.15")
+    assert ask_version(raw, strict, "570.86.15") == (0, 1, "570.86.15")
+    assert ask_version(raw, relaxed, "570.1") == (0, 1, "570.1")
+    assert ask_version(raw, strict, "570.1") == (errno.EINVAL, 1, "570.86.15")
+    assert ask_version(raw, relaxed, "575.1") == (errno.EINVAL, 1, "570.86.15")
+    assert "API mismatch: the client has the version 575.1" in raw.port.kernel_log()[-1]
+
+
+def test_the_older_question_for_the_version_takes_three_buffers_or_says_how_long_they_are():
+    raw = Raw().open_client()
+    assert raw.control(raw.client, 0x101).sizeofstrings > 60
+    texts = [bytearray(256) for _ in range(3)]
+    names = ("pdriverversionbuffer", "pversionbuffer", "ptitlebuffer")
+    where = {name: native.address_of(text) for name, text in zip(names, texts)}
+    assert refusal(raw.control, raw.client, 0x101, sizeofstrings=16, **where) == S.NV_ERR_INVALID_PARAM_STRUCT
+    raw.control(raw.client, 0x101, sizeofstrings=256, **where)
+    assert texts[0].partition(b"\0")[0] == b"580.142"
+
+
+def test_attaching_by_a_control_attaches_nothing():
+    """On Linux the node of a GPU has to be opened; the control says whether such GPUs exist."""
+    raw = Raw("nv:sm_90", "nv:sm_90").open_client()
+    raw.control(raw.client, 0x215, gpuids=0xFFFF)  # all of them
+    raw.control(raw.client, 0x215, gpuids=0x200 | 0xFFFFFFFF << 32)
+    assert (
+        refusal(raw.control, raw.client, 0x215, gpuids=0x900 | 0xFFFFFFFF << 32) == S.NV_ERR_INVALID_ARGUMENT
+    )
+    raw.control(raw.client, 0x205, gpuid=0x100)
+    assert refusal(raw.control, raw.client, 0x205, gpuid=0x200) != S.NV_OK
+
+
+def test_a_part_lacks_tpcs_that_its_design_has():
+    """What LITTER values multiply to is the design's; the masks say what is there."""
+    raw = Raw().open_device()
+    pairs = bytearray(struct.pack("<6I", 20, 0, 23, 0, 32, 0))
+    raw.control(raw.subdevice, 0x20801201, grinfolistsize=3, grinfolist=native.address_of(pairs))
+    gpcs, tpcs, _ = struct.unpack("<6I", pairs)[1::2]
+    masks = [raw.control(raw.subdevice, 0x2080122B, gpcid=gpc).tpcmask for gpc in range(gpcs + 2)]
+    assert 0 < sum(mask.bit_count() for mask in masks) < gpcs * tpcs
+    assert masks[gpcs:] == [0, 0]  # a GPC that is not there has none
+    assert refusal(raw.control, raw.subdevice, 0x20801201, grinfolistsize=1) == S.NV_ERR_INVALID_ARGUMENT
+
+
 def test_cards_are_listed_and_minors_are_not_ordinals():
     raw = Raw("nv:sm_80", "nv:sm_90")
     ctl = raw.port.open("/dev/nvidiactl")
@@ -145,6 +204,11 @@ def test_each_call_belongs_on_one_kind_of_node():
     raw = Raw().open_client()
     assert refusal(raw.call, raw.fd, abi.RM_FREE, hroot=raw.client, hobjectold=raw.client) == errno.EINVAL
     assert refusal(raw.call, raw.ctl, abi.REGISTER_FD, ctl_fd=raw.ctl) == errno.EINVAL
+    fields = {"hroot": raw.client, "hobjectparent": raw.client}
+    assert refusal(raw.call, raw.fd, abi.RM_ALLOC, hclass=ClassId.NV01_DEVICE_0, **fields) == errno.EINVAL
+    # but events may be made there; which they are is answered, here that there are none
+    event = ClassId.NV01_EVENT_OS_EVENT
+    assert refusal(raw.call, raw.fd, abi.RM_ALLOC, hclass=event, **fields) == S.NV_ERR_INVALID_CLASS
     assert refusal(raw.call, raw.ctl, abi.RM_ALLOC_MEMORY, hroot=raw.client) == errno.EINVAL
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 
 import pytest
 
@@ -11,7 +12,7 @@ from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.args import NO_FD
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.status import NvStatus as S
-from tests.hcq.emu.nv.raw import USERD_AT, WINDOW, WINDOW_BYTES, Memory, Raw, refusal, release
+from tests.hcq.emu.nv.raw import USERD_AT, WINDOW, WINDOW_BYTES, Memory, Raw, methods, refusal, release
 
 
 def opened(word: str = "nv:sm_90") -> Raw:
@@ -193,10 +194,95 @@ def test_a_graphics_channel_is_registered_after_its_compute_object_exists():
     assert refusal(raw.register_channel) == S.NV_ERR_INVALID_OBJECT
     raw.add_objects()
     assert refusal(raw.register_channel, base=WINDOW + 1) == S.NV_ERR_INVALID_ADDRESS
-    assert refusal(raw.register_channel, base=raw.ring.va) == S.NV_ERR_UVM_ADDRESS_IN_USE
+    assert refusal(raw.register_channel, base=0) == S.NV_ERR_INVALID_ADDRESS
     raw.register_channel()
     assert refusal(raw.register_channel) == S.NV_ERR_INVALID_CHANNEL
     assert refusal(raw.create_range, WINDOW, 4096) == S.NV_ERR_UVM_ADDRESS_IN_USE
+
+
+def with_objects(word: str = "nv:sm_90") -> Raw:
+    """A channel that only has to be registered."""
+    raw = opened(word)
+    raw.ring, raw.notifier = raw.memory(1 << 16), raw.memory(4096)
+    raw.add_group()
+    raw.add_channel()
+    raw.add_objects()
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("word", "mib"), [("nv:sm_80", 20), ("nv:sm_90", 92), ("nv:sm_100", 92), ("nv:sm_120", 20)]
+)
+def test_context_buffers_need_as_many_addresses_as_rm_says(word: str, mib: int):
+    """64 MiB, which small parts are content with, are too few for large ones."""
+    raw = with_objects(word)
+    said = raw.control(raw.subdevice, 0x20801218, hchannel=raw.channel).totalbuffersize
+    assert mib << 20 > said > mib - 4 << 20
+    assert raw.control(raw.subdevice, 0x20801218, hchannel=raw.group).totalbuffersize == said
+    assert refusal(raw.control, raw.subdevice, 0x20801218, hchannel=raw.compute) == S.NV_ERR_INVALID_CHANNEL
+    assert refusal(raw.register_channel, length=said - (6 << 20)) == S.NV_ERR_INVALID_ADDRESS
+    is_large = said > 64 << 20
+    assert refusal(raw.register_channel, length=64 << 20) == (
+        S.NV_ERR_INVALID_ADDRESS if is_large else S.NV_OK
+    )
+    if is_large:
+        raw.register_channel(length=-(-said // (2 << 20)) * (2 << 20))
+
+
+def test_context_buffers_go_into_the_gaps_of_their_window():
+    raw = with_objects()
+    raw.create_range(WINDOW, 4096)
+    raw.create_range(WINDOW + (100 << 20), 4096)
+    assert refusal(raw.register_channel, length=100 << 20) == S.NV_OK
+    assert refusal(raw.create_range, WINDOW + 4096, 4096) == S.NV_OK  # what no buffer took is anybody's
+    assert refusal(raw.create_range, WINDOW + (2 << 20), 4096) == S.NV_ERR_UVM_ADDRESS_IN_USE
+
+
+def test_channels_of_a_group_share_their_context_buffers():
+    raw = with_objects()
+    first = raw.channel
+    raw.register_channel()
+    raw.add_channel(userdoffset_0=USERD_AT + 512)
+    raw.register_channel(length=4096)  # wherever the first one's are
+    off = {"gpuuuid": raw.uuid, "hclient": raw.client}
+    raw.call(raw.uvm, abi.UVM_UNREGISTER_CHANNEL, hchannel=first, **off)
+    assert refusal(raw.create_range, WINDOW, 4096) == S.NV_ERR_UVM_ADDRESS_IN_USE
+    raw.call(raw.uvm, abi.UVM_UNREGISTER_CHANNEL, hchannel=raw.channel, **off)
+    raw.create_range(WINDOW, 4096)
+
+
+def test_a_copy_engines_channel_needs_no_window():
+    raw = opened()
+    raw.ring, raw.notifier = raw.memory(1 << 16), raw.memory(4096)
+    engine = raw.emulated.copy_engine_types[2]
+    fields = {"enginetype": engine, "hvaspace": raw.space}
+    raw.group = raw.alloc(ClassId.KEPLER_CHANNEL_GROUP_A, raw.device, "ChannelGroupAlloc", **fields)
+    raw.share = 0
+    raw.add_channel()
+    raw.register_channel(base=0, length=0)
+
+
+@pytest.mark.parametrize("word", ["nv:sm_80", "nv:sm_90:seed=3", "nv:sm_120"])
+def test_a_channel_that_is_unregistered_has_finished_and_its_notifier_says_that_it_was_removed(word: str):
+    """Xid 45 is no error: who looks at the notifier meanwhile must know that the channel is being torn down."""
+    raw = Raw(word).open_channel()
+    memory = raw.memory(4096)
+    raw.push(release(memory.va, 6))
+    raw.call(raw.uvm, abi.UVM_UNREGISTER_CHANNEL, gpuuuid=raw.uuid, hclient=raw.client, hchannel=raw.channel)
+    assert memory.array()[0] == 6
+    assert int(raw.notifier.array("u2")[7]) == 0xFFFF and int(raw.notifier.array()[2]) == 45
+    assert raw.port.kernel_log() == []
+    raw.push(release(memory.va, 7))
+    time.sleep(0.02)
+    assert memory.array()[0] == 6  # it runs nothing any more
+
+
+def test_a_channel_that_never_ends_is_stopped_all_the_same():
+    raw = Raw().open_channel()
+    memory = raw.memory(4096)
+    raw.push(methods(0, 0x5C, memory.va & 0xFFFFFFFF, memory.va >> 32, 1, 0, 0))  # waits for a 1
+    raw.call(raw.uvm, abi.UVM_UNREGISTER_CHANNEL, gpuuuid=raw.uuid, hclient=raw.client, hchannel=raw.channel)
+    assert int(raw.notifier.array()[2]) == 45
 
 
 def test_a_channel_without_a_compute_object_is_registered_once_its_group_has_one():
@@ -219,9 +305,10 @@ def test_the_window_of_a_freed_channel_stays_taken_until_it_is_unregistered():
     raw.add_group()
     raw.add_channel()
     raw.add_objects()
-    assert refusal(raw.register_channel) == S.NV_ERR_UVM_ADDRESS_IN_USE
+    assert refusal(raw.create_range, WINDOW, 4096) == S.NV_ERR_UVM_ADDRESS_IN_USE
+    assert refusal(raw.register_channel, length=96 << 20) == S.NV_ERR_INVALID_ADDRESS
     raw.call(raw.uvm, abi.UVM_UNREGISTER_CHANNEL, gpuuuid=raw.uuid, hclient=raw.client, hchannel=channel)
-    raw.register_channel()
+    raw.register_channel(length=96 << 20)
     raw.schedule()
 
 

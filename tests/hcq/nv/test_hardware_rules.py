@@ -1,0 +1,149 @@
+"""What the driver does because the kernel module or the hardware is so, where an easier way would have worked here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi.controls import ControlId
+from hcq.nv.bundle import Bundle
+from hcq.nv.channel import WINDOW_BYTES
+from hcq.nv.chip import CHIPS
+from hcq.nv.device import NvDevice
+from hcq.nv.link import STACK_RESERVE_BYTES, Linked
+from hcq.port import AroundPort, Port
+from tests.hcq.emu.nv.shader.running import needs_nvjitlink
+from tests.hcq.nv.conftest import fresh_port
+
+Open = Callable[..., NvDevice]
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+
+def test_sms_are_counted_by_the_masks_of_what_is_there(open_nv: Open):
+    """LITTER values multiply to the design's: 144 on an H200, which has 132. Local memory is the design's."""
+    device = open_nv("sm_90")
+    assert (device.gpu.sm_count, device.gpu.tpc_count) == (6, 4)
+    assert device.facts()["threads"] == 6
+
+
+def without(control: int, *words: str) -> Port:
+    """A machine whose sandbox does not let this control through."""
+    port = fresh_port(*words)
+    del port.kernels[0].replies[control]
+    return port
+
+
+def test_where_the_masks_are_not_told_sms_are_those_of_the_design(open_nv: Open):
+    device = open_nv(port=without(ControlId.NV2080_CTRL_CMD_GR_GET_TPC_MASK, "nv:sm_90"))
+    assert device.gpu.sm_count == 8
+
+
+@pytest.mark.parametrize("arch", ["sm_86", "sm_90"])
+def test_the_window_for_context_buffers_is_as_large_as_rm_says(open_nv: Open, arch: str):
+    device = open_nv(arch)
+    told = device.rm.control(
+        device.gpu.subdevice, ControlId.NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE, hchannel=device.channel.handle
+    ).values["totalbuffersize"]
+    assert told <= device.channel.window_bytes < told + (5 << 20)
+
+
+def test_where_rm_does_not_say_the_window_is_large(open_nv: Open):
+    device = open_nv(port=without(ControlId.NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE, "nv:sm_90"))
+    assert device.channel.window_bytes == WINDOW_BYTES == 512 << 20
+
+
+class Onlooker(AroundPort):
+    """Looks at the device after each call that unregisters a channel, as a thread that waits would."""
+
+    device: NvDevice
+
+    def __init__(self, inner: Port) -> None:
+        super().__init__(inner)
+        self.seen: list[tuple[int, bool, str]] = []
+
+    def ioctl(self, fd: int, request: int, argument: bytearray) -> int:
+        result = super().ioctl(fd, request, argument)
+        if request == abi.UVM_UNREGISTER_CHANNEL.request:
+            xid = int.from_bytes(self.device.channel.notifier[8:12], "little")
+            self.seen.append((xid, self.device.has_event(), self.device.stopped_on()))
+        return result
+
+
+def test_a_channel_that_is_torn_down_has_not_failed_although_its_notifier_says_45(open_nv: Open):
+    port = Onlooker(fresh_port("nv:sm_90"))
+    device = open_nv(port=port)
+    port.device = device
+    a, b = device.alloc(64), device.alloc(64)
+    a.write(bytes(64))
+    device.queue().copy(b, a).submit()
+    device.reset()
+    device.queue().copy(b, a).submit().wait()
+    assert "45" not in str(device.failures)
+    device.close()
+    assert port.seen == [(45, False, "")] * len(port.seen) and port.seen
+
+
+class Counted:
+    """GP_GET, of which reads are counted."""
+
+    def __init__(self, inner: memoryview) -> None:
+        self.inner, self.reads = inner, 0
+
+    def __getitem__(self, index: int) -> Any:
+        self.reads += 1
+        return self.inner[index]
+
+
+def test_gp_get_is_read_only_when_the_ring_seems_full(open_nv: Open, small_ring: None):
+    """Each read goes over BAR1, about a microsecond."""
+    device = open_nv("sm_90")
+    a, b = device.alloc(64), device.alloc(64)
+    a.write(bytes(64))
+    device.queue().copy(b, a).submit().wait()
+    fifo: Any = device.channel.fifo
+    fifo._get = counted = Counted(fifo._get)
+    for _ in range(8):
+        device.queue().copy(b, a).submit().wait()
+    assert counted.reads <= 1
+    for _ in range(200):
+        device.queue().copy(b, a).submit().wait()
+    assert 5 < counted.reads < 50
+
+
+SPILL = """.visible .entry k(.param .u64 out, .param .u32 n)
+{ .reg .b32 %r<4>; .reg .b64 %rd<5>; .local .align 16 .b8 own[64];
+  ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [n]; cvt.u64.u32 %rd2, %r1; mov.u64 %rd3, own; add.u64 %rd3, %rd3, %rd2;
+  st.local.u32 [%rd3], %r1; ld.local.u32 %r2, [own+8]; st.global.u32 [%rd1], %r2; ret; }
+"""
+ALLOCA = """.visible .entry k(.param .u64 out, .param .u32 n)
+{ .reg .b32 %r<4>; .reg .b64 %rd<5>; ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [n];
+  alloca.u32 %r2, %r1; st.local.u32 [%r2], %r1; ld.local.u32 %r3, [%r2+4]; st.global.u32 [%rd1], %r3; ret; }
+"""
+
+
+def linked(ptx: str, arch: str = "sm_80", **fields: Any) -> Linked:
+    from hcq.nv.toolchain import nvjitlink
+
+    return Linked(Bundle(nvjitlink.link_ptx(ptx, arch), ptx.encode()), "k", CHIPS[arch], "k", **fields)
+
+
+@needs_nvjitlink
+@pytest.mark.parametrize("arch", list(CHIPS))
+def test_only_what_a_cubin_cannot_count_has_a_reserve_of_stack(arch: str):
+    """A KiB for every thread of an H200 is 264 MiB."""
+    assert linked(HEAD + SPILL, arch).kernel.stack_bytes == 64
+    assert linked(HEAD.replace("8.0", "8.3") + ALLOCA, arch).kernel.stack_bytes == STACK_RESERVE_BYTES
+
+
+@needs_nvjitlink
+def test_the_ptx_is_not_uploaded_to_a_gpu_that_runs_machine_code():
+    ptx = HEAD + SPILL
+    emulated, real = linked(ptx), linked(ptx, keeps_ptx=False)
+    assert ptx.encode() in emulated.place(0x6_0000_0000)
+    image = real.place(0x6_0000_0000)
+    assert b".entry" not in image and b"HCQPTX" not in image
+    assert len(image) <= real.size_bytes < emulated.size_bytes - len(ptx)
+    assert real.kernel == emulated.kernel
