@@ -60,7 +60,7 @@ what it needs: the kernel driver (nvidia-open, or amdgpu) and read-write access 
 what to send: hw-report.zip. docs/hardware.md has all that is in it: reports, the machine's facts, recorded runs, what
   the vendor's runtime was seen to do, standard error of every check; no data of yours and no names of users.
 
-exit status: 0 all checks passed or were skipped; 1 something failed; 2 there was nothing to check.
+exit status: 0 all checks passed or were skipped (but try-*, which may fail); 1 one failed; 2 nothing was to be checked.
 """
 
 
@@ -155,7 +155,7 @@ def check(options: argparse.Namespace, device: str) -> int:
     )
     if not device:
         return CANNOT
-    return FAILED if interrupted or any(one.status == Status.FAILED for one in results) else 0
+    return FAILED if interrupted or report.has_failed(results) else 0
 
 
 def nothing_here() -> str:

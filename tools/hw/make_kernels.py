@@ -19,16 +19,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+from hcq.amd.chip import CHIPS
 from hcq.compiler.assemble.llvm_cpu import binding
 from hcq.errors import UsageError
 from hcq.nv.toolchain import images
 from hcq.tools.hw import kernels
 
 NV_ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
-AMD_ARCHS = (
-    *("gfx90a", "gfx942", "gfx950"),
-    *("gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
-)
 MARKS = {"mark1": 1, "mark2": 2}
 TRIPLE = "amdgcn-amd-amdhsa"
 CLANG = "clang"
@@ -58,7 +55,7 @@ def _of_nvidia() -> dict[str, bytes]:
 
 def _of_amd(clang: str) -> dict[str, bytes]:
     found = {}
-    for arch in AMD_ARCHS:
+    for arch in CHIPS:
         found[arch] = _assembled(arch, _ir(clang, arch, "kernels.cl"))
         for name, mark in MARKS.items():
             found[f"{arch}.{name}"] = _assembled(arch, _ir(clang, arch, "mark.cl", f"-DMARK={mark}"))
