@@ -20,17 +20,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from hcq import native
-from hcq.port import (
-    MAP_ANONYMOUS,
-    MAP_PRIVATE,
-    PAGE_BYTES,
-    PROT_EXEC,
-    PROT_READ,
-    PROT_WRITE,
-    LinuxPort,
-    Port,
-)
+from hcq.machine_code import as_function
+from hcq.port import LinuxPort
 
 # dsb sy: waits until all accesses before it are complete, for every observer, devices too; ret
 AARCH64_CODE = bytes.fromhex("9f3f03d5 c0035fd6")
@@ -56,22 +47,6 @@ def fence_of(machine: str) -> Callable[[], None]:
     too, and no GPU driver here runs on them.
     """
     return barrier_instruction if machine == "aarch64" else locked_instruction
-
-
-def as_function(code: bytes, port: Port) -> Any:
-    """Machine code in a page of its own, as a function without arguments. Raises DriverError where that is refused.
-
-    The page is never writable and executable. It was never executed before, so no instruction cache holds anything of
-    it: the kernel makes the data cache's content visible to them when it first maps a page as executable.
-    """
-    va = port.mmap(0, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS)
-    try:
-        native.write(va, code, len(code))
-        port.mprotect(va, PAGE_BYTES, PROT_READ | PROT_EXEC)
-    except BaseException:
-        port.munmap(va, PAGE_BYTES)
-        raise
-    return native.function(va, "void(*)(void)")
 
 
 @functools.cache

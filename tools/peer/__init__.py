@@ -8,6 +8,8 @@ nv.py    its NVIDIA driver, whose machine code is replaced by PTX
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 
 from hcq.emu.port import EmulatedPort, port_for
 
@@ -19,6 +21,10 @@ def install(words: list[str]) -> EmulatedPort:
     Returns  their port
     """
     os.environ.update(CACHELEVEL="0", CCACHE="0", PARALLEL="0")
+    if "CC" not in os.environ and shutil.which("clang") is None:  # for its device CPU
+        paths = (Path(folder) for folder in os.environ["PATH"].split(":"))
+        clangs = sorted(found.name for path in paths for found in path.glob("clang-[0-9]*"))
+        os.environ["CC"] = clangs[-1] if clangs else "clang"
     os.environ.setdefault("HCQDEV_WAIT_TIMEOUT_MS", "60000")
     port = port_for(words)
     vendor, arch = words[0].split(":")[:2]

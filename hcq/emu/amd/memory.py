@@ -17,7 +17,7 @@ import numpy as np
 
 from hcq.amd.abi.kfd import AllocFlags
 from hcq.emu.amd.shader.arrays import Array
-from hcq.emu.amd.shader.memory import AddressSpace, Range
+from hcq.emu.amd.shader.memory import AddressSpace, Range, SharedRange, aligned_words
 from hcq.emu.amd.user_memory import UserRange
 from hcq.emu.backing import Backing
 from hcq.emu.kernel import UserMemory
@@ -68,7 +68,11 @@ class GpuVm(AddressSpace):
         """Map an allocation at its address."""
         writable, name = bool(bo.flags & AllocFlags.WRITABLE), f"handle {bo.handle:#x}"
         if bo.user is None or not bo.user.is_copy:
-            self.map(bo.va, bo.data, writable=writable, name=name)
+            kind = (
+                Range if bo.flags & AllocFlags.VRAM else SharedRange
+            )  # over PCIe the host's atomics are not atomic
+            words = aligned_words(bo.va, bo.data)
+            self.insert(kind(bo.data, words, bo.va, bo.va + len(bo.data), writable, name))
             return
         one = UserRange.of(bo.va, bo.user, writable, name)
         self.insert(one)

@@ -16,6 +16,7 @@ import pytest
 
 from hcq import native
 from hcq.gpu import fence
+from hcq.machine_code import as_function
 from hcq.port import PAGE_BYTES, LinuxPort
 
 capstone = pytest.importorskip("capstone")
@@ -55,7 +56,7 @@ def test_each_machine_has_its_own_fence_and_this_one_uses_it() -> None:
 
 
 def test_what_a_fence_calls_is_the_barrier_in_a_page_that_nobody_can_write() -> None:
-    va = native.address(fence.as_function(fence.AARCH64_CODE, LinuxPort()))
+    va = native.address(as_function(fence.AARCH64_CODE, LinuxPort()))
     try:
         assert instructions(native.read(va, len(fence.AARCH64_CODE))) == ["dsb sy", "ret"]
         (line,) = (one for one in Path("/proc/self/maps").read_text().splitlines() if covers(one, va))
@@ -75,7 +76,7 @@ def covers(line: str, va: int) -> bool:
 )
 def test_machine_code_in_a_page_of_its_own_is_called_and_returns() -> None:
     code = {"x86_64": bytes.fromhex("0faef0 c3"), "aarch64": fence.AARCH64_CODE}  # mfence; ret
-    call = fence.as_function(code[fence.platform.machine()], LinuxPort())
+    call = as_function(code[fence.platform.machine()], LinuxPort())
     call()
     call()
     LinuxPort().munmap(native.address(call), PAGE_BYTES)

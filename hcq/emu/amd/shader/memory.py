@@ -20,6 +20,7 @@ import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import PageFault
+from hcq.emu.exchange import exchange
 from hcq.errors import UsageError
 
 
@@ -121,6 +122,11 @@ class Bytes:
         for i in range(rows.shape[1]):
             self.data[offsets + i] = rows[:, i]
 
+    def exchange(self, offsets: Array, old: Array, new: Array) -> Array | None:
+        """Store numbers where others have been read. None; or those that are there now, where somebody changed some."""
+        self.store(offsets, new)
+        return None
+
 
 @dataclass(frozen=True)
 class Range(Bytes):
@@ -133,6 +139,27 @@ class Range(Bytes):
 
     def reach(self, at: int, size_bytes: int, *, is_write: bool) -> None:
         """Bytes of it are about to be touched; where it is a copy of something, they are brought up to date."""
+
+
+class SharedRange(Range):
+    """One that the host changes, too: an atomic operation whose number changed after it was read is done anew."""
+
+    def exchange(self, offsets: Array, old: Array, new: Array) -> Array | None:
+        return exchange(self.data.ctypes.data + offsets, old, new)
+
+
+def _exchange(
+    one: Range, which: Array | None, offsets: Array, old: Array, new: Array
+) -> list[tuple[Range, Array | None, Array]]:
+    """Write new numbers in the place of old ones. What another has changed meanwhile is noted in `old`, and is left."""
+    mine = slice(None) if which is None else which
+    found = one.exchange(offsets, old[mine], new[mine])
+    if found is None:
+        return []
+    lost = np.flatnonzero(found.view(f"u{found.itemsize}") != old[mine].view(f"u{found.itemsize}"))
+    where = lost if which is None else which[lost]
+    old[where] = found[lost]
+    return [(one, where, offsets[lost])] if len(lost) else []
 
 
 class AddressSpace(Memory):
@@ -268,9 +295,9 @@ class AddressSpace(Memory):
         for one, which, offsets in parts:
             value = one.load(offsets, dtype)
             old[slice(None) if which is None else which] = value
-        new = change(old)
-        for one, which, offsets in parts:
-            one.store(offsets, new if which is None else new[which])
+        while parts:
+            new = change(old)
+            parts = [part for one in parts for part in _exchange(*one, old, new)]
         return old
 
     def read(self, address: int, size_bytes: int) -> bytes:
