@@ -42,6 +42,7 @@ class Backend:
     name          what `hcq.open` takes before the colon
     device        its Device class, opened as device(name, port, config)
     decoder       arch -> decode(words) -> list[Packet]; decode never raises, an unknown arch is a UsageError
+    queue_decoder (arch, queue's name) -> decode, where a queue's packets are told apart by its name; "": as `decoder`
     layouts       modules whose Packet classes are its packets, registers and descriptors
     ioctls        modules whose Ioctl objects are the calls its kernel driver takes
     pointers      (request, argument) -> what the argument of such a call points to (hcq/pointers.py)
@@ -51,11 +52,13 @@ class Backend:
     disassembler  (image, arch, entry, name) -> lines of hcq.tools.disassembly
     doctor        its hcq.doctor.subject.Subject: checks before it opens, and a kernel for one after
     emulation     words of HCQ_EMULATE that begin with its name -> an emulated kernel driver
+    foreign       a hcq.foreign.MakeReader: what a program that is none of ours asks of the same kernel driver
     """
 
     name: str
     device: str = ""
     decoder: str = ""
+    queue_decoder: str = ""
     layouts: tuple[str, ...] = ()
     ioctls: tuple[str, ...] = ()
     pointers: str = ""
@@ -65,11 +68,14 @@ class Backend:
     disassembler: str = ""
     doctor: str = ""
     emulation: str = ""
+    foreign: str = ""
 
-    def decode(self, words: Sequence[int], arch: str = "") -> list[Packet]:
+    def decode(self, words: Sequence[int], arch: str = "", queue: str = "") -> list[Packet]:
         """A queue's words as packets. Raises UsageError for an architecture that it does not know."""
         if not self.decoder:
             raise UsageError(f"{self.name}: nobody declared its packets; its backend names no decoder.")
+        if queue and self.queue_decoder:
+            return _queue_decoder(self.queue_decoder, arch, queue)(words)
         return _decoder(self.decoder, arch)(words)
 
     def packets(self) -> Iterator[type[Packet]]:
@@ -95,6 +101,12 @@ def find(device: str) -> Backend | None:
 @functools.cache
 def _decoder(place: str, arch: str) -> Callable[[Sequence[int]], list[Packet]]:
     found: Callable[[Sequence[int]], list[Packet]] = load(place)(arch)
+    return found
+
+
+@functools.cache
+def _queue_decoder(place: str, arch: str, queue: str) -> Callable[[Sequence[int]], list[Packet]]:
+    found: Callable[[Sequence[int]], list[Packet]] = load(place)(arch, queue)
     return found
 
 

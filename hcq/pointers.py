@@ -80,6 +80,20 @@ def follow(pointers: Sequence[Pointer], argument: bytes, read: Read) -> list[Blo
     return found
 
 
+def noted(pointers: Sequence[Pointer], argument: bytes, read: Read) -> Callable[[], list[Nested]]:
+    """What an argument points to, read now; once the call has returned, the function reads it again and gives both."""
+    blocks = follow(pointers, argument, read)
+    given = [read(block.va, block.size_bytes) for block in blocks]
+
+    def nested() -> list[Nested]:
+        return [
+            Nested(block.name, block.va, data, read(block.va, len(data)))
+            for block, data in zip(blocks, given)
+        ]
+
+    return nested
+
+
 def named(pointers: Sequence[Pointer], path: str) -> Pointer | None:
     """The declaration of a block that `follow` found, by its path; None where nothing is declared there."""
     found: Pointer | None = None

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hcq import native
 from hcq.errors import DriverError
-from hcq.pointers import Declared, Nested, follow
+from hcq.pointers import Declared, noted
 
 T = TypeVar("T")
 
@@ -218,25 +218,18 @@ class RecordingPort(AroundPort):
 
     def _ioctl(self, fd: int, request: int, argument: bytearray) -> Any:
         before = bytes(argument)
-        blocks = follow(self.pointers(request, before), before, native.peek)
-        given = [native.peek(block.va, block.size_bytes) for block in blocks]
+        nested = noted(self.pointers(request, before), before, native.peek)
+        return self._noted(
+            "ioctl", (fd, request, argument), lambda: (fd, request, argument, before, nested())
+        )
 
-        def noted() -> tuple[object, ...]:
-            nested = [
-                Nested(block.name, block.va, data, native.peek(block.va, len(data)))
-                for block, data in zip(blocks, given)
-            ]
-            return fd, request, argument, before, nested
-
-        return self._noted("ioctl", (fd, request, argument), noted)
-
-    def _noted(self, call: str, arguments: tuple[Any, ...], noted: Callable[[], tuple[object, ...]]) -> Any:
+    def _noted(self, call: str, arguments: tuple[Any, ...], shown: Callable[[], tuple[object, ...]]) -> Any:
         try:
             result = super().through(call, *arguments)
         except Exception as error:
-            self.sink(call, noted(), error)
+            self.sink(call, shown(), error)
             raise
-        self.sink(call, noted(), result)
+        self.sink(call, shown(), result)
         return result
 
 

@@ -6,6 +6,7 @@ BACKEND = Backend(
     "AMD",
     device="hcq.amd.device:AmdDevice",
     decoder="hcq.amd.decode:decoder",
+    queue_decoder="hcq.amd.decode:queue_decoder",
     layouts=tuple(f"hcq.amd.abi.{name}" for name in ("pm4", "sdma", "aql", "registers", "descriptor", "kfd")),
     ioctls=("hcq.amd.abi.kfd",),
     pointers="hcq.amd.abi.pointers:pointers_of",
@@ -14,4 +15,5 @@ BACKEND = Backend(
     doctor="hcq.amd.doctor:DOCTOR",
     target="hcq.compiler.target:amd_target",
     emulation="hcq.emu.amd.kfd:emulate",
+    foreign="hcq.amd.foreign.reader:KfdReader",
 )

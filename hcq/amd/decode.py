@@ -1,15 +1,17 @@
 """Decoding without a device: what turns the words of a trace into packets, chosen by architecture.
 
 In       an architecture's name, as a trace keeps it
-Out      decode(words) -> list[Packet]
+Out      decode(words) -> list[Packet], of all of a driver's rings or of one engine
 Changes  nothing
 Next     encode.py (whose inverse it is), hcq/backends.py (who asks)
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
+from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.chip import CHIPS
 from hcq.amd.encode import Encoder
 from hcq.errors import UsageError
@@ -25,3 +27,25 @@ def decoder(arch: str) -> Callable[[Sequence[int]], list[Packet]]:
     return Encoder(
         CHIPS[arch], is_aql=False, xccs=1, ring_fence_va=0, copy_fence_va=0, slot_va=0, event_id=0
     ).decode
+
+
+@functools.cache
+def queue_decoder(arch: str, queue: str) -> Callable[[Sequence[int]], list[Packet]]:
+    """The decoder of a queue whose name begins with AQL, PM4 or SDMA: one engine's packets. Any other: of all engines.
+
+    >>> queue_decoder("gfx1100", "AQL 3")([0x10000] + [0] * 15)
+    [Pm4Ib(ven_hdr=1)]
+    """
+    every = decoder(arch)
+    chip = CHIPS[arch]
+    kind = queue.partition(" ")[0]
+    if kind == "AQL":
+        # a block of PM4 that an AQL packet runs is of its queue, too; no AQL packet has the bits that start one of PM4
+        return lambda words: (
+            pm4.decode(words, chip.packets) if words and pm4.is_header(words[0]) else aql.decode(words)
+        )
+    if kind == "PM4":
+        return lambda words: pm4.decode(words, chip.packets)
+    if kind == "SDMA":
+        return lambda words: sdma.decode(words, chip.copies)
+    return every

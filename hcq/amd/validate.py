@@ -17,7 +17,7 @@ from typing import Any
 from hcq.amd.abi import aql, pm4, sdma
 from hcq.amd.abi.registers import NumThread, Register, Rsrc2
 from hcq.amd.chip import CHIPS
-from hcq.amd.decode import decoder
+from hcq.amd.decode import queue_decoder
 from hcq.amd.encode import Piece
 from hcq.layout import Packet
 from hcq.rules.effects import (
@@ -67,12 +67,13 @@ class AmdModel(Model):
             threads=chip.max_block,
             shared_bytes=chip.lds_bytes,
         )
-        self._decode = decoder(arch)
+        # what another program's queues wait for is said in ways that no rule follows: signals that count down, the host
+        self.knows_order = not self.facts.get("foreign")
         fence = self.facts.get("ring_fence", self.facts.get("relay"))  # "relay": in older traces
         self._own_cells = frozenset(() if fence is None else (fence,))  # cells between the device's own rings
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
-        return self._decode(words)
+        return queue_decoder(self.arch, queue)(words)
 
     def malformed(self, packet: Packet) -> tuple[str, str] | None:
         if isinstance(packet, HEADERS):
@@ -92,11 +93,13 @@ class AmdModel(Model):
                 inside = self.decode(memoryview(words.upload).cast("I"), queue)
                 does = [effect for each in inside for effect in _effects(each, state)]
             does = [one for one in does if not (isinstance(one, Wait) and one.cell in self._own_cells)]
+            if not self.knows_order:
+                does = [one for one in does if not isinstance(one, (Wait, Signal))]
             if isinstance(words, Piece) and words.buffers:
                 does = [_with_buffers(effect, words.buffers) for effect in does]
             found.append(Step(at, packet, does))
             at += len(packet.words)
-        return _signals_at_their_interrupts(_without_stamps(found))
+        return _signals_at_their_interrupts(_without_stamps(found)) if self.knows_order else found
 
 
 def _with_buffers(effect: Effect, buffers: tuple[tuple[int, int], ...]) -> Effect:
@@ -189,10 +192,10 @@ def _launch_aql(packet: aql.KernelDispatch) -> Launch:
     items = (packet.grid_size_x, packet.grid_size_y, packet.grid_size_z)
     return Launch(
         entry=packet.kernel_object,
-        grid=(
-            items[0] // max(block[0], 1),
-            items[1] // max(block[1], 1),
-            items[2] // max(block[2], 1),
+        grid=(  # the last groups may be partial
+            -(-items[0] // max(block[0], 1)),
+            -(-items[1] // max(block[1], 1)),
+            -(-items[2] // max(block[2], 1)),
         ),
         block=block,
         shared_bytes=packet.group_segment_size,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from hcq import native
+from hcq.kernel_observer import KernelObserver
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,6 +152,10 @@ class Kernel(Protocol):
     def exit(self, process: Process) -> None:
         """A process is gone, or executes another program: its queues, memory and events go, too."""
         ...
+
+    def observe(self, observer: KernelObserver) -> None:
+        """Tell an observer of what processes do from now on; a driver whose calls nobody reads tells nothing."""
+        return
 
     def log(self) -> list[str]:
         """What this driver has written to the kernel's log."""

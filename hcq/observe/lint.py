@@ -9,9 +9,10 @@ Next     hcq/rules/examine.py (the engine), validator.py (the same before the do
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from hcq.rules import waits
-from hcq.rules.effects import ProgramFacts
+from hcq.rules.effects import Argument, ProgramFacts
 from hcq.rules.examine import examine, model_of
 from hcq.rules.rule import Finding
 from hcq.rules.state import DeviceState, State
@@ -105,6 +106,11 @@ class _Replayed:
             return
         device = self.devices[made.device.number]
         submission = SubmissionCheck(self.state, device, made.queue, made.value, made.site)
+        submission.arguments = [
+            (command["entry"], tuple(_buffers(command)))
+            for command in made.all_commands()
+            if command["verb"] == "dispatch"
+        ]
         images = {image.va: image for image in made.blocks}
 
         def read_block(va: int, size_bytes: int) -> bytes:
@@ -118,3 +124,10 @@ class _Replayed:
             submission, [words], read_block, labels[0] if len(labels) == 1 else "a block", ends=True
         )
         submission.commit()
+
+
+def _buffers(command: dict[str, Any]) -> Iterator[Argument]:
+    """The buffers of a dispatch; a pointer to nothing is none."""
+    for number, arg in enumerate(command["args"]):
+        if arg["kind"] == "buffer" and arg["value"]:
+            yield Argument(number, "buffer", arg["value"])

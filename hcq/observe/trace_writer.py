@@ -28,9 +28,12 @@ _clock = time.monotonic_ns
 
 
 class TraceWriter:
-    """Appends records to a file. One file may take records of several devices and processes."""
+    """Appends records to a file. One file may take records of several devices and processes.
 
-    def __init__(self, path: str) -> None:
+    process, about  whose records they are, and what is known of it; without them, this process's
+    """
+
+    def __init__(self, path: str, process: int | None = None, about: Mapping[str, Any] | None = None) -> None:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             start = os.pread(self._fd, len(MAGIC), 0)
@@ -44,21 +47,17 @@ class TraceWriter:
                 f"HCQ_TRACE={path}: holds something else than a trace of this version. Name another file, or remove it."
             )
         self.path = path
-        self.process = os.getpid()
+        self.process = os.getpid() if process is None else process
         self.devices = 0
         self._lock = threading.RLock()
         self._pending: list[bytes] = [] if start else [MAGIC]
         self._pending_bytes = 0
         self._strings: dict[str, int] = {}
         self._sites: dict[tuple[int, int], tuple[Any, int]] = {}
-        about = {
-            "pid": self.process,
-            "argv": sys.argv,
-            "python": sys.version.split()[0],
-            "monotonic_ns": _clock(),
-            "unix_ns": time.time_ns(),
-        }
-        self.record(Kind.PROCESS, about)
+        if about is None:
+            about = {"argv": sys.argv, "python": sys.version.split()[0]}
+        clocks = {"monotonic_ns": _clock(), "unix_ns": time.time_ns()}
+        self.record(Kind.PROCESS, {"pid": self.process, **about, **clocks})
         self.flush()
 
     @staticmethod

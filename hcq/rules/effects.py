@@ -188,6 +188,7 @@ class Model(ABC):
 
     declares_effects  False for a kind that only has packets: then its device's own `validate` is asked, too
     finishes_packets  each packet is finished before the next one starts: no barrier is ever missing
+    knows_order       packets say what comes after what; False where queues are ordered in ways that they do not show
     write_back        caches whose writes others see only after a Flush
     stale             caches that may hold old data until an Invalidate
     abilities         queue -> what its packets may do, of the values of ABILITY; a queue not named may do everything
@@ -196,6 +197,7 @@ class Model(ABC):
 
     declares_effects = True
     finishes_packets = False
+    knows_order = True
     write_back: frozenset[str] = frozenset()
     stale: frozenset[str] = frozenset()
     abilities: Mapping[str, frozenset[str]] = {}

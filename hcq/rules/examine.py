@@ -114,6 +114,7 @@ def _effect(
     submission.agent.at += 1
     if kind is Launch:
         assert isinstance(effect, Launch)
+        effect = submission.with_arguments(effect)
         submission.kernel = submission.device.programs.get(effect.entry)
     is_broken = False
     for check in CHECKS.get(kind, ()):

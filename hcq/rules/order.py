@@ -76,6 +76,8 @@ def uses(effect: Access | Copy | Fill | Launch) -> list[Use]:
 def order(submission: SubmissionCheck, effect: Access | Copy | Fill | Launch) -> Iterator[Violation]:
     """Compare with what was there before, then remember."""
     agent = submission.agent
+    if not submission.model.knows_order:
+        return
     for use in uses(effect):
         block = submission.state.memory.find(use.va)
         if block is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hcq.callsite import Site, where
-from hcq.rules.effects import ProgramFacts, Step
+from hcq.rules.effects import Argument, Launch, ProgramFacts, Step
 from hcq.rules.memory import Allocation, PastAccess
 from hcq.rules.rule import Finding, Violation
 from hcq.rules.state import Agent, Clock, DeviceState, GraphBlock, OpenWait, Promise, State
@@ -28,6 +28,10 @@ class Where(NamedTuple):
     site: str
 
 
+# (entry, buffers) of each launch, in order, where the words of the packets do not have them
+KnownArguments = list[tuple[int, tuple[Argument, ...]]]
+
+
 class SubmissionCheck:
     """What a check sees.
 
@@ -36,6 +40,7 @@ class SubmissionCheck:
     kernel  the program it launches, or None
     site    the line that submitted, as text or as callsite.site() took it
     depth   0 in the ring, 1 in a block of packets
+    arguments   of launches to come, where they are known from elsewhere
     """
 
     def __init__(self, state: State, device: DeviceState, queue: str, value: int, site: Site | str) -> None:
@@ -49,6 +54,7 @@ class SubmissionCheck:
         self.step: Step | None = None
         self.kernel: ProgramFacts | None = None
         self.depth = 0
+        self.arguments: KnownArguments = []
         self.label = ""  # of that block
         self.is_last = False  # the packet that ends the submission
         self.signals: list[tuple[int, int, Clock, tuple[OpenWait, ...]]] = []
@@ -119,6 +125,12 @@ class SubmissionCheck:
         for block, touches, is_written in reversed(self._touched):
             block.touches = touches
             block.is_written = is_written
+
+    def with_arguments(self, launch: Launch) -> Launch:
+        """A launch with the buffers it is given, where its packets do not have them and someone else knows."""
+        if launch.arguments or not self.arguments or self.arguments[0][0] != launch.entry:
+            return launch
+        return launch._replace(arguments=self.arguments.pop(0)[1])
 
     # ------------------------------------------------------------ words
 

@@ -49,15 +49,18 @@ class TraceDevice:
     opened: int  # record indices
     closed: int | None = None
 
-    def decode(self, words: Sequence[int]) -> list[Packet]:
-        """Words as the packets of this device. Never raises for words; UsageError for a kind that is unknown here."""
+    def decode(self, words: Sequence[int], queue: str = "") -> list[Packet]:
+        """Words as the packets of this device. Never raises for words; UsageError for a kind that is unknown here.
+
+        queue  whose words they are, where that says what packets they may be
+        """
         backend = backends.find(self.kind)
         if backend is None:
             raise UsageError(
                 f"{self.name}: this version decodes {', '.join(backends.names())}, not {self.kind}. "
                 f"Read the trace with a newer one, or where the package with the {self.kind} device is installed."
             )
-        return backend.decode(words, self.arch)
+        return backend.decode(words, self.arch, queue)
 
     def __repr__(self) -> str:
         return f"TraceDevice({self.key}, {self.arch})"
@@ -157,7 +160,7 @@ class Submission:
 
     def packets(self) -> list[Packet]:
         """The words, decoded by the device's own layouts."""
-        return self.device.decode(self.words)
+        return self.device.decode(self.words, self.queue)
 
     @property
     def blocks(self) -> list[BlockImage]:
@@ -170,7 +173,7 @@ class Submission:
 
     def block_packets(self, block: BlockImage) -> list[Packet]:
         """The packets of a block that this submission ran, at the time."""
-        return self.device.decode(block.words)
+        return self.device.decode(block.words, self.queue)
 
     def all_commands(self) -> list[dict[str, Any]]:
         """Commands in the order in which they run, those of blocks in the place of the replay."""

@@ -294,6 +294,13 @@ def _pack(what: Command, intern: Callable[[str], int]) -> bytes:
     return _pack_other(what)
 
 
+def packing(letters: str) -> tuple[Callable[..., bytes], int, str]:
+    """How a dispatch of arguments of these letters is packed: what Program.packed holds. Integers are unsigned."""
+    text = "".join("d" if letter == "f" else "Q" for letter in letters)
+    made = struct.Struct(_DISPATCH.format + text)
+    return made.pack, made.size // 4, letters
+
+
 def _shape(what: Dispatch) -> tuple[Callable[..., bytes], int, str]:
     """How a dispatch is packed; the program keeps it when it says the kinds of its arguments."""
     kinds = what.program.args

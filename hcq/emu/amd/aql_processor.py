@@ -33,6 +33,7 @@ class AqlQueue(EmulatedQueue):
     """A compute queue of AQL packets. Its pointers count packets; the doorbell is the index of the last one."""
 
     kind = "AQL"
+    unit_bytes = aql.PACKET_BYTES
 
     def __init__(self, gpu: ProcessGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
         super().__init__(gpu, number, doorbell_index, args)

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import MmapType
+from hcq.amd.abi.pointers import pointers_of
 from hcq.emu.amd import kfd_calls, kfd_memory
 from hcq.emu.amd.gpu import EmulatedGpu
 from hcq.emu.amd.kfd_process import KfdProcess
@@ -25,6 +26,8 @@ from hcq.emu.amd.render_node import RenderNode
 from hcq.emu.amd.spec import USUAL_KFD, Spec, parse
 from hcq.emu.backing import DeviceMemory
 from hcq.emu.kernel import DeviceNode, File, Kernel, Process, Refusal
+from hcq.emu.watched_call import watched
+from hcq.kernel_observer import KernelObserver
 
 KFD_MAJOR, DRM_MAJOR = 511, 226  # the KFD's is given out when it is loaded, from the highest down
 ANSWERS = kfd_calls.ANSWERS | kfd_memory.ANSWERS
@@ -38,6 +41,12 @@ class KfdFile(File):
         self.process = process
 
     def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
+        observers = self.process.observers
+        if not observers:
+            return self._answer(request, argument, process)
+        return watched(observers, "/dev/kfd", pointers_of, request, argument, process, self._answer)
+
+    def _answer(self, request: int, argument: bytearray, process: Process) -> int:
         """kfd_ioctl: dispatch on the number alone; the size is the caller's, shorter structures end in zeroes."""
         number, kind, size = request & 0xFF, request >> 8 & 0xFF, request >> 16 & 0x3FFF
         if kind != ord("K") or number not in ANSWERS:
@@ -107,6 +116,15 @@ class EmulatedKfd(Kernel):
         self.gpus = {node.gpu_id: EmulatedGpu(node, self.lines.append, self.memory) for node in self.topology}
         self.minor = specs[0].kfd_minor if specs else USUAL_KFD
         self.processes: dict[Process, KfdProcess] = {}
+        self.observers: list[KernelObserver] = []
+
+    def observe(self, observer: KernelObserver) -> None:
+        """Tell an observer of everything that processes do from now on."""
+        observer.offers("AMD", {node.gpu_id: node.spec.chip.arch for node in self.topology})
+        with self.lock:
+            self.observers.append(observer)
+            for process in self.processes.values():
+                process.watch(self.observers)
 
     def log(self) -> list[str]:
         return list(self.lines)
@@ -122,7 +140,9 @@ class EmulatedKfd(Kernel):
     def _process(self, process: Process) -> KfdProcess:
         with self.lock:
             if process not in self.processes:
-                self.processes[process] = KfdProcess(process, self.gpus, self.memory, self.minor)
+                made = self.processes[process] = KfdProcess(process, self.gpus, self.memory, self.minor)
+                if self.observers:
+                    made.watch(self.observers)
             return self.processes[process]
 
     def nodes(self) -> list[DeviceNode]:
@@ -149,3 +169,5 @@ class EmulatedKfd(Kernel):
             found = self.processes.pop(process, None)
         if found is not None:
             found.release()
+            for one in self.observers:
+                one.exited(process)

@@ -18,8 +18,10 @@ from hcq.emu.amd.gpu import EmulatedGpu
 from hcq.emu.amd.kfd_events import Events
 from hcq.emu.amd.memory import BufferObject
 from hcq.emu.amd.process_gpu import ProcessGpu
+from hcq.emu.amd.watch import GpuWatch
 from hcq.emu.backing import Backing, DeviceMemory
 from hcq.emu.kernel import OwnProcess, Process, Refusal
+from hcq.kernel_observer import KernelObserver
 
 
 class KfdProcess:
@@ -36,6 +38,13 @@ class KfdProcess:
         self.objects: dict[int, BufferObject] = {}  # by the low half of the handle
         self.next_object = 1
         self.next_queue = 0
+        self.observers: list[KernelObserver] = []
+
+    def watch(self, observers: list[KernelObserver]) -> None:
+        """Tell these of everything from now on."""
+        self.observers = observers
+        for gpu in self.gpus.values():
+            gpu.watch = GpuWatch(observers, self.process, gpu)
 
     def kick(self) -> None:
         """Let every GPU look at its doorbells."""

@@ -250,6 +250,7 @@ class Pm4Queue(EmulatedQueue):
     """
 
     kind = "PM4"
+    unit_bytes = 4
 
     def __init__(self, gpu: ProcessGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
         super().__init__(gpu, number, doorbell_index, args)

@@ -33,6 +33,7 @@ from hcq.emu.backing import Backing, DeviceMemory
 
 if TYPE_CHECKING:
     from hcq.emu.amd.shader.run import ShaderCore
+    from hcq.emu.amd.watch import GpuWatch
 
 TRAP, ILLEGAL_INSTRUCTION = 2, 4  # exception codes: EC_QUEUE_WAVE_TRAP, EC_QUEUE_WAVE_ILLEGAL_INSTRUCTION
 UNRUNG = 2**64 - 1  # what a doorbell holds before the first store
@@ -46,6 +47,7 @@ class EmulatedQueue(Turns, ABC):
     """One queue. `step` executes one packet; a subclass knows the packets and what its pointers count."""
 
     kind = ""
+    unit_bytes = 1  # what its pointers count
 
     def __init__(self, gpu: ProcessGpu, number: int, doorbell_index: int, args: CreateQueueArgs) -> None:
         self.gpu, self.number, self.doorbell_index = gpu, number, doorbell_index
@@ -65,6 +67,9 @@ class EmulatedQueue(Turns, ABC):
         self.is_evicted = False
         self.is_ending = False  # it is being destroyed: the kernel it runs shall end
         self.stopped = ""
+        # what observers were told: up to where, of which doorbell, and how far it was
+        self.told = self.put_before = self.done_before = self.rptr
+        self.rung_before = UNRUNG
         gpu.doorbell_slots[doorbell_index] = UNRUNG
 
     @abstractmethod
@@ -112,6 +117,8 @@ class EmulatedQueue(Turns, ABC):
         """Stop here for good. Returns the exception to raise."""
         self.stopped = f"{self.kind} queue {self.number} stopped: {why}"
         self.gpu.log(self.stopped)
+        if self.gpu.watch is not None:
+            self.gpu.watch.stopped(self, self.stopped)
         return QueueStopped(why)
 
 
@@ -140,6 +147,7 @@ class ProcessGpu:
         self.queues: dict[int, EmulatedQueue] = {}
         self.running: EmulatedQueue | None = None
         self.core: ShaderCore | None = None  # made by the first kernel
+        self.watch: GpuWatch | None = None  # tells observers, if there are any
 
     # ------------------------------------------------------------ what it shares with other processes
 
@@ -223,13 +231,21 @@ class ProcessGpu:
     def step(self, queue: EmulatedQueue) -> bool:
         """A queue's next packet; what goes wrong there is its end, or that of everything of the process."""
         self.running = queue
+        watch = self.watch
         try:
-            return queue.step()
+            if watch is None:
+                return queue.step()
+            watch.before(queue)
+            worked = queue.step()
+            watch.after(queue)
+            return worked
         except QueueStopped:
             return False
         except PageFault as fault:
             self.log(f"{queue.kind} queue {queue.number}: {fault}")
             self._evict()
+            if watch is not None:
+                watch.fault(queue, fault)
             is_read_only = "read-only" in fault.why
             is_store = is_read_only or "read" not in fault.kind
             self.events.memory_exception(self.gpu_id, fault.address, not is_read_only, is_store)
@@ -238,6 +254,8 @@ class ProcessGpu:
                 queue.is_evicted = True
                 return False
             self.log(f"{queue.kind} queue {queue.number}: {fault}")
+            if watch is not None:
+                watch.fault(queue, fault)
             if self.has_trap_handler and queue.save_area:
                 queue.stopped = str(fault)
                 self._tell_runtime(queue, TRAP if isinstance(fault, Trapped) else ILLEGAL_INSTRUCTION)

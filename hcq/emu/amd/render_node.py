@@ -13,10 +13,12 @@ import errno
 import struct
 
 from hcq.amd.abi import drm
+from hcq.amd.abi.pointers import pointers_of
 from hcq.emu.amd.gpu import CLOCK_HZ
 from hcq.emu.amd.kfd_process import KfdProcess
 from hcq.emu.amd.kfd_topology import EmulatedNode
 from hcq.emu.kernel import File, Process, Refusal
+from hcq.emu.watched_call import watched
 
 DRIVER_NAME, DRIVER_DATE, DRIVER_TEXT = b"amdgpu", b"20150101", b"AMD GPU"
 DRIVER_VERSION = 3, 57, 0
@@ -33,6 +35,13 @@ class RenderNode(File):
         self.process, self.node = process, node
 
     def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
+        observers = self.process.observers
+        if not observers:
+            return self._answer(request, argument, process)
+        path = f"/dev/dri/renderD{self.node.render_minor}"
+        return watched(observers, path, pointers_of, request, argument, process, self._answer)
+
+    def _answer(self, request: int, argument: bytearray, process: Process) -> int:
         if request == drm.VERSION_REQUEST:
             return self._version(argument, process)
         if request == drm.INFO_REQUEST:

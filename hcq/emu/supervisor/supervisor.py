@@ -19,15 +19,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
-from hcq import native
+from hcq import kernel_observer, native
 from hcq.emu.machine import Machine, kernels_for
 from hcq.emu.supervisor.answers import Answers
 from hcq.emu.supervisor.bpf import abi
 from hcq.emu.supervisor.spawn import PR_SET_CHILD_SUBREAPER, spawn
 from hcq.errors import UsageError
+from hcq.kernel_observer import KernelObserver
 
 IDLE_THREADS = 4  # so many wait for calls; more that have answered theirs end
 POLL_MS = 500
+OBSERVED_HERE = ("HCQ_TRACE", "HCQ_VALIDATE")
 GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL for processes that are left
 SWITCH_SECONDS = 0.0005  # how long a GPU's thread may keep a call of the program waiting for the interpreter
 
@@ -45,6 +47,12 @@ class Supervisor:
                 "HCQ_EMULATE with this package's own driver."
             )
         self.machine = Machine(kernels)
+        self.watchers: list[KernelObserver] = []
+        for kernel in kernels:
+            watcher = kernel_observer.watcher()
+            if watcher is not None:
+                kernel.observe(watcher)
+                self.watchers.append(watcher)
         self.child = 0
         self.status: int | None = None
         self._turn = threading.Lock()
@@ -57,7 +65,9 @@ class Supervisor:
         found: dict[str, str] = {}
         for kernel in self.machine.kernels:
             found.update(kernel.environment)
-        return {**found, **given}
+        # what these ask for is done here, for all that the program starts, also where that is a program of ours
+        kept = {name: value for name, value in given.items() if name not in OBSERVED_HERE}
+        return {**found, **kept}
 
     def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run a program to its end, and whatever it leaves running. Returns the status that waitpid gave for it.
@@ -96,6 +106,8 @@ class Supervisor:
 
     def close(self) -> None:
         """Remove the emulated files."""
+        for watcher in self.watchers:
+            watcher.close()
         self.machine.close()
 
     # ------------------------------------------------------------ calls

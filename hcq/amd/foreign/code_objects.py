@@ -1,0 +1,311 @@
+"""Code objects: which kernel lies at an address of GPU memory, found without anybody's help.
+
+In       the address of a kernel's descriptor or code; GPU memory; the memory of the process
+Out      FoundKernel: name, arguments, code object, descriptor, where it was loaded
+Changes  nothing; keeps the code objects it has found
+Next     images.py (objects in GPU memory), lines.py (source lines), packets.py (who asks)
+Source   LLVM AMDGPUUsage, "Code Object" and "Kernel Descriptor"
+
+Two places are searched. ROCr loads an object with its ELF header, its notes and its dynamic symbols, so GPU memory
+before the descriptor says everything but debug information. Other loaders copy only code: then the object itself is
+still somewhere in the process, in a mapped file or on its heap, and its code says that it is the one. What is in
+neither place (an object that was read, loaded and dropped by a loader that leaves its header out) has no name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
+
+from hcq import elf
+from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
+from hcq.amd.foreign import images, lines
+from hcq.amd.link import MAX_IMAGE_BYTES
+from hcq.amd.metadata import KernelMetadata, kernels_of
+from hcq.elf import Object
+from hcq.errors import UsageError
+from hcq.kernel_observer import Client, Read
+
+PAGE = 4096
+SEARCHED_BYTES = 64 << 20  # of GPU memory before a descriptor
+CHUNK_BYTES = 8 << 20  # of the memory of a process
+ELF_WORD = int.from_bytes(
+    images.SIGNATURE[:4], "little"
+)  # objects lie at multiples of four: it is looked for as a word
+MIN_COMPARED_BYTES = 16
+ENTRY_OFFSET = slice(16, 24)  # of a descriptor: what the linker fills in
+
+
+@dataclass(frozen=True)
+class FoundKernel:
+    """A kernel in GPU memory.
+
+    image       its code object, with debug information where the process still has it
+    load_va     where the object's address 0 is; None for one that was never linked
+    """
+
+    name: str
+    symbol: str
+    entry: int
+    descriptor: KernelDescriptor | None
+    metadata: KernelMetadata | None
+    image: bytes
+    load_va: int | None
+
+    def line(self, pc: int) -> str:
+        """The source line of an instruction; "" where nobody says."""
+        return "" if self.load_va is None else lines.line_of(self.image, pc - self.load_va)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A kernel of a code object that the process has. `holes` are bytes of its code that a loader fills in."""
+
+    name: str
+    image: bytes
+    code: bytes
+    holes: frozenset[int]
+    descriptor: bytes
+    metadata: KernelMetadata | None
+    code_va: int
+    is_linked: bool
+
+
+class CodeObjects:
+    """The code objects of one process."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._images: dict[bytes, list[_Candidate]] = {}  # found in the process, by content
+
+    def at_descriptor(self, va: int, start: int, read: Read) -> FoundKernel | None:
+        """The kernel of the descriptor at an address. start: of the buffer that holds it."""
+        raw = read(va, SIZE_BYTES)
+        if len(raw) != SIZE_BYTES:
+            return None
+        descriptor = KernelDescriptor.decode(memoryview(raw).cast("I"))
+        entry = va + descriptor.entry_offset
+        return self._loaded(va, entry, descriptor, start, read) or self._in_process(entry, raw, read)
+
+    def at_code(self, va: int, read: Read) -> FoundKernel | None:
+        """The kernel whose first instruction is at an address: packets other than AQL's name no descriptor."""
+        return self._in_process(va, b"", read)
+
+    # ------------------------------------------------------------ in GPU memory
+
+    def _loaded(
+        self, va: int, entry: int, descriptor: KernelDescriptor, start: int, read: Read
+    ) -> FoundKernel | None:
+        low = max(start, va - SEARCHED_BYTES) & -PAGE
+        data = read(low, va - low)
+        at = len(data)
+        while (at := data.rfind(images.SIGNATURE, 0, at)) >= 0:
+            if at % PAGE:
+                continue
+            image = images.from_memory(read, low + at)
+            name = _descriptors(image).get(va - low - at) if image else None
+            if name is not None:
+                whole = self._same_object(read, low + at)
+                metadata = _metadata(image).get(name)
+                return FoundKernel(name, f"{name}.kd", entry, descriptor, metadata, whole or image, low + at)
+        return None
+
+    def _same_object(self, read: Read, base: int) -> bytes:
+        """The object as the process has it, if it does: the loaded one has lost its debug information."""
+        header = read(base, PAGE)
+        for data, at in self._objects_in_process():
+            if data.startswith(header[: images.HEADER.size], at):
+                size = images.size_of(data, at)
+                segments = [one for one in _segments(data[at : at + size]) if one.type == elf.PT_LOAD]
+                first = segments[0] if segments else None
+                if first is None or first.offset or first.va:
+                    continue
+                if data[at : at + first.file_bytes] == read(base, first.file_bytes):
+                    return data[at : at + size]
+        return b""
+
+    # ------------------------------------------------------------ in the memory of the process
+
+    def _in_process(self, entry: int, descriptor: bytes, read: Read) -> FoundKernel | None:
+        for again in (False, True):
+            if again:
+                self._scan()
+            for found in self._images.values():
+                for one in found:
+                    if _fits(one, descriptor, read, entry):
+                        return _found(one, entry, descriptor)
+        return None
+
+    def _scan(self) -> None:
+        for data, at in self._objects_in_process():
+            size = images.size_of(data, at)
+            image = data[at : at + size]
+            if size and image not in self._images:
+                self._images[image] = list(_candidates(image))
+
+    def _objects_in_process(self) -> Iterator[tuple[bytes, int]]:
+        """Every code object in readable memory, whole: its bytes, and where in them it begins."""
+        try:
+            memory = open(f"/proc/{self.client.pid}/mem", "rb", buffering=0)
+        except OSError:
+            return
+        with memory:
+            for start, end in _mappings(self.client.pid):
+                for at in range(start, end, CHUNK_BYTES):
+                    yield from _objects_in(memory, at, min(at + CHUNK_BYTES, end), end)
+
+
+def _objects_in(memory: FileIO, start: int, end: int, limit: int) -> Iterator[tuple[bytes, int]]:
+    """Those that begin in a piece of memory; they may reach as far as its mapping does."""
+    import numpy as np
+
+    data = _peek(memory, start, end - start)
+    words = np.frombuffer(data[: len(data) & ~3], np.uint32)
+    for place in 4 * np.flatnonzero(words == ELF_WORD):
+        at = int(place)
+        if _peek(memory, start + at, len(images.SIGNATURE)) != images.SIGNATURE:
+            continue
+        size = images.size_of(data, at)
+        if size:
+            yield data, at
+            continue
+        whole = _peek(memory, start + at, min(MAX_IMAGE_BYTES, limit - start - at))
+        if images.size_of(whole, 0):
+            yield whole, 0
+
+
+def _peek(memory: FileIO, va: int, size_bytes: int) -> bytes:
+    """Memory of a process; what is gone meanwhile, or a device's, is nothing."""
+    try:
+        memory.seek(va)
+        return memory.read(size_bytes) or b""
+    except (OSError, OverflowError, ValueError):
+        return b""
+
+
+def _mappings(pid: int) -> list[tuple[int, int]]:
+    """Readable memory that may hold an object: not that of devices, nor what stands for GPU memory."""
+    found = []
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                span, access, _, _, _, *path = line.split(maxsplit=5)
+                name = path[0].strip() if path else ""
+                if access[0] == "r" and not name.startswith(("/dev/", "/memfd:", "[v")):
+                    low, high = (int(text, 16) for text in span.split("-"))
+                    found.append((low, high))
+    except (OSError, ValueError):
+        return []
+    return found
+
+
+# ------------------------------------------------------------ objects
+
+
+def _parsed(image: bytes) -> Object | None:
+    try:
+        return Object(image, "a foreign code object")
+    except UsageError:
+        return None
+
+
+def _segments(image: bytes) -> list[elf.Segment]:
+    parsed = _parsed(image)
+    return [] if parsed is None else parsed.segments
+
+
+def _metadata(image: bytes) -> dict[str, KernelMetadata]:
+    parsed = _parsed(image)
+    try:
+        return {} if parsed is None else kernels_of(parsed)
+    except UsageError:
+        return {}
+
+
+def _descriptors(image: bytes) -> dict[int, str]:
+    """Where each kernel's descriptor is in a linked object, from its address 0: the name of the kernel."""
+    parsed = _parsed(image)
+    if parsed is None:
+        return {}
+    found = {}
+    try:
+        for table in parsed.sections:
+            if table.type == elf.SHT_DYNSYM:
+                for symbol in parsed.symbols(table):
+                    if symbol.name.endswith(".kd"):
+                        found[symbol.value] = symbol.name.removesuffix(".kd")
+    except UsageError:
+        return {}
+    return found
+
+
+def _candidates(image: bytes) -> Iterator[_Candidate]:
+    parsed = _parsed(image)
+    if parsed is None:
+        return
+    is_linked = parsed.type == elf.ET_DYN
+    metadata = _metadata(image)
+    holes: dict[int, set[int]] = {}
+    symbols: dict[str, elf.Symbol] = {}
+    try:
+        for table in parsed.sections:
+            if table.type in (elf.SHT_SYMTAB, elf.SHT_DYNSYM):
+                symbols.update({one.name: one for one in parsed.symbols(table) if not one.is_undefined})
+            elif table.type == elf.SHT_RELA:
+                for relocation in parsed.relocations(table):
+                    filled = range(relocation.offset, relocation.offset + 8)
+                    holes.setdefault(-1 if is_linked else table.info, set()).update(filled)
+    except UsageError:
+        return
+    for name, symbol in symbols.items():
+        code = symbols.get(name.removesuffix(".kd"))
+        if not name.endswith(".kd") or code is None:
+            continue
+        own = holes.get(-1 if is_linked else code.section, set())
+        inside = frozenset(at - code.value for at in own if code.value <= at < code.value + code.size_bytes)
+        yield _Candidate(
+            code.name,
+            image,
+            _bytes_of(parsed, code, code.size_bytes),
+            inside,
+            _bytes_of(parsed, symbol, SIZE_BYTES),
+            metadata.get(code.name),
+            code.value,
+            is_linked,
+        )
+
+
+def _bytes_of(parsed: Object, symbol: elf.Symbol, size_bytes: int) -> bytes:
+    if symbol.section >= len(parsed.sections):
+        return b""
+    section = parsed.sections[symbol.section]
+    at = symbol.value - (section.va if parsed.type == elf.ET_DYN else 0)
+    return parsed.contents(section)[at : at + size_bytes] if at >= 0 else b""
+
+
+def _fits(one: _Candidate, descriptor: bytes, read: Read, entry: int) -> bool:
+    """Whether this is what lies in GPU memory: the code, and the descriptor but for what a linker fills in."""
+    if len(one.code) < MIN_COMPARED_BYTES or len(one.descriptor) != SIZE_BYTES:
+        return False
+    if descriptor:
+        for part in (slice(0, ENTRY_OFFSET.start), slice(ENTRY_OFFSET.stop, SIZE_BYTES)):
+            if descriptor[part] != one.descriptor[part]:
+                return False
+    there = read(entry, len(one.code))
+    if not one.holes or len(there) != len(one.code):
+        return there == one.code
+    return all(at in one.holes or there[at] == byte for at, byte in enumerate(one.code))
+
+
+def _found(one: _Candidate, entry: int, descriptor: bytes) -> FoundKernel:
+    words = memoryview(descriptor or one.descriptor).cast("I")
+    return FoundKernel(
+        one.name,
+        one.name,
+        entry,
+        KernelDescriptor.decode(words),
+        one.metadata,
+        one.image,
+        entry - one.code_va if one.is_linked else None,
+    )

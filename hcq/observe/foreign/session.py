@@ -1,0 +1,186 @@
+"""A session: everything that is watched of the programs that use one kernel driver.
+
+In       a driver's events; what HCQ_TRACE, HCQ_VALIDATE and HCQ_REPORT ask for
+Out      the same events for a reader and devices of each process
+Changes  the trace file; stderr; reports
+Next     hcq/foreign.py (devices), trace.py, judge.py, report.py (who watches them), hcq/amd/foreign/ (a reader)
+
+What goes wrong here must not end the program that is watched: a process whose events make no sense is watched no more,
+and one line says so.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hcq import backends, config
+from hcq.config import Config
+from hcq.foreign import ForeignDevice, ForeignObserver, Reader
+from hcq.kernel_observer import Call, Client, GpuFault, KernelObserver, Read
+from hcq.observe.foreign.judge import Judge
+from hcq.observe.foreign.report import Reports
+from hcq.observe.foreign.trace import ForeignTrace
+from hcq.observe.trace_writer import TraceWriter
+
+LOOK_SECONDS = 0.5  # work that is late is looked for so often
+
+Say = Callable[[str], None]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class _Process:
+    """One process, and its use of the driver's GPUs."""
+
+    def __init__(self, session: Session, client: Client) -> None:
+        self.session, self.client = session, client
+        self.lock = threading.RLock()
+        self.devices: dict[int, ForeignDevice] = {}
+        self.writer: TraceWriter | None = None
+        self.is_lost = False
+        self.reader: Reader = backends.load(session.reader_place)(client, self.device)
+
+    def device(self, gpu_id: int) -> ForeignDevice:
+        """The process's use of a GPU, which begins now if it has not begun yet."""
+        found = self.devices.get(gpu_id)
+        if found is None:
+            session = self.session
+            place = list(session.gpus).index(gpu_id) if gpu_id in session.gpus else len(session.gpus)
+            name = f"{session.kind}:{place}" if place else session.kind
+            arch = session.gpus.get(gpu_id, "")
+            found = self.devices[gpu_id] = ForeignDevice(name, session.kind, arch, gpu_id, self.client)
+            found.observers += self._observers(found)
+            for one in found.observers:
+                one.opened()
+        return found
+
+    def _observers(self, device: ForeignDevice) -> list[ForeignObserver]:
+        settings = self.session.settings
+        found: list[ForeignObserver] = []
+        if settings.trace is not None:
+            if self.writer is None:
+                about = {"argv": argv_of(self.client.pid), "foreign": True}
+                self.writer = TraceWriter(settings.trace, self.client.pid, about)
+            found.append(ForeignTrace(device, self.writer, len(self.devices) - 1))
+        if settings.validate:
+            found.append(Judge(device, self.session.say))
+        if "off" not in settings.report:
+            found.append(Reports(device, self.session.say, settings.timeout_ms))
+        return found
+
+    def tell(self, event: str, *what: Any) -> None:
+        """Give the reader an event."""
+        with self.lock:
+            if self.is_lost:
+                return
+            try:
+                getattr(self.reader, event)(*what)
+            except Exception:
+                self.is_lost = True
+                why = traceback.format_exc().rstrip()
+                self.session.say(
+                    f"hcq: process {self.client.pid} is watched no more, {event} made no sense: {why}"
+                )
+
+
+class Session(KernelObserver):
+    """Watches one kernel driver. `settings` are those of this process unless given.
+
+    say  takes each line or page for people
+    """
+
+    def __init__(self, settings: Config | None = None, say: Say = _say) -> None:
+        self.settings = config.current() if settings is None else settings
+        self.say = say
+        self.kind = ""
+        self.gpus: Mapping[int, str] = {}
+        self.reader_place = ""
+        self.processes: dict[int, _Process] = {}
+        self._lock = threading.RLock()
+        self._clock: threading.Thread | None = None
+        self._is_over = threading.Event()
+
+    @staticmethod
+    def is_wanted(settings: Config) -> bool:
+        """Whether anything asks for one: reports come unless they are switched off."""
+        return settings.trace is not None or settings.validate or "off" not in settings.report
+
+    # ------------------------------------------------------------ events
+
+    def offers(self, kind: str, gpus: Mapping[int, str]) -> None:
+        self.kind, self.gpus = kind, dict(gpus)
+        self.reader_place = backends.of(kind).foreign
+
+    def called(self, client: Client, call: Call) -> None:
+        self._of(client).tell("called", call)
+
+    def taken(self, client: Client, queue: int, at: int, words: bytes, read: Read) -> None:
+        if self._clock is None and "off" not in self.settings.report:
+            self._clock = threading.Thread(target=self._tick, name="foreign reports", daemon=True)
+            self._clock.start()
+        self._of(client).tell("taken", queue, at, words, read)
+
+    def done(self, client: Client, queue: int, at: int) -> None:
+        self._of(client).tell("done", queue, at)
+
+    def faulted(self, client: Client, fault: GpuFault, read: Read) -> None:
+        self._of(client).tell("faulted", fault, read)
+
+    def exited(self, client: Client) -> None:
+        with self._lock:
+            gone = self.processes.pop(client.pid, None)
+        if gone is not None:
+            with gone.lock:
+                for device in gone.devices.values():
+                    device.close()
+
+    def close(self) -> None:
+        """Nothing more comes, of processes that are still there, either."""
+        self._is_over.set()
+        for process in list(self.processes.values()):
+            self.exited(process.client)
+
+    def look(self) -> None:
+        """Report what has run for longer than HCQ_TIMEOUT_MS; to be called now and then."""
+        self._pages(lambda reports: reports.look())
+
+    def report(self, title: str) -> None:
+        """A page about every device of every process, now."""
+        self._pages(lambda reports: reports.publish(title))
+
+    def _tick(self) -> None:
+        while not self._is_over.wait(LOOK_SECONDS):
+            self.look()
+
+    def _pages(self, what: Callable[[Reports], None]) -> None:
+        for process in list(self.processes.values()):
+            with process.lock:
+                for device in process.devices.values():
+                    for one in device.observers:
+                        if isinstance(one, Reports):
+                            what(one)
+
+    def _of(self, client: Client) -> _Process:
+        found = self.processes.get(client.pid)
+        if found is None:
+            with self._lock:
+                found = self.processes.get(client.pid)
+                if found is None:
+                    found = self.processes[client.pid] = _Process(self, client)
+        return found
+
+
+def argv_of(pid: int) -> list[str]:
+    """A process's command line."""
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return [word.decode("utf-8", "replace") for word in data.split(b"\0")[:-1]]
