@@ -25,7 +25,7 @@ from hcq.amd.ioctl import call, counter_ticks_per_ms
 from hcq.amd.launch import Launcher, Scratch, scratch_lane_bytes
 from hcq.amd.link import Linked
 from hcq.amd.memory import Allocation, KfdMemory, Place
-from hcq.amd.process import KfdProcess, process_of
+from hcq.amd.process import KfdProcess, process_after, process_of
 from hcq.amd.program import MAX_GRID, AmdProgram
 from hcq.amd.ring_sync import Numbered, RingSync, Start
 from hcq.amd.rings import AqlRing, Pm4Ring, Ring, SdmaRing
@@ -53,6 +53,7 @@ LAST_FENCE = 2**32 - 2  # before it wraps, the device drains and starts again
 SLEEP_MS = 20  # at most, before it looks again: wake-ups can be lost
 HDP_MEM_FLUSH = 0  # word of the MMIO page
 UPLOAD_BYTES, UPLOAD_ALIGNMENT = 4 << 20, 64  # scalar loads fetch up to 64 bytes
+SECOND_CONTEXTS = (1, 19)  # the kernel driver's interface that has them
 IN_FLIGHT_KEPT = 256  # submissions whose places in the rings are remembered, for reports
 
 
@@ -116,7 +117,11 @@ class AmdDevice(HostAccess):
 
     def acquire_vm(self) -> None:
         """Step: give the process's address space on this GPU to the KFD, through the render node."""
-        self.process.check_not_evicted(self.node.gpu_id)
+        if not self.can_open_again:
+            self.process.check_not_evicted(self.node.gpu_id)
+        elif self.has_event():
+            self.process = process_after(self.port, self.process)
+            self.kfd_fd = self.process.open_kfd(self.port)
         self.drm_fd = self.process.render_fd(self.port, self.node.gpu_id, self.node.render_minor)
         try:
             call(self.port, self.kfd_fd, kfd.ACQUIRE_VM, drm_fd=self.drm_fd, gpu_id=self.node.gpu_id)
@@ -252,6 +257,11 @@ class AmdDevice(HostAccess):
 
     def has_event(self) -> bool:
         return self.node.gpu_id in self.process.faults
+
+    @property
+    def can_open_again(self) -> bool:
+        """Whether a process that is evicted from a GPU can have a second context there."""
+        return self.kfd_version >= SECOND_CONTEXTS
 
     def _advice(self) -> str:
         if self.is_lost and self.has_event():
@@ -428,7 +438,12 @@ class AmdDevice(HostAccess):
         return ""
 
     def make_queues(self) -> None:
-        self.process.check_not_evicted(self.node.gpu_id)
+        again = (
+            f"Open the device again with hcq.open({self.name!r})."
+            if self.can_open_again
+            else "Restart the process."
+        )
+        self.process.check_not_evicted(self.node.gpu_id, again)
         self.make_rings()
         ring = self.rings[COMPUTE]
         if isinstance(ring, AqlRing) and self.scratch is not None:

@@ -36,9 +36,13 @@ class Fault:
 
 
 class KfdProcess:
-    """Shared by the devices of one operating system."""
+    """Shared by the devices of one operating system, until a fault evicts it.
 
-    def __init__(self) -> None:
+    is_second   a context beside the process's first one: CREATE_PROCESS makes it
+    """
+
+    def __init__(self, is_second: bool = False) -> None:
+        self.is_second = is_second
         self.lock = threading.RLock()
         self.kfd_fd = -1
         self.render_fds: dict[int, int] = {}  # gpu id -> file
@@ -53,7 +57,14 @@ class KfdProcess:
         """/dev/kfd, opened on first use."""
         with self.lock:
             if self.kfd_fd < 0:
-                self.kfd_fd = port.open("/dev/kfd")
+                fd = port.open("/dev/kfd")
+                try:
+                    if self.is_second:
+                        call(port, fd, kfd.CREATE_PROCESS)
+                except HcqError:
+                    port.close(fd)
+                    raise
+                self.kfd_fd = fd
             return self.kfd_fd
 
     def render_fd(self, port: Port, gpu_id: int, minor: int) -> int:
@@ -141,7 +152,7 @@ class KfdProcess:
         for number in (gpu_id,) if gpu_id else self.acquired:
             self.faults.setdefault(number, Fault(number, **what))
 
-    def check_not_evicted(self, gpu_id: int) -> None:
+    def check_not_evicted(self, gpu_id: int, what_to_do: str = "Restart the process.") -> None:
         """Raises DriverError when the kernel runs no queue of this process on a GPU any more.
 
         A page fault evicts the process there (kfd_dqm_evict_pasid), a reset does so everywhere
@@ -152,8 +163,7 @@ class KfdProcess:
         if fault is not None:
             why = "a page fault" if fault.memory is not None else "the GPU's reset"
             raise DriverError(
-                f"after {why} the kernel driver runs no queue of this process on GPU {gpu_id:#x} any more. Restart the "
-                "process."
+                f"after {why} the kernel driver runs no queue of this process on GPU {gpu_id:#x} any more. {what_to_do}"
             )
 
     def _create(self, port: Port, kfd_fd: int, kind: EventType, page: int = 0) -> kfd.CreateEventArgs:
@@ -166,6 +176,23 @@ class KfdProcess:
         memory.live.pop(self.event_page.va, None)
 
 
+class _Current:
+    """The context of the process that new devices are opened in."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.process = KfdProcess()
+
+
 def process_of(port: Port) -> KfdProcess:
     """The process as the operating system behind a port knows it."""
-    return of_process(port, KfdProcess)
+    return of_process(port, _Current).process
+
+
+def process_after(port: Port, evicted: KfdProcess) -> KfdProcess:
+    """A second context of the process, once a first one is evicted from a GPU. Devices of the first stay there."""
+    current = of_process(port, _Current)
+    with current.lock:
+        if current.process is evicted:
+            current.process = KfdProcess(is_second=True)
+        return current.process

@@ -375,6 +375,10 @@ class ContextSaveAreaHeader(SparsePacket, words=10):
     reserved1 = bits(319, 288)
 
 
+class CreateProcessArgs(SparsePacket, words=0):
+    """None: AMDKFD_IOC_CREATE_PROCESS takes no structure."""
+
+
 class Ioctl(BaseIoctl, Generic[A]):
     """One call of /dev/kfd. `fix` is what usually helps when it is refused."""
 
@@ -510,6 +514,9 @@ SET_XNACK_MODE = Ioctl(33, "SET_XNACK_MODE", SetXnackModeArgs, READ | WRITE, ("x
 AVAILABLE_MEMORY = Ioctl(35, "AVAILABLE_MEMORY", GetAvailableMemoryArgs, READ | WRITE, ("gpu_id",))
 # runtime_enable: not enabled before (EBUSY), no queues yet (EEXIST).
 RUNTIME_ENABLE = Ioctl(37, "RUNTIME_ENABLE", RuntimeEnableArgs, READ | WRITE, ("mode_mask",))
+# kfd_ioctl_create_process, since interface 1.19: a file that has made no second context yet (EINVAL). Read in the
+# kernel's development tree, and in no release.
+CREATE_PROCESS = Ioctl(39, "CREATE_PROCESS", CreateProcessArgs, 0)
 
 KFD_IOCTLS: dict[int, Ioctl[Any]] = {
     call.number: call for call in tuple(globals().values()) if isinstance(call, Ioctl)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from hcq.amd.abi import kfd
@@ -35,10 +35,11 @@ SINCE = {"RUNTIME_ENABLE": 13, "CREATE_PROCESS": 19}  # minor versions that brou
 
 
 class KfdFile(File):
-    """An open /dev/kfd: of the process that opened it, and nobody else's."""
+    """An open /dev/kfd: of the process that opened it, and nobody else's; in a context of its own, if it made one."""
 
-    def __init__(self, process: KfdProcess) -> None:
-        self.process = process
+    def __init__(self, process: KfdProcess, more: Callable[[Process], KfdProcess]) -> None:
+        self.process, self.more = process, more
+        self.is_second = False
 
     def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
         observers = self.process.observers
@@ -58,6 +59,8 @@ class KfdFile(File):
         call, answer = ANSWERS[number]
         if self.process.minor < SINCE.get(call.name, 0):
             raise Refusal(errno.ENOTTY)
+        if call is kfd.CREATE_PROCESS:
+            self._create_process(process)
         whole = bytes(argument[:size]).ljust(call.size_bytes, b"\0")[: call.size_bytes]
         args = call.layout.decode(memoryview(whole).cast("I"))
         result = answer(self.process, args).to_bytes()
@@ -76,8 +79,16 @@ class KfdFile(File):
             return gpu.gpu.mmio.map_host(va, size_bytes, prot, flags)
         raise Refusal(errno.EINVAL)
 
+    def _create_process(self, process: Process) -> None:
+        """kfd_ioctl_create_process: from now on this file is of a second context, with nothing in it."""
+        if self.is_second:
+            raise Refusal(errno.EINVAL)
+        self.process, self.is_second = self.more(process), True
+
     def close(self) -> None:
-        """Queues and memory belong to the process, not to this file."""
+        """kfd_release: queues and memory belong to the process, and only those of a second context to its file."""
+        if self.is_second:
+            self.process.release()
 
 
 def emulate(words: Sequence[str]) -> EmulatedKfd:
@@ -116,6 +127,7 @@ class EmulatedKfd(Kernel):
         self.gpus = {node.gpu_id: EmulatedGpu(node, self.lines.append, self.memory) for node in self.topology}
         self.minor = specs[0].kfd_minor if specs else USUAL_KFD
         self.processes: dict[Process, KfdProcess] = {}
+        self.second: dict[Process, list[KfdProcess]] = {}  # contexts beside a process's first one
         self.observers: list[KernelObserver] = []
 
     def observe(self, observer: KernelObserver) -> None:
@@ -131,7 +143,7 @@ class EmulatedKfd(Kernel):
 
     def open(self, path: str, process: Process) -> KfdFile | RenderNode | None:
         if path == "/dev/kfd":
-            return KfdFile(self._process(process))
+            return KfdFile(self._process(process), self._second)
         for node in self.topology:
             if path in _drm_nodes(node):
                 return RenderNode(self._process(process), node)
@@ -144,6 +156,14 @@ class EmulatedKfd(Kernel):
                 if self.observers:
                     made.watch(self.observers)
             return self.processes[process]
+
+    def _second(self, process: Process) -> KfdProcess:
+        with self.lock:
+            made = KfdProcess(process, self.gpus, self.memory, self.minor)
+            if self.observers:
+                made.watch(self.observers)
+            self.second.setdefault(process, []).append(made)
+            return made
 
     def nodes(self) -> list[DeviceNode]:
         return [
@@ -166,8 +186,10 @@ class EmulatedKfd(Kernel):
 
     def exit(self, process: Process) -> None:
         with self.lock:
-            found = self.processes.pop(process, None)
-        if found is not None:
-            found.release()
-            for one in self.observers:
-                one.exited(process)
+            first = self.processes.pop(process, None)
+            found = [*self.second.pop(process, []), *([] if first is None else [first])]
+        for one in found:
+            one.release()
+        if first is not None:
+            for observer in self.observers:
+                observer.exited(process)

@@ -44,7 +44,16 @@ def acquire_vm(process: KfdProcess, args: kfd.AcquireVmArgs) -> Packet:
         raise Refusal(errno.EINVAL)
     if gpu.drm_file not in (None, file):
         raise Refusal(errno.EBUSY)
+    if file.owner not in (None, process):
+        raise Refusal(errno.EINVAL)  # amdgpu_amdkfd_gpuvm_acquire_process_vm: it is another context's
     gpu.drm_file = file
+    file.owner = file.process = process
+    return args
+
+
+@answers(kfd.CREATE_PROCESS)
+def create_process(process: KfdProcess, args: kfd.CreateProcessArgs) -> Packet:
+    """kfd_ioctl_create_process: the open file has done it."""
     return args
 
 

@@ -33,6 +33,7 @@ class RenderNode(File):
 
     def __init__(self, process: KfdProcess, node: EmulatedNode) -> None:
         self.process, self.node = process, node
+        self.owner: KfdProcess | None = None  # of its address space, once that is acquired
 
     def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
         observers = self.process.observers

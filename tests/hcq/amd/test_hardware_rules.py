@@ -179,7 +179,7 @@ def test_a_store_to_what_is_not_mapped_is_said_to_be_both_and_its_page_is_told(o
 def test_an_evicted_process_stays_evicted_and_its_new_queues_never_run(
     open_amd: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KfdProcess, "check_not_evicted", lambda self, gpu_id: None)
+    monkeypatch.setattr(KfdProcess, "check_not_evicted", lambda self, *args: None)
     amd = open_amd()
     page_fault(amd)
     monkeypatch.setattr(AmdDevice, "has_event", lambda self: False)

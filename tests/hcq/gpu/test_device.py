@@ -328,6 +328,16 @@ def test_a_missing_kernel_is_refused_with_the_names_there_are(gpu: GpuDevice):
         gpu.load(image(gpu), "missing")
 
 
+def test_a_number_that_does_not_fit_its_parameter_is_refused(gpu: GpuDevice):
+    program = gpu.load(image(gpu), vendor_of(gpu).own_memory)  # its second parameter is an i32
+    out = gpu.alloc(4096)
+    for value in (2**40, 2**32, -(2**31) - 1):
+        with pytest.raises(UsageError, match=rf"argument 1 is {value}; it does not fit 32 bits"):
+            gpu.queue().dispatch(program, [out, value])
+    for value in (2**32 - 1, -(2**31)):
+        gpu.queue().dispatch(program, [out, value])
+
+
 def test_the_driver_needs_neither_numpy_nor_llvm():
     import subprocess
     import sys

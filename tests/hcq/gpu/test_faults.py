@@ -180,7 +180,7 @@ def test_a_close_that_fails_is_told_and_does_not_stand_in_the_way(
 
 def test_without_the_kernel_driver_the_error_says_so(vendor: Vendor):
     missing, says = {
-        "AMD": ("open", r'step 1/10 "open the kernel driver" failed: open.*/dev/kfd.*ENOENT.*not loaded'),
+        "AMD": ("open", r'step 1/9 "open the kernel driver" failed: open.*/dev/kfd.*ENOENT.*not loaded'),
         "NV": (
             "read_file",
             r"step 1/14 \"read the driver's version\" failed: .*/dev/nvidiactl.*ENOENT.*not loaded",

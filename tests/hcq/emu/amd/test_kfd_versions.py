@@ -15,8 +15,9 @@ from hcq.amd.chip import chip_of
 from hcq.amd.device import AmdDevice
 from hcq.amd.memory import Place
 from hcq.emu.port import port_for
-from hcq.errors import UsageError
+from hcq.errors import DeviceFault, DriverError, UsageError
 from tests.hcq.amd.conftest import open_amd as open_amd
+from tests.hcq.amd.kernels import image
 from tests.hcq.emu.amd.test_kfd import ENOTSUPP, Process, queue_fields
 from tests.hcq.gpu.kernels import works
 
@@ -134,3 +135,53 @@ def test_a_queue_needs_the_address_space() -> None:
     one = Process(acquire=False)
     fields = {"ring_base_address": 4096, "ring_size": 4096, "gpu_id": one.node.gpu_id, "queue_type": 1}
     one.refuses(errno.ESRCH, kfd.CREATE_QUEUE, **fields)
+
+
+# ------------------------------------------------------------ a second context
+
+
+def page_fault(amd: AmdDevice) -> None:
+    with pytest.raises(DeviceFault, match="page fault"):
+        amd.run(amd.load(image(amd.arch), "store_at"), [amd.alloc(64), 1 << 36])
+
+
+def test_after_a_page_fault_a_device_can_be_opened_again_since_1_19(
+    open_amd: Callable[..., AmdDevice],
+) -> None:
+    amd = open_amd(options=":kfd=1.19")
+    kept = amd.alloc(1 << 20)
+    kept.write(b"\5" * (1 << 20))
+    page_fault(amd)
+    with pytest.raises(UsageError, match=r"Open the device again with hcq.open\('AMD'\)"):
+        amd.alloc(64)
+    for _ in range(2):  # a second context can be evicted, too
+        again = open_amd(port=amd.port)
+        works(again)
+        page_fault(again)
+    assert kept.read() == b"\5" * (1 << 20)
+
+
+def test_before_that_only_another_process_can(open_amd: Callable[..., AmdDevice]) -> None:
+    amd = open_amd(options=":kfd=1.18")
+    page_fault(amd)
+    with pytest.raises(DriverError, match="Restart the process"):
+        open_amd(port=amd.port)
+
+
+def test_a_second_context_has_its_own_address_space_and_goes_with_its_file() -> None:
+    at("1.18").refuses(errno.ENOTTY, kfd.CREATE_PROCESS)
+    one = at("1.19")
+    first = one.fd
+    one.fd = one.port.open("/dev/kfd")
+    one.call(kfd.CREATE_PROCESS)
+    one.refuses(errno.EINVAL, kfd.CREATE_PROCESS)
+    one.refuses(errno.EINVAL, kfd.ACQUIRE_VM, drm_fd=one.drm_fd, gpu_id=one.node.gpu_id)
+    drm_fd = one.port.open(f"/dev/dri/renderD{one.node.render_minor}")
+    one.call(kfd.ACQUIRE_VM, drm_fd=drm_fd, gpu_id=one.node.gpu_id)
+    handle = one.alloc().handle
+    gpu = one.port.kernels[0].gpus[one.node.gpu_id]
+    assert gpu.vram_used == 4096
+    second, one.fd = one.fd, first
+    one.refuses(errno.EINVAL, kfd.FREE_MEMORY_OF_GPU, handle=handle)
+    one.port.close(second)
+    assert gpu.vram_used == 0
