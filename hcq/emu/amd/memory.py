@@ -103,7 +103,7 @@ class GpuVm(AddressSpace):
 
     def overlaps(self, va: int, size_bytes: int) -> bool:
         """Whether anything is mapped in a range."""
-        return any(one.start < va + size_bytes and va < one.end for one in self.ranges)
+        return self.within(va, va + size_bytes) is not None
 
     def is_exactly(self, va: int, size_bytes: int) -> bool:
         """Whether a mapping starts there and has that many pages."""

@@ -186,27 +186,39 @@ class AddressSpace(Memory):
     def insert(self, new: Range) -> None:
         """Make a range appear. Raises UsageError where one is already."""
         with self.lock:
-            for old in self.ranges:
-                if new.start < old.end and old.start < new.end:
-                    raise UsageError(
-                        f"map(address={new.start:#x}, {len(new.data)} bytes): overlaps [{old.start:#x}, {old.end:#x}). "
-                        f"Unmap that first."
-                    )
-            self.publish(tuple(sorted((*self.ranges, new), key=lambda one: one.start)))
+            old = self.within(new.start, new.end)
+            if old is not None:
+                raise UsageError(
+                    f"map(address={new.start:#x}, {len(new.data)} bytes): overlaps [{old.start:#x}, {old.end:#x}). "
+                    f"Unmap that first."
+                )
+            starts, ranges = self.index
+            at = bisect.bisect_left(starts, new.start)
+            self.publish((*ranges[:at], new, *ranges[at:]), [*starts[:at], new.start, *starts[at:]])
 
     def unmap(self, address: int) -> None:
         """Forget the range that starts at `address`."""
         with self.lock:
-            left = tuple(one for one in self.ranges if one.start != address)
-            if len(left) == len(self.ranges):
+            starts, ranges = self.index
+            at = bisect.bisect_left(starts, address)
+            if at == len(starts) or starts[at] != address:
                 raise UsageError(f"unmap(address={address:#x}): no mapping starts there.")
-            self.publish(left)
+            self.publish(ranges[:at] + ranges[at + 1 :], starts[:at] + starts[at + 1 :])
 
-    def publish(self, ranges: tuple[Range, ...]) -> None:
-        """Replace all ranges at once, while kernels read."""
+    def publish(self, ranges: tuple[Range, ...], starts: list[int] | None = None) -> None:
+        """Replace all ranges at once, while kernels read. starts: where each begins, if that is known."""
         self.recent = None
         self.ranges = ranges
-        self.index = ([one.start for one in ranges], ranges)  # replaced as one, so that readers need no lock
+        starts = [one.start for one in ranges] if starts is None else starts
+        self.index = (starts, ranges)  # replaced as one, so that readers need no lock
+
+    def within(self, start: int, end: int) -> Range | None:
+        """The first mapping that has any of these addresses."""
+        starts, ranges = self.index
+        at = bisect.bisect_right(starts, start)
+        if at and start < ranges[at - 1].end:
+            return ranges[at - 1]
+        return ranges[at] if at < len(ranges) and ranges[at].start < end else None
 
     def find(self, address: int) -> Range | None:
         """The range that holds an address."""
