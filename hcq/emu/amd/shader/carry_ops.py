@@ -62,6 +62,8 @@ def sum_with_carry(ctx: Context, name: str, carry_in: bool, operands: Sources) -
         x, y = left(b), right(b)
         total = x + y if adds else x - y
         extra = carried(b) if carried is not None else None
+        if extra is not None and not extra.any():
+            extra = None  # the upper half of an address: hardly ever does one reach over 4 GiB
         if target == ctx.null:
             write(b, total if extra is None else total + extra if adds else total - extra)
             return
@@ -82,7 +84,21 @@ def select(ctx: Context, name: str, operands: Sources) -> Step:
     first, second = operands.read(0, kind), operands.read(1, kind)
     mask = lane_mask(ctx, ctx.inst.fields["src2"] if ctx.inst.format == "VOP3" else VCC)
     write = destination(ctx, ctx.inst.name, kind)
-    return lambda b: write(b, np.where(mask(b), second(b), first(b)))
+    if kind == "f16":
+        return lambda b: write(b, np.where(mask(b), second(b), first(b)))
+    write_bits = destination(ctx, ctx.inst.name, "u32")
+
+    def run(b: Batch) -> None:
+        # by arithmetic on bits, which costs the same for all masks; np.where guesses, and mixed lanes cost it double
+        bits = np.negative(mask(b).astype(np.uint32))
+        if bits.shape != b.lanes.shape:
+            bits = np.broadcast_to(bits, b.lanes.shape).copy()
+        x, y = first(b).view(np.uint32), second(b).view(np.uint32)
+        bits &= x ^ y
+        bits ^= x
+        write_bits(b, bits)
+
+    return run
 
 
 def wide_product(ctx: Context, name: str, operands: Sources) -> Step:

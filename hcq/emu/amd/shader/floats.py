@@ -61,7 +61,7 @@ def fused_sum(p: Array, c: Array, kind: type, rounding: int = NEAREST) -> Array:
         half_way = (total.view(np.int64) & ((1 << below) - 1)) == 1 << (below - 1)
         if not half_way.any():
             tiny = np.abs(result) <= SMALLEST_NORMAL[result.dtype.itemsize]
-            if not (tiny & (total != 0)).any():
+            if not tiny.any() or not (tiny & (total != 0)).any():
                 return result
     return narrow(round_to_odd(*two_sum(p, c)), kind, rounding)
 

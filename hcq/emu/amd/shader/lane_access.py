@@ -80,7 +80,7 @@ def parse_access(text: str) -> Access | None:
 
 def active(b: Batch, values: Array) -> Array:
     """The numbers of active lanes, wave after wave."""
-    whole = np.broadcast_to(values, b.lanes.shape)
+    whole = values if values.shape == b.lanes.shape else np.broadcast_to(values, b.lanes.shape)
     return whole.reshape(-1) if b.all_lanes else whole[b.lanes]
 
 
@@ -151,7 +151,7 @@ def modify(
         return
     values = numbers(b, data, atomic.dtype)
     seconds = values if second is None else numbers(b, second, atomic.dtype)
-    found = run_atomic(store, atomic, addresses, values, seconds)
+    found = (b.answer or run_atomic)(store, atomic, addresses, values, seconds)
     if returned is not None:
         deliver_numbers(b, returned, found)
 

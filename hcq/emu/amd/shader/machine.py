@@ -22,9 +22,11 @@ from hcq.emu.amd.shader.arrays import pack_lanes
 from hcq.emu.amd.shader.errors import IllegalOperation, OutOfBudget
 from hcq.emu.amd.shader.program import BasicBlock, Program
 from hcq.emu.amd.shader.residents import Residents
+from hcq.emu.amd.shader.retry import foresee
 from hcq.emu.amd.shader.waves import Batch
 
 PATIENCE = 256  # blocks that others may run while a batch that could run waits
+ROUNDS_TOGETHER = 16  # of a retry loop, before its waves go round one after the other
 
 
 @dataclass
@@ -76,6 +78,7 @@ class Machine:
         self.waiting: list[Batch] = []  # at a barrier
         self.now = 0
         self.pc = 0  # of the step that runs, for reports
+        self.rounds: dict[int, int] = {}  # how often each retry loop has gone round
 
     def all(self, first: Batch) -> None:
         """Run these waves, and what they part into, to their end. Raises ShaderFault."""
@@ -96,7 +99,7 @@ class Machine:
         ready = self.ready
         if len(ready) == 1:
             return ready.pop()
-        chosen = min(ready, key=lambda b: (b.pc, b.mode))
+        chosen = min(ready, key=lambda b: (b.is_stuck, b.pc, b.mode))
         oldest = min(ready, key=lambda b: b.turn)
         if self.now - oldest.turn > PATIENCE:
             chosen = oldest
@@ -111,6 +114,8 @@ class Machine:
         block = self.program.block(b.pc, b.mode)
         self.account(block, b)
         try:
+            if block.retries:
+                return self.retry(block, b)
             for self.pc, run in zip(block.pcs, block.steps):
                 run(b)
         except IndexError:
@@ -132,6 +137,45 @@ class Machine:
             return self.release()
         np.subtract.at(self.residents.alive, b.groups, 1)
         return self.release() if self.waiting else []
+
+    def retry(self, block: BasicBlock, b: Batch) -> list[Batch]:
+        """A round of a retry loop; or many, where that can be foreseen, or wave by wave.
+
+        A guess that fails costs as much as a few rounds: it is made in the second one, and then ever less often.
+        """
+        count = self.rounds[block.pc] = self.rounds.get(block.pc, 0) + 1
+        if count % ROUNDS_TOGETHER == 0 and b.waves > 1:
+            return self.wave_by_wave(block, b)
+        if count == 1 or count & (count - 1) or not foresee(block.steps, b):
+            before = b.lanes
+            for self.pc, run in zip(block.pcs, block.steps):
+                run(b)
+            b.is_stuck = np.array_equal(b.lanes, before)
+        return block.ending.run(b)
+
+    def wave_by_wave(self, block: BasicBlock, b: Batch) -> list[Batch]:
+        """Each wave alone goes round until it leaves: its lanes contend with fewer. The rest, once one cannot."""
+        out = []
+        for number in range(b.waves):
+            one = b.take(np.array([number]))
+            out.append(one)
+            fruitless = 0
+            while one.pc == block.pc and fruitless < 2:  # the first may compare with what was found long ago
+                self.account(block, one)
+                before = one.lanes
+                for self.pc, run in zip(block.pcs, block.steps):
+                    run(one)
+                fruitless = fruitless + 1 if np.array_equal(one.lanes, before) else 0
+                block.ending.run(one)
+            if fruitless:
+                one.is_stuck = True
+                if number + 1 < b.waves:
+                    out.append(b.take(np.arange(number + 1, b.waves)))
+                    out[-1].is_stuck = True
+                break
+        for one in out:
+            one.turn = b.turn
+        return out
 
     def account(self, block: BasicBlock, b: Batch) -> None:
         """Count a block that a batch has run."""

@@ -59,6 +59,11 @@ def aligned_words(address: int, data: Array) -> Array | None:
     return data[: len(data) & ~3].view(np.uint32)
 
 
+def are_aligned(offsets: Array) -> bool:
+    """Whether all are multiples of four."""
+    return not int(np.bitwise_or.reduce(offsets)) & 3
+
+
 @dataclass(frozen=True)
 class Bytes:
     """A piece of the host's memory, reached by offsets that are known to be inside; LDS and scratch are such, too."""
@@ -75,10 +80,10 @@ class Bytes:
     def gather(self, offsets: Array, words: int) -> Array:
         """(n,) offsets -> (words, n) uint32. Any alignment."""
         out = np.empty((words, len(offsets)), np.uint32)
-        if self.words is not None and not (offsets & 3).any():
+        if self.words is not None and are_aligned(offsets):
             first = offsets >> 2
             for word in range(words):
-                np.take(self.words, first + word if word else first, out=out[word], mode="clip")
+                np.take(self.words[word:], first, out=out[word], mode="clip")
             return out
         for word in range(words):
             out[word] = sum(
@@ -95,10 +100,10 @@ class Bytes:
 
     def scatter(self, offsets: Array, values: Array) -> None:
         """Write (words, n) uint32 at (n,) offsets; the later lane wins."""
-        if self.words is not None and not (offsets & 3).any():
+        if self.words is not None and are_aligned(offsets):
             first = offsets >> 2
             for word in range(len(values)):
-                self.words[first + word] = values[word]
+                self.words[word:][first] = values[word]
             return
         for word in range(len(values)):
             self.scatter_bytes(offsets + 4 * word, values[word], 4)
@@ -258,7 +263,7 @@ class AddressSpace(Memory):
             self.recent = one
             if kind != "read" and not one.writable:
                 raise self.fault(addresses, size_bytes, kind)
-            return [(one, None, (addresses - np.uint64(one.start)).astype(np.int64))]
+            return [(one, None, (addresses - np.uint64(one.start)).view(np.int64))]
         ranges = self.ranges
         starts = np.array([one.start for one in ranges], np.uint64)
         place = np.searchsorted(starts, addresses, side="right") - 1

@@ -234,9 +234,17 @@ def address_of(ctx: Context) -> Callable[[Batch], Array]:
         return scratch_offset
     if ctx.inst.format == "GLOBAL" and has_saddr:
         scalar_base = scalar64(ctx, saddr)
-        return lambda b: b.u32[vgpr] + (scalar_base(b) + offset)[:, None]
+
+        def from_base(b: Batch) -> Array:
+            bases = scalar_base(b)
+            addresses = b.u32[vgpr].astype(np.uint64)
+            # nearly always all waves have one base, and adding a number is quicker than adding a column
+            addresses += (bases[0] if (bases == bases[0]).all() else bases[:, None]) + offset
+            return addresses
+
+        return from_base
     pair = vector_pair(vgpr, np.uint64)
-    return lambda b: pair(b) + offset
+    return lambda b: pair(b) + offset if offset else pair(b)
 
 
 def buffer_access(ctx: Context, access: Access) -> Step:

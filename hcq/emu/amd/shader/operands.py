@@ -389,6 +389,6 @@ def write_lane_mask(ctx: Context, code: int) -> Callable[[Batch, Array], None]:
         raise ctx.refuse(f"a mask of {ctx.wave_size} lanes does not fit at scalar register {code}")
 
     def write(b: Batch, x: Array) -> None:
-        b.set_mask(code, x & b.lanes)
+        b.set_mask(code, x if b.all_lanes and x.shape == b.lanes.shape else x & b.lanes)
 
     return and_exec(write) if code in (EXEC, EXEC + 1) else write

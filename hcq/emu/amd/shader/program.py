@@ -16,7 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hcq.emu.amd.shader import disassembly
-from hcq.emu.amd.shader.control import Ending, compile_control, compile_ending, direct_targets, goes_to
+from hcq.emu.amd.shader.control import (
+    Ending,
+    branch_target,
+    compile_control,
+    compile_ending,
+    direct_targets,
+    goes_to,
+)
 from hcq.emu.amd.shader.errors import PageFault, UnknownInstruction
 from hcq.emu.amd.shader.isa import Instruction, Isa
 from hcq.emu.amd.shader.lane_ops import relative_moves
@@ -26,6 +33,7 @@ from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.memory_ops import compile_memory
 from hcq.emu.amd.shader.operands import Context, Mode, Step
 from hcq.emu.amd.shader.packed_ops import compile_packed
+from hcq.emu.amd.shader.retry import is_retry_loop
 from hcq.emu.amd.shader.scalar_memory_ops import compile_scalar_memory
 from hcq.emu.amd.shader.scalar_ops import compile_scalar
 from hcq.emu.amd.shader.vector_ops import compile_vector
@@ -52,6 +60,7 @@ class BasicBlock:
     pcs: list[int]  # of each step
     ending: Ending
     length: int  # instructions, the ending included
+    retries: bool = False  # it is a loop by itself, around a compare-and-swap
 
 
 class Program:
@@ -155,7 +164,9 @@ class Program:
             length += 1
             ending = compile_ending(ctx)
             if ending is not None:
-                return BasicBlock(start, steps, pcs, ending, length)
+                body = [self.instructions[one] for one in pcs]
+                is_loop = inst.name == "s_cbranch_execnz" and is_retry_loop(body, start, branch_target(inst))
+                return BasicBlock(start, steps, pcs, ending, length, is_loop)
             index = relative_moves(ctx, relative)
             if index is not None:
                 relative, step = index

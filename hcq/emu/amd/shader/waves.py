@@ -12,6 +12,8 @@ s[:, 126:128]; `lanes` is the same as booleans, and `all_lanes` says that no wri
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array, pack_lanes, unpack_lanes
@@ -33,6 +35,8 @@ class Batch:
         # lanes whose DPP source exists, while such an instruction runs
         self.readable: Array = np.ones((1, 1), np.bool_)
         self.turn = 0  # when it last ran, so that none waits for ever
+        self.is_stuck = False  # it has gone round a retry loop, and no lane has left
+        self.answer: Callable[..., Array] | None = None  # what atomics find, where memory is not to be asked
         self.bind(v)
         self.exec_changed()
 
@@ -67,9 +71,12 @@ class Batch:
 
     def forget(self, register: int, words: int) -> None:
         """These SGPRs are about to change: masks that overlap them are no longer known."""
-        if self.known:
-            for one in range(register - 1, register + words):
-                self.known.pop(one, None)
+        known = self.known
+        if known:
+            known.pop(register, None)
+            known.pop(register - 1, None)
+            for one in range(register + 1, register + words):
+                known.pop(one, None)
 
     def mask(self, register: int) -> Array:
         """A lane mask held in SGPRs, as booleans. Do not write to it."""

@@ -13,22 +13,15 @@ only as far as that is what the next one was guessed to find, it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from hcq.emu.contended import accumulating
+from hcq.emu import contended
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Step, Write
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.types import Lanes, Type
-
-FLOATS: dict[int, Any] = {4: np.float32, 8: np.float64}
-SIGNED: dict[int, Any] = {4: np.int32, 8: np.int64}
-BITWISE: tuple[Any, ...] = (np.bitwise_and, np.bitwise_or)
-LIMITS: tuple[Any, ...] = (np.maximum, np.minimum)
-ARITHMETIC: tuple[Any, ...] = (np.add, np.subtract, np.multiply)
 
 
 class Swap(NamedTuple):
@@ -74,9 +67,9 @@ class Swap(NamedTuple):
         together = list(registers)
         stored, _ = self.evaluate(together, group, start.repeat(batch.count))
         best: tuple[Registers, Lanes] = registers, start
-        for guess in self._guesses(registers, batch.count, start, stored):
-            if guess[1] != stored[0]:
-                continue  # the first thread would already leave something else
+        operands = (registers[slot] for slot in self.operands)
+        addends = (value.repeat(batch.count) if len(value) == 1 else value for value in operands)
+        for guess in contended.guesses(start, stored, addends):
             mine = list(registers)
             new, leaves = self.evaluate(mine, group, guess[:-1])
             is_true = leaves & (new == guess[1:])
@@ -86,24 +79,6 @@ class Swap(NamedTuple):
             if count == batch.count:
                 break
         return best
-
-    def _guesses(self, registers: Registers, count: int, start: Lanes, stored: Lanes) -> Iterator[Lanes]:
-        """What thread after thread could find. stored: what each would leave if it were the first."""
-        size, none = self.type.size_bytes, stored
-        yield np.concatenate((start, start + np.cumsum(stored - start, dtype=stored.dtype)))
-        yield np.concatenate((start, stored))
-        yield start ^ np.concatenate((start ^ start, np.bitwise_xor.accumulate(stored ^ start)))
-        for function in (*BITWISE, *LIMITS):
-            yield accumulating(function)(start, stored, none)
-        if size in FLOATS:
-            for scalar in (SIGNED[size], FLOATS[size]):
-                for function in LIMITS:
-                    yield accumulating(function, scalar)(start, stored, none)
-            for slot in self.operands:
-                values = registers[slot]
-                values = values.repeat(count) if len(values) == 1 else values
-                for function in ARITHMETIC:
-                    yield accumulating(function, FLOATS[size])(start, values, none)
 
 
 def swap_of(

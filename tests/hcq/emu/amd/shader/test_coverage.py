@@ -17,7 +17,7 @@ from tests.hcq.emu.amd.shader.bench import ACC_OFFSET, ISAS
 NOT_EXECUTED = re.compile(
     "|".join(
         [
-            r"s_rfe.*|s_setkill|s_trap|s_sendmsghalt|s_subvector_loop_.*",  # traps, halts, half-wave loops
+            r"s_rfe.*|s_setkill|s_sendmsghalt|s_subvector_loop_.*",  # returns from traps, halts, half-wave loops
             r"s_cbranch_(join|i_fork|g_fork)",  # the old fork and join stack
             r"s_(buffer_)?atomic_.*|s_scratch_.*|s_buffer_store_.*",  # scalar writes, which LLVM never makes
             r"v_cube.*|v_mullit_f32|v_m?qsad_.*|v_swaprel_b32|v_screen_partition.*",  # graphics and video
