@@ -48,10 +48,13 @@ class OpenFile(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """An ioctl that was done, and whose answer found nobody: a signal came in between. The thread asks once more."""
+    """An ioctl that was done, and whose answer found nobody: a signal came in between. The thread asks once more.
+
+    call    descriptor and request; the address of the argument may be another one, on the caller's stack
+    """
 
     process: ForeignProcess
-    call: tuple[int, int, int]
+    call: tuple[int, int]
     before: bytes
     after: bytes
     result: int
@@ -70,7 +73,8 @@ class Answers:
         self._files: dict[int, OpenFile] = {}  # by position
         self._positions = itertools.count(FIRST_POSITION)
         self._current = threading.local()
-        self._lost: dict[int, Lost] = {}
+        self._lost: dict[int, Lost] = {}  # by thread, as what follows
+        self._doing: dict[int, threading.Event] = {}
         self._methods: dict[int, Callable[..., Result]] = {
             number: getattr(self, f"_{name}") for number, name in abi.calls.items()
         }
@@ -344,22 +348,43 @@ class Answers:
         if opened is None:
             return -errno.EBADF if self._is_ours(thread, _signed(fd)) else NOT_OURS
         process = self.processes.of_thread(thread)
-        size = opened.file.argument_bytes(request)
+        given_up = self._doing.get(thread)
+        done = self._doing[thread] = threading.Event()
+        if (
+            given_up is not None
+        ):  # a signal came: the thread asks again while its last call is still being answered
+            given_up.wait()
+        try:
+            return self._do_ioctl(opened.file, process, thread, (fd, request), va)
+        finally:
+            done.set()
+            if self._doing.get(thread) is done:
+                del self._doing[thread]
+
+    def _do_ioctl(
+        self, file: File, process: ForeignProcess, thread: int, call: tuple[int, int], va: int
+    ) -> Result:
+        request = call[1]
+        size = file.argument_bytes(request)
         before = process.read(va, size) if size else b""
-        call = fd, request, va
+        if not self.listener.is_valid(self._current.call.id):
+            return -errno.EINTR  # given up before it has begun: what was read may be anything
         lost = self._lost.pop(thread, None)
         if lost and (lost.process, lost.call) == (process, call) and before in (lost.before, lost.after):
             result, argument = lost.result, bytearray(lost.after)
         else:
             argument = bytearray(before)
             try:
-                result = opened.file.ioctl(request, argument, process)
+                result = file.ioctl(request, argument, process)
             except Refusal as refusal:
                 result = -refusal.number
-        if argument != before:
-            process.write(va, argument)
         self._current.is_answered = True
-        if not self.listener.answer(self._current.call.id, result) and not process.is_gone:
+        id = self._current.call.id
+        # a thread that has given up uses this memory for something else by now
+        is_heard = self.listener.is_valid(id)
+        if is_heard and argument != before:
+            process.write(va, argument)
+        if not (is_heard and self.listener.answer(id, result)) and result >= 0 and not process.is_gone:
             self._lost[thread] = Lost(process, call, before, bytes(argument), result)
         return result
 
