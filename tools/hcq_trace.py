@@ -90,6 +90,11 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "--data", action="store_true", help="contents of memory, too, for replay; slow and large"
     )
+    verb.add_argument(
+        "--foreign",
+        action="store_true",
+        help="a program that is none of ours, on AMD's kernel driver: by ptrace",
+    )
     verb.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command with its arguments")
 
     verb = _verb(verbs, "show", _show, "print submissions packet by packet")
@@ -245,8 +250,12 @@ def _json(verb: argparse.ArgumentParser, what: str) -> None:
 
 
 def _record(options: argparse.Namespace) -> int:
-    from hcq.tools.trace.record import record
+    from hcq.tools.trace.record import record, record_foreign
 
+    if options.foreign:
+        if options.data:
+            raise UsageError("record: --data needs a program of this package; leave it or --foreign out.")
+        return record_foreign(options.command, options.output)
     return record(options.command, options.output, options.data)
 
 

@@ -13,8 +13,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from hcq import config
 from hcq.errors import UsageError
 from hcq.trace.records import MAGIC
 
@@ -52,6 +54,56 @@ def record(command: Sequence[str], output: str, with_data: bool) -> int:
             file=sys.stderr,
         )
     return status if status >= 0 else 128 - status
+
+
+def record_foreign(command: Sequence[str], output: str) -> int:
+    """Run a command that is none of ours and record what it asks of /dev/kfd and submits there, by ptrace.
+
+    Raises  UsageError where it cannot be traced, or there is no AMD GPU
+    """
+    from hcq.observe.foreign.session import Session
+    from hcq.tools.trace.tracer import filter
+    from hcq.tools.trace.tracer.tracer import Tracer
+
+    words = list(command[1:] if command[:1] == ["--"] else command)
+    if not words:
+        raise UsageError("give a command after --, as in: hcq-trace record --foreign -- ./a_hip_program")
+    gpus = _amd_gpus()
+    if not gpus:
+        raise UsageError(
+            "record --foreign: /sys/devices/virtual/kfd lists no GPU. It records programs on AMD's kernel driver;"
+            " programs of this package record themselves: leave --foreign out."
+        )
+    path = Path(output)
+    _make_room(path)
+    settings = replace(config.current(), trace=str(path.absolute()), report=frozenset({"off"}))
+    session = Session(settings)
+    session.offers("AMD", gpus)
+    tracer = Tracer(session, stops_at_every_call=filter.is_filtered())
+    try:
+        status = tracer.run(words)
+    finally:
+        session.close()
+    if not path.exists():
+        print(f"hcq-trace record: {words[0]} used no GPU; nothing was recorded", file=sys.stderr)
+    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
+def _amd_gpus() -> dict[int, str]:
+    """What names each GPU in calls of the KFD, and its architecture."""
+    found = {}
+    for folder in sorted(
+        Path("/sys/devices/virtual/kfd/kfd/topology/nodes").glob("*"), key=lambda at: at.name
+    ):
+        try:
+            gpu_id = int((folder / "gpu_id").read_text())
+            rows = (line.split() for line in (folder / "properties").read_text().splitlines())
+            version = next((int(row[1]) for row in rows if row[:1] == ["gfx_target_version"]), 0)
+        except (OSError, ValueError):
+            continue
+        if gpu_id:
+            found[gpu_id] = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+    return found
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
