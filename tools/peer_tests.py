@@ -113,8 +113,8 @@ def table(results: dict[str, dict[str, str]], columns: Sequence[str]) -> str:
             if found != PASSED:
                 reasons.setdefault((test, re.sub(r"0x[0-9a-f]+|\d{5,}", "N", found)), []).append(column)
     lines = [f"| tests | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
-    for module, found in counts.items():
-        cells = [_count(found.get(column, [])) for column in columns]
+    for module, of_module in counts.items():
+        cells = [_count(of_module.get(column, [])) for column in columns]
         lines.append(f"| `{module}` | {' | '.join(cells)} |")
     lines += ["", "| test | on | result |", "|---|---|---|"]
     for (test, found), on in reasons.items():
