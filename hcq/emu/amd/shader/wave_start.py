@@ -154,7 +154,10 @@ class WorkItems:
         per_group = self.waves_per_group(wave_size)
         index = np.repeat(np.arange(len(groups)), per_group)
         place = np.tile(np.arange(per_group), len(groups))
-        count = self.group_sizes(groups).prod(axis=1)[index]
+        sizes = self.group_sizes(groups)
+        if (sizes == self.block).all() and self.block[0] * self.block[1] * self.block[2] % wave_size == 0:
+            return index, place, np.ones((len(index), wave_size), np.bool_)
+        count = sizes.prod(axis=1)[index]
         linear = place[:, None] * wave_size + np.arange(wave_size)
         active = linear < count[:, None]
         useful = active.any(axis=1)
@@ -162,12 +165,21 @@ class WorkItems:
 
     def packed_ids(self, groups: Array, place: Array, wave_size: int, dimensions: int) -> Array:
         """v0: work-item ids, x in bits 9:0, y in 19:10, z in 29:20."""
-        linear = place[:, None] * wave_size + np.arange(wave_size)
         sizes = np.maximum(self.group_sizes(groups), 1)
-        x, y = sizes[:, :1], sizes[:, 1:2]
-        packed = linear % x
-        if dimensions >= 1:
-            packed = packed | (linear // x % y) << 10
-        if dimensions >= 2:
-            packed = packed | (linear // (x * y)) << 20
-        return packed.astype(np.uint32)
+        if (sizes == self.block).all():  # the same in every group: worked out once
+            places = np.arange(self.waves_per_group(wave_size))
+            whole = np.broadcast_to(np.array(self.block), (len(places), 3))
+            return _packed(places, whole, wave_size, dimensions)[place]
+        return _packed(place, sizes, wave_size, dimensions)
+
+
+def _packed(place: Array, sizes: Array, wave_size: int, dimensions: int) -> Array:
+    """The ids of waves at these places of groups of these sizes."""
+    linear = place[:, None] * wave_size + np.arange(wave_size)
+    x, y = sizes[:, :1], sizes[:, 1:2]
+    packed = linear % x
+    if dimensions >= 1:
+        packed = packed | (linear // x % y) << 10
+    if dimensions >= 2:
+        packed = packed | (linear // (x * y)) << 20
+    return packed.astype(np.uint32)
