@@ -20,6 +20,8 @@ int main(int, char **arguments) {
     if (!strcmp(arguments[1], "pointer")) stores<<<1, 64>>>((int *)0x123456000);
     if (!strcmp(arguments[1], "trap")) gives_up<<<1, 64>>>(flag);
     if (!strcmp(arguments[1], "endless")) spins<<<1, 64>>>(flag);
+    std::printf("%s: launched\n", arguments[1]);
+    std::fflush(stdout);
     CHECK(hipDeviceSynchronize());
     return finish("faults", 0);
 }

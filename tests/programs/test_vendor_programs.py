@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,7 +43,9 @@ def test_rocminfo_lists_as_many_gpus_as_there_are(arch: str, emulate: Emulate) -
     assert facts(done.stdout)["Device Type"] == ["CPU", "GPU", "GPU"]
 
 
-@pytest.mark.parametrize("name", ["vector_add", "reduction", "managed", "streams", "print"])
+@pytest.mark.parametrize(
+    "name", ["vector_add", "reduction", "managed", "streams", "print", "arithmetic", "cooperative"]
+)
 def test_a_program_of_hip_computes_the_right_numbers(
     name: str, arch: str, compiled: Compiled, emulate: Emulate
 ) -> None:
@@ -114,3 +118,20 @@ def test_rocblas_multiplies_matrices(
     done = emulate(f"amd:{arch}", compiled("gemm.cpp", arch, ("-lrocblas",)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "gemm: 0 wrong" in done.stdout
+
+
+def test_ctrl_c_ends_a_program_whose_kernel_does_not_end(arch: str, compiled: Compiled) -> None:
+    program = compiled("faults.hip", arch)
+    command = [sys.executable, "-m", "hcq", "emulate", f"amd:{arch}", "--", str(program), "endless"]
+    started = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "endless: launched\n"
+        os.killpg(started.pid, signal.SIGINT)  # as a terminal does
+        started.communicate(timeout=60)
+        assert started.returncode == -signal.SIGINT
+    finally:
+        started.kill()
+        started.communicate()

@@ -199,9 +199,11 @@ def update_queue(process: KfdProcess, args: kfd.UpdateQueueArgs) -> Packet:
 
 @answers(kfd.ALLOC_QUEUE_GWS)
 def alloc_queue_gws(process: KfdProcess, args: kfd.AllocQueueGwsArgs) -> Packet:
-    """kfd_ioctl_alloc_queue_gws: global wave sync for a queue, any number of it. Kernels that use it are refused."""
-    if process.gpu_of_queue(args.queue_id) is None:
+    """kfd_ioctl_alloc_queue_gws: global wave sync for a queue, whatever the number of it."""
+    gpu = process.gpu_of_queue(args.queue_id)
+    if gpu is None:
         raise Refusal(errno.EINVAL)
+    gpu.queues[args.queue_id].has_global_sync = bool(args.num_gws)
     return changed(args, first_gws=0)
 
 

@@ -27,8 +27,13 @@ def shader_core(arch: str, vm: GpuVm, caches: Caches | None) -> ShaderCore:
     return ShaderCore(ISAS[arch], caches.vector, LDS_BYTES, scalar=caches.scalar, code=caches.code)
 
 
-def launch(core: ShaderCore, arch: str, work: Dispatch, is_ending: Callable[[], bool]) -> None:
-    """Run it. It ends early when `is_ending` says so: its queue is being destroyed."""
+def launch(
+    core: ShaderCore, arch: str, work: Dispatch, is_ending: Callable[[], bool], is_cooperative: bool = False
+) -> None:
+    """Run it. It ends early when `is_ending` says so: its queue is being destroyed.
+
+    is_cooperative   its workgroups may wait for each other: the queue has global wave sync
+    """
     start = Launch.from_registers(
         arch,
         work.entry,
@@ -46,4 +51,12 @@ def launch(core: ShaderCore, arch: str, work: Dispatch, is_ending: Callable[[], 
         time.sleep(0)  # the process that waits for this kernel shares one interpreter with it: let it in
         return is_ending()
 
-    run_dispatch(core, start, work.grid, work.block, items=work.items, interrupted=interrupted)
+    run_dispatch(
+        core,
+        start,
+        work.grid,
+        work.block,
+        items=work.items,
+        interrupted=interrupted,
+        is_cooperative=is_cooperative,
+    )

@@ -66,6 +66,7 @@ class EmulatedQueue(Turns, ABC):
         self.is_suspended = not args.queue_percentage & 0xFF
         self.is_evicted = False
         self.is_ending = False  # it is being destroyed: the kernel it runs shall end
+        self.has_global_sync = False  # ALLOC_QUEUE_GWS
         self.stopped = ""
         # what observers were told: up to where, of which doorbell, and how far it was
         self.told = self.put_before = self.done_before = self.rptr
@@ -210,7 +211,13 @@ class ProcessGpu:
             self.core = shader_core(self.chip.arch, self.vm, self.caches)
         preemptions = self.gpu.preemptions
         try:
-            launch(self.core, self.chip.arch, work, lambda: queue is not None and self._ends(queue))
+            launch(
+                self.core,
+                self.chip.arch,
+                work,
+                lambda: queue is not None and self._ends(queue),
+                is_cooperative=queue is not None and queue.has_global_sync,
+            )
         finally:
             if self.caches is not None:
                 self.caches.vector.end_kernel()

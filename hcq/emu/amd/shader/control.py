@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hcq.emu.amd.shader import global_sync
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.errors import Trapped
 from hcq.emu.amd.shader.isa import Instruction
@@ -80,6 +81,8 @@ def compile_ending(ctx: Context) -> Ending | None:
         return Ending("end", lambda b: [b])
     if name == "s_barrier":
         return Ending("barrier", goes_to(inst.next_pc))
+    if name in ("ds_gws_init", "ds_gws_barrier"):
+        return Ending("go", (global_sync.init if name == "ds_gws_init" else global_sync.wait)(ctx))
     if name in ("s_barrier_signal", "s_barrier_signal_isfirst"):
         return Ending("signal", signal_barrier(ctx))
     if name == "s_barrier_wait" and inst.fields["simm16"] == 0xFFFF:

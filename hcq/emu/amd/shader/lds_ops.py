@@ -86,7 +86,7 @@ def compile_lds(ctx: Context) -> Step:
     if inst.name in NOTHING:
         return lambda b: None
     if inst.fields.get("gds") or "gws" in inst.name:
-        raise ctx.refuse("global data share and global wave sync are not emulated")
+        raise ctx.refuse("global data share, and semaphores of global wave sync, are not emulated")
     tail = inst.name[3:]
     special = PERMUTATIONS.get(tail)
     if special is not None:

@@ -8,11 +8,34 @@ Next     waves.py (the registers of these waves), machine.py (runs them), wave_s
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+
+GLOBAL_BARRIERS = 64
+
+
+@dataclass
+class Barrier:
+    """A barrier of global wave sync. `turn` changes whenever all are released."""
+
+    left: int = 0
+    turn: int = 0
+
+
+@dataclass
+class GlobalSync:
+    """Global wave sync of a process on a GPU: counters that live longer than a dispatch."""
+
+    barriers: dict[int, Barrier] = field(default_factory=dict)
+
+    def of(self, number: int) -> Barrier:
+        """A barrier by its number."""
+        return self.barriers.setdefault(number % GLOBAL_BARRIERS, Barrier())
 
 
 class Residents:
@@ -26,7 +49,9 @@ class Residents:
         memory: Memory,
         scalar_memory: Memory,
         scratch_in_memory: bool,
+        sync: GlobalSync | None = None,
     ) -> None:
+        self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory
         self.scratch_in_memory = scratch_in_memory
         self.wave_size = launch.wave_size
@@ -45,6 +70,7 @@ class Residents:
         self.arrived = np.zeros(len(groups), np.int64)  # waves at the barrier
         self.phase = np.zeros(len(groups), np.int64)  # how often all have been there
         self.arrived_in = np.zeros(len(group_ids), np.int64)  # the phase in which a wave came last
+        self.waits_in = np.full(len(group_ids), -1, np.int64)  # of a barrier of global wave sync: the turn
         self.waves_per_group = waves_per_group
         self.start_lanes = active
 

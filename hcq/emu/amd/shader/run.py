@@ -18,7 +18,7 @@ from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.program import Program
-from hcq.emu.amd.shader.residents import Residents
+from hcq.emu.amd.shader.residents import GlobalSync, Residents
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.errors import UsageError
 
@@ -38,6 +38,7 @@ class ShaderCore:
     programs: dict[tuple[int, int, int], Program] = field(default_factory=dict)
     scalar: Memory | None = None  # as scalar instructions see it; None: the same
     code: Memory | None = None  # as instructions are fetched
+    sync: GlobalSync = field(default_factory=GlobalSync)
 
     def program(self, entry: int, wave_size: int, acc_offset: int) -> Program:
         """The program at an address; decoded again when its bytes have changed."""
@@ -63,6 +64,7 @@ def run_dispatch(
     budget: int = DEFAULT_BUDGET,
     deadline_s: float | None = None,
     interrupted: Callable[[], bool] | None = None,
+    is_cooperative: bool = False,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -71,6 +73,7 @@ def run_dispatch(
     budget        how many instructions, times waves, may run before this is called an endless loop
     deadline_s    seconds it may take; None: as long as it needs
     interrupted   asked now and then; true stops the dispatch with OutOfBudget
+    is_cooperative   all workgroups are resident at once: they may wait for each other
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -80,7 +83,8 @@ def run_dispatch(
     limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
     total = work.groups
     waves_per_group = work.waves_per_group(launch.wave_size)
-    at_once = max(1, LANES_AT_ONCE // (waves_per_group * launch.wave_size))
+    lanes = total * waves_per_group * launch.wave_size if is_cooperative else LANES_AT_ONCE
+    at_once = max(1, lanes // (waves_per_group * launch.wave_size))
     if launch.scratch_waves:
         at_once = max(1, min(at_once, launch.scratch_waves // waves_per_group))
     # floats overflow and divide by zero here as they do on the hardware: silently
@@ -88,7 +92,13 @@ def run_dispatch(
         for first in range(0, total, at_once):
             groups = np.arange(first, min(total, first + at_once))
             residents = Residents(
-                launch, work, groups, core.memory, core.scalar or core.memory, core.isa.scratch_in_memory
+                launch,
+                work,
+                groups,
+                core.memory,
+                core.scalar or core.memory,
+                core.isa.scratch_in_memory,
+                core.sync,
             )
             report.waves += len(residents.group_of)
             Machine(program, residents, report, limits).all(first_batch(residents))

@@ -1,0 +1,79 @@
+"""Global wave sync (ds_gws_init, ds_gws_barrier): workgroups of one dispatch that wait for each other.
+
+In       a Context for one of these instructions
+Out      an Ending: waves that may go on, and waves that look again
+Changes  counters that live longer than a dispatch: a kernel sets one for the kernel after it
+Next     control.py (who asks), run.py (all workgroups are resident where a queue has global wave sync)
+Source   "Vega" ISA: DS_GWS_INIT, DS_GWS_BARRIER
+
+A barrier counts down; who comes when it stands at 0 sets it again, to the number in its own register, and releases all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.operands import Context
+from hcq.emu.amd.shader.waves import Batch
+
+
+def first_lanes(b: Batch, register: int) -> Array:
+    """(wave,) numbers: a vector register in the first lane that is on."""
+    lanes = b.lanes.argmax(axis=1)
+    return np.asarray(b.u32[register])[np.arange(b.waves), lanes]
+
+
+def numbers(ctx: Context, b: Batch) -> list[int]:
+    """Which resource each wave means."""
+    offset = ctx.inst.fields["offset0"] | ctx.inst.fields["offset1"] << 8
+    return [int(m0 >> 16 & 63) + offset for m0 in b.s[:, ctx.m0].tolist()]
+
+
+def init(ctx: Context) -> Callable[[Batch], list[Batch]]:
+    """ds_gws_init: how many waves a barrier waits for, less one."""
+    inst = ctx.inst
+
+    def run(b: Batch) -> list[Batch]:
+        values = first_lanes(b, inst.fields["addr"]).tolist()
+        for number, value in zip(numbers(ctx, b), values):
+            barrier = b.residents.sync.of(number)
+            barrier.left, barrier.turn = int(value), 0
+        b.pc = inst.next_pc
+        return [b]
+
+    return run
+
+
+def wait(ctx: Context) -> Callable[[Batch], list[Batch]]:
+    """ds_gws_barrier: arrive once, then look again until all are released."""
+    inst = ctx.inst
+
+    def run(b: Batch) -> list[Batch]:
+        waits_in = b.residents.waits_in
+        values = first_lanes(b, inst.fields["addr"]).tolist()
+        barriers = [b.residents.sync.of(number) for number in numbers(ctx, b)]
+        for wave, barrier, value in zip(b.ids.tolist(), barriers, values):
+            if waits_in[wave] >= 0:
+                continue
+            waits_in[wave] = barrier.turn
+            if barrier.left > 0:
+                barrier.left -= 1
+            else:
+                barrier.left, barrier.turn = int(value), barrier.turn + 1
+        goes = np.array([waits_in[wave] != one.turn for wave, one in zip(b.ids.tolist(), barriers)])
+        waits_in[b.ids[goes]] = -1
+        if goes.all():
+            b.pc = inst.next_pc
+            return [b]
+        b.pc = inst.pc
+        if not goes.any():
+            return [b]
+        gone, stays = b.take(goes), b.take(~goes)
+        gone.pc = inst.next_pc
+        gone.turn = stays.turn = b.turn
+        return [gone, stays]
+
+    return run
