@@ -1,14 +1,14 @@
 """Make kernels.zip: the kernels of the hardware check as machine code for every GPU it may run on.
 
-In       kernels.cu and mark.cu, kernels.cl and mark.cl; nvrtc, clang, llvmlite
+In       kernels.cu and mark.cu, kernels.cl and mark.cl; nvrtc, clang, llvmlite, lld
 Out      kernels.zip: ARCH for all kernels, ARCH.mark1 and ARCH.mark2; `sources`, a digest of what they were made from
 Changes  the archive
 Next     kernels.py (who reads it)
 
 For those who change a kernel; who checks a GPU needs no compiler. Clang writes LLVM IR once for each of AMD's two
-families of work-items, and the LLVM of llvmlite makes machine code of it for each architecture.
+families of work-items where it does not know an architecture; the LLVM of llvmlite makes machine code of that.
 
-    python -m hcq.tools.hw.make_kernels [CLANG]
+    python -m hcq.tools.hw.make_kernels [CLANG [LLD]]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -26,16 +27,17 @@ from hcq.nv.toolchain import images
 from hcq.tools.hw import kernels
 
 NV_ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+CODE_OBJECT_VERSION = 400  # the oldest that LLVM still writes, which ROCm 5 takes, too
 MARKS = {"mark1": 1, "mark2": 2}
 TRIPLE = "amdgcn-amd-amdhsa"
-CLANG = "clang"
+TOOLS = ("clang", "ld.lld")
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # of zip files: the same sources make the same archive
 
 
 def main(argv: list[str]) -> int:
     """Write the archive."""
-    clang = argv[0] if argv else CLANG
-    made = {**_of_nvidia(), **_of_amd(clang), kernels.SOURCES: kernels.digest().encode()}
+    clang, linker = (*argv, *TOOLS[len(argv) :])
+    made = {**_of_nvidia(), **_of_amd(clang, linker), kernels.SOURCES: kernels.digest().encode()}
     with zipfile.ZipFile(kernels.ARCHIVE, "w") as archive:
         for name in sorted(made):
             archive.writestr(zipfile.ZipInfo(name, FIRST_DAY), made[name], zipfile.ZIP_DEFLATED, 9)
@@ -53,18 +55,24 @@ def _of_nvidia() -> dict[str, bytes]:
     return found
 
 
-def _of_amd(clang: str) -> dict[str, bytes]:
+def _of_amd(clang: str, linker: str) -> dict[str, bytes]:
     found = {}
     for arch in CHIPS:
-        found[arch] = _assembled(arch, _ir(clang, arch, "kernels.cl"))
+        found[arch] = _linked(_object(clang, arch, "kernels.cl"), linker)
         for name, mark in MARKS.items():
-            found[f"{arch}.{name}"] = _assembled(arch, _ir(clang, arch, "mark.cl", f"-DMARK={mark}"))
+            found[f"{arch}.{name}"] = _linked(_object(clang, arch, "mark.cl", f"-DMARK={mark}"), linker)
     return found
 
 
-def _ir(clang: str, arch: str, name: str, *options: str) -> str:
-    """The kernels as LLVM IR that names no architecture."""
-    family = "gfx90a" if arch.startswith("gfx9") else "gfx1030"
+def _object(clang: str, arch: str, name: str, *options: str) -> bytes:
+    """Machine code: by clang, or, for what is younger than this clang, by llvmlite's LLVM out of clang's IR."""
+    made = _compiled(clang, arch, name, "-c", f"-mcode-object-version={CODE_OBJECT_VERSION // 100}", *options)
+    if not made.returncode:
+        return made.stdout
+    return _assembled(arch, _ir(clang, arch, name, *options))
+
+
+def _compiled(clang: str, arch: str, name: str, *options: str) -> subprocess.CompletedProcess[bytes]:
     words = [
         clang,
         "-x",
@@ -72,16 +80,25 @@ def _ir(clang: str, arch: str, name: str, *options: str) -> str:
         "-cl-std=CL2.0",
         "-target",
         TRIPLE,
-        f"-mcpu={family}",
+        f"-mcpu={arch}",
         "-nogpulib",
         "-O2",
-        "-S",
+        *options,
     ]
-    words += ["-emit-llvm", *options, "-o", "-", str(Path(__file__).with_name(name))]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UsageError(f"{' '.join(words)} -> {done.stderr}")
-    text = re.sub(r'"target-(cpu|features)"="[^"]*"', "", done.stdout)
+    words += ["-o", "-", str(Path(__file__).with_name(name))]
+    return subprocess.run(words, capture_output=True, check=False)
+
+
+def _ir(clang: str, arch: str, name: str, *options: str) -> str:
+    """The kernels as LLVM IR that names no architecture."""
+    family = "gfx90a" if arch.startswith("gfx9") else "gfx1030"
+    done = _compiled(clang, family, name, "-S", "-emit-llvm", *options)
+    flags = "!llvm.module.flags = !{"
+    text = done.stdout.decode()
+    if done.returncode or flags not in text:
+        raise UsageError(f"{clang} {name}: {done.stderr.decode() or 'no module flags in its LLVM IR'}")
+    text = re.sub(r'"target-(cpu|features)"="[^"]*"', "", text).replace(flags, f"{flags}!9999, ")
+    text += f'\n!9999 = !{{i32 1, !"amdhsa_code_object_version", i32 {CODE_OBJECT_VERSION}}}\n'
     return re.sub(r"^target datalayout.*$", "", text, flags=re.MULTILINE)
 
 
@@ -95,6 +112,18 @@ def _assembled(arch: str, text: str) -> bytes:
     module.data_layout = str(machine.target_data)
     image: bytes = machine.emit_object(module)
     return image
+
+
+def _linked(image: bytes, linker: str) -> bytes:
+    """As HIP's loader wants it; ours takes either."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain, linked = Path(folder, "plain.o"), Path(folder, "linked.so")
+        plain.write_bytes(image)
+        words = [linker, "-shared", "-o", str(linked), str(plain)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise UsageError(f"{' '.join(words)} -> {done.stderr}")
+        return linked.read_bytes()
 
 
 if __name__ == "__main__":
