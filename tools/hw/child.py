@@ -11,6 +11,7 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import json
+import os
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -33,6 +34,10 @@ def main(argv: list[str]) -> int:
     item = next(one for one in plan.items(kind_of(device)) if one.name == name)
     bench = Bench(device, Path(folder), item)
     print(json.dumps(asdict(run(item, bench))), flush=True)
+    if item.name == plan.WATCH:
+        os._exit(
+            0
+        )  # threads of the runtime may still be in a hook, and must not come back into an interpreter that ends
     return 0
 
 

@@ -77,6 +77,8 @@ FIRST = (
     _check("timestamps", "the device's stamps rise and fit the host's clock"),
     _check("graphs", "recorded launches replay in order, with one doorbell"),
     _check(CAPTURE, "a short run is recorded; every word has a name, no rule is broken", trace="capture.hcqtrace"),
+    Item("compare", "the vendor's calls and packets beside ours: what one side alone does, and what both do otherwise",
+         f"{HERE}.compare:compare", ""),
     _check("bandwidth", "how fast bytes go in, across, out, and through a kernel"),
     Item(FIGURES, "the vendor's figures for the same work, where its runtime is installed", f"{HERE}.vendor:vendor"),
 )  # fmt: skip
