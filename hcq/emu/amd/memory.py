@@ -94,6 +94,8 @@ class GpuVm(AddressSpace):
         found = super().groups(addresses, size_bytes, kind)
         if self.users:
             for one, _, offsets in found:
+                if not isinstance(one, UserRange):
+                    continue
                 low, high = int(offsets.min()), int(offsets.max())
                 one.reach(low, high + size_bytes - low, is_write=kind != "read")
         return found

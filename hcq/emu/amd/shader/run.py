@@ -23,7 +23,10 @@ from hcq.emu.amd.shader.wave_start import Launch, WorkItems
 from hcq.errors import UsageError
 
 LDS_LIMIT = 65536
-LANES_AT_ONCE = 16384  # lanes that are resident together: enough to hide Python, few enough for the caches
+# lanes that are resident together: enough to hide Python, and more where the registers of more still fit the caches
+LANES_AT_ONCE = 16384
+MOST_LANES_AT_ONCE = 65536
+REGISTER_BYTES = 3 << 19
 MAX_INSTRUCTIONS = 1 << 16  # of all programs that are kept decoded
 DEFAULT_BUDGET = 1 << 34  # instructions times waves
 
@@ -83,7 +86,9 @@ def run_dispatch(
     limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
     total = work.groups
     waves_per_group = work.waves_per_group(launch.wave_size)
-    lanes = total * waves_per_group * launch.wave_size if is_cooperative else LANES_AT_ONCE
+    lanes = min(max(LANES_AT_ONCE, REGISTER_BYTES // (4 * max(launch.vgprs, 1))), MOST_LANES_AT_ONCE)
+    if is_cooperative:
+        lanes = total * waves_per_group * launch.wave_size
     at_once = max(1, lanes // (waves_per_group * launch.wave_size))
     if launch.scratch_waves:
         at_once = max(1, min(at_once, launch.scratch_waves // waves_per_group))

@@ -97,6 +97,8 @@ def load(ctx: Context, words: int, through_descriptor: bool) -> Step:
             inside = None
         try:
             if inside is None:
+                if len(addresses) > 1 and (addresses == addresses[0]).all():
+                    addresses = addresses[:1]  # nearly always all waves load the same: arguments
                 rows = b.residents.scalar_memory.gather(addresses, words)
             else:
                 rows = np.zeros((words, b.waves), np.uint32)
