@@ -20,6 +20,7 @@ from io import FileIO
 
 from hcq import elf
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
+from hcq.amd.chip import CHIPS
 from hcq.amd.foreign import images, lines
 from hcq.amd.link import MAX_IMAGE_BYTES
 from hcq.amd.metadata import KernelMetadata, kernels_of
@@ -30,6 +31,7 @@ from hcq.kernel_observer import Client, Read
 PAGE = 4096
 SEARCHED_BYTES = 64 << 20  # of GPU memory before a descriptor
 CHUNK_BYTES = 8 << 20  # of the memory of a process
+MACH_AT = 48  # of an ELF header: the lowest byte of its flags, EF_AMDGPU_MACH
 ELF_WORD = int.from_bytes(
     images.SIGNATURE[:4], "little"
 )  # objects lie at multiples of four: it is looked for as a word
@@ -79,18 +81,18 @@ class CodeObjects:
         self.client = client
         self._images: dict[bytes, list[_Candidate]] = {}  # found in the process, by content
 
-    def at_descriptor(self, va: int, start: int, read: Read) -> FoundKernel | None:
-        """The kernel of the descriptor at an address. start: of the buffer that holds it."""
+    def at_descriptor(self, va: int, start: int, read: Read, arch: str = "") -> FoundKernel | None:
+        """The kernel of the descriptor at an address. start: of the buffer that holds it; arch: the GPU's."""
         raw = read(va, SIZE_BYTES)
         if len(raw) != SIZE_BYTES:
             return None
         descriptor = KernelDescriptor.decode(memoryview(raw).cast("I"))
         entry = va + descriptor.entry_offset
-        return self._loaded(va, entry, descriptor, start, read) or self._in_process(entry, raw, read)
+        return self._loaded(va, entry, descriptor, start, read) or self._in_process(entry, raw, read, arch)
 
-    def at_code(self, va: int, read: Read) -> FoundKernel | None:
+    def at_code(self, va: int, read: Read, arch: str = "") -> FoundKernel | None:
         """The kernel whose first instruction is at an address: packets other than AQL's name no descriptor."""
-        return self._in_process(va, b"", read)
+        return self._in_process(va, b"", read, arch)
 
     # ------------------------------------------------------------ in GPU memory
 
@@ -127,11 +129,14 @@ class CodeObjects:
 
     # ------------------------------------------------------------ in the memory of the process
 
-    def _in_process(self, entry: int, descriptor: bytes, read: Read) -> FoundKernel | None:
+    def _in_process(self, entry: int, descriptor: bytes, read: Read, arch: str) -> FoundKernel | None:
+        """Short kernels are the same for several architectures: only objects of the GPU's own are looked at."""
         for again in (False, True):
             if again:
                 self._scan()
-            for found in self._images.values():
+            for image, found in self._images.items():
+                if arch in CHIPS and image[MACH_AT] != CHIPS[arch].mach:
+                    continue
                 for one in found:
                     if _fits(one, descriptor, read, entry):
                         return _found(one, entry, descriptor)

@@ -190,9 +190,11 @@ class KfdReader:
                 return known, descriptor
         buffer = device.find(va)
         if is_descriptor:
-            found = self.code.at_descriptor(va, va & -4096 if buffer is None else buffer.va, read)
+            found = self.code.at_descriptor(
+                va, va & -4096 if buffer is None else buffer.va, read, device.arch
+            )
         else:
-            found = self.code.at_code(va, read)
+            found = self.code.at_code(va, read, device.arch)
         program = _program(va, found)
         self._known[device.gpu_id, va] = print_, None if found is None else found.descriptor
         device.load(program)
