@@ -29,6 +29,9 @@ from hcq.nv.memory import Allocation, NvMemory
 from hcq.nv.rings import GpFifo
 
 GR0 = 1  # NV2080_ENGINE_TYPE_GRAPHICS: compute, and copies through the engine beside it
+# In version 0 of a copy object's parameters, engineType is a copy engine's number (kceGetEngineDescFromAllocParams).
+# 0 and 1 share the graphics runlist (NV_CE_GRCE_ALLOWED_LCE_MASK), 1 is what CUDA's driver names; Blackwell ignores it
+COPY_BY_NUMBER, GRAPHICS_COPY_ENGINE = 0, 1
 ASYNC = 1  # NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC
 TOKEN = ControlId.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN
 NOTIFIED = 0xFFFF
@@ -93,7 +96,7 @@ class Channel:
             userdoffset_0=self.fifo.userd_va - ring.va,
         )
         self.compute = rm.alloc(self.handle, self.chip.engines.compute)
-        rm.alloc(self.handle, self.chip.engines.copy, version=0, enginetype=GR0)
+        rm.alloc(self.handle, self.chip.engines.copy, version=COPY_BY_NUMBER, enginetype=GRAPHICS_COPY_ENGINE)
         self.fifo.token = rm.control(self.handle, TOKEN).values["worksubmittoken"]
         self.window_bytes = self._window_bytes()
         self.window = POOL.take(self.port, self.window_bytes)

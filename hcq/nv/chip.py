@@ -19,7 +19,8 @@ from hcq.nv.abi.compute_methods import SendSignalingPcas2B
 from hcq.nv.abi.qmd import Qmd, qmd_for
 from hcq.nv.abi.qmd_fields import sm_config
 
-RESERVED_SHARED_BYTES = 1024  # of every block, for CUDA's ABI
+# of every block, for CUDA's ABI; inferred that a launch without shared memory asks for it, too, as CUDA's driver does
+RESERVED_SHARED_BYTES = 1024
 REGISTERS = 65536  # of one SM
 LARGE_PARAM_BYTES, LARGE_PARAM_BASE = 0x1100, 0x1A80  # before Hopper, more parameters than these begin there
 

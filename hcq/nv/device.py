@@ -46,8 +46,9 @@ from hcq.signal import CELL_BYTES
 COPY_FENCE_AT, STAMP_AT, TIMELINE_AT, SIGNALS_AT = 256, 320, 384, 512
 CLOCK_ROUNDS = 5  # of which the shortest sets the clock
 SLEEP_NS = 50_000, 1_000_000  # how long it sleeps first, and at most
+# of local memory, of a warp, a TPC and all: inferred from sizes that CUDA's driver was seen to set
 LOCAL_UNIT, LOCAL_TPC_UNIT, LOCAL_TOTAL_UNIT = 0x200, 0x8000, 0x20000
-BOOST_TO_MAX, FOREVER = 0x12, 0xFFFFFFFF  # of PERF_BOOST
+BOOST_TO_MAX, FOREVER = 0x12, 0xFFFFFFFF  # of PERF_BOOST: as CUDA's driver was seen to ask
 
 
 def of_gpu(act: Callable[[NvDevice], None]) -> Callable[[NvDevice], None]:

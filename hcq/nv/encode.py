@@ -99,6 +99,7 @@ class Encoder:
         if isinstance(what, command.Fill):
             return Piece(self._fill(what))
         if isinstance(what, command.Wait):
+            # inferred that each class has it: 580's trimmed clc86f.h names only ACQ_CIRC_GEQ, fuller headers both
             acquire = host.SemExecute(
                 operation=host.SemExecuteOperation.ACQ_STRICT_GEQ, acquire_switch_tsg=1, payload_size=1
             )
@@ -138,7 +139,10 @@ class Encoder:
         return Piece(join(packets))
 
     def local_memory(self, va: int, bytes_per_tpc: int, tpcs: int) -> Piece:
-        """Memory for what kernels keep on their stacks; the channel is idle meanwhile."""
+        """Memory for what kernels keep on their stacks; the channel is idle meanwhile.
+
+        tpcs   of the design, with those that this part lacks: inferred, for units are numbered with their gaps
+        """
         engine = self.chip.engines.compute
         address_a = _method(engine, compute.SetShaderLocalMemoryA)
         size_c = _method(engine, compute.SetShaderLocalMemoryNonThrottledC)
@@ -317,7 +321,10 @@ class Encoder:
 
 
 def wait_for_idle() -> bytes:
-    """The front end goes on when all engines of the channel are idle."""
+    """The front end goes on when all engines of the channel are idle.
+
+    Scope ALL, and that a launch needs one before the next that depends on it, are inferences: it is the safe side.
+    """
     return immediate(HOST_SUBCHANNEL, host.Wfi(scope=host.Scope.ALL)).to_bytes()
 
 

@@ -19,6 +19,7 @@ from hcq.nv.channel import Channel, ChannelError
 
 _WHO = re.compile(r"^ *pid=.*?, Ch [0-9a-fA-F]+, ")  # the process and the channel, which are ours
 MMU_FAULT = 31
+# inferred: that a kernel's trap or illegal instruction reaches the error notifier without a debugger's object (Xid 13)
 
 
 def describe_fault(

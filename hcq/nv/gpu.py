@@ -122,6 +122,7 @@ class Gpu:
     def map_doorbell(self, rm: Rm) -> None:
         """The page where a store makes the GPU look at a channel. Some containers allow only an older class for it."""
         for number, usermode in enumerate(self.usermodes, 1):
+            # inferred: through BAR1, as CUDA's driver was seen to map it. Without parameters it would be in BAR0
             is_new = usermode in (ClassId.HOPPER_USERMODE_A, ClassId.BLACKWELL_USERMODE_A)
             fields = {"bbar1mapping": 1} if is_new else {}
             try:

@@ -23,13 +23,14 @@ from hcq.nv.encode import TWO_WORDS, WORD, Patch, Piece, wait_for_idle
 from hcq.nv.link import CODE_AT, Kernel
 
 Grid = tuple[int, int, int]
-GROUP_ID = 0x3F
+GROUP_ID = 0x3F  # inferred: as CUDA's driver was seen to set it
 MAX_MADE = 1024  # sizes of launches that are kept
 CONST_BANK = 3  # .const variables
 # inferred: whose the first half of the reserved shared memory is, and how much of it, nobody says
 RESERVED_SLOT_AT = RESERVED_SHARED_BYTES // 2
 ONE = 0x3F800000  # 1.0 as a float
-# a QMD that is copied when it is scheduled may be written over afterwards; the second also fetches the program ahead
+# A QMD that is copied when it is scheduled may be written over afterwards; the second also fetches the program ahead.
+# Inferred: which of them a generation wants, from what CUDA's driver was seen to send
 INVALIDATE_COPY_SCHEDULE, INVALIDATE_PREFETCH_COPY_SCHEDULE = 3, 10
 
 

@@ -29,6 +29,7 @@ READ_WRITE_ATOMIC = 1  # UvmGpuMappingTypeReadWriteAtomic
 # NVOS32_ATTR: LOCATION=PCI, PHYSICALITY=ALLOW_NONCONTIGUOUS, COHERENCY=CACHED; and without location for video memory
 SYSTEM_ATTR, VIDEO_ATTR = 0x3A000000, 0x18000000
 BIG_PAGES = 2 << 23  # NVOS32_ATTR_PAGE_SIZE: 64 KiB; by itself video memory comes in pages of 2 MiB
+# flags and type are those that CUDA's driver was seen to give; that others would do as well is not known
 SYSTEM_TYPE, SYSTEM_FLAGS = 0xD, 0xC001
 # IGNORE_BANK_PLACEMENT, ALIGNMENT_FORCE, MEMORY_HANDLE_PROVIDED, MAP_NOT_REQUIRED, PERSISTENT
 VIDEO_FLAGS = 0x1C101

@@ -30,7 +30,15 @@ from hcq.emu.nv.rm_objects import (
     check,
 )
 from hcq.emu.nv.rm_state import Reply, RmFile
-from hcq.emu.nv.spec import ENGINE_GR0, GPCS, SMS_PER_TPC, TPC_MASKS, TPCS_PER_GPC, VIDEO_MEMORY_BYTES
+from hcq.emu.nv.spec import (
+    COPY_GRAPHICS_ENGINES,
+    ENGINE_GR0,
+    GPCS,
+    SMS_PER_TPC,
+    TPC_MASKS,
+    TPCS_PER_GPC,
+    VIDEO_MEMORY_BYTES,
+)
 from hcq.nv.abi.control_structs import MmuFaultEntry, SmErrorState
 from hcq.nv.abi.ioctls import CONTROLS
 from hcq.nv.abi.status import NvStatus
@@ -40,7 +48,6 @@ ATTACH_ALL = 0xFFFF  # NV0000_CTRL_GPU_ATTACH_ALL_PROBED_IDS
 P2P_CAPS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 6  # writes, reads, proprietary, over PCI
 GRCE = 1
 CE_CAPS = 4 | 8 | 32 | 64  # system memory read and written, peers
-COPY_GRAPHICS_ENGINES = 2  # copy engines 0 and 1 share the graphics runlist
 OBJECT_OF: dict[int, tuple[type[RmObject], ...]] = {
     0x0000: (Client,),
     0x0080: (Device,),
@@ -251,7 +258,7 @@ def fb_info(call: Call) -> dict[str, int]:
     free = (VIDEO_MEMORY_BYTES - gpu.video_memory_used) >> 10
     values = {5: bar1, 29: bar1, 7: total, 8: total, 32: total, 9: total, 22: free, 11: 4096, 27: 32 << 20}
     count = call.params.fbinfolistsize
-    check(count <= call.params.fields["fbinfolist"].width // 64, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    check(0 < count <= call.params.fields["fbinfolist"].width // 64, NvStatus.NV_ERR_INVALID_ARGUMENT)
     words = list(as_list(call.params.fbinfolist, 2 * count))
     for at in range(0, 2 * count, 2):
         words[at + 1] = values.get(words[at], 0)

@@ -17,7 +17,7 @@ from hcq.emu.kernel import Process
 from hcq.emu.nv.channel import Channel, Group, Setup
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.memory import PAGE, HostPages, PageTable
-from hcq.emu.nv.spec import ENGINE_GR0, NV01_MEMORY_VIRTUAL, VIDEO_MEMORY_BYTES
+from hcq.emu.nv.spec import COPY_GRAPHICS_ENGINES, ENGINE_GR0, NV01_MEMORY_VIRTUAL, VIDEO_MEMORY_BYTES
 from hcq.nv.abi.classes import ClassId
 from hcq.nv.abi.gpfifo import USERD_BYTES
 from hcq.nv.abi.status import NvStatus
@@ -26,6 +26,10 @@ O = TypeVar("O", bound="RmObject")
 
 LOCATION_VIDMEM, LOCATION_PCI, LOCATION_ANY = 0, 1, 3  # attr bits 26:25
 ALIGNMENT_FORCE = 0x100
+BLACKWELL_CHANNELS = (
+    ClassId.BLACKWELL_CHANNEL_GPFIFO_A
+)  # its and later GPUs have channel RAM for each runlist
+RM_OWNERS = 0xDEAF0000, 0xDEAF0003  # HEAP_OWNER_RM_SCRATCH_BEGIN to _END
 VASPACE_EXTERNALLY_OWNED = 1 << 3
 GARBAGE_BYTES = 1 << 20  # of fresh video memory, where the word has a seed
 
@@ -217,8 +221,12 @@ def subdevice(call: Allocation) -> RmObject:
 
 
 def memory(call: Allocation) -> RmObject:
-    """An allocation, in the GPU's memory or the system's, as class and attributes say."""
+    """An allocation, in the GPU's memory or the system's, as class and attributes say. (stdmemValidateParams,
+    sysmemConstruct, vidmemConstruct)"""
     params, gpu = call.params, call.gpu
+    check(not params.internalflags, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    is_owned = params.owner not in (0, 0xFFFFFFFF) and not RM_OWNERS[0] <= params.owner <= RM_OWNERS[1]
+    check(is_owned, NvStatus.NV_ERR_INVALID_OWNER)
     is_video = call.class_id == ClassId.NV01_MEMORY_LOCAL_USER
     location = params.attr >> 25 & 3
     allowed = (LOCATION_VIDMEM, LOCATION_ANY) if is_video else (LOCATION_PCI, LOCATION_ANY)
@@ -283,7 +291,8 @@ def context_share(call: Allocation) -> RmObject:
 
 
 def channel(call: Allocation) -> RmObject:
-    """A channel, with its GPFIFO, USERD and error notifier checked."""
+    """A channel, with its GPFIFO, USERD and error notifier checked. (kchannelConstruct; of ring and USERD in firmware,
+    and what it refuses there is inferred from what the class documents demand)"""
     params, gpu, client = call.params, call.gpu, call.client
     bad = NvStatus.NV_ERR_INVALID_ARGUMENT
     owner: ChannelGroup | None = call.parent if isinstance(call.parent, ChannelGroup) else None
@@ -298,7 +307,7 @@ def channel(call: Allocation) -> RmObject:
         space = owner.va_space
         if params.hcontextshare:
             share = client.find(params.hcontextshare, ContextShare, NvStatus.NV_ERR_INVALID_OBJECT_HANDLE)
-            check(share.parent is owner, bad)
+            check(share.parent is owner, NvStatus.NV_ERR_INVALID_OBJECT_PARENT)
             space, has_share = share.va_space, True
         siblings = [child for child in owner.children if isinstance(child, ChannelObject)]
         check(all(sibling.has_context_share == has_share for sibling in siblings), bad)
@@ -341,17 +350,36 @@ def engine_object(call: Allocation) -> RmObject:
     engines = owner.channel.card.chip.engines
     is_graphics = owner.channel.group.engine_type == ENGINE_GR0
     check(call.class_id == engines.copy or is_graphics, NvStatus.NV_ERR_INVALID_CLASS)
-    if call.class_id == engines.copy and not is_graphics and call.params is not None and call.params.version:
-        check(call.params.enginetype == owner.channel.group.engine_type, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    if call.class_id == engines.copy and call.params is not None and not engines.gpfifo >= BLACKWELL_CHANNELS:
+        check_copy_engine(owner.channel, call.params)
     check(call.class_id not in owner.channel.classes, NvStatus.NV_ERR_STATE_IN_USE)
     made = call.make(EngineObject)
     owner.channel.classes.add(call.class_id)
     return made
 
 
+def check_copy_engine(channel: Channel, params: Any) -> None:
+    """Which copy engine a copy object names: version 0 by its number, 1 by its type; its runlist is the channel's.
+
+    Up to Hopper; Blackwell takes the one that belongs to the channel. (kceGetEngineDescFromAllocParams,
+    chandesConstruct, kfifoRunlistSetId)
+    """
+    types = channel.card.copy_engine_types
+    number = params.enginetype
+    if params.version == 1:
+        number = types.index(number) if number in types else -1
+    check(params.version in (0, 1) and 0 <= number < len(types), NvStatus.NV_ERR_INVALID_CLASS)
+    of_channel = types[:COPY_GRAPHICS_ENGINES]
+    if channel.group.engine_type != ENGINE_GR0:
+        of_channel = [channel.group.engine_type]
+    check(types[number] in of_channel, NvStatus.NV_ERR_INVALID_STATE)
+
+
 def usermode(call: Allocation) -> RmObject:
-    """The page with the doorbell."""
-    check(call.params is None or not call.params.bpriv, NvStatus.NV_ERR_INSUFFICIENT_PERMISSIONS)
+    """The page with the doorbell. (usrmodeConstruct)"""
+    if call.params is not None and call.params.bpriv:
+        check(call.params.bbar1mapping, NvStatus.NV_ERR_INVALID_PARAMETER)
+        raise RmError(NvStatus.NV_ERR_INSUFFICIENT_PERMISSIONS)
     return call.make(Usermode)
 
 

@@ -11,7 +11,7 @@ Source   figures of small parts of each generation, which decide what a driver a
     nv:sm_90                 one GPU of that architecture; the same word twice makes two
     nv:sm_90:seed=7          it works asynchronously: launches and copies that nothing orders run late, in random order
     nv:sm_90:private         the host cannot map video memory (no BAR1)
-    nv:sm_90:driver=570.86   the kernel driver has that version; one driver serves all GPUs
+    nv:sm_90:driver=570.86   the kernel driver has that version, 550 to 610; one driver serves all GPUs
     nv:sm_90:caches          what kernels have read stays as it was until it is invalidated
     nv:sm_90:steps=100000    a kernel that executes more instructions than this hangs
 """
@@ -30,6 +30,7 @@ STEP_LIMIT = 20_000_000
 MAX_GPUS = 32
 # NV2080_ENGINE_TYPE: compute; the first ten copy engines; those from the eleventh on
 ENGINE_GR0, ENGINE_COPY0, ENGINE_COPY10 = 1, 9, 52
+COPY_GRAPHICS_ENGINES = 2  # copy engines 0 and 1 share the graphics runlist: NV_CE_GRCE_ALLOWED_LCE_MASK
 VIDEO_MEMORY_BYTES = 16 << 30  # only what is touched takes memory
 
 
@@ -48,6 +49,7 @@ class Chip:
     large_param_offset: int  # the same when they exceed LARGE_PARAM_BYTES
     copy_engines: int
     context_buffers: tuple[tuple[int, int], ...]  # (bytes, alignment), the largest alignment first
+    first_release: int = 0  # of the kernel driver that knows it: resource_list.h, uvm_hal.c of each branch
 
     @property
     def context_bytes(self) -> int:
@@ -135,8 +137,10 @@ CHIPS = {
         Chip("sm_86", "emulated GA102", 0x170, 2, 48, _SMALL, 102400, 0x160, 0x1A80, 5, _SMALL_CONTEXT),
         Chip("sm_89", "emulated AD102", 0x190, 2, 48, _SMALL, 102400, 0x160, 0x1A80, 5, _SMALL_CONTEXT),
         Chip("sm_90", "emulated GH100", 0x180, 0, 64, _LARGEST, 233472, 0x210, 0x210, 10, _LARGE_CONTEXT),
-        Chip("sm_100", "emulated GB100", 0x1A0, 0, 64, _LARGEST, 233472, 0x380, 0x380, 20, _LARGE_CONTEXT),
-        Chip("sm_120", "emulated GB202", 0x1B0, 2, 48, _SMALL, 102400, 0x380, 0x380, 8, _SMALL_CONTEXT),
+        Chip(
+            "sm_100", "emulated GB100", 0x1A0, 0, 64, _LARGEST, 233472, 0x380, 0x380, 20, _LARGE_CONTEXT, 560
+        ),
+        Chip("sm_120", "emulated GB202", 0x1B0, 2, 48, _SMALL, 102400, 0x380, 0x380, 8, _SMALL_CONTEXT, 570),
     )
 }
 
@@ -188,4 +192,11 @@ def parse_all(words: list[str]) -> list[Spec]:
         raise UsageError(
             f"HCQ_EMULATE asks for the drivers {' and '.join(sorted(versions))}; there is only one."
         )
+    version = next(iter(versions), DEFAULT_VERSION)
+    for chip in {spec.chip for spec in specs}:
+        if int(version.partition(".")[0]) < chip.first_release:
+            raise UsageError(
+                f"HCQ_EMULATE asks for {chip.arch} with driver {version}, which does not know such GPUs: "
+                f"{chip.first_release} is the first that does."
+            )
     return specs

@@ -81,6 +81,7 @@ class UvmFile(NvFile):
     def __init__(self, rm: RmState, process: Process) -> None:
         super().__init__(rm, process)
         self.is_initialised = False
+        self.flags = 0
         self.keeper: UvmFile | None = None  # the file on which UVM_MM_INITIALIZE named this one
         self.kept: UvmFile | None = None
         self.gpus: dict[bytes, Registered] = {}
@@ -197,10 +198,11 @@ def check_aligned(base: int, length: int) -> None:
 
 @answers(abi.UVM_INITIALIZE, ANY_FILE)
 def initialize(file: UvmFile, given: Any) -> None:
-    """UVM_INITIALIZE."""
+    """UVM_INITIALIZE; a second time with the same flags. (uvm_api_initialize)"""
     check(given.flags < 8, NvStatus.NV_ERR_INVALID_ARGUMENT)
-    check(file.kept is None, NvStatus.NV_ERR_IN_USE)
-    file.is_initialised = True
+    check(file.kept is None, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    check(not file.is_initialised or given.flags == file.flags, NvStatus.NV_ERR_INVALID_ARGUMENT)
+    file.is_initialised, file.flags = True, given.flags
 
 
 @answers(abi.UVM_MM_INITIALIZE, ANY_FILE)
@@ -270,8 +272,9 @@ def _drop_space(file: UvmFile, one: Registered) -> None:
 def enable_peers(file: UvmFile, given: Any) -> None:
     """UVM_ENABLE_PEER_ACCESS: two GPUs may map each other's memory."""
     first, second = file.registered(given.gpuuuida), file.registered(given.gpuuuidb)
-    check(first is not second, NvStatus.NV_ERR_INVALID_DEVICE)
-    file.peers.add(frozenset((first.gpu.uuid, second.gpu.uuid)))
+    pair = frozenset((first.gpu.uuid, second.gpu.uuid))
+    check(first is not second and pair not in file.peers, NvStatus.NV_ERR_INVALID_DEVICE)
+    file.peers.add(pair)
 
 
 @answers(abi.UVM_DISABLE_PEER_ACCESS)

@@ -49,7 +49,7 @@ class GpEntry(SparsePacket, words=2):
 
     fetch = bits(0, enum=Fetch)
     get = bits(39, 2, unit=4)  # address in bytes, below 2**40
-    level = bits(41, enum=Level)
+    level = bits(41, enum=Level)  # MAIN for all of ours: inferred from what CUDA's driver was seen to write
     length = bits(62, 42)  # words
     sync = bits(63, enum=Sync)
 

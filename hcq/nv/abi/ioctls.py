@@ -53,89 +53,141 @@ def _escape(number: int, name: str, layout: type[Args], show: tuple[str, ...] = 
 
 
 CARD_COUNT = 32
-# nvidiaN
+# Who checks: nvidia_ioctl (nv.c) copies as many bytes as the number says, RmIoctl (escape.c) and a few cases before it
+# refuse another size than the structure's and the wrong kind of node with EINVAL. Functions below are those that look
+# at what is in it; where none is named, RmIoctl is all.
+#
+# RmAllocOsDescriptor: pages of the process are pinned; on a GPU's node only
 RM_ALLOC_MEMORY = _escape(0x27, "NV_ESC_RM_ALLOC_MEMORY", rm.RmAllocMemoryArgs, ("hclass", "limit"))
+# serverFreeResourceTree: the object is the client's own; what depends on it goes first
 RM_FREE = _escape(0x29, "NV_ESC_RM_FREE", rm.RmFreeArgs, ("hobjectold",))
+# resControlLookup: the object has the command, and paramsSize is its structure's (NV_ERR_INVALID_PARAM_STRUCT)
 RM_CONTROL = _escape(0x2A, "NV_ESC_RM_CONTROL", rm.RmControlArgs, ("hobject", "cmd", "paramssize"))
+# serverAllocApiCopyIn, gpuIsClassSupported, resource_list.h: size, class, parent, whether parameters may be left
+# out; only events are allocated on a GPU's node
 RM_ALLOC = _escape(0x2B, "NV_ESC_RM_ALLOC", rm.RmAllocArgs, ("hclass", "hobjectparent", "paramssize"))
+# RmCreateMmapContextLocked: the file is of the node that shows the memory, and has no mapping yet; then, for mmap,
+# nvidia_mmap_helper: offset 0, shared, of a BAR exactly the length that was said here
 RM_MAP_MEMORY = _escape(0x4E, "NV_ESC_RM_MAP_MEMORY", rm.RmMapMemoryArgs, ("hmemory", "length", "fd"))
+# serverUnmap: the address that RM_MAP_MEMORY returned
 RM_UNMAP_MEMORY = _escape(0x4F, "NV_ESC_RM_UNMAP_MEMORY", rm.RmUnmapMemoryArgs, ("hmemory",))
-# an array: the first entry is shown
+# nvidia_read_card_info: room for every GPU of the machine, whoever may open it; an array, of which the first is shown
 CARD_INFO = _escape(0xC8, "NV_ESC_CARD_INFO", rm.CardInfoArgs, count=CARD_COUNT)
-# nvidiaN, once for each file
+# RmIoctl: on a GPU's node, once for each file; the other file is nvidiactl, and not registered itself
 REGISTER_FD = _escape(0xC9, "NV_ESC_REGISTER_FD", rm.RegisterFdArgs, ("ctl_fd",))
+# RmPerformVersionCheck: '2' asks for the version, '1' compares up to the point, all else the whole text
 CHECK_VERSION_STR = _escape(0xD2, "NV_ESC_CHECK_VERSION_STR", rm.CheckVersionStrArgs)
 RM_UPDATE_DEVICE_MAPPING_INFO = _escape(
     0x5E, "NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO", controls.RmUpdateDeviceMappingInfoArgs, ("hmemory",)
 )
+# nvidia_ioctl: the first caller sets it, and others have to say the same
 SYS_PARAMS = _escape(0xD6, "NV_ESC_SYS_PARAMS", rm.SysParamsArgs)
 
+# Of /dev/nvidia-uvm: uvm_ioctl routes a number to its function, which needs a file that was initialised
+# uvm_api_initialize: flags known, and the same when it is called again
 UVM_INITIALIZE = Ioctl(0x30000001, "UVM_INITIALIZE", uvm.UvmInitialize, ("flags",))
+# uvm_va_space_register_gpu_va_space, check_gpu_va_space: the GPU is registered, has no address space here yet, the
+# file beside this one is open; nvGpuOpsDupAddressSpace: externally owned, and nobody else's
 UVM_REGISTER_GPU_VASPACE = Ioctl(25, "UVM_REGISTER_GPU_VASPACE", uvm.UvmRegisterGpuVaspace, ("hvaspace",))
 UVM_UNREGISTER_GPU_VASPACE = Ioctl(26, "UVM_UNREGISTER_GPU_VASPACE", uvm.UvmUnregisterGpuVaspace)
+# uvm_user_channel_create, create_va_range: the channel is of that address space and has its context buffers, they fit
+# gaps of the window, which ends below max_channel_va
 UVM_REGISTER_CHANNEL = Ioctl(
     27, "UVM_REGISTER_CHANNEL", uvm.UvmRegisterChannel, ("hchannel", "base", "length")
 )
+# uvm_unregister_channel: it was registered; it is stopped first, and its notifier then says 45 (kchannelNotifyRc)
 UVM_UNREGISTER_CHANNEL = Ioctl(28, "UVM_UNREGISTER_CHANNEL", uvm.UvmUnregisterChannel550, ("hchannel",))
+# retain_pcie_peers_from_uuids, enable_peers: two GPUs that are registered, reach each other, and are no peers yet
 UVM_ENABLE_PEER_ACCESS = Ioctl(29, "UVM_ENABLE_PEER_ACCESS", uvm.UvmEnablePeerAccess)
 UVM_DISABLE_PEER_ACCESS = Ioctl(30, "UVM_DISABLE_PEER_ACCESS", uvm.UvmDisablePeerAccess)
+# uvm_map_external_allocation, uvm_map_external_allocation_on_gpu: one external range holds it all, the types are known,
+# the allocation is as large, offset and addresses fit its pages, memory of another GPU is a peer's
 UVM_MAP_EXTERNAL_ALLOCATION = Ioctl(
     33, "UVM_MAP_EXTERNAL_ALLOCATION", uvm.UvmMapExternalAllocation, ("base", "length", "hmemory")
 )
+# uvm_free: the start of a range, and before 590 its exact length
 UVM_FREE = Ioctl(34, "UVM_FREE", uvm.UvmFree550, ("base",))
+# uvm_va_space_register_gpu: a GPU that is attached, by its UUID
 UVM_REGISTER_GPU = Ioctl(37, "UVM_REGISTER_GPU", uvm.UvmRegisterGpu)
+# uvm_va_space_unregister_gpu: its channels are stopped, its address space goes
 UVM_UNREGISTER_GPU = Ioctl(38, "UVM_UNREGISTER_GPU", uvm.UvmUnregisterGpu)
 UVM_UNMAP_EXTERNAL = Ioctl(66, "UVM_UNMAP_EXTERNAL", uvm.UvmUnmapExternal, ("base", "length"))
+# uvm_create_external_range: whole pages, not from 0, where no other range is
 UVM_CREATE_EXTERNAL_RANGE = Ioctl(
     73, "UVM_CREATE_EXTERNAL_RANGE", uvm.UvmCreateExternalRange, ("base", "length")
 )
-# on a second file, kept open
+# uvm_api_mm_initialize: on a second file, kept open, once for an initialised one; without it there are no page tables
 UVM_MM_INITIALIZE = Ioctl(75, "UVM_MM_INITIALIZE", uvm.UvmMmInitialize, ("uvmfd",))
 
-# control calls: number -> structure
+# control calls: number -> structure; above those that this driver makes, the function and what it looks at
 CONTROLS: dict[int, str] = {
+    # cliresCtrlCmdGpuGetIdInfoV2: an attached GPU
     ControlId.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2: "GpuGetIdInfoV2",
+    # rmapi_deprecated_control.c: three buffers of sizeOfStrings, or it says how long they have to be
     ControlId.NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION: "SystemGetBuildVersion",
     ControlId.NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2: "SystemGetP2pCapsV2",
     ControlId.NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX: "SystemGetP2pCapsMatrix",
     ControlId.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS: "GpuGetAttachedIds",
     ControlId.NV0000_CTRL_CMD_GPU_ATTACH_IDS: "GpuAttachIds",
+    # deviceCtrlCmdGpuGetClasslistV2: fills what it has room for
     ControlId.NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2: "GpuGetClasslistV2",
+    # subdeviceCtrlCmdGpuGetNameString: flags 0 is ASCII
     ControlId.NV2080_CTRL_CMD_GPU_GET_NAME_STRING: "GpuGetNameString",
+    # subdeviceCtrlCmdGpuGetGidInfo, gpuGetGidInfo: format and type in flags
     ControlId.NV2080_CTRL_CMD_GPU_GET_GID_INFO: "GpuGetGidInfo",
+    # subdeviceCtrlCmdKGrGetInfo: a list, which is cut off where it is too long; indices that it knows
     ControlId.NV2080_CTRL_CMD_GR_GET_INFO: "GrGetInfo",
+    # subdeviceCtrlCmdFbGetInfoV2: 1 to as many indices as fit
     ControlId.NV2080_CTRL_CMD_FB_GET_INFO_V2: "FbGetInfoV2",
     ControlId.NV2080_CTRL_CMD_MC_GET_ARCH_INFO: "McGetArchInfo",
     ControlId.NV2080_CTRL_CMD_TIMER_GET_TIME: "TimerGetTime",
     ControlId.NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO: "TimerGetGpuCpuTimeCorrelationInfo",
+    # subdeviceCtrlCmdKGrGetCtxBufferSize: a channel or group whose context exists; sizes and alignments, added up
     ControlId.NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE: "GrGetCtxBufferSize",
     ControlId.NV2080_CTRL_CMD_GR_GET_GPC_MASK: "GrGetGpcMask",
+    # subdeviceCtrlCmdKGrGetTpcMask, kgrmgrGetLegacyTpcMask: 0 for a GPC that is not there
     ControlId.NV2080_CTRL_CMD_GR_GET_TPC_MASK: "GrGetTpcMask",
     ControlId.NV2080_CTRL_CMD_CE_GET_CAPS_V2: "CeGetCapsV2",
     ControlId.NV2080_CTRL_CMD_CE_GET_ALL_CAPS: "CeGetAllCaps",
+    # subdeviceCtrlCmdKPerfBoost: the rest is firmware's. What we send is what CUDA's driver was seen to send
     ControlId.NV2080_CTRL_CMD_PERF_BOOST: "PerfBoost",
     ControlId.NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK: "DebugSetExceptionMask",
     ControlId.NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES: "DebugReadAllSmErrorStates",
     ControlId.NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO: "DebugReadMmuFaultInfo",
+    # kchannelCtrlCmdGetMmuFaultInfo: zeros where there was none
     ControlId.NV906F_CTRL_CMD_GET_MMU_FAULT_INFO: "GetMmuFaultInfo",
     ControlId.NVA06C_CTRL_CMD_SET_TIMESLICE: "Timeslice",
+    # kchangrpapiCtrlCmdGpFifoSchedule, kchannelIsSchedulable: UVM has bound the context buffers of each channel
     ControlId.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE: "GpfifoSchedule",
     ControlId.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE: "GpfifoSchedule",  # of a channel without a group
+    # kchannelCtrlCmdGpfifoGetWorkSubmitToken: the channel is in a group; what the bits mean is the chip's
     ControlId.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN: "GetWorkSubmitToken",
 }
-# what objects of a class are allocated with; compute classes take GrAlloc or nothing
+# What objects of a class are allocated with; compute classes take GrAlloc or nothing (kgrobjConstruct: the channel has
+# a graphics context, which the first of them makes). Above each its constructor and what that looks at
 ALLOCATIONS: dict[int, str] = {
+    # deviceConstruct: deviceId is an attached GPU's instance, which this process may open
     ClassId.NV01_DEVICE_0: "DeviceAlloc",
+    # subdeviceConstruct: subDeviceId is below the number of GPUs in the device: 0
     ClassId.NV20_SUBDEVICE_0: "SubdeviceAlloc",
+    # stdmemValidateParams: an owner, a size, none of RM's own flags; sysmemConstruct: attr's location is not VIDMEM
     ClassId.NV01_MEMORY_SYSTEM: "MemoryAlloc",
+    # stdmemValidateParams; vidmemConstruct: room for pages of the size that attr says, or of its own choice
     ClassId.NV01_MEMORY_LOCAL_USER: "MemoryAlloc",
+    # vaspaceapiConstruct: flags that go together; externally owned page tables are UVM's
     ClassId.FERMI_VASPACE_A: "VaspaceAlloc",
+    # kchangrpapiConstruct: engineType is an engine of the GPU; an address space here, or in each context share
     ClassId.KEPLER_CHANNEL_GROUP_A: "ChannelGroupAlloc",
+    # kctxshareapiConstruct: below a group; its address space is one of the same device
     ClassId.FERMI_CONTEXT_SHARE_A: "ContextShareAlloc",
     ClassId.GT200_DEBUGGER: "DebuggerAlloc",
+    # usrmodeConstruct: bPriv is for the kernel alone
     ClassId.HOPPER_USERMODE_A: "UsermodeAlloc",
     ClassId.BLACKWELL_USERMODE_A: "UsermodeAlloc",
+    # kchannelConstruct: all of a group with a context share of that group or all without, no address space beside it,
+    # the group's engine or none; ring, USERD and notifier are looked at in firmware (_kchannelSendChannelAllocRpc)
     **{class_id: "ChannelAlloc" for class_id in ClassId if class_id.name.endswith(("GPFIFO_A", "GPFIFO_B"))},
+    # kceGetEngineDescFromAllocParams: up to Hopper, a copy engine whose runlist is the channel's; later ignored
     **{class_id: "CopyAlloc" for class_id in ClassId if "DMA_COPY" in class_id.name},
 }
 

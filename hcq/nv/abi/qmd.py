@@ -20,6 +20,8 @@ from hcq.nv.abi.qmd_v5 import QmdV5
 
 __all__ = ["ALIGNMENT_BYTES", "Qmd", "QmdV3", "QmdV4", "QmdV5", "decode", "qmd_for", "sm_config"]
 
+# Inferred: of each class the newest version whose fields its header has. GA100's has 2.x and 3.0, and nobody has seen a
+# launch of ours on one, nor on Blackwell
 QMD_OF_CLASS: dict[int, type[Qmd]] = {
     ClassId.AMPERE_COMPUTE_A: QmdV3,
     ClassId.AMPERE_COMPUTE_B: QmdV3,

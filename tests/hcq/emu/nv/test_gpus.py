@@ -96,6 +96,12 @@ def test_a_kernel_reads_and_writes_the_other_gpus_memory(pair: tuple[Raw, Raw]):
     assert np.all(near.array("f4") == 1)
 
 
+def test_peers_are_enabled_once(pair: tuple[Raw, Raw]):
+    one, other = pair
+    enable_peers(one, other)
+    assert refusal(enable_peers, other, one) == S.NV_ERR_INVALID_DEVICE
+
+
 def test_peers_are_two_registered_gpus(pair: tuple[Raw, Raw]):
     one, other = pair
     call = abi.UVM_ENABLE_PEER_ACCESS

@@ -45,6 +45,14 @@ def test_gpus_of_two_drivers_cannot_be_in_one_machine():
         port_for(("nv:sm_90:driver=550.1", "nv:sm_90:driver=580.142"))
 
 
+@pytest.mark.parametrize(
+    ("word", "first"), [("nv:sm_100:driver=555.58.02", 560), ("nv:sm_120:driver=565.57.01", 570)]
+)
+def test_a_driver_that_is_older_than_the_gpu_does_not_know_it(word: str, first: int):
+    with pytest.raises(UsageError, match=f"does not know such GPUs: {first} is the first that does"):
+        port_for((word,))
+
+
 # ------------------------------------------------------------ the machine as it shows itself
 
 
@@ -443,6 +451,60 @@ def test_a_context_share_is_for_all_channels_of_a_group_or_for_none():
     assert refusal(raw.add_channel, hcontextshare=0) == S.NV_ERR_INVALID_ARGUMENT
 
 
+def test_a_context_share_of_another_group_is_refused():
+    raw = prepared()
+    mine, share = raw.group, raw.share
+    raw.add_group()
+    assert refusal(raw.add_channel, hcontextshare=share) == S.NV_ERR_INVALID_OBJECT_PARENT
+    raw.group = mine
+    raw.add_channel(hcontextshare=share)
+
+
+@pytest.mark.parametrize("word", ["nv:sm_86", "nv:sm_90"])
+def test_a_copy_object_names_a_copy_engine_by_its_number_or_its_type(word: str):
+    """Version 0 with 1 is copy engine 1, which shares the graphics runlist: no engine type of the channel's."""
+    raw = Raw(word).open_channel()
+    raw.free(raw.copy)
+
+    def named(version: int, engine: int) -> S | int:
+        return refusal(
+            raw.alloc, raw.engines.copy, raw.channel, "CopyAlloc", version=version, enginetype=engine
+        )
+
+    assert named(0, 2) == S.NV_ERR_INVALID_STATE  # an engine of another runlist
+    assert named(0, 99) == named(1, 1) == named(2, 0) == S.NV_ERR_INVALID_CLASS
+    assert named(0, 1) == S.NV_OK
+
+
+def test_on_blackwell_the_copy_engine_is_that_of_the_channel_whatever_the_object_names():
+    raw = Raw("nv:sm_120").open_channel()
+    raw.free(raw.copy)
+    raw.alloc(raw.engines.copy, raw.channel, "CopyAlloc", version=2, enginetype=99)
+
+
+def test_memory_needs_an_owner_and_leaves_rms_own_flags_alone():
+    raw = Raw().open_device()
+    fields = {"size": 4096, "attr": 0x3A000000}
+
+    def made(**more: int) -> S | int:
+        return refusal(raw.alloc, 0x3E, raw.device, "MemoryAlloc", **fields, **more)
+
+    for owner in (0, 0xFFFFFFFF, 0xDEAF0001):
+        assert made(owner=owner) == S.NV_ERR_INVALID_OWNER
+    assert made(owner=raw.client, internalflags=1) == S.NV_ERR_INVALID_ARGUMENT
+    assert made(owner=raw.client) == S.NV_OK
+
+
+def test_a_doorbell_page_for_the_kernel_is_not_given_away():
+    raw = Raw().open_device()
+    page = raw.engines.usermode
+    assert refusal(raw.alloc, page, raw.subdevice, "UsermodeAlloc", bpriv=1) == S.NV_ERR_INVALID_PARAMETER
+    both = {"bpriv": 1, "bbar1mapping": 1}
+    assert (
+        refusal(raw.alloc, page, raw.subdevice, "UsermodeAlloc", **both) == S.NV_ERR_INSUFFICIENT_PERMISSIONS
+    )
+
+
 def test_a_group_needs_an_engine_that_there_is():
     raw = Raw().open_device()
     for engine in (0, 2, 99):
@@ -458,7 +520,7 @@ def test_a_copy_channel_has_no_compute_object():
     raw.add_channel(hcontextshare=0)
     assert refusal(raw.alloc, raw.engines.compute, raw.channel) == S.NV_ERR_INVALID_CLASS
     wrong = refusal(raw.alloc, raw.engines.copy, raw.channel, "CopyAlloc", version=1, enginetype=12)
-    assert wrong == S.NV_ERR_INVALID_ARGUMENT
+    assert wrong == S.NV_ERR_INVALID_STATE
     raw.alloc(raw.engines.copy, raw.channel, "CopyAlloc", version=1, enginetype=11)
 
 
@@ -478,12 +540,6 @@ def test_tokens_differ_and_are_not_the_channels_number():
         raw.add_channel(userdoffset_0=at)
         tokens.append(raw.control(raw.channel, 0xC36F0108).worksubmittoken)
     assert len(set(tokens)) == 2 and all(token > 0xFFFF for token in tokens)
-
-
-def test_a_privileged_doorbell_is_not_for_processes():
-    raw = Raw().open_device()
-    refused = refusal(raw.alloc, raw.engines.usermode, raw.subdevice, "UsermodeAlloc", bpriv=1)
-    assert refused == S.NV_ERR_INSUFFICIENT_PERMISSIONS
 
 
 # ------------------------------------------------------------ what other drivers ask

@@ -327,3 +327,12 @@ def test_closing_uvm_takes_every_mapping_away():
     raw.port.close(raw.uvm)
     raw.enter(memory.va, 4)
     assert raw.fault()[0] == 31
+
+
+def test_a_file_is_initialised_once_more_with_the_same_flags():
+    raw = opened()
+    raw.call(raw.uvm, abi.UVM_INITIALIZE)
+    assert refusal(raw.call, raw.uvm, abi.UVM_INITIALIZE, flags=1) == S.NV_ERR_INVALID_ARGUMENT
+    assert (
+        refusal(raw.call, raw.uvm2, abi.UVM_INITIALIZE) == S.NV_ERR_INVALID_ARGUMENT
+    )  # it keeps the other's tables
