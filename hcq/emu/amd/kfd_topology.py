@@ -88,7 +88,8 @@ class EmulatedNode:
             "hive_id": 0,
             "num_sdma_engines": 2,
             "num_sdma_xgmi_engines": 0,
-            "num_sdma_queues_per_engine": 8,
+            # kfd_topology_add_device: those that are the process's; gfx11 and later keep two
+            "num_sdma_queues_per_engine": 6 if chip.family >= 11 else 8,
             "num_cp_queues": 8,
             "max_engine_clk_fcompute": 2400,
             "local_mem_size": 0,

@@ -48,7 +48,7 @@ def test_tinygrads_nvidia_driver_copies_and_computes(word: str):
     "words",
     [
         ["amd:gfx942:caches"],
-        ["amd:gfx1102:seed=5"],
+        ["amd:gfx1201:seed=5"],
         ["amd:gfx1100", "amd:gfx1100"],
     ],
 )
