@@ -54,6 +54,7 @@ words, separated by commas; options follow after colons:
   amd:gfx1100:caches       what is not acquired is old, what is not released is hidden
   amd:gfx1100:seed=7       queues and what nothing orders run in random order
   amd:gfx1100:private      the host sees none of its memory (no large BAR)
+  amd:gfx1100:kfd=1.14     its kernel driver's interface has this version (1.11 to 1.19)
 
 examples:
   python -m hcq emulate amd:gfx1100 -- rocminfo
