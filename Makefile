@@ -56,7 +56,7 @@ demo: $(VENV)/demo.stamp
 	@$(BIN)/python examples/digits.py $(DEMO_FLAGS)
 
 test: $(VENV)/test.stamp
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_FLAGS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --ignore=tests/programs $(PYTEST_FLAGS)
 
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
