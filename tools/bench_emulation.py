@@ -230,7 +230,7 @@ def measure(case: str, folders: list[Path], rounds: int) -> str:
     if len(times) == 2:
         ratios = sorted(here / there for here, there in zip(*times))
         low, ratio, high = statistics.quantiles(ratios, n=4) if rounds > 1 else ratios * 3
-        line += f" {middle[1]:9.4f}   {ratio:.2f}x  ({low:.2f} to {high:.2f})"
+        line += f" {middle[1]:9.4f}   {ratio:.3g}x  ({low:.3g} to {high:.3g})"
     return line
 
 

@@ -14,7 +14,7 @@ def test_a_case_is_measured_beside_another_checkout(capsys: pytest.CaptureFixtur
     title, *lines = capsys.readouterr().out.splitlines()
     assert "here / there" in title
     assert [line.split()[0] for line in lines] == ["atomic-exch", "atomic-float"]
-    assert all(re.search(r" \d+\.\d{2}x  \(\d+\.\d{2} to \d+\.\d{2}\)$", line) for line in lines)
+    assert all(re.search(r" [\d.e-]+x  \([\d.e-]+ to [\d.e-]+\)$", line) for line in lines)
 
 
 def test_patterns_name_work_on_a_gpu_and_work_of_a_shader_core_alone() -> None:
