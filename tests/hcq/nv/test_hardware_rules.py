@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hcq.errors import UsageError
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.bundle import Bundle
@@ -14,6 +15,7 @@ from hcq.nv.channel import WINDOW_BYTES
 from hcq.nv.chip import CHIPS
 from hcq.nv.device import NvDevice
 from hcq.nv.link import STACK_RESERVE_BYTES, Linked
+from hcq.nv.toolchain import library, nvjitlink
 from hcq.port import AroundPort, Port
 from tests.hcq.emu.nv.shader.running import needs_nvjitlink
 from tests.hcq.nv.conftest import fresh_port
@@ -125,7 +127,6 @@ ALLOCA = """.visible .entry k(.param .u64 out, .param .u32 n)
 
 
 def linked(ptx: str, arch: str = "sm_80", **fields: Any) -> Linked:
-    from hcq.nv.toolchain import nvjitlink
 
     return Linked(Bundle(nvjitlink.link_ptx(ptx, arch), ptx.encode()), "k", CHIPS[arch], "k", **fields)
 
@@ -147,3 +148,29 @@ def test_the_ptx_is_not_uploaded_to_a_gpu_that_runs_machine_code():
     assert b".entry" not in image and b"HCQPTX" not in image
     assert len(image) <= real.size_bytes < emulated.size_bytes - len(ptx)
     assert real.kernel == emulated.kernel
+
+
+VARIABLE = """.visible .global .align 4 .u32 table[4] = {7, 8, 9, 10};
+.visible .entry k(.param .u64 out)
+{ .reg .b64 %rd<3>; .reg .b32 %r<2>; ld.param.u64 %rd1, [out]; ld.global.u32 %r1, [table+8];
+  st.global.u32 [%rd1], %r1; ret; }
+"""
+
+
+@needs_nvjitlink
+def test_ptx_with_variables_is_linked_when_it_is_loaded(open_nv: Open):
+    device = open_nv("sm_90")
+    out = device.alloc(64)
+    device.run(device.load((HEAD + VARIABLE).encode(), "k"), [out], grid=(1, 1, 1), block=(1, 1, 1))
+    assert out.read()[:4] == (9).to_bytes(4, "little")
+
+
+def test_without_nvjitlink_ptx_with_variables_is_refused_with_what_to_install(
+    open_nv: Open, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(library, "candidates", lambda name: [])
+    nvjitlink.library.cache_clear()
+    device = open_nv("sm_90")
+    with pytest.raises(UsageError, match=r"nvJitLink is not installed.* pip install 'hcq\[nv\]'"):
+        device.load((HEAD + VARIABLE).encode(), "k")
+    nvjitlink.library.cache_clear()
