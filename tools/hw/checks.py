@@ -302,7 +302,11 @@ def _must_stop(bench: Bench, name: str, args: list[Any], wanted: str) -> Found:
         x = bench.buffer(1024, name="hw_check after")
         device.run(good, [x, 256], block=(256, 1, 1))
         same(unpack(x.read()), [kernels.stepped(1)] * 256, f"a launch after {name}")
-    except hcq.UsageError as refusal:  # a kernel driver may want another process after a fault
+    except (
+        hcq.HcqError
+    ) as refusal:  # a kernel driver may want another process after a fault: the device says so
+        if not device.dead and not isinstance(refusal, hcq.UsageError):
+            raise
         lost = str(refusal)
     took = round(time.perf_counter() - start, 2)
     how = f"reported, and this process cannot go on ({lost[:150]})" if lost else "reported and recovered from"

@@ -67,7 +67,9 @@ def work(bench: Bench) -> dict[str, Any]:
     same(unpack(out.read()), x, "a copy")
     step, sums, local, nothing = bench.programs("step", "block_sums", "local_memory", "nothing")
     out.write(bytes(4 * n))
-    queue = device.queue()
+    signal = device.signal("hw_check")
+    signal.set(1)
+    queue = device.queue().wait(signal, 1)
     for _ in range(ROUNDS):
         queue.dispatch(step, [out, n], **block)
     queue.submit().wait()

@@ -16,6 +16,7 @@ from typing import Any
 
 from hcq.nv.abi import ioctls
 from hcq.nv.abi.compute_methods import SetShaderLocalMemoryNonThrottledC
+from hcq.nv.abi.gpfifo import GpEntry, Level
 from hcq.nv.abi.host_methods import SemExecute, SemExecuteOperation, Wfi
 from hcq.nv.abi.methods import Push, SecOp
 from hcq.tools.hw.variant import Edit, Variant
@@ -165,6 +166,12 @@ def in_system_memory() -> Mapping[str, Any]:
     return {"_begin_access": _begin_access}
 
 
+def _subroutine_segment(va: int, words: int) -> int:
+    """The entry of a segment at level SUBROUTINE instead of MAIN."""
+    low, high = GpEntry(get=va, length=words, level=Level.SUBROUTINE).words
+    return low | high << 32
+
+
 COPY_CLASSES = (0xC6B5, 0xC7B5, 0xC8B5, 0xC9B5, 0xCAB5)
 VARIANTS = (
     Variant("plain", "nothing is otherwise: what the others are compared with"),
@@ -182,6 +189,8 @@ VARIANTS = (
         {Wfi.at: _field(Wfi, "scope", 0)}), disturbs=True),
     Variant("acquire-circular", "waits compare circularly (ACQ_CIRC_GEQ)", overriding=with_methods(
         {SemExecute.at: _field(SemExecute, "operation", SemExecuteOperation.ACQ_CIRC_GEQ, _acquires)})),
+    Variant("subroutine", "segments at level SUBROUTINE instead of MAIN", constants={
+        "hcq.nv.device:segment": _subroutine_segment}),
     Variant("local-ff", "MAX_SM_COUNT 0xff for local memory", overriding=with_methods(
         {SetShaderLocalMemoryNonThrottledC.at: _field(SetShaderLocalMemoryNonThrottledC, "max_sm_count", 0xFF)})),
     Variant("pcas-3", "PCAS action 3: invalidate, copy, schedule", overriding=with_methods(
