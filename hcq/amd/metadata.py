@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hcq.elf import Object
+from hcq.errors import UsageError
 
 NOTE_OWNER, NOTE_TYPE = b"AMDGPU\0", 32
 MAX_DEPTH = 16
+FIRST_KEYS = (b"\xab.agpr_count", b"\xa5.args", b"\xb9.group_segment_fixed_size")  # of a kernel's table
 
 _FIXED = {
     0xCA: ">f",
@@ -143,6 +145,40 @@ def kernels_of(image: Object) -> dict[str, KernelMetadata]:
                 if owner == NOTE_OWNER and kind == NOTE_TYPE:
                     return _kernels(image, content)
     return {}
+
+
+def kernel_of(image: Object, name: str) -> KernelMetadata | None:
+    """One kernel of an object that may have thousands, read alone: its table is found by its symbol.
+
+    None where there is no such kernel, or what is said of it makes no sense.
+    """
+    symbol = f"{name}.kd".encode()
+    try:
+        for section in image.sections:
+            if section.type == 7:  # SHT_NOTE
+                for owner, kind, content in _notes(image, image.contents(section)):
+                    if owner == NOTE_OWNER and kind == NOTE_TYPE:
+                        return _one_kernel(content, symbol) or _kernels(image, content).get(name)
+    except UsageError:
+        return None
+    return None
+
+
+def _one_kernel(content: bytes, symbol: bytes) -> KernelMetadata | None:
+    """The table of a symbol: keys are sorted, as LLVM writes them, so it begins right before the last first key."""
+    end = content.find(symbol)
+    while end >= 0:
+        for first in FIRST_KEYS:
+            at = content.rfind(first, 0, end)
+            for back in (1, 3) if at >= 0 else ():  # a table of up to 15 keys, and a larger one
+                try:
+                    entry, _ = _value(content, max(at - back, 0), 0)
+                    if isinstance(entry, dict) and entry.get(".symbol") == symbol.decode():
+                        return _kernel(entry)
+                except (BadMessage, TypeError, ValueError, AttributeError, KeyError):
+                    continue
+        end = content.find(symbol, end + 1)
+    return None
 
 
 def _notes(image: Object, data: bytes) -> list[tuple[bytes, int, bytes]]:

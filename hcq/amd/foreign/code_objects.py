@@ -22,8 +22,7 @@ from hcq import elf
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.chip import CHIPS
 from hcq.amd.foreign import images, lines
-from hcq.amd.link import MAX_IMAGE_BYTES
-from hcq.amd.metadata import KernelMetadata, kernels_of
+from hcq.amd.metadata import KernelMetadata, kernel_of
 from hcq.elf import Object
 from hcq.errors import UsageError
 from hcq.kernel_observer import Client, Read
@@ -69,9 +68,20 @@ class _Candidate:
     code: bytes
     holes: frozenset[int]
     descriptor: bytes
-    metadata: KernelMetadata | None
+    object: Object
     code_va: int
     is_linked: bool
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """An object that a loader laid out. names: of kernels, by where their descriptors are; best: most in it."""
+
+    base: int
+    header: bytes
+    object: Object
+    names: dict[int, str]
+    best: bytes
 
 
 class CodeObjects:
@@ -80,6 +90,7 @@ class CodeObjects:
     def __init__(self, client: Client) -> None:
         self.client = client
         self._images: dict[bytes, list[_Candidate]] = {}  # found in the process, by content
+        self._last: _Loaded | None = None
 
     def at_descriptor(self, va: int, start: int, read: Read, arch: str = "") -> FoundKernel | None:
         """The kernel of the descriptor at an address. start: of the buffer that holds it; arch: the GPU's."""
@@ -100,18 +111,37 @@ class CodeObjects:
         self, va: int, entry: int, descriptor: KernelDescriptor, start: int, read: Read
     ) -> FoundKernel | None:
         low = max(start, va - SEARCHED_BYTES) & -PAGE
-        data = read(low, va - low)
-        at = len(data)
-        while (at := data.rfind(images.SIGNATURE, 0, at)) >= 0:
-            if at % PAGE:
-                continue
-            image = images.from_memory(read, low + at)
-            name = _descriptors(image).get(va - low - at) if image else None
-            if name is not None:
-                whole = self._same_object(read, low + at)
-                metadata = _metadata(image).get(name)
-                return FoundKernel(name, f"{name}.kd", entry, descriptor, metadata, whole or image, low + at)
+        last = self._last
+        bases = [last.base] if last is not None and va - last.base in last.names else []
+        data = b""
+        for again in (
+            False,
+            True,
+        ):  # the last object first: it mostly is the one, and others may lie far behind
+            if again:
+                data = read(low, va - low)
+                bases = [low + at for at in _places(data)]
+            for base in bases:
+                loaded = self._object_at(base, read)
+                name = None if loaded is None else loaded.names.get(va - base)
+                if loaded is not None and name is not None:
+                    metadata = kernel_of(loaded.object, name)
+                    return FoundKernel(name, f"{name}.kd", entry, descriptor, metadata, loaded.best, base)
         return None
+
+    def _object_at(self, base: int, read: Read) -> _Loaded | None:
+        """The object that a loader laid out there; the last one is kept, for objects may be large."""
+        header = read(base, PAGE)
+        last = self._last
+        if last is not None and last.base == base and last.header == header:
+            return last
+        image = images.from_memory(read, base)
+        parsed = _parsed(image) if image else None
+        if parsed is None:
+            return None
+        whole = self._same_object(read, base)
+        self._last = _Loaded(base, header, parsed, _descriptors(parsed), whole or image)
+        return self._last
 
     def _same_object(self, read: Read, base: int) -> bytes:
         """The object as the process has it, if it does: the loaded one has lost its debug information."""
@@ -131,23 +161,32 @@ class CodeObjects:
 
     def _in_process(self, entry: int, descriptor: bytes, read: Read, arch: str) -> FoundKernel | None:
         """Short kernels are the same for several architectures: only objects of the GPU's own are looked at."""
-        for again in (False, True):
-            if again:
-                self._scan()
-            for image, found in self._images.items():
-                if arch in CHIPS and image[MACH_AT] != CHIPS[arch].mach:
-                    continue
-                for one in found:
-                    if _fits(one, descriptor, read, entry):
-                        return _found(one, entry, descriptor)
-        return None
-
-    def _scan(self) -> None:
+        # what must stand in the object, whatever a loader filled in: most objects are passed over by this alone
+        needle = descriptor[ENTRY_OFFSET.stop :] or read(entry, MIN_COMPARED_BYTES)
+        if not any(needle):
+            return None
+        for image in self._images:
+            if found := self._in_object(image, entry, descriptor, read, arch):
+                return found
         for data, at in self._objects_in_process():
             size = images.size_of(data, at)
-            image = data[at : at + size]
-            if size and image not in self._images:
-                self._images[image] = list(_candidates(image))
+            if data.find(needle, at, at + size) >= 0:
+                image = data[at : at + size]
+                if image not in self._images:
+                    self._images[image] = list(_candidates(image))
+                    if found := self._in_object(image, entry, descriptor, read, arch):
+                        return found
+        return None
+
+    def _in_object(
+        self, image: bytes, entry: int, descriptor: bytes, read: Read, arch: str
+    ) -> FoundKernel | None:
+        if arch in CHIPS and image[MACH_AT] != CHIPS[arch].mach:
+            return None
+        for one in self._images[image]:
+            if _fits(one, descriptor, read, entry):
+                return _found(one, entry, descriptor)
+        return None
 
     def _objects_in_process(self) -> Iterator[tuple[bytes, int]]:
         """Every code object in readable memory, whole: its bytes, and where in them it begins."""
@@ -155,10 +194,25 @@ class CodeObjects:
             memory = open(f"/proc/{self.client.pid}/mem", "rb", buffering=0)
         except OSError:
             return
-        with memory:
-            for start, end in _mappings(self.client.pid):
-                for at in range(start, end, CHUNK_BYTES):
-                    yield from _objects_in(memory, at, min(at + CHUNK_BYTES, end), end)
+        with memory, open(f"/proc/{self.client.pid}/pagemap", "rb", buffering=0) as pages:
+            for low, high in _mappings(self.client.pid):
+                for start, end in _touched(pages, low, high):
+                    for at in range(start, end, CHUNK_BYTES):
+                        yield from _objects_in(memory, at, min(at + CHUNK_BYTES, end), high)
+
+
+def _touched(pages: FileIO, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of a mapping that the process has used: nobody has loaded a code object from any other.
+
+    A library may have gigabytes of objects for GPUs that are not there.
+    """
+    import numpy as np
+
+    entries = np.frombuffer(_peek(pages, start // PAGE * 8, (end - start) // PAGE * 8), np.uint64)
+    used = np.concatenate(([False], entries >> np.uint64(62) != 0, [False]))  # present, or swapped out
+    edges = np.flatnonzero(used[1:] != used[:-1]).tolist()
+    for first, last in zip(edges[::2], edges[1::2]):
+        yield start + first * PAGE, start + last * PAGE
 
 
 def _objects_in(memory: FileIO, start: int, end: int, limit: int) -> Iterator[tuple[bytes, int]]:
@@ -175,9 +229,18 @@ def _objects_in(memory: FileIO, start: int, end: int, limit: int) -> Iterator[tu
         if size:
             yield data, at
             continue
-        whole = _peek(memory, start + at, min(MAX_IMAGE_BYTES, limit - start - at))
+        header = _peek(memory, start + at, images.HEADER.size)
+        whole = _peek(memory, start + at, min(images.announced(header), limit - start - at))
         if images.size_of(whole, 0):
             yield whole, 0
+
+
+def _places(data: bytes) -> Iterator[int]:
+    """Where objects may begin on a page, the last one first."""
+    at = len(data)
+    while (at := data.rfind(images.SIGNATURE, 0, at)) >= 0:
+        if not at % PAGE:
+            yield at
 
 
 def _peek(memory: FileIO, va: int, size_bytes: int) -> bytes:
@@ -220,19 +283,8 @@ def _segments(image: bytes) -> list[elf.Segment]:
     return [] if parsed is None else parsed.segments
 
 
-def _metadata(image: bytes) -> dict[str, KernelMetadata]:
-    parsed = _parsed(image)
-    try:
-        return {} if parsed is None else kernels_of(parsed)
-    except UsageError:
-        return {}
-
-
-def _descriptors(image: bytes) -> dict[int, str]:
+def _descriptors(parsed: Object) -> dict[int, str]:
     """Where each kernel's descriptor is in a linked object, from its address 0: the name of the kernel."""
-    parsed = _parsed(image)
-    if parsed is None:
-        return {}
     found = {}
     try:
         for table in parsed.sections:
@@ -250,7 +302,6 @@ def _candidates(image: bytes) -> Iterator[_Candidate]:
     if parsed is None:
         return
     is_linked = parsed.type == elf.ET_DYN
-    metadata = _metadata(image)
     holes: dict[int, set[int]] = {}
     symbols: dict[str, elf.Symbol] = {}
     try:
@@ -275,7 +326,7 @@ def _candidates(image: bytes) -> Iterator[_Candidate]:
             _bytes_of(parsed, code, code.size_bytes),
             inside,
             _bytes_of(parsed, symbol, SIZE_BYTES),
-            metadata.get(code.name),
+            parsed,
             code.value,
             is_linked,
         )
@@ -310,7 +361,7 @@ def _found(one: _Candidate, entry: int, descriptor: bytes) -> FoundKernel:
         one.name,
         entry,
         KernelDescriptor.decode(words),
-        one.metadata,
+        kernel_of(one.object, one.name),
         one.image,
         entry - one.code_va if one.is_linked else None,
     )

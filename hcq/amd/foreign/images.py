@@ -35,6 +35,15 @@ NAMES = b"\0.note\0.dynsym\0.dynstr\0.text\0.data\0.shstrtab\0"
 Segments = list[tuple[int, ...]]
 
 
+def announced(header: bytes) -> int:
+    """How long an object is by its header: linkers write the table of sections last."""
+    if len(header) < HEADER.size:
+        return 0
+    fields = HEADER.unpack(header)
+    end = int(fields[6] + fields[11] * fields[12])
+    return end if end <= MAX_IMAGE_BYTES else 0
+
+
 def size_of(data: bytes, at: int) -> int:
     """How long the object is that begins at an offset of some bytes; 0 where it is none, or is cut off."""
     if len(data) < at + HEADER.size or data[at : at + 8] != SIGNATURE:

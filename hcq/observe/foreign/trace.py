@@ -32,6 +32,8 @@ from hcq.observe.trace_writer import TraceWriter
 from hcq.trace import calls
 from hcq.trace.records import Alloc, Block, Free, Kind, Submit, Times, pack_commands, pack_record, packing
 
+MAX_IMAGE_BYTES = 4 << 20  # of a code object; libraries have larger ones, with thousands of kernels
+
 
 class ForeignTrace(ForeignObserver):
     """What one device adds to the file. number: of the device, among those of its process."""
@@ -89,9 +91,16 @@ class ForeignTrace(ForeignObserver):
             "va": program.entry,
             "args": program.args,
             "scratch_bytes": program.scratch_bytes,
-            "facts": {} if program.is_found else {"found": False},
+            "facts": self._code_facts(program),
         }
-        self.writer.record(Kind.CODE, fields, program.image)
+        image = program.image if len(program.image) <= MAX_IMAGE_BYTES else b""
+        self.writer.record(Kind.CODE, fields, image)
+
+    def _code_facts(self, program: ForeignProgram) -> dict[str, Any]:
+        if not program.is_found:
+            return {"found": False}
+        left_out = len(program.image) > MAX_IMAGE_BYTES
+        return {"object_bytes": len(program.image), "left_out": True} if left_out else {}
 
     def unload(self, program: ForeignProgram) -> None:
         self.writer.record(Kind.UNLOAD, {"device": self.number, "va": program.entry})
