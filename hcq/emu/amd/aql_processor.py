@@ -149,6 +149,7 @@ class AqlQueue(EmulatedQueue):
         """The fence after it: what it wrote leaves the L2."""
         if self.gpu.caches is not None and packet.values.get("release_fence_scope") == aql.FenceScope.SYSTEM:
             self.gpu.caches.l2.write_back()
+            self.gpu.vm.settle()  # pages of another process have it before the signal says so
 
     def _done(self, packet: Packet, slot: int) -> bool:
         self._release(packet)

@@ -139,6 +139,7 @@ class Pm4Engine:
             raise self.vm.fault(np.array([0], np.uint64), 4, "write")
         if self.gpu.caches is not None:
             self.gpu.caches.acquire(**caches_named(packet, self.gpu.chip.family))
+            self.vm.settle()  # pages of another process have it before the value says so
         if packet.data_sel == pm4.DataSel.SEND_32_BIT_LOW:
             self.vm.store32(packet.address, packet.data)
         elif packet.data_sel == pm4.DataSel.SEND_64_BIT_DATA:

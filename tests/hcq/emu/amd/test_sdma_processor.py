@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hcq.amd.abi import sdma
+from hcq.amd.abi import aql, sdma
 from hcq.emu.amd.process_gpu import QueueStopped
 from hcq.emu.amd.user_memory import UserRange
 from tests.hcq.emu.amd.rig import ARCHITECTURES, DATA, Rig, all_steps
@@ -165,3 +165,28 @@ def test_bytes_beside_a_copy_into_the_same_page_are_the_processs() -> None:
     assert rig.gpu.step(queue)
     before[32:48] = 0
     assert (pages.there == before).all()
+
+
+def test_what_a_release_writes_back_is_in_the_process_before_the_signal_says_so() -> None:
+    rig = Rig("amd:gfx90a:caches")
+    done = rig.signal(0, 1)
+    values: list[int] = []
+
+    class Noting(Pages):
+        def store(self, at: int, size_bytes: int) -> None:
+            values.append(rig.value(done))
+            super().store(at, size_bytes)
+
+    pages = Noting(4096)
+    one = UserRange.of(BIG, pages, True, "pages")
+    rig.vm.insert(one)
+    rig.vm.users[BIG] = one
+    assert rig.gpu.caches is not None
+    rig.gpu.caches.vector.scatter(np.array([BIG], np.uint64), np.array([[0x01010101]], np.uint32))
+    rig.gpu.caches.vector.end_kernel()
+    queue = rig.aql()
+    rig.submit(queue, aql.BarrierAnd(release_fence_scope=aql.FenceScope.SYSTEM, completion_signal=done))
+    assert queue.step()
+    assert rig.value(done) == 0
+    assert pages.there[:4].tolist() == [1, 1, 1, 1]
+    assert set(values) == {1}
