@@ -32,7 +32,7 @@ BENCH_FLAGS  ?=
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-emulated test-installed soak lint format torch browser nv docs reference bench clean
+.PHONY: help demo test test-emulated test-vendor test-installed soak lint format torch browser nv docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
