@@ -226,7 +226,7 @@ def _program(va: int, found: FoundKernel | None) -> ForeignProgram:
     return ForeignProgram(
         found.name,
         va,
-        found.symbol,
+        found.name,  # its code, not its descriptor: that is what is disassembled
         found.image,
         parameters,
         scratch,

@@ -124,7 +124,7 @@ def test_arguments_are_read_where_the_kernel_finds_them(open_amd: Open, tmp_path
             "unknown",
         ]
         (code,) = [code for code in below.code if code.name == "scale"]
-        assert code.image == image("gfx1100")
+        assert (code.image, code.entry) == (image("gfx1100"), "scale")
 
 
 @pytest.mark.parametrize("queue", ["pm4", "aql"])
