@@ -28,6 +28,7 @@ _LIBC = {
     "pthread_join": "int(*)(uintptr_t, void *)",
     "dlsym": "void *(*)(void *, char *)",
     "dlopen": "void *(*)(char *, int)",
+    "fdopendir": "void *(*)(int)",
     "syscall": "long(*)(long, long, long, long, long, long, long)",
 }
 
@@ -79,6 +80,19 @@ def system_call(number: int, *arguments: int) -> int:
     """A system call that libc has no function for, by its number on this machine. Returns its result, or -errno."""
     result = int(libc().syscall(number, *arguments, *(0,) * (6 - len(arguments))))
     return -errno() if result == -1 else result
+
+
+def set_errno(number: int) -> None:
+    """What C finds in errno when the callback that runs in this thread returns."""
+    _border()[0].errno = number
+
+
+def callback(prototype: str, function: Any, failed: Any) -> Any:
+    """A C function pointer that calls a Python function, from any thread; valid for as long as it is kept.
+
+    failed   called as failed(type, exception, traceback) when the function raises: what C gets instead
+    """
+    return _border()[0].callback(prototype, function, onerror=failed)
 
 
 def view(va: int, size_bytes: int, owner: object = None) -> memoryview:
@@ -176,6 +190,12 @@ def library_symbol(handle: int, name: str) -> int:
 def new(kind: str, initial: Any = None) -> Any:
     """A C variable or array for native code to read or fill, zeroed unless `initial` is given: new("char[]", 64)."""
     return _border()[0].new(kind, initial)
+
+
+def text_bytes(va: int) -> bytes:
+    """The zero-terminated bytes at an address, which must be a C string's."""
+    ffi = _border()[0]
+    return bytes(ffi.string(ffi.cast("char *", va)))
 
 
 def text_at(place: Any) -> str:

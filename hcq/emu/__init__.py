@@ -3,7 +3,9 @@
 port.py       EmulatedPort: HCQ_EMULATE=amd:gfx1100 makes such a GPU appear
 kernel.py     what an emulated kernel driver is: files, answers, refusals, and who calls
 machine.py    which paths are an emulated driver's; stat.py what stat says of them
+calls.py      what system calls on them return
 supervisor/   unmodified programs: python -m hcq emulate
+attached.py   all code of this process: attach(...); patches.py how its calls get there
 exact.py      sums, products and fused multiply-adds rounded once, for the shader cores
 contended.py  atomics of many threads at one address, served many at a time
 words.py      the words of HCQ_EMULATE
@@ -28,3 +30,20 @@ shader/       kernels. It knows nothing of queues and kernel drivers:
 
 An emulation stands beside the driver: of `hcq.amd` and `hcq.nv` it imports what the vendor declares (`abi`) alone.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hcq.emu.attached import attach, detach
+
+__all__ = ["attach", "detach"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from hcq.emu import attached  # much code, for these two alone
+
+        return getattr(attached, name)
+    raise AttributeError(f"module 'hcq.emu' has no attribute {name!r}")

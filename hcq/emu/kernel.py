@@ -54,7 +54,12 @@ class UserMemory(Protocol):
 
 
 class Process(Protocol):
-    """Who makes a call on an emulated driver. One object for each process, as long as it lives: it can be a key."""
+    """Who makes a call on an emulated driver. One object for each process, as long as it lives: it can be a key.
+
+    maps_by_itself   mmap of its descriptors is the real system's: offsets are those in the memory of device nodes
+    """
+
+    maps_by_itself: ClassVar[bool] = True
 
     @property
     def pid(self) -> int:
@@ -181,6 +186,8 @@ class _OwnPages:
 
 class OwnProcess(Process):
     """This process: its memory is read as it is, so a pointer that is wrong ends it. files: by descriptor."""
+
+    maps_by_itself: ClassVar[bool] = False
 
     def __init__(self, pid: int, files: Mapping[int, File]) -> None:
         self._pid, self._files = pid, files

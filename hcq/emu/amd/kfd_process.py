@@ -20,7 +20,7 @@ from hcq.emu.amd.memory import BufferObject
 from hcq.emu.amd.process_gpu import ProcessGpu
 from hcq.emu.amd.watch import GpuWatch
 from hcq.emu.backing import Backing, DeviceMemory
-from hcq.emu.kernel import OwnProcess, Process, Refusal
+from hcq.emu.kernel import Process, Refusal
 from hcq.kernel_observer import KernelObserver
 
 
@@ -69,9 +69,9 @@ class KfdProcess:
 
         What another process maps, it maps without us: the offset is then the place in the file that it was given.
         """
-        if isinstance(self.process, OwnProcess):
-            return kind << MMAP_TYPE_SHIFT | gpu_id << MMAP_GPU_SHIFT
-        return backing.offset
+        if self.process.maps_by_itself:
+            return backing.offset
+        return kind << MMAP_TYPE_SHIFT | gpu_id << MMAP_GPU_SHIFT
 
     def gpu_of_queue(self, number: int) -> ProcessGpu | None:
         """The GPU that has a queue of this number."""
