@@ -34,6 +34,7 @@ CACHING = (
 SPACE_NAMES = (
     "global", "const", "local", "shared", "shared::cta", "shared::cluster", "param", "param::entry", "param::func",
 )  # fmt: skip
+FEW = 2048
 Address = Callable[[Registers], Lanes]
 
 
@@ -86,7 +87,10 @@ def of_lanes(values: Lanes, lanes: Lanes | None, count: int) -> Lanes:
     """One value for each of these threads, from an array for all threads or a value that all share."""
     if len(values) == 1:
         wanted = count if lanes is None else len(lanes)
-        return values if wanted == 1 else values.repeat(wanted)
+        if wanted == 1:
+            return values
+        # a repeated value is made quicker where there are few, a broadcast one where there are many
+        return values.repeat(wanted) if wanted < FEW else np.broadcast_to(values, (wanted,))
     return values if lanes is None else values[lanes]
 
 
