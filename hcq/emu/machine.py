@@ -11,9 +11,11 @@ Only what drivers show exists below the folders that are theirs alone. Elsewhere
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +23,8 @@ from hcq import backends
 from hcq.emu.kernel import DeviceNode, Kernel, Refusal
 
 MAX_LINKS = 40  # as the kernel counts them
+PREFIX = "hcq-emulated-"
+ABANDONED_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,11 @@ class Machine:
             for folder in _above(path)
         }
         self.tops = tuple({f"/{path.split('/')[1]}" for path in (*files, *self.nodes)})
-        self.folder = tempfile.mkdtemp(prefix="hcq-emulated-")
+        _remove_abandoned()
+        self.folder = tempfile.mkdtemp(prefix=PREFIX)
+        self._held = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            fcntl.flock(self._held, fcntl.LOCK_SH | fcntl.LOCK_NB)  # for as long as this process lives
             self._write()
         except BaseException:
             self.close()
@@ -72,6 +79,9 @@ class Machine:
     def close(self) -> None:
         """Remove the files."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
 
     def find(self, path: str, follow: bool = True) -> Place | None:
         """What is at an absolute path, or None when that is the real system's. Raises Refusal (ELOOP).
@@ -120,6 +130,28 @@ class Machine:
                 done = ""
             todo.extend(target.split("/")[::-1])
         return done or "/", is_through_ours
+
+
+def _remove_abandoned() -> None:
+    """Folders of processes that ended without a chance to remove them (SIGKILL, _exit): nobody holds their lock."""
+    top = tempfile.gettempdir()
+    for name in os.listdir(top):
+        if not name.startswith(PREFIX):
+            continue
+        try:
+            fd = os.open(os.path.join(top, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            found = os.fstat(fd)
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < ABANDONED_SECONDS:
+                continue  # somebody else's, or so new that its owner may be about to lock it
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(os.path.join(top, name), ignore_errors=True)
+        except OSError:
+            continue
+        finally:
+            os.close(fd)
 
 
 def _above(path: str) -> list[str]:

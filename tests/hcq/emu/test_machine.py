@@ -59,6 +59,23 @@ def test_symbolic_links_are_followed_unless_they_are_what_is_asked_for(machine: 
     assert refused.value.number == errno.ELOOP
 
 
+def test_folders_of_processes_that_were_killed_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    abandoned, new, other = (tmp_path / name for name in ("hcq-emulated-a", "hcq-emulated-b", "elsewhere"))
+    for folder in (abandoned, new, other):
+        folder.mkdir()
+        (folder / "file").touch()
+        os.utime(folder, (1, 1))
+    os.utime(new)
+    living = Machine(kernels_for(["amd:gfx1100"]))
+    os.utime(living.folder, (1, 1))
+    Machine(kernels_for(["amd:gfx1100"])).close()
+    assert sorted(tmp_path.iterdir()) == sorted([new, other, Path(living.folder)])
+    living.close()
+
+
 def test_stat_is_what_the_c_library_reads(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"x" * 5000)
