@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hcq import native
-from hcq.errors import DriverError
+from hcq.errors import DriverError, HcqError
 from hcq.gpu.release import do_all, quietly
 from hcq.nv.abi import ioctls as calls
 from hcq.nv.abi.classes import ClassId
@@ -69,7 +69,7 @@ class Channel:
         self.memory, self.rm, self.chip = memory, memory.rm, chip
         self.port, self.subdevice = memory.port, subdevice
         self.group = self.handle = self.compute = 0
-        self.is_registered = self.is_ending = False
+        self.is_registered = self.is_registering = self.is_ending = False
         self.window = self.window_bytes = 0
         self.notifier = native.view(notifier.va, Notification.size_bytes)
         self.notifier[:] = bytes(Notification.size_bytes)
@@ -100,19 +100,26 @@ class Channel:
         self.fifo.token = rm.control(self.handle, TOKEN).values["worksubmittoken"]
         self.window_bytes = self._window_bytes()
         self.window = POOL.take(self.port, self.window_bytes)
-        call(
-            rm.abi,
-            self.port,
-            self.memory.uvm_fd,
-            calls.UVM_REGISTER_CHANNEL,
-            gpuuuid=int.from_bytes(self.memory.uuid, "little"),
-            rmctrlfd=rm.ctl_fd,
-            hclient=rm.client,
-            hchannel=self.handle,
-            base=self.window,
-            length=self.window_bytes,
+        self.is_registering = self.is_registered = (
+            True  # from here on UVM may have it, whoever is interrupted
         )
-        self.is_registered = True
+        try:
+            call(
+                rm.abi,
+                self.port,
+                self.memory.uvm_fd,
+                calls.UVM_REGISTER_CHANNEL,
+                gpuuuid=int.from_bytes(self.memory.uuid, "little"),
+                rmctrlfd=rm.ctl_fd,
+                hclient=rm.client,
+                hchannel=self.handle,
+                base=self.window,
+                length=self.window_bytes,
+            )
+        except HcqError:
+            self.is_registered = False
+            raise
+        self.is_registering = False
         rm.control(self.group, ControlId.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, benable=1)
 
     def _window_bytes(self) -> int:
@@ -151,7 +158,7 @@ class Channel:
             self.window = 0
 
     def _unregister(self, again: bool) -> None:
-        """again: a call that was interrupted comes here a second time, and it may be done."""
+        """again: a call that was interrupted comes here a second time, and it may be done, or never was to be."""
         if self.is_registered:
             layout = self.rm.abi.layout("UvmUnregisterChannel")
             fields = {"hclient": self.rm.client, "hchannel": self.handle}
@@ -160,7 +167,7 @@ class Channel:
             try:
                 call(self.rm.abi, self.port, self.memory.uvm_fd, calls.UVM_UNREGISTER_CHANNEL, **fields)
             except CallRefused:
-                if not again:
+                if not (again or self.is_registering):
                     raise
             self.is_registered = False
 

@@ -127,7 +127,7 @@ class System:
                 found["events"] = len(process.events.events)
                 found["queues"] = sum(len(gpu.queues) for gpu in process.gpus.values())
         elif self.kind == "NV":
-            files = list(self.kernel.files.values())
+            files = self.kernel.open_files
             clients = [client for file in files for client in getattr(file, "clients", {}).values()]
             found["objects"] = sum(len(client.objects) for client in clients)
             found["clients"] = len(clients)
