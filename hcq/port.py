@@ -91,7 +91,13 @@ class Port(Protocol):
 class LinuxPort(Port):
     """The operating system itself."""
 
-    runs_ptx = False
+    @property
+    def runs_ptx(self) -> bool:
+        """It may be one that shows emulated GPUs to all its programs (`python -m hcq emulate`), and they say so."""
+        try:
+            return b"(emulated)" in self.read_file("/proc/driver/nvidia/version")
+        except DriverError:
+            return False
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
         try:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from hcq import native
+from hcq.emu.backing import DeviceMemory
 from hcq.emu.calls import AT_FDCWD, AT_SYMLINK_NOFOLLOW, NOT_OURS, Calls, Result, signed
 from hcq.emu.kernel import File, OwnProcess, Process, Refusal
 from hcq.emu.machine import Machine, kernels_for
@@ -68,6 +69,9 @@ class AttachedProcess(OwnProcess):
         found = self._calls().open_file("/proc/self", fd)
         return found.file if found else None
 
+    def show(self, fd: int, memory: DeviceMemory) -> None:
+        self._calls().show("/proc/self", fd, memory)
+
 
 class OwnCalls(Calls):
     """Calls of this process."""
@@ -93,6 +97,9 @@ class OwnCalls(Calls):
 
     def give(self, fd: int, flags: int) -> int:
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC if flags else fcntl.F_DUPFD, 0)
+
+    def replace(self, fd: int, by: int, flags: int) -> None:
+        os.dup2(by, fd, inheritable=not flags)
 
     def ioctl(self, fd: int, request: int, va: int) -> Result:
         """An ioctl: the emulated driver's answer, or NOT_OURS."""
@@ -134,10 +141,6 @@ class Attachment:
             with self._lock:
                 if self._calls is None or self._pid != os.getpid():
                     kernels = kernels_for(self.words)
-                    if not all(kernel.maps_by_offset for kernel in kernels):
-                        raise UsageError(
-                            "NVIDIA's emulated GPUs are for this package's own driver: use HCQ_EMULATE."
-                        )
                     self._calls, self._pid = OwnCalls(Machine(kernels), self._reach), os.getpid()
         return self._calls
 

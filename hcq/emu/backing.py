@@ -122,6 +122,7 @@ class Backing:
         whole = -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
         self._mapped = mapped = _Mapped(memory or _memory, whole, multiple_of)
         self.offset = mapped.at
+        self.memory = memory
         self.data: NDArray[np.uint8] = np.frombuffer(native.view(mapped.va, size_bytes, mapped), np.uint8)
 
     def map_host(self, va: int, size_bytes: int, prot: int, flags: int, offset: int = 0) -> int:

@@ -7,7 +7,8 @@ Next     machine.py (what is at a path), supervisor/answers.py (callers in other
 Source   open(2), stat(2), statx(2), access(2), readlink(2), proc(5)
 
 A descriptor of an emulated device is one of the anonymous file in which the device's memory lies: mapping it is the
-kernel's own affair. Which file of the driver it stands for is its position, which nobody uses for anything else.
+kernel's own affair. Which file of the driver it stands for is its position, which nobody uses for anything else. Where
+a driver's calls decide what a descriptor maps (NVIDIA's), it becomes one of another anonymous file: `show`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import struct
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+from hcq.emu.backing import DeviceMemory
 from hcq.emu.kernel import DeviceNode, File, Process, Refusal
 from hcq.emu.machine import Machine, Place
 from hcq.emu.stat import Stat, of_copy, of_node, struct_stat, struct_statx
@@ -77,6 +79,10 @@ class Calls(ABC):
     def give(self, fd: int, flags: int) -> int:
         """Give it a descriptor of an open file of ours. Returns its number there, or -errno. flags: O_CLOEXEC or 0."""
 
+    @abstractmethod
+    def replace(self, fd: int, by: int, flags: int) -> None:
+        """A descriptor of it is one of our open file `by` from now on. Raises Refusal. flags: O_CLOEXEC or 0."""
+
     # ------------------------------------------------------------ descriptors
 
     def is_ours(self, proc: str, fd: int) -> bool:
@@ -98,6 +104,28 @@ class Calls(ABC):
                 return self._files.get(int(file.readline().split()[1]))  # "pos:	N"
         except OSError:
             return None
+
+    def show(self, proc: str, fd: int, memory: DeviceMemory) -> None:
+        """A descriptor of an emulated device maps this memory from now on. Only the one: its duplicates do not.
+
+        Raises  Refusal (EBADF)
+        """
+        try:
+            with open(f"{proc}/fdinfo/{fd}", "rb") as file:
+                position, flags = (
+                    line.split()[1] for line in file.readlines()[:2]
+                )  # "pos:", "flags:" in octal
+        except OSError:
+            raise Refusal(errno.EBADF) from None
+        mode = int(flags, 8)
+        shown = os.open(f"/proc/self/fd/{memory.fd}", mode & os.O_ACCMODE | O_CLOEXEC)
+        try:
+            os.lseek(shown, int(position), os.SEEK_SET)
+            found = os.fstat(shown)
+            self._inodes.add((found.st_dev, found.st_ino))
+            self.replace(fd, shown, mode & O_CLOEXEC)
+        finally:
+            os.close(shown)
 
     def _node_of(self, proc: str, fd: int) -> DeviceNode | None:
         """The emulated device behind a descriptor."""

@@ -56,7 +56,8 @@ class UserMemory(Protocol):
 class Process(Protocol):
     """Who makes a call on an emulated driver. One object for each process, as long as it lives: it can be a key.
 
-    maps_by_itself   mmap of its descriptors is the real system's: offsets are those in the memory of device nodes
+    maps_by_itself   mmap of its descriptors is the real system's: offsets are those in the memory of device nodes, or
+                     in what `show` has put there
     """
 
     maps_by_itself: ClassVar[bool] = True
@@ -80,6 +81,13 @@ class Process(Protocol):
 
     def file(self, fd: int) -> File | None:
         """The open file behind one of its descriptors, if that is a file of an emulated driver."""
+        ...
+
+    def show(self, fd: int, memory: DeviceMemory) -> None:
+        """From now on mmap of this descriptor maps this memory, from its beginning; it is the same open file otherwise.
+
+        Only for a process that maps by itself. Raises Refusal (EBADF) when the descriptor is gone.
+        """
         ...
 
     def is_interrupted(self) -> bool:
@@ -129,14 +137,12 @@ class DeviceNode:
 class Kernel(Protocol):
     """An emulated kernel driver. It raises Refusal where the real one returns an errno.
 
-    folders         what lies below these is this driver's alone: a path there that is not in files() does not exist
-    environment     variables with which the vendor's libraries run well on it
-    maps_by_offset  what its files map are offsets in its nodes' memory: other processes can map it by themselves
+    folders       what lies below these is this driver's alone: a path there that is not in files() does not exist
+    environment   variables with which the vendor's libraries run well on it
     """
 
     folders: tuple[str, ...]
     environment: ClassVar[Mapping[str, str]]
-    maps_by_offset: ClassVar[bool]
 
     def open(self, path: str, process: Process) -> File | None:
         """An open file, or None when the path is no device node of this driver's."""
@@ -207,6 +213,9 @@ class OwnProcess(Process):
 
     def file(self, fd: int) -> File | None:
         return self._files.get(fd)
+
+    def show(self, fd: int, memory: DeviceMemory) -> None:
+        """Its mappings ask the file itself."""
 
     def is_interrupted(self) -> bool:
         return False

@@ -116,7 +116,6 @@ class EmulatedKfd(Kernel):
     )
     # rings, signals and arguments are then memory that is mapped through us, and not pages of the process
     environment: ClassVar[Mapping[str, str]] = {"HSA_USERPTR_FOR_PAGED_MEM": "0"}
-    maps_by_offset = True
 
     def __init__(self, specs: list[Spec]) -> None:
         self.topology = make_nodes(specs)

@@ -12,7 +12,7 @@ import hashlib
 import random
 import time
 
-from hcq.emu.backing import Backing
+from hcq.emu.backing import Backing, DeviceMemory
 from hcq.emu.nv.spec import ENGINE_COPY0, ENGINE_COPY10, ENGINE_GR0, VIDEO_MEMORY_BYTES, Spec
 from hcq.nv.abi.gpfifo import USERMODE_BYTES
 from hcq.nv.abi.rm_structs import CardInfoArgs
@@ -36,7 +36,7 @@ class Card:
         self.is_attached = False
         self.video_memory_used = 0
         self.random = None if spec.seed is None else random.Random(spec.seed)
-        self.usermode = Backing(USERMODE_BYTES)
+        self.usermode = Backing(USERMODE_BYTES, DeviceMemory("nvidia registers"))
         self.registers = self.usermode.data.view("<u4")
         self.clock_offset = time.time_ns() - time.monotonic_ns()  # PTIMER is set to the time of day
 

@@ -37,6 +37,7 @@ class HostPages(Backing):
     def __init__(self, pages: UserMemory) -> None:
         self.size_bytes = pages.data.size
         self.data = pages.data
+        self.memory = None
 
 
 class PageTable:

@@ -26,7 +26,6 @@ class EmulatedRm(RmState, Kernel):
 
     folders = ("/proc/driver/nvidia/",)
     environment: ClassVar[Mapping[str, str]] = {}
-    maps_by_offset = False  # what mmap maps is what RM_MAP_MEMORY said before
 
     def __init__(self, specs: list[Spec]) -> None:
         super().__init__(

@@ -109,7 +109,7 @@ def rm_alloc(file: RmFile, given: RmAllocArgs) -> dict[str, int]:
         check(given.hclass in parent.gpu.classes, NvStatus.NV_ERR_INVALID_CLASS)
     layout = file.rm.layouts[rule.layout] if rule.layout else None
     params = _read_params(file, given, layout, rule.required)
-    call = Allocation(file.rm.gpus, client, parent, handle, given.hclass, params)
+    call = Allocation(file.rm.gpus, file.process, client, parent, handle, given.hclass, params)
     rule.maker(call)
     if params is not None and call.results:
         changed = type(params)(**{**params.values, **call.results})
@@ -183,8 +183,8 @@ def rm_alloc_memory(file: RmFile, given: Any) -> dict[str, int]:
     check(isinstance(parent, Device), NvStatus.NV_ERR_INVALID_OBJECT_PARENT)
     check(given.hobjectnew, NvStatus.NV_ERR_INVALID_OBJECT_NEW)
     handle = _new_handle(client, given.hobjectnew)
-    call = Allocation(file.rm.gpus, client, parent, handle, given.hclass, None)
-    host_memory(call, file.process, given.pmemory, given.limit + 1)
+    call = Allocation(file.rm.gpus, file.process, client, parent, handle, given.hclass, None)
+    host_memory(call, given.pmemory, given.limit + 1)
     return {}
 
 
@@ -212,7 +212,17 @@ def rm_map_memory(file: RmFile, given: Any) -> dict[str, int]:
     assert isinstance(target, RmFile)
     check(target.gpu is gpu, NvStatus.NV_ERR_INVALID_ARGUMENT)  # BARs: that GPU's node; the rest: nvidiactl
     check(target.context is None, NvStatus.NV_ERR_STATE_IN_USE)
-    target.context = MapContext(backing, given.offset, given.length, gpu is not None)
+    process = file.process
+    if process.maps_by_itself:  # its mmap begins where the memory does
+        if given.offset or backing.memory is None:
+            file.rm.lines.append(
+                f"NVRM: emulated: RM_MAP_MEMORY of {what.handle:#x} at offset {given.offset:#x}: another process maps "
+                f"allocations of the driver from their beginning"
+            )
+            raise RmError(NvStatus.NV_ERR_NOT_SUPPORTED)
+        process.show(given.fd, backing.memory)
+    shown = None if process.maps_by_itself else backing
+    target.context = MapContext(shown, given.offset, given.length, gpu is not None)
     address = file.rm.next_mapping
     file.rm.next_mapping += -(-given.length // PAGE) * PAGE
     file.rm.mappings[address] = what

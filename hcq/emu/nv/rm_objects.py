@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from hcq.emu.backing import Backing
+from hcq.emu.backing import Backing, DeviceMemory
 from hcq.emu.kernel import Process
 from hcq.emu.nv.channel import Channel, Group, Setup
 from hcq.emu.nv.gpu import EmulatedGpu
@@ -174,13 +174,14 @@ class Allocation:
     def __init__(
         self,
         gpus: list[EmulatedGpu],
+        process: Process,
         client: Client,
         parent: RmObject,
         handle: int,
         class_id: int,
         params: Any,
     ) -> None:
-        self.gpus, self.client, self.parent = gpus, client, parent
+        self.gpus, self.process, self.client, self.parent = gpus, process, client, parent
         self.handle, self.class_id = handle, class_id
         self.params = params  # an Args, or None when there were none
         self.results: dict[str, int] = {}  # fields of the parameters that RM fills in
@@ -237,7 +238,8 @@ def memory(call: Allocation) -> RmObject:
     size = -(-params.size // PAGE) * PAGE
     if is_video:
         check(gpu.video_memory_used + size <= VIDEO_MEMORY_BYTES, NvStatus.NV_ERR_NO_MEMORY)
-    backing = Backing(size)
+    # what another process maps begins where its file does
+    backing = Backing(size, DeviceMemory("nvidia memory") if call.process.maps_by_itself else None)
     made = call.make(Memory)
     made.backing = backing
     if is_video:
@@ -249,12 +251,14 @@ def memory(call: Allocation) -> RmObject:
     return made
 
 
-def host_memory(call: Allocation, process: Process, va: int, size_bytes: int) -> RmObject:
+def host_memory(call: Allocation, va: int, size_bytes: int) -> RmObject:
     """Pages of the process, from RM_ALLOC_MEMORY."""
     check(va and va % PAGE == 0, NvStatus.NV_ERR_INVALID_ADDRESS)
     size = -(-size_bytes // PAGE) * PAGE
+    pages = call.process.memory(va, size)
+    check(not pages.is_copy, NvStatus.NV_ERR_NOT_SUPPORTED)  # of another process: they cannot be mapped here
     made = call.make(Memory)
-    made.backing = HostPages(process.memory(va, size))
+    made.backing = HostPages(pages)
     return made
 
 

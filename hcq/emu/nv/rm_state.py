@@ -51,9 +51,13 @@ class Reply(NamedTuple):
 
 
 class MapContext(NamedTuple):
-    """What RM_MAP_MEMORY leaves on a file: what mmap maps."""
+    """What RM_MAP_MEMORY leaves on a file: what mmap maps.
 
-    backing: Backing
+    backing   None where the process maps by itself: its descriptor is one of that memory, which lives as long as it is
+              allocated or mapped, although nobody tells when the file is closed
+    """
+
+    backing: Backing | None
     offset: int
     size_bytes: int
     is_bar: bool
@@ -137,7 +141,7 @@ class RmFile(NvFile):
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
         context = self.context
-        if context is None or offset or not flags & MAP_SHARED:
+        if context is None or context.backing is None or offset or not flags & MAP_SHARED:
             raise Refusal(errno.EINVAL)
         if context.is_bar and size_bytes != context.size_bytes:
             raise Refusal(errno.ENXIO)

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
+from hcq.emu.backing import DeviceMemory
 from hcq.emu.calls import NOT_OURS, Calls, Result, signed
 from hcq.emu.kernel import File, Refusal
 from hcq.emu.machine import Machine
@@ -106,10 +107,16 @@ class Answers(Calls):
         self._current.is_answered = True
         return 0 if self.listener.answer_descriptor(self._current.call.id, fd, flags) else -errno.EINTR
 
+    def replace(self, fd: int, by: int, flags: int) -> None:
+        try:
+            self.listener.replace_descriptor(self._current.call.id, fd, by, flags)
+        except OSError as error:
+            raise Refusal(error.errno or errno.EBADF) from None
+
     # ------------------------------------------------------------ processes
 
     def _new_process(self, pid: int) -> ForeignProcess:
-        return ForeignProcess(pid, self.reach, self._file_of, self._is_interrupted)
+        return ForeignProcess(pid, self.reach, self._file_of, self._show, self._is_interrupted)
 
     def _lose(self, process: ForeignProcess) -> None:
         for position, one in list(self._files.items()):
@@ -124,6 +131,9 @@ class Answers(Calls):
     def _file_of(self, pid: int, fd: int) -> File | None:
         found = self.open_file(f"/proc/{pid}", fd)
         return found.file if found else None
+
+    def _show(self, pid: int, fd: int, memory: DeviceMemory) -> None:
+        self.show(f"/proc/{pid}", fd, memory)
 
     def _is_interrupted(self) -> bool:
         call = getattr(self._current, "call", None)

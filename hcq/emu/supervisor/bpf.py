@@ -28,7 +28,8 @@ LOAD_WORD, JUMP_EQUAL, RETURN = (
 SHIFT_RIGHT, AND = 0x74, 0x54  # BPF_ALU | BPF_RSH | BPF_K, BPF_ALU | BPF_AND | BPF_K
 # struct seccomp_data: nr, arch, instruction_pointer, args[6]; both machines are little-endian
 NUMBER_AT, ARCH_AT, ARGS_AT = 0, 4, 16
-IOCTL_TYPES = (ord("K"), ord("d"), ord("F"))  # KFD, DRM, NVIDIA
+# KFD, DRM, NVIDIA, and NVIDIA's UVM, whose requests are plain numbers
+IOCTL_TYPES = (ord("K"), ord("d"), ord("F"), 0)
 
 X86_64 = {
     "open": 2,

@@ -27,7 +27,7 @@ PR_SET_NO_NEW_PRIVS = 38
 SET_MODE_FILTER, GET_NOTIF_SIZES = 1, 3
 FLAG_NEW_LISTENER = 1 << 3
 FLAG_CONTINUE = 1
-ADDFD_SEND = 2
+ADDFD_SETFD, ADDFD_SEND = 1, 2
 
 NOTIF = struct.Struct("<QIIiIQ6Q")  # id, pid, flags; seccomp_data: nr, arch, instruction_pointer, args
 RESPONSE = struct.Struct("<QqiI")  # id, val, error, flags
@@ -174,8 +174,12 @@ class Listener:
             return self.answer(id, -(error.errno or errno.EIO))  # such as EMFILE: the process has too many
         return self.answer(id, number)
 
-    def _add(self, id: int, how: int, fd: int, flags: int) -> int:
-        return int(fcntl.ioctl(self.fd, ADD_FD, bytearray(ADDFD.pack(id, how, fd, 0, flags)), True))
+    def replace_descriptor(self, id: int, fd: int, by: int, flags: int) -> None:
+        """The caller's descriptor is one of our open file `by` from now on, as dup2 does it. Raises OSError."""
+        self._add(id, ADDFD_SETFD, by, flags, fd)
+
+    def _add(self, id: int, how: int, fd: int, flags: int, into: int = 0) -> int:
+        return int(fcntl.ioctl(self.fd, ADD_FD, bytearray(ADDFD.pack(id, how, fd, into, flags)), True))
 
     def check(self) -> None:
         """Refuse a kernel that cannot put descriptors into other processes: it is asked about a call that is none."""

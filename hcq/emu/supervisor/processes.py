@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq import native
+from hcq.emu.backing import DeviceMemory
 from hcq.emu.kernel import File, Process, Refusal, UserMemory
 from hcq.emu.supervisor.bpf import Abi
 from hcq.emu.supervisor.mirror import Mirror
@@ -81,16 +82,22 @@ class Reach:
 
 
 class ForeignProcess(Process):
-    """A process under the supervisor. file_of: finds the emulated file behind a descriptor of a process."""
+    """A process under the supervisor.
+
+    file_of   finds the emulated file behind a descriptor of a process
+    show      makes its descriptor one of some memory
+    """
 
     def __init__(
         self,
         pid: int,
         reach: Reach,
         file_of: Callable[[int, int], File | None],
+        show: Callable[[int, int, DeviceMemory], None],
         is_interrupted: Callable[[], bool],
     ) -> None:
-        self._pid, self._reach, self._file_of, self._is_interrupted = pid, reach, file_of, is_interrupted
+        self._pid, self._reach, self._file_of = pid, reach, file_of
+        self._show, self._is_interrupted = show, is_interrupted
         self.image = image_of(pid)
         self.may_be_another = False  # it is about to execute another program
         self.is_gone = False
@@ -121,6 +128,9 @@ class ForeignProcess(Process):
 
     def file(self, fd: int) -> File | None:
         return self._file_of(self._pid, fd)
+
+    def show(self, fd: int, memory: DeviceMemory) -> None:
+        self._show(self._pid, fd, memory)
 
     def is_interrupted(self) -> bool:
         return self.is_gone or self._is_interrupted()

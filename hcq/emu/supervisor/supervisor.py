@@ -12,6 +12,7 @@ event) holds up nobody. The emulated GPUs have threads of their own here, in the
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import threading
@@ -24,7 +25,6 @@ from hcq.emu.machine import Machine, kernels_for
 from hcq.emu.supervisor.answers import Answers
 from hcq.emu.supervisor.bpf import abi
 from hcq.emu.supervisor.spawn import PR_SET_CHILD_SUBREAPER, spawn
-from hcq.errors import UsageError
 from hcq.kernel_observer import KernelObserver
 
 IDLE_THREADS = 4  # so many wait for calls; more that have answered theirs end
@@ -41,11 +41,6 @@ class Supervisor:
         self.abi = abi()
         self.say = say
         kernels = kernels_for(words)
-        if not all(kernel.maps_by_offset for kernel in kernels):
-            raise UsageError(
-                "NVIDIA's emulated GPUs are not for other programs: a supervisor sees no mmap. Use hcq.emu.attach, or "
-                "HCQ_EMULATE with this package's own driver."
-            )
         self.machine = Machine(kernels)
         self.watchers: list[KernelObserver] = []
         for kernel in kernels:
@@ -77,6 +72,9 @@ class Supervisor:
         native.system_call(self.abi.prctl, PR_SET_CHILD_SUBREAPER, 1)
         started = spawn(self.abi, arguments, self.environment(environment))
         self.child = started.pid
+        # memory that NVIDIA's nodes show is a file for each allocation; the program's own limit is what it was
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         sys.setswitchinterval(SWITCH_SECONDS)
         handlers = {number: signal.signal(number, self._on_signal) for number in _signals()}
         try:

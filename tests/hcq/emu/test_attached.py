@@ -164,7 +164,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing() -> None:
         """
         from hcq.errors import UsageError
         code = ctypes.string_at(libc.ioctl, 16)
-        for words in ((), ("amd:gfx1",), ("nv:sm_90",), ("cpu",)):
+        for words in ((), ("amd:gfx1",), ("nv:sm_1",), ("cpu",)):
             try:
                 hcq.emu.attach(*words)
             except UsageError as error:
