@@ -18,7 +18,11 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
 PROGRAMS = ("hcq-trace", "sed", "echo")
 FOUND = ("lint bad.hcqtrace", "diff run.hcqtrace other.hcqtrace", "graph two.hcqtrace")  # exit with 1
-ELSEWHERE = ("decode log.txt",)  # needs a log that the page does not make; tested with the decoder
+ELSEWHERE = (  # tested where what they need is there
+    "decode log.txt",  # a log that the page does not make
+    "record --foreign -o theirs.hcqtrace -- ./a_hip_program",  # AMD's kernel driver
+    "show theirs.hcqtrace",
+)
 
 
 class Step(NamedTuple):
