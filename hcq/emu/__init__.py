@@ -36,13 +36,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hcq.emu.attached import attach, detach
-
-__all__ = ["attach", "detach"]
+    from hcq.emu.attached import attach as attach
+    from hcq.emu.attached import detach as detach
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if name in ("attach", "detach"):
         from hcq.emu import attached  # much code, for these two alone
 
         return getattr(attached, name)
