@@ -26,13 +26,13 @@ from typing import ClassVar
 
 from hcq import native
 from hcq.emu.backing import DeviceMemory
-from hcq.emu.calls import AT_FDCWD, AT_SYMLINK_NOFOLLOW, NOT_OURS, Calls, Result, signed
+from hcq.emu.calls import AT_FDCWD, AT_SYMLINK_NOFOLLOW, NOT_OURS, Calls, Result, outcome, signed
 from hcq.emu.kernel import File, OwnProcess, Process, Refusal
 from hcq.emu.machine import Machine, kernels_for
 from hcq.emu.patches import Patches, Replacement
 from hcq.emu.supervisor.bpf import abi
 from hcq.emu.supervisor.processes import Reach
-from hcq.errors import DriverError, UsageError
+from hcq.errors import UsageError
 
 NO_PROCESS_VM = (errno.EPERM, errno.ENOSYS)
 
@@ -252,14 +252,7 @@ class Attachment:
         if not getattr(self._inside, "it", False):  # our own code calls these functions, too
             self._inside.it = True
             try:
-                result = ours(self.calls())
-            except Refusal as refusal:
-                result = -refusal.number
-            except (OSError, DriverError) as error:
-                result = -(error.errno or errno.EIO)
-            except Exception:
-                self.failures.append(traceback.format_exc())
-                result = -errno.EIO
+                result = outcome(lambda: ours(self.calls()), self.failures)
             finally:
                 self._inside.it = False
         if result is NOT_OURS:

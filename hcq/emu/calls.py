@@ -18,13 +18,16 @@ import itertools
 import os
 import stat
 import struct
+import traceback
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hcq.emu.backing import DeviceMemory
 from hcq.emu.kernel import DeviceNode, File, Process, Refusal
 from hcq.emu.machine import Machine, Place
 from hcq.emu.stat import Stat, of_copy, of_node, struct_stat, struct_statx
+from hcq.errors import DriverError
 
 AT_FDCWD = -100
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = 0x100, 0x1000
@@ -41,6 +44,22 @@ class OpenFile(NamedTuple):
     node: DeviceNode
     file: File
     process: Process
+
+
+def outcome(call: Callable[[], Result], failures: list[str]) -> Result:
+    """What a call returns: its answer, or -errno for what a driver or the system refuses.
+
+    failures   gets the traceback of anything else, which the caller sees as EIO
+    """
+    try:
+        return call()
+    except Refusal as refusal:
+        return -refusal.number
+    except (OSError, DriverError) as error:
+        return -(error.errno or errno.EIO)
+    except Exception:
+        failures.append(traceback.format_exc())
+        return -errno.EIO
 
 
 class Calls(ABC):

@@ -109,9 +109,9 @@ class Machine:
         """The path without our symbolic links, and whether one, or a folder that only we have, was on the way."""
         done, hops = "", 0
         is_through_ours = False
-        todo = path.split("/")[::-1]
-        while todo:
-            name = todo.pop()
+        rest = path.split("/")[::-1]
+        while rest:
+            name = rest.pop()
             if name in ("", "."):
                 continue
             if name == "..":
@@ -119,7 +119,7 @@ class Machine:
                 done = done.rpartition("/")[0]
                 continue
             target = self._links.get(f"{done}/{name}")
-            if target is None or not (follow or any(todo)):
+            if target is None or not (follow or any(rest)):
                 done = f"{done}/{name}"
                 continue
             hops += 1
@@ -128,7 +128,7 @@ class Machine:
                 raise Refusal(errno.ELOOP)
             if target.startswith("/"):
                 done = ""
-            todo.extend(target.split("/")[::-1])
+            rest.extend(target.split("/")[::-1])
         return done or "/", is_through_ours
 
 

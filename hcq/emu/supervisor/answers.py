@@ -19,13 +19,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hcq.emu.backing import DeviceMemory
-from hcq.emu.calls import NOT_OURS, Calls, Result, signed
+from hcq.emu.calls import NOT_OURS, Calls, Result, outcome, signed
 from hcq.emu.kernel import File, Refusal
 from hcq.emu.machine import Machine
 from hcq.emu.supervisor.bpf import Abi
 from hcq.emu.supervisor.listener import Listener, Notification
 from hcq.emu.supervisor.processes import ForeignProcess, Processes, Reach
-from hcq.errors import DriverError
 
 
 class Lost(NamedTuple):
@@ -65,15 +64,7 @@ class Answers(Calls):
         """Answer one call."""
         self._current.call = call
         self._current.is_answered = False
-        try:
-            result = self._methods[call.number](*call.arguments)
-        except Refusal as refusal:
-            result = -refusal.number
-        except (OSError, DriverError) as error:
-            result = -(error.errno or errno.EIO)
-        except Exception:
-            self.failures.append(traceback.format_exc())
-            result = -errno.EIO
+        result = outcome(lambda: self._methods[call.number](*call.arguments), self.failures)
         if self._current.is_answered:
             return
         if result is NOT_OURS:
