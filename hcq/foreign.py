@@ -3,7 +3,8 @@
 In       what a vendor's reader makes of calls and packets: memory, programs, submissions, faults
 Out      the same events for `Observer`s; what is live, in flight and finished, for a report
 Changes  itself
-Next     kernel_observer.py (where it begins), amd/foreign/ (the reader), observe/foreign/ (trace, rules, report)
+Next     kernel_observer.py (where it begins), amd/foreign/ and nv/foreign/ (the readers), observe/foreign/ (trace,
+         rules, report)
 """
 
 from __future__ import annotations
@@ -253,10 +254,14 @@ class ForeignDevice:
         words: bytes,
         commands: Sequence[Command],
         blocks: Sequence[ForeignBlock],
+        size_bytes: int | None = None,
     ) -> None:
-        """The GPU is about to read these packets."""
+        """The GPU is about to read these packets.
+
+        size_bytes   what they take in the queue, where that is not how long they are: a ring may only point to them
+        """
         self.submitted += 1
-        end = at + len(words)
+        end = at + (len(words) if size_bytes is None else size_bytes)
         made = ForeignSubmission(
             self.submitted, queue, number, at, end, words, commands, blocks, time.monotonic_ns()
         )

@@ -3,8 +3,8 @@
 In       ioctls as they return; packets as they are taken from rings; how far rings are read; faults
 Out      `KernelObserver`, with a method for every kind of event; `Client`, the process an event is about
 Changes  nothing
-Next     emu/amd/watch.py and emu/watched_call.py (who tell), foreign.py (what becomes of it), observer.py (the same of
-         our devices)
+Next     emu/amd/watch.py, emu/nv/watch.py and emu/watched_call.py (who tell), foreign.py (what becomes of it),
+         observer.py (the same of our devices)
 
 Our own devices are watched from inside (observer.py). A program that does not know us is watched from below, where it
 meets the kernel: all that can be seen there are calls, memory and doorbells.

@@ -8,6 +8,7 @@
     cubin.py, ptx.py, bundle.py, link.py, program.py    from a code object to a program
     fault.py, signals.py, validate.py, decode.py                  faults in words, clocks, rules, traces
     toolchain/                                                    CUDA C and PTX to machine code
+    foreign/                                                      what programs that are none of ours submit
 
 docs/bringup-nv.md has the sequence and what was verified how.
 """

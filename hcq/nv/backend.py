@@ -30,4 +30,5 @@ BACKEND = Backend(
     target="hcq.compiler.target:nv_target",
     toolchain="hcq.nv.toolchain.images:compiler_for",
     emulation="hcq.emu.nv.rm:emulate",
+    foreign="hcq.nv.foreign.reader:RmReader",
 )

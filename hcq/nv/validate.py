@@ -101,6 +101,11 @@ def _block(qmd: Qmd) -> tuple[int, int, int]:
     )
 
 
+# what a transfer needs to have been told, without and with remapping
+_TARGET = (copy.OffsetOutUpper, copy.OffsetOutLower, copy.LineLengthIn)
+PLACES = ((copy.OffsetInUpper, copy.OffsetInLower, *_TARGET), (*_TARGET, copy.SetRemapComponents))
+
+
 class NvModel(Model):
     """One channel. Launches may overlap until a WFI; a copy is finished when its semaphore was awaited."""
 
@@ -124,6 +129,8 @@ class NvModel(Model):
             self.facts.get("copy_fence", self.facts.get("order", 0))
         )  # "order": in older traces
         self.stamp_va = int(self.facts.get("stamp", 0))
+        # how a foreign program's host sets its semaphores back nobody has seen: values say nothing
+        self.is_foreign = bool(self.facts.get("foreign"))
 
     def decode(self, words: Sequence[int], queue: str) -> list[Packet]:
         return self._decode(words)
@@ -201,7 +208,7 @@ class NvModel(Model):
         is_release = execute.operation == SemExecuteOperation.RELEASE
         if is_release and execute.release_wfi:
             yield Barrier()
-        if va in (self.copy_fence_va, self.stamp_va):
+        if self.is_foreign or va in (self.copy_fence_va, self.stamp_va):
             if not is_release:
                 yield Barrier()  # the copy before it has ended
         elif is_release:
@@ -213,8 +220,10 @@ class NvModel(Model):
         def known(method: Any) -> int:
             return registers.get((COPY_SUBCHANNEL, method.at), 0)
 
-        if not launch.data_transfer_type:
-            return
+        if not launch.data_transfer_type or any(
+            (COPY_SUBCHANNEL, method.at) not in registers for method in PLACES[bool(launch.remap_enable)]
+        ):
+            return  # with what an earlier submission has set, a foreign program's copy may go anywhere
         count = known(copy.LineLengthIn)
         dst = known(copy.OffsetOutUpper) << 32 | known(copy.OffsetOutLower)
         if launch.remap_enable:

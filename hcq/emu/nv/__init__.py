@@ -19,6 +19,7 @@ The GPU
     caches.py                                 what is stale (nv:sm_90:caches)
     pbdma.py                                  ring entries and pushbuffers, fetched and handed to engines
     gpu.py                                    the doorbell and the thread
+    watch.py                                  what those who watch are told
     errors.py                                 what stops a channel
     shader/                                   the shader core: PTX by NumPy over all threads at once
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hcq.emu.backing import Backing
+from hcq.emu.kernel import Process
 from hcq.emu.nv.card import Card
 from hcq.emu.nv.errors import ChannelError
 from hcq.emu.nv.memory import Bytes, PageTable, View
@@ -26,13 +27,14 @@ EMPTY = PageTable()
 
 
 class Setup(NamedTuple):
-    """What a channel is made with: its address space, where its ring is in it, USERD and the error notifier."""
+    """What a channel is made with: its address space, where its ring is in it, USERD, error notifier, whose it is."""
 
     table: Callable[[], PageTable | None]
     ring: int
     entries: int
     userd: Bytes
     notifier: Backing | None
+    process: Process
 
 
 class Group:
@@ -57,7 +59,7 @@ class Channel:
 
     def __init__(self, card: Card, group: Group, number: int, class_id: int, setup: Setup) -> None:
         self.card, self.group, self.number, self.class_id = card, group, number, class_id
-        self.table, self.ring, self.entries, userd, self.notifier = setup
+        self.table, self.ring, self.entries, userd, self.notifier, self.process = setup
         self.userd = userd.view("<u4")
         self.userd[:] = 0  # whatever was in the memory: a new channel's ring is empty
         self.token = card.token_of(number, group.engine_type)

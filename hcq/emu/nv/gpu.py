@@ -21,7 +21,9 @@ from hcq.emu.nv.engine import Engine
 from hcq.emu.nv.errors import ChannelError, CopyError, Removal
 from hcq.emu.nv.pbdma import Pbdma, State
 from hcq.emu.nv.spec import Spec
+from hcq.emu.nv.watch import ChannelWatch
 from hcq.emu.worker import Worker
+from hcq.kernel_observer import KernelObserver
 from hcq.nv.abi.gpfifo import USERMODE_DOORBELL, USERMODE_TIME_0
 
 UNRUNG = 0  # what the doorbell holds until a token is stored
@@ -38,6 +40,7 @@ class EmulatedGpu(Card, Worker[Channel]):
         Worker.__init__(self, spec.chip.arch, self.random)
         self._write = log
         self._shader: Any = None  # the shader cores with their caches, made with the first compute engine
+        self.observers: list[KernelObserver] = []
         self.groups: list[Group] = []
         self.fronts: dict[int, Pbdma] = {}  # of the channels, by token
 
@@ -64,7 +67,8 @@ class EmulatedGpu(Card, Worker[Channel]):
             number = next(n for n in range(FIRST_CHANNEL, 1 << 12) if n not in used)
             channel = Channel(self, group, number, class_id, setup)
             group.channels.append(channel)
-            self.fronts[channel.token] = Pbdma(channel, self._engine)
+            watch = ChannelWatch(self.observers, setup.process, channel)
+            self.fronts[channel.token] = Pbdma(channel, self._engine, watch)
         return channel
 
     def remove_channel(self, channel: Channel) -> None:
@@ -143,6 +147,14 @@ class EmulatedGpu(Card, Worker[Channel]):
         """A step of its front end or of its engines; an error stops its whole group."""
         if channel.group.error is not None or channel.is_stopped:
             return False
+        has_worked = self._step(channel)
+        if self.observers:
+            front = self.fronts.get(channel.token)
+            if front is not None and channel.group.error is None:
+                front.watch.after(front.finished)
+        return has_worked
+
+    def _step(self, channel: Channel) -> bool:
         try:
             if self.random is not None and channel.pending and self.random.random() < 0.3:
                 return channel.finish_one()
@@ -166,6 +178,8 @@ class EmulatedGpu(Card, Worker[Channel]):
     def _stop(self, channel: Channel, error: ChannelError) -> None:
         """The whole group is dead until it is freed. The log comes first: who sees a notifier finds the line."""
         channel.group.error = error
+        if self.observers:
+            self.fronts[channel.token].watch.stopped(error)
         self._write(
             f"NVRM: Xid (PCI:{self.pci_name[:-2]}): {error.xid}, pid={os.getpid()}, name=python, "
             f"Ch {channel.number:08x}, {error}"

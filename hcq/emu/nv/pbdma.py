@@ -18,6 +18,7 @@ from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.engine import Engine
 from hcq.emu.nv.errors import ClassError, HostError
 from hcq.emu.nv.host_processor import HostProcessor
+from hcq.emu.nv.watch import ChannelWatch
 from hcq.nv.abi.classes import COMPUTE, COPY
 from hcq.nv.abi.gpfifo import USERD_GP_GET, USERD_GP_PUT, GpControl, GpEntry, GpOpcode, decode_entry
 from hcq.nv.abi.methods import COPY_SUBCHANNEL, HOST_END, Push, SecOp
@@ -35,14 +36,22 @@ class State(Enum):
 
 
 class Pbdma:
-    """The front end of one channel. make_engine: what gives a channel its own engine of a class."""
+    """The front end of one channel.
 
-    def __init__(self, channel: Channel, make_engine: Callable[[Channel, int], Engine]) -> None:
-        self.channel, self.make_engine = channel, make_engine
+    make_engine   what gives a channel its own engine of a class
+    watch         who is told of entries, if anybody is
+    get           the entry that is fetched next
+    finished      all before this one are done but for what engines do on their own
+    """
+
+    def __init__(
+        self, channel: Channel, make_engine: Callable[[Channel, int], Engine], watch: ChannelWatch
+    ) -> None:
+        self.channel, self.make_engine, self.watch = channel, make_engine, watch
         self.host = HostProcessor(channel)
         self.bound: dict[int, Engine] = {}  # by subchannel
         self.engines: dict[int, Engine] = {}  # by class: an engine keeps its state when it is bound again
-        self.get = 0
+        self.get = self.finished = 0
         self.extended_base = 0  # bits 56:40 of the next segment's address
         self.work = self._work()
 
@@ -55,6 +64,9 @@ class Pbdma:
             put = int(self.channel.userd[USERD_GP_PUT // 4])
             if put >= self.channel.entries:
                 raise HostError(f"GP_PUT is {put}, and the ring has {self.channel.entries} entries")
+            self.finished = self.get
+            if self.watch.observers:
+                self.watch.before(put)
             if self.get == put:
                 self._write_get()
                 self.channel.is_rung = False

@@ -17,6 +17,7 @@ from hcq.emu.nv import foreign_calls, rm_calls, rm_controls
 from hcq.emu.nv.rm_state import NvFile, RmFile, RmState
 from hcq.emu.nv.spec import Spec, parse_all
 from hcq.emu.nv.uvm import UvmFile
+from hcq.kernel_observer import KernelObserver
 
 NVIDIA_MAJOR, UVM_MAJOR = 195, 510  # the second is given out when the module is loaded
 
@@ -38,15 +39,15 @@ class EmulatedRm(RmState, Kernel):
     def open(self, path: str, process: Process) -> File | None:
         file: NvFile
         if path == "/dev/nvidiactl":
-            file = RmFile(self, process, None)
+            file = RmFile(self, path, process, None)
         elif path == "/dev/nvidia-uvm":
-            file = UvmFile(self, process)
+            file = UvmFile(self, path, process)
         else:
             gpu = next((gpu for gpu in self.gpus if path == f"/dev/nvidia{gpu.minor}"), None)
             if gpu is None:
                 return None
             gpu.is_attached = True
-            file = RmFile(self, process, gpu)
+            file = RmFile(self, path, process, gpu)
         self.open_files.append(file)
         return file
 
@@ -74,6 +75,13 @@ class EmulatedRm(RmState, Kernel):
     def exit(self, process: Process) -> None:
         for file in [one for one in self.open_files if one.process is process]:
             file.close()
+        for observer in self.observers:
+            observer.exited(process)
+
+    def observe(self, observer: KernelObserver) -> None:
+        """Tell an observer of everything that processes do from now on. GPUs are named by their device instance."""
+        observer.offers("NV", {gpu.index: gpu.chip.arch for gpu in self.gpus})
+        self.observers.append(observer)
 
     def log(self) -> list[str]:
         return list(self.lines)

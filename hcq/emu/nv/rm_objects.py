@@ -343,6 +343,7 @@ def channel(call: Allocation) -> RmObject:
             params.gpfifoentries,
             userd.backing.data[params.userdoffset_0 : params.userdoffset_0 + USERD_BYTES],
             notifier,
+            call.process,
         ),
     )
     return made

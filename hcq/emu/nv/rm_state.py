@@ -21,8 +21,11 @@ from hcq.emu.kernel import File, Process, Refusal
 from hcq.emu.nv.gpu import EmulatedGpu
 from hcq.emu.nv.rm_objects import Client, RmError, RmObject
 from hcq.emu.nv.spec import DEFAULT_VERSION, Spec
+from hcq.emu.watched_call import watched
+from hcq.kernel_observer import KernelObserver
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.ioctls import abi_for
+from hcq.nv.abi.pointers import pointers_of
 from hcq.nv.abi.rm_structs import CardInfoArgs
 from hcq.nv.abi.status import NvStatus
 from hcq.port import MAP_SHARED
@@ -74,8 +77,19 @@ class Mismatch(Refusal):
 class NvFile(File):
     """An open file of the driver. process: who opened it, and whose memory and descriptors its calls name."""
 
-    def __init__(self, rm: RmState, process: Process) -> None:
-        self.rm, self.process = rm, process
+    def __init__(self, rm: RmState, path: str, process: Process) -> None:
+        self.rm, self.path, self.process = rm, path, process
+
+    def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
+        """Answer a call, and tell those who watch."""
+        observers = self.rm.observers
+        if not observers:
+            return self.answer(request, argument, process)
+        return watched(observers, self.path, pointers_of, request, argument, process, self.answer)
+
+    def answer(self, request: int, argument: bytearray, process: Process) -> int:
+        """The answer to a call."""
+        raise NotImplementedError
 
     def check_caller(self, process: Process) -> None:
         """Here a file serves the process that opened it alone; the real module reads the memory of whoever calls."""
@@ -86,14 +100,14 @@ class NvFile(File):
 class RmFile(NvFile):
     """An open /dev/nvidiactl (gpu is None) or /dev/nvidiaN."""
 
-    def __init__(self, rm: RmState, process: Process, gpu: EmulatedGpu | None) -> None:
-        super().__init__(rm, process)
+    def __init__(self, rm: RmState, path: str, process: Process, gpu: EmulatedGpu | None) -> None:
+        super().__init__(rm, path, process)
         self.gpu = gpu
         self.clients: dict[int, Client] = {}
         self.control: RmFile | None = None  # the nvidiactl file that REGISTER_FD named
         self.context: MapContext | None = None
 
-    def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
+    def answer(self, request: int, argument: bytearray, process: Process) -> int:
         """Errnos for what is malformed: the number, the node, the size to the byte."""
         self.check_caller(process)
         number, kind, size = request & 0xFF, request >> 8 & 0xFF, request >> 16 & 0x3FFF
@@ -181,6 +195,9 @@ class RmState:
             for index, spec in enumerate(specs)
         ]
         self.memory = DeviceMemory("nvidia")
+        self.observers: list[KernelObserver] = []
+        for gpu in self.gpus:
+            gpu.observers = self.observers
         self.open_files: list[NvFile] = []
         self.next_client = FIRST_CLIENT
         self.mappings: dict[int, RmObject] = {}  # what RM_MAP_MEMORY returned -> what it mapped

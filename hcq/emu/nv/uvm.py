@@ -78,8 +78,8 @@ class Registered:
 class UvmFile(NvFile):
     """An open /dev/nvidia-uvm: nothing yet, the address space of a process, or the file that keeps one alive."""
 
-    def __init__(self, rm: RmState, process: Process) -> None:
-        super().__init__(rm, process)
+    def __init__(self, rm: RmState, path: str, process: Process) -> None:
+        super().__init__(rm, path, process)
         self.is_initialised = False
         self.flags = 0
         self.keeper: UvmFile | None = None  # the file on which UVM_MM_INITIALIZE named this one
@@ -93,7 +93,7 @@ class UvmFile(NvFile):
         """The numbers say nothing of sizes."""
         return self.rm.abi.of(ANSWERS[request][0]).size_bytes if request in ANSWERS else 0
 
-    def ioctl(self, request: int, argument: bytearray, process: Process) -> int:
+    def answer(self, request: int, argument: bytearray, process: Process) -> int:
         self.check_caller(process)
         if request not in ANSWERS:
             raise Refusal(errno.EINVAL)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from hcq.observe.lint import lint
+from hcq.trace.file import Trace
 from tests.hcq.emu.supervisor.conftest import Program
 
 RAW = """
@@ -104,3 +110,24 @@ def test_a_program_may_have_more_allocations_than_a_process_has_descriptors(emul
         held = [memory.alloc(4096, Place.SYSTEM) for _ in range(1100)]
         """,
     )
+
+
+def test_its_launches_are_traced_and_judged_with_names_and_arguments(
+    emulate: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.hcqtrace"
+    monkeypatch.setenv("HCQ_TRACE", str(path))
+    monkeypatch.setenv("HCQ_VALIDATE", "1")
+    out = run(
+        emulate,
+        """
+        print((hcq.Tensor([1.0, 2.0, 3.0], device="NV") + 2).tolist())
+        """,
+    )
+    assert out == "[3.0, 4.0, 5.0]\n"  # and nothing that breaks a rule
+    trace = Trace.read(str(path))
+    launches = [one for made in trace.submissions for one in made.all_commands() if one["verb"] == "dispatch"]
+    assert [len(one["args"]) for one in launches] == [2]
+    assert launches[0]["kernel"] in [code.name for code in trace.code]
+    assert all(made.finished_ns for made in trace.submissions)
+    assert not lint(trace)

@@ -1,0 +1,11 @@
+"""What a program that is none of ours does with NVIDIA's kernel driver, read from calls, GPFIFO entries and memory.
+
+reader.py   calls: GPUs, memory, channels; ring entries: submissions
+pushes.py   methods of pushbuffers: launches, copies, fills
+kernels.py  which kernel lies at a program address
+
+In       the events of hcq/kernel_observer.py
+Out      the events of hcq/foreign.py's devices
+Changes  nothing of the program
+Next     hcq/amd/foreign/ (the sister), hcq/observe/foreign/ (who hears of it), hcq/emu/nv/watch.py (who tells it)
+"""

@@ -1,0 +1,157 @@
+"""A program that is none of ours is watched below NVIDIA's kernel driver; our own driver is compared with."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hcq import native
+from hcq.errors import DeviceFault
+from hcq.nv.abi.gpfifo import GpEntry
+from hcq.nv.device import NvDevice
+from hcq.nv.foreign.pushes import PushReader
+from hcq.nv.rings import GpFifo
+from hcq.observe.foreign.session import Session
+from hcq.observe.lint import lint
+from hcq.trace.file import Submission, Trace
+from tests.hcq.nv.conftest import ARCHS, fresh_port, settings_with
+from tests.hcq.nv.kernels import image
+
+Open = Callable[..., NvDevice]
+
+
+class Watched:
+    """A device of ours, and a session that watches it as if it were a stranger's."""
+
+    def __init__(self, open_nv: Open, folder: Path, arch: str, options: str = "", **settings: Any) -> None:
+        self.below, self.above = folder / "below.hcqtrace", folder / "above.hcqtrace"
+        self.said: list[str] = []
+        port = fresh_port(f"nv:{arch}{options}")
+        switches = settings_with(trace=str(self.below), validate=True, report_dir=folder, **settings)
+        self.session = Session(switches, self.said.append)
+        for kernel in port.kernels:
+            kernel.observe(self.session)
+        self.device = open_nv(arch, port=port, trace=str(self.above))
+
+    def close(self) -> tuple[Trace, Trace]:
+        """What the driver wrote down, and what was seen below it."""
+        self.device.close()
+        self.session.close()
+        return Trace.read(str(self.above)), Trace.read(str(self.below))
+
+
+def meant(submissions: Sequence[Submission]) -> Iterator[tuple[Any, ...]]:
+    """What submissions launch, copy and fill, in order."""
+    for made in submissions:
+        for command in made.all_commands():
+            if command["verb"] == "dispatch":
+                yield command["kernel"], tuple(command["grid"]), tuple(command["block"])
+            elif command["verb"] in ("copy", "fill"):
+                yield tuple(command[name] for name in command if name != "text")
+
+
+@pytest.fixture
+def ringed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The words of all segments that our driver puts into a ring, in its order."""
+    found: list[bytes] = []
+    write = GpFifo.write
+
+    def noted(self: GpFifo, entries: Sequence[int], wait: Callable[[int], None]) -> None:
+        write(self, entries, wait)
+        for entry in entries:
+            shown = GpEntry.decode([entry & 0xFFFFFFFF, entry >> 32])
+            found.append(native.read(shown.get, 4 * shown.length))
+
+    monkeypatch.setattr(GpFifo, "write", noted)
+    return found
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("options", ["", ":seed=3"])
+def test_what_is_seen_below_is_what_the_driver_submitted_nothing_missing_and_nothing_added(
+    open_nv: Open, tmp_path: Path, ringed: list[bytes], arch: str, options: str
+) -> None:
+    watched = Watched(open_nv, tmp_path, arch, options)
+    device = watched.device
+    a, b = device.alloc(1024, "a"), device.alloc(1024, "b")
+    program = device.load(image(arch), "scale", args=("buffer", "buffer", "int", "float", "float"))
+    gate = device.signal("gate")
+    device.queue().fill(a, 0x3F800000, value_bytes=4).copy(b, a).signal(gate, 1).submit().wait()
+    device.run(program, [b, a, 200, 3.0, 0.5], grid=(4, 1, 1), block=(64, 1, 1))
+    device.queue().wait(gate, 1).dispatch(program, [a, b, 7, 1.0, 0.0], block=(64, 1, 1)).submit().wait()
+    graph = device.graph("twice").dispatch(program, [a, b, 9, 2.0, 0.0], block=(64, 1, 1)).copy(b, a)
+    for _ in range(3):
+        graph.replay().wait()
+    above, below = watched.close()
+    launches = [one for one in meant(above.submissions) if one[0] == "scale"]
+    assert [one for one in meant(below.submissions) if one[0] == "scale"] == launches
+    assert len(launches) == 5
+    stamps = device.encoder.stamp_va + 8  # a time is written there and copied to its place
+    others = [one for one in meant(below.submissions) if one[:1] + one[2:] != ("copy", stamps, 8)]
+    assert others == list(meant(above.submissions))
+    seen = [struct.pack(f"<{len(made.words)}I", *made.words) for made in below.submissions]
+    assert b"".join(seen) == b"".join(ringed)
+    assert not watched.said
+    assert not lint(below)
+
+
+def test_arguments_are_read_where_the_kernel_finds_them(open_nv: Open, tmp_path: Path) -> None:
+    watched = Watched(open_nv, tmp_path, "sm_89")
+    device = watched.device
+    a, b = device.alloc(1024, "a"), device.alloc(1024, "b")
+    program = device.load(image("sm_89"), "scale", args=("buffer", "buffer", "int", "float", "float"))
+    device.run(program, [b, a, 200, 3.0, 0.5], grid=(4, 1, 1), block=(64, 1, 1))
+    _, below = watched.close()
+    (launch,) = [
+        command
+        for made in below.submissions
+        for command in made.all_commands()
+        if command["verb"] == "dispatch"
+    ]
+    assert [arg["value"] for arg in launch["args"]] == [b.va, a.va, 200, 3.0, 0.5]
+    (code,) = [code for code in below.code if code.name == "scale"]
+    assert b".entry scale" in code.image
+
+
+def test_a_page_fault_is_reported_with_the_launch(open_nv: Open, tmp_path: Path) -> None:
+    watched = Watched(open_nv, tmp_path, "sm_89")
+    device = watched.device
+    a = device.alloc(1024, "a")
+    program = device.load(image("sm_89"), "scale")
+    with pytest.raises(DeviceFault):
+        device.run(program, [0xDEAD_0000, a, 64, 1.0, 0.0], grid=(1, 1, 1), block=(64, 1, 1))
+    watched.session.close()
+    page = next(text for text in watched.said if text.startswith("---- hcq report: page fault"))
+    assert "Xid 31" in page and "scale" in page and "0xdead0000" in page
+    assert Trace.read(str(watched.below)).faults
+
+
+def test_work_that_does_not_end_is_reported_once_it_is_late(open_nv: Open, tmp_path: Path) -> None:
+    watched = Watched(open_nv, tmp_path, "sm_89", timeout_ms=1)
+    device = watched.device
+    gate, a = device.signal("gate"), device.alloc(1024, "a")
+    done = device.queue().wait(gate, 1).fill(a, 1).submit()
+    end = time.monotonic() + 50
+    while not watched.said and time.monotonic() < end:
+        time.sleep(0.002)
+        watched.session.look()
+    gate.set(1)
+    done.wait(timeout_ms=30_000)
+    assert "has run for" in watched.said[0] and "next to finish" in watched.said[0]
+    watched.close()
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_words_that_make_no_sense_are_read_without_an_error(arch: str) -> None:
+    import random
+
+    rng = random.Random(arch)
+    reader = PushReader(arch, lambda va: pytest.fail("no launch can be read"))
+    for _ in range(200):
+        words = struct.unpack("<40I", rng.randbytes(160))
+        list(reader.read(words, lambda va, size_bytes: b""))
