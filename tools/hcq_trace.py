@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "--foreign",
         action="store_true",
-        help="a program that is none of ours, on AMD's kernel driver: by ptrace",
+        help="a program that is none of ours, on AMD's or NVIDIA's kernel driver: by ptrace",
     )
     verb.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command with its arguments")
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hcq import config
-from hcq.errors import UsageError
+from hcq.errors import DriverError, UsageError
 from hcq.trace.records import MAGIC
 
 
@@ -57,29 +57,36 @@ def record(command: Sequence[str], output: str, with_data: bool) -> int:
 
 
 def record_foreign(command: Sequence[str], output: str) -> int:
-    """Run a command that is none of ours and record what it asks of /dev/kfd and submits there, by ptrace.
+    """Run a command that is none of ours and record what it asks of a GPU's kernel driver and submits there, by ptrace.
 
-    Raises  UsageError where it cannot be traced, or there is no AMD GPU
+    Where AMD's and NVIDIA's are both there, AMD's is looked at, unless HCQ_DEVICE names NV.
+    Raises  UsageError where it cannot be traced, or there is no GPU
     """
     from hcq.observe.foreign.session import Session
     from hcq.tools.trace.tracer import filter
+    from hcq.tools.trace.tracer.kfd import KfdProcess
+    from hcq.tools.trace.tracer.process import TracedProcess
+    from hcq.tools.trace.tracer.rm import RmProcess
     from hcq.tools.trace.tracer.tracer import Tracer
 
     words = list(command[1:] if command[:1] == ["--"] else command)
     if not words:
         raise UsageError("give a command after --, as in: hcq-trace record --foreign -- ./a_hip_program")
-    gpus = _amd_gpus()
+    amd = _amd_gpus()
+    is_nvidia = not amd or config.current().device.startswith("NV")
+    gpus = _nvidia_gpus() if is_nvidia else amd
+    process_of: type[TracedProcess] = RmProcess if is_nvidia else KfdProcess
     if not gpus:
         raise UsageError(
-            "record --foreign: /sys/devices/virtual/kfd lists no GPU. It records programs on AMD's kernel driver;"
-            " programs of this package record themselves: leave --foreign out."
+            "record --foreign: neither /sys/devices/virtual/kfd nor /dev/nvidiactl shows a GPU. Programs of this"
+            " package record themselves anywhere: leave --foreign out."
         )
     path = Path(output)
     _make_room(path)
     settings = replace(config.current(), trace=str(path.absolute()), report=frozenset({"off"}))
     session = Session(settings)
-    session.offers("AMD", gpus)
-    tracer = Tracer(session, stops_at_every_call=filter.is_filtered())
+    session.offers(process_of.kind, gpus)
+    tracer = Tracer(session, filter.is_filtered(), process_of)
     try:
         status = tracer.run(words)
     finally:
@@ -103,6 +110,40 @@ def _amd_gpus() -> dict[int, str]:
             continue
         if gpu_id:
             found[gpu_id] = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+    return found
+
+
+def _nvidia_gpus() -> dict[int, str]:
+    """The device instance of each GPU that can be opened, and its architecture."""
+    from hcq.nv.abi.controls import ControlId
+    from hcq.nv.gpu import Gpu
+    from hcq.nv.process import NvProcess
+    from hcq.port import LinuxPort
+
+    port, process = LinuxPort(), NvProcess()
+    found: dict[int, str] = {}
+    files: list[int] = []
+    try:
+        cards = process.cards(port)
+        rm = process.client(port)
+        files.append(rm.ctl_fd)
+        for card in cards:
+            try:
+                fd = port.open(f"/dev/nvidia{card.values['minor_number']}")
+                files.append(fd)
+                gpu = Gpu(process, card, fd)
+                gpu.attach(port)
+                gpu.make_device(rm)
+                gpu.pick_classes(rm)
+            except DriverError:
+                continue  # not given to this container or user, or none that is known
+            said = rm.control(rm.client, ControlId.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, gpuid=gpu.gpu_id)
+            found[int(said.values["deviceinstance"])] = gpu.chip.arch
+    except DriverError:
+        return found
+    finally:
+        for fd in files:
+            port.close(fd)
     return found
 
 

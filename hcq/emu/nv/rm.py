@@ -54,7 +54,7 @@ class EmulatedRm(RmState, Kernel):
     def nodes(self) -> list[DeviceNode]:
         found = [("nvidiactl", NVIDIA_MAJOR, 255), ("nvidia-uvm", UVM_MAJOR, 0)]
         found += [(f"nvidia{gpu.minor}", NVIDIA_MAJOR, gpu.minor) for gpu in self.gpus]
-        return [DeviceNode(f"/dev/{name}", major, minor, self.memory) for name, major, minor in found]
+        return [DeviceNode(f"/dev/{name}", major, minor, self.memories[name]) for name, major, minor in found]
 
     def files(self) -> Mapping[str, bytes | str]:
         version = (

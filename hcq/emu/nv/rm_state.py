@@ -194,7 +194,8 @@ class RmState:
             EmulatedGpu(spec, index, len(specs) - 1 - index, self.lines.append)
             for index, spec in enumerate(specs)
         ]
-        self.memory = DeviceMemory("nvidia")
+        names = "nvidiactl", "nvidia-uvm", *(f"nvidia{gpu.minor}" for gpu in self.gpus)
+        self.memories = {name: DeviceMemory(name) for name in names}  # of the nodes: nothing lies in them
         self.observers: list[KernelObserver] = []
         for gpu in self.gpus:
             gpu.observers = self.observers

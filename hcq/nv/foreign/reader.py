@@ -109,7 +109,7 @@ class RmReader:
         if call.request >> 8 & 0xFF == ord("F"):
             escape = self._calls.get(call.request & 0xFF)
             if escape is not None:
-                escape(_structure(call), call)
+                escape(structure_of(call), call)
         elif call.request == abi.UVM_MAP_EXTERNAL_ALLOCATION.request:
             self._mapped(call)
         elif call.request == abi.UVM_FREE.request:
@@ -147,7 +147,7 @@ class RmReader:
             above.children.append(key)
             made.gpu = above.gpu
         if given.hclass == ClassId.NV01_DEVICE_0:
-            what = _nested(call, "pallocparms")
+            what = nested_after(call, "pallocparms")
             made.gpu = DeviceAlloc.from_bytes(what).deviceid if len(what) >= DeviceAlloc.size_bytes else 0
             self._device(made.gpu)
         self.objects[key] = made
@@ -175,7 +175,7 @@ class RmReader:
         if given.status:
             return
         one = self.objects.get((given.hclient, given.hobject))
-        what = _nested(call, "params")
+        what = nested_after(call, "params")
         if one is None or one.gpu < 0:
             return
         if given.cmd == ControlId.NV2080_CTRL_CMD_GPU_GET_GID_INFO and len(what) >= GpuGetGidInfo.size_bytes:
@@ -262,15 +262,15 @@ class RmReader:
         return known[1]
 
 
-def _structure(call: Call) -> Any:
-    """The structure of an escape as it was left, whatever its age."""
+def structure_of(call: Call) -> Any:
+    """The structure of one of these escapes as it was left, whatever its age; None for any other."""
     request, raw = call.request & 0xFF, call.after
     if request == abi.RM_ALLOC.request & 0xFF and len(raw) == SHORT_ALLOC_BYTES:
         raw = raw[:24] + bytes(8) + raw[24:28] + bytes(4) + raw[28:32] + bytes(4)
-    layout = LAYOUTS[request]
-    return layout.from_bytes(raw.ljust(layout.size_bytes, b"\0"))
+    layout = LAYOUTS.get(request)
+    return None if layout is None else layout.from_bytes(raw.ljust(layout.size_bytes, b"\0"))
 
 
-def _nested(call: Call, name: str) -> bytes:
+def nested_after(call: Call, name: str) -> bytes:
     """A block that the argument points to, after the call."""
     return next((one.after for one in call.nested if one.name == name), b"")

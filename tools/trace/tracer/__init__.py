@@ -8,7 +8,8 @@ Next     tracer.py (begins here)
     tracer.py      the loop: threads that stop, and why
     ptrace.py      stops, registers, system calls made in the program's name
     filter.py      which system calls stop
-    process.py     one process: its files, its calls, its queues
+    process.py     one process: its files, its calls, its doorbells
+    kfd.py, rm.py  the same by its use of AMD's or NVIDIA's kernel driver: its queues, its channels
     doorbells.py   pages that must not be written before the rings have been read
 
 Why ptrace and not the supervisor's notification (hcq/emu/supervisor): that one is asked before a call and cannot see

@@ -1,10 +1,9 @@
-"""One traced process: which of its files are a GPU's, what it asks of them, and its queues.
+"""One traced process: which of its files are a GPU's, what it asks of them, and its doorbells.
 
 In       system calls as they begin and return; doorbells that are about to be written
 Out      the events of hcq/kernel_observer.py
 Changes  nothing but its doorbells' mappings
-Next     tracer.py (who stops the threads), doorbells.py, hcq/amd/foreign/ (what becomes of the events)
-Source   kfd_ioctl.h: CREATE_QUEUE; how pointers count: hcq/amd/rings.py. kfd_mmap: what an offset of /dev/kfd shows
+Next     tracer.py (who stops the threads), doorbells.py, kfd.py and rm.py (what each driver's queues are)
 
 Rings are read when a doorbell is about to be written: the GPU has seen nothing of that yet. How far it has come is read
 then, too, so a submission's end is known no better than by the next call or doorbell of the process.
@@ -14,44 +13,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import ClassVar
 
 from hcq import backends
-from hcq.amd.abi import aql, kfd
 from hcq.kernel_observer import Call, Client, KernelObserver
 from hcq.pointers import Nested, noted
 from hcq.tools.trace.tracer import doorbells
 from hcq.tools.trace.tracer.doorbells import Doorbells
 
-DEVICES = ("/dev/kfd", "/dev/dri/renderD")
-PAGE = 4096
-UNITS = {kfd.QueueType.COMPUTE: 4, kfd.QueueType.COMPUTE_AQL: aql.PACKET_BYTES, kfd.QueueType.SDMA: 1, 3: 1}
 MAP_SHARED = 1
 
 
-@dataclass
-class Queue:
-    """A queue as CREATE_QUEUE described it. told: up to where packets were told, in units of its pointers."""
-
-    number: int
-    kind: int
-    ring: int
-    ring_bytes: int
-    wptr_va: int
-    rptr_va: int
-    unit_bytes: int
-    told: int = 0
-    done: int = 0
-
-
 class TracedProcess(Client):
-    """A process with its memory. `close` when it is gone."""
+    """A process with its memory, and nothing known of any driver; `close` when it is gone.
+
+    kind      of GPU, as hcq/backends.py names it
+    devices   how the paths of its files begin
+    """
+
+    kind: ClassVar[str] = ""
+    devices: ClassVar[tuple[str, ...]] = ("/dev/no GPU's",)
 
     def __init__(self, pid: int, observer: KernelObserver) -> None:
         self._pid, self.observer = pid, observer
         self.files: dict[tuple[int, int], str] = {}  # device files that it opened, by what they are
-        self.queues: dict[int, Queue] = {}
-        self.doorbell_offsets: set[int] = set()
         self.doorbells: list[Doorbells] = []
         self.call_at = 0  # behind some instruction that makes system calls
         self._memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -77,7 +62,7 @@ class TracedProcess(Client):
 
     def opened(self, path: str, fd: int) -> None:
         """An open returned."""
-        if path.startswith(DEVICES) and (what := self._what(fd)):
+        if path.startswith(self.devices) and (what := self._what(fd)):
             self.files[what] = path
 
     def path_of(self, fd: int) -> str:
@@ -91,7 +76,7 @@ class TracedProcess(Client):
             except OSError:
                 return ""
         path = self.files[what]
-        return path if path.startswith(DEVICES) else ""
+        return path if path.startswith(self.devices) else ""
 
     def _what(self, fd: int) -> tuple[int, int] | None:
         try:
@@ -107,9 +92,9 @@ class TracedProcess(Client):
         path = self.path_of(fd)
         if not path:
             return None
-        size = request >> 16 & 0x3FFF
+        size = self.argument_bytes(request)
         before = self.read(va, size)
-        nested = noted(backends.pointers_of("AMD")(request, before), before, self.read)
+        nested = noted(backends.pointers_of(self.kind)(request, before), before, self.read)
         return lambda result: self._returned(path, fd, request, va, before, nested, result)
 
     def _returned(
@@ -124,90 +109,42 @@ class TracedProcess(Client):
     ) -> None:
         after = self.read(va, len(before))
         error = -result if result < 0 else 0
-        self.observer.called(self, Call(path, request, before, after, error, nested(), fd))
-        if path == "/dev/kfd" and not error:
-            number = request & 0xFF
-            if number == kfd.CREATE_QUEUE.number:
-                self._created(after)
-            elif number == kfd.DESTROY_QUEUE.number:
-                self.queues.pop(int.from_bytes(before[:4], "little"), None)
+        call = Call(path, request, before, after, error, nested(), fd)
+        self.observer.called(self, call)
+        if not error:
+            self.returned(call)
         self.look_done()
 
-    def _created(self, after: bytes) -> None:
-        made = kfd.CREATE_QUEUE.decode(after)
-        assert isinstance(made, kfd.CreateQueueArgs)
-        unit = UNITS.get(made.queue_type)
-        if unit is None:
-            return
-        queue = Queue(
-            made.queue_id,
-            made.queue_type,
-            made.ring_base_address,
-            made.ring_size,
-            made.write_pointer_address,
-            made.read_pointer_address,
-            unit,
-        )
-        queue.told = queue.done = self._number(queue.wptr_va)
-        self.queues[queue.number] = queue
-        # the queue's own doorbell lies somewhere in the slice
-        self.doorbell_offsets.add(made.doorbell_offset & -kfd.DOORBELL_SLICE_BYTES)
+    # ------------------------------------------------------------ what a driver's own process knows
+
+    def argument_bytes(self, request: int) -> int:
+        """How long the argument of an ioctl is."""
+        return request >> 16 & 0x3FFF
+
+    def returned(self, call: Call) -> None:
+        """An ioctl returned, and was not refused."""
 
     def mapped(self, thread: int, start: int, size_bytes: int, fd: int, offset: int) -> None:
         """A shared mapping of a file was made by this thread, which is stopped at its end."""
-        if self.path_of(fd) == "/dev/kfd" and offset & -kfd.DOORBELL_SLICE_BYTES in self.doorbell_offsets:
-            page = doorbells.withhold(thread, start, size_bytes, fd, offset)
-            if page is not None:
-                self.doorbells = [one for one in self.doorbells if one.start != start] + [page]
 
-    # ------------------------------------------------------------ rings
+    def look(self) -> None:
+        """Tell what rings hold that was not told yet: a doorbell is about to be written."""
+
+    def look_done(self) -> None:
+        """Tell how far the GPU has come."""
+
+    # ------------------------------------------------------------ doorbells
+
+    def withhold(self, thread: int, start: int, size_bytes: int, fd: int, offset: int) -> None:
+        """Close a mapping of doorbells that was just made."""
+        page = doorbells.withhold(thread, start, size_bytes, fd, offset)
+        if page is not None:
+            self.doorbells = [one for one in self.doorbells if one.start != start] + [page]
 
     def rung(self, va: int) -> Doorbells | None:
         """A store to this address is about to be made; if it is a doorbell, the rings have been read."""
         page = next((one for one in self.doorbells if one.holds(va)), None)
         if page is not None:
-            for queue in list(self.queues.values()):
-                self._look(queue)
+            self.look()
             self.look_done()
         return page
-
-    def _look(self, queue: Queue) -> None:
-        put = self._number(queue.wptr_va)
-        slots = queue.ring_bytes // queue.unit_bytes
-        if not queue.told < put <= queue.told + slots:
-            return
-        if queue.kind == kfd.QueueType.COMPUTE_AQL:
-            put = self._ready(queue, put, slots)
-        first, size = queue.told * queue.unit_bytes, (put - queue.told) * queue.unit_bytes
-        at = first % queue.ring_bytes
-        head = min(size, queue.ring_bytes - at)
-        words = self.read(queue.ring + at, head) + (
-            self.read(queue.ring, size - head) if size > head else b""
-        )
-        if words:
-            queue.told = put
-            self.observer.taken(self, queue.number, first, words, self.read)
-
-    def _ready(self, queue: Queue, put: int, slots: int) -> int:
-        """Up to the first packet whose header has not been stored yet."""
-        for place in range(queue.told, put):
-            header = self.read(queue.ring + place % slots * aql.PACKET_BYTES, 1)
-            if not header or header[0] == aql.PacketType.INVALID:
-                return place
-        return put
-
-    def look_done(self) -> None:
-        """How far the GPU has come."""
-        for queue in list(self.queues.values()):
-            if queue.done == queue.told:
-                continue
-            get = self._number(queue.rptr_va)
-            if queue.kind == kfd.QueueType.COMPUTE:  # 32 bits, a place in the ring
-                words = queue.ring_bytes // 4
-                get = queue.told - (queue.told - get) % words
-            if queue.done < get <= queue.told:
-                queue.done = get
-                self.observer.done(self, queue.number, get * queue.unit_bytes)
-
-    def _number(self, va: int) -> int:
-        return int.from_bytes(self.read(va, 8), "little")

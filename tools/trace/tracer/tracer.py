@@ -26,15 +26,24 @@ Returned = Callable[[int], None]
 
 
 class Tracer:
-    """One program and all that it starts. stops_at_every_call: where another filter answers calls before ours."""
+    """One program and all that it starts.
 
-    def __init__(self, observer: KernelObserver, stops_at_every_call: bool) -> None:
+    stops_at_every_call   where another filter answers calls before ours
+    process_of            what a process is: one that uses a certain driver
+    """
+
+    def __init__(
+        self,
+        observer: KernelObserver,
+        stops_at_every_call: bool,
+        process_of: Callable[[int, KernelObserver], TracedProcess] = TracedProcess,
+    ) -> None:
         if platform.machine() != "x86_64":
             raise UsageError(
                 f"record --foreign runs on x86_64; this machine is {platform.machine()}. Programs of this package"
                 " record themselves anywhere: leave --foreign out."
             )
-        self.observer, self.every = observer, stops_at_every_call
+        self.observer, self.every, self.process_of = observer, stops_at_every_call, process_of
         self.processes: dict[int, TracedProcess] = {}
         self.threads: dict[int, int] = {}  # thread -> its process
         self.calls: dict[int, Returned | None] = {}  # threads in a system call -> what to do at its end
@@ -95,7 +104,7 @@ class Tracer:
         self.stops += 1
         number, event = os.WSTOPSIG(status), status >> 16
         if thread not in self.threads:
-            self.threads[thread] = _process_of(thread)
+            self.threads[thread] = _number_of(thread)
             if number == signal.SIGSTOP:
                 self._go_on(thread)
                 return
@@ -170,7 +179,7 @@ class Tracer:
         number = self.threads[thread]
         found = self.processes.get(number)
         if found is None:
-            found = self.processes[number] = TracedProcess(number, self.observer)
+            found = self.processes[number] = self.process_of(number, self.observer)
         return found
 
     def _executes(self, thread: int) -> None:
@@ -191,7 +200,7 @@ class Tracer:
             process.close()
 
 
-def _process_of(thread: int) -> int:
+def _number_of(thread: int) -> int:
     try:
         with open(f"/proc/{thread}/status", encoding="ascii", errors="replace") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
