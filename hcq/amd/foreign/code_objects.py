@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import FileIO
 
-from hcq import elf
+from hcq import elf, elf_search
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.chip import CHIPS
 from hcq.amd.foreign import images, lines
@@ -29,11 +28,7 @@ from hcq.kernel_observer import Client, Read
 
 PAGE = 4096
 SEARCHED_BYTES = 64 << 20  # of GPU memory before a descriptor
-CHUNK_BYTES = 8 << 20  # of the memory of a process
 MACH_AT = 48  # of an ELF header: the lowest byte of its flags, EF_AMDGPU_MACH
-ELF_WORD = int.from_bytes(
-    images.SIGNATURE[:4], "little"
-)  # objects lie at multiples of four: it is looked for as a word
 MIN_COMPARED_BYTES = 16
 ENTRY_OFFSET = slice(16, 24)  # of a descriptor: what the linker fills in
 
@@ -147,7 +142,7 @@ class CodeObjects:
         """The object as the process has it, if it does: the loaded one has lost its debug information."""
         header = read(base, PAGE)
         for data, at in self._objects_in_process():
-            if data.startswith(header[: images.HEADER.size], at):
+            if data.startswith(header[: elf_search.HEADER.size], at):
                 size = images.size_of(data, at)
                 segments = [one for one in _segments(data[at : at + size]) if one.type == elf.PT_LOAD]
                 first = segments[0] if segments else None
@@ -190,49 +185,7 @@ class CodeObjects:
 
     def _objects_in_process(self) -> Iterator[tuple[bytes, int]]:
         """Every code object in readable memory, whole: its bytes, and where in them it begins."""
-        try:
-            memory = open(f"/proc/{self.client.pid}/mem", "rb", buffering=0)
-        except OSError:
-            return
-        with memory, open(f"/proc/{self.client.pid}/pagemap", "rb", buffering=0) as pages:
-            for low, high in _mappings(self.client.pid):
-                for start, end in _touched(pages, low, high):
-                    for at in range(start, end, CHUNK_BYTES):
-                        yield from _objects_in(memory, at, min(at + CHUNK_BYTES, end), high)
-
-
-def _touched(pages: FileIO, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of a mapping that the process has used: nobody has loaded a code object from any other.
-
-    A library may have gigabytes of objects for GPUs that are not there.
-    """
-    import numpy as np
-
-    entries = np.frombuffer(_peek(pages, start // PAGE * 8, (end - start) // PAGE * 8), np.uint64)
-    used = np.concatenate(([False], entries >> np.uint64(62) != 0, [False]))  # present, or swapped out
-    edges = np.flatnonzero(used[1:] != used[:-1]).tolist()
-    for first, last in zip(edges[::2], edges[1::2]):
-        yield start + first * PAGE, start + last * PAGE
-
-
-def _objects_in(memory: FileIO, start: int, end: int, limit: int) -> Iterator[tuple[bytes, int]]:
-    """Those that begin in a piece of memory; they may reach as far as its mapping does."""
-    import numpy as np
-
-    data = _peek(memory, start, end - start)
-    words = np.frombuffer(data[: len(data) & ~3], np.uint32)
-    for place in 4 * np.flatnonzero(words == ELF_WORD):
-        at = int(place)
-        if _peek(memory, start + at, len(images.SIGNATURE)) != images.SIGNATURE:
-            continue
-        size = images.size_of(data, at)
-        if size:
-            yield data, at
-            continue
-        header = _peek(memory, start + at, images.HEADER.size)
-        whole = _peek(memory, start + at, min(images.announced(header), limit - start - at))
-        if images.size_of(whole, 0):
-            yield whole, 0
+        return elf_search.objects_in(self.client.pid, images.WANTED)
 
 
 def _places(data: bytes) -> Iterator[int]:
@@ -241,31 +194,6 @@ def _places(data: bytes) -> Iterator[int]:
     while (at := data.rfind(images.SIGNATURE, 0, at)) >= 0:
         if not at % PAGE:
             yield at
-
-
-def _peek(memory: FileIO, va: int, size_bytes: int) -> bytes:
-    """Memory of a process; what is gone meanwhile, or a device's, is nothing."""
-    try:
-        memory.seek(va)
-        return memory.read(size_bytes) or b""
-    except (OSError, OverflowError, ValueError):
-        return b""
-
-
-def _mappings(pid: int) -> list[tuple[int, int]]:
-    """Readable memory that may hold an object: not that of devices, nor what stands for GPU memory."""
-    found = []
-    try:
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                span, access, _, _, _, *path = line.split(maxsplit=5)
-                name = path[0].strip() if path else ""
-                if access[0] == "r" and not name.startswith(("/dev/", "/memfd:", "[v")):
-                    low, high = (int(text, 16) for text in span.split("-"))
-                    found.append((low, high))
-    except (OSError, ValueError):
-        return []
-    return found
 
 
 # ------------------------------------------------------------ objects

@@ -15,16 +15,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from hcq import elf_search
 from hcq.amd.link import MAX_IMAGE_BYTES
 from hcq.elf import EM_AMDGPU, ET_DYN, SHF_ALLOC, SHF_EXECINSTR, SHT_DYNSYM, SHT_PROGBITS, SHT_STRTAB
+from hcq.elf_search import HEADER, SECTION, SEGMENT, Wanted
 from hcq.kernel_observer import Read
 
 SIGNATURE = b"\x7fELF\x02\x01\x01\x40"  # 64-bit, little-endian, version 1, OS ABI amdhsa
-HEADER, SEGMENT, SECTION = (
-    struct.Struct("<16sHHIQQQIHHHHHH"),
-    struct.Struct("<IIQQQQQQ"),
-    struct.Struct("<IIQQQQIIQQ"),
-)
+WANTED = Wanted(SIGNATURE, EM_AMDGPU)
 PT_LOAD, PT_DYNAMIC, PT_NOTE, PF_X = 1, 2, 4, 1
 SHT_NOTE = 7
 DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_GNU_HASH = 4, 5, 6, 10, 0x6FFFFEF5
@@ -35,29 +33,9 @@ NAMES = b"\0.note\0.dynsym\0.dynstr\0.text\0.data\0.shstrtab\0"
 Segments = list[tuple[int, ...]]
 
 
-def announced(header: bytes) -> int:
-    """How long an object is by its header: linkers write the table of sections last."""
-    if len(header) < HEADER.size:
-        return 0
-    fields = HEADER.unpack(header)
-    end = int(fields[6] + fields[11] * fields[12])
-    return end if end <= MAX_IMAGE_BYTES else 0
-
-
 def size_of(data: bytes, at: int) -> int:
     """How long the object is that begins at an offset of some bytes; 0 where it is none, or is cut off."""
-    if len(data) < at + HEADER.size or data[at : at + 8] != SIGNATURE:
-        return 0
-    _, _, machine, _, _, phoff, shoff, _, _, _, phnum, shentsize, shnum, _ = HEADER.unpack_from(data, at)
-    if machine != EM_AMDGPU or shentsize != SECTION.size or not shnum or not shoff:
-        return 0
-    end = int(shoff + shnum * SECTION.size)
-    if end > MAX_IMAGE_BYTES or at + end > len(data):
-        return 0
-    for fields in SECTION.iter_unpack(data[at + shoff : at + end]):
-        if fields[1] != 8:  # NOBITS
-            end = max(end, fields[4] + fields[5])
-    return end if at + end <= len(data) and phoff + phnum * SEGMENT.size <= end else 0
+    return elf_search.size_of(data, at, WANTED)
 
 
 def from_memory(read: Read, base: int) -> bytes:

@@ -35,7 +35,7 @@ from hcq.nv.abi.rm_structs import (
     RmFreeArgs,
 )
 from hcq.nv.abi.uvm_structs import UvmMapExternalAllocation
-from hcq.nv.foreign.kernels import Kernel, fingerprint, kernel_at
+from hcq.nv.foreign.kernels import Kernel, Kernels, fingerprint
 from hcq.nv.foreign.pushes import PushReader
 
 INSTANCE_SHIFT = 32
@@ -89,6 +89,7 @@ class RmReader:
         self.objects: dict[tuple[int, int], _Object] = {}  # by client and handle
         self.instances: dict[bytes, int] = {}  # by UUID
         self.queues: dict[int, _Queue] = {}
+        self.kernels = Kernels(client)
         self._known: dict[tuple[int, int], tuple[bytes, Kernel]] = {}
         self._first: list[ForeignDevice] = []  # the first GPU that it uses, once there is one
         self._before: list[Call] = []  # calls before that
@@ -257,7 +258,7 @@ class RmReader:
         key = (device.gpu_id, va)
         known = self._known.get(key)
         if known is None or known[0] != mark:
-            known = self._known[key] = mark, kernel_at(va, device.arch, self._read)
+            known = self._known[key] = mark, self.kernels.at(va, device.arch, self._read)
             device.load(known[1].program)
         return known[1]
 

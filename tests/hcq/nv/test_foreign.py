@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,8 +13,12 @@ import pytest
 
 from hcq import native
 from hcq.errors import DeviceFault
+from hcq.kernel_observer import Client
 from hcq.nv.abi.gpfifo import GpEntry
+from hcq.nv.bundle import Bundle
+from hcq.nv.cubin import Cubin
 from hcq.nv.device import NvDevice
+from hcq.nv.foreign.kernels import Kernels
 from hcq.nv.foreign.pushes import PushReader
 from hcq.nv.rings import GpFifo
 from hcq.observe.foreign.session import Session
@@ -21,6 +26,7 @@ from hcq.observe.lint import lint
 from hcq.trace.file import Submission, Trace
 from tests.hcq.nv.conftest import ARCHS, fresh_port, settings_with
 from tests.hcq.nv.kernels import image
+from tests.hcq.nv.test_cubin import cubin_of
 
 Open = Callable[..., NvDevice]
 
@@ -155,3 +161,39 @@ def test_words_that_make_no_sense_are_read_without_an_error(arch: str) -> None:
     for _ in range(200):
         words = struct.unpack("<40I", rng.randbytes(160))
         list(reader.read(words, lambda va, size_bytes: b""))
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_machine_code_is_named_by_the_cubin_that_the_process_still_has(arch: str) -> None:
+    image = cubin_of(arch)
+    cubin = Cubin(image)
+    layout = cubin.layout()
+    base = 0x7_0000_0000
+    memory = cubin.link(layout, base)
+
+    def read(va: int, size_bytes: int) -> bytes:
+        at = va - base
+        return memory[at : at + size_bytes] if 0 <= at <= len(memory) - size_bytes else b""
+
+    kernels = Kernels(Ourselves())
+    for name, kernel in cubin.kernels.items():
+        found = kernels.at(base + layout.places[kernel.code].offset, arch, read)
+        assert (found.program.name, found.param_base) == (name, kernel.param_base)
+        assert sum(one.size_bytes for one in found.program.parameters or ()) <= kernel.param_bytes
+        assert len(found.program.parameters or ()) == len(kernel.parameters)
+        assert Bundle.of(found.program.image).cubin == image
+    somewhere = base + layout.places[kernel.code].offset + 16
+    assert kernels.at(somewhere, arch, read).program.name == f"kernel at {somewhere:#x}"
+    other = "sm_86" if arch != "sm_86" else "sm_80"
+    assert not Kernels(Ourselves()).at(base + layout.places[kernel.code].offset, other, read).program.is_found
+
+
+class Ourselves(Client):
+    """This process."""
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    def read(self, va: int, size_bytes: int) -> bytes:
+        return native.read(va, size_bytes)
