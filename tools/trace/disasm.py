@@ -20,13 +20,17 @@ from hcq.tools.trace.views import code_of
 from hcq.trace.file import Code, Trace
 
 _BYTES_PER_LINE = 8
+# what reads the objects in a program's file, by kind of GPU
+_OF_FILES = {"AMD": "roc-obj -d PROGRAM", "NV": "cuobjdump -sass PROGRAM"}
 
 
 def disassemble(code: Code) -> list[Line]:
     """The instructions of a loaded kernel, by the disassembler of its kind of device.
 
-    Raises  UsageError when the object has no such function; DriverError when nothing here can read its code
+    Raises  UsageError when there is no object, or no such function in it; DriverError when nothing here can read its code
     """
+    if not code.image:
+        raise UsageError(_why_there_is_none(code))
     backend = backends.find(code.device.kind)
     if backend is None or not backend.disassembler:
         raise UsageError(f"disasm {code.name}: there is no disassembler for {code.device.kind} devices.")
@@ -34,6 +38,26 @@ def disassemble(code: Code) -> list[Line]:
         code.image, code.device.arch, code.entry, code.name
     )
     return found
+
+
+def _why_there_is_none(code: Code) -> str:
+    """Of a kernel without an object: what is missing, and who else can show its code."""
+    tool = _OF_FILES.get(code.device.kind)
+    instead = (
+        f"The file that it comes from, the program or one of its libraries, is read by: {tool}"
+        if tool
+        else ""
+    )
+    if code.facts.get("left_out"):
+        why = f"its object of {code.facts['object_bytes']} bytes was too large for the trace."
+    elif code.facts.get("found") is False:
+        why = (
+            "neither GPU memory nor the memory of the process had its object when it was launched"
+            " (a compressed one, or code that a driver makes itself, is not found), so the trace has none."
+        )
+    else:
+        why = "the trace has no object of it."
+    return f"disasm {code.name}: {why} {instead}".rstrip()
 
 
 def kernels(trace: Trace) -> Iterator[str]:
@@ -47,7 +71,8 @@ def kernels(trace: Trace) -> Iterator[str]:
     for what, times in Counter(map(_what, trace.code)).items():
         name, arch, image = what
         loaded = f", loaded {times} times" if times > 1 else ""
-        yield clean(f"{name}  {arch}, an object of {len(image)} bytes, {launches[what]} launches{loaded}")
+        size = f"an object of {len(image)} bytes" if image else "no object"
+        yield clean(f"{name}  {arch}, {size}, {launches[what]} launches{loaded}")
 
 
 def _what(code: Code) -> tuple[str, str, bytes]:

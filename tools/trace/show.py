@@ -137,9 +137,10 @@ def lines(view: View, color: Color, with_words: bool = False) -> Iterator[str]:
             f"{', ' if inside else ''}{inside}, process {view['process']}", "note"
         )
     elif kind == "code":
-        yield f"{when}  {on}code {color(view['kernel'], 'kernel')} at {_hex(view['va'])}, " + color(
-            f"an object of {view['size_bytes']} bytes, {view['hash']}", "note"
+        what = (
+            f"an object of {view['size_bytes']} bytes, {view['hash']}" if view["size_bytes"] else "no object"
         )
+        yield f"{when}  {on}code {color(view['kernel'], 'kernel')} at {_hex(view['va'])}, {color(what, 'note')}"
     elif kind == "signal":
         what = "set" if view["by"] == "host" else "saw"
         yield f"{when}  {on}the host {what} {color(view['signal'], 'buffer')} = {view['value']}"

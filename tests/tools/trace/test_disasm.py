@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import struct
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,9 @@ import pytest
 from hcq.errors import DriverError, UsageError
 from hcq.tools.disassembly import amd, host, nv
 from hcq.tools.trace import disasm
+from hcq.trace.records import Kind
 from tests.hcq.conftest import assemble
+from tests.tools.trace.making import Maker
 
 LOOP = """
 declare float @sinf(float)
@@ -161,9 +164,37 @@ def test_what_cannot_be_read_is_a_sentence(image, arch, why):
 
 
 def test_a_kind_of_device_without_a_disassembler_is_named():
-    code = SimpleNamespace(name="loop", device=SimpleNamespace(kind="XYZ"))
+    code = SimpleNamespace(name="loop", device=SimpleNamespace(kind="XYZ"), image=b"code")
     with pytest.raises(UsageError, match="disasm loop: there is no disassembler for XYZ devices"):
         disasm.disassemble(code)
+
+
+@pytest.mark.parametrize(
+    ("device", "arch", "facts", "why"),
+    [
+        ("NV", "sm_90", {"found": False}, r"kernel at 0x100: neither GPU memory nor .* cuobjdump -sass"),
+        (
+            "AMD",
+            "gfx942",
+            {"object_bytes": 1 << 23, "left_out": True},
+            "8388608 bytes was too large.* roc-obj -d",
+        ),
+        ("CPU", "x86_64", {}, "the trace has no object of it"),
+    ],
+)
+def test_a_kernel_without_an_object_is_told_with_what_else_shows_its_code(
+    trace, tmp_path, device, arch, facts, why
+):
+    maker = Maker()
+    number = maker.device(device, arch)
+    name = "kernel at 0x100"
+    maker.text(Kind.CODE, {"device": number, "name": name, "entry": name, "va": 0x100, "args": None,
+                           "scratch_bytes": 0, "facts": facts})  # fmt: skip
+    path = maker.write(tmp_path / "run.hcqtrace")
+    done = trace("disasm", path, name)
+    assert done.status == 2
+    assert re.search(why, done.err), done.err
+    assert f"{name}  {arch}, no object, 0 launches" in trace("disasm", path).out
 
 
 def test_a_function_that_is_not_there_is_a_sentence_with_those_that_are():
