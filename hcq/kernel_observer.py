@@ -46,7 +46,8 @@ class GpuFault:
     what     "page fault", "illegal instruction", ...: what kind
     why      the whole story in the driver's words
     address  that the access was to; None when it was none
-    pc       the instruction's address; 0 when it was not a kernel's
+    pc       the instruction's address; 0 when it was not a kernel's, or is not known
+    kernel   where the kernel begins, where that is known and `pc` is not
     """
 
     gpu_id: int
@@ -59,6 +60,7 @@ class GpuFault:
     pc: int = 0
     work_item: str = ""
     instruction: str = ""
+    kernel: int = 0
 
 
 @dataclass(frozen=True)

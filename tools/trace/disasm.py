@@ -27,7 +27,7 @@ _OF_FILES = {"AMD": "roc-obj -d PROGRAM", "NV": "cuobjdump -sass PROGRAM"}
 def disassemble(code: Code) -> list[Line]:
     """The instructions of a loaded kernel, by the disassembler of its kind of device.
 
-    Raises  UsageError when there is no object, or no such function in it; DriverError when nothing here can read its code
+    Raises  UsageError when there is no object, or it has no such function; DriverError when nothing here can read it
     """
     if not code.image:
         raise UsageError(_why_there_is_none(code))

@@ -18,7 +18,7 @@ from typing import Any
 from hcq.emu.nv import semaphores
 from hcq.emu.nv.channel import Channel
 from hcq.emu.nv.engine import Engine, on
-from hcq.emu.nv.errors import ClassError, LaunchError
+from hcq.emu.nv.errors import ChannelError, ClassError, LaunchError
 from hcq.emu.nv.launch import Shader, Windows
 from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi.compute_methods import PcasAction, StructureSize
@@ -110,7 +110,11 @@ class ComputeProcessor(Engine):
                 return
             va, qmd = waiting.pop(0)
             qmd = self.read_qmd(va) if qmd is None else qmd
-            self.shader.run(qmd, self.channel.view, self._windows(), lambda: self.channel.is_ending)
+            try:
+                self.shader.run(qmd, self.channel.view, self._windows(), lambda: self.channel.is_ending)
+            except ChannelError as error:
+                error.program = qmd.value("program_address")
+                raise
             for number in RELEASES:
                 self._release_of(qmd, number)
             waiting += self._dependents(qmd)

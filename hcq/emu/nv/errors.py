@@ -5,7 +5,7 @@
     ├── ClassError         69: a method that the class has not, or a value that the method does not take
     ├── CopyError          39: the copy engine refuses what its methods ask for
     ├── LaunchError        13: a launch description that the scheduler refuses
-    ├── KernelError        13: an instruction did something illegal; has .program and .address
+    ├── KernelError        13: an instruction did something illegal; has .address
     ├── HungKernel        109: a kernel did not end in its budget of instructions
     ├── Removal            45: UVM stopped the channel, as it does with every one that is unregistered
     └── MmuFault           31: nothing is mapped there, or it may not be written; has .address
@@ -40,9 +40,10 @@ class Access(IntEnum):
 
 
 class ChannelError(Exception):
-    """Something that stops a channel."""
+    """Something that stops a channel. program: where the kernel is whose grid did it; 0 when it was none."""
 
     xid = 0
+    program = 0
 
 
 class HostError(ChannelError):
@@ -64,9 +65,9 @@ class LaunchError(ChannelError):
 class KernelError(ChannelError):
     xid = 13
 
-    def __init__(self, message: str, program: int, address: int = 0) -> None:
+    def __init__(self, message: str, address: int = 0) -> None:
         super().__init__(message)
-        self.program, self.address = program, address
+        self.address = address
 
 
 class HungKernel(ChannelError):

@@ -8,12 +8,13 @@ Next     card.py (what the GPU is), ../worker.py (the thread), pbdma.py (what a 
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from hcq.emu.kernel import Process
 from hcq.emu.nv.card import Card
 from hcq.emu.nv.channel import Channel, Group, Setup
 from hcq.emu.nv.copy_processor import CopyProcessor
@@ -181,8 +182,17 @@ class EmulatedGpu(Card, Worker[Channel]):
         if self.observers:
             self.fronts[channel.token].watch.stopped(error)
         self._write(
-            f"NVRM: Xid (PCI:{self.pci_name[:-2]}): {error.xid}, pid={os.getpid()}, name=python, "
+            f"NVRM: Xid (PCI:{self.pci_name[:-2]}): {error.xid}, {who_is(channel.process)}, "
             f"Ch {channel.number:08x}, {error}"
         )
         for each in channel.group.channels:
             each.notify(error)
+
+
+def who_is(process: Process) -> str:
+    """A channel's process as the kernel's log names it, that made the channel and need not be this one."""
+    try:
+        name = Path(f"/proc/{process.pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        name = "<unknown>"
+    return f"pid={process.pid}, name={name}"

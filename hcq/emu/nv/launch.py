@@ -160,7 +160,7 @@ class Shader:
                 interrupted=interrupted,
             )
         except (KernelFault, UsageError) as error:
-            raise stopped(error, memory, program) from None
+            raise stopped(error, memory) from None
         finally:
             if isinstance(memory, CachedView):
                 memory.end()
@@ -181,8 +181,7 @@ class Shader:
             if known[0] != raw:
                 raise KernelError(
                     f"{WARP_EXCEPTION}: the code at {program:#x} was replaced, and the instruction cache "
-                    "still holds the old one: INVALIDATE_SHADER_CACHES was not sent",
-                    program,
+                    "still holds the old one: INVALIDATE_SHADER_CACHES was not sent"
                 )
             return known[1]
         code = load(view, raw, program)
@@ -221,8 +220,7 @@ class Shader:
         if given < RESERVED_SHARED_BYTES + own:
             raise KernelError(
                 f"{WARP_EXCEPTION}: Out Of Range Shared Address: the QMD gives "
-                f"{given} bytes; the kernel has {own} of its own and the system reserves {RESERVED_SHARED_BYTES}",
-                program,
+                f"{given} bytes; the kernel has {own} of its own and the system reserves {RESERVED_SHARED_BYTES}"
             )
         return given - RESERVED_SHARED_BYTES - own
 
@@ -248,7 +246,6 @@ class Shader:
                 raise KernelError(
                     f"{WARP_EXCEPTION}: Invalid Address Space: [{inside.va:#x}, "
                     f"{inside.end:#x}) is mapped inside the {what} window at {va:#x}",
-                    program,
                     inside.va,
                 )
 
@@ -347,7 +344,7 @@ def check_constants(qmd: Qmd, code: Code) -> None:
             )
 
 
-def stopped(error: KernelFault | UsageError, memory: View, program: int) -> ChannelError:
+def stopped(error: KernelFault | UsageError, memory: View) -> ChannelError:
     """What stops the channel when the interpreter stops a kernel."""
     if isinstance(error, (StepLimit, Interrupted, Deadlock)):
         return HungKernel(f"CTX SWITCH TIMEOUT: {error}")
@@ -356,7 +353,7 @@ def stopped(error: KernelFault | UsageError, memory: View, program: int) -> Chan
         address, access = missed
         kind = FaultType.RO_VIOLATION if memory.find(address) is not None else FaultType.PDE
         return MmuFault(address, access, THREADS, str(error), kind)
-    return KernelError(f"{WARP_EXCEPTION}: {error}", program, getattr(error, "address", 0))
+    return KernelError(f"{WARP_EXCEPTION}: {error}", getattr(error, "address", 0))
 
 
 def _shown(numbers: tuple[int | float, ...]) -> str:
@@ -439,7 +436,7 @@ def load(view: View, raw: bytes, program: int) -> Code:
     found = KernelDescriptor.from_bytes(raw)
 
     def refuse(why: str) -> KernelError:
-        return KernelError(f"{WARP_EXCEPTION}: Illegal Instruction: {why}", program)
+        return KernelError(f"{WARP_EXCEPTION}: Illegal Instruction: {why}")
 
     if not found.is_valid:
         raise refuse(f"no descriptor of PTX lies before {program:#x}, and machine code is not emulated")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.emu.nv.errors import Access, ChannelError, KernelError, MmuFault, Removal
+from hcq.emu.nv.errors import Access, ChannelError, HungKernel, KernelError, MmuFault, Removal
 from hcq.kernel_observer import GpuFault, KernelObserver
 from hcq.nv.abi.gpfifo import GP_ENTRY_BYTES
 
@@ -67,8 +67,16 @@ class ChannelWatch:
             kind, where, access = "page fault", error.address, Access(error.access).name.lower()
         elif isinstance(error, KernelError):
             kind = "a kernel stopped"
+        elif isinstance(error, HungKernel):
+            kind = "a kernel did not end"
         fault = GpuFault(
-            self.channel.card.index, self.queue, kind, f"Xid {error.xid}: {error}", where, access=access
+            self.channel.card.index,
+            self.queue,
+            kind,
+            f"Xid {error.xid}: {error}",
+            where,
+            access=access,
+            kernel=error.program,
         )
         for one in self.observers:
             one.faulted(self.process, fault, self.read)

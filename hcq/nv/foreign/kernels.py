@@ -120,7 +120,7 @@ def _candidates(image: bytes) -> Iterator[_Candidate]:
             if one.section == kernel.code:
                 holes.update(range(one.offset, one.offset + INSTRUCTION_BYTES))
         parameters = tuple(
-            Parameter(f"parameter {one.ordinal}", "?", one.offset, one.size_bytes)
+            Parameter("", "?", one.offset, one.size_bytes)
             for one in sorted(kernel.parameters, key=lambda one: one.ordinal)
         )
         code = cubin.contents(kernel.code)[: kernel.code_bytes]
@@ -140,8 +140,7 @@ def _of_descriptor(va: int, arch: str, read: Read) -> Kernel | None:
     except (UsageError, KeyError):
         return None
     parameters = [
-        Parameter(f"parameter {number}", LETTERS.get(one.kind, "?"), one.offset, one.size_bytes)
-        for number, one in enumerate(entry.parameters)
+        Parameter("", LETTERS.get(one.kind, "?"), one.offset, one.size_bytes) for one in entry.parameters
     ]
     image = Bundle(b"", text).pack()
     program = ForeignProgram(name, va, name, image, parameters, entry.local_bytes)

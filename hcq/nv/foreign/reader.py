@@ -250,8 +250,9 @@ class RmReader:
             found.device.done(queue, at)
 
     def faulted(self, fault: GpuFault, read: Read) -> None:
-        """A channel stopped. Machine code is not looked at, so which kernel it was is what the submission launched."""
-        self._device(fault.gpu_id).faulted(fault, None)
+        """A channel stopped. Which of a kernel's instructions it was is not known."""
+        known = self._known.get((fault.gpu_id, fault.kernel))
+        self._device(fault.gpu_id).faulted(fault, known[1].program if known is not None else None)
 
     def _kernel(self, device: ForeignDevice, va: int) -> Kernel:
         mark = fingerprint(va, self._read)

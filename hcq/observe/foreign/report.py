@@ -110,6 +110,8 @@ def _fault(
     if program is not None and fault.pc:
         yield f"kernel    {program.name}, {fault.pc - program.code_va:#x} bytes into it"
         yield from _source(program, fault.pc)
+    elif program is not None:
+        yield f"kernel    {program.name}"
     if launch is not None:
         yield f"launch    {_dispatch(device, launch)}"
     if fault.address is not None:
@@ -213,8 +215,10 @@ def _dispatch(device: ForeignDevice, what: Dispatch) -> str:
 def _given(what: Dispatch) -> Iterator[tuple[int, str, str, int | float]]:
     """Number, name, letter and value of each argument that is known."""
     program = what.program
-    known = program.numbers if isinstance(program, ForeignProgram) else ()
-    for number, (parameter, value) in enumerate(zip(known, what.args)):
+    if not isinstance(program, ForeignProgram) or program.parameters is None:
+        return
+    for parameter, value in zip(program.numbers, what.args):
+        number = program.parameters.index(parameter)
         yield number, parameter.name, parameter.letter, value
 
 

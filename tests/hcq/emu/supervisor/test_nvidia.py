@@ -131,3 +131,39 @@ def test_its_launches_are_traced_and_judged_with_names_and_arguments(
     assert launches[0]["kernel"] in [code.name for code in trace.code]
     assert all(made.finished_ns for made in trace.submissions)
     assert not lint(trace)
+
+
+def test_a_fault_is_reported_with_kernel_and_argument_and_logged_with_the_programs_number(
+    emulate: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.hcqtrace"
+    monkeypatch.setenv("HCQ_TRACE", str(path))
+    monkeypatch.setenv("HCQ_VALIDATE", "1")
+    monkeypatch.setenv("HCQ_REPORT_DIR", str(tmp_path))
+    done = emulate(
+        """
+        import hcq
+        from tests.hcq.nv.kernels import image
+        print(os.getpid(), flush=True)
+        open("/proc/self/comm", "w").write("a culprit")
+        device = hcq.open("NV")
+        program = device.load(image(device.arch), "scale")
+        try:
+            device.run(program, [0xDEAD_0000, device.alloc(1024), 64, 1.0, 0.0], block=(64, 1, 1))
+        except hcq.DeviceFault as fault:
+            assert "0xdead0000" in str(fault), fault
+            print("faulted")
+        """,
+        "nv:sm_89",
+    )
+    assert done.stdout.endswith("faulted\n"), done.stderr
+    number = done.stdout.split()[0]
+    page = done.stderr.partition("---- hcq report: page fault")[2]
+    assert "kernel    scale\n" in page and "Xid 31" in page, done.stderr
+    assert "argument  0 is 0xdead0000 (not mapped): the very address" in page
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("  NVRM: Xid")]
+    assert f" pid={number}, name=a culprit, Ch " in line  # and not the supervisor
+    trace = Trace.read(str(path))
+    (fault,) = trace.faults
+    assert "scale" in trace.submissions[fault.fields["first"] - 1].kernels
+    assert not [one for one in lint(trace) if one.level == "error"]
