@@ -70,6 +70,13 @@ def test_a_program_of_hip_runs_on_gpus_of_every_temper(
     assert done.stdout.endswith("reduction: 0 wrong\n"), done.stdout + done.stderr
 
 
+def test_a_kernel_behind_caches_sees_what_the_host_answers(
+    compiled: Compiled, emulate: Emulate, arch: str
+) -> None:
+    done = emulate(f"amd:{arch}:caches", compiled("print.hip", arch))
+    assert done.stdout.endswith("print: 0 wrong\n"), done.stdout + done.stderr
+
+
 def test_memory_that_is_not_pinned_is_copied_in_bulk(arch: str, compiled: Compiled, emulate: Emulate) -> None:
     done = emulate(f"amd:{arch}", compiled("big_copy.hip", arch), "48")
     assert done.stdout.endswith("big_copy: 0 wrong\n"), done.stdout + done.stderr

@@ -4,11 +4,15 @@ In       what agents read and write; acquires and releases from packets
 Out      memory as each agent sees it: vector, scalar and instruction caches over an L2, and the copy engines' own
 Changes  the memory below, when a cache is written back
 Next     memory.py (the address space), pm4_processor.py, aql_processor.py and sdma_processor.py (acquires, releases)
+Source   gmc_v9_0_get_coherence_flags; gmc_v10_0_get_vm_pte, and those of v11 and v12: what is uncached
 
 Worse than any hardware, so that a missing packet shows at once: nothing ever leaves a cache by itself, a line is a
 whole page, and an invalidation drops what was not written back. Within a kernel its own accesses are coherent; after
 it, the vector cache shows what it held before the kernel wrote, as another compute unit's would. Host, packet processor
 and fences see memory itself.
+
+What page tables say is uncached (MTYPE_UC) passes the L2 and the copy engines' cache by. The caches of compute units
+hold it all the same: a kernel that waits for the host reads it anew after an invalidation of its own.
 """
 
 from __future__ import annotations
@@ -19,12 +23,24 @@ from typing import Any
 
 import numpy as np
 
+from hcq.amd.abi.kfd import AllocFlags
+from hcq.amd.chip import Chip
 from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import AddressSpace, Range, aligned_words
 from hcq.emu.pages import zeros
 
 LINE = 4096
+
+
+def is_uncached(chip: Chip, flags: AllocFlags) -> bool:
+    """Whether an allocation with these flags is mapped as MTYPE_UC."""
+    is_vram = bool(flags & AllocFlags.VRAM)
+    if flags & AllocFlags.UNCACHED or (chip.arch == "gfx942" and not is_vram):
+        return True
+    if chip.family == 12 or (chip.family == 9 and is_vram):
+        return False  # left to the scopes of instructions; MTYPE_CC or MTYPE_RW
+    return bool(flags & (AllocFlags.COHERENT | AllocFlags.EXT_COHERENT))
 
 
 @dataclass(frozen=True)
@@ -53,12 +69,17 @@ class CachedMemory(GpuVm):
             return
         self.followed = self.below.index
         sources = self.followed[1]
-        self.shadows = {id(source): self.shadows.get(id(source)) or shadow_of(source) for source in sources}
-        self.publish(tuple(self.shadows[id(source)] for source in sources))
+        self.shadows = {
+            id(source): self.shadows.get(id(source)) or shadow_of(source)
+            for source in sources
+            if source.start not in self.below.uncached
+        }
+        self.publish(tuple(self.shadows.get(id(source), source) for source in sources))
 
     def fetch(self, one: Range, first: int, last: int) -> None:
         """Make the lines from `first` to `last` be there."""
-        assert isinstance(one, Shadow)
+        if not isinstance(one, Shadow):
+            return
         missing = np.nonzero(~one.valid[first : last + 1])[0]
         for line in (missing + first).tolist():
             at, end = line * LINE, min((line + 1) * LINE, len(one.data))
@@ -72,6 +93,10 @@ class CachedMemory(GpuVm):
         self.follow()
         found = super().groups(addresses, size_bytes, kind)
         for one, _, offsets in found:
+            if not isinstance(one, Shadow):
+                low, high = int(offsets.min()), int(offsets.max())
+                one.reach(low, high + size_bytes - low, is_write=kind != "read")
+                continue
             lines = np.unique(np.concatenate((offsets // LINE, (offsets + (size_bytes - 1)) // LINE)))
             for line in lines.tolist():
                 self.fetch(one, line, line)
@@ -102,7 +127,8 @@ class CachedMemory(GpuVm):
     def reach(self, va: int, size_bytes: int, kind: str) -> None:
         """Bring the lines of an access into the cache, from below, where they are not there yet."""
         one = self.find(va)
-        assert one is not None
+        if not isinstance(one, Shadow):
+            return
         first, last = (va - one.start) // LINE, (va - one.start + max(size_bytes, 1) - 1) // LINE
         self.fetch(one, first, last)
         if kind != "read":
@@ -169,7 +195,7 @@ class WriteBack(CachedMemory):
 
     def _mark(self, addresses: Array, size_bytes: int) -> None:
         for one, _, offsets in AddressSpace.groups(self, addresses, size_bytes, "write"):
-            for index in range(size_bytes):
+            for index in range(size_bytes if isinstance(one, Shadow) else 0):
                 self.written(one, offsets + index)
 
     def write_back(self) -> None:
@@ -229,10 +255,18 @@ class WriteThrough(CachedMemory):
                 one.data[offsets + index] = one.source.data[offsets + index]
         return old
 
+    def acquire(self) -> None:
+        """A kernel's own invalidation: it reads anew. Other compute units go on holding what they held."""
+        for shadow in self.shadows.values():
+            lines = np.flatnonzero(shadow.valid).tolist()
+            self.touch(shadow, lines)
+            shadow.valid[lines] = False
+
     def end_kernel(self) -> None:
         """What was cached before the kernel is as it was then; what the kernel wrote is below."""
         for (_, line), (shadow, held) in self.before.items():
             shadow.data[line * LINE : (line + 1) * LINE] = held
+            shadow.valid[line] = True
         self.before.clear()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags, MmapType
+from hcq.emu.amd.caches import is_uncached
 from hcq.emu.amd.kfd_answers import Answers, changed
 from hcq.emu.amd.kfd_process import KfdProcess
 from hcq.emu.amd.memory import PAGE, BufferObject
@@ -103,7 +104,7 @@ def map_memory(process: KfdProcess, args: kfd.MapMemoryToGpuArgs) -> Packet:
         if gpu.gpu_id not in bo.mapped:
             if gpu.vm.overlaps(bo.va, bo.size_bytes):
                 raise Refusal(errno.EINVAL)
-            gpu.vm.map_object(bo)
+            gpu.vm.map_object(bo, is_uncached(gpu.chip, bo.flags))
             bo.mapped.add(gpu.gpu_id)
     return changed(args, n_success=args.n_devices)
 

@@ -63,9 +63,12 @@ class GpuVm(AddressSpace):
         self.users: dict[
             int, UserRange
         ] = {}  # by address: mappings that are copies of pages of another process
+        self.uncached: set[int] = set()  # addresses of mappings that the L2 does not hold
 
-    def map_object(self, bo: BufferObject) -> None:
+    def map_object(self, bo: BufferObject, is_uncached: bool = False) -> None:
         """Map an allocation at its address."""
+        if is_uncached:
+            self.uncached.add(bo.va)
         writable, name = bool(bo.flags & AllocFlags.WRITABLE), f"handle {bo.handle:#x}"
         if bo.user is None or not bo.user.is_copy:
             kind = (
@@ -83,6 +86,7 @@ class GpuVm(AddressSpace):
         if user is not None:
             user.settle()
         super().unmap(address)
+        self.uncached.discard(address)
 
     def settle(self) -> None:
         """A step of a queue is over: what it changed of another process's pages is there."""

@@ -51,6 +51,10 @@ class Memory(Protocol):
         """Bytes as they are now. Raises PageFault."""
         ...
 
+    def acquire(self) -> None:
+        """What was read before may be old: an instruction that invalidates the compute unit's cache."""
+        ...
+
 
 def aligned_words(address: int, data: Array) -> Array | None:
     """The same bytes as words, when both their addresses are multiples of four."""

@@ -38,10 +38,8 @@ LOWEST_APERTURE = min(SHARED_APERTURE, PRIVATE_APERTURE) << 32
 SWIZZLE_ENABLE = 1 << 31
 SPREAD_MASK = 0xF << 20 | 1 << 19  # element_size 19, 20; index_stride 21, 22; add_tid_enable 23
 SPREAD_SCRATCH = 1 << 19 | 3 << 21 | 1 << 23  # elements of 4 bytes, 64 lanes, by lane
-CACHE_ONLY = {
-    *"buffer_gl0_inv buffer_gl1_inv buffer_wbl2 buffer_inv buffer_invl2 buffer_wbinvl1 buffer_wbinvl1_vol".split(),
-    *"global_inv global_wb global_wbinv".split(),
-}
+INVALIDATES = {*"buffer_gl0_inv buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol global_inv global_wbinv".split()}
+OTHER_CACHES = {*"buffer_gl1_inv buffer_wbl2 buffer_invl2 global_wb".split()}
 
 
 class ScratchStore:
@@ -128,8 +126,10 @@ def indices(b: Batch) -> tuple[Array, Array]:
 def compile_memory(ctx: Context) -> Step:
     """The step of a vector memory instruction."""
     inst = ctx.inst
-    if inst.name in CACHE_ONLY:
-        return lambda b: None  # this emulator has no caches: memory is always up to date
+    if inst.name in INVALIDATES:
+        return lambda b: b.residents.memory.acquire()
+    if inst.name in OTHER_CACHES:
+        return lambda b: None  # a kernel neither invalidates nor writes back the L2
     tail = inst.name.split("_", 1)[1]
     if tail.startswith("load_lds_"):
         return load_to_lds(ctx, tail)
