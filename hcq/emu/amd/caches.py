@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from hcq.amd.abi.kfd import AllocFlags
-from hcq.amd.chip import Chip
 from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import AddressSpace, Range, aligned_words
+from hcq.emu.amd.spec import Chip
 from hcq.emu.pages import zeros
 
 LINE = 4096

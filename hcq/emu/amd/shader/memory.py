@@ -180,6 +180,9 @@ class AddressSpace(Memory):
         self.lock = threading.Lock()
         self.recent: Range | None = None
 
+    def acquire(self) -> None:
+        """There is nothing between kernels and this memory: it is always up to date."""
+
     def map(self, address: int, buffer: Any, *, writable: bool = True, name: str = "") -> None:
         """Make `buffer` (anything with the buffer protocol, or a uint8 array) appear at `address`."""
         data = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hcq.amd.abi.kfd import AllocFlags
-from hcq.amd.chip import CHIPS
 from hcq.emu.amd.caches import Caches, is_uncached
 from hcq.emu.amd.memory import BufferObject, GpuVm
+from hcq.emu.amd.spec import CHIPS
 from hcq.emu.backing import Backing, DeviceMemory
 
 VA = 0x10000
