@@ -171,6 +171,7 @@ class WriteBack(CachedMemory):
         super().__init__(below)
         # lines with dirty bytes, by the identity of their range's source
         self.changed: dict[int, set[int]] = {}
+        self.held: dict[int, int] = {}  # words of uncached memory that a packet made it hold all the same
 
     def touch(self, one: Range, lines: Any) -> None:
         assert isinstance(one, Shadow)
@@ -198,8 +199,20 @@ class WriteBack(CachedMemory):
             for index in range(size_bytes if isinstance(one, Shadow) else 0):
                 self.written(one, offsets + index)
 
+    def hold(self, va: int, value: int) -> None:
+        """Write a word as a packet that says itself what is cached: it counts, and not the page table."""
+        if isinstance(self.find(va), Shadow):
+            self.store32(va, value)
+        else:
+            self.bytes_at(va, 4, "write")  # a page fault, where there is nothing
+            self.held[va] = value
+
     def write_back(self) -> None:
         """Dirty bytes go to the memory below; the lines stay."""
+        for va, value in self.held.items():
+            if self.below.find(va) is not None:
+                self.below.store32(va, value)
+        self.held.clear()
         for identity, lines in self.changed.items():
             shadow = self.shadows.get(identity)
             if shadow is None:
@@ -214,6 +227,7 @@ class WriteBack(CachedMemory):
 
     def invalidate(self) -> None:
         super().invalidate()
+        self.held.clear()
         for identity, lines in self.changed.items():
             shadow = self.shadows.get(identity)
             for line in lines if shadow is not None else ():

@@ -16,6 +16,7 @@ from typing import Any
 
 from hcq.amd.abi import sdma
 from hcq.amd.abi.kfd import CreateQueueArgs
+from hcq.emu.amd.caches import WriteBack
 from hcq.emu.amd.engine import Handlers, Unordered, holds
 from hcq.emu.amd.process_gpu import EmulatedQueue, ProcessGpu
 from hcq.layout import Packet
@@ -175,7 +176,10 @@ class SdmaQueue(EmulatedQueue):
         if packet.address % 4:
             raise self.stop(f"{packet!r}: the address is not a multiple of 4")
         is_cached = packet.values.get("mtype", sdma.MTYPE_UC) != sdma.MTYPE_UC
-        (self.data if is_cached else self.vm).store32(packet.address, packet.data)
+        if is_cached and isinstance(self.data, WriteBack):
+            self.data.hold(packet.address, packet.data)
+        else:
+            self.vm.store32(packet.address, packet.data)
         return True
 
     @on(sdma.Timestamp)

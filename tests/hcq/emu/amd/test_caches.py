@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hcq.amd.abi.kfd import AllocFlags
-from hcq.emu.amd.caches import Caches, is_uncached
+from hcq.emu.amd.caches import Caches, WriteBack, is_uncached
 from hcq.emu.amd.memory import BufferObject, GpuVm
 from hcq.emu.amd.spec import CHIPS
 from hcq.emu.backing import Backing, DeviceMemory
@@ -75,3 +75,13 @@ def test_after_a_kernel_that_invalidated_its_cache_other_compute_units_hold_what
     assert caches.vector.gather(AT, 1)[0, 0] == 0
     caches.acquire(code=False, scalar=False, vector=True, l2=False, l2_write_back=False)
     assert caches.vector.gather(AT, 1)[0, 0] == 5
+
+
+def test_a_packet_that_says_itself_what_is_cached_is_believed_before_the_page_table() -> None:
+    for flags in (GTT, GTT | AllocFlags.UNCACHED):
+        caches, vm = caches_over(flags, "gfx1201")
+        assert isinstance(caches.copies, WriteBack)
+        caches.copies.hold(VA, 3)
+        assert vm.load32(VA) == 0
+        caches.acquire_copies(write_back=True, invalidate=False)
+        assert vm.load32(VA) == 3
