@@ -69,10 +69,13 @@ class KfdFile(File):
         return 0
 
     def mmap(self, va: int, size_bytes: int, prot: int, flags: int, offset: int) -> int:
+        """kfd_mmap: the offset names a kind and, but for events, a GPU."""
+        kind = MmapType(offset >> kfd.MMAP_TYPE_SHIFT)
+        if kind == MmapType.EVENTS:
+            return self.process.events.map_page(va, size_bytes, prot, flags)
         gpu = self.process.gpus.get(offset >> kfd.MMAP_GPU_SHIFT & 0xFFFF)
         if gpu is None:
-            raise Refusal(errno.EINVAL)
-        kind = MmapType(offset >> kfd.MMAP_TYPE_SHIFT)
+            raise Refusal(errno.ENODEV)
         if kind == MmapType.DOORBELL and size_bytes == kfd.DOORBELL_SLICE_BYTES:
             return gpu.doorbells.map_host(va, size_bytes, prot, flags)
         if kind == MmapType.MMIO and size_bytes == PAGE:

@@ -212,16 +212,21 @@ def alloc_queue_gws(process: KfdProcess, args: kfd.AllocQueueGwsArgs) -> Packet:
 
 @answers(kfd.CREATE_EVENT)
 def create_event(process: KfdProcess, args: kfd.CreateEventArgs) -> Packet:
-    """kfd_ioctl_create_event; the first one gives the page of signals. For a signal its mapping's offset comes back."""
+    """kfd_ioctl_create_event; the first may give the page of signals. For a signal its mapping's offset comes back."""
     page = process.object(args.event_page_offset) if args.event_page_offset else None
     number, slot = process.events.create(args, page)
     has_slot = args.event_type in (EventType.SIGNAL, EventType.DEBUG_EVENT)
+    own, offset = process.events.own_page, MmapType.EVENTS << kfd.MMAP_TYPE_SHIFT
+    if own is not None:
+        offset = process.mmap_offset(
+            MmapType.EVENTS, 0, own
+        )  # never 0: pages of GPUs' registers lie before it
     return changed(
         args,
         event_id=number,
         event_trigger_data=number,
         event_slot_index=slot if has_slot else args.event_slot_index,
-        event_page_offset=MmapType.EVENTS << kfd.MMAP_TYPE_SHIFT if has_slot else 0,
+        event_page_offset=offset if has_slot else 0,
     )
 
 

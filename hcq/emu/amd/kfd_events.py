@@ -2,7 +2,7 @@
 
 In       CREATE_EVENT, WAIT_EVENTS and the other calls on events; interrupts and faults from GPUs
 Out      event ids, and waits that end when an event fires or time is out
-Changes  slots of the event page
+Changes  slots of the event page: the caller's, or the kernel's own
 Next     kfd_calls.py (the ioctls), process_gpu.py (who raises)
 Source   kfd_events.c: the function named at each method
 
@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from hcq.amd.abi.kfd import (
     EVENT_PAGE_BYTES,
@@ -31,10 +32,14 @@ from hcq.amd.abi.kfd import (
     WaitEventsArgs,
     WaitResult,
 )
-from hcq.emu.amd.memory import BufferObject
+from hcq.emu.amd.memory import PAGE, BufferObject
+from hcq.emu.backing import Backing, DeviceMemory
 from hcq.emu.kernel import Process, Refusal
 
 SIGNAL_LIMIT = 4096
+UNMAPPED_LIMIT = (
+    256  # slots of the kernel's own page that are used before it is mapped: the oldest libraries know these
+)
 FIRST_OTHER_ID = 0x40000000  # KFD_FIRST_NONSIGNAL_EVENT_ID
 DATA_BYTES = 4 * EventData.length_words
 WITH_SLOT = (EventType.SIGNAL, EventType.DEBUG_EVENT)
@@ -84,29 +89,44 @@ class Event:
 class Events:
     """The events of one process.
 
-    has_ages   the kernel knows ages: from interface 1.14 on
+    has_ages         the kernel knows ages: from interface 1.14 on
+    memory           what /dev/kfd maps: the kernel's own page lies there
+    is_map_unseen    the process maps that by itself, and we do not see how much of it
+    page, limit      where the slots are, and how many of them are used, id 0 included
     """
 
-    def __init__(self, kick: Callable[[], None], has_ages: bool = True) -> None:
+    def __init__(
+        self,
+        kick: Callable[[], None],
+        has_ages: bool = True,
+        memory: DeviceMemory | None = None,
+        is_map_unseen: bool = False,
+    ) -> None:
         self.kick = kick  # a process that waits is a good moment for GPUs to look at their doorbells
         self.has_ages = has_ages
+        self.memory = memory
         self.condition = threading.Condition()
         self.events: dict[int, Event] = {}
-        self.page: BufferObject | None = None
+        self.page: BufferObject | Backing | None = None
+        self.limit = SIGNAL_LIMIT if is_map_unseen else UNMAPPED_LIMIT
         # RUNTIME_ENABLE: exceptions of a queue are told through the header of its context save area
         self.is_runtime_enabled = False
 
     def create(self, args: CreateEventArgs, page: BufferObject | None) -> tuple[int, int]:
-        """kfd_event_create: a new event, its id and its slot. kfd_kmap_event_page: the page, once in a process."""
+        """kfd_event_create: a new event, its id and its slot.
+
+        page   kfd_kmap_event_page: the caller's, once in a process. Without one the kernel makes a page of its own
+        """
         with self.condition:
             if page is not None:
                 self._set_page(page)
             if args.event_type in WITH_SLOT:
                 if self.page is None:
-                    raise Refusal(errno.ENOMEM)
-                number = next((id for id in range(1, SIGNAL_LIMIT) if id not in self.events), 0)
+                    self._take_page(Backing(EVENT_PAGE_BYTES, self.memory))
+                number = next((id for id in range(1, self.limit) if id not in self.events), 0)
                 if not number:
                     raise Refusal(errno.ENOSPC)
+                self.slots[number] = UNSIGNALLED
                 slot = number
             else:
                 number = FIRST_OTHER_ID
@@ -117,11 +137,42 @@ class Events:
         return number, slot
 
     def _set_page(self, page: BufferObject) -> None:
-        if self.page is not None or page.size_bytes < EVENT_PAGE_BYTES:
+        """kfd_kmap_event_page; amdgpu_amdkfd_gpuvm_map_gtt_bo_to_kernel: no pages of the process (USERPTR)."""
+        if self.page is not None or page.size_bytes < EVENT_PAGE_BYTES or page.user is not None:
             raise Refusal(errno.EINVAL)
-        page.data[:EVENT_PAGE_BYTES] = 0xFF
         page.is_pinned = True
+        self.limit = SIGNAL_LIMIT
+        self._take_page(page)
+
+    def _take_page(self, page: BufferObject | Backing) -> None:
+        page.data[:EVENT_PAGE_BYTES] = 0xFF
         self.page = page
+
+    @property
+    def own_page(self) -> Backing | None:
+        """The kernel's own page, if the caller gave none."""
+        return self.page if isinstance(self.page, Backing) else None
+
+    @property
+    def slots(self) -> Any:
+        """The slots of the page, by id."""
+        assert self.page is not None
+        return self.page.data[:EVENT_PAGE_BYTES].view("u8")
+
+    def map_page(self, va: int, size_bytes: int, prot: int, flags: int) -> int:
+        """kfd_event_mmap: show the kernel's own page; from now on as many slots are used as are mapped.
+
+        Raises Refusal (EINVAL) for more than all of it, and where there is no page. Of one that the caller gave the
+        kernel maps nothing that makes sense (the physical address of memory that has none): that is refused here, too.
+        """
+        size = -(-size_bytes // PAGE) * PAGE
+        with self.condition:
+            own = self.own_page
+            if size > EVENT_PAGE_BYTES or own is None:
+                raise Refusal(errno.EINVAL)
+            at = own.map_host(va, size, prot, flags)
+            self.limit = size // 8
+        return at
 
     def destroy(self, number: int) -> None:
         """kfd_event_destroy: who waits for it is woken, and fails. Raises Refusal (EINVAL) when there is none."""
@@ -164,7 +215,7 @@ class Events:
         with self.condition:
             if self.page is None:
                 return
-            slots = self.page.data[:EVENT_PAGE_BYTES].view("u8")
+            slots = self.slots
             event = self.events.get(number) if 0 < number < SIGNAL_LIMIT else None
             if event is None or int(slots[number]) == UNSIGNALLED:
                 fired = [one for id, one in self.events.items() if id < SIGNAL_LIMIT]

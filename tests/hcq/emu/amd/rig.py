@@ -34,6 +34,7 @@ class EventPage:
 
     size_bytes = EVENT_PAGE_BYTES
     is_pinned = False
+    user = None
 
     def __init__(self) -> None:
         self.data = np.zeros(EVENT_PAGE_BYTES, np.uint8)

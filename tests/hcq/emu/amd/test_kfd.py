@@ -250,12 +250,15 @@ def test_a_doorbell_mapping_has_the_slices_length():
     offset = kfd.signed_offset(3 << kfd.MMAP_TYPE_SHIFT | one.node.gpu_id << kfd.MMAP_GPU_SHIFT)
     with pytest.raises(DriverError):
         one.port.mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, one.fd, offset)
+    with pytest.raises(DriverError) as error:
+        of_no_gpu = kfd.signed_offset(3 << kfd.MMAP_TYPE_SHIFT)
+        one.port.mmap(0, kfd.DOORBELL_SLICE_BYTES, PROT_READ, MAP_SHARED, one.fd, of_no_gpu)
+    assert error.value.errno == errno.ENODEV
     assert one.port.mmap(0, kfd.DOORBELL_SLICE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, one.fd, offset)
 
 
 def test_a_process_has_one_event_page():
     one = Process()
-    one.refuses(errno.ENOMEM, kfd.CREATE_EVENT, event_type=EventType.SIGNAL)
     page = one.memory.alloc(kfd.EVENT_PAGE_BYTES, Place.SHARED)
     first = one.call(kfd.CREATE_EVENT, event_type=EventType.SIGNAL, event_page_offset=page.handle)
     assert first.event_id == first.event_slot_index == 1

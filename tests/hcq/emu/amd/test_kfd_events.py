@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import threading
 import time
 from typing import Any
@@ -16,6 +17,8 @@ from hcq.amd.abi.kfd import CreateEventArgs, EventData, EventType, WaitEventsArg
 from hcq.amd.memory import Place
 from hcq.emu.amd.kfd_events import Events
 from hcq.emu.kernel import OwnProcess, Refusal
+from hcq.errors import DriverError
+from hcq.port import MAP_SHARED, PROT_READ, PROT_WRITE
 from tests.hcq.emu.amd.rig import EventPage
 from tests.hcq.emu.amd.test_kfd import Process
 
@@ -163,3 +166,57 @@ def test_events_that_a_gpu_signals_come_with_the_offset_of_their_page_and_others
         made = one.call(kfd.CREATE_EVENT, event_type=kind)
         assert (made.event_page_offset, made.event_slot_index) == (events, made.event_id)
     assert one.call(kfd.CREATE_EVENT, event_type=EventType.HW_EXCEPTION).event_page_offset == 0
+
+
+def maps_events(one: Process, size_bytes: int) -> int:
+    """The page of signals, mapped as far as that."""
+    offset = kfd.signed_offset(kfd.MmapType.EVENTS << kfd.MMAP_TYPE_SHIFT)
+    return one.port.mmap(0, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, one.fd, offset)
+
+
+def test_without_a_page_from_the_caller_signals_lie_in_the_kernels_own_which_is_mapped_without_a_gpu():
+    one = Process()
+    with pytest.raises(DriverError) as error:
+        maps_events(one, kfd.EVENT_PAGE_BYTES)  # there is none yet
+    assert error.value.errno == errno.EINVAL
+    made = one.call(kfd.CREATE_EVENT, event_type=EventType.SIGNAL, auto_reset=1)
+    assert made.event_id == made.event_slot_index == 1  # 0 is nobody's
+    assert made.event_page_offset == kfd.MmapType.EVENTS << kfd.MMAP_TYPE_SHIFT
+    with pytest.raises(DriverError) as error:
+        maps_events(one, kfd.EVENT_PAGE_BYTES + 1)
+    assert error.value.errno == errno.EINVAL
+    va = maps_events(one, kfd.EVENT_PAGE_BYTES)
+    assert native.read(va, kfd.EVENT_PAGE_BYTES) == b"\xff" * kfd.EVENT_PAGE_BYTES
+    native.write(va + 8, bytes(8), 8)
+    driver: Any = one.port.kernels[0]
+    (table,) = (process.events for process in driver.processes.values())
+    table.interrupt(made.event_id)
+    assert native.read(va + 8, 8) == b"\xff" * 8  # the kernel saw what was written, and set it back
+    assert table.events[made.event_id].is_signalled
+
+
+def test_a_page_that_comes_after_the_kernels_own_is_refused_and_so_are_pages_of_the_process():
+    one = Process()
+    own = one.memory.alloc(kfd.EVENT_PAGE_BYTES, Place.SHARED)
+    memory = mmap.mmap(-1, kfd.EVENT_PAGE_BYTES)
+    where = native.address_of(memory)
+    flags = kfd.AllocFlags.USERPTR | kfd.AllocFlags.WRITABLE
+    user = one.alloc(size=kfd.EVENT_PAGE_BYTES, flags=flags, mmap_offset=where)
+    one.refuses(errno.EINVAL, kfd.CREATE_EVENT, event_type=EventType.SIGNAL, event_page_offset=user.handle)
+    one.call(kfd.CREATE_EVENT, event_type=EventType.SIGNAL)
+    one.refuses(errno.EINVAL, kfd.CREATE_EVENT, event_type=EventType.SIGNAL, event_page_offset=own.handle)
+    del memory
+
+
+def test_of_the_kernels_own_page_256_slots_are_used_and_more_once_more_is_mapped():
+    one = Process()
+    made = [one.call(kfd.CREATE_EVENT, event_type=EventType.SIGNAL).event_id for _ in range(255)]
+    assert made == list(range(1, 256))
+    one.refuses(errno.ENOSPC, kfd.CREATE_EVENT, event_type=EventType.DEBUG_EVENT)
+    assert one.call(kfd.CREATE_EVENT, event_type=EventType.MEMORY).event_id >= 0x40000000  # has no slot
+    one.call(kfd.DESTROY_EVENT, event_id=7)
+    assert one.call(kfd.CREATE_EVENT, event_type=EventType.SIGNAL).event_id == 7
+    maps_events(one, 4096)
+    more = [one.call(kfd.CREATE_EVENT, event_type=EventType.SIGNAL).event_id for _ in range(256)]
+    assert more == list(range(256, 512))
+    one.refuses(errno.ENOSPC, kfd.CREATE_EVENT, event_type=EventType.SIGNAL)

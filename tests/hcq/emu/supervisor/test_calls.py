@@ -88,6 +88,21 @@ def test_memory_of_the_gpu_is_mapped_by_the_program_itself(emulate: Program) -> 
     )
 
 
+def test_the_kernels_own_page_of_events_is_mapped_by_the_program_itself(emulate: Program) -> None:
+    done = emulate(
+        """
+        fd = os.open("/dev/kfd", os.O_RDWR | os.O_CLOEXEC)
+        made = [call(port, fd, kfd.CREATE_EVENT, event_type=kfd.EventType.SIGNAL) for _ in range(300)]
+        assert [one.event_slot_index for one in made] == list(range(1, 301))
+        offset = made[0].event_page_offset
+        assert offset
+        slots = mmap.mmap(fd, kfd.EVENT_PAGE_BYTES, offset=offset)
+        assert slots[:] == b"\\xff" * kfd.EVENT_PAGE_BYTES
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_pointer_to_nothing_is_efault(emulate: Program) -> None:
     passes(
         emulate,
