@@ -3,7 +3,8 @@
 In       addresses, what has been read there, what is to be there
 Out      what was there: the same, and then it has been replaced, or something else
 Changes  the numbers that were still as read
-Next     hcq/machine_code.py (how code gets into a page), amd/shader/memory.py (who does atomic operations so)
+Next     hcq/machine_code.py (how code gets into a page), amd/shader/memory.py and amd/memory.py (who does atomic
+         operations so)
 Source   Intel SDM 2A: CMPXCHG; Arm Architecture Reference Manual: LDAXR, STLXR
 
 Python has no word for it. On machines that are neither x86-64 nor aarch64 the numbers are compared and then written.
@@ -60,6 +61,25 @@ def exchange(addresses: Array, old: Array, new: Array) -> Array:
         return _one_by_one(places, found, put)
     function(*(native.pointer(one.ctypes.data) for one in (places, found, put)), len(found))
     return found
+
+
+def add(address: int, addend: int) -> None:
+    """Add to a number of 64 bits, at a multiple of 8, whatever others do there at the same time."""
+    function = _function(8)
+    words = np.empty(3, np.uint64)  # the address, what is found there, what is to be there
+    at = words.ctypes.data
+    places = [native.pointer(at + 8 * index) for index in range(3)]
+    words[0], old = address, int.from_bytes(native.read(address, 8), "little")
+    while True:
+        words[1], words[2] = old, old + addend & 2**64 - 1
+        if function is None:
+            native.write(address, words[2:].tobytes(), 8)
+            return
+        function(*places, 1)
+        found = int(words[1])
+        if found == old:
+            return
+        old = found
 
 
 def _one_by_one(places: Array, found: Array, put: Array) -> Array:

@@ -162,8 +162,7 @@ class AqlQueue(EmulatedQueue):
             if self.descriptor().enable_profiling:
                 vm.store64(signal + aql.AmdSignal.start_ts.byte_offset, self.started)
                 vm.store64(signal + aql.AmdSignal.end_ts.byte_offset, self.gpu.clock())
-            value = signal + aql.AmdSignal.value.byte_offset
-            vm.store64(value, vm.load64(value) - 1)
+            vm.add64(signal + aql.AmdSignal.value.byte_offset, -1)
             self._notify(signal)
         return True
 

@@ -20,6 +20,7 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import AddressSpace, Range, SharedRange, aligned_words
 from hcq.emu.amd.user_memory import UserRange
 from hcq.emu.backing import Backing
+from hcq.emu.exchange import add
 from hcq.emu.kernel import UserMemory
 
 PAGE = 4096
@@ -144,6 +145,17 @@ class GpuVm(AddressSpace):
     def store64(self, va: int, value: int) -> None:
         """Write the low 64 bits of a value. Raises PageFault."""
         self.bytes_at(va, 8, "write").view(np.uint64)[0] = value & 2**64 - 1
+
+    def add64(self, va: int, addend: int) -> None:
+        """Add to a word of 64 bits: one operation, in memory of the host also for the host. Raises PageFault.
+
+        Not so where the word is a copy of another process's page: the process has what comes of it after the step.
+        """
+        word = self.bytes_at(va, 8, "write").view(np.uint64)
+        if va % 8 == 0 and isinstance(self.find(va), SharedRange):
+            add(word.ctypes.data, addend)
+        else:
+            word[0] = int(word[0]) + addend & 2**64 - 1
 
     def pieces(self, va: int, size_bytes: int, kind: str) -> list[Any]:
         """Views that cover a range, which may cross from one mapping into the next; "write": all of it is replaced."""

@@ -149,7 +149,7 @@ class SdmaQueue(EmulatedQueue):
         self.copies.drain()
         if packet.atomic_op != sdma.AtomicOp.ADD64 or packet.loop or packet.address % 8:
             raise self.stop(f"{packet!r}: only ADD64 at a multiple of 8 is emulated")
-        self.vm.store64(packet.address, self.vm.load64(packet.address) + packet.src_data)
+        self.vm.add64(packet.address, packet.src_data)
         return True
 
     @on(sdma.ConstFill, sdma.ConstFillV4, sdma.ConstFillV7)

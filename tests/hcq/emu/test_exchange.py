@@ -14,7 +14,7 @@ import pytest
 
 from hcq.emu import exchange as module
 from hcq.emu.amd.shader.memory import AddressSpace, SharedRange, aligned_words
-from hcq.emu.exchange import exchange
+from hcq.emu.exchange import add, exchange
 
 
 @pytest.mark.parametrize("way", ["code", "one by one"])
@@ -50,6 +50,18 @@ def test_no_increment_of_two_threads_is_lost():
     for thread in threads:
         thread.join()
     assert set(memory.tolist()) == {2000}
+
+
+@pytest.mark.parametrize("way", ["code", "one by one"])
+@pytest.mark.parametrize(
+    ("before", "addend", "after"), [(5, 2, 7), (0, -1, 2**64 - 1), (2**64 - 1, 1, 0), (1, 2**64 - 1, 0)]
+)
+def test_a_sum_is_of_64_bits(before: int, addend: int, after: int, way: str, monkeypatch: pytest.MonkeyPatch):
+    if way == "one by one":
+        monkeypatch.setattr(module, "_function", lambda size: None)
+    memory = np.array([1, before, 3], np.uint64)
+    add(memory.ctypes.data + 8, addend)
+    assert memory.tolist() == [1, after, 3]
 
 
 @pytest.mark.parametrize(("machine", "size"), sorted(module.CODE))

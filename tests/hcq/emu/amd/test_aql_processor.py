@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import platform
 import struct
+import threading
+from typing import Any
 
+import numpy as np
 import pytest
 
-from hcq.amd.abi import aql
+from hcq.amd.abi import aql, sdma
 from hcq.amd.abi.descriptor import SIZE_BYTES, KernelDescriptor
 from hcq.amd.abi.kfd import ContextSaveAreaHeader
+from hcq.emu import exchange
 from hcq.emu.amd.dispatch import Dispatch, dispatch_from_aql
 from hcq.emu.amd.process_gpu import ILLEGAL_INSTRUCTION, TRAP, QueueStopped
 from hcq.emu.amd.shader.architectures import ISAS
+from hcq.emu.amd.shader.memory import SharedRange, aligned_words
 from tests.hcq.emu.amd.rig import DATA, QUEUE, SAVE_AREA, Rig, all_steps
 
 NEVER = 2**64 - 1
@@ -101,6 +107,61 @@ def test_times_are_stored_where_profiling_is_enabled_and_only_there() -> None:
         start, end = struct.unpack_from("<QQ", rig.read(done, 64), aql.AmdSignal.start_ts.byte_offset)
         assert bool(start) == bool(end) == bool(enabled)
         assert start <= end
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no code of this machine here")
+def test_no_decrement_is_lost_where_the_host_adds_to_the_same_signal() -> None:
+    count, far = 400, DATA + 0x1000_0000
+    rig = Rig()
+    memory = np.zeros(4096, np.uint8)
+    rig.vm.insert(SharedRange(memory, aligned_words(far, memory), far, far + 4096, True, "of the host"))
+    queue = rig.aql()
+    value = aql.AmdSignal.value.byte_offset
+
+    def host() -> None:
+        for _ in range(count):
+            exchange.add(memory.ctypes.data + value, 1)
+
+    other = threading.Thread(target=host)
+    other.start()
+    for _ in range(count // 8):
+        rig.submit(queue, *[aql.BarrierAnd(completion_signal=far)] * 8)
+        assert all_steps(queue) == 8
+    other.join()
+    assert rig.value(far) == 0
+
+
+@pytest.mark.parametrize("kind", ["AQL", "SDMA"])
+def test_the_host_may_change_a_signal_between_a_processors_look_at_it_and_its_store(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above, at the worst moment: a processor that loads and then stores would lose what the host did."""
+    real = exchange._function(8)
+    if real is None:
+        pytest.skip("no code of this machine here")
+    far = DATA + 0x1000_0000
+    memory = np.zeros(4096, np.uint8)
+    words = memory.view(np.uint64)
+    words[1] = 5
+    from_host = [95]
+
+    def after_the_host(*arguments: Any) -> None:
+        if from_host:
+            words[1] += np.uint64(from_host.pop())
+        real(*arguments)
+
+    monkeypatch.setattr(exchange, "_function", lambda size: after_the_host)
+    rig = Rig()
+    rig.vm.insert(SharedRange(memory, aligned_words(far, memory), far, far + 4096, True, "of the host"))
+    queue: Any
+    if kind == "AQL":
+        queue = rig.aql()
+        rig.submit(queue, aql.BarrierAnd(completion_signal=far))
+    else:
+        atomic = sdma.Atomic(atomic_op=sdma.AtomicOp.ADD64, address=far + 8, src_data=2**64 - 1)
+        queue = rig.copies(atomic.words)
+    assert queue.step()
+    assert int(words[1]) == 99
 
 
 def test_doorbells_that_are_rung_out_of_order_lose_no_packet() -> None:
