@@ -97,6 +97,11 @@ class Channel:
         )
         self.compute = rm.alloc(self.handle, self.chip.engines.compute)
         rm.alloc(self.handle, self.chip.engines.copy, version=COPY_BY_NUMBER, enginetype=GRAPHICS_COPY_ENGINE)
+        self._start()
+
+    def _start(self) -> None:
+        """Register the channel with UVM, then let it run: in the other order RM refuses one that UVM is to page."""
+        rm = self.rm
         self.fifo.token = rm.control(self.handle, TOKEN).values["worksubmittoken"]
         self.window_bytes = self._window_bytes()
         self.window = POOL.take(self.port, self.window_bytes)

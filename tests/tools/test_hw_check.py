@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from hcq.tools import hw_check
 from hcq.tools.hw import archive, checks, child, driver_api, evidence, host, kernels, plan, report, vendor
 from hcq.tools.hw.bench import EMULATED, Bench
 from hcq.tools.hw.kernel_log import KernelLog
+from hcq.tools.hw.nv import copy_channel
 from hcq.tools.hw.plan import items, of_vendor
 from hcq.tools.hw.runner import Runner
 from hcq.tools.hw_check import main
@@ -166,6 +168,65 @@ def test_every_variant_changes_the_driver_of_today_or_says_that_it_does_not(ask,
     assert len(worked) >= len(found) - 3, {
         name: one.text for name, one in found.items() if name not in worked
     }
+
+
+def test_the_experiments_come_in_the_order_of_what_they_cost():
+    names = [item.name for item in items("AMD")]
+    asked = ["ring-wrap", "scratch", "code-reuse", "long-kernel", "wait64", "odd-fills"]
+    assert [name for name in names if name in asked] == asked
+    assert names.index("odd-fills") < names.index("try-no-eop") < names.index("fault") < names.index("hang")
+
+
+def test_a_kernel_outlasts_the_pause_and_keeps_what_its_lanes_had(ask):
+    found = ask("amd:gfx942", "long-kernel")
+    assert found.status == Status.OK
+    assert found.figures["steps"] > 1
+
+
+def test_a_window_variant_registers_that_many_addresses(ask):
+    """RM says how many the context buffers need, and the driver takes that: the variant must not."""
+    found = ask("nv:sm_90", "try-window-512")
+    assert found.figures["window_bytes"] == 512 << 20 > found.figures["by_rm_bytes"]
+    small = ask("nv:sm_90", "try-window-64")
+    assert small.status == Status.FAILED
+    assert "UVM_REGISTER_CHANNEL" in small.text
+
+
+@pytest.mark.parametrize("word", ["nv:sm_80", "nv:sm_90", "nv:sm_120"])
+def test_a_copy_engine_of_its_own_runlist_copies_on_a_channel_of_its_own(ask, word):
+    found = ask(word, "try-copy-channel")
+    assert found.status == Status.OK, found.text
+    assert found.figures["copy_engine"] == 11  # COPY2: 0 and 1 share the graphics runlist
+
+
+def test_where_all_copy_engines_share_the_graphics_runlist_that_is_said():
+    class AllGraphics:
+        gpu = SimpleNamespace(subdevice=1)
+        rm = SimpleNamespace(
+            control=lambda *given: SimpleNamespace(values={"present": 3, "capstbl": 0x10001})
+        )
+
+    with pytest.raises(Skip, match="shares the graphics runlist: present 0x3"):
+        copy_channel.own_engine(AllGraphics())
+
+
+@pytest.mark.parametrize("word", ["nv:sm_80", "nv:sm_86", "nv:sm_90"])
+@pytest.mark.parametrize("name", ["shared", "shared-size-0", "sm-config-own"])
+def test_shared_memory_of_every_size_is_right_whatever_says_how_much_there_may_be(ask, word, name):
+    found = ask(word, f"try-{name}")
+    assert found.status == Status.OK, found.text
+    most = {"nv:sm_80": 163, "nv:sm_86": 99, "nv:sm_90": 200}[word]
+    assert f"0 KiB, 48 KiB, {most} KiB of shared memory: right" in found.text
+
+
+def test_what_a_carve_out_does_not_hold_is_told_by_its_size(ask):
+    found = ask("nv:sm_90", "try-sm-config-1a")
+    assert found.status == Status.FAILED
+    assert (
+        "0 KiB of shared memory: ok; 48 KiB of shared memory: ok; 200 KiB of shared memory: NV: the GPU"
+        in found.text
+    )
+    assert ask("nv:sm_86", "try-sm-config-1a").text.startswith("nothing was changed")
 
 
 # -- where things go wrong
@@ -335,7 +396,7 @@ def test_every_check_is_on_the_page():
 def test_every_item_is_a_function_that_there_is():
     for kind in WORDS:
         for item in items(kind):
-            assert callable(child._function(item)), item.place
+            assert callable(plan.function_at(item.place)), item.place
         assert (
             sum(
                 item.deadline_s

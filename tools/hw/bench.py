@@ -41,15 +41,18 @@ class Sizes:
     reloads: int
     elements: int
     ring_rounds: int
+    patience: int  # steps of a kernel that the host ends, if it does not
 
 
 HARDWARE = Sizes(
     launches=10_000, batch=50, round_trips=2_000, copies=(1, 3, 4095, 65_537, 1 << 20, 64 << 20, 256 << 20),
     rate_bytes=256 << 20, repeats=10, replays=500, hang_ms=2_000, reloads=1_000, elements=1 << 16, ring_rounds=3,
+    patience=1 << 24,
 )  # fmt: skip
 EMULATED = Sizes(
     launches=200, batch=20, round_trips=10, copies=(1, 3, 4095, 65_537, 1 << 20),
     rate_bytes=1 << 20, repeats=2, replays=5, hang_ms=500, reloads=10, elements=2048, ring_rounds=1,
+    patience=1 << 12,
 )  # fmt: skip
 
 

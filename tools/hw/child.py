@@ -9,13 +9,11 @@ Next     runner.py (who starts this), bench.py (what an item is given), plan.py 
 from __future__ import annotations
 
 import faulthandler
-import importlib
 import json
 import os
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from hcq.doctor.check import Check, Status, answer
 from hcq.doctor.report import scrub
@@ -48,17 +46,12 @@ def kind_of(device: str) -> str:
 
 def run(item: plan.Item, bench: Bench) -> Check:
     """What it found. A failure brings what is known of the device at that moment."""
-    result = answer(item.name, lambda: _function(item)(bench), bench.advise, REPORT_IT)
+    result = answer(item.name, lambda: plan.function_at(item.place)(bench), bench.advise, REPORT_IT)
     if result.status == Status.FAILED:
         bench.keep_evidence()
     if bench.evidence:
         result = replace(result, figures={**result.figures, "evidence": bench.evidence})
     return replace(result, text=scrub(clean(result.text)))
-
-
-def _function(item: plan.Item) -> Any:
-    module, _, name = item.place.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 if __name__ == "__main__":

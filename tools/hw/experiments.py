@@ -8,6 +8,7 @@ Next     plan.py (their order), checks.py (what must work in any case), variants
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 import time
@@ -22,7 +23,10 @@ from hcq.tools.hw.kernels import pack, unpack, words
 
 LANES = 32
 PAUSE_S = 0.1
+BATCH, COMMANDS = 64, 8  # submissions before the host waits, commands in one that is to fill a ring
 SCRATCH_BLOCKS = 4096  # on hardware: more waves than any GPU holds at once
+LONG_BLOCKS = 2048  # on hardware: as many threads as the largest GPU runs at once
+MIX = 2654435761  # of kernels.cu, as `patient` keeps it
 OTHERS = 3  # processes that open the GPU during a long kernel
 
 
@@ -64,33 +68,38 @@ def scratch(bench: Bench) -> Found:
 
 def ring_wrap(bench: Bench) -> Found:
     """Submissions until every ring was written around several times: its read pointer is understood."""
-    states = {ring.name: ring for ring in bench.device.ring_states()}
-    start = {name: ring.put for name, ring in states.items()}
+    device, rounds = bench.device, bench.sizes.ring_rounds
+    sizes = {ring.name: ring.size for ring in device.ring_states()}
+    start = puts(device)
     x, y = bench.buffer(64), bench.buffer(64)
-    rounds, submissions = bench.sizes.ring_rounds, 0
+    submissions, number = 0, 0
     began = time.perf_counter()
 
-    def behind() -> bool:
-        return any(
-            ring.put - start[ring.name] < rounds * states[ring.name].size
-            for ring in bench.device.ring_states()
-        )
+    def submit(commands: int) -> None:
+        nonlocal submissions
+        queue = device.queue()
+        for _ in range(commands):
+            queue.fill(x, number, value_bytes=8).barrier().copy(y, x)
+        queue.submit()
+        submissions += 1
 
-    while not submissions or behind():
-        for _ in range(64):
-            queue = bench.device.queue()
-            for _ in range(8):
-                queue.fill(x, submissions, value_bytes=8).barrier().copy(y, x)
-            queue.submit()
-            submissions += 1
-        bench.device.synchronize()
+    def moved_by(commands: int) -> dict[str, int]:
+        before = puts(device)
+        submit(commands)
+        return {name: put - before[name] for name, put in puts(device).items()}
+
+    # a GPFIFO counts segments: a submission moves it by as much, whatever is in it
+    fills = 0 if moved_by(1) == moved_by(COMMANDS) else COMMANDS
+    while any(put - start[name] < rounds * sizes[name] for name, put in puts(device).items()):
+        number += 1
+        submit(COMMANDS)
+        for _ in range(BATCH - 1):
+            submit(fills)
+        device.synchronize()
         if time.perf_counter() - began > bench.item.deadline_s * 0.7:
             break
-    turns = {
-        ring.name: round((ring.put - start[ring.name]) / states[ring.name].size, 2)
-        for ring in bench.device.ring_states()
-    }
-    if not submissions or y.read(0, 8) != (submissions - 1).to_bytes(8, "little"):
+    turns = {name: round((put - start[name]) / sizes[name], 2) for name, put in puts(device).items()}
+    if y.read(0, 8) != number.to_bytes(8, "little"):
         raise Failure(
             f"after {submissions} submissions the last copy is not there: {y.read(0, 8).hex()}.", REPORT_IT
         )
@@ -98,34 +107,47 @@ def ring_wrap(bench: Bench) -> Found:
     return Found(f"{submissions} submissions: {text}", {"submissions": submissions, "turns": str(turns)})
 
 
+def puts(device: Any) -> dict[str, int]:
+    """How much was written into each ring."""
+    return {ring.name: ring.put for ring in device.ring_states()}
+
+
 def long_kernel(bench: Bench) -> Found:
-    """Long work, while other processes open the GPU and work: waves are saved and restored, and nothing is lost."""
-    count, threads = bench.sizes.launches, 256 * 64
-    program = bench.programs("step")
-    x = bench.buffer(4 * threads)
-    launch: dict[str, Any] = {"args": [x, threads], "grid": (threads // 256, 1, 1), "block": (256, 1, 1)}
+    """One kernel on the whole GPU while other processes make queues and work: its waves are saved and restored."""
+    device, most = bench.device, bench.sizes.patience
+    lanes = 256 * (4 if bench.is_emulated else LONG_BLOCKS)
+    out, flag = bench.buffer(12 * lanes), device.signal("hw_check")
+    arguments = [out, flag.va, most]
+    running = (
+        device.queue()
+        .dispatch(bench.programs("patient"), arguments, (lanes // 256, 1, 1), (256, 1, 1))
+        .submit()
+    )
     words_ = [sys.executable, "-m", "hcq", "doctor", "--device", bench.name, "--json"]
     others = [
         subprocess.Popen(words_, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(0 if bench.is_emulated else OTHERS)
     ]
-    done = 0
-    while True:
-        queue = bench.device.queue()
-        for _ in range(bench.sizes.batch):
-            queue.dispatch(program, **launch)
-        queue.submit()
-        done += bench.sizes.batch
-        if done % (20 * bench.sizes.batch) == 0:
-            bench.device.synchronize()
-        if done >= count and all(other.poll() is not None for other in others):
-            break
-    bench.device.synchronize()
-    same(unpack(x.read()), [kernels.stepped(done)] * threads, f"{done} launches beside other processes")
-    codes = [other.returncode for other in others]
+    time.sleep(PAUSE_S)  # the kernel runs before anybody else comes
+    codes = [other.wait() for other in others]
+    was_running = not running.is_done
+    flag.set(1)
+    running.wait()
+    seen = list(struct.iter_unpack("<3I", out.read()))
+    for lane in range(0, lanes, max(lanes // 2048, 1)):
+        steps = seen[lane][0]
+        wanted = steps, kernels.stepped(steps, lane), (lane ^ 1) * MIX & kernels.M32
+        same(
+            list(seen[lane]), list(wanted), f"lane {lane} after {steps} steps beside {len(others)} processes"
+        )
     if any(codes):
         raise Failure(f"processes beside this one ended with {codes}.", "python -m hcq doctor  # says why")
-    return Found(f"{done} launches in order beside {len(others)} processes: right", {"launches": done})
+    longest = max(steps for steps, _, _ in seen)
+    how = "was still running then" if was_running else f"had given up after {most} steps"
+    return Found(
+        f"{lanes} lanes of up to {longest} steps beside {len(others)} processes: right; the kernel {how}",
+        {"lanes": lanes, "steps": longest, "outlasted": was_running},
+    )
 
 
 def odd_fills(bench: Bench) -> Found:

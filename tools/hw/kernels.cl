@@ -76,3 +76,14 @@ kernel void stray(global u32 *x, long far) { x[far] = 1; }
 kernel void trap(void) { __builtin_trap(); }
 
 kernel void forever(global volatile u32 *x) { while (!*x) {} }
+
+/* as long as the host wants, or `most` steps: registers and shared memory must outlive whatever else the GPU does */
+KERNEL void patient(global u32 *out, global volatile u32 *flag, u32 most) {
+  local u32 kept[256];
+  u32 t = THREAD, i = INDEX, v = i, steps = 0;
+  kept[t] = i * 2654435761u;
+  BARRIER();
+  do { v = v * 1664525u + 1013904223u; ++steps; } while (!*flag && steps != most);
+  BARRIER();
+  out[3 * i] = steps; out[3 * i + 1] = v; out[3 * i + 2] = kept[t ^ 1];
+}

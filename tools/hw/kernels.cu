@@ -83,3 +83,15 @@ extern "C" __global__ void trap() { __trap(); }
 
 // == forever
 extern "C" __global__ void forever(volatile u32 *x) { while (!*x) {} }
+
+// == patient
+/* as long as the host wants, or `most` steps: registers and shared memory must outlive whatever else the GPU does */
+extern "C" __global__ void patient(u32 *out, volatile u32 *flag, u32 most) {
+  __shared__ u32 kept[256];
+  u32 t = threadIdx.x, i = blockIdx.x * blockDim.x + t, v = i, steps = 0;
+  kept[t] = i * 2654435761u;
+  __syncthreads();
+  do { v = v * 1664525u + 1013904223u; ++steps; } while (!*flag && steps != most);
+  __syncthreads();
+  out[3 * i] = steps; out[3 * i + 1] = v; out[3 * i + 2] = kept[t ^ 1];
+}

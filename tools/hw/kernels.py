@@ -27,7 +27,7 @@ M32 = 0xFFFFFFFF
 
 
 def image(arch: str, part: str = "") -> bytes:
-    """All kernels for one architecture, or a part, "mark1" or "mark2". Raises Skip for what there is not."""
+    """All kernels for one architecture, or a part: "mark1", "mark2", "shared". Raises Skip for what there is not."""
     name = f"{arch}.{part}" if part else arch
     try:
         with zipfile.ZipFile(ARCHIVE) as archive:
@@ -59,7 +59,7 @@ def source(name: str) -> str:
 
 def digest() -> str:
     """Of all texts: that of the archive is the same, or it is old."""
-    names = ("kernels.cl", "kernels.cu", "mark.cl", "mark.cu")
+    names = ("kernels.cl", "kernels.cu", "mark.cl", "mark.cu", "shared.cu")
     return hashlib.sha256("\0".join(source(name) for name in names).encode()).hexdigest()
 
 

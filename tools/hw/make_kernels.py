@@ -1,7 +1,7 @@
 """Make kernels.zip: the kernels of the hardware check as machine code for every GPU it may run on.
 
-In       kernels.cu and mark.cu, kernels.cl and mark.cl; nvrtc, clang, llvmlite, lld
-Out      kernels.zip: ARCH for all kernels, ARCH.mark1 and ARCH.mark2; `sources`, a digest of what they were made from
+In       kernels.cu, mark.cu and shared.cu, kernels.cl and mark.cl; nvrtc, clang, llvmlite, lld
+Out      kernels.zip: ARCH for all kernels, ARCH.mark1, ARCH.mark2, NVIDIA's ARCH.shared; `sources`, their digest
 Changes  the archive
 Next     kernels.py (who reads it)
 
@@ -52,6 +52,7 @@ def _of_nvidia() -> dict[str, bytes]:
         for name, mark in MARKS.items():
             text = f"#define MARK {mark}\n{kernels.source('mark.cu')}"
             found[f"{arch}.{name}"] = images.of_cuda(text, arch, name)
+        found[f"{arch}.shared"] = images.of_cuda(kernels.source("shared.cu"), arch, "shared")
     return found
 
 

@@ -54,6 +54,12 @@ def of_vendor(kind: str, name: str) -> Any:
     return importlib.import_module(f"{HERE}.{kind.lower()}.{name}")
 
 
+def function_at(place: str) -> Any:
+    """The function that "module:function" names; imported here, for it may need what not every machine has."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def _check(name: str, about: str, **how: object) -> Item:
     return Item(name, about, f"{HERE}.checks:{name}", **how)  # type: ignore[arg-type]
 
@@ -83,16 +89,16 @@ FIRST = (
     Item(FIGURES, "the vendor's figures for the same work, where its runtime is installed", f"{HERE}.vendor:vendor"),
 )  # fmt: skip
 EXPERIMENTS = (
-    Item("code-reuse", "code loaded where other code lay runs, a thousand times: are instruction caches dropped?",
-         f"{HERE}.experiments:code_reuse"),
-    Item("scratch", "every lane of the whole GPU has scratch memory of its own", f"{HERE}.experiments:scratch"),
     Item("ring-wrap", "rings that are written around several times never look full for ever",
          f"{HERE}.experiments:ring_wrap"),
-    Item("long-kernel", "long work is right while other processes open the GPU and work",
+    Item("scratch", "every lane of the whole GPU has scratch memory of its own", f"{HERE}.experiments:scratch"),
+    Item("code-reuse", "code loaded where other code lay runs, a thousand times: are instruction caches dropped?",
+         f"{HERE}.experiments:code_reuse"),
+    Item("long-kernel", "a kernel that fills the GPU is right while other processes make queues and work",
          f"{HERE}.experiments:long_kernel"),
-    Item("odd-fills", "fills of bytes and words at odd places, on the copy engine", f"{HERE}.experiments:odd_fills"),
     Item("wait64", "the device waits for a value above 32 bits, and goes on neither before nor never",
          f"{HERE}.experiments:wait64"),
+    Item("odd-fills", "fills of bytes and words at odd places, on the copy engine", f"{HERE}.experiments:odd_fills"),
 )  # fmt: skip
 LAST = (
     _check("fault", "a store far outside of memory is reported with the kernel's name", disturbs=True),

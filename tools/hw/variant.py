@@ -1,7 +1,7 @@
 """Variant: one thing about the driver that is otherwise, to see which of two the hardware takes.
 
 In       what is changed: ioctls on their way to the kernel, methods on their way to the ring, a module's constant
-Out      Variant; EditingPort, which changes ioctls
+Out      Variant; EditingPort, which changes ioctls; with_step, which changes a step of opening
 Changes  nothing by itself; a variant is tried in a process of its own
 Next     variants.py (tries one), nv/variants.py and amd/variants.py (all of them)
 """
@@ -29,6 +29,7 @@ class Variant:
     constants    "module:NAME" -> value
     overriding   a function of nothing that gives attributes of the device's class
     edit         of ioctls
+    further      "module:function" of what is asked besides the usual work; it takes the Bench and returns Found
     disturbs     a GPU that does not take it may hang
     """
 
@@ -38,6 +39,7 @@ class Variant:
     constants: Mapping[str, Any] = field(default_factory=dict)
     overriding: Callable[[], Mapping[str, Any]] = dict
     edit: Edit | None = None
+    further: str = ""
     disturbs: bool = False
 
 
@@ -56,3 +58,12 @@ class EditingPort(AroundPort):
             self.edit(request, argument)
             self.edited += before != bytes(argument)
         return super().through(call, *arguments)
+
+
+def with_step(base: Any, name: str, act: Callable[[Any], None]) -> dict[str, Any]:
+    """Attributes of a device's class with another method of this name, also where it is a step of opening."""
+    from hcq.device import Steps
+
+    was = getattr(base, name)
+    steps = [(label, act if step is was else step) for label, step in base.steps.steps]
+    return {name: act, "steps": Steps(base.steps.title, *steps)}

@@ -22,7 +22,7 @@ from hcq.tools.hw import kernels
 from hcq.tools.hw.bench import Bench
 from hcq.tools.hw.checks import same
 from hcq.tools.hw.kernels import pack, unpack, words
-from hcq.tools.hw.plan import of_vendor
+from hcq.tools.hw.plan import function_at, of_vendor
 from hcq.tools.hw.variant import EditingPort, Variant
 
 ROUNDS = 20
@@ -45,9 +45,12 @@ def attempt(bench: Bench) -> Found:
     if not edited:
         raise Skip("nothing was changed: here the driver does not do what this variant changes")
     figures["edited"] = edited
-    return Found(
-        f"works: open in {figures['open_s']} s, a launch comes back in {figures['latency_us']} us", figures
-    )
+    text = f"works: open in {figures['open_s']} s, a launch comes back in {figures['latency_us']} us"
+    if variant.further:
+        more: Found = function_at(variant.further)(bench)
+        figures.update(more.figures)
+        text += f"; {more.text}"
+    return Found(text, figures)
 
 
 def variant_of(bench: Bench) -> Variant:

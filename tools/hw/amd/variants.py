@@ -14,7 +14,7 @@ from typing import Any
 
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags, QueueType
-from hcq.tools.hw.variant import Edit, Variant
+from hcq.tools.hw.variant import Edit, Variant, with_step
 
 
 def _queues(kinds: tuple[int, ...], **fields: int) -> Edit:
@@ -53,12 +53,7 @@ def in_host_memory() -> Mapping[str, Any]:
         self._flush = None
         self._begin_access("a variant hides it", "leave that out")
 
-    names = [name for name, _ in AmdDevice.steps.steps]
-    steps = list(AmdDevice.steps.steps)
-    steps[names.index("map the flush register")] = ("map the flush register", map_flush_register)
-    from hcq.device import Steps
-
-    return {"map_flush_register": map_flush_register, "steps": Steps(AmdDevice.steps.title, *steps)}
+    return with_step(AmdDevice, "map_flush_register", map_flush_register)
 
 
 COMPUTE = (QueueType.COMPUTE, QueueType.COMPUTE_AQL)

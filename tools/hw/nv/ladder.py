@@ -39,10 +39,11 @@ def open_quietly(bench: Any) -> Any:
 
 
 class Raw:
-    """Words straight into the ring, and cells that they write."""
+    """Words straight into a channel's ring, the device's or another, and cells that they write."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, channel: Any = None) -> None:
         self.device = device
+        self.channel = channel or device.channel
         self.area = device.gpu_memory.alloc(AREA_BYTES, Place.SYSTEM)
         native.write(self.area.va, bytes(AREA_BYTES), AREA_BYTES)
         self.value = itertools.count(0x1001)
@@ -54,9 +55,13 @@ class Raw:
         va = self.area.va + self.at
         native.write(va, data, len(data))
         self.at += -(-len(data) // 256) * 256
-        fifo = self.device.channel.fifo
+        fifo = self.channel.fifo
         fifo.write([segment(va, len(data) // 4)], lambda count: None)
         fifo.commit()
+
+    def copy_object(self) -> Packet:
+        """SET_OBJECT of the copy class."""
+        return incrementing(COPY_SUBCHANNEL, host.SetObject(nvclass=self.device.chip.engines.copy))
 
     def release(self, **how: int) -> tuple[int, bytes]:
         """A release of the next value into the cell: the value, and its words."""
@@ -134,9 +139,7 @@ def rungs(device: Any) -> Iterator[Rung]:
     yield (
         "copy object",
         "SET_OBJECT of the copy class",
-        lambda: raw.done(
-            "SET_OBJECT", incrementing(COPY_SUBCHANNEL, host.SetObject(nvclass=classes.copy)), release_wfi=1
-        ),
+        lambda: raw.done("SET_OBJECT", raw.copy_object(), release_wfi=1),
     )
     yield (
         "wfi",

@@ -12,14 +12,18 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hcq.doctor.check import Found
 from hcq.nv.abi import ioctls
 from hcq.nv.abi.compute_methods import SetShaderLocalMemoryNonThrottledC
 from hcq.nv.abi.gpfifo import GpEntry, Level
 from hcq.nv.abi.host_methods import SemExecute, SemExecuteOperation, Wfi
 from hcq.nv.abi.methods import Push, SecOp
-from hcq.tools.hw.variant import Edit, Variant
+from hcq.tools.hw.variant import Edit, Variant, with_step
+
+if TYPE_CHECKING:
+    from hcq.tools.hw.bench import Bench
 
 COUNTED = (SecOp.INC_METHOD, SecOp.NON_INC_METHOD, SecOp.ONE_INC)
 HOPPER_USERMODES = (0xC661, 0xC761)
@@ -96,39 +100,76 @@ def _acquires(values: Any) -> bool:
     return bool(values["operation"] == SemExecuteOperation.ACQ_STRICT_GEQ)
 
 
-def with_qmd(**fields: int) -> Callable[[], Mapping[str, Any]]:
-    """The device with other fields in every launch description. A field that a generation has not is left out."""
+def with_qmd(**fields: int | Callable[[Mapping[str, int]], int]) -> Callable[[], Mapping[str, Any]]:
+    """The device with other fields in every launch description: values, or functions of all that stands in it.
+
+    A field that a generation has not is left out.
+    """
 
     def overriding() -> Mapping[str, Any]:
-        from hcq.nv import launch
+        from hcq.nv.launch import Launcher
 
-        class Launcher(launch.Launcher):
+        class OtherLauncher(Launcher):
             """Launches with some fields otherwise."""
 
             def _qmd(self, *size: Any) -> bytes:
                 plain = super()._qmd(*size)
                 made = self.chip.qmd.decode(struct.unpack(f"<{self.qmd_bytes // 4}I", plain))
-                made.values.update({name: value for name, value in fields.items() if name in made.fields})
+                before = dict(made.values)
+                for name, value in fields.items():
+                    if name in made.fields:
+                        made.values[name] = value(before) if callable(value) else value
                 changed.append(made.to_bytes() != plain)
                 return made.to_bytes()
 
         changed: list[bool] = []
-        return {"load_code": _loading_with(Launcher), "edited": property(lambda self: sum(changed))}
+        load_code = _with_other("load_code", "Launcher", OtherLauncher)
+        return {"load_code": load_code, "edited": property(lambda self: sum(changed))}
 
     return overriding
 
 
-def _loading_with(launcher: Any) -> Any:
+def with_window(size_bytes: int) -> Callable[[], Mapping[str, Any]]:
+    """The device with so many addresses for the channel's context buffers, whatever RM says that they need."""
+
+    def overriding() -> Mapping[str, Any]:
+        from hcq.nv.channel import Channel
+        from hcq.nv.device import NvDevice
+
+        class OtherChannel(Channel):
+            """A channel with another window."""
+
+            def _window_bytes(self) -> int:
+                return size_bytes
+
+        return with_step(NvDevice, "make_channel", _with_other("make_channel", "Channel", OtherChannel))
+
+    return overriding
+
+
+def window(bench: Bench) -> Found:
+    """How many addresses the channel was given, and how many RM says that its buffers need."""
+    from hcq.nv.channel import Channel
+
+    channel = bench.device.channel
+    given, needed = channel.window_bytes, Channel._window_bytes(channel)
+    text = f"a window of {given >> 20} MiB, where RM's answer makes {needed >> 20}"
+    return Found(text, {"window_bytes": given, "by_rm_bytes": needed})
+
+
+def _with_other(method: str, name: str, other: Any) -> Any:
+    """A method of the device while another class has a name of its module."""
     module: Any = importlib.import_module("hcq.nv.device")
 
-    def load_code(self: Any, *what: Any) -> Any:
-        kept, module.Launcher = module.Launcher, launcher
+    def act(self: Any, *what: Any) -> Any:
+        kept = getattr(module, name)
+        setattr(module, name, other)
         try:
-            return module.NvDevice.load_code(self, *what)
+            return getattr(module.NvDevice, method)(self, *what)
         finally:
-            module.Launcher = kept
+            setattr(module, name, kept)
 
-    return load_code
+    return act
 
 
 # ------------------------------------------------------------ ioctls
@@ -172,19 +213,38 @@ def _subroutine_segment(va: int, words: int) -> int:
     return low | high << 32
 
 
+def _without_reserved(values: Mapping[str, int]) -> int:
+    size = values["shared_memory_size"]
+    return 0 if size == RESERVED_SHARED else size
+
+
+def _least(values: Mapping[str, int]) -> int:
+    return values["min_sm_config_shared_mem_size"]
+
+
+def _at_most_1a(values: Mapping[str, int]) -> int:
+    return min(values["target_sm_config_shared_mem_size"], SM_100_KIB)
+
+
+WINDOW = "hcq.tools.hw.nv.variants:window"
+SHARED, SCRATCH = "hcq.tools.hw.nv.shared_memory:sizes", "hcq.tools.hw.experiments:scratch"
+SM_100_KIB = 0x1A  # a carve-out of 100 KiB, which every generation has
+RESERVED_SHARED = 0x400
 COPY_CLASSES = (0xC6B5, 0xC7B5, 0xC8B5, 0xC9B5, 0xCAB5)
 VARIANTS = (
     Variant("plain", "nothing is otherwise: what the others are compared with"),
     Variant("system-ring", "ring, USERD and pushbuffers in system memory", overriding=in_system_memory),
-    Variant("window-512", "512 MiB of addresses for the channel's context buffers", constants={
-        "hcq.nv.channel:WINDOW_BYTES": 512 << 20}),
-    Variant("window-64", "64 MiB of addresses for the channel's context buffers", constants={
-        "hcq.nv.channel:WINDOW_BYTES": 64 << 20}),
+    Variant("window-512", "512 MiB of addresses for the channel's context buffers", overriding=with_window(512 << 20),
+            further=WINDOW),
+    Variant("window-64", "64 MiB of addresses for the channel's context buffers", overriding=with_window(64 << 20),
+            further=WINDOW),
     Variant("hmm", "UVM with HMM: a stray address may be host memory instead of a fault", edit=_hmm),
     Variant("bar0-doorbell", "the usermode object without parameters: its doorbell through BAR0", edit=_allocation(
         lambda number: number in HOPPER_USERMODES, _without_parameters)),
     Variant("copy-null", "the copy object without parameters", edit=_allocation(
         lambda number: number in COPY_CLASSES, _without_parameters)),
+    Variant("copy-channel", "copies by a copy engine of their own, on a channel of their own",
+            further="hcq.tools.hw.nv.copy_channel:copies"),
     Variant("wfi-compute", "WFI of the current scheduling group alone after launches", overriding=with_methods(
         {Wfi.at: _field(Wfi, "scope", 0)}), disturbs=True),
     Variant("acquire-circular", "waits compare circularly (ACQ_CIRC_GEQ)", overriding=with_methods(
@@ -192,14 +252,24 @@ VARIANTS = (
     Variant("subroutine", "segments at level SUBROUTINE instead of MAIN", constants={
         "hcq.nv.device:segment": _subroutine_segment}),
     Variant("local-ff", "MAX_SM_COUNT 0xff for local memory", overriding=with_methods(
-        {SetShaderLocalMemoryNonThrottledC.at: _field(SetShaderLocalMemoryNonThrottledC, "max_sm_count", 0xFF)})),
+        {SetShaderLocalMemoryNonThrottledC.at: _field(SetShaderLocalMemoryNonThrottledC, "max_sm_count", 0xFF)}),
+            further=SCRATCH),
     Variant("pcas-3", "PCAS action 3: invalidate, copy, schedule", overriding=with_methods(
         {LAUNCH_METHOD: lambda word: 3})),
     Variant("pcas-9", "PCAS action 9: prefetch, schedule", overriding=with_methods({LAUNCH_METHOD: lambda word: 9}),
             disturbs=True),
     Variant("pcas-10", "PCAS action 10: invalidate, prefetch, copy, schedule", overriding=with_methods(
         {LAUNCH_METHOD: lambda word: 10})),
-    Variant("sm-config-1a", "MAX_SM_CONFIG 0x1a instead of the chip's largest", overriding=with_qmd(
-        max_sm_config_shared_mem_size=0x1A)),
+    Variant("shared", "nothing but its kernels: without shared memory, with 48 KiB of their own, with 200 KiB that a "
+            "launch asks for", further=SHARED),
+    Variant("shared-size-0", "SHARED_MEMORY_SIZE 0 instead of the reserved KiB where a kernel has no shared memory",
+            environment={"HCQ_VALIDATE": "0"},  # whose rule it breaks
+            overriding=with_qmd(shared_memory_size=_without_reserved), further=SHARED),
+    Variant("sm-config-own", "MAX_SM_CONFIG the least that holds a launch, instead of the chip's largest",
+            overriding=with_qmd(target_sm_config_shared_mem_size=_least, max_sm_config_shared_mem_size=_least),
+            further=SHARED),
+    Variant("sm-config-1a", "MAX_SM_CONFIG 0x1a instead of the chip's largest: 200 KiB are more than it says",
+            overriding=with_qmd(target_sm_config_shared_mem_size=_at_most_1a, max_sm_config_shared_mem_size=SM_100_KIB),
+            further=SHARED, disturbs=True),
     Variant("membar-0", "no CWD membar in launch descriptions", overriding=with_qmd(cwd_membar_type=0)),
 )  # fmt: skip

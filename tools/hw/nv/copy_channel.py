@@ -1,0 +1,159 @@
+"""A copy channel of its own: copies by an engine that does not share the graphics engine's runlist.
+
+In       the bench, with an open device
+Out      Found: which engine, GB/s beside the one channel that carries everything; Failure where bytes are wrong
+Changes  a channel group for a copy engine, a channel in it, a copy object: made and freed
+Next     variants.py (who asks), hcq/nv/channel.py (the driver's own channel), ladder.py (words straight into a ring)
+Source   ctrl2080ce.h: two bytes of capabilities for each engine, of which bit 0 is GRCE; class/cl2080.h: engine types
+
+A copy engine that is no GRCE has a runlist of its own. Its channel needs neither compute object nor context share: the
+address space is the group's (kchangrpapiConstruct), and UVM maps no context buffers for it (uvm_user_channel_create).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hcq import command
+from hcq.doctor.check import Failure, Found, Skip
+from hcq.errors import WaitTimeout
+from hcq.nv.abi.classes import ClassId
+from hcq.nv.abi.control_structs import Notification
+from hcq.nv.abi.controls import ControlId
+from hcq.nv.channel import WINDOW_UNIT, Channel
+from hcq.nv.fault import describe_ring
+from hcq.nv.memory import Allocation, Place
+from hcq.nv.rings import GpFifo
+from hcq.tools.hw.bench import REPORT_IT, Bench
+from hcq.tools.hw.checks import rate
+from hcq.tools.hw.nv.ladder import Raw
+
+# NV2080_ENGINE_TYPE_COPY0 to 9, and those from the eleventh on
+ENGINE_COPY0, ENGINE_COPY10 = 9, 52
+COPY_BY_TYPE = 1  # version of a copy object's parameters in which engineType is just that
+CAPS_BYTES, GRCE = 2, 1
+
+
+class CopyChannel(Channel):
+    """A channel with a copy object and nothing else, in a group for one copy engine."""
+
+    def __init__(self, engine: int, *what: object) -> None:
+        self.engine = engine
+        super().__init__(*what)  # type: ignore[arg-type]
+
+    def _create(self, vaspace: int, ring: Allocation, notifier: Allocation) -> None:
+        rm = self.rm
+        self.group = rm.alloc(
+            self.memory.device, ClassId.KEPLER_CHANNEL_GROUP_A, enginetype=self.engine, hvaspace=vaspace
+        )
+        self.handle = rm.alloc(
+            self.group,
+            self.chip.engines.gpfifo,
+            hobjecterror=notifier.handle,
+            hobjectbuffer=ring.handle,
+            gpfifooffset=ring.va,
+            gpfifoentries=self.fifo.entries,
+            huserdmemory_0=ring.handle,
+            userdoffset_0=self.fifo.userd_va - ring.va,
+            enginetype=self.engine,
+        )
+        rm.alloc(self.handle, self.chip.engines.copy, version=COPY_BY_TYPE, enginetype=self.engine)
+        self._start()
+
+    def _window_bytes(self) -> int:
+        return WINDOW_UNIT
+
+
+def copies(bench: Bench) -> Found:
+    """A copy there and back, how fast, and whether it waits for a kernel that runs meanwhile."""
+    device, size = bench.device, bench.sizes.rate_bytes
+    engine = own_engine(device)
+    src, dst = bench.buffer(size, bytes(range(256)) * (size // 256)), bench.buffer(size)
+    device.synchronize()
+    with opened(device, engine) as raw:
+
+        def copied() -> None:
+            raw.done(
+                "a copy by its own channel",
+                device.encoder.encode(command.Copy(dst.address, src.address, size)),
+            )
+
+        copied()
+        if dst.read() != src.read():
+            raise Failure(f"copy engine {engine:#x}: {size} bytes came wrong.", REPORT_IT)
+        own = min(timed(copied) for _ in range(bench.sizes.repeats))
+        beside = during_kernel(bench, copied)
+    one = min(
+        timed(lambda: device.queue().copy(dst, src).submit().wait()) for _ in range(bench.sizes.repeats)
+    )
+    figures: dict[str, int | float | str] = {
+        "copy_engine": engine,
+        "own_gb_per_s": rate(size, own),
+        "one_channel_gb_per_s": rate(size, one),
+        "beside_a_kernel": beside,
+    }
+    return Found(
+        f"{figures['own_gb_per_s']} GB/s by engine type {engine}, {figures['one_channel_gb_per_s']} by the one channel;"
+        f" a copy {beside}",
+        figures,
+    )
+
+
+def own_engine(device: Any) -> int:
+    """The type of the first copy engine with a runlist of its own. Raises Skip where there is none."""
+    said = device.rm.control(device.gpu.subdevice, ControlId.NV2080_CTRL_CMD_CE_GET_ALL_CAPS).values
+    for number in range(int(said["present"]).bit_length()):
+        caps = said["capstbl"] >> 8 * CAPS_BYTES * number
+        if said["present"] >> number & 1 and not caps & GRCE:
+            return ENGINE_COPY0 + number if number < 10 else ENGINE_COPY10 + number - 10
+    raise Skip(f"every copy engine shares the graphics runlist: present {said['present']:#x}")
+
+
+@contextmanager
+def opened(device: Any, engine: int) -> Iterator[Raw]:
+    """The channel, with its first words submitted; everything is freed behind it."""
+    memory, gpu = device.gpu_memory, device.gpu
+    ring, notifier = (
+        memory.alloc(size, Place.SYSTEM) for size in (GpFifo.size_bytes(), Notification.size_bytes)
+    )
+    channel = CopyChannel(
+        engine, memory, gpu.subdevice, gpu.vaspace, device.chip, gpu.doorbell, ring, notifier
+    )
+    raw = Raw(device, channel)
+    try:
+        raw.done("the copy object", raw.copy_object())
+        yield raw
+    except WaitTimeout as late:
+        raise WaitTimeout(f"{late}. The copy channel: {describe_ring(channel)}") from None
+    finally:
+        channel.destroy()
+        channel.fifo.detach()
+        for one in (raw.area, ring, notifier):
+            memory.free(one)
+
+
+def during_kernel(bench: Bench, copied: Callable[[], None]) -> str:
+    """Whether a copy is done while a kernel runs that only the host ends."""
+    device, flag = bench.device, bench.device.signal("hw_check")
+    out = bench.buffer(12 * 256)
+    arguments = [out, flag.va, bench.sizes.patience]
+    running = device.queue().dispatch(bench.programs("patient"), arguments, block=(256, 1, 1)).submit()
+    try:
+        copied()
+        is_running = not running.is_done
+    except WaitTimeout:
+        is_running = False
+    finally:
+        flag.set(1)
+        running.wait()
+    return "was done while a kernel ran" if is_running else "waited for the kernel"
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that it takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
