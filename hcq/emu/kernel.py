@@ -44,6 +44,10 @@ class UserMemory(Protocol):
     data: NDArray[np.uint8]
     is_copy: bool
 
+    def again(self) -> UserMemory:
+        """The same pages with a copy of their own, where it is one: of two GPUs that change them, neither loses any."""
+        ...
+
     def fetch(self, at: int, size_bytes: int) -> None:
         """Before the GPU reads: what the process has stored there is in `data`."""
         ...
@@ -182,6 +186,9 @@ class _OwnPages:
         import numpy as np  # calls of a driver need none
 
         self.data: NDArray[np.uint8] = np.frombuffer(native.view(va, size_bytes), np.uint8)
+
+    def again(self) -> UserMemory:
+        return self
 
     def fetch(self, at: int, size_bytes: int) -> None:
         """The GPU reads the pages themselves."""

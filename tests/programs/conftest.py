@@ -1,5 +1,7 @@
 """AMD's own libraries on emulated GPUs: programs of HIP and HSA compiled by AMD's compiler, run by the supervisor.
 
+For NVIDIA's there is a peer's driver, tinygrad's.
+
 In       sources beside this file; Debian's packages rocminfo, hipcc, libhsa-runtime-dev, librocblas-dev
 Out      fixtures: `arch`, each architecture that the installed runtime knows; `compiled`, a program; `emulate`
 Changes  nothing that outlives the tests

@@ -11,6 +11,7 @@ and one that frees it gets a page fault with an address.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,10 @@ import numpy as np
 from hcq.amd.abi.kfd import AllocFlags
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import AddressSpace, Range, SharedRange, aligned_words
-from hcq.emu.amd.user_memory import UserRange
 from hcq.emu.backing import Backing
 from hcq.emu.exchange import add
 from hcq.emu.kernel import UserMemory
+from hcq.emu.user_pages import UserPages
 
 PAGE = 4096
 
@@ -56,6 +57,23 @@ class BufferObject:
         return self.backing.data if self.user is None else self.user.data
 
 
+@dataclass(frozen=True)
+class UserRange(Range):
+    """A mapping of pages of another process."""
+
+    pages: UserPages
+
+    @classmethod
+    def of(cls, va: int, memory: UserMemory, writable: bool, name: str) -> UserRange:
+        """The pages at an address."""
+        pages = UserPages(memory)
+        data = pages.data
+        return cls(data, aligned_words(va, data), va, va + len(data), writable, name, pages)
+
+    def reach(self, at: int, size_bytes: int, *, is_write: bool) -> None:
+        self.pages.reach(at, size_bytes, is_write)
+
+
 class GpuVm(AddressSpace):
     """One GPU's page table for the process. Raises PageFault for addresses that are not mapped there."""
 
@@ -85,15 +103,15 @@ class GpuVm(AddressSpace):
     def unmap(self, address: int) -> None:
         user = self.users.pop(address, None)
         if user is not None:
-            user.settle()
+            user.pages.settle()
         super().unmap(address)
         self.uncached.discard(address)
 
     def settle(self) -> None:
         """A step of a queue is over: what it changed of another process's pages is there."""
         for one in list(self.users.values()) if self.users else ():
-            if one.is_touched:
-                one.settle()
+            if one.pages.is_touched:
+                one.pages.settle()
 
     def groups(self, addresses: Array, size_bytes: int, kind: str) -> list[tuple[Range, Array | None, Array]]:
         found = super().groups(addresses, size_bytes, kind)
@@ -166,7 +184,7 @@ class GpuVm(AddressSpace):
                 raise self.fault(np.array([va], np.uint64), 1, kind)
             size = min(size_bytes, one.end - va)
             if kind == "write" and isinstance(one, UserRange):
-                one.replace(va - one.start, size)
+                one.pages.replace(va - one.start, size)
             else:
                 one.reach(va - one.start, size, is_write=kind == "write")
             found.append(one.data[va - one.start : va - one.start + size])

@@ -37,6 +37,7 @@ class Shadow(Mapping):
         """Make these lines be there."""
         for line in lines[~self.valid[lines]].tolist():
             where = slice(line * PAGE, (line + 1) * PAGE)
+            self.source.reach(line * PAGE, len(self.host[where]), is_write=False)
             self.host[where] = self.source.host[where]
             self.valid[line] = True
 

@@ -149,6 +149,9 @@ class EmulatedGpu(Card, Worker[Channel]):
         if channel.group.error is not None or channel.is_stopped:
             return False
         has_worked = self._step(channel)
+        table = channel.table()
+        if table is not None:
+            table.settle()
         if self.observers:
             front = self.fronts.get(channel.token)
             if front is not None and channel.group.error is None:

@@ -3,8 +3,8 @@
 In       allocations of the resource manager, mappings of UVM
 Out      HostPages; PageTable, which channels, engines and kernels read and write
 Changes  nothing of its own
-Next     hcq/emu/backing.py (what holds an allocation's bytes), rm_objects.py (allocations), uvm.py (mappings),
-         pbdma.py and the processors (accesses)
+Next     hcq/emu/backing.py (what holds an allocation's bytes), hcq/emu/user_pages.py (pages of another process),
+         rm_objects.py (allocations), uvm.py (mappings), pbdma.py and the processors (accesses)
 
 A GPU's view never depends on the host's mappings: what an engine touches is found in the page table, or is a fault.
 """
@@ -25,6 +25,7 @@ from hcq.emu.nv.errors import Access, FaultType, MmuFault
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.memory import AddressSpace, Mapping
 from hcq.emu.nv.shader.types import Lanes, Scalar
+from hcq.emu.user_pages import UserPages
 
 PAGE = 4096
 Bytes = NDArray[np.uint8]
@@ -38,6 +39,33 @@ class HostPages(Backing):
         self.size_bytes = pages.data.size
         self.data = pages.data
         self.memory = None
+        self.pages = pages
+
+
+class UserMapping(Mapping):
+    """A mapping of pages of another process, or of a part of them that begins at `at`."""
+
+    def __init__(
+        self, va: int, pages: UserPages, at: int, size_bytes: int, is_writable: bool, name: str
+    ) -> None:
+        super().__init__(va, pages.data[at : at + size_bytes], is_writable, name)
+        self.pages, self.at = pages, at
+
+    def reach(self, at: int, size_bytes: int, is_write: bool) -> None:
+        self.pages.reach(self.at + at, size_bytes, is_write)
+
+    def part(self, start: int, end: int) -> UserMapping:
+        at = self.at + start - self.va
+        return UserMapping(start, self.pages, at, end - start, self.is_writable, self.name)
+
+
+def mapping_of(
+    va: int, backing: Backing, offset: int, size_bytes: int, is_writable: bool, name: str
+) -> Mapping:
+    """A part of an allocation at an address."""
+    if isinstance(backing, HostPages) and backing.pages.is_copy:
+        return UserMapping(va, UserPages(backing.pages), offset, size_bytes, is_writable, name)
+    return Mapping(va, backing.data[offset : offset + size_bytes], is_writable, name)
 
 
 class PageTable:
@@ -50,25 +78,37 @@ class PageTable:
         self.number = next(_NUMBERS)  # what caches know it by
         self.lock = threading.Lock()
         self.mappings: dict[int, Mapping] = {}
+        self.users: tuple[UserMapping, ...] = ()  # those of them that are pages of another process
         self._view: View | None = None
 
-    def map(self, va: int, host: Bytes, is_writable: bool, name: str) -> None:
-        """Back [va, va + len(host)). The caller has made sure that nothing is there."""
+    def map(self, mapping: Mapping) -> None:
+        """Add a mapping. The caller has made sure that nothing is there."""
         with self.lock:
-            self.mappings[va] = Mapping(va, host, is_writable, name)
-            self._view = None
+            self.mappings[mapping.va] = mapping
+            self._changed()
 
     def unmap(self, va: int, size_bytes: int) -> None:
         """Take away what lies in [va, va + size_bytes); a mapping that reaches beyond keeps the rest."""
         with self.lock:
             for one in list(self.mappings.values()):
                 if one.va < va + size_bytes and va < one.end:
+                    if isinstance(one, UserMapping):
+                        one.pages.settle()
                     del self.mappings[one.va]
                     for start, end in ((one.va, va), (va + size_bytes, one.end)):
                         if start < end:
-                            host = one.host[start - one.va : end - one.va]
-                            self.mappings[start] = Mapping(start, host, one.is_writable, one.name)
-            self._view = None
+                            self.mappings[start] = one.part(start, end)
+            self._changed()
+
+    def _changed(self) -> None:
+        self._view = None
+        self.users = tuple(one for one in self.mappings.values() if isinstance(one, UserMapping))
+
+    def settle(self) -> None:
+        """A step is over: what it changed of another process's pages is there."""
+        for one in self.users:
+            if one.pages.is_touched:
+                one.pages.settle()
 
     def overlaps(self, va: int, size_bytes: int) -> bool:
         """Whether anything is mapped in a range."""
@@ -80,7 +120,8 @@ class PageTable:
         """The page table as it is now."""
         with self.lock:
             if self._view is None:
-                self._view = View(self, sorted(self.mappings.values(), key=lambda one: one.va))
+                kind = UserView if self.users else View
+                self._view = kind(self, sorted(self.mappings.values(), key=lambda one: one.va))
             return self._view
 
 
@@ -129,6 +170,7 @@ class View(AddressSpace):
             if access is not Access.READ and not one.is_writable:
                 raise MmuFault(va, access, unit, f"{one.name} is read-only", FaultType.RO_VIOLATION)
             count = min(size_bytes, one.end - va)
+            one.reach(va - one.va, count, access is not Access.READ)
             yield one.host[va - one.va : va - one.va + count]
             va += count
             size_bytes -= count
@@ -165,3 +207,23 @@ class View(AddressSpace):
         """One aligned number, as an engine reads it. Raises MmuFault."""
         (piece,) = self.spans(va, size_bytes, Access.READ, unit)
         return int(piece.view(f"<u{size_bytes}")[0])
+
+
+class UserView(View):
+    """A snapshot with pages of other processes: what kernels touch of them is brought up to date before."""
+
+    def load(self, addresses: Lanes, scalar: Scalar, count: int) -> Lanes:
+        self._reach(addresses, np.dtype(scalar).itemsize * count, is_write=False)
+        return super().load(addresses, scalar, count)
+
+    def store(self, addresses: Lanes, values: Lanes) -> None:
+        size = values.dtype.itemsize * (1 if values.ndim == 1 else values.shape[1])
+        self._reach(addresses, size, is_write=True)
+        super().store(addresses, values)
+
+    def _reach(self, addresses: Lanes, size_bytes: int, is_write: bool) -> None:
+        for one in self.table.users:
+            inside = addresses[(addresses >= np.uint64(one.va)) & (addresses < np.uint64(one.end))]
+            if len(inside):
+                low, high = int(inside.min()), int(inside.max())
+                one.reach(low - one.va, high + size_bytes - low, is_write)

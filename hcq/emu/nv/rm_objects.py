@@ -256,7 +256,6 @@ def host_memory(call: Allocation, va: int, size_bytes: int) -> RmObject:
     check(va and va % PAGE == 0, NvStatus.NV_ERR_INVALID_ADDRESS)
     size = -(-size_bytes // PAGE) * PAGE
     pages = call.process.memory(va, size)
-    check(not pages.is_copy, NvStatus.NV_ERR_NOT_SUPPORTED)  # of another process: they cannot be mapped here
     made = call.make(Memory)
     made.backing = HostPages(pages)
     return made
@@ -328,6 +327,8 @@ def channel(call: Allocation) -> RmObject:
     notifier = None
     if params.hobjecterror:
         notifier = client.find(params.hobjecterror, Memory, NvStatus.NV_ERR_INVALID_OBJECT_HANDLE).backing
+    for one in (userd.backing, notifier):  # the GPU's words in them would reach another process too late
+        check(not (isinstance(one, HostPages) and one.pages.is_copy), NvStatus.NV_ERR_NOT_SUPPORTED)
     if params.hobjectbuffer:
         client.find(params.hobjectbuffer, Memory, NvStatus.NV_ERR_INVALID_OBJECT_HANDLE)
     if owner is None:

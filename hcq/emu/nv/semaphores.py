@@ -32,6 +32,7 @@ def release(
     is_signed: bool = False,
 ) -> None:
     """Store a payload; with a timestamp 16 bytes, the payload stored last. how: reduce instead."""
+    view.table.settle()  # pages of another process have it before the value says so
     value &= (1 << 8 * size_bytes) - 1
     if how:
         reduce(view, va, how, value, size_bytes, is_signed, unit)

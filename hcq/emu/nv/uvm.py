@@ -17,7 +17,7 @@ from typing import Any
 from hcq.emu.kernel import Process, Refusal
 from hcq.emu.nv.channel import Group
 from hcq.emu.nv.gpu import EmulatedGpu
-from hcq.emu.nv.memory import PAGE, PageTable
+from hcq.emu.nv.memory import PAGE, PageTable, mapping_of
 from hcq.emu.nv.rm_objects import (
     VASPACE_EXTERNALLY_OWNED,
     ChannelObject,
@@ -380,9 +380,8 @@ def map_external(file: UvmFile, given: Any, raw: bytes) -> None:
         wanted.append((one.table, mapping_type != READ_ONLY))
     for table, is_writable in wanted:
         table.unmap(base, length)  # a second mapping replaces the first
-        table.map(
-            base, memory.backing.data[offset : offset + length], is_writable, f"memory {memory.handle:#x}"
-        )
+        name = f"memory {memory.handle:#x}"
+        table.map(mapping_of(base, memory.backing, offset, length, is_writable, name))
 
 
 @answers(abi.UVM_UNMAP_EXTERNAL)

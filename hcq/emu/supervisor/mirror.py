@@ -3,7 +3,7 @@
 In       addresses of a process
 Out      `data`: what an emulated GPU reads and writes; parts are fetched before it reads, stored after it has written
 Changes  the pages of the process, as far as they are stored
-Next     hcq/emu/kernel.py (UserMemory), hcq/emu/amd/user_memory.py (which parts), processes.py
+Next     hcq/emu/kernel.py (UserMemory), hcq/emu/user_pages.py (which parts), processes.py
 
 Without a page that both have mapped this is as near as it gets. Vendors' libraries use such pages for locked host
 memory; rings, signals and arguments are memory of the driver, which is shared.
@@ -35,9 +35,10 @@ class Mirror(UserMemory):
 
     def __init__(self, va: int, size_bytes: int, read: Move, write: Move) -> None:
         self.va, self._read, self._write = va, read, write
-        for edge in (va, va + size_bytes - 1):
-            read(edge, bytearray(1))  # raises where nothing is mapped
         self.data: NDArray[np.uint8] = zeros(size_bytes)
+
+    def again(self) -> UserMemory:
+        return Mirror(self.va, len(self.data), self._read, self._write)
 
     def fetch(self, at: int, size_bytes: int) -> None:
         self._move(self._read, at, size_bytes)

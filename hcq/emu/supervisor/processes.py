@@ -116,6 +116,8 @@ class ForeignProcess(Process):
         self._reach.write(self._pid, va, data)
 
     def memory(self, va: int, size_bytes: int) -> UserMemory:
+        for edge in (va, va + size_bytes - 1):
+            self.read(edge, 1)  # raises where nothing is mapped
         return Mirror(va, size_bytes, self.read_into, self.write_from)
 
     def read_into(self, va: int, data: Any) -> None:

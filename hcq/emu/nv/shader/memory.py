@@ -42,6 +42,13 @@ class Mapping:
         self.name = name
         self._views: dict[Any, Lanes] = {}
 
+    def reach(self, at: int, size_bytes: int, is_write: bool) -> None:
+        """Bytes of it are about to be touched; where it is a copy of something, they are brought up to date."""
+
+    def part(self, start: int, end: int) -> Mapping:
+        """A part of it, by addresses."""
+        return Mapping(start, self.host[start - self.va : end - self.va], self.is_writable, self.name)
+
     def view(self, scalar: Scalar, count: int = 1) -> Lanes:
         """The host memory as values of this type; (n, count) when count is not 1."""
         key = (scalar, count)

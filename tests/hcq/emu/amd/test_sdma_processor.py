@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from hcq.amd.abi import aql, sdma
+from hcq.emu.amd.memory import UserRange
 from hcq.emu.amd.process_gpu import QueueStopped
-from hcq.emu.amd.user_memory import UserRange
 from tests.hcq.emu.amd.rig import ARCHITECTURES, DATA, Rig, all_steps
+from tests.hcq.emu.process_pages import Pages
 
 BIG = 0x40000000
 HDP_FLUSH = [0x8, 0, 0x80000000, 0, 0, 0]
@@ -92,26 +93,6 @@ def test_an_atomic_that_is_not_an_addition_stops_the_queue() -> None:
 
 
 # ------------------------------------------------------------ pages of another process
-
-
-class Pages:
-    """Pages of a process that is not this one: `there` is its memory, and every look at it is noted."""
-
-    is_copy = True
-
-    def __init__(self, size_bytes: int) -> None:
-        self.there = np.arange(size_bytes, dtype=np.uint32).astype(np.uint8)
-        self.data = np.zeros(size_bytes, np.uint8)
-        self.fetched: list[tuple[int, int]] = []
-        self.stored: list[tuple[int, int]] = []
-
-    def fetch(self, at: int, size_bytes: int) -> None:
-        self.fetched.append((at, size_bytes))
-        self.data[at : at + size_bytes] = self.there[at : at + size_bytes]
-
-    def store(self, at: int, size_bytes: int) -> None:
-        self.stored.append((at, size_bytes))
-        self.there[at : at + size_bytes] = self.data[at : at + size_bytes]
 
 
 def with_pages(size_bytes: int) -> tuple[Rig, Pages]:

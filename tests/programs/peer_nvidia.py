@@ -1,0 +1,47 @@
+"""A program with tinygrad's NVIDIA driver, which knows nothing of emulation: two copies and a sum, or a bad pointer.
+
+In       argv: "bad pointer", or nothing; the GPUs that the system shows
+Out      the sum's first numbers; or what that driver finds out about the fault
+Changes  nothing
+Next     test_peer_programs.py (who runs this), tools/peer/nv.py (the PTX beside its machine code)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import numpy as np
+
+from hcq.tools import peer
+from hcq.tools.peer import nv
+
+BAD = 0x123456000
+
+
+def main() -> None:
+    peer.set_environment()
+    nv.install(None)
+    from tinygrad import Device, Tensor
+
+    x = Tensor(np.arange(1000, dtype=np.float32)).to("NV").realize()
+    if sys.argv[1:] != ["bad pointer"]:
+        print((x + 3).numpy()[:4].tolist())
+        return
+    # what its kernels are given is this number
+    x.uop.buffer.ensure_allocated()._buf.va_addr = BAD
+    (x + 3).realize()
+    said = ""
+    while not said:
+        time.sleep(0.01)
+        try:
+            Device["NV"].on_device_hang()
+        except RuntimeError as error:
+            said = str(error)
+    print(said, flush=True)
+    os._exit(3)  # its finalizers would wait for the GPU
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""A peer's driver in a program of its own, tinygrad's for NVIDIA: traced, judged and reported on from below."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hcq.errors import UsageError
+from hcq.nv.toolchain import nvrtc
+from hcq.observe.lint import lint
+from hcq.trace.file import Trace
+from tests.programs.conftest import Emulate, run
+
+pytestmark = pytest.mark.deadline(300)
+PROGRAM = [sys.executable, "-m", "tests.programs.peer_nvidia"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def there() -> None:
+    pytest.importorskip(
+        "tinygrad", reason="tinygrad is not installed: there is no driver of another maker to run"
+    )
+    try:
+        nvrtc.library()
+    except UsageError as error:
+        pytest.skip(str(error))
+    tried = run("nv:sm_89", ["true"])
+    if tried.returncode:
+        pytest.skip(tried.stderr.strip())
+
+
+@pytest.mark.parametrize("words", ["nv:sm_89", "nv:sm_120:caches:seed=5"])
+def test_its_work_is_right_and_traced_with_names_arguments_and_locked_memory(
+    words: str, emulate: Emulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.hcqtrace"
+    monkeypatch.setenv("HCQ_TRACE", str(path))
+    monkeypatch.setenv("HCQ_VALIDATE", "1")
+    done = emulate(words, *PROGRAM)
+    assert (done.returncode, done.stdout) == (0, "[3.0, 4.0, 5.0, 6.0]\n"), done.stderr
+    assert not done.stderr  # no rule is broken, and the kernel driver has nothing to say
+    trace = Trace.read(str(path))
+    assert not lint(trace)
+    commands = [one for made in trace.submissions for one in made.all_commands()]
+    (launch,) = [one for one in commands if one["verb"] == "dispatch"]
+    (code,) = trace.code
+    assert launch["kernel"] == code.name and f".entry {code.name}".encode() in code.image
+    result, source = (arg["value"] for arg in launch["args"])
+    copies = [
+        (one["src"], one["dst"]) for one in commands if one["verb"] == "copy" and one["size_bytes"] == 4000
+    ]
+    assert [dst for _, dst in copies if dst == source] and [src for src, _ in copies if src == result]
+    assert all(made.finished_ns for made in trace.submissions)
+
+
+def test_a_bad_pointer_is_what_its_driver_reads_and_the_report_names_kernel_and_argument(
+    emulate: Emulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HCQ_REPORT_DIR", str(tmp_path))
+    done = emulate("nv:sm_89", *PROGRAM, "bad pointer")
+    assert done.returncode == 3, done.stderr
+    assert "MMU fault: 0x123456" in done.stdout
+    page = done.stderr.partition("---- hcq report: page fault")[2]
+    assert "kernel    E_" in page and "argument  1 is 0x123456000 (not mapped): the very address" in page, (
+        page
+    )
