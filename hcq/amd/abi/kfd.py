@@ -338,6 +338,24 @@ class SetTrapHandlerArgs(SparsePacket, words=6):
     pad = bits(191, 160)
 
 
+class SetCuMaskArgs(SparsePacket, words=4):
+    """kfd_ioctl_set_cu_mask_args"""
+
+    queue_id = bits(31, 0)
+    num_cu_mask = bits(63, 32)  # bits of the mask, a multiple of 32
+    cu_mask_ptr = bits(127, 64)  # words
+
+
+class GetQueueWaveStateArgs(SparsePacket, words=6):
+    """kfd_ioctl_get_queue_wave_state_args: of a queue that stands still, how much of its save area is used."""
+
+    ctl_stack_address = bits(63, 0)  # what starts a ContextSaveAreaHeader goes there
+    ctl_stack_used_size = bits(95, 64)  # from the kernel, as the next
+    save_area_used_size = bits(127, 96)
+    queue_id = bits(159, 128)
+    pad = bits(191, 160)
+
+
 class AllocQueueGwsArgs(SparsePacket, words=4):
     """kfd_ioctl_alloc_queue_gws_args: global wave sync, with which the workgroups of a queue wait for each other."""
 
@@ -506,6 +524,11 @@ MAP_MEMORY_TO_GPU = Ioctl(
 UNMAP_MEMORY_FROM_GPU = Ioctl(
     25, "UNMAP_MEMORY_FROM_GPU", UnmapMemoryFromGpuArgs, READ | WRITE, ("handle", "n_devices")
 )
+# kfd_ioctl_set_cu_mask: whole words, at least one (EINVAL). pqm_update_mqd: the queue (EFAULT); from gfx10 on compute
+# units in pairs (EINVAL). ROCr calls it for a stream with a mask.
+SET_CU_MASK = Ioctl(26, "SET_CU_MASK", SetCuMaskArgs, WRITE, ("queue_id", "num_cu_mask"))
+# pqm_get_wave_state: the queue (EFAULT). get_wave_state: a compute queue that stands still (EINVAL). Debuggers call it.
+GET_QUEUE_WAVE_STATE = Ioctl(27, "GET_QUEUE_WAVE_STATE", GetQueueWaveStateArgs, READ | WRITE, ("queue_id",))
 # kfd_ioctl_alloc_queue_gws: the queue (EINVAL), hardware with global wave sync (ENODEV). ROCr calls it.
 ALLOC_QUEUE_GWS = Ioctl(30, "ALLOC_QUEUE_GWS", AllocQueueGwsArgs, READ | WRITE, ("queue_id", "num_gws"))
 # kfd_ioctl_set_xnack_mode: no queues (EBUSY), parts that retry page faults (EPERM). ROCr asks with -1.

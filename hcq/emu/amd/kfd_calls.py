@@ -19,9 +19,12 @@ from hcq.emu.amd.kfd_process import KfdProcess
 from hcq.emu.amd.kfd_queues import create_queue as checked_queue
 from hcq.emu.amd.kfd_topology import VRAM_BYTES
 from hcq.emu.amd.render_node import GB_ADDR_CONFIG_VALUE, RenderNode
+from hcq.emu.amd.sdma_processor import SdmaQueue
 from hcq.emu.kernel import Refusal
 from hcq.layout import Packet
 
+MAX_CU_MASK = 1024  # bits; the kernel looks at no more
+WAVE_STATE_BYTES = 16  # of a save area's header: the four words that the kernel writes
 ANSWERS = Answers()
 answers = ANSWERS.to
 
@@ -195,6 +198,45 @@ def update_queue(process: KfdProcess, args: kfd.UpdateQueueArgs) -> Packet:
     queue.is_suspended = not (args.queue_percentage & 0xFF and args.ring_base_address and args.ring_size)
     gpu.gpu.kick()
     return args
+
+
+@answers(kfd.SET_CU_MASK)
+def set_cu_mask(process: KfdProcess, args: kfd.SetCuMaskArgs) -> Packet:
+    """kfd_ioctl_set_cu_mask, pqm_update_mqd: checked, and without an effect: waves here are nowhere in particular."""
+    if args.num_cu_mask % 32 or not args.num_cu_mask:
+        raise Refusal(errno.EINVAL)
+    if not args.cu_mask_ptr:
+        raise Refusal(errno.EFAULT)
+    words = min(args.num_cu_mask, MAX_CU_MASK) // 32
+    mask = int.from_bytes(process.process.read(args.cu_mask_ptr, 4 * words), "little")
+    gpu = process.gpu_of_queue(args.queue_id)
+    if gpu is None:
+        raise Refusal(errno.EFAULT)
+    every_other = int.from_bytes(b"\x55" * 4 * words, "little")
+    if gpu.chip.family >= 10 and (mask ^ mask >> 1) & every_other:
+        raise Refusal(errno.EINVAL)  # two compute units of a workgroup processor: both or none
+    return args
+
+
+@answers(kfd.GET_QUEUE_WAVE_STATE)
+def get_queue_wave_state(process: KfdProcess, args: kfd.GetQueueWaveStateArgs) -> Packet:
+    """pqm_get_wave_state, get_wave_state of the queue manager: for a compute queue that is not active.
+
+    Waves are not saved to memory here: each XCC's header says that nothing of its area is used.
+    """
+    gpu = process.gpu_of_queue(args.queue_id)
+    if gpu is None:
+        raise Refusal(errno.EFAULT)
+    queue = gpu.queues[args.queue_id]
+    if isinstance(queue, SdmaQueue) or not (queue.is_suspended or queue.is_evicted):
+        raise Refusal(errno.EINVAL)
+    if not args.ctl_stack_address:
+        raise Refusal(errno.EFAULT)
+    stack = queue.ctl_stack_bytes
+    header = kfd.ContextSaveAreaHeader(control_stack_offset=stack, wave_state_offset=stack).to_bytes()
+    for xcc in range(gpu.chip.xccs):
+        process.process.write(args.ctl_stack_address + xcc * queue.save_bytes, header[:WAVE_STATE_BYTES])
+    return changed(args, ctl_stack_used_size=0, save_area_used_size=0)
 
 
 @answers(kfd.ALLOC_QUEUE_GWS)

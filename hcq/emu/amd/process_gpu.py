@@ -62,6 +62,7 @@ class EmulatedQueue(Turns, ABC):
             args.ctx_save_restore_address,
         )
         self.save_area = args.ctx_save_restore_address
+        self.ctl_stack_bytes, self.save_bytes = args.ctl_stack_size, args.ctx_save_restore_size  # of each XCC
         self.rptr = 0  # init_mqd: whatever the memory of the read pointer holds
         self.is_suspended = not args.queue_percentage & 0xFF
         self.is_evicted = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import errno
+import struct
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import AllocFlags, EventType, QueueType
 from hcq.amd.memory import KfdMemory, Place
 from hcq.amd.topology import read_nodes
+from hcq.emu.amd.kfd_queues import save_area
 from hcq.errors import DriverError
 from hcq.port import MAP_SHARED, PROT_NONE, PROT_READ, PROT_WRITE
 from tests.hcq.amd.conftest import fresh_port, the_process
@@ -243,6 +245,68 @@ def test_an_update_without_a_ring_or_a_percentage_makes_a_queue_stand_still():
         one.call(kfd.UPDATE_QUEUE, **runs)
         assert queue.can_run
     one.call(kfd.DESTROY_QUEUE, queue_id=made.queue_id)
+
+
+def compute_queue(one: Process) -> int:
+    """The number of a queue of PM4."""
+    gpu = the_process(one.port.kernels[0]).gpus[one.node.gpu_id]
+    area = save_area(gpu.node.properties())
+    memory = one.memory.alloc(area.bytes_of(gpu.chip.xccs), Place.SHARED)
+    changes = {
+        "queue_type": QueueType.COMPUTE,
+        "ctx_save_restore_address": memory.va,
+        "ctx_save_restore_size": area.save_bytes,
+        "ctl_stack_size": area.ctl_stack_bytes,
+    }
+    number: int = one.call(kfd.CREATE_QUEUE, **queue_fields(one, **changes)).queue_id
+    return number
+
+
+@pytest.mark.parametrize(
+    ("bits", "mask", "arch", "number"),
+    [
+        (48, 3, "gfx1100", errno.EINVAL),  # not whole words
+        (0, 3, "gfx1100", errno.EINVAL),
+        (64, 2**64 - 1, "gfx1100", 0),
+        (64, 3 << 40, "gfx1100", 0),
+        (64, 1 << 40, "gfx1100", errno.EINVAL),  # half a workgroup processor
+        (64, 6 << 40, "gfx1100", errno.EINVAL),  # halves of two
+        (64, 1 << 40, "gfx90a", 0),
+        (4096, 1 << 1024, "gfx1100", 0),  # bits beyond 1024 are not looked at
+    ],
+)
+def test_a_mask_of_compute_units_is_whole_words_and_whole_workgroup_processors(
+    bits: int, mask: int, arch: str, number: int
+):
+    one = Process(f"amd:{arch}")
+    words = bytearray(mask.to_bytes(512, "little"))
+    fields = {"num_cu_mask": bits, "cu_mask_ptr": native.address_of(words), "queue_id": compute_queue(one)}
+    if number:
+        one.refuses(number, kfd.SET_CU_MASK, **fields)
+    else:
+        one.call(kfd.SET_CU_MASK, **fields)
+        one.refuses(errno.EFAULT, kfd.SET_CU_MASK, **{**fields, "queue_id": 77})
+        one.refuses(errno.EFAULT, kfd.SET_CU_MASK, **{**fields, "cu_mask_ptr": 0})
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+def test_the_state_of_waves_is_told_of_a_compute_queue_that_stands_still(arch: str):
+    one = Process(f"amd:{arch}")
+    number = compute_queue(one)
+    gpu = the_process(one.port.kernels[0]).gpus[one.node.gpu_id]
+    queue = gpu.queues[number]
+    where = {"queue_id": number, "ctl_stack_address": queue.save_area}
+    one.refuses(errno.EINVAL, kfd.GET_QUEUE_WAVE_STATE, **where)  # it is active
+    one.call(kfd.UPDATE_QUEUE, queue_id=number, queue_percentage=0)
+    told = one.call(kfd.GET_QUEUE_WAVE_STATE, **where)
+    assert (told.ctl_stack_used_size, told.save_area_used_size) == (0, 0)
+    for xcc in range(gpu.chip.xccs):
+        header = struct.unpack("<4I", native.read(queue.save_area + xcc * queue.save_bytes, 16))
+        assert header == (queue.ctl_stack_bytes, 0, queue.ctl_stack_bytes, 0)
+    one.refuses(errno.EFAULT, kfd.GET_QUEUE_WAVE_STATE, queue_id=77)
+    one.refuses(errno.EFAULT, kfd.GET_QUEUE_WAVE_STATE, queue_id=number)  # nowhere to put it
+    copies = one.call(kfd.CREATE_QUEUE, **queue_fields(one, queue_percentage=0)).queue_id
+    one.refuses(errno.EINVAL, kfd.GET_QUEUE_WAVE_STATE, **{**where, "queue_id": copies})
 
 
 def test_a_doorbell_mapping_has_the_slices_length():
