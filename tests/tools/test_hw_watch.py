@@ -11,22 +11,25 @@ import ctypes.util
 import fcntl
 import json
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hcq import backends, config, native
+from hcq.amd.abi import kfd
 from hcq.config import Config
-from hcq.doctor.check import Skip, Status
+from hcq.doctor.check import Failure, Skip, Status
 from hcq.emu.port import EmulatedPort
 from hcq.errors import DriverError
 from hcq.port import AroundPort
 from hcq.tools import hcq_trace
-from hcq.tools.hw import child, compare, interpose, kernels, seen, watch
+from hcq.tools.hw import child, compare, driver_api, hsa_api, interpose, kernels, seen, watch
 from hcq.tools.hw.bench import Bench
 from hcq.tools.hw.memory_map import MemoryOfProcess
 from hcq.tools.hw.plan import items, of_vendor
@@ -212,15 +215,22 @@ def test_an_emulated_gpu_of_this_process_is_not_shown_to_a_vendors_runtime(monke
 # -- AMD's runtime, on a GPU that a supervisor shows it
 
 
+def supervised(*words: str) -> str:
+    """What a Python program prints that sees an emulated gfx90a. Skips where programs cannot be supervised."""
+    command = [sys.executable, "-m", "hcq", "emulate", "amd:gfx90a", "--", sys.executable, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=80)
+    if "HCQ_EMULATE" in done.stderr or "seccomp" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    return done.stdout
+
+
 @pytest.mark.deadline(90)
 @pytest.mark.skipif(not ctypes.util.find_library("amdhip64"), reason="libamdhip64 is not installed")
 def test_amds_runtime_is_watched_launching_and_copying(tmp_path):
     folder = tmp_path / "report"
-    words = [sys.executable, "-m", "hcq", "emulate", "amd:gfx90a", "--", sys.executable, "-m", "hcq.tools.hw_check",
-             "-o", str(folder), "--device", "AMD", "--only", "watch,opening,compare"]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, timeout=80)
-    if "HCQ_EMULATE" in done.stderr or "seccomp" in done.stderr:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
+    supervised(
+        "-m", "hcq.tools.hw_check", "-o", str(folder), "--device", "AMD", "--only", "watch,opening,compare"
+    )
     data = json.loads((folder / "report.json").read_text())
     found = {one["name"]: one for one in data["checks"]}
     if "error" in found["watch"]["text"] and "HIP" in found["watch"]["text"]:
@@ -239,6 +249,58 @@ def test_amds_runtime_is_watched_launching_and_copying(tmp_path):
     trace = Trace.read(str(folder / watch.TRACE))
     nested = {block.name for call in compare.calls_of(trace) for block in call.nested}
     assert {"device_ids_array_ptr", "kfd_process_device_apertures_ptr", "return_pointer"} <= nested
+
+
+WITHOUT_HIP = """
+import sys
+from hcq.tools.hw import child, driver_api
+driver_api.API["AMD"] = driver_api.API["AMD"]._replace(libraries=("libnothing.so.1",))
+sys.exit(child.main(["watch", "AMD", sys.argv[1], "60"]))
+"""
+
+
+@pytest.mark.deadline(90)
+@pytest.mark.skipif(not ctypes.util.find_library("hsa-runtime64"), reason="libhsa-runtime64 is not installed")
+def test_where_hip_is_missing_the_runtime_below_it_is_watched(tmp_path):
+    said = json.loads(supervised("-c", WITHOUT_HIP, str(tmp_path)).splitlines()[-1])
+    if "HSA lists no GPU" in said["text"]:
+        pytest.skip(f"this HSA does not know the GPU: {said['text']}")
+    assert said["status"] == "ok", said["text"]
+    assert said["text"].startswith("HSA 1.")
+    rings = json.loads((tmp_path / watch.RINGS).read_text())
+    assert list(rings) == ["copy in", "launch", "copy out"]
+    assert rings["launch"]["packets"]["KernelDispatch"] == rings["copy in"]["packets"]["KernelDispatch"] + 1
+    assert rings["copy out"]["packets"]["CopyLinearV4"] > rings["copy in"]["packets"]["CopyLinearV4"]
+    requests = {call.request & 0xFFFF for call in compare.calls_of(Trace.read(str(tmp_path / watch.TRACE)))}
+    assert kfd.CREATE_QUEUE.request & 0xFFFF in requests
+
+
+def test_arguments_of_hsa_stand_at_multiples_of_their_sizes():
+    given = ctypes.c_uint8(1), ctypes.c_void_p(2), ctypes.c_uint32(3), ctypes.c_uint16(4)
+    assert hsa_api.pack(given) == struct.pack("<B7xQIH", 1, 2, 3, 4)
+
+
+def test_a_call_of_hsa_that_is_refused_is_named_with_what_hsa_says_of_it(monkeypatch):
+    def status_string(status: int, into: Any) -> int:
+        ctypes.cast(into, ctypes.POINTER(ctypes.c_char_p))[0] = b"HSA_STATUS_ERROR_OUT_OF_RESOURCES"
+        return 0
+
+    library = SimpleNamespace(hsa_init=lambda: 0x1008, hsa_status_string=status_string)
+    monkeypatch.setattr(hsa_api, "_library", lambda: library)
+    with pytest.raises(Failure, match=r"hsa_init -> HSA status 0x1008[.] HSA_STATUS_ERROR_OUT_OF_RESOURCES"):
+        hsa_api.HsaApi().open()
+
+
+def test_without_hip_and_hsa_both_are_named_and_nvidias_side_asks_for_neither(monkeypatch):
+    monkeypatch.setattr(hsa_api, "LIBRARIES", ("libnothing.so.2",))
+    for kind in WORDS:
+        monkeypatch.setitem(
+            driver_api.API, kind, driver_api.API[kind]._replace(libraries=("libnothing.so.1",))
+        )
+    with pytest.raises(Skip, match=r"libnothing\.so\.1 is not .* libnothing\.so\.2 is not"):
+        watch.runtime_of("AMD")
+    with pytest.raises(Skip, match=r"libnothing\.so\.1 is not installed: what CUDA does is left out$"):
+        watch.runtime_of("NV")
 
 
 def test_the_trace_is_where_the_page_says():

@@ -59,6 +59,7 @@ class DriverApi:
     def __init__(self, names: Names, library: Any = None) -> None:
         self.names = names
         self.library = _library(names) if library is None else library
+        self.title, self.library_name, self.look = names.title, names.libraries[0], names.look
         self.device = ctypes.c_int()
 
     def call(self, name: str, *given: Any) -> None:
@@ -67,10 +68,10 @@ class DriverApi:
         try:
             function = getattr(self.library, spelled)
         except AttributeError:
-            raise Skip(f"{self.names.title} has no {spelled} here") from None
+            raise Skip(f"{self.title} has no {spelled} here") from None
         status = function(*given)
         if status:
-            raise Failure(f"{spelled} -> {self.names.title} error {status}.", self.names.look)
+            raise Failure(f"{spelled} -> {self.title} error {status}.", self.look)
 
     def open(self) -> str:
         """Start the runtime on the first GPU: its architecture."""

@@ -87,7 +87,7 @@ def figures(api: DriverApi, image: bytes, work: Work) -> Found:
         ),
     }
     return Found(
-        f"{api.names.title} {found['runtime']}: launch to done {found['latency_us']} us, {found['launch_us']} us a "
+        f"{api.title} {found['runtime']}: launch to done {found['latency_us']} us, {found['launch_us']} us a "
         f"launch, {found['to_device_gb_per_s']} GB/s in, {found['from_device_gb_per_s']} out, "
         f"{found['copy_gb_per_s']} across",
         found,

@@ -3,7 +3,8 @@
 In       the vendor's library, where it is installed; on NVIDIA's side a real GPU, as its licence wants it
 Out      watch/vendor.hcqtrace (every ioctl with all it points to), watch/rings.json, watch/packets.txt
 Changes  import tables of the libraries in this process, a context of theirs; nothing of ours is open
-Next     interpose.py (how), seen.py (what), nv/rings_seen.py and amd/rings_seen.py (rings), compare.py (beside ours)
+Next     driver_api.py, hsa_api.py (the runtimes), interpose.py (how), seen.py (what), nv/rings_seen.py and
+         amd/rings_seen.py (rings), compare.py (beside ours)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hcq.doctor.check import Failure, Found, Skip
 from hcq.tools.hw import kernels
 from hcq.tools.hw.bench import REPORT_IT, Bench
 from hcq.tools.hw.driver_api import API, DriverApi
+from hcq.tools.hw.hsa_api import HsaApi
 from hcq.tools.hw.interpose import Interposer
 from hcq.tools.hw.plan import of_vendor
 from hcq.tools.hw.seen import Seen
@@ -27,6 +29,7 @@ TRACE, RINGS, PACKETS = "watch/vendor.hcqtrace", "watch/rings.json", "watch/pack
 # what is redirected: never what Python's own calls need, such as libffi
 THEIRS = re.compile(r"/(libcuda|libnvidia|libnvcu|libhsa|libhsakmt|libamdhip|libdrm|librocm|libamd)[^/]*$")
 COPY_BYTES = 64 << 10
+Runtime = DriverApi | HsaApi
 
 
 def watch(bench: Bench) -> Found:
@@ -35,7 +38,7 @@ def watch(bench: Bench) -> Found:
         raise Skip(
             "the device is emulated for this process alone; the vendor's runtime would look for another one"
         )
-    api = DriverApi(API[bench.kind])
+    api = runtime_of(bench.kind)
     bench.write(TRACE, b"")
     (bench.folder / TRACE).unlink()
     seen = Seen(bench.kind, bench.folder / TRACE)
@@ -43,7 +46,7 @@ def watch(bench: Bench) -> Found:
     interposer = Interposer(seen.hooks())
     if not interposer.install(is_theirs):
         raise Failure(
-            f"{api.names.libraries[0]} imports no ioctl: its calls cannot be watched this way.", REPORT_IT
+            f"{api.library_name} imports no ioctl: its calls cannot be watched this way.", REPORT_IT
         )
     try:
         text = _drive(bench, api, seen, interposer, found)
@@ -61,7 +64,7 @@ def watch(bench: Bench) -> Found:
     )
 
 
-def _drive(bench: Bench, api: DriverApi, seen: Seen, interposer: Interposer, found: dict[str, Any]) -> str:
+def _drive(bench: Bench, api: Runtime, seen: Seen, interposer: Interposer, found: dict[str, Any]) -> str:
     """One launch and one copy each way; the rings are read after each."""
     seen.phase = "open"
     arch = api.open()
@@ -97,8 +100,21 @@ def _drive(bench: Bench, api: DriverApi, seen: Seen, interposer: Interposer, fou
     seen.phase = "close"
     wanted = kernels.stepped(1).to_bytes(4, "little") * n
     if bytes(host) != wanted:
-        raise Failure(f"{api.names.title}: its own launch left {bytes(host)[:8].hex()}.", api.names.look)
-    return f"{api.names.title} {api.version()} on {arch} launched and copied"
+        raise Failure(f"{api.title}: its own launch left {bytes(host)[:8].hex()}.", api.look)
+    return f"{api.title} {api.version()} on {arch} launched and copied"
+
+
+def runtime_of(kind: str) -> Runtime:
+    """The vendor's runtime that is installed: what programs use, or, on AMD's side, what lies below it."""
+    try:
+        return DriverApi(API[kind])
+    except Skip as first:
+        if kind != "AMD":
+            raise
+        try:
+            return HsaApi()
+        except Skip as second:
+            raise Skip(f"{first}; {second}") from None
 
 
 def is_theirs(path: str) -> bool:
