@@ -26,6 +26,7 @@ from hcq.emu.amd.shader.retry import foresee
 from hcq.emu.amd.shader.waves import Batch
 
 PATIENCE = 256  # blocks that others may run while a batch that could run waits
+LONG_BLOCK = 512  # instructions: after one of these it is asked at once whether to stop
 ROUNDS_TOGETHER = 16  # of a retry loop, before its waves go round one after the other
 
 
@@ -186,7 +187,7 @@ class Machine:
         why = None
         if report.instructions > self.limits.budget:
             why = f"the budget of {self.limits.budget} instructions is spent"
-        elif self.now % 256 == 0:
+        elif self.now % 256 == 0 or block.length > LONG_BLOCK:
             why = self.limits.stop()
         if why is not None:
             raise OutOfBudget(

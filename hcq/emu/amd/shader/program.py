@@ -6,7 +6,7 @@ Changes  its own caches
 Next     machine.py (runs blocks), isa.py (decode), vector_ops.py and its siblings (compile)
 
 A block ends where waves may part (branches) and where they may meet again (branch targets), so that batches that arrive
-at the same place become one.
+at the same place become one. It also ends after MAX_AHEAD instructions: what is beyond is read when a wave is there.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from hcq.emu.amd.shader.scalar_ops import compile_scalar
 from hcq.emu.amd.shader.vector_ops import compile_vector
 
 MAX_INSTRUCTION_BYTES = 16
+MAX_AHEAD = 2048  # instructions in a row that are followed before the first of them runs
 
 COMPILERS: dict[str, Callable[[Context], Step]] = {
     **dict.fromkeys(("SOP1", "SOP2", "SOPC", "SOPK"), compile_scalar),
@@ -71,6 +72,7 @@ class Program:
         self.wave_size, self.acc_offset = wave_size, acc_offset
         self.instructions: dict[int, Instruction] = {}
         self.leaders: set[int] = set()
+        self.frontier: set[int] = set()  # leaders beyond which nothing is known yet
         self.blocks: dict[tuple[int, int], BasicBlock] = {}
         self.copies: list[tuple[int, bytes]] = []
         self.copied = 0  # how many instructions `copies` covers
@@ -120,16 +122,28 @@ class Program:
         return inst
 
     def explore(self, entry: int) -> None:
-        """Follow all direct branches from `entry`, so that every meeting point is known before blocks are made."""
+        """Follow all direct branches from `entry`, so that every meeting point is known before blocks are made.
+
+        A wave that ran off its code is in megabytes of zeros, say, which are instructions, too: those ahead are
+        followed when it gets there, so that destroying its queue finds an end of a block soon.
+        """
         self.leaders.add(entry)
         pending = [entry]
         while pending:
             pc = pending.pop()
+            ahead, is_indexing = 0, False
             while pc not in self.instructions:
+                if ahead >= MAX_AHEAD and not is_indexing:
+                    self.leaders.add(pc)
+                    self.frontier.add(pc)
+                    break
                 try:
                     inst = self.fetch(pc)
                 except (UnknownInstruction, PageFault):
                     break  # reported when a wave gets there, if one ever does
+                ahead += 1
+                if inst.name.startswith("s_set_gpr_idx"):  # a block holds all of what is between _on and _off
+                    is_indexing = inst.name != "s_set_gpr_idx_off"
                 targets = direct_targets(inst)
                 if targets == [inst.next_pc]:
                     pc = inst.next_pc
@@ -143,7 +157,8 @@ class Program:
         """The block at an address under this MODE, compiled when first asked for."""
         known = self.blocks.get((pc, mode))
         if known is None:
-            if pc not in self.leaders:  # where an indirect jump led
+            if pc not in self.leaders or pc in self.frontier:  # where an indirect jump led, or a long way
+                self.frontier.discard(pc)
                 self.explore(pc)
                 self.blocks.clear()
             known = self.compile(pc, Mode(mode))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hcq.emu.amd.shader import program
 from hcq.emu.amd.shader.errors import IllegalOperation, OutOfBudget, PageFault, ShaderFault
 from hcq.emu.amd.shader.memory import AddressSpace
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
@@ -486,6 +487,29 @@ def test_a_deadline_and_an_interruption_end_a_dispatch() -> None:
         load("gfx1100", FOREVER).run("forever", [u32(1)], deadline_s=0.2)
     with pytest.raises(OutOfBudget, match="was interrupted"):
         load("gfx942", FOREVER).run("forever", [u32(1)], interrupted=lambda: True)
+
+
+def test_a_wave_that_ran_into_megabytes_of_zeros_is_interrupted_before_they_are_all_decoded() -> None:
+    core = ShaderCore(ISAS["gfx942"], AddressSpace())
+    core.memory.map(0x1000, u32(1 << 20), name="zeros")  # v_cndmask_b32, a million times
+    with pytest.raises(OutOfBudget, match="was interrupted"):
+        run_dispatch(
+            core, Launch(0x1000, 64, vgprs=8), (1, 1, 1), (64, 1, 1), budget=10**6, interrupted=lambda: True
+        )
+    (runaway,) = core.programs.values()
+    assert len(runaway.instructions) <= 2 * program.MAX_AHEAD
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx90a"])
+def test_code_that_is_followed_a_few_instructions_at_a_time_does_the_same(
+    arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "MAX_AHEAD", 3)
+    test_a_workgroup_reverses_its_numbers_through_lds(arch)
+    test_every_lane_leaves_a_loop_when_its_own_condition_says(arch)
+    test_a_compare_and_swap_loop_ends_with_every_lane_having_won_once(arch)
+    test_functions_are_called_directly_and_through_pointers_that_differ_by_lane(arch)
+    test_private_arrays_hold_each_work_items_own_numbers_also_by_flat_address(arch)
 
 
 TRAP = """
