@@ -30,6 +30,9 @@ SOAK_FLAGS   ?=
 DEMO_FLAGS   ?=
 BENCH_FLAGS  ?=
 
+# images of containers set it, and then each of the suite's thousand processes compiles every module again
+unexport PYTHONDONTWRITEBYTECODE
+
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-emulated test-vendor test-installed soak lint format torch browser nv docs reference bench clean
