@@ -86,37 +86,37 @@ class HsaApi:
             self.call("hsa_system_get_info", attribute, ctypes.byref(into))
         return ".".join(str(one.value) for one in found)
 
-    def load(self, image: bytes) -> int:
+    def load(self, image: bytes) -> ctypes.c_void_p:
         """An executable out of a linked code object."""
-        reader, made = handle(), handle()
+        reader, made = handle(), ctypes.c_void_p()
         self.image = ctypes.create_string_buffer(image, len(image))  # the reader reads it later
         size = ctypes.c_size_t(len(image))
         self.call("hsa_code_object_reader_create_from_memory", self.image, size, ctypes.byref(reader))
         self.call("hsa_executable_create_alt", 1, 0, None, ctypes.byref(made))
         self.call("hsa_executable_load_agent_code_object", made, handle(self.gpu), reader, None, None)
         self.call("hsa_executable_freeze", made, None)
-        return made.value
+        return made
 
-    def function(self, module: int, name: str) -> int:
+    def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
         """A kernel of an executable."""
-        found, gpu = handle(), handle(self.gpu)
+        found, gpu = ctypes.c_void_p(), handle(self.gpu)
         symbol = f"{name}.kd".encode()
-        given = handle(module), symbol, ctypes.byref(gpu), ctypes.byref(found)
+        given = module, symbol, ctypes.byref(gpu), ctypes.byref(found)
         self.call("hsa_executable_get_symbol_by_name", *given)
-        return found.value
+        return found
 
     def alloc(self, size_bytes: int) -> int:
         """Memory of the GPU: its address."""
         return self._allocate(self.device_pool, size_bytes).value or 0
 
-    def launch(self, function: int, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
+    def launch(self, function: ctypes.c_void_p, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
         """One launch of a row of blocks: a packet in the queue, and back when its signal says so."""
         wanted = KERNARG_BYTES, GROUP_BYTES, PRIVATE_BYTES
         kernarg, group, private = (
-            self._number("hsa_executable_symbol_get_info", function, one) for one in wanted
+            self._number("hsa_executable_symbol_get_info", function.value or 0, one) for one in wanted
         )
         code = ctypes.c_uint64()
-        self.call("hsa_executable_symbol_get_info", handle(function), KERNEL_OBJECT, ctypes.byref(code))
+        self.call("hsa_executable_symbol_get_info", function, KERNEL_OBJECT, ctypes.byref(code))
         packed = pack(arguments).ljust(kernarg, b"\0")
         if len(packed) > KERNARG_ROOM:
             raise Failure(f"{len(packed)} bytes of arguments are more than {KERNARG_ROOM}.", LOOK)
