@@ -303,6 +303,34 @@ class ForeignDevice:
             one.closed()
 
 
+class Calls:
+    """Calls of a process. Each is told once, of the first GPU that it uses, and is kept until there is one."""
+
+    def __init__(self) -> None:
+        self._first: ForeignDevice | None = None
+        self._before: list[Call] = []
+
+    def tell(self, call: Call) -> None:
+        """A call returned."""
+        if self._first is None:
+            self._before.append(call)
+        else:
+            self._tell(self._first, call)
+
+    def uses(self, device: ForeignDevice) -> ForeignDevice:
+        """The process uses this GPU. Returns it."""
+        if self._first is None:
+            self._first = device
+            before, self._before = self._before, []
+            for call in before:
+                self._tell(device, call)
+        return device
+
+    def _tell(self, device: ForeignDevice, call: Call) -> None:
+        for one in device.observers:
+            one.called(call)
+
+
 class Reader(Protocol):
     """What a vendor makes of one process's use of its driver. `devices` gives it the ForeignDevice of a GPU's id."""
 

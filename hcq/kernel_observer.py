@@ -38,6 +38,11 @@ class Client(Protocol):
         ...
 
 
+def queue_number(gpu: int, number: int) -> int:
+    """What `taken` calls a queue where a driver counts them for each GPU anew."""
+    return gpu << 32 | number
+
+
 @dataclass(frozen=True)
 class GpuFault:
     """A GPU stopped in the middle of something.

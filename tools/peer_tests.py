@@ -6,7 +6,7 @@ Changes  nothing
 Next     peer/__init__.py (how its drivers get there), docs/emulated-kernel.md (where the table stands)
 
     git clone https://github.com/tinygrad/tinygrad ../tinygrad
-    python -m hcq.tools.peer_tests ../tinygrad amd:gfx1100 amd:gfx942 nv:sm_90
+    python -m hcq.tools.peer_tests ../tinygrad amd:gfx1100 amd:gfx942 nv:sm_89
 
 Words that are joined by commas are GPUs of one run. Every test has a process of its own, for one that hangs leaves its
 device unusable. A kernel's log that is not empty fails a test that its own checks let pass.
@@ -147,7 +147,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, dict[str, str]] = {}
     surprises = 0
     for column in options.words:
-        for name in json.loads(inside(column.split(","), checkout, "--list")):
+        names = json.loads(inside(column.split(","), checkout, "--list"))
+        if isinstance(names, str):
+            sys.exit(f"peer_tests: the peer lists no tests on {column}: {names}")
+        for name in names:
             if options.k not in name:
                 continue
             start = time.monotonic()

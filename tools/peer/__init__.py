@@ -23,7 +23,7 @@ def set_environment() -> None:
 def install(words: list[str]) -> EmulatedPort:
     """Give tinygrad the emulated GPUs that these words of HCQ_EMULATE describe. Before it is imported.
 
-    words    such as "amd:gfx1100" or "nv:sm_90", all of one vendor
+    words    such as "amd:gfx1100" or "nv:sm_89", all of one vendor
     Returns  their port
     """
     set_environment()

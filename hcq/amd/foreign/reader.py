@@ -23,7 +23,7 @@ from hcq.amd.abi.kfd import AllocFlags, Ioctl, QueueType
 from hcq.amd.foreign.code_objects import CodeObjects, FoundKernel
 from hcq.amd.foreign.packets import PacketReader
 from hcq.amd.metadata import Argument
-from hcq.foreign import ForeignDevice, ForeignProgram, Parameter
+from hcq.foreign import Calls, ForeignDevice, ForeignProgram, Parameter
 from hcq.kernel_observer import Call, Client, GpuFault, Read
 from hcq.pointers import Nested
 
@@ -69,8 +69,7 @@ class KfdReader:
         self.queues: dict[int, _Queue] = {}
         self.code = CodeObjects(client)
         self._known: dict[tuple[int, int], tuple[bytes, KernelDescriptor | None]] = {}
-        self._first: list[ForeignDevice] = []  # the first GPU that it uses, once there is one
-        self._before: list[Call] = []  # calls before that
+        self._calls = Calls()
 
     # ------------------------------------------------------------ calls
 
@@ -81,20 +80,10 @@ class KfdReader:
         if declared is kfd.ACQUIRE_VM and not call.error:
             args: Any = declared.decode(call.before)
             self._device(args.gpu_id)
-        self._tell(call)
+        self._calls.tell(call)
         if declared is not None and not call.error:
             given, got = declared.decode(call.before), declared.decode(call.after)
             self._returned(declared, given, got, call.nested)
-
-    def _tell(self, call: Call) -> None:
-        """A call is told once, of the process's first GPU; what comes before it is kept until there is one."""
-        if not self._first:
-            self._before.append(call)
-            return
-        before, self._before = self._before, []
-        for each in (*before, call):
-            for one in self._first[0].observers:
-                one.called(each)
 
     def _returned(self, call: Ioctl[Any], given: Any, got: Any, nested: Sequence[Nested]) -> None:
         if call is kfd.ALLOC_MEMORY_OF_GPU:
@@ -144,10 +133,7 @@ class KfdReader:
                 device.rename(va, f"{what} of {name}")
 
     def _device(self, gpu_id: int) -> ForeignDevice:
-        device = self.devices(gpu_id)
-        if not self._first:
-            self._first.append(device)
-        return device
+        return self._calls.uses(self.devices(gpu_id))
 
     # ------------------------------------------------------------ queues
 

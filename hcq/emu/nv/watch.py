@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.emu.nv.errors import Access, ChannelError, HungKernel, KernelError, MmuFault, Removal
-from hcq.kernel_observer import GpuFault, KernelObserver
+from hcq.kernel_observer import GpuFault, KernelObserver, queue_number
 from hcq.nv.abi.gpfifo import GP_ENTRY_BYTES
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hcq.emu.nv.channel import Channel
 
 UNIT = "an observer"
-INSTANCE_SHIFT = 32
 
 
 class ChannelWatch:
@@ -32,7 +31,7 @@ class ChannelWatch:
 
     def __init__(self, observers: list[KernelObserver], process: Process, channel: Channel) -> None:
         self.observers, self.process, self.channel = observers, process, channel
-        self.queue = channel.card.index << INSTANCE_SHIFT | channel.token
+        self.queue = queue_number(channel.card.index, channel.token)
         self.told = self.finished = 0
 
     def before(self, put: int) -> None:

@@ -1,6 +1,7 @@
 """What a program that is none of ours does with NVIDIA's kernel driver, read from calls, GPFIFO entries and memory.
 
 reader.py   calls: GPUs, memory, channels; ring entries: submissions
+ranges.py   which addresses of which GPU UVM has mapped
 pushes.py   methods of pushbuffers: launches, copies, fills
 kernels.py  which kernel lies at a program address
 

@@ -38,7 +38,7 @@ SCHEDULES = frozenset(
         PcasAction.INVALIDATE_PREFETCH_COPY_FORCE_REQUIRE_SCHEDULING,
     }
 )
-FindKernel = Callable[[int], Kernel]
+FindKernel = Callable[[int, Read], Kernel]
 
 
 class PushReader:
@@ -75,7 +75,7 @@ class PushReader:
         if len(raw) != size:
             return None
         qmd = self.qmd.decode(struct.unpack(f"<{self.qmd.length_words}I", raw))
-        kernel = self._find(qmd.value("program_address"))
+        kernel = self._find(qmd.value("program_address"), read)
         grid = (qmd.value("grid_width"), qmd.value("grid_height"), qmd.value("grid_depth"))
         block = tuple(qmd.value(f"cta_thread_dimension{axis}") for axis in range(3))
         return _dispatch(kernel, qmd, read, grid, (block[0], block[1], block[2]))

@@ -12,14 +12,15 @@ maps for a GPU: the pages of a mapping, at the address that kernels use.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from hcq.command import Command
-from hcq.foreign import ForeignDevice
-from hcq.kernel_observer import Call, Client, GpuFault, Read
+from hcq.foreign import Calls, ForeignDevice
+from hcq.kernel_observer import Call, Client, GpuFault, Read, queue_number
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.args import Args
 from hcq.nv.abi.classes import GPFIFO, ClassId
@@ -34,14 +35,11 @@ from hcq.nv.abi.rm_structs import (
     RmControlArgs,
     RmFreeArgs,
 )
-from hcq.nv.abi.uvm_structs import UvmMapExternalAllocation
 from hcq.nv.foreign.kernels import Kernel, Kernels, fingerprint
 from hcq.nv.foreign.pushes import PushReader
+from hcq.nv.foreign.ranges import UUID_BYTES, Mapped, Ranges, Unmapped
 
-INSTANCE_SHIFT = 32
-UUID_BYTES = 16
-ATTRIBUTES_AT, ATTRIBUTE_BYTES = 24, 36  # of one GPU in UVM_MAP_EXTERNAL_ALLOCATION
-MAX_GPUS = 256
+Key = tuple[int, int]  # a client and a handle
 SHORT_ALLOC_BYTES = 32  # NVOS21: RM_ALLOC without rights and flags
 HOLE_BYTES = 4  # a segment that cannot be read is told as one word
 LAYOUTS: dict[int, type[Args]] = {
@@ -50,16 +48,11 @@ LAYOUTS: dict[int, type[Args]] = {
     abi.RM_CONTROL.request & 0xFF: RmControlArgs,
     abi.RM_FREE.request & 0xFF: RmFreeArgs,
 }
-PLACES = {
+PLACES: dict[int, str] = {
     ClassId.NV01_MEMORY_SYSTEM: "host memory",
     ClassId.NV01_MEMORY_LOCAL_USER: "video memory",
     ClassId.NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: "locked host memory",
 }
-
-
-def queue_number(instance: int, token: int) -> int:
-    """What `taken` calls a channel."""
-    return instance << INSTANCE_SHIFT | token
 
 
 @dataclass
@@ -67,10 +60,10 @@ class _Object:
     """An object of RM. gpu: the device instance above it; -1 for none."""
 
     class_id: int
-    parent: tuple[int, int] | None
+    parent: Key
     gpu: int = -1
     queue: int | None = None
-    children: list[tuple[int, int]] = field(default_factory=list)
+    children: set[Key] = field(default_factory=set)
 
 
 @dataclass
@@ -86,14 +79,14 @@ class RmReader:
 
     def __init__(self, client: Client, devices: Callable[[int], ForeignDevice]) -> None:
         self.client, self.devices = client, devices
-        self.objects: dict[tuple[int, int], _Object] = {}  # by client and handle
+        self.objects: dict[Key, _Object] = {}
         self.instances: dict[bytes, int] = {}  # by UUID
         self.queues: dict[int, _Queue] = {}
         self.kernels = Kernels(client)
         self._known: dict[tuple[int, int], tuple[bytes, Kernel]] = {}
-        self._first: list[ForeignDevice] = []  # the first GPU that it uses, once there is one
-        self._before: list[Call] = []  # calls before that
-        self._calls: dict[int, Callable[[Any, Call], None]] = {
+        self.ranges = Ranges()
+        self._calls = Calls()
+        self._escapes: dict[int, Callable[[Any, Call], None]] = {
             abi.RM_ALLOC.request & 0xFF: self._allocated,
             abi.RM_ALLOC_MEMORY.request & 0xFF: self._registered,
             abi.RM_CONTROL.request & 0xFF: self._asked,
@@ -104,68 +97,60 @@ class RmReader:
 
     def called(self, call: Call) -> None:
         """An ioctl of one of NVIDIA's nodes returned."""
-        self._tell(call)
+        self._calls.tell(call)
         if call.error:
             return
         if call.request >> 8 & 0xFF == ord("F"):
-            escape = self._calls.get(call.request & 0xFF)
+            escape = self._escapes.get(call.request & 0xFF)
             if escape is not None:
-                escape(structure_of(call), call)
-        elif call.request == abi.UVM_MAP_EXTERNAL_ALLOCATION.request:
-            self._mapped(call)
-        elif call.request == abi.UVM_FREE.request:
-            (base,) = struct.unpack_from("<Q", call.before)
-            for device in self._devices():
-                self._forget(device, base)
-                device.free(base)
-
-    def _tell(self, call: Call) -> None:
-        """A call is told once, of the process's first GPU; what comes before it is kept until there is one."""
-        self._before.append(call)
-        if self._first:
-            before, self._before = self._before, []
-            for each in before:
-                for one in self._first[0].observers:
-                    one.called(each)
-
-    def _devices(self) -> list[ForeignDevice]:
-        return [self.devices(number) for number in sorted(set(self.instances.values()))]
+                given = structure_of(call)
+                if not given.status:
+                    escape(given, call)
+            return
+        change = self.ranges.change(call)
+        if isinstance(change, Mapped):
+            self._mapped(change)
+        elif isinstance(change, Unmapped):
+            gpus = self.instances.values() if change.gpu is None else [self.instances.get(change.gpu)]
+            for number in sorted({number for number in gpus if number is not None}):
+                self._unmapped(self.devices(number), change.base, change.end)
 
     def _device(self, instance: int) -> ForeignDevice:
-        found = self.devices(instance)
-        if not self._first:
-            self._first.append(found)
-        return found
+        return self._calls.uses(self.devices(instance))
+
+    # ------------------------------------------------------------ objects
 
     def _allocated(self, given: Any, call: Call) -> None:
-        if given.status:
-            return
-        key = (given.hroot or given.hobjectnew, given.hobjectnew)
-        parent = None if given.hobjectparent == 0 else (given.hroot, given.hobjectparent)
-        made = _Object(given.hclass, parent)
-        above = self.objects.get(parent) if parent is not None else None
-        if above is not None:
-            above.children.append(key)
-            made.gpu = above.gpu
+        made = self._add(given)
         if given.hclass == ClassId.NV01_DEVICE_0:
             what = nested_after(call, "pallocparms")
             made.gpu = DeviceAlloc.from_bytes(what).deviceid if len(what) >= DeviceAlloc.size_bytes else 0
             self._device(made.gpu)
-        self.objects[key] = made
 
     def _registered(self, given: Any, call: Call) -> None:
-        if not given.status:
-            key = (given.hroot, given.hobjectnew)
-            self.objects[key] = _Object(given.hclass, (given.hroot, given.hobjectparent))
+        self._add(given)
+
+    def _add(self, given: Any) -> _Object:
+        """An object that was made, below another one or (a client) below none."""
+        key = (given.hroot or given.hobjectnew, given.hobjectnew)
+        made = self.objects[key] = _Object(given.hclass, (given.hroot, given.hobjectparent))
+        above = self.objects.get(made.parent)
+        if above is not None:
+            above.children.add(key)
+            made.gpu = above.gpu
+        return made
 
     def _freed(self, given: Any, call: Call) -> None:
-        if not given.status:
-            self._drop((given.hroot, given.hobjectold))
+        self._drop((given.hroot, given.hobjectold))
 
-    def _drop(self, key: tuple[int, int]) -> None:
+    def _drop(self, key: Key) -> None:
+        """An object is gone, and all below it."""
         gone = self.objects.pop(key, None)
         if gone is None:
             return
+        above = self.objects.get(gone.parent)
+        if above is not None:
+            above.children.discard(key)
         for child in gone.children:
             self._drop(child)
         queue = self.queues.pop(gone.queue, None) if gone.queue is not None else None
@@ -173,8 +158,6 @@ class RmReader:
             queue.device.ended(gone.queue)
 
     def _asked(self, given: Any, call: Call) -> None:
-        if given.status:
-            return
         one = self.objects.get((given.hclient, given.hobject))
         what = nested_after(call, "params")
         if one is None or one.gpu < 0:
@@ -191,35 +174,28 @@ class RmReader:
             if one.queue is None:
                 one.queue = number
                 device = self._device(one.gpu)
-                find = lambda va: self._kernel(device, va)  # noqa: E731
-                self.queues[number] = _Queue(
-                    f"GPFIFO {given.hobject:x}", device, PushReader(device.arch, find)
-                )
+                pushes = PushReader(device.arch, functools.partial(self._kernel, device))
+                self.queues[number] = _Queue(f"GPFIFO {given.hobject:x}", device, pushes)
 
     # ------------------------------------------------------------ memory
 
-    def _mapped(self, call: Call) -> None:
-        """UVM mapped an allocation for some GPUs. All of them, or none: its status says which."""
-        raw = call.after
-        shown = UvmMapExternalAllocation.from_bytes(raw)
-        if shown.rmstatus:
-            return
-        memory = self.objects.get((shown.hclient, shown.hmemory))
-        place = PLACES.get(ClassId(memory.class_id), "memory") if memory is not None else "memory"
-        for number in range(min(shown.gpuattributescount, MAX_GPUS)):
-            at = ATTRIBUTES_AT + ATTRIBUTE_BYTES * number
-            instance = self.instances.get(raw[at : at + UUID_BYTES])
+    def _mapped(self, made: Mapped) -> None:
+        memory = self.objects.get(made.memory)
+        place = PLACES.get(memory.class_id, "memory") if memory is not None else "memory"
+        for uuid in made.gpus:
+            instance = self.instances.get(uuid)
             if instance is not None:
                 device = self._device(instance)
-                self._forget(device, shown.base)
-                device.free(shown.base)
-                device.alloc(shown.base, shown.length, f"{place} {shown.base:x}")
+                self._unmapped(device, made.base, made.base + made.size_bytes)
+                device.alloc(made.base, made.size_bytes, f"{place} {made.base:x}")
 
-    def _forget(self, device: ForeignDevice, va: int) -> None:
-        buffer = device.live.get(va)
-        if buffer is not None:
-            for key in [key for key in self._known if key[0] == device.gpu_id and va <= key[1] < buffer.end]:
-                del self._known[key]
+    def _unmapped(self, device: ForeignDevice, start: int, end: int) -> None:
+        """What begins in a range is gone, and so are the kernels in it."""
+        for buffer in [one for va, one in device.live.items() if start <= va < end]:
+            for gpu, at in list(self._known):
+                if gpu == device.gpu_id and buffer.va <= at < buffer.end:
+                    del self._known[gpu, at]
+            device.free(buffer.va)
 
     # ------------------------------------------------------------ work
 
@@ -228,7 +204,6 @@ class RmReader:
         found = self.queues.get(queue)
         if found is None:
             return
-        self._read = read
         data: list[bytes] = []
         commands: list[Command] = []
         pairs = struct.iter_unpack("<II", words[: len(words) // GP_ENTRY_BYTES * GP_ENTRY_BYTES])
@@ -254,12 +229,12 @@ class RmReader:
         known = self._known.get((fault.gpu_id, fault.kernel))
         self._device(fault.gpu_id).faulted(fault, known[1].program if known is not None else None)
 
-    def _kernel(self, device: ForeignDevice, va: int) -> Kernel:
-        mark = fingerprint(va, self._read)
+    def _kernel(self, device: ForeignDevice, va: int, read: Read) -> Kernel:
+        mark = fingerprint(va, read)
         key = (device.gpu_id, va)
         known = self._known.get(key)
         if known is None or known[0] != mark:
-            known = self._known[key] = mark, self.kernels.at(va, device.arch, self._read)
+            known = self._known[key] = mark, self.kernels.at(va, device.arch, read)
             device.load(known[1].program)
         return known[1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,48 +17,30 @@ from hcq.amd.foreign import images, lines
 from hcq.amd.foreign.code_objects import CodeObjects
 from hcq.compiler.assemble import comgr
 from hcq.errors import DeviceFault
-from hcq.observe.foreign.session import Session
 from hcq.observe.lint import lint
-from hcq.trace.file import Submission, Trace
-from tests.hcq.amd.conftest import QUEUES, fresh_port, settings_with
+from hcq.trace.file import Trace
+from tests.hcq.amd.conftest import QUEUES, fresh_port
 from tests.hcq.amd.kernels import image
+from tests.hcq.watched import WatchedDevice, meant
 
 Open = Callable[..., AmdDevice]
 
 
-class Watched:
-    """A device of ours, and a session that watches it as if it were a stranger's."""
+class Watched(WatchedDevice):
+    """written: what the driver put into its rings, by their kind."""
 
     def __init__(self, open_amd: Open, folder: Path, arch: str, queue: str = "", **settings: Any) -> None:
-        self.below, self.above = folder / "below.hcqtrace", folder / "above.hcqtrace"
-        self.said: list[str] = []
         port = fresh_port(f"amd:{arch}")
-        switches = settings_with(trace=str(self.below), validate=True, report_dir=folder, **settings)
-        self.session = Session(switches, self.said.append)
-        for kernel in port.kernels:
-            kernel.observe(self.session)
-        self.device = open_amd(arch, queue=queue, port=port, trace=str(self.above))
+        super().__init__(folder, port, **settings)
+        self.device: AmdDevice = open_amd(arch, queue=queue, port=port, trace=str(self.above))
         for ring in self.device.rings.values():
             ring.seen = []
         self.written: dict[str, bytes] = {}
 
     def close(self) -> tuple[Trace, Trace]:
-        """What the driver wrote down, and what was seen below it."""
         for ring in self.device.rings.values():
             self.written[ring.kind] = b"".join(ring.seen or ())
-        self.device.close()
-        self.session.close()
-        return Trace.read(str(self.above)), Trace.read(str(self.below))
-
-
-def meant(submissions: list[Submission]) -> Iterator[tuple[Any, ...]]:
-    """What submissions launch, copy and fill, in order, with arguments as bits."""
-    for made in submissions:
-        for command in made.all_commands():
-            if command["verb"] == "dispatch":
-                yield command["kernel"], tuple(command["grid"]), tuple(command["block"])
-            elif command["verb"] in ("copy", "fill"):
-                yield tuple(command[name] for name in command if name != "text")
+        return super().close()
 
 
 @pytest.mark.parametrize(("arch", "queue"), QUEUES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,52 +13,33 @@ import pytest
 
 from hcq import native
 from hcq.errors import DeviceFault
-from hcq.kernel_observer import Client
+from hcq.kernel_observer import Call, Client
+from hcq.nv.abi import ioctls as abi
+from hcq.nv.abi import uvm_structs as uvm
+from hcq.nv.abi.args import Args
 from hcq.nv.abi.gpfifo import GpEntry
 from hcq.nv.bundle import Bundle
 from hcq.nv.cubin import Cubin
 from hcq.nv.device import NvDevice
 from hcq.nv.foreign.kernels import Kernels
 from hcq.nv.foreign.pushes import PushReader
+from hcq.nv.foreign.ranges import Mapped, Ranges, Unmapped
 from hcq.nv.rings import GpFifo
-from hcq.observe.foreign.session import Session
 from hcq.observe.lint import lint
-from hcq.trace.file import Submission, Trace
-from tests.hcq.nv.conftest import ARCHS, fresh_port, settings_with
+from hcq.trace.file import Trace
+from tests.hcq.nv.conftest import ARCHS, fresh_port
 from tests.hcq.nv.kernels import image
 from tests.hcq.nv.test_cubin import cubin_of
+from tests.hcq.watched import WatchedDevice, meant
 
 Open = Callable[..., NvDevice]
 
 
-class Watched:
-    """A device of ours, and a session that watches it as if it were a stranger's."""
-
+class Watched(WatchedDevice):
     def __init__(self, open_nv: Open, folder: Path, arch: str, options: str = "", **settings: Any) -> None:
-        self.below, self.above = folder / "below.hcqtrace", folder / "above.hcqtrace"
-        self.said: list[str] = []
         port = fresh_port(f"nv:{arch}{options}")
-        switches = settings_with(trace=str(self.below), validate=True, report_dir=folder, **settings)
-        self.session = Session(switches, self.said.append)
-        for kernel in port.kernels:
-            kernel.observe(self.session)
-        self.device = open_nv(arch, port=port, trace=str(self.above))
-
-    def close(self) -> tuple[Trace, Trace]:
-        """What the driver wrote down, and what was seen below it."""
-        self.device.close()
-        self.session.close()
-        return Trace.read(str(self.above)), Trace.read(str(self.below))
-
-
-def meant(submissions: Sequence[Submission]) -> Iterator[tuple[Any, ...]]:
-    """What submissions launch, copy and fill, in order."""
-    for made in submissions:
-        for command in made.all_commands():
-            if command["verb"] == "dispatch":
-                yield command["kernel"], tuple(command["grid"]), tuple(command["block"])
-            elif command["verb"] in ("copy", "fill"):
-                yield tuple(command[name] for name in command if name != "text")
+        super().__init__(folder, port, **settings)
+        self.device: NvDevice = open_nv(arch, port=port, trace=str(self.above))
 
 
 @pytest.fixture
@@ -157,7 +138,7 @@ def test_words_that_make_no_sense_are_read_without_an_error(arch: str) -> None:
     import random
 
     rng = random.Random(arch)
-    reader = PushReader(arch, lambda va: pytest.fail("no launch can be read"))
+    reader = PushReader(arch, lambda va, read: pytest.fail("no launch can be read"))
     for _ in range(200):
         words = struct.unpack("<40I", rng.randbytes(160))
         list(reader.read(words, lambda va, size_bytes: b""))
@@ -186,6 +167,32 @@ def test_machine_code_is_named_by_the_cubin_that_the_process_still_has(arch: str
     assert kernels.at(somewhere, arch, read).program.name == f"kernel at {somewhere:#x}"
     other = "sm_86" if arch != "sm_86" else "sm_80"
     assert not Kernels(Ourselves()).at(base + layout.places[kernel.code].offset, other, read).program.is_found
+
+
+def test_which_addresses_are_mapped_is_what_calls_say_that_were_not_refused() -> None:
+    ranges = Ranges()
+    uuid = bytes(range(1, 17))
+
+    def said(ioctl: Any, layout: type[Args], error: int = 0, **fields: int) -> Mapped | Unmapped | None:
+        raw = layout(**fields).to_bytes()
+        return ranges.change(Call("/dev/nvidia-uvm", ioctl.request, raw, raw, error, []))
+
+    made = {"base": 0x1000, "length": 0x4000}
+    gpu = int.from_bytes(uuid, "little")
+    mapped = {"base": 0x2000, "length": 0x1000, "hclient": 5, "hmemory": 6, "offset": 0x3000}
+    first = {**mapped, "gpuattributescount": 1, "pergpuattributes_0_gpuuuid": gpu}
+    assert said(abi.UVM_CREATE_EXTERNAL_RANGE, uvm.UvmCreateExternalRange, **made) is None
+    assert said(abi.UVM_MAP_EXTERNAL_ALLOCATION, uvm.UvmMapExternalAllocation, **first, rmstatus=1) is None
+    assert said(abi.UVM_MAP_EXTERNAL_ALLOCATION, uvm.UvmMapExternalAllocation, error=22, **first) is None
+    assert said(abi.UVM_MAP_EXTERNAL_ALLOCATION, uvm.UvmMapExternalAllocation, **first) == Mapped(
+        0x2000, 0x1000, (5, 6), 0x3000, (uuid,)
+    )
+    one = {"base": 0x2000, "length": 0x1000, "gpuuuid": gpu}
+    assert said(abi.UVM_UNMAP_EXTERNAL, uvm.UvmUnmapExternal, **one) == Unmapped(0x2000, 0x3000, uuid)
+    for layout in (uvm.UvmFree550, uvm.UvmFree):
+        said(abi.UVM_CREATE_EXTERNAL_RANGE, uvm.UvmCreateExternalRange, **made)
+        assert said(abi.UVM_FREE, layout, base=0x1000, rmstatus=1) is None
+        assert said(abi.UVM_FREE, layout, base=0x1000) == Unmapped(0x1000, 0x5000, None)
 
 
 class Ourselves(Client):

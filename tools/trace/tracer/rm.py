@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hcq.kernel_observer import Call, KernelObserver
+from hcq.kernel_observer import Call, KernelObserver, queue_number
 from hcq.layout import Ioctl
 from hcq.nv.abi import ioctls as abi
 from hcq.nv.abi.args import Args
@@ -24,8 +24,8 @@ from hcq.nv.abi.classes import GPFIFO, USERMODE, ClassId
 from hcq.nv.abi.controls import ControlId
 from hcq.nv.abi.gpfifo import GP_ENTRY_BYTES, USERD_GP_GET, USERD_GP_PUT
 from hcq.nv.abi.rm_structs import DeviceAlloc, GetWorkSubmitToken, RmMapMemoryArgs
-from hcq.nv.abi.uvm_structs import UvmMapExternalAllocation
-from hcq.nv.foreign.reader import nested_after, queue_number, structure_of
+from hcq.nv.foreign.ranges import Mapped, Ranges, Unmapped
+from hcq.nv.foreign.reader import nested_after, structure_of
 from hcq.nv.process import NvProcess
 from hcq.port import LinuxPort
 from hcq.tools.trace.tracer.process import TracedProcess
@@ -47,15 +47,6 @@ class Channel:
     done: int = 0
 
 
-@dataclass
-class Mapped:
-    """An allocation at addresses of GPUs."""
-
-    size_bytes: int
-    memory: Key
-    offset: int
-
-
 class RmProcess(TracedProcess):
     """A process, by its use of the resource manager and UVM."""
 
@@ -73,7 +64,8 @@ class RmProcess(TracedProcess):
         self.channels: dict[Key, Channel] = {}
         self.prepared: dict[int, Key] = {}  # descriptor -> what its mmap will show
         self.seen_at: dict[Key, int] = {}  # memory -> where the process has mapped it
-        self.ranges: dict[int, Mapped] = {}  # by the GPU's address
+        self.ranges = Ranges()
+        self.mappings: dict[int, Mapped] = {}  # by the GPU's address
 
     def argument_bytes(self, request: int) -> int:
         """UVM's numbers say nothing of sizes."""
@@ -83,12 +75,12 @@ class RmProcess(TracedProcess):
 
     def returned(self, call: Call) -> None:
         request, number = call.request, call.request & 0xFF
-        if request == abi.UVM_MAP_EXTERNAL_ALLOCATION.request:
-            made = UvmMapExternalAllocation.from_bytes(call.after)
-            if not made.rmstatus:
-                self.ranges[made.base] = Mapped(made.length, (made.hclient, made.hmemory), made.offset)
-        elif request == abi.UVM_FREE.request:
-            self.ranges.pop(int.from_bytes(call.before[:8], "little"), None)
+        change = self.ranges.change(call)
+        if isinstance(change, Mapped):
+            self.mappings[change.base] = change
+        elif isinstance(change, Unmapped) and change.gpu is None:
+            for base in [base for base in self.mappings if change.base <= base < change.end]:
+                del self.mappings[base]
         elif request >> 8 & 0xFF == ord("F"):
             if number == abi.RM_MAP_MEMORY.request & 0xFF:
                 prepared = RmMapMemoryArgs.from_bytes(call.after)
@@ -132,9 +124,11 @@ class RmProcess(TracedProcess):
             channel.number = queue_number(channel.gpu, GetWorkSubmitToken.from_bytes(what).worksubmittoken)
 
     def _freed(self, gone: Key) -> None:
-        for key in [key for key in self.channels if gone in self._above(key)]:
-            del self.channels[key]
-        self.seen_at.pop(gone, None)
+        for key in [key for key in self.parents if gone in self._above(key)]:
+            del self.parents[key]
+            self.usermodes.discard(key)
+            for known in (self.gpus, self.channels, self.seen_at):
+                known.pop(key, None)
 
     def _above(self, key: Key) -> list[Key]:
         """An object and what it is below."""
@@ -154,7 +148,7 @@ class RmProcess(TracedProcess):
 
     def read_gpu(self, va: int, size_bytes: int) -> bytes:
         """Memory at an address of the GPU, where the process sees it; nothing where it does not."""
-        for base, one in self.ranges.items():
+        for base, one in self.mappings.items():
             if base <= va and va + size_bytes <= base + one.size_bytes:
                 start = self.seen_at.get(one.memory)
                 # memory of the process itself, which RM was given, is at the same address by custom

@@ -1,0 +1,42 @@
+"""A device of ours, and a session that watches it from below as if it were a stranger's: both write a trace."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hcq import config
+from hcq.observe.foreign.session import Session
+from hcq.trace.file import Submission, Trace
+
+
+class WatchedDevice:
+    """What every vendor's has in common; `device` is for the vendor to open, with `above` as its trace."""
+
+    device: Any
+
+    def __init__(self, folder: Path, port: Any, **settings: Any) -> None:
+        self.below, self.above = folder / "below.hcqtrace", folder / "above.hcqtrace"
+        self.said: list[str] = []
+        switches = {"trace": str(self.below), "validate": True, "report_dir": folder, **settings}
+        self.session = Session(dataclasses.replace(config.current(), **switches), self.said.append)
+        for kernel in port.kernels:
+            kernel.observe(self.session)
+
+    def close(self) -> tuple[Trace, Trace]:
+        """What the driver wrote down, and what was seen below it."""
+        self.device.close()
+        self.session.close()
+        return Trace.read(str(self.above)), Trace.read(str(self.below))
+
+
+def meant(submissions: Sequence[Submission]) -> Iterator[tuple[Any, ...]]:
+    """What submissions launch, copy and fill, in order."""
+    for made in submissions:
+        for command in made.all_commands():
+            if command["verb"] == "dispatch":
+                yield command["kernel"], tuple(command["grid"]), tuple(command["block"])
+            elif command["verb"] in ("copy", "fill"):
+                yield tuple(command[name] for name in command if name != "text")
