@@ -23,9 +23,8 @@ SHT_NOBITS = 8
 PAGE = 4096
 CHUNK_BYTES = 8 << 20  # of the memory of a process
 MAX_OBJECT_BYTES = 1 << 28
-ELF_WORD = int.from_bytes(
-    b"\x7fELF", "little"
-)  # objects lie at multiples of four: it is looked for as a word
+# objects lie at multiples of four: it is looked for as a word
+ELF_WORD = int.from_bytes(b"\x7fELF", "little")
 
 
 class Wanted(NamedTuple):

@@ -114,8 +114,21 @@ def test_a_page_fault_is_reported_with_the_launch(open_nv: Open, tmp_path: Path)
         device.run(program, [0xDEAD_0000, a, 64, 1.0, 0.0], grid=(1, 1, 1), block=(64, 1, 1))
     watched.session.close()
     page = next(text for text in watched.said if text.startswith("---- hcq report: page fault"))
-    assert "Xid 31" in page and "scale" in page and "0xdead0000" in page
+    assert "Xid 31" in page and "\nkernel    scale\n" in page
+    assert "argument  0 is 0xdead0000 (not mapped): the very address" in page
     assert Trace.read(str(watched.below)).faults
+
+
+def test_a_kernel_that_the_gpu_gave_up_is_reported_with_its_name(open_nv: Open, tmp_path: Path) -> None:
+    watched = Watched(open_nv, tmp_path, "sm_89", ":steps=3")
+    device = watched.device
+    a = device.alloc(1024, "a")
+    program = device.load(image("sm_89"), "scale")
+    with pytest.raises(DeviceFault):
+        device.run(program, [a, a, 64, 1.0, 0.0], grid=(1, 1, 1), block=(64, 1, 1))
+    watched.session.close()
+    page = next(text for text in watched.said if text.startswith("---- hcq report: a kernel did not end"))
+    assert "Xid 109" in page and "\nkernel    scale\nlaunch    kernel scale(" in page
 
 
 def test_work_that_does_not_end_is_reported_once_it_is_late(open_nv: Open, tmp_path: Path) -> None:
