@@ -103,10 +103,15 @@ class BarrierValue(SparsePacket, words=16):
     acquire_fence_scope = bits(10, 9, enum=FenceScope)
     release_fence_scope = bits(12, 11, enum=FenceScope)
     ven_hdr = bits(23, 16, default=2)  # the vendor format: a barrier on a value
+    # reserved words are named because HIP leaves garbage in them: the packet processor cannot look at them
+    reserved0 = bits(63, 32)
     signal = bits(127, 64)
     value = bits(191, 128)
     mask = bits(255, 192)
     cond = bits(287, 256, enum=Condition)
+    reserved1 = bits(319, 288)
+    reserved2 = bits(383, 320)
+    reserved3 = bits(447, 384)
     completion_signal = bits(511, 448)
 
 

@@ -35,12 +35,14 @@ class Reports(ForeignObserver):
         self.device, self.say, self.timeout_s = device, say, timeout_ms / 1000
         self.pages: list[str] = []
         self._late: set[int] = set()
+        self._faulted: set[int] = set()  # in flight at a fault: its page has them
 
     def fault(self, fault: GpuFault, at: ForeignSubmission | None, program: ForeignProgram | None) -> None:
         self.publish(fault.what, list(_fault(self.device, fault, at, program)))
+        self._faulted |= {made.value for made in _running(self.device)}
 
     def closed(self) -> None:
-        late = [made for made in _running(self.device) if _age_s(made) > RAN_S]
+        late = [made for made in self._unexplained() if _age_s(made) > RAN_S]
         if late:
             self.publish(
                 f"work was unfinished when the process ended, the oldest after {_age_s(late[0]):.1f} s"
@@ -48,10 +50,13 @@ class Reports(ForeignObserver):
 
     def look(self) -> None:
         """Report what has run for longer than it may."""
-        for made in _running(self.device):
+        for made in self._unexplained():
             if _age_s(made) > self.timeout_s and made.value not in self._late:
                 self._late.add(made.value)
                 self.publish(f"submission #{made.value} has run for {_age_s(made):.1f} s")
+
+    def _unexplained(self) -> Iterator[ForeignSubmission]:
+        return (made for made in _running(self.device) if made.value not in self._faulted)
 
     def publish(self, title: str, about: Sequence[str] = ()) -> None:
         """Print a page and keep it."""

@@ -17,6 +17,7 @@ from hcq.amd.foreign import images, lines
 from hcq.amd.foreign.code_objects import CodeObjects
 from hcq.compiler.assemble import comgr
 from hcq.errors import DeviceFault
+from hcq.observe.foreign import report
 from hcq.observe.lint import lint
 from hcq.trace.file import Trace
 from tests.hcq.amd.conftest import QUEUES, fresh_port
@@ -126,6 +127,21 @@ def test_a_page_fault_is_reported_with_the_kernel_and_the_argument(
     assert "global_store" in page and "0xdead0000" in page
     assert any("address-unmapped" in text and "argument 0" in text for text in watched.said)
     assert Trace.read(str(watched.below)).faults
+
+
+def test_work_that_a_fault_left_behind_is_on_one_page(
+    open_amd: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "RAN_S", 0.0)  # whatever is in flight is old enough to tell
+    watched = Watched(open_amd, tmp_path, "gfx1100", "aql")
+    program = watched.device.load(image("gfx1100"), "scale")
+    with pytest.raises(DeviceFault):
+        watched.device.run(program, [0xDEAD_0000, 0xDEAD_0000, 64, 1.0, 0.0], block=(64, 1, 1))
+    watched.session._pages(lambda reports: setattr(reports, "timeout_s", 0.0))
+    watched.session.look()
+    watched.session.close()
+    (page,) = [text for text in watched.said if text.startswith("---- hcq report:")]
+    assert "page fault" in page and "next to finish" in page
 
 
 def test_work_that_does_not_end_is_reported_once_it_is_late(open_amd: Open, tmp_path: Path) -> None:
