@@ -1,4 +1,5 @@
-// Kernels that go wrong, as the first argument says: a bad pointer, an assertion, an endless loop.
+// Kernels that go wrong, as the first argument says: a bad pointer, an assertion, an instruction that there is not,
+// an endless loop.
 #include <cstring>
 
 #include "check.h"
@@ -7,6 +8,10 @@ __global__ void stores(int *where) { where[threadIdx.x] = 1; }
 
 __global__ void gives_up(int *flag) {
     if (flag) __builtin_trap();
+}
+
+__global__ void strays(int *flag) {
+    if (flag) asm volatile(".long 0xffffffff");
 }
 
 __global__ void spins(volatile int *flag) {
@@ -19,6 +24,7 @@ int main(int, char **arguments) {
     CHECK(hipMemset(flag, 0, sizeof(int)));
     if (!strcmp(arguments[1], "pointer")) stores<<<1, 64>>>((int *)0x123456000);
     if (!strcmp(arguments[1], "trap")) gives_up<<<1, 64>>>(flag);
+    if (!strcmp(arguments[1], "illegal")) strays<<<1, 64>>>(flag);
     if (!strcmp(arguments[1], "endless")) spins<<<1, 64>>>(flag);
     std::printf("%s: launched\n", arguments[1]);
     std::fflush(stdout);

@@ -87,6 +87,7 @@ def test_memory_that_is_not_pinned_is_copied_in_bulk(arch: str, compiled: Compil
     [
         ("pointer", "Memory access fault by GPU node-1", "page fault: write of 4 bytes at 0x123456000"),
         ("trap", "HSA_STATUS_ERROR_EXCEPTION", "the kernel gave up"),
+        ("illegal", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "is no gfx"),
     ],
 )
 def test_a_kernel_that_goes_wrong_ends_as_amds_runtime_says(
