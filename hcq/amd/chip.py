@@ -45,7 +45,9 @@ class Chip:
     family: int  # 9, 10, 11, 12
     packets: dict[int, type[pm4.Pm4]]
     copies: sdma.Version
-    copy_bytes: int  # at most this many in one SDMA packet
+    copy_bytes: (
+        int  # at most this many in one SDMA packet: ROCr's limits (CreateBlitSdma), of gfx10.3 a smaller one
+    )
     rsrc3: int  # number of COMPUTE_PGM_RSRC3
     wave_bytes_unit: int
     vgpr_bytes: int  # of one compute unit, for the context save area
@@ -101,6 +103,7 @@ CACHES = {
         pm4.ReleaseMemGfx9,
         {"tc_wb_action_ena": 1, "tc_nc_action_ena": 1},
     ),
+    # inferred that gfx10.3 wants what gfx11 does: it has the same caches, and the same fields for them
     **dict.fromkeys(
         (10, 11),
         CacheRules(

@@ -26,7 +26,7 @@ from hcq.layout import Packet
 
 COMPUTE, COPY = "compute", "copy"
 WRITE_BYTES = 64  # of a pattern, inline; the rest is copied from there
-XCC_0 = 1
+XCC_0 = 1  # a mask, as ROCr sends it
 FILL_BYTES = 1 << 20  # in one packet: within the count of every generation
 MAX_PACKET_WORDS = 0x4001
 
@@ -176,7 +176,7 @@ class Encoder:
 
     @property
     def copy_fence(self) -> Piece:
-        """Between two copies: the first is done before the second starts."""
+        """Between two copies: the first is done before the second starts. That engines overlap them is inferred."""
         return piece(self._copy_fence, COPY)
 
     # ------------------------------------------------------------ PM4
@@ -190,6 +190,7 @@ class Encoder:
             "poll_interval": 4,
         }
         if self.chip.family > 9:
+            # inferred that compute queues run it: AMD's definitions for them have it, no driver that we read sends it
             return pm4.WaitRegMem64(mask=2**64 - 1, **fields).to_bytes()
         if what.value >> 32:
             raise UsageError(

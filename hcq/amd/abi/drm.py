@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from hcq.layout import SparsePacket, bits
 
+# drm_version, drm_copy_field: each text is cut to the room there is, and its whole length told (EFAULT)
 VERSION_REQUEST = 0xC0406400
+# amdgpu_info_ioctl: room and a place for the answer, a query that it knows (EINVAL). READ_MMR_REG: engines and arrays
+# that there are, at most 128 registers (EINVAL), each of which may be read (EFAULT)
 INFO_REQUEST = 0x40206445
 ACCEL_WORKING, READ_MMR_REG, DEV_INFO = 0x00, 0x15, 0x16  # queries
 

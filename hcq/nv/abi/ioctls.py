@@ -77,6 +77,7 @@ CARD_INFO = _escape(0xC8, "NV_ESC_CARD_INFO", rm.CardInfoArgs, count=CARD_COUNT)
 REGISTER_FD = _escape(0xC9, "NV_ESC_REGISTER_FD", rm.RegisterFdArgs, ("ctl_fd",))
 # RmPerformVersionCheck: '2' asks for the version, '1' compares up to the point, all else the whole text
 CHECK_VERSION_STR = _escape(0xD2, "NV_ESC_CHECK_VERSION_STR", rm.CheckVersionStrArgs)
+# rm_update_device_mapping_info: on nvidiactl only; the memory object and its old address. Only seen in traces
 RM_UPDATE_DEVICE_MAPPING_INFO = _escape(
     0x5E, "NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO", controls.RmUpdateDeviceMappingInfoArgs, ("hmemory",)
 )
@@ -89,6 +90,7 @@ UVM_INITIALIZE = Ioctl(0x30000001, "UVM_INITIALIZE", uvm.UvmInitialize, ("flags"
 # uvm_va_space_register_gpu_va_space, check_gpu_va_space: the GPU is registered, has no address space here yet, the
 # file beside this one is open; nvGpuOpsDupAddressSpace: externally owned, and nobody else's
 UVM_REGISTER_GPU_VASPACE = Ioctl(25, "UVM_REGISTER_GPU_VASPACE", uvm.UvmRegisterGpuVaspace, ("hvaspace",))
+# uvm_va_space_unregister_gpu_va_space: a GPU that is registered and has an address space here (NV_ERR_INVALID_DEVICE)
 UVM_UNREGISTER_GPU_VASPACE = Ioctl(26, "UVM_UNREGISTER_GPU_VASPACE", uvm.UvmUnregisterGpuVaspace)
 # uvm_user_channel_create, create_va_range: the channel is of that address space and has its context buffers, they fit
 # gaps of the window, which ends below max_channel_va
@@ -99,6 +101,7 @@ UVM_REGISTER_CHANNEL = Ioctl(
 UVM_UNREGISTER_CHANNEL = Ioctl(28, "UVM_UNREGISTER_CHANNEL", uvm.UvmUnregisterChannel550, ("hchannel",))
 # retain_pcie_peers_from_uuids, enable_peers: two GPUs that are registered, reach each other, and are no peers yet
 UVM_ENABLE_PEER_ACCESS = Ioctl(29, "UVM_ENABLE_PEER_ACCESS", uvm.UvmEnablePeerAccess)
+# uvm_api_disable_peer_access: two GPUs that are registered, are not one, and are peers (NV_ERR_INVALID_DEVICE)
 UVM_DISABLE_PEER_ACCESS = Ioctl(30, "UVM_DISABLE_PEER_ACCESS", uvm.UvmDisablePeerAccess)
 # uvm_map_external_allocation, uvm_map_external_allocation_on_gpu: one external range holds it all, the types are known,
 # the allocation is as large, offset and addresses fit its pages, memory of another GPU is a peer's
@@ -111,6 +114,7 @@ UVM_FREE = Ioctl(34, "UVM_FREE", uvm.UvmFree550, ("base",))
 UVM_REGISTER_GPU = Ioctl(37, "UVM_REGISTER_GPU", uvm.UvmRegisterGpu)
 # uvm_va_space_unregister_gpu: its channels are stopped, its address space goes
 UVM_UNREGISTER_GPU = Ioctl(38, "UVM_UNREGISTER_GPU", uvm.UvmUnregisterGpu)
+# uvm_unmap_external: whole pages inside one external range (NV_ERR_INVALID_ADDRESS), a GPU that is registered
 UVM_UNMAP_EXTERNAL = Ioctl(66, "UVM_UNMAP_EXTERNAL", uvm.UvmUnmapExternal, ("base", "length"))
 # uvm_create_external_range: whole pages, not from 0, where no other range is
 UVM_CREATE_EXTERNAL_RANGE = Ioctl(
@@ -125,9 +129,13 @@ CONTROLS: dict[int, str] = {
     ControlId.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2: "GpuGetIdInfoV2",
     # rmapi_deprecated_control.c: three buffers of sizeOfStrings, or it says how long they have to be
     ControlId.NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION: "SystemGetBuildVersion",
+    # cliresCtrlCmdSystemGetP2pCapsV2: 1 to 32 GPUs, the first of which there is
     ControlId.NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2: "SystemGetP2pCapsV2",
+    # cliresCtrlCmdSystemGetP2pCapsMatrix: 1 to 8 GPUs in the first group, at most 8 in the second
     ControlId.NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX: "SystemGetP2pCapsMatrix",
+    # cliresCtrlCmdGpuGetAttachedIds: nothing
     ControlId.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS: "GpuGetAttachedIds",
+    # cliresCtrlCmdGpuAttachIds: each up to the first invalid one was probed, or the first means all (0xffff)
     ControlId.NV0000_CTRL_CMD_GPU_ATTACH_IDS: "GpuAttachIds",
     # deviceCtrlCmdGpuGetClasslistV2: fills what it has room for
     ControlId.NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2: "GpuGetClasslistV2",
@@ -139,27 +147,38 @@ CONTROLS: dict[int, str] = {
     ControlId.NV2080_CTRL_CMD_GR_GET_INFO: "GrGetInfo",
     # subdeviceCtrlCmdFbGetInfoV2: 1 to as many indices as fit
     ControlId.NV2080_CTRL_CMD_FB_GET_INFO_V2: "FbGetInfoV2",
+    # subdeviceCtrlCmdMcGetArchInfo: nothing
     ControlId.NV2080_CTRL_CMD_MC_GET_ARCH_INFO: "McGetArchInfo",
+    # subdeviceCtrlCmdTimerGetTime: nothing that a process could get wrong
     ControlId.NV2080_CTRL_CMD_TIMER_GET_TIME: "TimerGetTime",
+    # subdeviceCtrlCmdTimerGetGpuCpuTimeCorrelationInfo: at most 16 samples, a clock that it knows
     ControlId.NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO: "TimerGetGpuCpuTimeCorrelationInfo",
     # subdeviceCtrlCmdKGrGetCtxBufferSize: a channel or group whose context exists; sizes and alignments, added up
     ControlId.NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE: "GrGetCtxBufferSize",
+    # subdeviceCtrlCmdKGrGetGpcMask, kgrmgrGetLegacyGpcMask: the route only where MIG is in use
     ControlId.NV2080_CTRL_CMD_GR_GET_GPC_MASK: "GrGetGpcMask",
     # subdeviceCtrlCmdKGrGetTpcMask, kgrmgrGetLegacyTpcMask: 0 for a GPC that is not there
     ControlId.NV2080_CTRL_CMD_GR_GET_TPC_MASK: "GrGetTpcMask",
+    # subdeviceCtrlCmdCeGetCapsV2: a copy engine by type, which is there (NV_ERR_NOT_SUPPORTED)
     ControlId.NV2080_CTRL_CMD_CE_GET_CAPS_V2: "CeGetCapsV2",
+    # subdeviceCtrlCmdCeGetAllCaps: nothing; a bit for each engine that is there
     ControlId.NV2080_CTRL_CMD_CE_GET_ALL_CAPS: "CeGetAllCaps",
     # subdeviceCtrlCmdKPerfBoost: the rest is firmware's. What we send is what CUDA's driver was seen to send
     ControlId.NV2080_CTRL_CMD_PERF_BOOST: "PerfBoost",
+    # ksmdbgssnCtrlCmdDebugSetExceptionMask: in firmware, to which the kernel modules pass it on
     ControlId.NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK: "DebugSetExceptionMask",
+    # ksmdbgssnCtrlCmdDebugReadAllSMErrorStates: in firmware, too
     ControlId.NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES: "DebugReadAllSmErrorStates",
+    # ksmdbgssnCtrlCmdDebugReadMMUFaultInfo, kgrctxLookupMmuFaultInfo: the session's compute object has a context
     ControlId.NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO: "DebugReadMmuFaultInfo",
     # kchannelCtrlCmdGetMmuFaultInfo: zeros where there was none
     ControlId.NV906F_CTRL_CMD_GET_MMU_FAULT_INFO: "GetMmuFaultInfo",
+    # kchangrpapiCtrlCmdSetTimeslice: the group, and a class that the GPU has; the value is looked at in firmware
     ControlId.NVA06C_CTRL_CMD_SET_TIMESLICE: "Timeslice",
     # kchangrpapiCtrlCmdGpFifoSchedule, kchannelIsSchedulable: UVM has bound the context buffers of each channel
     ControlId.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE: "GpfifoSchedule",
-    ControlId.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE: "GpfifoSchedule",  # of a channel without a group
+    # kchannelCtrlCmdGpFifoSchedule: the same, of a channel without a group of its own
+    ControlId.NVA06F_CTRL_CMD_GPFIFO_SCHEDULE: "GpfifoSchedule",
     # kchannelCtrlCmdGpfifoGetWorkSubmitToken: the channel is in a group; what the bits mean is the chip's
     ControlId.NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN: "GetWorkSubmitToken",
 }
@@ -180,9 +199,11 @@ ALLOCATIONS: dict[int, str] = {
     ClassId.KEPLER_CHANNEL_GROUP_A: "ChannelGroupAlloc",
     # kctxshareapiConstruct: below a group; its address space is one of the same device
     ClassId.FERMI_CONTEXT_SHARE_A: "ContextShareAlloc",
+    # ksmdbgssnConstruct: no obsolete client, a compute object of the same GPU whose client allows it to be debugged
     ClassId.GT200_DEBUGGER: "DebuggerAlloc",
     # usrmodeConstruct: bPriv is for the kernel alone
     ClassId.HOPPER_USERMODE_A: "UsermodeAlloc",
+    # usrmodeConstruct, too
     ClassId.BLACKWELL_USERMODE_A: "UsermodeAlloc",
     # kchannelConstruct: all of a group with a context share of that group or all without, no address space beside it,
     # the group's engine or none; ring, USERD and notifier are looked at in firmware (_kchannelSendChannelAllocRpc)

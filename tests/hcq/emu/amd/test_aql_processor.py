@@ -57,6 +57,15 @@ def test_a_barrier_on_a_value_compares_what_its_mask_leaves(
     assert all_steps(queue) == over
 
 
+def test_a_queue_reads_from_0_on_whatever_the_memory_of_its_read_pointer_holds() -> None:
+    rig = Rig()
+    queue = rig.aql(read_dispatch_id=7)
+    rig.submit(queue, aql.BarrierAnd(completion_signal=rig.signal(0, 1)))
+    assert all_steps(queue) == 1
+    assert rig.value(DATA) == 0
+    assert rig.vm.load64(queue.rptr_va) == 1
+
+
 def test_a_barrier_on_a_value_without_a_signal_is_over_and_one_with_no_condition_stops_the_queue() -> None:
     rig = Rig()
     queue = rig.aql(queue_inactive_signal=rig.signal(0, 0))
