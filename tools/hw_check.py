@@ -139,7 +139,8 @@ def check(options: argparse.Namespace, device: str) -> int:
         with keeper.holding(files) as held:
             for line in held:
                 say(f"{'':>7}  {line}")
-            run_all(wanted, Runner(device, folder, options.deadline), results, options.limit, say)
+            with contextlib.closing(Runner(device, folder, options.deadline)) as runner:
+                run_all(wanted, runner, results, options.limit, say)
     except KeyboardInterrupt:
         interrupted = True
         say("interrupted: what was found so far is in the archive")

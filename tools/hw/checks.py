@@ -280,22 +280,31 @@ def graphs(bench: Bench) -> Found:
 # ------------------------------------------------------------ what goes wrong
 
 
-def _must_stop(bench: Bench, name: str, args: list[Any], wanted: str) -> Found:
-    """A kernel that goes wrong is reported by its name, and the device works again, or says that it cannot."""
+def _must_stop(
+    bench: Bench, name: str, args: list[Any], wanted: str, timeout_ms: float | None = None
+) -> Found:
+    """A kernel that goes wrong is reported by its name, and the device works again, or says that it cannot.
+
+    timeout_ms  of a kernel that never ends; an error must come by itself, before the wait's own limit
+    """
     device = bench.device
     program, good = bench.programs(name, "step")
     start = time.perf_counter()
-    message, lost = "", ""
+    message, lost, ended_by_host = "", "", False
     try:
-        device.queue().dispatch(program, args).submit().wait(timeout_ms=bench.sizes.hang_ms)
+        device.queue().dispatch(program, args).submit().wait(timeout_ms=timeout_ms)
     except hcq.DeviceFault as fault:
         message = str(fault)
     except hcq.WaitTimeout as late:
-        message = str(late)
+        message, ended_by_host = str(late), True
         device.reset()
     if not message:
         raise Failure(f"{name}: nothing was noticed; {wanted} was due.", REPORT_IT)
     bench.keep_evidence()
+    if ended_by_host and timeout_ms is None:
+        raise Failure(
+            f"{name}: {wanted} was due, and only the host's patience ended: {message[:300]}", REPORT_IT
+        )
     if name not in message:
         raise Failure(f"{name}: the message does not name the kernel: {message[:300]}", REPORT_IT)
     try:
@@ -328,7 +337,8 @@ def trap(bench: Bench) -> Found:
 
 def hang(bench: Bench) -> Found:
     """A kernel that never ends: the wait ends at its deadline, and the device works again."""
-    return _must_stop(bench, "forever", [bench.buffer(4, name="hw_check flag")], "a timeout")
+    flag = bench.buffer(4, name="hw_check flag")
+    return _must_stop(bench, "forever", [flag], "a timeout", bench.sizes.hang_ms)
 
 
 def after(bench: Bench) -> Found:

@@ -115,8 +115,9 @@ def _kernels(bench: Bench) -> Iterator[Rung]:
     yield "local", "memory of each thread's own", of("local_memory", lambda: kernels.local_results(x))
 
 
-def wait_for(device: Any, what: str, is_done: Callable[[], bool], timeout_s: float = 2.0) -> None:
+def wait_for(device: Any, what: str, is_done: Callable[[], bool]) -> None:
     """Until something is so. Raises DeviceFault or WaitTimeout with what the rings say."""
+    timeout_s = device.config.timeout_ms / 1000
     end = time.perf_counter() + timeout_s
     while not is_done():
         if why := device.stopped_on():

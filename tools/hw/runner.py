@@ -3,7 +3,7 @@
 In       an Item, the device's name, the folder, how much time is left
 Out      a Check; the process's stderr in the folder, fresh lines of the kernel's log
 Changes  starts processes and ends those that it started
-Next     child.py (what the process does), plan.py (which items)
+Next     fork_server.py (who starts it), child.py (what the process does), plan.py (which items)
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import hcq
 from hcq.doctor.check import Check, Status
+from hcq.tools.hw.child import kind_of
+from hcq.tools.hw.fork_server import GRACE_S, ForkServer, end
 from hcq.tools.hw.kernel_log import KernelLog
 from hcq.tools.hw.plan import Item
 
 ROOT = Path(hcq.__file__).resolve().parent.parent
-TIMEOUT_MS = 5_000  # of a single wait in an item
-GRACE_S = 5.0  # for a process to go after it was killed: one in the kernel's hands may not
+TIMEOUT_MS, EMULATED_TIMEOUT_MS = 5_000, 30_000  # of a single wait in an item
 
 
 class Runner:
@@ -34,6 +34,7 @@ class Runner:
     def __init__(self, device: str, folder: Path, deadline_s: float | None = None) -> None:
         self.device, self.folder, self.deadline_s = device, folder, deadline_s
         self.log = KernelLog()
+        self.server: ForkServer | None = None
 
     def run(self, item: Item, left_s: float) -> Check:
         """One item. Never raises for what the item does."""
@@ -42,45 +43,62 @@ class Runner:
         errors.parent.mkdir(parents=True, exist_ok=True)
         start = time.perf_counter()
         self.log.fresh()  # what was there before is nobody's
-        with errors.open("wb") as stderr:
-            child = subprocess.Popen(
-                self._words(item, deadline_s),
-                env=self._environment(item),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                start_new_session=True,
-            )
-            try:
-                output, _ = child.communicate(timeout=deadline_s)
-                late = ""
-            except subprocess.TimeoutExpired:
-                output, late = b"", _end(child)
-            except BaseException:  # Ctrl-C: nothing that was started stays
-                _end(child)
-                raise
+        result = self._run(item, deadline_s, errors)
         took = round(time.perf_counter() - start, 2)
         fresh = self.log.fresh()
         if fresh:
             (errors.parent / f"{item.name}.kernel.txt").write_text("\n".join(fresh) + "\n")
-        if late:
-            text = f"took longer than {deadline_s:g} s{late}. {_tail(errors)}"
-            result = Check(item.name, Status.FAILED, text)
-        else:
-            result = _result(item.name, output.decode("utf-8", "replace"), child.returncode, errors)
         if fresh and result.status == Status.FAILED:
             result = replace(result, figures={**result.figures, "kernel_log": " | ".join(fresh[-5:])[:1000]})
         return replace(result, took_s=took)
 
-    def _words(self, item: Item, deadline_s: float) -> list[str]:
-        return [sys.executable, "-X", "faulthandler", "-m", "hcq.tools.hw.child", item.name, self.device,
-                str(self.folder), f"{deadline_s:g}"]  # fmt: skip
+    def close(self) -> None:
+        """End the fork server."""
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+
+    def _run(self, item: Item, deadline_s: float, errors: Path) -> Check:
+        """One process, until it ends or its time is up."""
+        end_s = time.monotonic() + deadline_s
+        environment = self._environment(item)
+        if self.server is None or self.server.process.poll() is not None:
+            self.server = ForkServer(kind_of(self.device), environment)
+        server, pid = self.server, 0
+        heard, said = os.pipe()
+        try:
+            with errors.open("wb") as stderr:
+                try:
+                    words = [item.name, self.device, str(self.folder), f"{deadline_s:g}"]
+                    pid = server.start(words, environment, (said, stderr.fileno()))
+                finally:
+                    os.close(said)
+            output = _heard(heard, end_s)
+            code = server.ended(max(end_s - time.monotonic(), 0)) if output is not None else None
+            if code is not None and output is not None:
+                return _result(item.name, output.decode("utf-8", "replace"), code, errors)
+            how = ", and was ended"
+            end(pid)
+            if server.ended(GRACE_S) is None:
+                self.server = None  # which waits for it
+                how = " and cannot be ended: the kernel driver does not let go of it"
+        except OSError as error:
+            self.close()
+            return Check(item.name, Status.FAILED, f"its process could not be started or waited for: {error}")
+        except BaseException:  # Ctrl-C: nothing that was started stays
+            if pid:
+                end(pid)
+            raise
+        finally:
+            os.close(heard)
+        return Check(item.name, Status.FAILED, f"took longer than {deadline_s:g} s{how}. {_tail(errors)}")
 
     def _environment(self, item: Item) -> dict[str, str]:
         made = dict(os.environ)
         made["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), made.get("PYTHONPATH", "")]))
         made["HCQ_REPORT_DIR"] = str(self.folder / "reports")
-        made.setdefault("HCQ_TIMEOUT_MS", str(TIMEOUT_MS))
+        limit_ms = EMULATED_TIMEOUT_MS if made.get("HCQ_EMULATE") else TIMEOUT_MS
+        made.setdefault("HCQ_TIMEOUT_MS", str(limit_ms))
         made.pop("HCQ_TRACE", None)
         if item.trace:
             path = self.folder / item.trace
@@ -98,15 +116,15 @@ def _result(name: str, output: str, code: int, errors: Path) -> Check:
     return Check(name, Status.FAILED, f"its process ended with {how}: {_tail(errors)}")
 
 
-def _end(child: subprocess.Popen[bytes]) -> str:
-    """Kill a process with all that it started. Returns what to add where it does not go."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    try:
-        child.communicate(timeout=GRACE_S)
-    except subprocess.TimeoutExpired:
-        return " and cannot be ended: the kernel driver does not let go of it"
-    return ", and was ended"
+def _heard(fd: int, end_s: float) -> bytes | None:
+    """All that comes until the other end is closed; None where that takes too long."""
+    data = b""
+    while select.select([fd], [], [], max(end_s - time.monotonic(), 0))[0]:
+        more = os.read(fd, 1 << 16)
+        if not more:
+            return data
+        data += more
+    return None
 
 
 def _tail(errors: Path) -> str:
