@@ -13,6 +13,7 @@ from: that has name and types.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -50,11 +51,11 @@ def fingerprint(va: int, read: Read) -> bytes:
 
 
 class Kernels:
-    """The kernels of one process. `cubins` are those that were found in its memory, by content."""
+    """The kernels of one process. cubins: what was found in its memory, by architecture and by the hash of each."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.cubins: dict[bytes, list[_Candidate]] = {}
+        self.cubins: dict[str, dict[bytes, list[_Candidate]]] = {}
 
     def at(self, va: int, arch: str, read: Read) -> Kernel:
         """The kernel at a program address; one without a name where nothing says what it is."""
@@ -65,21 +66,22 @@ class Kernels:
         start = read(va, COMPARED_BYTES)
         if not any(start):
             return None
-        for known in self.cubins.values():
-            for one in known:
-                if one.fits(va, arch, read):
+        for candidates in self._candidates(arch):
+            for one in candidates:
+                if one.fits(va, start, read):
                     return one.kernel(va)
-        for data, at in self._cubins_in_process():
-            image = data[at : at + elf_search.size_of(data, at, WANTED)]
-            if image not in self.cubins:
-                self.cubins[image] = list(_candidates(image))
-                for one in self.cubins[image]:
-                    if one.fits(va, arch, read):
-                        return one.kernel(va)
         return None
 
-    def _cubins_in_process(self) -> Iterator[tuple[bytes, int]]:
-        return elf_search.objects_in(self.client.pid, WANTED)
+    def _candidates(self, arch: str) -> Iterator[list[_Candidate]]:
+        """The kernels of each cubin: of those that are known, then of those that the process has and that are not."""
+        known = self.cubins.setdefault(arch, {})
+        yield from list(known.values())
+        for data, at in elf_search.objects_in(self.client.pid, WANTED):
+            image = data[at : at + elf_search.size_of(data, at, WANTED)]
+            mark = hashlib.sha256(image).digest()
+            if mark not in known:
+                known[mark] = list(_kernels_of(image, arch))
+                yield known[mark]
 
 
 @dataclass(frozen=True)
@@ -87,21 +89,22 @@ class _Candidate:
     """A kernel of a cubin. holes: bytes of its code that a loader fills in."""
 
     name: str
-    arch: str
     image: bytes
     code: bytes
     holes: frozenset[int]
     parameters: tuple[Parameter, ...]
     param_base: int
 
-    def fits(self, va: int, arch: str, read: Read) -> bool:
-        """Whether this is what lies at an address of a GPU."""
-        if self.arch != arch:
-            return False
-        there = read(va, len(self.code))
-        if not self.holes or len(there) != len(self.code):
-            return bool(there) and there == self.code
-        return all(at in self.holes or there[at] == byte for at, byte in enumerate(self.code))
+    def fits(self, va: int, start: bytes, read: Read) -> bool:
+        """Whether this is what lies at an address of a GPU, where there is more than the start of it."""
+        head = min(len(start), len(self.code))
+        return self._is_alike(start[:head], head) and self._is_alike(read(va, len(self.code)), len(self.code))
+
+    def _is_alike(self, there: bytes, size_bytes: int) -> bool:
+        code = self.code[:size_bytes]
+        if there == code or len(there) != size_bytes:
+            return there == code
+        return all(at in self.holes or there[at] == byte for at, byte in enumerate(code))
 
     def kernel(self, va: int) -> Kernel:
         """The kernel, loaded at an address."""
@@ -109,10 +112,12 @@ class _Candidate:
         return Kernel(ForeignProgram(self.name, va, self.name, image, self.parameters), self.param_base)
 
 
-def _candidates(image: bytes) -> Iterator[_Candidate]:
+def _kernels_of(image: bytes, arch: str) -> Iterator[_Candidate]:
     try:
         cubin = Cubin(image, "a foreign cubin")
     except UsageError:
+        return
+    if cubin.arch != arch:
         return
     for name, kernel in cubin.kernels.items():
         holes: set[int] = set()
@@ -124,7 +129,7 @@ def _candidates(image: bytes) -> Iterator[_Candidate]:
             for one in sorted(kernel.parameters, key=lambda one: one.ordinal)
         )
         code = cubin.contents(kernel.code)[: kernel.code_bytes]
-        yield _Candidate(name, cubin.arch, image, code, frozenset(holes), parameters, kernel.param_base)
+        yield _Candidate(name, image, code, frozenset(holes), parameters, kernel.param_base)
 
 
 def _of_descriptor(va: int, arch: str, read: Read) -> Kernel | None:
