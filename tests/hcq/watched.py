@@ -1,4 +1,7 @@
-"""A device of ours, and a session that watches it from below as if it were a stranger's: both write a trace."""
+"""A device of ours, and a session that watches it from below as if it were a stranger's: both write a trace.
+
+`meant`, `words` and `work` are what two traces of the same work are compared by.
+"""
 
 from __future__ import annotations
 
@@ -40,3 +43,13 @@ def meant(submissions: Sequence[Submission]) -> Iterator[tuple[Any, ...]]:
                 yield command["kernel"], tuple(command["grid"]), tuple(command["block"])
             elif command["verb"] in ("copy", "fill"):
                 yield tuple(command[name] for name in command if name != "text")
+
+
+def words(submissions: Sequence[Submission]) -> list[tuple[str, int]]:
+    """All that the queues were given, in order."""
+    return [(made.queue, word) for made in submissions for word in made.words]
+
+
+def work(submissions: Sequence[Submission]) -> list[str]:
+    """What was launched, copied and filled, with arguments, and on which queue."""
+    return [repr((made.queue, command)) for made in submissions for command in made.all_commands()]

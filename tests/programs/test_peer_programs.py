@@ -11,6 +11,7 @@ from hcq.errors import UsageError
 from hcq.nv.toolchain import nvrtc
 from hcq.observe.lint import lint
 from hcq.trace.file import Trace
+from tests.hcq.watched import words, work
 from tests.programs.conftest import Emulate, run
 
 pytestmark = pytest.mark.deadline(300)
@@ -31,14 +32,14 @@ def there() -> None:
         pytest.skip(tried.stderr.strip())
 
 
-@pytest.mark.parametrize("words", ["nv:sm_89", "nv:sm_120:caches:seed=5"])
+@pytest.mark.parametrize("gpu", ["nv:sm_89", "nv:sm_120:caches:seed=5"])
 def test_its_work_is_right_and_traced_with_names_arguments_and_locked_memory(
-    words: str, emulate: Emulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpu: str, emulate: Emulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.hcqtrace"
     monkeypatch.setenv("HCQ_TRACE", str(path))
     monkeypatch.setenv("HCQ_VALIDATE", "1")
-    done = emulate(words, *PROGRAM)
+    done = emulate(gpu, *PROGRAM)
     assert (done.returncode, done.stdout) == (0, "[3.0, 4.0, 5.0, 6.0]\n"), done.stderr
     assert not done.stderr  # no rule is broken, and the kernel driver has nothing to say
     trace = Trace.read(str(path))
@@ -66,3 +67,21 @@ def test_a_bad_pointer_is_what_its_driver_reads_and_the_report_names_kernel_and_
     assert "kernel    E_" in page and "argument  1 is 0x123456000 (not mapped): the very address" in page, (
         page
     )
+
+
+def test_the_tracer_sees_what_the_gpu_is_given_also_in_memory_that_the_program_has_not_mapped(
+    emulate: Emulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, outside = tmp_path / "inside.hcqtrace", tmp_path / "outside.hcqtrace"
+    monkeypatch.setenv("HCQ_TRACE", str(inside))
+    record = [sys.executable, "-m", "hcq.tools.hcq_trace", "record", "--foreign", "-o", str(outside), "--"]
+    done = emulate("nv:sm_89", *record, *PROGRAM)
+    if done.returncode == 2 and "ptrace" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert (done.returncode, done.stdout) == (0, "[3.0, 4.0, 5.0, 6.0]\n"), done.stderr
+    seen, known = Trace.read(str(outside)), Trace.read(str(inside))
+    submissions = [made for made in known.submissions if made.device.process == seen.devices[0].process]
+    for what in (words, work):
+        assert what(seen.submissions) == what(submissions)
+    assert [(code.name, code.image) for code in seen.code] == [(code.name, code.image) for code in known.code]
+    assert not lint(seen)

@@ -3,6 +3,7 @@
 reader.py   calls: GPUs, memory, channels; ring entries: submissions
 ranges.py   which addresses of which GPU UVM has mapped
 pushes.py   methods of pushbuffers: launches, copies, fills
+copied.py   GPU memory that cannot be read, as far as it was copied there
 kernels.py  which kernel lies at a program address
 
 In       the events of hcq/kernel_observer.py

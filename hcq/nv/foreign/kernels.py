@@ -25,7 +25,6 @@ from hcq.foreign import ForeignProgram, Parameter
 from hcq.kernel_observer import Client, Read
 from hcq.nv import ptx
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, KernelDescriptor, crc32
-from hcq.nv.bundle import Bundle
 from hcq.nv.chip import CHIPS
 from hcq.nv.cubin import Cubin
 
@@ -108,8 +107,8 @@ class _Candidate:
 
     def kernel(self, va: int) -> Kernel:
         """The kernel, loaded at an address."""
-        image = Bundle(self.image, b"").pack()
-        return Kernel(ForeignProgram(self.name, va, self.name, image, self.parameters), self.param_base)
+        program = ForeignProgram(self.name, va, self.name, self.image, self.parameters)
+        return Kernel(program, self.param_base)
 
 
 def _kernels_of(image: bytes, arch: str) -> Iterator[_Candidate]:
@@ -147,8 +146,7 @@ def _of_descriptor(va: int, arch: str, read: Read) -> Kernel | None:
     parameters = [
         Parameter("", LETTERS.get(one.kind, "?"), one.offset, one.size_bytes) for one in entry.parameters
     ]
-    image = Bundle(b"", text).pack()
-    program = ForeignProgram(name, va, name, image, parameters, entry.local_bytes)
+    program = ForeignProgram(name, va, name, text, parameters, entry.local_bytes)
     return Kernel(program, CHIPS[arch].param_base(entry.param_bytes))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hcq.command import Command
+from hcq.command import Command, Copy
 from hcq.foreign import Calls, ForeignDevice
 from hcq.kernel_observer import Call, Client, GpuFault, Read, queue_number
 from hcq.nv.abi import ioctls as abi
@@ -35,6 +35,7 @@ from hcq.nv.abi.rm_structs import (
     RmControlArgs,
     RmFreeArgs,
 )
+from hcq.nv.foreign.copied import CopiedMemory
 from hcq.nv.foreign.kernels import Kernel, Kernels, fingerprint
 from hcq.nv.foreign.pushes import PushReader
 from hcq.nv.foreign.ranges import UUID_BYTES, Mapped, Ranges, Unmapped
@@ -84,6 +85,7 @@ class RmReader:
         self.queues: dict[int, _Queue] = {}
         self.kernels = Kernels(client)
         self._known: dict[tuple[int, int], tuple[bytes, Kernel]] = {}
+        self._copied: dict[int, CopiedMemory] = {}  # by device instance
         self.ranges = Ranges()
         self._calls = Calls()
         self._escapes: dict[int, Callable[[Any, Call], None]] = {
@@ -191,6 +193,8 @@ class RmReader:
 
     def _unmapped(self, device: ForeignDevice, start: int, end: int) -> None:
         """What begins in a range is gone, and so are the kernels in it."""
+        if device.gpu_id in self._copied:
+            self._copied[device.gpu_id].forget(start, end)
         for buffer in [one for va, one in device.live.items() if start <= va < end]:
             for gpu, at in list(self._known):
                 if gpu == device.gpu_id and buffer.va <= at < buffer.end:
@@ -204,6 +208,8 @@ class RmReader:
         found = self.queues.get(queue)
         if found is None:
             return
+        copied = self._copied.setdefault(found.device.gpu_id, CopiedMemory())
+        known = copied.over(read)
         data: list[bytes] = []
         commands: list[Command] = []
         pairs = struct.iter_unpack("<II", words[: len(words) // GP_ENTRY_BYTES * GP_ENTRY_BYTES])
@@ -215,7 +221,10 @@ class RmReader:
                 continue
             segment = read(found.upper | entry.get, 4 * entry.length)
             data.append(segment or bytes(HOLE_BYTES))
-            commands += found.pushes.read(memoryview(segment).cast("I").tolist(), read)
+            for command in found.pushes.read(memoryview(segment).cast("I").tolist(), known):
+                commands.append(command)
+                if isinstance(command, Copy):  # a launch behind it may be of what is copied
+                    copied.note(command, read)
         found.device.submit(queue, found.name, at, b"".join(data), commands, (), size_bytes=len(words))
 
     def done(self, queue: int, at: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hcq import native
+from hcq.command import Copy
 from hcq.errors import DeviceFault
 from hcq.kernel_observer import Call, Client
 from hcq.nv.abi import ioctls as abi
@@ -21,6 +22,7 @@ from hcq.nv.abi.gpfifo import GpEntry
 from hcq.nv.bundle import Bundle
 from hcq.nv.cubin import Cubin
 from hcq.nv.device import NvDevice
+from hcq.nv.foreign.copied import CopiedMemory
 from hcq.nv.foreign.kernels import Kernels
 from hcq.nv.foreign.pushes import PushReader
 from hcq.nv.foreign.ranges import Mapped, Ranges, Unmapped
@@ -206,6 +208,30 @@ def test_which_addresses_are_mapped_is_what_calls_say_that_were_not_refused() ->
         said(abi.UVM_CREATE_EXTERNAL_RANGE, uvm.UvmCreateExternalRange, **made)
         assert said(abi.UVM_FREE, layout, base=0x1000, rmstatus=1) is None
         assert said(abi.UVM_FREE, layout, base=0x1000) == Unmapped(0x1000, 0x5000, None)
+
+
+def test_memory_that_cannot_be_read_is_what_was_copied_there() -> None:
+    here = bytes(range(256))
+
+    def read(va: int, size_bytes: int) -> bytes:
+        return here[va : va + size_bytes] if va + size_bytes <= len(here) else b""
+
+    memory = CopiedMemory()
+    known = memory.over(read)
+    for copy in (Copy(0x1000, 0, 100), Copy(0x1010, 200, 4), Copy(0x2000, 0x1000, 20), Copy(5, 200, 4)):
+        memory.note(copy, read)
+    assert known(0x1000, 100) == here[:16] + here[200:204] + here[20:100]
+    assert known(0x2000, 20) == here[:16] + here[200:204]  # copied on from where it cannot be read, either
+    assert known(5, 4) == here[5:9]  # what can be read is as it is
+    assert known(0x1000, 101) == known(0x3000, 1) == b""  # half of it is not enough
+    memory.forget(0x1000, 0x1010)
+    assert known(0x1000, 16) == b"" and known(0x1010, 4) == here[200:204]
+    for number in range(2000):
+        memory.note(Copy(0x10000 + 0x1000 * number, 0, 256), read)
+    assert (
+        known(0x10000, 1) == b"" and known(0x10000 + 0x1000 * 1999, 1) == here[:1]
+    )  # the oldest are forgotten
+    assert memory.size_bytes == sum(map(len, memory.pieces.values()))
 
 
 class Ourselves(Client):

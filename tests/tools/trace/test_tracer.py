@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,8 @@ from hcq.kernel_observer import KernelObserver
 from hcq.observe.lint import lint
 from hcq.tools.trace.tracer import doorbells, filter, tracer
 from hcq.tools.trace.tracer.process import TracedProcess
-from hcq.trace.file import Submission, Trace
+from hcq.trace.file import Trace
+from tests.hcq.watched import words, work
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the tracer knows x86-64's registers")
 
@@ -144,12 +144,6 @@ def test_of_nvidias_driver_it_sees_from_outside_what_the_emulated_gpu_sees_insid
     process = seen.devices[0].process
     submissions = [made for made in known.submissions if made.device.process == process]
     assert len(submissions) > 5
-
-    def words(made: Sequence[Submission]) -> list[tuple[str, int]]:
-        return [(one.queue, word) for one in made for word in one.words]
-
-    def work(made: Sequence[Submission]) -> list[str]:
-        return [repr((one.queue, command)) for one in made for command in one.all_commands()]
 
     assert words(seen.submissions) == words(submissions)
     assert work(seen.submissions) == work(submissions)
