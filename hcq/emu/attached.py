@@ -72,6 +72,10 @@ class AttachedProcess(OwnProcess):
     def show(self, fd: int, memory: DeviceMemory) -> None:
         self._calls().show("/proc/self", fd, memory)
 
+    def install(self, file: File, size_bytes: int, flags: int) -> int:
+        calls = self._calls()
+        return calls.make(file, self, size_bytes, lambda fd: calls.give(fd, flags & os.O_CLOEXEC))
+
 
 class OwnCalls(Calls):
     """Calls of this process."""

@@ -39,9 +39,9 @@ Result = int | None  # what the call returns, or NOT_OURS
 
 
 class OpenFile(NamedTuple):
-    """An open file of an emulated driver, and who opened it."""
+    """An open file of an emulated driver, and who opened it. node: None of a file that a driver's call has made."""
 
-    node: DeviceNode
+    node: DeviceNode | None
     file: File
     process: Process
 
@@ -70,6 +70,7 @@ class Calls(ABC):
         memories = (os.fstat(node.memory.fd) for node in machine.nodes.values())
         self._inodes = {(found.st_dev, found.st_ino) for found in memories}
         self._files: dict[int, OpenFile] = {}  # by position
+        self._made: dict[tuple[int, int], OpenFile] = {}  # by inode: what calls have made
         self._positions = itertools.count(FIRST_POSITION)
 
     # ------------------------------------------------------------ the caller
@@ -106,23 +107,52 @@ class Calls(ABC):
 
     def is_ours(self, proc: str, fd: int) -> bool:
         """Whether a descriptor is one of an emulated device."""
+        inode = self._inode(proc, fd)
+        return inode in self._inodes or inode in self._made
+
+    def _inode(self, proc: str, fd: int) -> tuple[int, int] | None:
         if fd < 0:
-            return False
+            return None
         try:
             found = os.stat(f"{proc}/fd/{fd}")
         except OSError:
-            return False
-        return (found.st_dev, found.st_ino) in self._inodes
+            return None
+        return found.st_dev, found.st_ino
 
     def open_file(self, proc: str, fd: int) -> OpenFile | None:
         """The open file behind a descriptor: several nodes may share one memory, so its position says which."""
-        if not self.is_ours(proc, fd):
-            return None
+        inode = self._inode(proc, fd)
+        if inode is None or inode not in self._inodes:
+            return None if inode is None else self._made.get(inode)
         try:
             with open(f"{proc}/fdinfo/{fd}", "rb") as file:
                 return self._files.get(int(file.readline().split()[1]))  # "pos:	N"
         except OSError:
             return None
+
+    def make(self, file: File, process: Process, size_bytes: int, give: Callable[[int], int]) -> int:
+        """A descriptor for a file that a driver's call has made: `give` puts ours into the caller, and is returned.
+
+        It is of an anonymous file of its own, which has the size and nothing in it, so the inode says which file it
+        stands for. It is not open for reading: the kernel refuses to map it (EACCES).
+        """
+        made = os.memfd_create("made by a call", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(made, size_bytes)
+            fd = os.open(f"/proc/self/fd/{made}", os.O_WRONLY | O_CLOEXEC)
+        finally:
+            os.close(made)
+        try:
+            found = os.fstat(fd)
+            inode = found.st_dev, found.st_ino
+            self._made[inode] = OpenFile(None, file, process)
+            try:
+                return give(fd)
+            except BaseException:
+                del self._made[inode]
+                raise
+        finally:
+            os.close(fd)
 
     def show(self, proc: str, fd: int, memory: DeviceMemory) -> None:
         """A descriptor of an emulated device maps this memory from now on. Only the one: its duplicates do not.

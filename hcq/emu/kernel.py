@@ -13,6 +13,7 @@ in its structures there: a process of ours, and one that only the supervisor see
 from __future__ import annotations
 
 import errno
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -91,6 +92,15 @@ class Process(Protocol):
         """From now on mmap of this descriptor maps this memory, from its beginning; it is the same open file otherwise.
 
         Only for a process that maps by itself. Raises Refusal (EBADF) when the descriptor is gone.
+        """
+        ...
+
+    def install(self, file: File, size_bytes: int, flags: int) -> int:
+        """A new descriptor of it for an open file that a call of this thread has made; the number.
+
+        size_bytes   how far it seeks. A process that maps by itself cannot map it.
+        flags        O_CLOEXEC or 0
+        Raises       Refusal, such as EMFILE
         """
         ...
 
@@ -200,10 +210,13 @@ class _OwnPages:
 class OwnProcess(Process):
     """This process: its memory is read as it is, so a pointer that is wrong ends it. files: by descriptor."""
 
+    FIRST_FD = 1 << 20  # far above any real file descriptor
+
     maps_by_itself: ClassVar[bool] = False
 
-    def __init__(self, pid: int, files: Mapping[int, File]) -> None:
+    def __init__(self, pid: int, files: dict[int, File]) -> None:
         self._pid, self._files = pid, files
+        self._numbers = itertools.count(self.FIRST_FD)
 
     @property
     def pid(self) -> int:
@@ -223,6 +236,11 @@ class OwnProcess(Process):
 
     def show(self, fd: int, memory: DeviceMemory) -> None:
         """Its mappings ask the file itself."""
+
+    def install(self, file: File, size_bytes: int, flags: int) -> int:
+        number = next(self._numbers)
+        self._files[number] = file
+        return number
 
     def is_interrupted(self) -> bool:
         return False

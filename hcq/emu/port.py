@@ -27,8 +27,6 @@ from hcq.emu.kernel import File, Kernel, OwnProcess, Refusal
 from hcq.emu.machine import kernels_for
 from hcq.port import LinuxPort, Port, refused
 
-FIRST_FD = 1 << 20  # far above any real file descriptor
-
 
 class EmulatedPort(Port):
     r"""A Port. `kernels` are asked in order; the real operating system gets what none of them knows.
@@ -48,7 +46,6 @@ class EmulatedPort(Port):
         self.kernels = list(kernels)
         self.real = LinuxPort()
         self.files: dict[int, File] = {}
-        self.next_fd = FIRST_FD
         self.process = OwnProcess(os.getpid(), self.files)
 
     def open(self, path: str, flags: int = os.O_RDWR) -> int:
@@ -58,10 +55,7 @@ class EmulatedPort(Port):
             except Refusal as refusal:
                 raise refused(f"open({path})", refusal.number) from None
             if file is not None:
-                fd = self.next_fd
-                self.files[fd] = file
-                self.next_fd += 1
-                return fd
+                return self.process.install(file, 0, 0)
         return self.real.open(path, flags)
 
     def close(self, fd: int) -> None:

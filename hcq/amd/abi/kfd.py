@@ -356,6 +356,34 @@ class GetQueueWaveStateArgs(SparsePacket, words=6):
     pad = bits(191, 160)
 
 
+class GetDmabufInfoArgs(SparsePacket, words=8):
+    """kfd_ioctl_get_dmabuf_info_args"""
+
+    size = bits(63, 0)
+    metadata_ptr = bits(127, 64)
+    metadata_size = bits(159, 128)  # the room there is; from the kernel: how much there was
+    gpu_id = bits(191, 160)  # from the kernel, as the next
+    flags = bits(223, 192)  # AllocFlags: VRAM or GTT, PUBLIC
+    dmabuf_fd = bits(255, 224)
+
+
+class ImportDmabufArgs(SparsePacket, words=6):
+    """kfd_ioctl_import_dmabuf_args"""
+
+    va_addr = bits(63, 0)
+    handle = bits(127, 64)  # from the kernel
+    gpu_id = bits(159, 128)
+    dmabuf_fd = bits(191, 160)
+
+
+class ExportDmabufArgs(SparsePacket, words=4):
+    """kfd_ioctl_export_dmabuf_args (interface 1.12)"""
+
+    handle = bits(63, 0)
+    flags = bits(95, 64)  # of the descriptor: O_CLOEXEC
+    dmabuf_fd = bits(127, 96)  # from the kernel
+
+
 class AllocQueueGwsArgs(SparsePacket, words=4):
     """kfd_ioctl_alloc_queue_gws_args: global wave sync, with which the workgroups of a queue wait for each other."""
 
@@ -529,12 +557,18 @@ UNMAP_MEMORY_FROM_GPU = Ioctl(
 SET_CU_MASK = Ioctl(26, "SET_CU_MASK", SetCuMaskArgs, WRITE, ("queue_id", "num_cu_mask"))
 # pqm_get_wave_state: the queue (EFAULT). get_wave_state: a compute queue that stands still (EINVAL). Debuggers call it.
 GET_QUEUE_WAVE_STATE = Ioctl(27, "GET_QUEUE_WAVE_STATE", GetQueueWaveStateArgs, READ | WRITE, ("queue_id",))
+# amdgpu_amdkfd_get_dmabuf_info: a dma-buf (EBADF, EINVAL) of amdgpu's (EINVAL).
+GET_DMABUF_INFO = Ioctl(28, "GET_DMABUF_INFO", GetDmabufInfoArgs, READ | WRITE, ("dmabuf_fd",))
+# kfd_ioctl_import_dmabuf: the GPU (EINVAL), acquired (ENODEV); the dma-buf as above.
+IMPORT_DMABUF = Ioctl(29, "IMPORT_DMABUF", ImportDmabufArgs, READ | WRITE, ("gpu_id", "dmabuf_fd"))
 # kfd_ioctl_alloc_queue_gws: the queue (EINVAL), hardware with global wave sync (ENODEV). ROCr calls it.
 ALLOC_QUEUE_GWS = Ioctl(30, "ALLOC_QUEUE_GWS", AllocQueueGwsArgs, READ | WRITE, ("queue_id", "num_gws"))
 # kfd_ioctl_set_xnack_mode: no queues (EBUSY), parts that retry page faults (EPERM). ROCr asks with -1.
 SET_XNACK_MODE = Ioctl(33, "SET_XNACK_MODE", SetXnackModeArgs, READ | WRITE, ("xnack_enabled",))
 # kfd_ioctl_get_available_memory: the GPU (EINVAL).
 AVAILABLE_MEMORY = Ioctl(35, "AVAILABLE_MEMORY", GetAvailableMemoryArgs, READ | WRITE, ("gpu_id",))
+# kfd_ioctl_export_dmabuf: the handle (EINVAL). amdgpu_gem_prime_export: no pages of the process (EPERM).
+EXPORT_DMABUF = Ioctl(36, "EXPORT_DMABUF", ExportDmabufArgs, READ | WRITE, ("handle",))
 # runtime_enable: not enabled before (EBUSY), no queues yet (EEXIST).
 RUNTIME_ENABLE = Ioctl(37, "RUNTIME_ENABLE", RuntimeEnableArgs, READ | WRITE, ("mode_mask",))
 # kfd_ioctl_create_process, since interface 1.19: a file that has made no second context yet (EINVAL). Read in the

@@ -66,6 +66,7 @@ class KfdReader:
     def __init__(self, client: Client, devices: Callable[[int], ForeignDevice]) -> None:
         self.client, self.devices = client, devices
         self.allocations: dict[int, _Allocation] = {}  # by handle
+        self.shared: dict[int, int] = {}  # bytes of dma-bufs, by descriptor
         self.queues: dict[int, _Queue] = {}
         self.code = CodeObjects(client)
         self._known: dict[tuple[int, int], tuple[bytes, KernelDescriptor | None]] = {}
@@ -90,6 +91,15 @@ class KfdReader:
             place = next((name for flag, name in PLACES.items() if given.flags & flag), "memory")
             name = f"{place} {given.va_addr:x}"
             self.allocations[got.handle] = _Allocation(given.va_addr, given.size, name, set())
+        elif call is kfd.EXPORT_DMABUF:
+            if given.handle in self.allocations:
+                self.shared[got.dmabuf_fd] = self.allocations[given.handle].size_bytes
+        elif call is kfd.GET_DMABUF_INFO:
+            self.shared[given.dmabuf_fd] = got.size
+        elif call is kfd.IMPORT_DMABUF:
+            if given.dmabuf_fd in self.shared:
+                size, name = self.shared[given.dmabuf_fd], f"imported {given.va_addr:x}"
+                self.allocations[got.handle] = _Allocation(given.va_addr, size, name, set())
         elif call is kfd.FREE_MEMORY_OF_GPU:
             self.allocations.pop(given.handle, None)
         elif call in (kfd.MAP_MEMORY_TO_GPU, kfd.UNMAP_MEMORY_FROM_GPU):

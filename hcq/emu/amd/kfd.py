@@ -17,7 +17,7 @@ from typing import ClassVar
 from hcq.amd.abi import kfd
 from hcq.amd.abi.kfd import MmapType
 from hcq.amd.abi.pointers import pointers_of
-from hcq.emu.amd import kfd_calls, kfd_memory
+from hcq.emu.amd import kfd_calls, kfd_dmabuf, kfd_memory
 from hcq.emu.amd.gpu import EmulatedGpu
 from hcq.emu.amd.kfd_process import KfdProcess
 from hcq.emu.amd.kfd_topology import EmulatedNode, files, make_nodes
@@ -30,8 +30,12 @@ from hcq.emu.watched_call import watched
 from hcq.kernel_observer import KernelObserver
 
 KFD_MAJOR, DRM_MAJOR = 511, 226  # the KFD's is given out when it is loaded, from the highest down
-ANSWERS = kfd_calls.ANSWERS | kfd_memory.ANSWERS
-SINCE = {"RUNTIME_ENABLE": 13, "CREATE_PROCESS": 19}  # minor versions that brought a call
+ANSWERS = kfd_calls.ANSWERS | kfd_memory.ANSWERS | kfd_dmabuf.ANSWERS
+SINCE = {
+    "EXPORT_DMABUF": 12,
+    "RUNTIME_ENABLE": 13,
+    "CREATE_PROCESS": 19,
+}  # minor versions that brought a call
 
 
 class KfdFile(File):

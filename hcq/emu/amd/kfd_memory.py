@@ -62,12 +62,11 @@ def alloc_memory(process: KfdProcess, args: kfd.AllocMemoryOfGpuArgs) -> Packet:
         offset = process.mmap_offset(MmapType.MMIO, gpu.gpu_id, backing)
     elif place != AllocFlags.USERPTR:
         offset = backing.offset
-    with process.lock:
-        handle = gpu.gpu_id << 32 | process.next_object
-        bo = BufferObject(handle, gpu.gpu_id, args.va_addr, size, flags, backing, offset, user)
-        process.objects[process.next_object] = bo
-        process.next_object += 1
-    return changed(args, handle=handle, mmap_offset=offset)
+    bo = process.keep(
+        gpu.gpu_id,
+        lambda handle: BufferObject(handle, gpu.gpu_id, args.va_addr, size, flags, backing, offset, user),
+    )
+    return changed(args, handle=bo.handle, mmap_offset=offset)
 
 
 def _bytes_behind(
@@ -98,7 +97,7 @@ def free_memory(process: KfdProcess, args: kfd.FreeMemoryOfGpuArgs) -> Packet:
 def map_memory(process: KfdProcess, args: kfd.MapMemoryToGpuArgs) -> Packet:
     """kfd_ioctl_map_memory_to_gpu: into the page tables of the GPUs listed. add_bo_to_vm: not at address 0."""
     bo, gpus = _map_arguments(process, args)
-    if not bo.va:
+    if not bo.va or bo.va % PAGE:
         raise Refusal(errno.EINVAL)
     for gpu in gpus[args.n_success :]:
         if gpu.gpu_id not in bo.mapped:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hcq.amd.abi.kfd import MMAP_GPU_SHIFT, MMAP_TYPE_SHIFT, AllocFlags, MmapType
 from hcq.emu.amd.gpu import EmulatedGpu
@@ -84,10 +84,17 @@ class KfdProcess:
             raise Refusal(errno.EINVAL)
         return found
 
+    def keep(self, gpu_id: int, make: Callable[[int], BufferObject]) -> BufferObject:
+        """A new buffer object of a GPU: `make` gets its handle."""
+        with self.lock:
+            bo = self.objects[self.next_object] = make(gpu_id << 32 | self.next_object)
+            self.next_object += 1
+        return bo
+
     def drop(self, bo: BufferObject) -> None:
         """Forget a buffer object."""
         del self.objects[bo.handle & 0xFFFFFFFF]
-        if bo.flags & AllocFlags.VRAM:
+        if bo.flags & AllocFlags.VRAM and not bo.is_imported:
             self.gpus[bo.gpu_id].gpu.give_vram(bo.size_bytes)
 
     def release(self) -> None:

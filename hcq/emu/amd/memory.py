@@ -44,6 +44,7 @@ class BufferObject:
         self.handle, self.gpu_id, self.va, self.size_bytes, self.flags = handle, gpu_id, va, size_bytes, flags
         self.mapped: set[int] = set()  # ids of the GPUs whose page tables have it
         self.is_pinned = False  # the event page: it cannot be freed
+        self.is_imported = False  # memory that another allocation has taken
         self.backing, self.mmap_offset = backing, mmap_offset
         self.user = user  # pages of the process, in the place of the backing (USERPTR)
 

@@ -13,6 +13,7 @@ is kept, and given when the thread asks again.
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import traceback
 from collections.abc import Callable
@@ -107,12 +108,15 @@ class Answers(Calls):
     # ------------------------------------------------------------ processes
 
     def _new_process(self, pid: int) -> ForeignProcess:
-        return ForeignProcess(pid, self.reach, self._file_of, self._show, self._is_interrupted)
+        return ForeignProcess(pid, self.reach, self._file_of, self._show, self._install, self._is_interrupted)
 
     def _lose(self, process: ForeignProcess) -> None:
         for position, one in list(self._files.items()):
             if one.process is process:
                 del self._files[position]
+        for inode, one in list(self._made.items()):
+            if one.process is process:
+                del self._made[inode]
         for kernel in self.machine.kernels:
             try:
                 kernel.exit(process)
@@ -125,6 +129,16 @@ class Answers(Calls):
 
     def _show(self, pid: int, fd: int, memory: DeviceMemory) -> None:
         self.show(f"/proc/{pid}", fd, memory)
+
+    def _install(self, process: ForeignProcess, file: File, size_bytes: int, flags: int) -> int:
+        def give(fd: int) -> int:
+            try:
+                return self.listener.add_descriptor(self._current.call.id, fd, flags & os.O_CLOEXEC)
+            except OSError as error:
+                gone = error.errno == errno.ENOENT  # the call was given up
+                raise Refusal(errno.EINTR if gone else error.errno or errno.EIO) from None
+
+        return self.make(file, process, size_bytes, give)
 
     def _is_interrupted(self) -> bool:
         call = getattr(self._current, "call", None)

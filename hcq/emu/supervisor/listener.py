@@ -178,6 +178,10 @@ class Listener:
         """The caller's descriptor is one of our open file `by` from now on, as dup2 does it. Raises OSError."""
         self._add(id, ADDFD_SETFD, by, flags, fd)
 
+    def add_descriptor(self, id: int, fd: int, flags: int) -> int:
+        """The caller has a descriptor of our open file from now on: its number there. Raises OSError."""
+        return self._add(id, 0, fd, flags)
+
     def _add(self, id: int, how: int, fd: int, flags: int, into: int = 0) -> int:
         return int(fcntl.ioctl(self.fd, ADD_FD, bytearray(ADDFD.pack(id, how, fd, into, flags)), True))
 

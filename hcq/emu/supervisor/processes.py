@@ -86,6 +86,7 @@ class ForeignProcess(Process):
 
     file_of   finds the emulated file behind a descriptor of a process
     show      makes its descriptor one of some memory
+    install   gives the process whose call this thread answers a descriptor: of a file, so large, with these flags
     """
 
     def __init__(
@@ -94,10 +95,11 @@ class ForeignProcess(Process):
         reach: Reach,
         file_of: Callable[[int, int], File | None],
         show: Callable[[int, int, DeviceMemory], None],
+        install: Callable[[ForeignProcess, File, int, int], int],
         is_interrupted: Callable[[], bool],
     ) -> None:
         self._pid, self._reach, self._file_of = pid, reach, file_of
-        self._show, self._is_interrupted = show, is_interrupted
+        self._show, self._install, self._is_interrupted = show, install, is_interrupted
         self.image = image_of(pid)
         self.may_be_another = False  # it is about to execute another program
         self.is_gone = False
@@ -133,6 +135,9 @@ class ForeignProcess(Process):
 
     def show(self, fd: int, memory: DeviceMemory) -> None:
         self._show(self._pid, fd, memory)
+
+    def install(self, file: File, size_bytes: int, flags: int) -> int:
+        return self._install(self, file, size_bytes, flags)
 
     def is_interrupted(self) -> bool:
         return self.is_gone or self._is_interrupted()

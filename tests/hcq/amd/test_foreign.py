@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 
+from hcq.amd.abi import kfd
 from hcq.amd.abi.descriptor import KernelDescriptor
 from hcq.amd.device import AmdDevice
 from hcq.amd.foreign import images, lines
 from hcq.amd.foreign.code_objects import CodeObjects
+from hcq.amd.foreign.reader import KfdReader
 from hcq.compiler.assemble import comgr
+from hcq.emu.kernel import OwnProcess
 from hcq.errors import DeviceFault
+from hcq.foreign import ForeignDevice
+from hcq.kernel_observer import Call, Nested
 from hcq.observe.foreign import report
 from hcq.observe.lint import lint
 from hcq.trace.file import Trace
@@ -108,6 +113,29 @@ def test_arguments_are_read_where_the_kernel_finds_them(open_amd: Open, tmp_path
         ]
         (code,) = [code for code in below.code if code.name == "scale"]
         assert (code.image, code.entry) == (image("gfx1100"), "scale")
+
+
+def test_memory_that_came_as_a_dma_buf_is_a_buffer_like_any_other() -> None:
+    device = ForeignDevice("AMD", "AMD", "gfx1100", 7, OwnProcess(0, {}))
+    reader = KfdReader(OwnProcess(0, {}), lambda gpu_id: device)
+
+    def returned(call: Any, nested: bytes = b"", got: dict[str, int] | None = None, **given: int) -> None:
+        before, after = call.layout(**given), call.layout(**{**given, **(got or {})})
+        blocks = [Nested("ids", 0, nested, nested)] if nested else []
+        reader.called(Call("/dev/kfd", call.request, before.to_bytes(), after.to_bytes(), nested=blocks))
+
+    ids = (7).to_bytes(4, "little")
+    returned(kfd.IMPORT_DMABUF, dmabuf_fd=9, va_addr=1 << 20, gpu_id=7, got={"handle": 5})
+    returned(kfd.MAP_MEMORY_TO_GPU, ids, handle=5, n_devices=1)
+    assert not device.live  # nobody knows how long it is
+    returned(kfd.GET_DMABUF_INFO, dmabuf_fd=9, got={"size": 8192})
+    returned(kfd.IMPORT_DMABUF, dmabuf_fd=9, va_addr=1 << 20, gpu_id=7, got={"handle": 6})
+    returned(kfd.MAP_MEMORY_TO_GPU, ids, handle=6, n_devices=1)
+    assert [(one.va, one.size_bytes) for one in device.live.values()] == [(1 << 20, 8192)]
+    returned(kfd.EXPORT_DMABUF, handle=6, got={"dmabuf_fd": 11})
+    returned(kfd.IMPORT_DMABUF, dmabuf_fd=11, va_addr=1 << 21, gpu_id=7, got={"handle": 8})
+    returned(kfd.MAP_MEMORY_TO_GPU, ids, handle=8, n_devices=1)
+    assert device.live[1 << 21].size_bytes == 8192
 
 
 @pytest.mark.parametrize("queue", ["pm4", "aql"])

@@ -61,7 +61,7 @@ class Process:
 
 def test_numbers_it_does_not_know_are_enotty():
     one = Process()
-    for request in (0xC0104BFF, 0x5401):
+    for request in (0xC0104BFF, 0x5401, 0xC0184B80, 0xC0184B81):
         with pytest.raises(DriverError) as error:
             one.port.ioctl(one.fd, request, bytearray(16))
         assert error.value.errno == errno.ENOTTY

@@ -194,6 +194,32 @@ def test_a_child_of_fork_must_open_its_own_and_has_a_memory_of_its_own(emulate: 
     )
 
 
+def test_memory_is_shared_with_another_process_by_a_descriptor(emulate: Program) -> None:
+    passes(
+        emulate,
+        """
+        gpu = Gpu()
+        made = gpu.alloc(8192)
+        shared = gpu.call(kfd.EXPORT_DMABUF, handle=made.handle, flags=0).dmabuf_fd
+        before = gpu.call(kfd.GET_DMABUF_INFO, dmabuf_fd=shared)
+        assert (before.size, before.gpu_id) == (8192, gpu.id)
+        assert os.lseek(shared, 0, os.SEEK_END) == 8192  # how programs ask how long it is
+        refuses(errno.EACCES, lambda: mmap.mmap(shared, 8192))
+        refuses(errno.EBADF, lambda: gpu.call(kfd.GET_DMABUF_INFO, dmabuf_fd=999))
+        pid = os.fork()
+        if not pid:
+            try:
+                mine = Gpu()
+                found = mine.call(kfd.IMPORT_DMABUF, gpu_id=mine.id, dmabuf_fd=os.dup(shared), va_addr=1 << 32)
+                mine.call(kfd.FREE_MEMORY_OF_GPU, handle=found.handle)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
+        """,
+    )
+
+
 def test_a_process_that_is_killed_gives_everything_back(emulate: Program) -> None:
     passes(
         emulate,
