@@ -6,6 +6,7 @@ spawn.py        how it is started under the filter
 bpf.py          the filter: which system calls wait for an answer
 listener.py     how such calls arrive, and how answers get back
 answers.py      what they return: device nodes, files of sysfs, ioctls
+keeper.py       what ends them all when the supervisor is killed
 processes.py    whose memory and descriptors these are, and what happens when they end
 mirror.py       pages of theirs that a GPU was given
 

@@ -24,6 +24,7 @@ from hcq.emu.calls import NOT_OURS, Calls, Result, outcome, signed
 from hcq.emu.kernel import File, Refusal
 from hcq.emu.machine import Machine
 from hcq.emu.supervisor.bpf import Abi
+from hcq.emu.supervisor.keeper import Keeper
 from hcq.emu.supervisor.listener import Listener, Notification
 from hcq.emu.supervisor.processes import ForeignProcess, Processes, Reach
 
@@ -44,11 +45,11 @@ class Lost(NamedTuple):
 class Answers(Calls):
     """Answers calls, from any number of threads at once. `failures` is what went wrong here, as text."""
 
-    def __init__(self, machine: Machine, listener: Listener, abi: Abi) -> None:
+    def __init__(self, machine: Machine, listener: Listener, abi: Abi, keeper: Keeper) -> None:
         super().__init__(machine)
         self.listener, self.abi = listener, abi
         self.reach = Reach(abi)
-        self.processes = Processes(self._new_process, self._lose)
+        self.processes = Processes(self._new_process, self._lose, keeper.tell)
         self.failures: list[str] = []
         self._current = threading.local()
         self._lost: dict[int, Lost] = {}  # by thread, as what follows

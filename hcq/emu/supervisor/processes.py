@@ -144,10 +144,19 @@ class ForeignProcess(Process):
 
 
 class Processes:
-    """The processes that have called an emulated driver. lose: called once for each that is gone."""
+    """The processes that have called an emulated driver.
 
-    def __init__(self, make: Callable[[int], ForeignProcess], lose: Callable[[ForeignProcess], None]) -> None:
-        self._make, self._lose = make, lose
+    lose  called once for each that is gone
+    tell  called with a descriptor of each, and of those that execute a program
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], ForeignProcess],
+        lose: Callable[[ForeignProcess], None],
+        tell: Callable[[int], None],
+    ) -> None:
+        self._make, self._lose, self._tell = make, lose, tell
         self._lock = threading.Lock()
         self._found: dict[int, ForeignProcess] = {}
         self._of_thread: dict[int, int] = {}
@@ -181,6 +190,7 @@ class Processes:
                     pidfd = os.pidfd_open(pid)
                 except OSError:
                     raise Refusal(errno.ESRCH) from None
+                self._tell(pidfd)
                 found = self._found[pid] = self._make(pid)
                 self._pidfds[pidfd] = pid
                 self._poll.register(pidfd, select.EPOLLIN)
@@ -189,8 +199,13 @@ class Processes:
     def executes(self, thread: int) -> None:
         """A thread is about to execute another program. If that succeeds, its process is lost."""
         try:
-            found = self._found.get(self._group(thread))
-        except Refusal:
+            pid = self._group(thread)
+            found = self._found.get(pid)
+            if found is None:
+                pidfd = os.pidfd_open(pid)
+                self._tell(pidfd)
+                os.close(pidfd)
+        except (Refusal, OSError):
             return
         if found is not None and not found.may_be_another:
             found.may_be_another = True

@@ -24,6 +24,7 @@ from hcq import kernel_observer, native
 from hcq.emu.machine import Machine, kernels_for
 from hcq.emu.supervisor.answers import Answers
 from hcq.emu.supervisor.bpf import abi
+from hcq.emu.supervisor.keeper import Keeper
 from hcq.emu.supervisor.spawn import PR_SET_CHILD_SUBREAPER, spawn
 from hcq.kernel_observer import KernelObserver
 
@@ -48,6 +49,7 @@ class Supervisor:
             if watcher is not None:
                 kernel.observe(watcher)
                 self.watchers.append(watcher)
+        self.keeper: Keeper | None = None
         self.child = 0
         self.status: int | None = None
         self._turn = threading.Lock()
@@ -69,6 +71,7 @@ class Supervisor:
 
         Raises  UsageError where the system allows no supervisor, DriverError where it cannot do what one needs
         """
+        keeper = self.keeper = Keeper()  # before its orphans would become children of ours
         native.system_call(self.abi.prctl, PR_SET_CHILD_SUBREAPER, 1)
         started = spawn(self.abi, arguments, self.environment(environment))
         self.child = started.pid
@@ -80,7 +83,7 @@ class Supervisor:
         try:
             started.listener.check()
             self.listener = started.listener
-            self.answers = Answers(self.machine, started.listener, self.abi)
+            self.answers = Answers(self.machine, started.listener, self.abi, keeper)
             self._more()
             self._wait()
         except BaseException:
@@ -107,6 +110,8 @@ class Supervisor:
         for watcher in self.watchers:
             watcher.close()
         self.machine.close()
+        if self.keeper is not None:
+            self.keeper.close()
 
     # ------------------------------------------------------------ calls
 

@@ -122,8 +122,12 @@ def test_a_second_interrupt_ends_what_was_left_running(start: Start) -> None:
     assert not is_running(left)
 
 
-def test_a_supervisor_that_is_killed_takes_the_program_along(start: Start) -> None:
-    one = start("echo $$; exec sleep 600")
+@pytest.mark.parametrize(
+    "program",
+    ["echo $$; exec sleep 600", "sh -c 'echo $$; exec sleep 600'; echo", "setsid sleep 600 & echo $!; wait"],
+)
+def test_a_supervisor_that_is_killed_takes_along_what_it_supervised(start: Start, program: str) -> None:
+    one = start(program)
     assert one.stdout is not None
     child = int(one.stdout.readline())
     one.kill()
