@@ -28,6 +28,19 @@ class WatchedDevice:
         for kernel in port.kernels:
             kernel.observe(self.session)
 
+    def do_everything(self, image: bytes) -> None:
+        """Fills, copies, a wait for a signal, a graph that is replayed; five launches of the image's `scale`."""
+        device = self.device
+        a, b = device.alloc(1024, "a"), device.alloc(1024, "b")
+        program = device.load(image, "scale", args=("buffer", "buffer", "int", "float", "float"))
+        gate = device.signal("gate")
+        device.queue().fill(a, 0x3F800000, value_bytes=4).copy(b, a).signal(gate, 1).submit().wait()
+        device.run(program, [b, a, 200, 3.0, 0.5], grid=(4, 1, 1), block=(64, 1, 1))
+        device.queue().wait(gate, 1).dispatch(program, [a, b, 7, 1.0, 0.0], block=(64, 1, 1)).submit().wait()
+        graph = device.graph("twice").dispatch(program, [a, b, 9, 2.0, 0.0], block=(64, 1, 1)).copy(b, a)
+        for _ in range(3):
+            graph.replay().wait()
+
     def close(self) -> tuple[Trace, Trace]:
         """What the driver wrote down, and what was seen below it."""
         self.device.close()

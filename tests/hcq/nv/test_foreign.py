@@ -66,21 +66,12 @@ def test_what_is_seen_below_is_what_the_driver_submitted_nothing_missing_and_not
     open_nv: Open, tmp_path: Path, ringed: list[bytes], arch: str, options: str
 ) -> None:
     watched = Watched(open_nv, tmp_path, arch, options)
-    device = watched.device
-    a, b = device.alloc(1024, "a"), device.alloc(1024, "b")
-    program = device.load(image(arch), "scale", args=("buffer", "buffer", "int", "float", "float"))
-    gate = device.signal("gate")
-    device.queue().fill(a, 0x3F800000, value_bytes=4).copy(b, a).signal(gate, 1).submit().wait()
-    device.run(program, [b, a, 200, 3.0, 0.5], grid=(4, 1, 1), block=(64, 1, 1))
-    device.queue().wait(gate, 1).dispatch(program, [a, b, 7, 1.0, 0.0], block=(64, 1, 1)).submit().wait()
-    graph = device.graph("twice").dispatch(program, [a, b, 9, 2.0, 0.0], block=(64, 1, 1)).copy(b, a)
-    for _ in range(3):
-        graph.replay().wait()
+    watched.do_everything(image(arch))
     above, below = watched.close()
     launches = [one for one in meant(above.submissions) if one[0] == "scale"]
     assert [one for one in meant(below.submissions) if one[0] == "scale"] == launches
     assert len(launches) == 5
-    stamps = device.encoder.stamp_va + 8  # a time is written there and copied to its place
+    stamps = watched.device.encoder.stamp_va + 8  # a time is written there and copied to its place
     others = [one for one in meant(below.submissions) if one[:1] + one[2:] != ("copy", stamps, 8)]
     assert others == list(meant(above.submissions))
     seen = [struct.pack(f"<{len(made.words)}I", *made.words) for made in below.submissions]
