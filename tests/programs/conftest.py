@@ -1,11 +1,11 @@
 """AMD's own libraries on emulated GPUs: programs of HIP and HSA compiled by AMD's compiler, run by the supervisor.
 
-For NVIDIA's there is a peer's driver, tinygrad's.
+A peer's drivers, tinygrad's for AMD and NVIDIA, are run in the same way.
 
 In       sources beside this file; Debian's packages rocminfo, hipcc, libhsa-runtime-dev, librocblas-dev
 Out      fixtures: `arch`, each architecture that the installed runtime knows; `compiled`, a program; `emulate`
 Changes  nothing that outlives the tests
-Next     test_vendor_programs.py, ../hcq/emu/supervisor (the supervisor itself), docs/emulated-kernel.md
+Next     test_vendor_programs.py, test_peer_programs.py, ../hcq/emu/supervisor (the supervisor), docs/emulated-kernel.md
 """
 
 from __future__ import annotations

@@ -20,10 +20,11 @@ from hcq.tools.peer import door
 TRIPLE = "amdgcn-amd-amdhsa"
 
 
-def install(port: EmulatedPort) -> None:
-    """Make this port's GPUs tinygrad's device AMD. Before tinygrad is imported."""
+def install(port: EmulatedPort | None) -> None:
+    """Make this port's GPUs tinygrad's device AMD; without one, those that the system shows. Before it is imported."""
     os.environ["DEV"] = "KFD+AMD:LLVM"
-    door.install(port)
+    if port is not None:
+        door.install(port)
     import tinygrad.runtime.support.compiler_llvm as compilers
     from tinygrad.device import Compiler
 

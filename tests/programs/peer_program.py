@@ -1,9 +1,9 @@
-"""A program with tinygrad's NVIDIA driver, which knows nothing of emulation: two copies and a sum, or a bad pointer.
+"""A program with tinygrad's drivers, which know nothing of emulation: two copies and a sum, or a bad pointer.
 
-In       argv: "bad pointer", or nothing; the GPUs that the system shows
+In       argv: "AMD" or "NV", then "bad pointer" or nothing; the GPUs that the system shows
 Out      the sum's first numbers; or what that driver finds out about the fault
 Changes  nothing
-Next     test_peer_programs.py (who runs this), tools/peer/nv.py (the PTX beside its machine code)
+Next     test_peer_programs.py (who runs this), tools/peer/ (the compilers, and the PTX beside NVIDIA's machine code)
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import time
 import numpy as np
 
 from hcq.tools import peer
-from hcq.tools.peer import nv
+from hcq.tools.peer import amd, nv
 
 BAD = 0x123456000
 
 
-def main() -> None:
+def main(vendor: str, what: str = "") -> None:
     peer.set_environment()
-    nv.install(None)
+    {"AMD": amd, "NV": nv}[vendor].install(None)
     from tinygrad import Device, Tensor
 
-    x = Tensor(np.arange(1000, dtype=np.float32)).to("NV").realize()
-    if sys.argv[1:] != ["bad pointer"]:
+    x = Tensor(np.arange(1000, dtype=np.float32)).to(vendor).realize()
+    if what != "bad pointer":
         print((x + 3).numpy()[:4].tolist())
         return
     # what its kernels are given is this number
@@ -36,7 +36,7 @@ def main() -> None:
     while not said:
         time.sleep(0.01)
         try:
-            Device["NV"].on_device_hang()
+            Device[vendor].on_device_hang()
         except RuntimeError as error:
             said = str(error)
     print(said, flush=True)
@@ -44,4 +44,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
