@@ -16,6 +16,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -24,15 +25,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-MODULES = (
-    "checks",
-    "evidence",
-    "experiments",
-    "ladder",
-    "variants",
-)  # of this folder: what items are functions of
+MODULES = ("checks", "evidence", "experiments", "host", "ladder", "variants")  # of this folder
 OF_VENDOR = ("evidence", "host", "ladder", "variants")
-OTHERS = ("hcq.doctor.examine", "hcq.observe.report")
+OTHERS = ("_cffi_backend", "hcq.doctor.examine", "hcq.observe.report")
 MESSAGE_BYTES = 1 << 16
 GRACE_S = 5.0  # for a process to go after it was killed: one in the kernel's hands may not
 
@@ -150,9 +145,13 @@ def of_backend(kind: str) -> list[str]:
         return []
     found = backends.of(kind)
     places = [found.device, found.doctor, found.rules]
-    if os.environ.get("HCQ_EMULATE"):
-        places += [found.emulation, backends.EMULATED_PORT]
-    return [place.partition(":")[0] for place in places if place]
+    made = [place.partition(":")[0] for place in places if place]
+    if os.environ.get("HCQ_EMULATE") and found.emulation:
+        folder = found.emulation.partition(":")[0].rpartition(".")[0]
+        of_all = importlib.import_module(folder)
+        walked = pkgutil.walk_packages(of_all.__path__, f"{folder}.")
+        made += [backends.EMULATED_PORT.partition(":")[0], *(one.name for one in walked)]
+    return made
 
 
 if __name__ == "__main__":
