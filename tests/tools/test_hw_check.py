@@ -546,6 +546,15 @@ def test_evidence_that_cannot_be_had_says_why_and_the_rest_is_there():
 # -- the machine
 
 
+def test_facts_are_those_of_the_gpu_that_was_asked_for():
+    """Of two GPUs the second's: what is written down is about what is checked."""
+    machine = backends.load(backends.of("NV").emulation)(["nv:sm_90", "nv:sm_86"])
+    found: dict[str, Any] = {}
+    of_vendor("NV", "host").ask(EmulatedPort([machine]), "NV:1", found)
+    assert any("AMPERE_COMPUTE_B" in name for name in found["classes"]), found["classes"]
+    assert len(found["cards"]) == 2
+
+
 def test_the_hosts_files_are_kept_and_nothing_of_users(tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     monkeypatch.setenv("HSA_ENABLE_SDMA", "0")

@@ -263,7 +263,7 @@ sys.exit(child.main(["watch", "AMD", sys.argv[1], "60"]))
 @pytest.mark.skipif(not ctypes.util.find_library("hsa-runtime64"), reason="libhsa-runtime64 is not installed")
 def test_where_hip_is_missing_the_runtime_below_it_is_watched(tmp_path):
     said = json.loads(supervised("-c", WITHOUT_HIP, str(tmp_path)).splitlines()[-1])
-    if "HSA lists no GPU" in said["text"]:
+    if "HSA lists" in said["text"]:
         pytest.skip(f"this HSA does not know the GPU: {said['text']}")
     assert said["status"] == "ok", said["text"]
     assert said["text"].startswith("HSA 1.")
@@ -288,7 +288,7 @@ def test_a_call_of_hsa_that_is_refused_is_named_with_what_hsa_says_of_it(monkeyp
     library = SimpleNamespace(hsa_init=lambda: 0x1008, hsa_status_string=status_string)
     monkeypatch.setattr(hsa_api, "_library", lambda: library)
     with pytest.raises(Failure, match=r"hsa_init -> HSA status 0x1008[.] HSA_STATUS_ERROR_OUT_OF_RESOURCES"):
-        hsa_api.HsaApi().open()
+        hsa_api.HsaApi().open(0)
 
 
 def test_without_hip_and_hsa_both_are_named_and_nvidias_side_asks_for_neither(monkeypatch):

@@ -61,7 +61,8 @@ class Bench:
 
     def __init__(self, name: str, folder: Path, item: Item) -> None:
         self.name, self.folder, self.item = name, folder, item
-        self.kind = name.partition(":")[0].upper()
+        self.kind, _, number = name.upper().partition(":")
+        self.number = int(number) if number.isdecimal() else 0  # which of the GPUs of this kind
         self.open_s = 0.0
         self.evidence = ""
         self.opened: list[Any] = []  # every device, also those that did not open

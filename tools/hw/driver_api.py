@@ -42,7 +42,8 @@ API: dict[str, Names] = {
         "HIP",
         ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"),
         {
-            "init": "hipInit", "version": "hipDriverGetVersion", "device": "hipDeviceGet", "load": "hipModuleLoadData",
+            "init": "hipInit", "version": "hipDriverGetVersion", "device": "hipDeviceGet", "select": "hipSetDevice",
+            "load": "hipModuleLoadData",
             "function": "hipModuleGetFunction", "alloc": "hipMalloc", "free": "hipFree", "in": "hipMemcpyHtoD",
             "out": "hipMemcpyDtoH", "copy": "hipMemcpyDtoD", "launch": "hipModuleLaunchKernel",
             "synchronize": "hipDeviceSynchronize",
@@ -73,12 +74,13 @@ class DriverApi:
         if status:
             raise Failure(f"{spelled} -> {self.title} error {status}.", self.look)
 
-    def open(self) -> str:
-        """Start the runtime on the first GPU: its architecture."""
+    def open(self, number: int) -> str:
+        """Start the runtime on one of the GPUs, as they are numbered from 0: its architecture."""
         self.call("init", 0)
-        self.call("device", ctypes.byref(self.device), 0)
+        self.call("device", ctypes.byref(self.device), number)
         if "context" not in self.names.calls:
-            return amd_arch()
+            self.call("select", number)
+            return amd_arch(number)
         context = ctypes.c_void_p()
         self.call("context", ctypes.byref(context), self.device)
         self.call("current", context)
@@ -136,16 +138,16 @@ class DriverApi:
         self.call("synchronize")
 
 
-def amd_arch() -> str:
-    """The first GPU's architecture, from the kernel's topology: HIP's structure of properties changes its layout."""
+def amd_arch(number: int) -> str:
+    """A GPU's architecture, from the kernel's topology: HIP's structure of properties changes its layout."""
     from hcq.amd.chip import arch_of
     from hcq.amd.topology import read_nodes
     from hcq.port import LinuxPort
 
     nodes = read_nodes(LinuxPort())
-    if not nodes:
-        raise Skip("the kernel's topology lists no GPU")
-    return arch_of(nodes[0].gfx_target_version)
+    if len(nodes) <= number:
+        raise Skip(f"the kernel's topology lists {len(nodes)} GPUs")
+    return arch_of(nodes[number].gfx_target_version)
 
 
 def _library(names: Names) -> Any:

@@ -81,7 +81,7 @@ def facts(bench: Bench) -> Found:
     """What the kernel driver says of the GPU when it is asked without a channel: every call by itself."""
     found: dict[str, Any] = {}
     try:
-        of_vendor(bench.kind, "host").ask(bench.port, found)
+        of_vendor(bench.kind, "host").ask(bench.port, bench.name, found)
     finally:  # what was learned before something went wrong is kept
         bench.write("facts.json", found)
     wrong = [

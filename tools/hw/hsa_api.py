@@ -2,7 +2,7 @@
 
 In       libhsa-runtime64, where it is installed; ctypes, which Python brings
 Out      HsaApi: open, load, launch, copy, synchronize; Failure naming a call that was refused
-Changes  a queue and memory of the first GPU, in this process
+Changes  a queue and memory of a GPU, in this process
 Next     driver_api.py (HIP and CUDA, which are asked first), watch.py (what the library asks of the kernel meanwhile)
 Source   HSA Runtime Programmer's Reference Manual 1.2: calls, attributes, AQL; hsa_ext_amd.h: pools, copies, locks
 """
@@ -37,7 +37,7 @@ handle = ctypes.c_uint64
 
 
 class HsaApi:
-    """HSA in this process, on the first GPU; a call is done when it returns. Raises Skip where it is not installed."""
+    """HSA in this process, on one GPU; a call is done when it returns. Raises Skip where it is not installed."""
 
     title, library_name, look = "HSA", LIBRARIES[0], LOOK
 
@@ -58,15 +58,15 @@ class HsaApi:
             text = (said.value or b"").decode("utf-8", "replace").strip()
             raise Failure(f"{name} -> HSA status {status:#x}. {text}", LOOK)
 
-    def open(self) -> str:
-        """Start the runtime, make a queue on the first GPU: its architecture."""
+    def open(self, number: int) -> str:
+        """Start the runtime, make a queue on one of the GPUs: its architecture."""
         self.call("hsa_init")
         for agent in self._each("hsa_iterate_agents"):
             kind = self._number("hsa_agent_get_info", agent, AGENT_DEVICE)
             self.agents.setdefault(kind, []).append(agent)
-        if not self.agents[DEVICE_GPU]:
-            raise Skip("HSA lists no GPU")
-        self.gpu, self.cpu = self.agents[DEVICE_GPU][0], self.agents[DEVICE_CPU][0]
+        if len(self.agents[DEVICE_GPU]) <= number:
+            raise Skip(f"HSA lists {len(self.agents[DEVICE_GPU])} GPUs")
+        self.gpu, self.cpu = self.agents[DEVICE_GPU][number], self.agents[DEVICE_CPU][0]
         self.device_pool = self._pool(self.gpu, COARSE_GRAINED)
         self.host_pool = self._pool(self.cpu, KERNARG_INIT)
         self.kernarg = self._allocate(self.host_pool, KERNARG_ROOM)

@@ -22,6 +22,7 @@ DEADLINE_S, TRY_S = 40.0, 20.0
 LIMIT_S = 570.0  # of all items together
 HOST, WATCH, DOCTOR, OPENING, CAPTURE, FIGURES = "host", "watch", "doctor", "opening", "capture", "vendor"
 HERE = "hcq.tools.hw"
+NUMBERED = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # GPUs as the kernel driver counts them, not the fastest first
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ FIRST = (
     Item("facts", "what the kernel driver says of the GPU when it is asked without a channel", f"{HERE}.host:facts",
          ""),
     Item(WATCH, "the vendor's runtime, watched: its calls, rings and packets beside ours", f"{HERE}.watch:watch", "",
-         60.0),
+         60.0, environment=NUMBERED),
     _check(DOCTOR, "the doctor's checks: can the device be reached and opened, is its memory sound", needs=""),
     _check(OPENING, "which device, driver and interface; every call of the bring-up is recorded", needs="",
            trace="opening.hcqtrace"),
@@ -86,7 +87,8 @@ FIRST = (
     Item("compare", "the vendor's calls and packets beside ours: what one side alone does, and what both do otherwise",
          f"{HERE}.compare:compare", ""),
     _check("bandwidth", "how fast bytes go in, across, out, and through a kernel"),
-    Item(FIGURES, "the vendor's figures for the same work, where its runtime is installed", f"{HERE}.vendor:vendor"),
+    Item(FIGURES, "the vendor's figures for the same work, where its runtime is installed", f"{HERE}.vendor:vendor",
+         environment=NUMBERED),
 )  # fmt: skip
 EXPERIMENTS = (
     Item("ring-wrap", "rings that are written around several times never look full for ever",

@@ -36,7 +36,7 @@ def vendor(bench: Bench) -> Found:
     if bench.is_emulated:
         raise Skip("the device is emulated; the vendor's runtime would measure another one")
     api = DriverApi(API[bench.kind])  # nothing of ours is open: the library has this process for itself
-    arch = api.open()
+    arch = api.open(bench.number)
     work = Work(HARDWARE.round_trips, HARDWARE.launches, HARDWARE.rate_bytes, HARDWARE.repeats)
     return figures(api, kernels.machine_code(arch), work)
 

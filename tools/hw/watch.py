@@ -67,7 +67,7 @@ def watch(bench: Bench) -> Found:
 def _drive(bench: Bench, api: Runtime, seen: Seen, interposer: Interposer, found: dict[str, Any]) -> str:
     """One launch and one copy each way; the rings are read after each."""
     seen.phase = "open"
-    arch = api.open()
+    arch = api.open(bench.number)
     interposer.install(is_theirs)  # what opening loaded
     release = release_of(seen.kind)
     seen.describe(arch, {"driver": release, "runtime": api.version()})

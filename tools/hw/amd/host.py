@@ -43,8 +43,8 @@ FIRMWARE = {"gfx_me": 4, "gfx_pfp": 5, "gfx_ce": 6, "gfx_rlc": 7, "gfx_mec": 8, 
             "asd": 13, "mes": 0x1A, "imu": 0x1B}  # fmt: skip
 
 
-def ask(port: Port, found: dict[str, Any]) -> None:
-    """Fill in what the kernel driver says. Raises what the first steps raise."""
+def ask(port: Port, device: str, found: dict[str, Any]) -> None:
+    """Fill in what the kernel driver says: of all GPUs, whichever is checked. Raises what the first steps raise."""
     fd = port.open("/dev/kfd")
     try:
         version = call(port, fd, kfd.GET_VERSION)

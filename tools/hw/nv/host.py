@@ -54,8 +54,8 @@ FB_INDICES = (
 )
 
 
-def ask(port: Port, found: dict[str, Any]) -> None:
-    """Fill in what RM says. Raises what the first steps raise: without a client nothing can be asked."""
+def ask(port: Port, device: str, found: dict[str, Any]) -> None:
+    """Fill in what RM says of a device. Raises what the first steps raise: without a client nothing can be asked."""
     process = process_of(port)
     abi = process.read_version(port)
     found["release"] = {"version": abi.version, "table": abi.release, "note": abi.note}
@@ -64,7 +64,7 @@ def ask(port: Port, found: dict[str, Any]) -> None:
     found["cards"] = [{name: hex(value) for name, value in card.values.items()} for card in cards]
     if not cards:
         return
-    card, fd = process.open_card(port, "NV", ())
+    card, fd = process.open_card(port, device, ())
     gpu = Gpu(process, card, fd)
     gpu.attach(port)
     gpu.make_device(rm)

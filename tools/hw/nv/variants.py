@@ -129,6 +129,31 @@ def with_qmd(**fields: int | Callable[[Mapping[str, int]], int]) -> Callable[[],
     return overriding
 
 
+def releasing_after_launches() -> Mapping[str, Any]:
+    """Behind every launch a semaphore's release that waits for idle engines, and no WFI."""
+    from hcq.nv.encode import wait_for_idle
+    from hcq.nv.launch import Launcher
+
+    def load_code(self: Any, *what: Any) -> Any:
+        kept.append(self.signal("hw_check after a launch"))
+        release = self.encoder._signal(kept[-1].va, 1)
+
+        class OtherLauncher(Launcher):
+            """Launches that end otherwise."""
+
+            def _methods(self) -> bytes:
+                plain = super()._methods()
+                made = plain.removesuffix(wait_for_idle()) + release
+                assert made != plain + release, "a launch ends with WFI"
+                return made
+
+        load: Any = _with_other("load_code", "Launcher", OtherLauncher)
+        return load(self, *what)
+
+    kept: list[Any] = []
+    return {"load_code": load_code}
+
+
 def with_window(size_bytes: int) -> Callable[[], Mapping[str, Any]]:
     """The device with so many addresses for the channel's context buffers, whatever RM says that they need."""
 
@@ -247,6 +272,8 @@ VARIANTS = (
             further="hcq.tools.hw.nv.copy_channel:copies"),
     Variant("wfi-compute", "WFI of the current scheduling group alone after launches", overriding=with_methods(
         {Wfi.at: _field(Wfi, "scope", 0)}), disturbs=True),
+    Variant("release-wfi", "launches end with a semaphore's release that waits for idle engines, instead of WFI",
+            overriding=releasing_after_launches, disturbs=True),
     Variant("acquire-circular", "waits compare circularly (ACQ_CIRC_GEQ)", overriding=with_methods(
         {SemExecute.at: _field(SemExecute, "operation", SemExecuteOperation.ACQ_CIRC_GEQ, _acquires)})),
     Variant("subroutine", "segments at level SUBROUTINE instead of MAIN", constants={
