@@ -7,6 +7,7 @@ import ctypes
 import importlib
 import json
 import os
+import re
 import signal
 import zipfile
 from collections.abc import Callable, Iterator
@@ -437,6 +438,19 @@ def test_every_check_is_on_the_page():
     page = (Path(__file__).parents[2] / "docs" / "hardware.md").read_text()
     names = {item.name for kind in WORDS for item in items(kind)}
     assert not [name for name in names if f"`{name.removeprefix('try-')}`" not in page]
+
+
+def test_every_inference_on_the_page_is_settled_by_checks_that_there_are():
+    page = (Path(__file__).parents[2] / "docs" / "hardware.md").read_text()
+    part = page.partition("### What settles which inference")[2].partition("\n## ")[0]
+    tables = part.split("| inference about ")[1:]
+    assert [table.partition(" ")[0] for table in tables] == ["NVIDIA", "AMD"]
+    for kind, table in zip(("NV", "AMD"), tables):
+        names = {item.name.removeprefix("try-") for item in items(kind)}
+        rows = [line.split("|")[2] for line in table.splitlines()[2:] if line.startswith("| ")]
+        assert len(rows) >= 8
+        for row in rows:
+            assert set(re.findall(r"`([^`]+)`", row)) <= names, row
 
 
 def test_every_item_is_a_function_that_there_is():

@@ -42,6 +42,13 @@ def rate(size_bytes: int, seconds: float) -> float:
     return round(size_bytes / seconds / 1e9, 2)
 
 
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that it takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
 # ------------------------------------------------------------ what works
 
 
@@ -100,12 +107,7 @@ def launches(bench: Bench) -> Found:
 def latency(bench: Bench) -> Found:
     """From a launch to knowing that it is done."""
     program = bench.programs("nothing")
-    times = []
-    for _ in range(bench.sizes.round_trips):
-        start = time.perf_counter()
-        bench.device.run(program)
-        times.append(1e6 * (time.perf_counter() - start))
-    times.sort()
+    times = sorted(1e6 * timed(lambda: bench.device.run(program)) for _ in range(bench.sizes.round_trips))
     slow = times[int(0.99 * (len(times) - 1))]
     return Found(
         f"launch to done: median {median(times):.1f} us, best {times[0]:.1f}, one in a hundred over {slow:.1f}",
@@ -210,12 +212,7 @@ def bandwidth(bench: Bench) -> Found:
     threads = {"args": [dst, src, count], "grid": (-(-count // 256), 1, 1), "block": (256, 1, 1)}
 
     def best(work: Callable[[], object]) -> float:
-        times = []
-        for _ in range(repeats):
-            start = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - start)
-        return min(times)
+        return min(timed(work) for _ in range(repeats))
 
     figures = {
         "size_bytes": size,

@@ -32,10 +32,10 @@ def main(argv: list[str]) -> int:
     item = next(one for one in plan.items(kind_of(device)) if one.name == name)
     bench = Bench(device, Path(folder), item)
     print(json.dumps(asdict(run(item, bench))), flush=True)
-    if item.name == plan.WATCH:
-        os._exit(
-            0
-        )  # threads of the runtime may still be in a hook, and must not come back into an interpreter that ends
+    if (
+        item.name == plan.WATCH
+    ):  # threads of the runtime may be in a hook, and must not come back to an ended interpreter
+        os._exit(0)
     return 0
 
 

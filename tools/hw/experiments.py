@@ -26,7 +26,18 @@ PAUSE_S = 0.1
 BATCH, COMMANDS = 64, 8  # submissions before the host waits, commands in one that is to fill a ring
 SCRATCH_BLOCKS = 4096  # on hardware: more waves than any GPU holds at once
 LONG_BLOCKS = 2048  # on hardware: as many threads as the largest GPU runs at once
-MIX = 2654435761  # of kernels.cu, as `patient` keeps it
+FILLS = (
+    (1, 1),
+    (2, 1),
+    (3, 1),
+    (5, 1),
+    (1021, 1),
+    (4, 4),
+    (12, 4),
+    (8, 8),
+    (24, 8),
+    (1016, 8),
+)  # bytes, width
 OTHERS = 3  # processes that open the GPU during a long kernel
 
 
@@ -136,7 +147,7 @@ def long_kernel(bench: Bench) -> Found:
     seen = list(struct.iter_unpack("<3I", out.read()))
     for lane in range(0, lanes, max(lanes // 2048, 1)):
         steps = seen[lane][0]
-        wanted = steps, kernels.stepped(steps, lane), (lane ^ 1) * MIX & kernels.M32
+        wanted = steps, kernels.stepped(steps, lane), (lane ^ 1) * kernels.MIX & kernels.M32
         same(
             list(seen[lane]), list(wanted), f"lane {lane} after {steps} steps beside {len(others)} processes"
         )
@@ -156,18 +167,7 @@ def odd_fills(bench: Bench) -> Found:
     checked = 0
     value = 0x8877665544332211
     for offset in range(8):
-        for size, width in (
-            (1, 1),
-            (2, 1),
-            (3, 1),
-            (5, 1),
-            (1021, 1),
-            (4, 4),
-            (12, 4),
-            (8, 8),
-            (24, 8),
-            (1016, 8),
-        ):
+        for size, width in FILLS:
             x.write(b"\xee" * 2048)
             part = value % (1 << 8 * width)
             bench.device.queue().fill(x, part, size, offset, width).submit().wait()

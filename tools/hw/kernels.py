@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 ARCHIVE = HERE / "kernels.zip"
 SOURCES = "sources"  # in the archive: the digest of what it was made from
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
-M32 = 0xFFFFFFFF
+M32, MIX = 0xFFFFFFFF, 2654435761  # MIX: what the sources multiply an index by, for numbers without a pattern
 
 
 def image(arch: str, part: str = "") -> bytes:
@@ -74,7 +74,7 @@ def programs(device: Any, names: Sequence[str]) -> dict[str, Any]:
 
 def words(count: int, seed: int = 1) -> list[int]:
     """Numbers without a pattern that a wrong address would repeat."""
-    return [(index * 2654435761 + seed * 40503) & M32 for index in range(count)]
+    return [(index * MIX + seed * 40503) & M32 for index in range(count)]
 
 
 def pack(numbers: Sequence[int]) -> bytes:

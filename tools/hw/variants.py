@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import importlib
 import statistics
-import time
 from typing import Any
 
 from hcq import config
 from hcq.doctor.check import Found, Skip
 from hcq.tools.hw import kernels
 from hcq.tools.hw.bench import Bench
-from hcq.tools.hw.checks import same
+from hcq.tools.hw.checks import same, timed
 from hcq.tools.hw.kernels import pack, unpack, words
 from hcq.tools.hw.plan import function_at, of_vendor
 from hcq.tools.hw.variant import EditingPort, Variant
@@ -81,9 +80,5 @@ def work(bench: Bench) -> dict[str, Any]:
     same(unpack(out.read(0, 4)), [sum(x) & kernels.M32], "shared memory")
     device.run(local, [out, source], **block)
     same(unpack(out.read()), kernels.local_results(x), "local memory")
-    times = []
-    for _ in range(bench.sizes.round_trips):
-        start = time.perf_counter()
-        device.run(nothing)
-        times.append(1e6 * (time.perf_counter() - start))
+    times = [1e6 * timed(lambda: device.run(nothing)) for _ in range(bench.sizes.round_trips)]
     return {"open_s": round(bench.open_s, 3), "latency_us": round(statistics.median(times), 2)}

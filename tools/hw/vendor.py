@@ -19,6 +19,7 @@ from typing import NamedTuple
 from hcq.doctor.check import Found, Skip
 from hcq.tools.hw import kernels
 from hcq.tools.hw.bench import HARDWARE, Bench
+from hcq.tools.hw.checks import timed
 from hcq.tools.hw.driver_api import API, DriverApi
 
 
@@ -51,7 +52,7 @@ def figures(api: DriverApi, image: bytes, work: Work) -> Found:
         api.synchronize()
 
     run()
-    latency = sorted(_timed(run) for _ in range(work.round_trips))
+    latency = sorted(timed(run) for _ in range(work.round_trips))
     start = time.perf_counter()
     for _ in range(work.launches):
         api.launch(nothing, 1, 1, ())
@@ -71,7 +72,7 @@ def figures(api: DriverApi, image: bytes, work: Work) -> Found:
 
     def gb_per_s(act: Callable[[], None], moved: int) -> float:
         go = done(act)
-        return round(moved / min(_timed(go) for _ in range(work.repeats)) / 1e9, 2)
+        return round(moved / min(timed(go) for _ in range(work.repeats)) / 1e9, 2)
 
     through = (ctypes.c_void_p(dst), ctypes.c_void_p(src), count)
     found: dict[str, int | float | str] = {
@@ -92,9 +93,3 @@ def figures(api: DriverApi, image: bytes, work: Work) -> Found:
         f"{found['copy_gb_per_s']} across",
         found,
     )
-
-
-def _timed(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

@@ -12,7 +12,6 @@ address space is the group's (kchangrpapiConstruct), and UVM maps no context buf
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +27,7 @@ from hcq.nv.fault import describe_ring
 from hcq.nv.memory import Allocation, Place
 from hcq.nv.rings import GpFifo
 from hcq.tools.hw.bench import REPORT_IT, Bench
-from hcq.tools.hw.checks import rate
+from hcq.tools.hw.checks import rate, timed
 from hcq.tools.hw.nv.ladder import Raw
 
 # NV2080_ENGINE_TYPE_COPY0 to 9, and those from the eleventh on
@@ -150,10 +149,3 @@ def during_kernel(bench: Bench, copied: Callable[[], None]) -> str:
         flag.set(1)
         running.wait()
     return "was done while a kernel ran" if is_running else "waited for the kernel"
-
-
-def timed(work: Callable[[], object]) -> float:
-    """Seconds that it takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

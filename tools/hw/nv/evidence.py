@@ -114,7 +114,8 @@ PARTS: dict[str, Part] = {
     "mmu_fault": _fault,
     "sm_errors": _sm_errors,
     "channel": lambda device: {
-        name: hex(getattr(device.channel, name)) for name in ("group", "handle", "compute", "window")
+        name: hex(getattr(device.channel, name))
+        for name in ("group", "handle", "compute", "window", "window_bytes")
     },
     "local": lambda device: device.local,
     "gpu": lambda device: {

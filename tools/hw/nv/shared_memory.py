@@ -18,13 +18,12 @@ from hcq.doctor.check import Failure, Found
 from hcq.tools.hw import kernels
 from hcq.tools.hw.bench import REPORT_IT, Bench
 from hcq.tools.hw.checks import same
-from hcq.tools.hw.kernels import M32, unpack
+from hcq.tools.hw.kernels import M32, MIX, unpack
 from hcq.tools.hw.ladder import climb
 
 THREADS = 256
 STATIC_BYTES = 48 << 10  # of the kernel shared_static
 MOST_BYTES = 200 << 10  # of what is asked for: GPUs of fewer give all that they have
-MIX = 2654435761
 
 
 def sizes(bench: Bench) -> Found:
