@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = 300
 # what tests sleep by themselves: 1.1 s, 20 times as long as on a GPU, after each time that they suspend a queue
 SLEEPS = {"KFDCWSRTest.BasicTest/1": 55, "KFDCWSRTest.BasicTest/2": 110, "KFDCWSRTest.BasicTest/3": 1100}
 PASSED, SKIPPED, FAILED = "passes", "skips", "fails"
@@ -207,7 +207,8 @@ def table(folder: Path) -> str:
             kept = {name: text for name, text in store["results"].items() if not reason_left_out(name)}
             found = [text for name, text in kept.items() if name.startswith(starts)]
             ran = [text for text in found if not text.startswith(SKIPPED)]
-            cells.append(f"{ran.count(PASSED)} of {len(ran)}, {len(found) - len(ran)} skip")
+            cell = f"{ran.count(PASSED)} of {len(ran)}, {len(found) - len(ran)} skip"
+            cells.append(cell if found else "")
         lines.append(f"| {group} | {' | '.join(cells)} |")
     for kind in (FAILED, SKIPPED):
         rows: dict[str, dict[str, list[str]]] = {}  # reason -> test -> GPUs
