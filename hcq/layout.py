@@ -31,6 +31,7 @@ class Bits:
         self.doc = doc
         self.width = high - low + 1  # bits
         self.mask = (1 << self.width) - 1 << low
+        self.members = {member.value: member for member in enum or ()}
         self.name = ""
         self.owner = ""
 
@@ -76,15 +77,11 @@ class Bits:
 
     def decode(self, packet_bits: int) -> int:
         """The field's value in a packet's bits."""
-        value = ((packet_bits & self.mask) >> self.low) * self.unit
-        return value if self.enum is None else self.named(value)
+        return self.named(((packet_bits & self.mask) >> self.low) * self.unit)
 
     def named(self, value: int) -> int:
         """A value as a member of the field's enum; itself where none has that value."""
-        try:
-            return self.enum(value) if self.enum is not None else value
-        except ValueError:
-            return value
+        return self.members.get(value, value)
 
     def show(self, value: int) -> str:
         """A value of this field as text."""
@@ -181,6 +178,7 @@ class Packet:
     fields: ClassVar[dict[str, Bits]] = {}
     claimed: ClassVar[int] = 0  # the bits that fields have
     length_words: ClassVar[int] = 0
+    _places: ClassVar[tuple[tuple[str, int, int, int, dict[int, IntEnum]], ...]] = ()
     tail: ClassVar[str | None] = None
 
     values: dict[str, int]
@@ -212,6 +210,9 @@ class Packet:
                 raise UsageError(f"{cls.__name__}.{name}: bit {field.low} already belongs to {before.name}.")
             before = field
         cls.claimed = sum(field.mask for field in cls.fields.values())
+        cls._places = tuple(
+            (name, field.mask, field.low, field.unit, field.members) for name, field in cls.fields.items()
+        )
 
     def __init__(self, **values: Any) -> None:
         tail = values.pop(self.tail, ()) if self.tail is not None else ()
@@ -248,13 +249,20 @@ class Packet:
     @classmethod
     def decode(cls: type[P], words: Sequence[int]) -> P:
         """Read any words; missing ones count as zero. Never raises."""
-        own = [word & 0xFFFFFFFF for word in words[: cls.length_words]]
-        packed = int.from_bytes(struct.pack(f"<{len(own)}I", *own), "little")
+        size = cls.length_words
+        if size == 1 and len(words):
+            packed = words[0] & 0xFFFFFFFF
+        else:
+            own = [word & 0xFFFFFFFF for word in words[:size]]
+            packed = int.from_bytes(struct.pack(f"<{len(own)}I", *own), "little")
         packet = cls.__new__(cls)
-        packet.values = {name: field.decode(packed) for name, field in cls.fields.items()}
-        packet.tail_words = tuple(words[cls.length_words :]) if cls.tail is not None else ()
+        packet.values = values = {}
+        for name, mask, low, unit, members in cls._places:  # Bits.decode of each, without its calls
+            value = ((packed & mask) >> low) * unit
+            values[name] = members.get(value, value)
+        packet.tail_words = tuple(words[size:]) if cls.tail is not None else ()
         rest = packed & ~cls.claimed
-        words_left = [rest >> 32 * index & 0xFFFFFFFF for index in range(cls.length_words)] if rest else []
+        words_left = [rest >> 32 * index & 0xFFFFFFFF for index in range(size)] if rest else ()
         packet.unclaimed = {index: word for index, word in enumerate(words_left) if word}
         return packet
 

@@ -21,7 +21,6 @@ from hcq.nv.abi import compute_methods as compute
 from hcq.nv.abi import copy_methods as copy
 from hcq.nv.abi import host_methods as host
 from hcq.nv.abi.host_methods import SemExecuteOperation
-from hcq.nv.abi.method import UnknownMethod
 from hcq.nv.abi.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL, HOST_END, Push
 from hcq.nv.abi.qmd import Qmd
 from hcq.nv.bundle import Bundle
@@ -143,13 +142,10 @@ class NvModel(Model):
                 "packet-length",
                 f"its header counts {packet.count} words, and {packet.missing} are missing",
             )
-        for written in packet.methods:
-            if isinstance(written.method, UnknownMethod) and not isinstance(packet, (LaunchData, RunBlock)):
-                return (
-                    "packet-unknown",
-                    f"the class of subchannel {written.subchannel} has no method {written.address:#06x}",
-                )
-        return None
+        unknown = packet.unknown_address
+        if unknown is None:
+            return None
+        return "packet-unknown", f"the class of subchannel {packet.subchannel} has no method {unknown:#06x}"
 
     def program(self, facts: ProgramFacts, image: bytes) -> ProgramFacts:
         """Registers, shared memory and parameters, as the code object says."""

@@ -12,10 +12,10 @@ subchannel. Decoding never raises, and the words of what it returns are the word
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from hcq.errors import UsageError
 from hcq.layout import Packet, bits
@@ -64,7 +64,22 @@ class Push(Packet, words=1, tail="data"):
     count = bits(28, 16)
     sec_op = bits(31, 29, enum=SecOp, default=SecOp.INC_METHOD)
 
-    methods: tuple[Written, ...] = ()
+    bound: Mapping[int, int] | None = None  # subchannel -> class where it stands, for one out of a pushbuffer
+    host: int = 0  # class of its channel
+
+    @cached_property
+    def methods(self) -> tuple[Written, ...]:
+        """The writes as the bound classes name them; none for a packet that is in no pushbuffer."""
+        return tuple([Written(self.subchannel, at, kind.decode([word])) for at, word, kind in self._named()])
+
+    @property
+    def unknown_address(self) -> int | None:
+        """The first that it writes where its class has no method."""
+        return next((at for at, _, kind in self._named() if kind is UnknownMethod), None)
+
+    def _named(self) -> Iterable[tuple[int, int, type[Method]]]:
+        """(address, word, method) of each write."""
+        return () if self.bound is None else _named(self, dict(self.bound), self.host)
 
     @property
     def missing(self) -> int:
@@ -191,10 +206,14 @@ def decode(
     found: list[Packet] = []
     at = 0
     while at < len(words):
-        header = Push.decode(words[at : at + 1])
-        end = at + 1 + (header.count if header.sec_op in WITH_DATA else 0)
-        push = Push.decode(words[at:end])
-        push.methods = tuple(_written(push, classes, host))
+        push = Push.decode(words[at : at + 1])
+        end = at + 1 + (push.count if push.sec_op in WITH_DATA else 0)
+        push.tail_words = tuple(words[at + 1 : end])
+        push.bound, push.host = classes, host
+        if push.method_address < HOST_END:
+            classes = dict(classes)
+            for _ in _named(push, classes, host):
+                pass
         found.append(push)
         at = end
         if push.sec_op == SecOp.END_PB_SEGMENT and at < len(words):
@@ -203,13 +222,14 @@ def decode(
     return found
 
 
-def _written(push: Push, classes: dict[int, int], host: int) -> Iterable[Written]:
+def _named(push: Push, classes: dict[int, int], host: int) -> Iterator[tuple[int, int, type[Method]]]:
+    """(address, word, method) of each write, and what it binds to the subchannels in `classes`."""
     for address, word in push.writes():
         owner = host if address < HOST_END else classes.get(push.subchannel, 0)
-        method = methods_of(owner).get(address, UnknownMethod).decode([word])
-        if isinstance(method, host_methods.SetObject):
-            classes[push.subchannel] = method.nvclass
-        yield Written(push.subchannel, address, method)
+        kind = methods_of(owner).get(address, UnknownMethod)
+        if issubclass(kind, host_methods.SetObject):
+            classes[push.subchannel] = kind.decode([word]).nvclass
+        yield address, word, kind
 
 
 def decoder(arch: str) -> Callable[[Sequence[int]], list[Packet]]:
