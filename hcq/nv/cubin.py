@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from hcq.elf import (
@@ -315,19 +316,21 @@ class Cubin:
 
     def _calls_functions(self, kernel: str, section: Section) -> bool:
         """Whether it has functions of the program's own. The compiler's (slow paths of divisions) never recurse."""
-        inside = {
-            one.name
-            for one in self.symbols
-            if one.type == STT_FUNC and one.name != kernel and self._section_of(one) == section.name
-        }
+        inside = {one.name for one in self._functions.get(section.name, ()) if one.name != kernel}
         others = self._reached([kernel]) - {kernel}
         return not all(any(word in name for word in COMPILERS_OWN) for name in inside | others)
 
     def _function(self, name: str, section: Section) -> Symbol | None:
+        return next((one for one in self._functions.get(section.name, ()) if one.name == name), None)
+
+    @cached_property
+    def _functions(self) -> dict[str, list[Symbol]]:
+        """Symbols of functions by their section."""
+        found: dict[str, list[Symbol]] = {}
         for symbol in self.symbols:
-            if symbol.name == name and symbol.type == STT_FUNC and self._section_of(symbol) == section.name:
-                return symbol
-        return None
+            if symbol.type == STT_FUNC:
+                found.setdefault(self._section_of(symbol), []).append(symbol)
+        return found
 
     def _section_of(self, symbol: Symbol) -> str:
         if symbol.section == SHN_UNDEF or symbol.section >= SHN_LORESERVE:
