@@ -35,11 +35,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-emulated test-vendor test-installed soak lint format torch browser nv docs reference bench clean
+.PHONY: help demo test test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
+	@echo "make test-thorough   what 'make test' leaves out: its laws over more seeds, machines and formats"
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
 	@echo "make test-installed  a part of the tests, against a wheel in an environment of its own"
 	@echo "make test-vendor     AMD's own runtimes and compiler on emulated GPUs (apt install rocminfo hipcc libhsa-runtime-dev)"
@@ -60,6 +61,9 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --ignore=tests/programs $(PYTEST_FLAGS)
+
+test-thorough: $(VENV)/test.stamp
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --thorough -m thorough --ignore=tests/programs $(PYTEST_FLAGS)
 
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)

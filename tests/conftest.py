@@ -1,6 +1,6 @@
 """What every test runs under: a cache of its own, a deadline, and the options of this test suite.
 
-In       pytest's command line: --renew-golden, --require-torch, --require-browser, --emulate, --pictures
+In       pytest's command line: --renew-golden, --require-torch, --require-browser, --emulate, --thorough, --pictures
 Out      fixtures `device` (the embedded CPU device) and `golden` (reviewed text in kernels_golden/)
 Changes  the HCQ_* environment of the test processes: the user's switches and cache do not reach a test
 Next     pyproject.toml, [tool.pytest.ini_options] (markers), kernels_golden/README.md (reviewed kernels)
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import faulthandler
+import gc
 import importlib.util
 import os
 import shutil
@@ -56,6 +57,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="WORD",
         help="tests of tensors run on this emulated device: amd:gfx1100, nv:sm_90",
     )
+    group.addoption(
+        "--thorough",
+        action="store_true",
+        help="run what is marked thorough, too: known laws over more seeds, machines and formats",
+    )
     group.addoption("--pictures", metavar="DIR", help="keep the pictures that tests take of pages")
 
 
@@ -82,14 +88,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing["torch"] = "compares with PyTorch: make torch"
     if not _has_browser() and not config.getoption("--require-browser"):
         missing["browser"] = "needs a browser: apt install chromium chromium-driver; make browser"
+    left_out = []
     if config.getoption("--emulate"):
-        own = [item for item in items if item.get_closest_marker("own_devices")]
-        config.hook.pytest_deselected(items=own)
-        items[:] = [item for item in items if item not in own]
+        left_out.append("own_devices")
+    if not config.getoption("--thorough"):
+        left_out.append("thorough")
+    out = {item for item in items for marker in left_out if item.get_closest_marker(marker)}
+    if out:
+        config.hook.pytest_deselected(items=[*out])
+        items[:] = [item for item in items if item not in out]
     for item in items:
         for marker, reason in missing.items():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Half a million objects of pytest's own live until the end: no collection of a test need look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _has_browser() -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from tests.campaigns import _failing, runner
@@ -20,16 +22,22 @@ def test_a_campaign_finds_nothing(campaign: Campaign) -> None:
 FAILING = declared_in("tests.campaigns._failing")
 
 
+@functools.cache
+def failing() -> tuple[runner.Tally, list[str]]:
+    """What it tells of failures of every kind, and their tally: one of them hangs for ten seconds."""
+    told: list[str] = []
+    return runner.run(FAILING["failing"], 3, count=10, tell=told.append), told
+
+
 def test_every_kind_of_failure_is_counted_and_the_cases_after_it_still_run() -> None:
-    tally = runner.run(FAILING["failing"], 3, count=10)
+    tally, _ = failing()
     assert (tally.right, tally.refused) == (5, 1)
     assert (tally.wrong, tally.crashes, tally.hangs, tally.leaks) == (2, 1, 1, 0)
     assert tally.cases == 10
 
 
 def test_a_failure_is_told_with_the_line_that_repeats_it_and_what_was_said() -> None:
-    told: list[str] = []
-    runner.run(FAILING["failing"], 3, count=10, tell=told.append)
+    _, told = failing()
     lines = [text.splitlines()[0].partition("   # ") for text in told]
     numbers = [_failing.CRASHES, _failing.HANGS, _failing.IS_WRONG, _failing.RAISES]
     assert [command for command, _, _ in lines] == [Case("failing", 3, number).command for number in numbers]

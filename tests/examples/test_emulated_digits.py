@@ -43,16 +43,30 @@ def test_the_loss_falls() -> None:
 
 
 @pytest.mark.deadline(160)
-@pytest.mark.parametrize("queue", ["pm4", "aql"])
-@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+@pytest.mark.parametrize(
+    ("arch", "queue"),
+    [
+        ("gfx1100", "pm4"),
+        ("gfx942", "aql"),
+        pytest.param("gfx1100", "aql", marks=pytest.mark.thorough),
+        pytest.param("gfx942", "pm4", marks=pytest.mark.thorough),
+    ],
+)
 def test_amd_gpus_give_the_cpus_losses(arch: str, queue: str) -> None:
     found = losses(HCQ_DEVICE="AMD", HCQ_EMULATE=f"amd:{arch}", HCQ_AMD_QUEUE=queue)
     assert found == pytest.approx(on_the_cpu(), rel=1e-4)
 
 
 @pytest.mark.deadline(160)
-@pytest.mark.parametrize("renderer", ["ptx", "cuda"])
-@pytest.mark.parametrize("arch", ["sm_90", "sm_80"])
+@pytest.mark.parametrize(
+    ("arch", "renderer"),
+    [
+        ("sm_90", "ptx"),
+        ("sm_80", "cuda"),
+        pytest.param("sm_90", "cuda", marks=pytest.mark.thorough),
+        pytest.param("sm_80", "ptx", marks=pytest.mark.thorough),
+    ],
+)
 def test_nvidia_gpus_give_the_cpus_losses(arch: str, renderer: str) -> None:
     if renderer == "cuda":
         try:

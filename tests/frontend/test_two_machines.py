@@ -17,7 +17,16 @@ SCRIPT = Path(__file__).with_name("two_machines.py")
 @pytest.mark.deadline(200)
 @pytest.mark.parametrize(
     "emulate",
-    ["amd:gfx1100", "amd:gfx1201", "amd:gfx90a", "amd:gfx942", "amd:gfx1100:caches", "nv:sm_90", "nv:sm_80"],
+    [
+        "amd:gfx1201",
+        "amd:gfx90a",
+        "amd:gfx1100:caches",
+        "nv:sm_90",
+        *[
+            pytest.param(word, marks=pytest.mark.thorough)
+            for word in ("amd:gfx1100", "amd:gfx942", "nv:sm_80")
+        ],
+    ],
 )
 def test_tensor_programs_give_on_an_emulated_gpu_what_they_give_on_the_cpu(emulate):
     device = emulate.partition(":")[0].upper()

@@ -1,4 +1,4 @@
-"""Training on emulated GPUs gives the CPU's losses: with every queue and renderer, and under many seeds."""
+"""Training on emulated GPUs gives the CPU's losses: with every queue and renderer, and under seeds."""
 
 from __future__ import annotations
 
@@ -56,11 +56,14 @@ def needs_nvrtc() -> None:
 
 
 @pytest.mark.parametrize(("words", "environ"), WAYS)
-def test_training_gives_the_same_losses_as_the_cpu(words: tuple[str, ...], environ: dict[str, str]):
-    check_losses(list(words), environ)
+def test_training_gives_the_same_losses_as_the_cpu_also_under_seeds(
+    words: tuple[str, ...], environ: dict[str, str]
+):
+    seeds = [f"{words[0]}:seed=1", f"{words[-2]}:seed=2", f"{words[1]}:seed=3"]
+    check_losses([*words, *seeds], environ)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.deadline(160)
 @pytest.mark.parametrize(("words", "environ"), WAYS)
 def test_training_gives_the_same_losses_under_many_seeds(words: tuple[str, ...], environ: dict[str, str]):
