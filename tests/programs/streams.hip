@@ -1,4 +1,5 @@
-// Streams and events: work of two streams in an order that an event demands, its time, and rows of an array copied.
+// Streams and events: work of two streams in an order that an event demands, its time, and rows of an array copied;
+// a stream that may use two compute units.
 #include <vector>
 
 #include "check.h"
@@ -34,6 +35,14 @@ int main() {
     CHECK(hipMemcpyAsync(found.data(), data, n * sizeof(int), hipMemcpyDeviceToHost, second));
     CHECK(hipStreamSynchronize(second));
     for (int i = 0; i < n; i++) wrong += found[i] != 5;
+
+    const uint32_t two_units[] = {3};
+    hipStream_t few;
+    CHECK(hipExtStreamCreateWithCUMask(&few, 1, two_units));
+    add<<<n / 256, 256, 0, few>>>(data, n, 3);
+    CHECK(hipMemcpyAsync(found.data(), data, n * sizeof(int), hipMemcpyDeviceToHost, few));
+    CHECK(hipStreamSynchronize(few));
+    for (int i = 0; i < n; i++) wrong += found[i] != 18;
 
     std::vector<char> host(height * width), back(height * width);
     for (size_t i = 0; i < host.size(); i++) host[i] = char(i * 7);
