@@ -71,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         return  # a process of pytest-xdist: it inherits the environment made below
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # files go to processes in the order of _longest_first
     for name in [name for name in os.environ if name.startswith("HCQ_")]:
         del os.environ[name]
     cache = tempfile.mkdtemp(prefix="hcq-test-cache-")
@@ -97,10 +99,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if out:
         config.hook.pytest_deselected(items=[*out])
         items[:] = [item for item in items if item not in out]
+    if hasattr(config, "workerinput"):
+        _longest_first(items)
     for item in items:
         for marker, reason in missing.items():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Processes get whole files: those with long tests first, then by the number of tests, so that all end together."""
+    weights: dict[Path, list[float]] = {}
+    for item in items:
+        weight = weights.setdefault(item.path, [0, 0])
+        marker = item.get_closest_marker("deadline")
+        weight[0] += float(marker.args[0]) if marker else 0
+        weight[1] += 1
+    items.sort(key=lambda item: weights[item.path], reverse=True)
 
 
 @pytest.hookimpl(trylast=True)
