@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from random import Random
 from typing import Generic, TypeVar
 
+from hcq.emu import heap
+
 T = TypeVar("T")
 
 BURST = 64  # steps of one queue before the next has its turn
@@ -131,6 +133,7 @@ class Worker(ABC, Generic[T]):
         return paused.worked if paused.is_done else True
 
     def _start(self) -> None:
+        heap.keep_freed()
         self._thread = threading.Thread(target=self._main, name=f"emulated {self._arch}", daemon=True)
         self._thread.start()
 
