@@ -55,22 +55,38 @@ def sum_with_carry(ctx: Context, name: str, carry_in: bool, operands: Sources) -
     target = mask_register(ctx)
     write_mask = write_lane_mask(ctx, target)
     adds = name == "add"
+    compute = np.add if adds else np.subtract
     if ctx.inst.fields.get("clamp", 0):
         raise ctx.refuse("clamp on a sum with carry is not emulated")
+    register = ctx.inst.fields["vdst"]
+    # a sum carries where it is less than either operand: the one that it does not take the place of
+    kept = right if operands.code(0) == 256 + register else left
+    is_plain = ctx.inst.sdwa is None and ctx.inst.dpp is None and target != ctx.null
+    is_plain = is_plain and not (adds and operands.code(0) == operands.code(1))
 
     def run(b: Batch) -> None:
-        x, y = left(b), right(b)
-        total = x + y if adds else x - y
         extra = carried(b) if carried is not None else None
         if extra is not None and not extra.any():
             extra = None  # the upper half of an address: hardly ever does one reach over 4 GiB
+        x, y = left(b), right(b)
+        if extra is None and is_plain and b.all_lanes:
+            place = b.u32[register]
+            if not adds:
+                out = x < y
+                np.subtract(x, y, out=place)
+            else:
+                np.add(x, y, out=place)
+                out = place < kept(b)
+            write_mask(b, out)
+            return
+        total = compute(x, y)
         if target == ctx.null:
-            write(b, total if extra is None else total + extra if adds else total - extra)
+            write(b, total if extra is None else compute(total, extra))
             return
         out = total < x if adds else x < y
         if extra is not None:
             partial = total
-            total = partial + extra if adds else partial - extra
+            total = compute(partial, extra)
             out = out | (total < partial if adds else total > partial)
         write(b, total)
         write_mask(b, out)

@@ -68,6 +68,18 @@ def are_aligned(offsets: Array) -> bool:
     return not int(np.bitwise_or.reduce(offsets)) & 3
 
 
+def beside_each_other(offsets: Array, step: int) -> int | None:
+    """Where aligned offsets begin of which each is a step beyond the one before; None: they are no such."""
+    count = len(offsets)
+    if count < 2:
+        return None
+    first = int(offsets[0])
+    # the ends say no at once, nearly always
+    if first % 4 or int(offsets[-1]) - first != step * (count - 1):
+        return None
+    return first if bool((offsets[1:] - offsets[:-1] == step).all()) else None
+
+
 @dataclass(frozen=True)
 class Bytes:
     """A piece of the host's memory, reached by offsets that are known to be inside; LDS and scratch are such, too."""
@@ -83,6 +95,11 @@ class Bytes:
 
     def gather(self, offsets: Array, words: int) -> Array:
         """(n,) offsets -> (words, n) uint32. Any alignment."""
+        if self.words is not None:
+            start = beside_each_other(offsets, 4 * words)
+            if start is not None:
+                piece = self.words[start // 4 : start // 4 + words * len(offsets)]
+                return np.array(piece.reshape(-1, words).T, order="C")
         out = np.empty((words, len(offsets)), np.uint32)
         if self.words is not None and are_aligned(offsets):
             first = offsets >> 2
@@ -104,6 +121,11 @@ class Bytes:
 
     def scatter(self, offsets: Array, values: Array) -> None:
         """Write (words, n) uint32 at (n,) offsets; the later lane wins."""
+        if self.words is not None:
+            start = beside_each_other(offsets, 4 * len(values))
+            if start is not None:
+                self.words[start // 4 : start // 4 + values.size].reshape(-1, len(values))[...] = values.T
+                return
         if self.words is not None and are_aligned(offsets):
             first = offsets >> 2
             for word in range(len(values)):

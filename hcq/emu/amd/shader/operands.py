@@ -184,10 +184,9 @@ def scalar64(ctx: Context, code: int) -> Callable[[Batch], Array]:
         return lambda b: np.zeros(b.waves, np.uint64)
     if code < 128:
         if code % 2 == 0:
-            half = code // 2
-            return lambda b: b.s.view(np.uint64)[:, half]
+            return lambda b: b.scalar_pair(code)
         return lambda b: (
-            b.s[:, code].astype(np.uint64) | (b.s[:, code + 1].astype(np.uint64) << np.uint64(32))
+            b.scalar(code).astype(np.uint64) | (b.scalar(code + 1).astype(np.uint64) << np.uint64(32))
         )
     if code == 255:
         value = literal_constant(inst.literal or 0, "u64")
@@ -209,7 +208,7 @@ def scalar32(ctx: Context, code: int) -> Callable[[Batch], Array]:
     if code == ctx.null:
         return lambda b: np.zeros(b.waves, np.uint32)
     if code < 128:
-        return lambda b: b.s[:, code]
+        return lambda b: b.scalar(code)
     if code == 255:
         literal = np.uint32(ctx.inst.literal or 0)
         return lambda b: np.full(b.waves, literal, np.uint32)
@@ -294,8 +293,10 @@ def vector_write(kind: str, register: int, half: int = 0, zero_high: bool = Fals
     if width_of(kind) == 64:
 
         def write_pair(b: Batch, x: Array) -> None:
-            full = np.empty((b.waves, b.u32.shape[2]), dtype)
-            full[...] = x
+            full = x
+            if x.shape != b.lanes.shape or x.dtype != dtype or not x.flags.c_contiguous:
+                full = np.empty((b.waves, b.u32.shape[2]), dtype)
+                full[...] = x
             words = full.view(np.uint32).reshape(*full.shape, 2)
             if b.all_lanes:
                 b.u32[register] = words[..., 0]
@@ -338,8 +339,8 @@ def scalar_write(ctx: Context, code: int, words: int = 1) -> Callable[[Batch, Ar
 
         def write_pair(b: Batch, x: Array) -> None:
             b.forget(code, 2)
-            b.s[:, code] = (x & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-            b.s[:, code + 1] = (x >> np.uint64(32)).astype(np.uint32)
+            b.scalars[:, code] = (x & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+            b.scalars[:, code + 1] = (x >> np.uint64(32)).astype(np.uint32)
 
         write: Callable[[Batch, Array], None] = write_pair
         if code % 2 == 0:
@@ -347,14 +348,14 @@ def scalar_write(ctx: Context, code: int, words: int = 1) -> Callable[[Batch, Ar
 
             def write_even(b: Batch, x: Array) -> None:
                 b.forget(code, 2)
-                b.s.view(np.uint64)[:, half] = x
+                b.scalars.view(np.uint64)[:, half] = x
 
             write = write_even
     else:
 
         def write_word(b: Batch, x: Array) -> None:
             b.forget(code, 1)
-            b.s[:, code] = x
+            b.scalars[:, code] = x
 
         write = write_word
     return write if code + words <= EXEC or code > EXEC + 1 else and_exec(write)

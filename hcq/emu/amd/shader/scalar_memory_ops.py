@@ -109,7 +109,7 @@ def load(ctx: Context, words: int, through_descriptor: bool) -> Step:
             raise fault.at(pc, b.lane_names(wave, 0)) from None
         if plain:
             b.forget(sdata, words)
-            b.s[:, sdata : sdata + words] = rows.T
+            b.scalars[:, sdata : sdata + words] = rows.T
             return
         for index in range(words):
             write[index](b, rows[index])

@@ -9,6 +9,7 @@ Source   LLVM AMDGPUUsage: kernel descriptor, initial kernel execution state (th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -130,6 +131,11 @@ class WorkItems:
         """How many workgroups there are."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no group is smaller than the others."""
+        return all(total == groups * size for total, groups, size in zip(self.items, self.grid, self.block))
+
     def waves_per_group(self, wave_size: int) -> int:
         """How many waves a whole workgroup takes."""
         return -(-self.block[0] * self.block[1] * self.block[2] // wave_size)
@@ -152,11 +158,11 @@ class WorkItems:
     def waves(self, groups: Array, wave_size: int) -> tuple[Array, Array, Array]:
         """(group index, place in its group, active lanes) of every wave that has work."""
         per_group = self.waves_per_group(wave_size)
+        if self.is_whole and self.block[0] * self.block[1] * self.block[2] % wave_size == 0:
+            return _whole_waves(len(groups), per_group, wave_size)
         index = np.repeat(np.arange(len(groups)), per_group)
         place = np.tile(np.arange(per_group), len(groups))
         sizes = self.group_sizes(groups)
-        if (sizes == self.block).all() and self.block[0] * self.block[1] * self.block[2] % wave_size == 0:
-            return index, place, np.ones((len(index), wave_size), np.bool_)
         count = sizes.prod(axis=1)[index]
         linear = place[:, None] * wave_size + np.arange(wave_size)
         active = linear < count[:, None]
@@ -165,12 +171,29 @@ class WorkItems:
 
     def packed_ids(self, groups: Array, place: Array, wave_size: int, dimensions: int) -> Array:
         """v0: work-item ids, x in bits 9:0, y in 19:10, z in 29:20."""
-        sizes = np.maximum(self.group_sizes(groups), 1)
-        if (sizes == self.block).all():  # the same in every group: worked out once
-            places = np.arange(self.waves_per_group(wave_size))
-            whole = np.broadcast_to(np.array(self.block), (len(places), 3))
-            return _packed(places, whole, wave_size, dimensions)[place]
-        return _packed(place, sizes, wave_size, dimensions)
+        if self.is_whole:  # the same in every group: worked out once
+            return _whole_ids(self.block, self.waves_per_group(wave_size), wave_size, dimensions)[place]
+        return _packed(place, np.maximum(self.group_sizes(groups), 1), wave_size, dimensions)
+
+
+# a large grid is many batches of groups that are alike
+@functools.lru_cache(maxsize=4)
+def _whole_waves(groups: int, per_group: int, wave_size: int) -> tuple[Array, Array, Array]:
+    """What WorkItems.waves() says of whole groups of whole waves. Not to be written to."""
+    index = np.repeat(np.arange(groups), per_group)
+    place = np.tile(np.arange(per_group), groups)
+    lanes = np.ones((len(index), wave_size), np.bool_)
+    for one in (index, place, lanes):
+        one.flags.writeable = False
+    return index, place, lanes
+
+
+@functools.lru_cache(maxsize=16)
+def _whole_ids(block: tuple[int, int, int], waves: int, wave_size: int, dimensions: int) -> Array:
+    """The ids of the waves of a whole group."""
+    ids = _packed(np.arange(waves), np.broadcast_to(np.array(block), (waves, 3)), wave_size, dimensions)
+    ids.flags.writeable = False
+    return ids
 
 
 def _packed(place: Array, sizes: Array, wave_size: int, dimensions: int) -> Array:

@@ -8,6 +8,9 @@ Next     operands.py (reads and writes through these views), machine.py (splits 
 VGPRs are one array of 32-bit words seen under several types. u32, i32, f32 are (register, wave, lane); u16, i16, f16
 have one more axis for the low and high half. SGPRs are (wave, 128), numbered as in source operands. EXEC lives in
 s[:, 126:128]; `lanes` is the same as booleans, and `all_lanes` says that no write needs a mask.
+
+Most masks are written by one vector instruction and read by the next: they stay booleans until a scalar read asks for
+their bits. `s` has the bits of all masks; `scalars`, the array under it, lacks those of `unpacked`.
 """
 
 from __future__ import annotations
@@ -29,9 +32,10 @@ class Batch:
         self, residents: Residents, pc: int, mode: int, ids: Array, v: Array, s: Array, scc: Array
     ) -> None:
         self.residents, self.pc, self.mode = residents, pc, mode
-        self.ids, self.s, self.scc = ids, s, scc
+        self.ids, self.scalars, self.scc = ids, s, scc
         self.mask_words = residents.wave_size // 32
-        self.known: dict[int, Array] = {}  # mask registers already unpacked; every write to them forgets
+        self.known: dict[int, Array] = {}  # mask registers as booleans; every write to them forgets
+        self.unpacked: dict[int, Array] = {}  # those whose bits are not among the scalars yet
         # lanes whose DPP source exists, while such an instruction runs
         self.readable: Array = np.ones((1, 1), np.bool_)
         self.turn = 0  # when it last ran, so that none waits for ever
@@ -57,20 +61,55 @@ class Batch:
         """The workgroup of each wave, by its place among the residents."""
         return self.residents.group_of[self.ids]
 
+    @property
+    def s(self) -> Array:
+        """The scalar registers, (wave, 128), with the bits of all masks."""
+        if self.unpacked:
+            self.settle(0, self.scalars.shape[1])
+        return self.scalars
+
+    def scalar(self, register: int) -> Array:
+        """(wave,) words of a scalar register."""
+        if self.unpacked:
+            self.settle(register, 1)
+        return self.scalars[:, register]
+
+    def scalar_pair(self, register: int) -> Array:
+        """(wave,) uint64 of two scalar registers, the first of which is even."""
+        if self.unpacked:
+            self.settle(register, 2)
+        return self.scalars.view(np.uint64)[:, register // 2]
+
+    def settle(self, register: int, words: int) -> None:
+        """Put the bits of masks that overlap these registers where they belong."""
+        for mask in self.overlapping(register, words):
+            self.scalars[:, mask : mask + self.mask_words] = pack_lanes(self.unpacked.pop(mask))
+
+    def overlapping(self, register: int, words: int) -> list[int]:
+        """The registers of such masks."""
+        size = self.mask_words
+        return [mask for mask in self.unpacked if mask < register + words and register < mask + size]
+
     def exec_changed(self) -> None:
         """EXEC's bits were written: the lane mask follows."""
-        self.lanes = unpack_lanes(self.s[:, EXEC : EXEC + self.mask_words])
+        self.lanes = self.mask(EXEC)
         self.all_lanes = bool(self.lanes.all())
 
     def set_exec(self, mask: Array) -> None:
         """Set which lanes are on: (waves, lanes) of bool."""
         self.lanes = mask
         self.all_lanes = bool(mask.all())
-        self.forget(EXEC, 2)
-        self.s[:, EXEC : EXEC + self.mask_words] = pack_lanes(mask)
+        self.set_mask(EXEC, mask)
 
     def forget(self, register: int, words: int) -> None:
-        """These SGPRs are about to change: masks that overlap them are no longer known."""
+        """These SGPRs are about to be written: masks that overlap them are no longer known."""
+        if self.unpacked:
+            size = self.mask_words
+            for mask in self.overlapping(register, words):
+                if register <= mask and mask + size <= register + words:
+                    del self.unpacked[mask]  # nobody has read it
+                else:
+                    self.settle(mask, size)
         known = self.known
         if known:
             known.pop(register, None)
@@ -82,19 +121,20 @@ class Batch:
         """A lane mask held in SGPRs, as booleans. Do not write to it."""
         known = self.known.get(register)
         if known is None:
-            known = unpack_lanes(self.s[:, register : register + self.mask_words])
+            self.settle(register, self.mask_words)
+            known = unpack_lanes(self.scalars[:, register : register + self.mask_words])
             self.known[register] = known
         return known
 
     def set_mask(self, register: int, mask: Array) -> None:
-        """Write (wave, lane) booleans to a mask register."""
-        self.forget(register, 2)
-        self.known[register] = mask
-        self.s[:, register : register + self.mask_words] = pack_lanes(mask)
+        """Write (wave, lane) booleans to a mask register. They are no longer the caller's to write to."""
+        self.forget(register, self.mask_words)
+        self.known[register] = self.unpacked[register] = mask
 
     def any_bit(self, register: int) -> Array:
         """(wave,) booleans: some lane of the mask in these SGPRs is set."""
-        found: Array = np.logical_or.reduce(self.s[:, register : register + self.mask_words], axis=1)
+        self.settle(register, self.mask_words)
+        found: Array = np.logical_or.reduce(self.scalars[:, register : register + self.mask_words], axis=1)
         return found
 
     def lane_names(self, wave: int, lane: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -371,3 +372,32 @@ def test_packed_float_atomics_add_both_halves() -> None:
         memory=space(cell),
     )
     assert cell.view(np.float16).tolist() == [64.0, 128.0]
+
+
+@pytest.mark.parametrize("words", [1, 2, 3, 4])
+def test_lanes_beside_each_other_move_the_same_bytes_as_lanes_one_by_one(words: int) -> None:
+    data = np.random.default_rng(words).integers(0, 256, 4096, np.uint8)
+    step = 4 * words
+    orders = {
+        "in order": np.arange(40) * step,
+        "one swapped": np.array([0, 2, 1, *range(3, 40)]) * step,
+        "one twice": np.array([0, 1, 1, *range(3, 40)]) * step,
+        "with a hole": np.array([*range(39), 40]) * step,
+        "backwards": np.arange(40)[::-1] * step,
+        "one lane": np.arange(1),
+    }
+    for (name, order), start in itertools.product(orders.items(), (0, 4, 8, 1, 2)):
+        memory, one_by_one = space(data.copy()), space(data.copy())
+        addresses = (BASE + start + order).astype(np.uint64)
+        rows = memory.gather(addresses, words)
+        expected = np.stack(
+            [one_by_one.gather(addresses[lane : lane + 1], words)[:, 0] for lane in range(len(order))], axis=1
+        )
+        assert (rows == expected).all(), (name, start)
+        new = np.arange(rows.size, dtype=np.uint32).reshape(rows.shape) * np.uint32(0x01010101)
+        before = rows.copy()
+        memory.scatter(addresses, new)
+        for lane in range(len(order)):
+            one_by_one.scatter(addresses[lane : lane + 1], new[:, lane : lane + 1])
+        assert memory.read(BASE, 4096) == one_by_one.read(BASE, 4096), (name, start)
+        assert (rows == before).all()  # what was read does not change with memory
