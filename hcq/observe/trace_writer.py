@@ -34,18 +34,7 @@ class TraceWriter:
     """
 
     def __init__(self, path: str, process: int | None = None, about: Mapping[str, Any] | None = None) -> None:
-        try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            start = os.pread(self._fd, len(MAGIC), 0)
-        except OSError as error:
-            raise DriverError(
-                f"HCQ_TRACE={path}: cannot be written ({error.strerror}). Name another file."
-            ) from None
-        if start not in (b"", MAGIC):
-            os.close(self._fd)
-            raise DriverError(
-                f"HCQ_TRACE={path}: holds something else than a trace of this version. Name another file, or remove it."
-            )
+        self._fd, start = _opened(path)
         self.path = path
         self.process = os.getpid() if process is None else process
         self.devices = 0
@@ -59,6 +48,15 @@ class TraceWriter:
         clocks = {"monotonic_ns": _clock(), "unix_ns": time.time_ns()}
         self.record(Kind.PROCESS, {"pid": self.process, **about, **clocks})
         self.flush()
+
+    @staticmethod
+    def check(path: str) -> None:
+        """Whether a trace could be written there. Raises DriverError; leaves no file that was not there."""
+        was_there = os.path.exists(path)
+        fd, _ = _opened(path)
+        os.close(fd)
+        if not was_there:
+            os.unlink(path)
 
     @staticmethod
     def of(path: str) -> TraceWriter:
@@ -154,3 +152,26 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _opened(path: str) -> tuple[int, bytes]:
+    """The file's descriptor, and how it begins: empty, or as a trace."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise DriverError(
+            f"HCQ_TRACE={path}: cannot be written ({error.strerror}). Name another file."
+        ) from None
+    try:
+        start = os.pread(fd, len(MAGIC), 0)
+    except OSError as error:
+        os.close(fd)
+        raise DriverError(
+            f"HCQ_TRACE={path}: cannot be read back ({error.strerror}). Name another file."
+        ) from None
+    if start not in (b"", MAGIC):
+        os.close(fd)
+        raise DriverError(
+            f"HCQ_TRACE={path}: holds something else than a trace of this version. Name another file, or remove it."
+        )
+    return fd, start

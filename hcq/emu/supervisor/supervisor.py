@@ -42,13 +42,13 @@ class Supervisor:
         self.abi = abi()
         self.say = say
         kernels = kernels_for(words)
-        self.machine = Machine(kernels)
         self.watchers: list[KernelObserver] = []
         for kernel in kernels:
             watcher = kernel_observer.watcher()
             if watcher is not None:
                 kernel.observe(watcher)
                 self.watchers.append(watcher)
+        self.machine = Machine(kernels)
         self.keeper: Keeper | None = None
         self.child = 0
         self.status: int | None = None

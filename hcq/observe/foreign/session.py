@@ -20,6 +20,7 @@ from typing import Any
 
 from hcq import backends, config
 from hcq.config import Config
+from hcq.errors import HcqError
 from hcq.foreign import ForeignDevice, ForeignObserver, Reader
 from hcq.kernel_observer import Call, Client, GpuFault, KernelObserver, Read
 from hcq.observe.foreign.judge import Judge
@@ -82,6 +83,9 @@ class _Process:
                 return
             try:
                 getattr(self.reader, event)(*what)
+            except HcqError as error:
+                self.is_lost = True
+                self.session.say(f"hcq: process {self.client.pid} is watched no more: {error}")
             except Exception:
                 self.is_lost = True
                 why = traceback.format_exc().rstrip()
@@ -94,10 +98,14 @@ class Session(KernelObserver):
     """Watches one kernel driver. `settings` are those of this process unless given.
 
     say  takes each line or page for people
+
+    Raises  DriverError where HCQ_TRACE names no file that a trace could be in
     """
 
     def __init__(self, settings: Config | None = None, say: Say = _say) -> None:
         self.settings = config.current() if settings is None else settings
+        if self.settings.trace is not None:
+            TraceWriter.check(self.settings.trace)
         self.say = say
         self.kind = ""
         self.gpus: Mapping[int, str] = {}

@@ -147,6 +147,20 @@ def test_a_second_supervisor_below_the_first_is_refused_with_the_way_out(emulate
     assert "hcq.emu.attach" in done.stderr
 
 
+def test_a_trace_that_cannot_be_written_is_refused_before_the_program_starts(
+    emulate: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("HCQ_TRACE", str(tmp_path / "nowhere" / "run.hcqtrace"))
+    done = emulate("echo started")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot be written (No such file or directory)" in done.stderr
+    assert "Traceback" not in done.stderr
+    monkeypatch.setenv("HCQ_TRACE", str(tmp_path / "run.hcqtrace"))
+    assert emulate("echo started").stdout == "started\n"
+    assert not list(tmp_path.iterdir())
+
+
 def test_no_files_are_left(emulate: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     emulate("true")
