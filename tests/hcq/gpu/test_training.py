@@ -33,7 +33,7 @@ def check_losses(words: list[str], environ: dict[str, str]) -> None:
         capture_output=True,
         text=True,
         env=settings,
-        timeout=150,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -55,6 +55,7 @@ def needs_nvrtc() -> None:
         pytest.skip(str(error))
 
 
+@pytest.mark.deadline(420)
 @pytest.mark.parametrize(("words", "environ"), WAYS)
 def test_training_gives_the_same_losses_as_the_cpu_also_under_seeds(
     words: tuple[str, ...], environ: dict[str, str]
@@ -64,7 +65,7 @@ def test_training_gives_the_same_losses_as_the_cpu_also_under_seeds(
 
 
 @pytest.mark.thorough
-@pytest.mark.deadline(160)
+@pytest.mark.deadline(420)
 @pytest.mark.parametrize(("words", "environ"), WAYS)
 def test_training_gives_the_same_losses_under_many_seeds(words: tuple[str, ...], environ: dict[str, str]):
     archs = [word for word in words if ":caches" not in word]
