@@ -106,11 +106,11 @@ def select(ctx: Context, name: str, operands: Sources) -> Step:
 
     def run(b: Batch) -> None:
         # by arithmetic on bits, which costs the same for all masks; np.where guesses, and mixed lanes cost it double
-        bits = np.negative(mask(b).astype(np.uint32))
+        bits = mask(b).astype(np.uint32)
         if bits.shape != b.lanes.shape:
             bits = np.broadcast_to(bits, b.lanes.shape).copy()
         x, y = first(b).view(np.uint32), second(b).view(np.uint32)
-        bits &= x ^ y
+        bits *= x ^ y
         bits ^= x
         write_bits(b, bits)
 

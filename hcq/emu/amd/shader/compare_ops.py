@@ -73,6 +73,55 @@ def classify(x: Array, wanted: Array) -> Array:
     return ((wanted.astype(np.uint32) >> bit.astype(np.uint32)) & np.uint32(1)) != 0
 
 
+def wide_compare(ctx: Context, test: str, kind: str, operands: Sources) -> Callable[[Batch], Array] | None:
+    """A test of 64-bit integers by their halves, half the cost of putting those together; None where that is no way."""
+    if kind not in ("u64", "i64") or test not in WIDE_TESTS or operands.fetch is not None:
+        return None
+    swaps, inverts = WIDE_TESTS[test]
+    top = np.int32 if kind == "i64" else np.uint32
+    left, right = halves(operands, 0, kind), halves(operands, 1, kind)
+    if swaps:
+        left, right = right, left
+
+    def run(b: Batch) -> Array:
+        (low, high), (other_low, other_high) = left(b), right(b)
+        same: Array = high == other_high
+        if swaps is None:
+            same &= low == other_low
+            return same ^ inverts
+        same &= low < other_low
+        same |= high.view(top) < other_high.view(top)
+        return same ^ inverts
+
+    return run
+
+
+# test -> (whether it is "less" with operands exchanged, None for "equal"; whether the answer is the opposite)
+WIDE_TESTS: dict[str, tuple[bool | None, bool]] = {
+    "lt": (False, False),
+    "ge": (False, True),
+    "gt": (True, False),
+    "le": (True, True),
+    "eq": (None, False),
+    "ne": (None, True),
+}
+
+
+def halves(operands: Sources, index: int, kind: str) -> Callable[[Batch], tuple[Array, Array]]:
+    """The low and the high word of a 64-bit operand."""
+    code = operands.code(index)
+    if code >= 256:
+        register = code - 256
+        return lambda b: (b.u32[register], b.u32[register + 1])
+    whole = operands.read(index, kind)
+
+    def split(b: Batch) -> tuple[Array, Array]:
+        wide = whole(b).view(np.uint64)
+        return wide.astype(np.uint32), (wide >> np.uint64(32)).astype(np.uint32)
+
+    return split
+
+
 def compile_compare(ctx: Context, name: str, operands: Sources) -> Step | None:
     """The step of a v_cmp or v_cmpx instruction; None when it is none."""
     if not name.startswith("v_cmp"):
@@ -84,6 +133,7 @@ def compile_compare(ctx: Context, name: str, operands: Sources) -> Step | None:
         left, right = operands.read(0, kind), operands.read(1, mask_kind)
     else:
         left, right = operands.read(0, kind), operands.read(1, kind)
+    wide = wide_compare(ctx, test, kind, operands)
     decide: Test = classify if test == "class" else TESTS[test]
     register = VCC
     if ctx.inst.format == "VOP3":
@@ -91,6 +141,8 @@ def compile_compare(ctx: Context, name: str, operands: Sources) -> Step | None:
     elif ctx.inst.sdwa is not None and ctx.inst.sdwa.vopc_sdst is not None:
         register = ctx.inst.sdwa.vopc_sdst
     write = write_lane_mask(ctx, register)
+    if wide is not None and not writes_exec:
+        return lambda b: write(b, wide(b))
     if not writes_exec:
         return lambda b: write(b, decide(left(b), right(b)))
     also_mask = ctx.is_gfx9

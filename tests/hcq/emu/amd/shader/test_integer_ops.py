@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -304,3 +306,55 @@ def test_sixteen_bit_results_clear_the_upper_half_on_gfx942_unless_they_keep_it(
     assert (b.u32[2, 0] == (a + c) & 0xFFFF).all()
     b = run("gfx942", "v_mad_u16", "v2", "v0", "v1", "v0", v={0: a, 1: c, 2: old})
     assert (b.u32[2, 0] >> 16 == old >> 16).all()
+
+
+@pytest.mark.parametrize("sources", [("v0", "v1"), ("v1", "v0"), ("v0", "v0"), ("s4", "v0"), ("s4", "v1")])
+@pytest.mark.parametrize(
+    ("arch", "name", "sign", "reverse"),
+    [
+        ("gfx942", "v_add_co_u32", 1, False),
+        ("gfx942", "v_sub_co_u32", -1, False),
+        ("gfx942", "v_subrev_co_u32", -1, True),
+        ("gfx1100", "v_add_co_ci_u32", 1, False),
+        ("gfx1100", "v_subrev_co_ci_u32", -1, True),
+    ],
+)
+def test_a_sum_in_the_place_of_an_operand_carries_as_in_any_other(
+    arch: str, name: str, sign: int, reverse: bool, sources: tuple[str, str]
+) -> None:
+    size = 64 if arch in GFX9 else 32
+    numbers: dict[str, Any] = {
+        "v0": words32(7, size),
+        "v1": words32(8, size),
+        "s4": np.full(size, 0x89ABCDEF),
+    }
+    registers = {0: numbers["v0"].copy(), 1: numbers["v1"].copy()}
+    b = run(arch, name, "v0", *sources, form="VOP2", v=registers, s={4: 0x89ABCDEF})
+    x, y = (numbers[one].astype(np.int64) for one in (sources[::-1] if reverse else sources))
+    total = x + sign * y
+    assert (b.u32[0, 0] == total & M32).all()
+    out = int(b.s[0, 106]) | int(b.s[0, 107]) << 32
+    assert [out >> lane & 1 for lane in range(size)] == [int(not 0 <= one <= M32) for one in total]
+
+
+@pytest.mark.parametrize("arch", ISAS)
+@pytest.mark.parametrize("kind", ["u64", "i64"])
+@pytest.mark.parametrize("test", ["lt", "le", "gt", "ge", "eq", "ne"])
+def test_wide_compares_order_numbers_by_both_halves(arch: str, kind: str, test: str) -> None:
+    size = 64 if arch in GFX9 else 32
+    x_low, y_low, x_high, y_high = (words32(seed, size) for seed in range(4))
+    y_high[::2] = x_high[::2]  # the low halves decide
+    y_low[::4] = x_low[::4]
+    scalar = int(x_low[8]) | int(x_high[8]) << 32
+    registers = {0: x_low, 1: x_high, 2: y_low, 3: y_high}
+    wide = [
+        low.astype(object) + high.astype(object) * (1 << 32)
+        for low, high in ((x_low, x_high), (y_low, y_high))
+    ]
+    for first, left in (("v[0:1]", wide[0]), ("s[4:5]", [scalar] * size), (-3, [(1 << 64) - 3] * size)):
+        name = f"v_cmp_{test}_{kind}"
+        b = run(arch, name, first, "v[2:3]", form="VOPC", v=registers, s={4: scalar, 5: scalar >> 32})
+        out = int(b.s[0, 106]) | int(b.s[0, 107]) << 32
+        for lane in range(size):
+            a, c = (s(int(one[lane]), 64) if kind == "i64" else int(one[lane]) for one in (left, wide[1]))
+            assert out >> lane & 1 == getattr(operator, test)(a, c), (first, lane)
