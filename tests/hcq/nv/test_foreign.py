@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import struct
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,33 @@ def test_words_that_make_no_sense_are_read_without_an_error(arch: str) -> None:
         list(reader.read(words, lambda va, size_bytes: b""))
 
 
+class OtherProcess(Client):
+    """A process of which only the memory is searched."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    def read(self, va: int, size_bytes: int) -> bytes:
+        raise NotImplementedError
+
+
+@contextmanager
+def keeper_of(data: bytes) -> Iterator[Client]:
+    """A process that has these bytes in its memory."""
+    program = f"import sys; data = sys.stdin.buffer.read({len(data)}); print(flush=True); sys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(data)
+        child.stdin.flush()
+        child.stdout.readline()
+        yield OtherProcess(child.pid)
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 def test_machine_code_is_named_by_the_cubin_that_the_process_still_has(arch: str) -> None:
     image = cubin_of(arch)
@@ -162,17 +191,18 @@ def test_machine_code_is_named_by_the_cubin_that_the_process_still_has(arch: str
         at = va - base
         return memory[at : at + size_bytes] if 0 <= at <= len(memory) - size_bytes else b""
 
-    kernels = Kernels(Ourselves())
-    for name, kernel in cubin.kernels.items():
-        found = kernels.at(base + layout.places[kernel.code].offset, arch, read)
-        assert (found.program.name, found.param_base) == (name, kernel.param_base)
-        assert sum(one.size_bytes for one in found.program.parameters or ()) <= kernel.param_bytes
-        assert len(found.program.parameters or ()) == len(kernel.parameters)
-        assert Bundle.of(found.program.image).cubin == image
-    somewhere = base + layout.places[kernel.code].offset + 16
-    assert kernels.at(somewhere, arch, read).program.name == f"kernel at {somewhere:#x}"
-    other = "sm_86" if arch != "sm_86" else "sm_80"
-    assert not Kernels(Ourselves()).at(base + layout.places[kernel.code].offset, other, read).program.is_found
+    with keeper_of(image) as keeper:  # in this process other tests have left kernels with the same code
+        kernels = Kernels(keeper)
+        for name, kernel in cubin.kernels.items():
+            found = kernels.at(base + layout.places[kernel.code].offset, arch, read)
+            assert (found.program.name, found.param_base) == (name, kernel.param_base)
+            assert sum(one.size_bytes for one in found.program.parameters or ()) <= kernel.param_bytes
+            assert len(found.program.parameters or ()) == len(kernel.parameters)
+            assert Bundle.of(found.program.image).cubin == image
+        somewhere = base + layout.places[kernel.code].offset + 16
+        assert kernels.at(somewhere, arch, read).program.name == f"kernel at {somewhere:#x}"
+        other = "sm_86" if arch != "sm_86" else "sm_80"
+        assert not Kernels(keeper).at(base + layout.places[kernel.code].offset, other, read).program.is_found
 
 
 def test_which_addresses_are_mapped_is_what_calls_say_that_were_not_refused() -> None:
@@ -223,14 +253,3 @@ def test_memory_that_cannot_be_read_is_what_was_copied_there() -> None:
         known(0x10000, 1) == b"" and known(0x10000 + 0x1000 * 1999, 1) == here[:1]
     )  # the oldest are forgotten
     assert memory.size_bytes == sum(map(len, memory.pieces.values()))
-
-
-class Ourselves(Client):
-    """This process."""
-
-    @property
-    def pid(self) -> int:
-        return os.getpid()
-
-    def read(self, va: int, size_bytes: int) -> bytes:
-        return native.read(va, size_bytes)
