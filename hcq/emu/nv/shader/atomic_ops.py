@@ -53,7 +53,8 @@ class Operation(NamedTuple):
     at_once: Any = None
 
 
-def _operation(code: Code, what: str, type_: Type) -> Operation:
+def operation_of(code: Code, what: str, type_: Type) -> Operation:
+    """What `.add`, `.min` ... do to values of a type. Raises PtxError for what the type has not."""
     scalar, bits = type_.scalar, type_.bits
     if type_.is_float:
         return _float_operation(code, what, type_)
@@ -138,7 +139,7 @@ def atomic(code: Code) -> Step:
     c = code.slot(operands[3], type_) if what == "cas" else b
     wants_old = not isinstance(operands[0], Discard) and code.is_read(operands[0])
     write = code.writer(code.destination(operands[0], type_)) if wants_old else None
-    operation = _operation(code, what, type_)
+    operation = operation_of(code, what, type_)
     select, instruction = code.select(), code.instruction
     size = type_.size_bytes
     sums = what == "add" and type_.is_integer

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from hcq.emu.nv.shader.copies import Copies
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.types import Lanes
 
 WARP = 32
+WARPGROUP = 128
 MAX_LOCAL_BYTES = 1 << 19
 RESERVED_SHARED_BYTES = 0x400  # of a block, for the system
 
@@ -38,6 +40,7 @@ class Launch:
     known          special registers that were computed before, also by other launches of the kernel
     step_limit     instructions that all batches together may execute
     interrupted    asked from time to time; when it says yes, the kernel ends
+    param_base     where the parameters begin in constant bank 0, of which their addresses' alignment is told
     """
 
     kernel_name: str
@@ -55,6 +58,7 @@ class Launch:
     known: dict[tuple[Any, ...], Lanes]
     step_limit: int
     interrupted: Callable[[], bool] | None
+    param_base: int = 0
 
 
 class Batch:
@@ -73,6 +77,8 @@ class Batch:
         self.local_row = self.every_lane
         self.local_bytes = 0
         self.local = np.zeros(0, np.uint8)
+        self.copies = Copies()
+        self.failed_wait = ""  # what a wait for an mbarrier found that was not over
 
     def _number_lanes(self, blocks: Lanes) -> None:
         x, y, z = self.launch.block
@@ -89,6 +95,9 @@ class Batch:
             self.lane_in_warp = self.every_lane % WARP
             self.warp_start = self.every_lane - self.lane_in_warp
             self.full_warps = np.full(count, 0xFFFFFFFF, np.uint32)
+            self.warpgroup_of_lane = (
+                self.block_of_lane * -(-width // WARPGROUP) + self.thread_of_lane // WARPGROUP
+            )
 
     def only(self, lanes: Lanes) -> Batch:
         """The same blocks with only these lanes, numbered anew; memory is the same. For steps without warps."""

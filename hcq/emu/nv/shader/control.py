@@ -25,6 +25,7 @@ from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 End = Callable[[Machine, Registers, Path], int]
 PRED, U32, U64 = TYPES["pred"], TYPES["u32"], TYPES["u64"]
 SPLIT = -1
+CLUSTER_BARRIER = 16  # a number of its own, behind the 16 that programs can name
 
 
 def end_of(lowering: Lowering, block: BasicBlock) -> End | None:
@@ -263,14 +264,14 @@ def _call_by_address(slot: int, site: CallSite) -> End:
 # -- barriers
 
 
-def _barrier(code: Code, block: BasicBlock) -> End:
+def _barrier(code: Code, block: BasicBlock) -> End | None:
     after = block.next[0]
     if code.flag("warp"):
         code.flag("sync")
         code.expect(1)
         return _warp_barrier(code.source(0, TYPES["b32"]), after, code.instruction.line)
     if code.take("cluster"):
-        raise code.refuse("thread block clusters are not emulated")
+        return _cluster_barrier(code, after)
     code.take("cta")
     what = code.take("sync", "arrive", "red") or "sync"
     code.take("aligned")
@@ -292,6 +293,27 @@ def _barrier(code: Code, block: BasicBlock) -> End:
         if machine.is_complete(path, which, count):
             return after  # everybody is here: nobody has to wait
         machine.wait_at_barrier(path, after, which, count, None, line)
+        return SPLIT
+
+    return end
+
+
+def _cluster_barrier(code: Code, after: int) -> End | None:
+    """The barrier of a cluster of one block. Stricter than hardware: waiting is for all to wait, not only to arrive."""
+    what = code.take("arrive", "wait")
+    if not what:
+        raise code.refuse("barrier.cluster needs .arrive or .wait")
+    while code.take("release", "relaxed", "acquire", "aligned"):
+        pass
+    code.expect(0)
+    if what == "arrive":
+        return None
+    line = code.instruction.line
+
+    def end(machine: Machine, registers: Registers, path: Path) -> int:
+        if machine.is_complete(path, CLUSTER_BARRIER, 0):
+            return after
+        machine.wait_at_barrier(path, after, CLUSTER_BARRIER, 0, None, line)
         return SPLIT
 
     return end

@@ -77,6 +77,8 @@ class DecodedBlock:
     warp_members: Callable[[Registers, Group], Lanes] | None = None
     cost: int = 1  # how much of a path's time slice running it takes: more where threads may spin
     retry: Any = None  # the RetryLoop that it is by itself, if it is one
+    needs_warpgroup: bool = False  # all four warps of a warpgroup must be there, not only a warp
+    waits: bool = False  # has a wait for an mbarrier, which may have failed
 
 
 @dataclass

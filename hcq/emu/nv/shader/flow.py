@@ -24,6 +24,7 @@ from hcq.emu.nv.shader.syntax import (
     Pair,
     Register,
     Symbol,
+    TensorAddress,
     Vector,
 )
 
@@ -31,6 +32,7 @@ ENDS = ("bra", "brx", "ret", "exit", "trap", "call", "bar", "barrier")
 NO_RESULT = (
     "st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "call", "prefetch",
     "prefetchu", "cp", "discard", "nanosleep", "stmatrix", "griddepcontrol", "applypriority", "pmevent", "brkpt",
+    "setmaxnreg", "tensormap",
 )  # fmt: skip
 WHOLE_WARP = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")  # no mask: all 32 threads take part
 CARRY = "%cc"
@@ -58,9 +60,16 @@ class BasicBlock:
 def is_warp_wide(instruction: Instruction) -> bool:
     """Whether threads of a warp must meet at this instruction."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
-    return opcode in WHOLE_WARP or (
-        opcode in ("shfl", "vote", "match", "redux", "elect") and "sync" in modifiers
+    return (
+        opcode in WHOLE_WARP
+        or (opcode in ("shfl", "vote", "match", "redux", "elect") and "sync" in modifiers)
+        or is_warpgroup_wide(instruction)
     )
+
+
+def is_warpgroup_wide(instruction: Instruction) -> bool:
+    """Whether the four warps of a warpgroup must meet at this instruction."""
+    return instruction.opcode == "wgmma" and "mma_async" in instruction.modifiers
 
 
 def _ends(instruction: Instruction) -> bool:
@@ -220,6 +229,8 @@ def _registers(operand: Operand) -> list[str]:
         return [name for part in operand.parts for name in _registers(part)]
     if isinstance(operand, Pair):
         return _registers(operand.first) + _registers(operand.second)
+    if isinstance(operand, TensorAddress):
+        return _registers(operand.map) + _registers(operand.coordinates)
     return []
 
 
@@ -233,6 +244,8 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[str], list[str]]:
         (writes if is_result else reads).extend(_registers(operand))
     if instruction.opcode in ("addc", "subc", "madc"):
         reads.append(CARRY)
+    if is_warpgroup_wide(instruction):  # D = A * B + D
+        reads.extend(writes)
     if "cc" in instruction.modifiers:
         writes.append(CARRY)
     if instruction.guard is not None:

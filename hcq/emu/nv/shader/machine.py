@@ -31,11 +31,13 @@ CHECK_STEPS = 20_000
 TIME_SLICE = 4000
 # of a time slice, for a round of a retry loop in which no thread succeeded: somebody holds what they wait for
 FRUITLESS_COST = 1000
+# failed waits for mbarriers in a row, without any other instruction, after which nobody is left who could end them
+MAX_FRUITLESS = 1000
 MAX_CALL_DEPTH = 512
 _WAITS = {
     "barrier": "a barrier of their block",
     "warp barrier": "a barrier of their warp",
-    "warp": "threads that the instruction's mask names",
+    "warp": "threads that the instruction's mask names, or the other warps of their warpgroup",
 }
 
 
@@ -65,6 +67,9 @@ class Machine:
         self.waiting: list[Path] = []
         self.barriers: dict[int, Barrier] = {}
         self.slice_left = TIME_SLICE
+        self.fruitless = (
+            0  # waits for mbarriers that failed, one after the other, while nothing else was done
+        )
         self._templates: dict[tuple[int, int], Registers] = {}
 
     # -- functions
@@ -110,6 +115,7 @@ class Machine:
         with np.errstate(all="ignore"):
             while self.runnable or self._wake():
                 self._advance(self._pick())
+            self.batch.copies.finish()
 
     def _pick(self) -> Path:
         if len(self.runnable) == 1:
@@ -131,7 +137,7 @@ class Machine:
             if batch.steps > self.check_at:
                 self._check_time(path, block.line)
             if block.warp_members is not None and path.mask is not None:
-                if not self._warp_is_here(path, block.warp_members(registers, path)):
+                if not self._company_is_here(path, block):
                     self._park(path, "warp", block.line)
                     return
             pc = -1 if block.retry is None or path.count == 1 else self._take_turns(path, block)
@@ -141,6 +147,8 @@ class Machine:
                 path.is_whole = path.count == activation.count
                 for step in block.steps:
                     step(registers, path)
+                if block.waits or self.fruitless:
+                    self._count_waits(path, block)
                 pc = block.next[0] if block.end is None else block.end(self, registers, path)
                 if pc < 0:
                     return
@@ -185,6 +193,23 @@ class Machine:
         self.slice_left = TIME_SLICE
         path.turns += 1
         self._release_arrived()
+
+    def _count_waits(self, path: Path, block: DecodedBlock) -> None:
+        """Threads that only look at mbarriers, again and again, wait for what nobody will do."""
+        failed = self.batch.failed_wait
+        if block.waits and failed:
+            self.batch.failed_wait = ""
+            self.fruitless += 1
+            if self.fruitless > MAX_FRUITLESS:
+                block_, thread = path.first()
+                raise Deadlock(
+                    f"kernel {self.kernel_name}, PTX line {block.line}: nobody can end the wait of thread {thread} of "
+                    f"block {block_}: {failed} Wait for the phase that copies and arrivals complete.",
+                    block.line,
+                    [(block_, thread)],
+                )
+        elif block.steps:
+            self.fruitless = 0
 
     def _check_time(self, path: Path, line: int) -> None:
         """From time to time: is the budget spent, does anybody still wait for this kernel?"""
@@ -317,6 +342,17 @@ class Machine:
         self.runnable.remove(path)
         self.waiting.append(path)
 
+    def _company_is_here(self, path: Path, block: DecodedBlock) -> bool:
+        """Whether the threads that a block's first instruction needs are in the path."""
+        if block.needs_warpgroup:
+            groups = self.batch.warpgroup_of_lane
+            size = int(groups[-1]) + 1
+            here = np.bincount(groups[path.full_mask], minlength=size)
+            live = np.bincount(groups[self.live], minlength=size)
+            return bool(((here == live) | (here == 0)).all())
+        assert block.warp_members is not None
+        return self._warp_is_here(path, block.warp_members(path.activation.registers, path))
+
     def _warp_is_here(self, path: Path, members: Lanes) -> bool:
         """Whether, for each thread of the path, the members of its warp that live are in the path."""
         missing = members & ballots(self.live, self.batch) & ~active_bits(path)
@@ -413,8 +449,7 @@ class Machine:
         if any(path.waits_for == "warp barrier" for path in self.waiting):
             self._check_warp_barriers()
         for path in [path for path in self.waiting if path.waits_for == "warp"]:
-            members = path.activation.decoded.blocks[path.pc].warp_members
-            if members is not None and self._warp_is_here(path, members(path.activation.registers, path)):
+            if self._company_is_here(path, path.activation.decoded.blocks[path.pc]):
                 self._resume(path)
         if not self.runnable:
             self._split_half_free()

@@ -31,7 +31,8 @@ RULES = Rules()
 B32 = TYPES["b32"]
 _THREAD = np.arange(WARP)
 _GROUP, _IN_GROUP = _THREAD >> 2, _THREAD & 3
-INPUT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8}
+INPUT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
+MINIFLOATS = {"e4m3": (3, 7), "e5m2": (2, 15)}  # bits of the fraction, bias
 
 
 class Fragment(NamedTuple):
@@ -80,7 +81,10 @@ SHAPES = {
     "m8n8k4": (8, 8, 4),
     "m8n8k16": (8, 8, 16),
 }
-DEPTHS = {"f16": (8, 16), "bf16": (8, 16), "tf32": (4, 8), "f64": (4, 8, 16), "s8": (16, 32), "u8": (16, 32)}
+DEPTHS = {
+    "f16": (8, 16), "bf16": (8, 16), "tf32": (4, 8), "f64": (4, 8, 16), "s8": (16, 32), "u8": (16, 32),
+    "e4m3": (16, 32), "e5m2": (16, 32),
+}  # fmt: skip
 
 
 def to_numbers(name: str) -> Callable[[Lanes], Lanes]:
@@ -88,6 +92,9 @@ def to_numbers(name: str) -> Callable[[Lanes], Lanes]:
     if name in ("s8", "u8"):
         octet = np.int8 if name == "s8" else np.uint8
         return lambda registers: registers.view(octet).astype(np.float64)
+    if name in MINIFLOATS:
+        table = floats.widen_minifloat(np.arange(256, dtype=np.uint8), *MINIFLOATS[name]).astype(np.float64)
+        return lambda registers: table[registers.view(np.uint8)]
     if name == "f16":
         return lambda registers: registers.view(np.float16).astype(np.float64)
     if name == "bf16":
@@ -119,11 +126,14 @@ def mma(code: Code) -> Step:
     if not shape or not code.flag("row") or not code.flag("col"):
         raise code.refuse(f"supported are row.col products of {', '.join(SHAPES)}")
     saturates = code.flag("satfinite")
-    names = ("f16", "f32", "bf16", "tf32", "f64", "s8", "u8", "s32")
+    names = ("f16", "f32", "bf16", "tf32", "f64", "s8", "u8", "s32", *MINIFLOATS)
     d_type, a_type, b_type, c_type = (code.type(*names) for _ in range(4))
     m, n, k = SHAPES[shape]
     bits = INPUT_BITS.get(a_type.name, 0)
-    if not bits or INPUT_BITS.get(b_type.name) != bits or k not in DEPTHS[a_type.name]:
+    are_alike = INPUT_BITS.get(b_type.name) == bits and (a_type.name in MINIFLOATS) == (
+        b_type.name in MINIFLOATS
+    )
+    if not bits or not are_alike or k not in DEPTHS[a_type.name]:
         raise code.refuse(f"there is no {shape} product of .{a_type.name} and .{b_type.name}")
     if shape == "m8n8k4" and a_type.name != "f64":
         raise code.refuse("m8n8k4 is supported for .f64 only")

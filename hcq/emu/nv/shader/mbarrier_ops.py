@@ -3,7 +3,8 @@
 In       Code with the [address] of a 64-bit object in shared memory
 Out      steps
 Changes  the object
-Next     atomic_ops.py (threads one after the other), machine.py (a group that spins on try_wait gives way)
+Next     atomic_ops.py (threads one after the other), machine.py (a group that spins on try_wait gives way), copies.py
+         (who looks at an object makes copies arrive)
 Source   PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier"
 
 The object's bits are opaque to programs. Ours: the phase in bit 63, the threads still expected in this phase in bits
@@ -17,11 +18,12 @@ import numpy as np
 
 from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.atomic_ops import Conflicts, Operation, Update
+from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step, Write
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import SCOPES, address_of, check_alignment, of_lanes, to_all
-from hcq.emu.nv.shader.syntax import Address, Discard, Immediate, Operand
+from hcq.emu.nv.shader.syntax import Address, Discard, Immediate, Instruction, Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 RULES = Rules()
@@ -177,6 +179,36 @@ def _changing(place: _Object, slot: int, update: Update, write: Write | None) ->
     return step
 
 
+def complete_tx(batch: Batch, lanes: Lanes, at: int, size_bytes: int) -> None:
+    """Bytes that a copy has brought, to the object at this place in the shared memory of a thread."""
+    places = np.array([at], np.uint64)
+    phase, tx_count, pending, expected = _fields(spaces.SHARED.load(batch, lanes, places, np.uint64, 1))
+    spaces.SHARED.store(batch, lanes, places, _state(phase, tx_count - size_bytes, pending, expected))
+
+
+def arrive_after_copies(code: Code) -> Step:
+    """`cp.async.mbarrier.arrive`: those copies are done already. Without .noinc the arrival is one more that is expected."""
+    code.flag("arrive")
+    is_counted = code.flag("noinc")
+    code.take("shared", "shared::cta")
+    code.flag("b64")
+    code.expect(1)
+    place, slot = _Object(code, code.operands[0]), code.lowering.constant(1, np.uint32)
+
+    def update(state: Lanes, amount: Lanes, unused: Lanes) -> Lanes:
+        if not is_counted:  # one more pending, and one less
+            return state
+        phase, tx_count, pending, expected = _fields(state)
+        return _state(phase, tx_count, np.maximum(pending - 1, 0), expected)
+
+    return _changing(place, slot, update, None)
+
+
+def is_wait(instruction: Instruction) -> bool:
+    """Whether it looks whether a phase is over."""
+    return instruction.opcode == "mbarrier" and instruction.modifiers[:1] in (("test_wait",), ("try_wait",))
+
+
 def _wait(code: Code, parity: bool) -> Step:
     """Whether the phase of the token, or the one with this parity, is over. A time limit may follow; it is not used."""
     code.expect(3, 4)
@@ -187,15 +219,24 @@ def _wait(code: Code, parity: bool) -> Step:
     write = code.result(PRED)
 
     def step(registers: Registers, group: Group) -> None:
+        group.batch.copies.arrive()
         work = place.meet(registers, group)
         if work is None:
             return
         asked = np.broadcast_to(registers[slot], (group.batch.count,))[work.lanes]
         wanted = asked.astype(np.int64) & 1 if parity else _fields(asked.copy())[0]
         try:
-            now = _fields(work.load())[0]
+            state = work.load()
         except BadAccess as bad:
             raise group.fault(bad, place.instruction, "access to an mbarrier", work.lanes) from None
-        write(registers, group, to_all(now != wanted, work.lanes, group.batch.count))
+        now, tx_count, pending, _ = _fields(state)
+        over = now != wanted
+        group.batch.failed_wait = ""
+        if not over.any():
+            group.batch.failed_wait = (
+                f"the mbarrier at {int(work.at[0]):#x} of shared memory is in a phase of parity {int(now[0])}, which is "
+                f"waited for; it expects {int(pending[0])} more arrivals and {int(tx_count[0])} more bytes."
+            )
+        write(registers, group, to_all(over, work.lanes, group.batch.count))
 
     return step

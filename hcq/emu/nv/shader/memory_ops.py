@@ -3,7 +3,7 @@
 In       Code with an [address]
 Out      steps that gather and scatter for the threads that execute
 Changes  memory, through spaces.py
-Next     atomic_ops.py, spaces.py
+Next     atomic_ops.py, spaces.py, bulk_ops.py (cp with .bulk)
 Source   PTX ISA, "ld", "st", "cp.async", "membar/fence"
 
 One instruction runs to its end for all threads before the next begins, so caches, orders and scopes say nothing new:
@@ -202,10 +202,14 @@ def _nothing(registers: Registers, group: Group) -> None:
 def fence(code: Code) -> Step:
     """`membar` and `fence`: nothing to do, for every access is finished when the next begins."""
     code.take("proxy")
-    while code.take("gl", "alias", "async", "async::generic", "tensormap::generic", "global", "shared::cta"):
+    is_of_map = "tensormap::generic" in code.rest and "acquire" in code.rest
+    while code.take(
+        "gl", "alias", "async", "async::generic", "tensormap::generic", "global", "shared::cta", "shared::cluster",
+        "mbarrier_init",
+    ):  # fmt: skip
         pass
     claim_hints(code)
-    code.expect(0)
+    code.expect(2 if is_of_map else 0)
     return _nothing
 
 
@@ -216,15 +220,10 @@ def hint(code: Code) -> Step:
     return _nothing
 
 
-@RULES.on("cp")
 def copy_async(code: Code) -> Step:
     """cp.async: the copy is done at once, so that waiting for it is nothing."""
-    if not code.flag("async"):
-        raise code.refuse("only cp.async is supported")
     if code.take("commit_group", "wait_all") or code.flag("wait_group"):
         return _nothing
-    if code.flag("mbarrier") or code.flag("bulk"):
-        raise code.refuse("bulk copies and mbarriers are not emulated")
     has_policy = claim_hints(code)
     if not code.take("shared", "shared::cta", "shared::cluster") or not code.flag("global"):
         raise code.refuse("expected cp.async.ca.shared.global [to], [from], bytes")

@@ -15,6 +15,8 @@ import numpy as np
 from hcq.emu.nv.shader import (
     atomic_ops,
     bit_ops,
+    bulk_ops,
+    cluster_ops,
     compare_ops,
     convert_ops,
     float_ops,
@@ -24,8 +26,10 @@ from hcq.emu.nv.shader import (
     mbarrier_ops,
     memory_ops,
     move_ops,
+    tensor_map_ops,
     video_ops,
     warp_ops,
+    warpgroup_ops,
     wmma_ops,
 )
 from hcq.emu.nv.shader.control import end_of
@@ -52,6 +56,10 @@ for part in (
     wmma_ops,
     mbarrier_ops,
     video_ops,
+    bulk_ops,
+    cluster_ops,
+    tensor_map_ops,
+    warpgroup_ops,
 ):
     OTHERS.update(part.RULES)
 
@@ -87,6 +95,8 @@ def decode(module: Module, function: Function) -> Decoded:
         made = DecodedBlock(
             steps, block.next, block.rejoin, block.order, length, line, end, members, cost, retry
         )
+        made.needs_warpgroup = bool(block.body) and flow.is_warpgroup_wide(block.body[0])
+        made.waits = any(map(mbarrier_ops.is_wait, block.body))
         decoded.blocks.append(made)
     return decoded
 
@@ -100,7 +110,7 @@ def _may_spin(instruction: Instruction) -> bool:
 
 def _members(lowering: Lowering, instruction: Instruction) -> Callable[[Registers, Group], Lanes]:
     """Who must be there for a warp instruction: its last operand, or the whole warp."""
-    if instruction.opcode in flow.WHOLE_WARP:
+    if instruction.opcode in flow.WHOLE_WARP or flow.is_warpgroup_wide(instruction):
         whole = np.full(1, 0xFFFFFFFF, np.uint32)
         return lambda registers, group: whole
     code = Code(lowering, instruction)

@@ -31,6 +31,7 @@ from hcq.emu.nv.shader.syntax import (
     Pair,
     Register,
     Symbol,
+    TensorAddress,
     Variable,
     Vector,
 )
@@ -374,7 +375,9 @@ class _Parser:
                 elif self.peek()[:1].isdigit():
                     self._numbers()
             elif word in CLUSTER_DIRECTIVES:
-                raise self.error(f"{word}: thread block clusters are not emulated")
+                sizes = self._numbers() if self.peek()[:1].isdigit() else ()
+                if word == ".blocksareclusters" or any(size != 1 for size in sizes):
+                    raise self.error(f"{word}: thread block clusters of more than one block are not emulated")
             else:
                 raise self.error(f"unknown directive {word!r} of function {function.name!r}")
 
@@ -519,7 +522,8 @@ class _Parser:
         if self.accept("("):
             return Arguments(self._operands(function, ")"))
         if self.accept("["):
-            return self._address(function)
+            address = self._address(function)
+            return self._tensor_address(function, address) if self.accept(",") else self._closed(address)
         first = self._simple(function)
         if self.accept("|"):
             return Pair(first, self._simple(function))
@@ -549,12 +553,20 @@ class _Parser:
         while self.peek() in ("+", "-"):
             sign = -1 if self.next() == "-" else 1
             offset += sign * self.integer("an offset")
-        if self.peek() == ",":
-            raise self.error(
-                "an address of several parts belongs to textures or tensor maps, which are not emulated"
-            )
-        self.expect("]")
         return Address(base, offset)
+
+    def _closed(self, address: Address) -> Address:
+        self.expect("]")
+        return address
+
+    def _tensor_address(self, function: Function, address: Address) -> TensorAddress:
+        if not self.accept("{"):
+            raise self.error(
+                "an address of several parts is [tensor map, {coordinates}]; textures are not emulated"
+            )
+        made = TensorAddress(address, Vector(self._operands(function, "}")))
+        self.expect("]")
+        return made
 
     def _simple(self, function: Function) -> Operand:
         if self.accept("!"):

@@ -22,6 +22,7 @@ from hcq.emu.nv.shader.syntax import (
     Operand,
     Pair,
     Symbol,
+    TensorAddress,
     Variable,
     Vector,
     placed,
@@ -110,7 +111,7 @@ def code_addresses(module: Module) -> dict[str, int]:
 
 def param_offsets(function: Function) -> dict[str, int]:
     """Where each parameter of a kernel is, from the first."""
-    return {name: at for name, at, _ in placed(function.params)}
+    return {name: at for name, at, _ in placed(function.params, function.param_base)}
 
 
 def _names(operand: Operand) -> list[str]:
@@ -118,6 +119,8 @@ def _names(operand: Operand) -> list[str]:
         return [operand.name]
     if isinstance(operand, Address):
         return [operand.base.name] if isinstance(operand.base, Symbol) else []
+    if isinstance(operand, TensorAddress):
+        return _names(operand.map)
     if isinstance(operand, (Vector, Arguments)):
         return [name for part in operand.parts for name in _names(part)]
     if isinstance(operand, Pair):

@@ -46,10 +46,22 @@ class Report(NamedTuple):
 
 
 class Kernel:
-    """An entry of a module, decoded once, to be run many times. symbols: addresses of .global and .const variables."""
+    """An entry of a module, decoded once, to be run many times.
 
-    def __init__(self, module: Module | str, entry: str, symbols: Mapping[str, int] | None = None) -> None:
+    symbols     addresses of .global and .const variables
+    param_base  where the launch puts parameters in constant bank 0: what is aligned to more than 16 is aligned there
+    """
+
+    def __init__(
+        self,
+        module: Module | str,
+        entry: str,
+        symbols: Mapping[str, int] | None = None,
+        param_base: int = 0,
+    ) -> None:
         parsed = parse(module) if isinstance(module, str) else module
+        if entry in parsed.functions:
+            parsed.functions[entry].param_base = param_base
         self.program = Program(parsed, entry, dict(symbols or {}), decode)
         self.function = self.program.entry.function
 
@@ -109,6 +121,7 @@ class Kernel:
             self.program.specials,
             step_limit,
             interrupted,
+            self.function.param_base,
         )
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]

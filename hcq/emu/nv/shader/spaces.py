@@ -143,6 +143,11 @@ def window_of(batch: Batch, space: str) -> int:
     return {"shared": batch.shared_window, "local": batch.local_window, "param": PARAM_WINDOW}.get(space, 0)
 
 
+def without_window(at: int, window: int) -> int:
+    """The address in a space of an address that may be generic: inside of the window, it is."""
+    return at - window if 0 <= at - window < WINDOW_BYTES else at
+
+
 def _windows(batch: Batch) -> tuple[tuple[int, Space], ...]:
     return (batch.shared_window, SHARED), (batch.local_window, LOCAL), (PARAM_WINDOW, PARAMS)
 

@@ -61,6 +61,13 @@ class Vector(NamedTuple):
     parts: tuple[Operand, ...]
 
 
+class TensorAddress(NamedTuple):
+    """[map, {x, y}]: the address of a tensor map, and where in the tensor, dimension 0 first."""
+
+    map: Address
+    coordinates: Vector
+
+
 class Pair(NamedTuple):
     """p|q: two destinations"""
 
@@ -78,7 +85,7 @@ class Discard(NamedTuple):
     """_: a result that is not wanted"""
 
 
-Operand = Register | Immediate | Symbol | Address | Vector | Pair | Arguments | Discard
+Operand = Register | Immediate | Symbol | Address | TensorAddress | Vector | Pair | Arguments | Discard
 
 
 @dataclass(frozen=True)
@@ -143,22 +150,23 @@ class Function:
     has_body: bool = False
     required_block: tuple[int, ...] = ()  # .reqntid
     largest_block: tuple[int, ...] = ()  # .maxntid
+    param_base: int = 0  # where a kernel's parameters begin in constant bank 0: they are aligned there
 
     @property
     def param_bytes(self) -> int:
         """Bytes of the parameter area, each parameter at its natural place."""
         end = 0
-        for _, at, variable in placed(self.params):
+        for _, at, variable in placed(self.params, self.param_base):
             end = at + variable.size_bytes
         return end
 
 
-def placed(variables: list[Variable]) -> list[tuple[str, int, Variable]]:
-    """(name, offset, variable) with each at the next multiple of its alignment."""
-    found, at = [], 0
+def placed(variables: list[Variable], start: int = 0) -> list[tuple[str, int, Variable]]:
+    """(name, offset from the start, variable) with each at the next multiple of its alignment, counted from 0."""
+    found, at = [], start
     for variable in variables:
         at = -(-at // variable.alignment) * variable.alignment
-        found.append((variable.name, at, variable))
+        found.append((variable.name, at - start, variable))
         at += variable.size_bytes
     return found
 

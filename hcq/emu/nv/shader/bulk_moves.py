@@ -1,0 +1,217 @@
+"""Moves: what one bulk copy of one thread does, in pieces, between global and shared memory.
+
+In       a Move: pieces by their global addresses and their places in shared memory; an mbarrier or a reduction
+Out      nothing; KernelFault when a piece is not to be had
+Changes  shared memory, an mbarrier, or global memory, when somebody waits (copies.py)
+Next     bulk_ops.py (moves of plain bytes), tensor_map_ops.py (of tiles)
+Source   PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk"
+
+What can be refused is refused when the copy is issued: addresses in shared memory, the mbarrier, what is read from global
+memory. Global memory is read at once, and written when somebody waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from hcq.emu.nv.shader import mbarrier_ops, spaces
+from hcq.emu.nv.shader.atomic_ops import Operation
+from hcq.emu.nv.shader.batch import Batch
+from hcq.emu.nv.shader.decode import Code, Registers
+from hcq.emu.nv.shader.errors import BadAccess, KernelFault
+from hcq.emu.nv.shader.groups import Group
+from hcq.emu.nv.shader.memory_ops import check_alignment, of_lanes
+from hcq.emu.nv.shader.syntax import Instruction
+from hcq.emu.nv.shader.types import BITS, TYPES, Lanes, Type
+
+
+class Move(NamedTuple):
+    """Pieces of a power of two bytes. inside: which have a global address; the others are `filling` and not stored."""
+
+    at: Lanes
+    inside: Lanes
+    places: Lanes
+    piece_bytes: int
+    filling: Lanes
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all pieces, those outside included: what an mbarrier counts."""
+        return len(self.at) * self.piece_bytes
+
+
+class Reduction(NamedTuple):
+    """How a store changes what is there."""
+
+    operation: Operation
+    type: Type
+
+
+class Issuer(NamedTuple):
+    """The thread that issued a copy, and with what."""
+
+    batch: Batch
+    lane: int
+    instruction: Instruction
+
+    @property
+    def lanes(self) -> Lanes:
+        """Itself, as an array."""
+        return np.array([self.lane])
+
+    def fault(self, bad: BadAccess, what: str) -> KernelFault:
+        """The report of a refused access."""
+        everyone = Group(self.batch, None, self.batch.count)
+        return everyone.fault(bad, self.instruction, what, self.lanes)
+
+    def refuse(self, why: str) -> KernelFault:
+        """The report of anything else."""
+        block, thread = self.batch.place(self.lane)
+        return KernelFault(
+            f"kernel {self.batch.launch.kernel_name}, PTX line {self.instruction.line} `{self.instruction}`, thread "
+            f"{thread} of block {block}: {why}.",
+            self.instruction.line,
+            [(block, thread)],
+        )
+
+
+def claim_end(code: Code) -> tuple[bool, bool]:
+    """The modifiers behind the state spaces: (counted by an mbarrier, names blocks of the cluster)."""
+    is_counted = code.flag("mbarrier::complete_tx::bytes")
+    if not is_counted and not code.flag("bulk_group"):
+        raise code.refuse("expected .mbarrier::complete_tx::bytes or .bulk_group")
+    return is_counted, code.flag("multicast::cluster")
+
+
+def cluster_check(code: Code, number: int) -> Callable[[Registers, Issuer], None]:
+    """What refuses an operand that names other blocks than the cluster's only one."""
+    slot = code.source(number, TYPES["u16"])
+
+    def check(registers: Registers, issuer: Issuer) -> None:
+        blocks = value(registers, slot, issuer)
+        if blocks != 1:
+            raise issuer.refuse(
+                f"the mask {blocks:#x} names blocks of the cluster; there is one, which is 0x1"
+            )
+
+    return check
+
+
+def each(group: Group, lanes: Lanes | None, instruction: Instruction) -> Iterator[Issuer]:
+    """The threads that issue a copy each."""
+    everyone = group.batch.every_lane if lanes is None else lanes
+    for lane in everyone.tolist():
+        yield Issuer(group.batch, lane, instruction)
+
+
+def value(registers: Registers, slot: int, issuer: Issuer) -> int:
+    """A register's value in the thread."""
+    return int(of_lanes(registers[slot], issuer.lanes, issuer.batch.count)[0])
+
+
+def address(values: Lanes, issuer: Issuer) -> int:
+    """The same of addresses, computed for all threads or one that all share."""
+    return int(of_lanes(values, issuer.lanes, issuer.batch.count)[0])
+
+
+def bring(issuer: Issuer, move: Move, mbarrier: int) -> None:
+    """Global to shared memory; the mbarrier is told of the bytes once they are there."""
+    batch, lanes = issuer.batch, issuer.lanes
+    data = np.tile(move.filling, (len(move.at), 1))
+    try:
+        check_alignment(move.at[move.inside], move.piece_bytes)
+        data[move.inside] = _load(spaces.GLOBAL, batch, None, move.at[move.inside], move.piece_bytes)
+    except BadAccess as bad:
+        raise issuer.fault(bad, "bulk load") from None
+    _check_shared(issuer, move.places, move.piece_bytes)
+    _check_mbarrier(issuer, mbarrier)
+    who = np.repeat(lanes, len(move.places))
+
+    def work() -> None:
+        _store(spaces.SHARED, batch, who, move.places, data)
+        mbarrier_ops.complete_tx(batch, lanes, mbarrier, move.size_bytes)
+
+    batch.copies.count(work)
+
+
+def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int) -> None:
+    """Shared to shared memory of the cluster, which is the block's own."""
+    batch, lanes = issuer.batch, issuer.lanes
+    for places in (move.places, source):
+        _check_shared(issuer, places, move.piece_bytes)
+    _check_mbarrier(issuer, mbarrier)
+    who = np.repeat(lanes, len(move.places))
+
+    def work() -> None:
+        _store(
+            spaces.SHARED, batch, who, move.places, _load(spaces.SHARED, batch, who, source, move.piece_bytes)
+        )
+        mbarrier_ops.complete_tx(batch, lanes, mbarrier, move.size_bytes)
+
+    batch.copies.count(work)
+
+
+def take(issuer: Issuer, move: Move, reduction: Reduction | None) -> None:
+    """Shared to global memory, in the thread's bulk group."""
+    batch = issuer.batch
+    _check_shared(issuer, move.places, move.piece_bytes)
+    at, places = move.at[move.inside], move.places[move.inside]
+    who = np.repeat(issuer.lanes, len(places))
+
+    def work() -> None:
+        data = _load(spaces.SHARED, batch, who, places, move.piece_bytes)
+        try:
+            check_alignment(at, move.piece_bytes)
+            if reduction is not None:
+                old = _load(spaces.GLOBAL, batch, None, at, move.piece_bytes)
+                data = _reduced(reduction, old, data)
+            _store(spaces.GLOBAL, batch, None, at, data)
+        except BadAccess as bad:
+            raise issuer.fault(bad, "bulk store") from None
+
+    batch.copies.group(issuer.lane, work)
+
+
+def _reduced(reduction: Reduction, old: Lanes, data: Lanes) -> Lanes:
+    bits = reduction.type.bits
+    before, values = (np.ascontiguousarray(x).reshape(-1).view(bits) for x in (old, data))
+    after = reduction.operation.update(before, values, values)
+    return np.ascontiguousarray(after).view(np.uint8).reshape(data.shape)
+
+
+def _check_shared(issuer: Issuer, places: Lanes, piece_bytes: int) -> None:
+    """Whether all pieces are in the block's shared memory."""
+    try:
+        check_alignment(places, piece_bytes)
+        spaces.SHARED.index(issuer.batch, np.repeat(issuer.lanes, len(places)), places, piece_bytes)
+    except BadAccess as bad:
+        raise issuer.fault(bad, "bulk copy in shared memory") from None
+
+
+def _check_mbarrier(issuer: Issuer, mbarrier: int) -> None:
+    try:
+        check_alignment(np.array([mbarrier], np.uint64), 8)
+        spaces.SHARED.index(issuer.batch, issuer.lanes, np.array([mbarrier], np.uint64), 8)
+    except BadAccess as bad:
+        raise issuer.fault(bad, "access to an mbarrier") from None
+
+
+def _load(space: spaces.Space, batch: Batch, lanes: Lanes | None, at: Lanes, piece_bytes: int) -> Lanes:
+    """(n, piece_bytes) bytes."""
+    if not len(at):
+        return np.zeros((0, piece_bytes), np.uint8)
+    scalar, count = (np.uint64, 2) if piece_bytes == 16 else (BITS[piece_bytes], 1)
+    found = np.ascontiguousarray(space.load(batch, lanes, at, scalar, count))
+    return found.view(np.uint8).reshape(len(at), piece_bytes)
+
+
+def _store(space: spaces.Space, batch: Batch, lanes: Lanes | None, at: Lanes, data: Lanes) -> None:
+    if not len(at):
+        return
+    piece_bytes = data.shape[1]
+    scalar = np.uint64 if piece_bytes == 16 else BITS[piece_bytes]
+    values = np.ascontiguousarray(data).view(scalar)
+    space.store(batch, lanes, at, values if piece_bytes == 16 else values.reshape(-1))

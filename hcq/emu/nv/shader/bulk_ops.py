@@ -1,0 +1,164 @@
+"""cp: cp.async and its arrival at an mbarrier, bulk copies of plain bytes, bulk groups; tiles are passed on.
+
+In       Code with addresses, a number of bytes, an mbarrier
+Out      steps that issue copies and wait for them
+Changes  shared and global memory, through bulk_moves.py
+Next     memory_ops.py (cp.async), tensor_map_ops.py (cp with .tensor), copies.py (when a copy is done)
+Source   PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.bulk.prefetch", "cp.async.bulk.commit_group",
+         "cp.async.bulk.wait_group", "cp.async.mbarrier.arrive"
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hcq.emu.nv.shader import atomic_ops, bulk_moves, mbarrier_ops, memory_ops, spaces, tensor_map_ops
+from hcq.emu.nv.shader.bulk_moves import Issuer, Move, Reduction
+from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
+from hcq.emu.nv.shader.groups import Group
+from hcq.emu.nv.shader.memory_ops import address_of
+from hcq.emu.nv.shader.syntax import Immediate
+from hcq.emu.nv.shader.types import TYPES
+
+RULES = Rules()
+PIECE_BYTES = 16
+U32 = TYPES["u32"]
+REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+OF_INTEGERS = ("b32", "u32", "s32", "b64", "u64", "s64")
+
+
+@RULES.on("cp")
+def copy(code: Code) -> Step:
+    """`cp.async`, `cp.async.bulk`, `cp.reduce.async.bulk`."""
+    reduces = code.flag("reduce")
+    if not code.flag("async"):
+        raise code.refuse("expected cp.async or cp.reduce.async.bulk")
+    if not code.flag("bulk"):
+        if code.flag("mbarrier"):
+            return mbarrier_ops.arrive_after_copies(code)
+        return memory_ops.copy_async(code)
+    if code.flag("commit_group"):
+        return _commit(code)
+    if code.flag("wait_group"):
+        return _wait(code)
+    if code.flag("prefetch"):
+        return _prefetch(code)
+    if code.flag("tensor"):
+        return tensor_map_ops.copy_tile(code, _take_reduction(code) if reduces else "")
+    return _copy_bytes(code, _take_reduction(code) if reduces else "")
+
+
+def _take_reduction(code: Code) -> str:
+    what = code.take(*REDUCTIONS)
+    if not what:
+        raise code.refuse(f"expected one of .{', .'.join(REDUCTIONS)}")
+    code.flag("noftz")
+    return what
+
+
+def _commit(code: Code) -> Step:
+    code.expect(0)
+    select = code.select()
+
+    def step(registers: Registers, group: Group) -> None:
+        lanes = select(registers, group)
+        group.batch.copies.commit((group.batch.every_lane if lanes is None else lanes).tolist())
+
+    return step
+
+
+def _wait(code: Code) -> Step:
+    """`.read` waits for less, that shared memory has been read: here a copy is done as a whole."""
+    code.flag("read")
+    code.expect(1)
+    pending = code.operands[0]
+    if not isinstance(pending, Immediate) or pending.value < 0:
+        raise code.refuse("the groups that may be pending are a number from 0 on")
+    count, select = pending.value, code.select()
+
+    def step(registers: Registers, group: Group) -> None:
+        lanes = select(registers, group)
+        group.batch.copies.wait((group.batch.every_lane if lanes is None else lanes).tolist(), count)
+
+    return step
+
+
+def _prefetch(code: Code) -> Step:
+    """A hint: operands are decoded, nothing is fetched."""
+    code.flag("L2")
+    is_tensor = code.flag("tensor")
+    if is_tensor:
+        tensor_map_ops.claim_mode(code)
+    if not code.flag("global") and not is_tensor:
+        raise code.refuse("expected cp.async.bulk.prefetch.L2.global [from], bytes")
+    memory_ops.claim_hints(code)
+    return lambda registers, group: None
+
+
+def _copy_bytes(code: Code, reduces: str) -> Step:
+    to, source = (memory_ops.take_space(code) for _ in range(2))
+    is_counted, is_multicast = bulk_moves.claim_end(code)
+    if code.flag("cp_mask"):
+        raise code.refuse("masks of bytes are not emulated")
+    memory_ops.claim_hints(code)
+    if (to, source) not in (("shared", "global"), ("shared", "shared"), ("global", "shared")):
+        raise code.refuse(f"there is no bulk copy from .{source} to .{to}")
+    if is_counted == (to == "global"):
+        raise code.refuse(
+            "an mbarrier counts what comes to shared memory, a bulk group what goes to global memory"
+        )
+    reduction = None
+    if reduces:
+        if is_counted:
+            raise code.refuse("reductions in shared memory are not emulated")
+        type_ = code.type("f16", "bf16", "f32", "f64", *OF_INTEGERS)
+        reduction = Reduction(atomic_ops.operation_of(code, reduces, type_), type_)
+    if len(code.operands) < 3 + is_counted:
+        raise code.refuse("operands are missing")
+    goal, start = address_of(code, code.operands[0]), address_of(code, code.operands[1])
+    size_slot = code.source(2, U32)
+    mbarrier = address_of(code, code.operands[3]) if is_counted else start
+    check_blocks = bulk_moves.cluster_check(code, 4) if is_multicast else None
+    select, instruction = code.select(), code.instruction
+
+    def step(registers: Registers, group: Group) -> None:
+        lanes = select(registers, group)
+        first, second, barriers = goal(registers), start(registers), mbarrier(registers)
+        for issuer in bulk_moves.each(group, lanes, instruction):
+            size = bulk_moves.value(registers, size_slot, issuer)
+            ends = bulk_moves.address(first, issuer), bulk_moves.address(second, issuer)
+            _check_ends(issuer, size, ends)
+            if check_blocks is not None:
+                check_blocks(registers, issuer)
+            if to == "global":
+                bulk_moves.take(issuer, _plain(ends[0], _in_shared(issuer, ends[1]), size), reduction)
+                continue
+            inner = _in_shared(issuer, ends[0])
+            barrier = _in_shared(issuer, bulk_moves.address(barriers, issuer))
+            if source == "global":
+                bulk_moves.bring(issuer, _plain(ends[1], inner, size), barrier)
+            else:
+                move = _plain(0, inner, size)
+                bulk_moves.carry(issuer, move, _plain(0, _in_shared(issuer, ends[1]), size).places, barrier)
+
+    return step
+
+
+def _check_ends(issuer: Issuer, size: int, ends: tuple[int, int]) -> None:
+    if size % PIECE_BYTES:
+        raise issuer.refuse(f"{size} bytes, no multiple of {PIECE_BYTES}")
+    for at in ends:
+        if at % PIECE_BYTES:
+            raise issuer.refuse(f"the address {at:#x} is no multiple of {PIECE_BYTES}")
+
+
+def _in_shared(issuer: Issuer, at: int) -> int:
+    return spaces.without_window(at, issuer.batch.shared_window)
+
+
+def _plain(at: int, place: int, size: int) -> Move:
+    steps = PIECE_BYTES * np.arange(size // PIECE_BYTES, dtype=np.uint64)
+    inside = np.ones(len(steps), bool)
+    return Move(
+        np.uint64(at) + steps, inside, np.uint64(place) + steps, PIECE_BYTES, np.zeros(PIECE_BYTES, np.uint8)
+    )
