@@ -164,7 +164,8 @@ class Linked:
                     break
         typed = {}
         if self.module is not None:
-            typed = {one.offset: one.kind for one in self.module.entries[self.entry].parameters}
+            entry = self.module.entries[self.entry].based(found.param_base)
+            typed = {one.offset: one.kind for one in entry.parameters}
         parameters = tuple(
             Parameter(one.offset, one.size_bytes, typed.get(one.offset, "")) for one in found.parameters
         )
@@ -204,6 +205,8 @@ class Linked:
         return Layout(places, at + plain.size_bytes - end)
 
     def _of_ptx(self, entry: ptx.Entry) -> Kernel:
+        base = self.chip.param_base(entry.param_bytes)
+        entry = entry.based(base)
         shared = entry.shared_bytes + (1024 if self.chip.shared_first and entry.shared_bytes else 0)
         threads = 1
         for size in entry.largest_block:
@@ -214,7 +217,7 @@ class Linked:
             1,
             shared,
             entry.local_bytes,
-            self.chip.param_base(entry.param_bytes),
+            base,
             entry.param_bytes,
             entry.parameters,
             threads if entry.largest_block else 0,
@@ -232,7 +235,9 @@ class Linked:
 
     def _check_target(self, target: str) -> None:
         wanted = int("".join(letter for letter in target if letter.isdigit()))
-        if wanted > int(self.chip.arch.removeprefix("sm_")):
+        mine = int(self.chip.arch.removeprefix("sm_"))
+        # sm_90a: what only this architecture has, such as wgmma; its PTX runs on no later one
+        if wanted > mine or (target.endswith("a") and wanted != mine):
             raise UsageError(
                 f"load({self.label!r}): the PTX is for {target}, and this device is {self.chip.arch}. "
                 "Compile it for that."

@@ -37,10 +37,11 @@ class Parameter(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One kernel. Blocks are () where it does not say."""
+    """One kernel. Blocks are () where it does not say. alignments: of its parameters, in bytes."""
 
     name: str
     parameters: tuple[Parameter, ...]
+    alignments: tuple[int, ...]
     shared_bytes: int
     local_bytes: int
     required_block: tuple[int, ...]
@@ -51,6 +52,19 @@ class Entry(NamedTuple):
         """How long the packed parameters are."""
         last = self.parameters[-1] if self.parameters else Parameter(0, 0, "")
         return last.offset + last.size_bytes
+
+    def based(self, param_base: int) -> Entry:
+        """The same with parameters that are aligned in the constant bank, where the first may begin at param_base.
+
+        Offsets count from there: a tensor map, aligned to 64 bytes, is then not at 0 unless param_base is a multiple.
+        """
+        found: list[Parameter] = []
+        at = param_base
+        for parameter, alignment in zip(self.parameters, self.alignments):
+            at = -(-at // alignment) * alignment
+            found.append(parameter._replace(offset=at - param_base))
+            at += parameter.size_bytes
+        return self._replace(parameters=tuple(found))
 
 
 class Module(NamedTuple):
@@ -98,25 +112,26 @@ def read_module(text: str, label: str = "ptx") -> Module:
 
 def _entry(name: str, parameters: str, bounds: str, body: str) -> Entry:
     found: list[Parameter] = []
-    at = 0
+    alignments: list[int] = []
     for one in _VARIABLE.finditer(parameters):
         size, alignment = _size(one)
-        at = -(-at // alignment) * alignment
         kind = "bytes" if one[7] else "float" if one[3] == "f" else ""
-        found.append(Parameter(at, size, kind))
-        at += size
+        found.append(Parameter(0, size, kind))
+        alignments.append(alignment)
     blocks = {
         one[1]: tuple(int(number) if number else 1 for number in one.groups()[1:])
         for one in _BOUND.finditer(bounds)
     }
-    return Entry(
+    made = Entry(
         name,
         tuple(found),
+        tuple(alignments),
         _total(body, "shared"),
         _total(body, "local"),
         blocks.get("reqntid", ()),
         blocks.get("maxntid", ()),
     )
+    return made.based(0)
 
 
 def _total(text: str, space: str) -> int:

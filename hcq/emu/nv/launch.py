@@ -184,7 +184,7 @@ class Shader:
                     "still holds the old one: INVALIDATE_SHADER_CACHES was not sent"
                 )
             return known[1]
-        code = load(view, raw, program)
+        code = load(view, raw, program, self.chip)
         if len(self.code) > MAX_CACHED:
             self.code.clear()
         self.code[key] = raw, code
@@ -431,7 +431,7 @@ def local_memory_bytes(per_thread: int, warps_per_sm: int) -> int:
 # ------------------------------------------------------------ kernels
 
 
-def load(view: View, raw: bytes, program: int) -> Code:
+def load(view: View, raw: bytes, program: int, chip: Chip) -> Code:
     """The kernel that a descriptor in GPU memory names."""
     found = KernelDescriptor.from_bytes(raw)
 
@@ -452,7 +452,8 @@ def load(view: View, raw: bytes, program: int) -> Code:
         )
         symbols.append((name_at(view, entry.name_address), entry.address))
     try:
-        code = _compiled(text, name_at(view, found.entry_name_address), tuple(symbols))
+        name = name_at(view, found.entry_name_address)
+        code = _compiled(text, name, tuple(symbols), chip.param_offset_of(found.param_bytes))
     except UsageError as error:
         raise refuse(str(error)) from None
     needed = code.kernel.param_bytes
@@ -470,7 +471,7 @@ def name_at(view: View, va: int) -> str:
 
 
 @functools.lru_cache(256)
-def _compiled(text: bytes, entry: str, symbols: tuple[tuple[str, int], ...]) -> Code:
+def _compiled(text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], param_base: int) -> Code:
     source = text.decode("utf-8", "replace")
     module = parse(source)
     constants = [
@@ -478,4 +479,4 @@ def _compiled(text: bytes, entry: str, symbols: tuple[tuple[str, int], ...]) -> 
         for name, va in symbols
         if name in module.variables and module.variables[name].space == "const"
     ]
-    return Code(Kernel(module, entry, dict(symbols)), source, tuple(constants))
+    return Code(Kernel(module, entry, dict(symbols), param_base), source, tuple(constants))

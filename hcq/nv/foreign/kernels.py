@@ -143,11 +143,13 @@ def _of_descriptor(va: int, arch: str, read: Read) -> Kernel | None:
         entry = ptx.read_module(text.decode("utf-8", "replace")).entries[name]
     except (UsageError, KeyError):
         return None
+    base = CHIPS[arch].param_base(entry.param_bytes)
     parameters = [
-        Parameter("", LETTERS.get(one.kind, "?"), one.offset, one.size_bytes) for one in entry.parameters
+        Parameter("", LETTERS.get(one.kind, "?"), one.offset, one.size_bytes)
+        for one in entry.based(base).parameters
     ]
     program = ForeignProgram(name, va, name, text, parameters, entry.local_bytes)
-    return Kernel(program, CHIPS[arch].param_base(entry.param_bytes))
+    return Kernel(program, base)
 
 
 def _text(va: int, read: Read) -> str:

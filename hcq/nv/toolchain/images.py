@@ -56,16 +56,19 @@ def loadable(image: bytes, arch: str, name: str, runs_ptx: bool) -> Bundle:
     Raises UsageError when the image has not the form that is needed, and it cannot be made.
     """
     bundle = Bundle.of(image)
+    module = ptx_module.read_module(bundle.ptx.decode("utf-8", "replace"), name) if bundle.ptx else None
     if runs_ptx:
-        if not bundle.ptx:
+        if module is None:
             raise UsageError(
                 f"load({name!r}): an emulated GPU runs PTX, and this image has only machine code. Load the PTX, or "
                 "both in one image: hcq.nv.toolchain.images."
             )
-        if bundle.cubin or not ptx_module.read_module(bundle.ptx.decode("utf-8", "replace"), name).variables:
+        if bundle.cubin or not module.variables:
             return bundle  # else machine code says where variables are and what is in them first
     if bundle.cubin:
         return bundle
+    if module is not None and module.target == f"{arch}a":
+        arch = module.target  # PTX for what only this architecture has is assembled for it by that name
     try:
         tool = ptx_name()
     except UsageError as error:
