@@ -6,6 +6,7 @@
     abi/                                                          what NVIDIA declares: structures, methods, classes
     encode.py, launch.py, pushbuffer.py, rings.py, graph.py       from commands to methods in a ring
     cubin.py, ptx.py, bundle.py, link.py, program.py    from a code object to a program
+    tensor_map.py                                       tensors as kernels with TMA copies want to be told of them
     fault.py, signals.py, validate.py, decode.py                  faults in words, clocks, rules, traces
     toolchain/                                                    CUDA C and PTX to machine code
     foreign/                                                      what programs that are none of ours submit

@@ -16,6 +16,7 @@ BACKEND = Backend(
         "hcq.nv.abi.qmd_v4",
         "hcq.nv.abi.qmd_v5",
         "hcq.nv.abi.bank0",
+        "hcq.nv.abi.tensor_map",
         "hcq.nv.abi.image",
         "hcq.nv.bundle",
         "hcq.nv.abi.rm_structs",

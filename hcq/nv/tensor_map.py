@@ -113,7 +113,7 @@ def tiled(
 
 
 def tile_bytes(box: Sequence[int], element: ElementType, steps: Sequence[int] = ()) -> int:
-    """Bytes that a copy brings to shared memory: what mbarrier.expect_tx has to be told of, also at the tensor's edge."""
+    """Bytes that a copy brings to shared memory, also at the tensor's edge: what mbarrier.expect_tx is to be told."""
     counts = (-(-size // step) for size, step in zip(box, steps or (1,) * len(box)))
     return math.prod(counts) * ELEMENT_BYTES[element]
 

@@ -4,12 +4,13 @@ In       fields by name; or a tensor's shape, by TensorMap.tiled
 Out      TensorMap, its parts in the order of dimensions
 Changes  nothing
 Next     hcq/nv/tensor_map.py (makes them, checked), hcq/emu/nv/shader/tensor_tiles.py (obeys them)
-Source   no header has the layout. The fields named here are what ptxas 13.5 writes for each form of tensormap.replace on
-         sm_90a (PTX ISA, "tensormap.replace"; tests/hcq/nv/test_tensor_map.py compiles them again and compares), the
-         values of enumerations are that instruction's. Inferred: that all else is zero but for what follows
+Source   no header has the layout. The fields are what ptxas 13.5 writes for the forms of tensormap.replace on sm_90a
+         (PTX ISA, "tensormap.replace"; tests/hcq/nv/test_tensor_map.py compiles them and compares); the values of
+         enumerations are that instruction's
 
-Inferred, and not seen anywhere: what bits 3..0 of word 2 and bits 31..17 are on hardware, where cuTensorMapEncodeTiled
-keeps the L2 promotion, and so whether a map made here is one that a GPU takes. The emulator takes it.
+Inferred: that all other bits may be zero. No form of the instruction writes bits 67..64, 84..81 and 95..87, in which
+cuTensorMapEncodeTiled may keep a version, the kind of map (tiled or im2col) and the L2 promotion; so whether a GPU
+takes a map that is made here is open. One of the vendor's library is decoded right, as far as fields are named here.
 """
 
 from __future__ import annotations

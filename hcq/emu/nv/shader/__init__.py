@@ -11,11 +11,15 @@ The state
     batch.py     lanes, memory and special registers of a batch of blocks
     spaces.py    the windows of shared and local memory and of parameters
     groups.py    who executes an instruction, and what their warps look like
+    copies.py    bulk copies that are under way
 The instructions
     decode.py    an instruction to a Python closure over register slots; a rule per opcode, every modifier claimed
     floats.py    rounding that NumPy does not have: directed modes, one-rounding fma, narrow formats
     integer_ops.py, bit_ops.py, float_ops.py, compare_ops.py, convert_ops.py, move_ops.py, memory_ops.py,
     atomic_ops.py, warp_ops.py, matrix_ops.py, wmma_ops.py, mbarrier_ops.py, video_ops.py      what instructions mean
+    warpgroup_ops.py, shared_matrix.py           products of four warps, and their operands in shared memory
+    bulk_ops.py, bulk_moves.py, tensor_map_ops.py, tensor_tiles.py       bulk copies, of bytes and of tiles
+    cluster_ops.py                               clusters of one block
 The machine
     program.py   a kernel with the functions it reaches, its variables placed
     paths.py     where groups of threads are: paths, regions, calls

@@ -6,8 +6,8 @@ Changes  shared memory, an mbarrier, or global memory, when somebody waits (copi
 Next     bulk_ops.py (moves of plain bytes), tensor_map_ops.py (of tiles)
 Source   PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk"
 
-What can be refused is refused when the copy is issued: addresses in shared memory, the mbarrier, what is read from global
-memory. Global memory is read at once, and written when somebody waits.
+What can be refused is refused when the copy is issued: addresses in shared memory, the mbarrier, what is read from
+global memory. Global memory is read at once, and written when somebody waits.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Changes  memory, when a copy is done
 Next     bulk_ops.py, tensor_map_ops.py (who issue), mbarrier_ops.py and bulk_ops.py (who wait), machine.py (the end)
 Source   PTX ISA, "Completion Mechanisms for Asynchronous Copy Operations"
 
-A GPU may finish a copy at once, or only when it must. Here it is always the latter, so that a kernel that forgets to wait
-sees old bytes in shared memory, and one that overwrites what is still to be read stores the new ones.
+A GPU may finish a copy at once, or only when it must. Here it is always the latter, so that a kernel that forgets to
+wait sees old bytes in shared memory, and one that overwrites what is still to be read stores the new ones.
 """
 
 from __future__ import annotations

@@ -14,13 +14,15 @@ bits 61:40, as a number with a sign. A phase is over when no thread is expected 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
 from hcq.emu.nv.shader.atomic_ops import Conflicts, Operation, Update
 from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step, Write
-from hcq.emu.nv.shader.errors import BadAccess
+from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import SCOPES, address_of, check_alignment, of_lanes, to_all
 from hcq.emu.nv.shader.syntax import Address, Discard, Immediate, Instruction, Operand
@@ -69,7 +71,7 @@ def mbarrier(code: Code) -> Step:
     if what == "init":
         return _init(code)
     if what == "inval":
-        return lambda registers, group: None
+        return _invalidate(code)
     if what in ("arrive", "arrive_drop"):
         return _arrive(code, drops=what == "arrive_drop", expects=expects)
     if what in ("expect_tx", "complete_tx"):
@@ -107,6 +109,34 @@ class _Object:
         except BadAccess as bad:
             raise group.fault(bad, self.instruction, "access to an mbarrier", lanes) from None
 
+    def refuse(self, work: Conflicts, bad: Lanes, group: Group, why: str) -> KernelFault:
+        """The report of the first of these threads."""
+        number = int(np.argmax(bad))
+        block, thread = group.batch.place(int(work.lanes[number]))
+        return KernelFault(
+            f"kernel {group.batch.launch.kernel_name}, PTX line {self.instruction.line} `{self.instruction}`: the "
+            f"mbarrier at {int(work.at[number]):#x} of shared memory, thread {thread} of block {block}: {why}.",
+            self.instruction.line,
+            [(block, thread)],
+        )
+
+
+def _invalidate(code: Code) -> Step:
+    """What is used again without an init expects nobody, and is refused."""
+    code.expect(1)
+    place = _Object(code, code.operands[0])
+
+    def step(registers: Registers, group: Group) -> None:
+        work = place.meet(registers, group)
+        if work is None:
+            return
+        try:
+            work.store(np.zeros(len(work.at), np.uint64))
+        except BadAccess as bad:
+            raise group.fault(bad, place.instruction, "access to an mbarrier", work.lanes) from None
+
+    return step
+
 
 def _init(code: Code) -> Step:
     code.expect(2)
@@ -116,9 +146,10 @@ def _init(code: Code) -> Step:
         work = place.meet(registers, group)
         if work is None:
             return
-        count = (
-            np.broadcast_to(registers[slot], (group.batch.count,))[work.lanes].astype(np.int64) & COUNT_MASK
-        )
+        count = np.broadcast_to(registers[slot], (group.batch.count,))[work.lanes].astype(np.int64)
+        wrong = (count < 1) | (count > COUNT_MASK)
+        if wrong.any():
+            raise place.refuse(work, wrong, group, f"the count is not from 1 to {COUNT_MASK}")
         try:
             work.store((count | count << PENDING_SHIFT).view(np.uint64))
         except BadAccess as bad:
@@ -149,7 +180,7 @@ def _arrive(code: Code, drops: bool, expects: bool) -> Step:
         expected = expected - count if drops else expected
         return _state(phase, tx_count, np.maximum(pending - count, 0), expected)
 
-    return _changing(place, slot, update, write)
+    return _changing(place, slot, update, write, np.ones_like if expects else np.copy)
 
 
 def _change_tx(code: Code, sign: int) -> Step:
@@ -163,7 +194,15 @@ def _change_tx(code: Code, sign: int) -> Step:
     return _changing(place, slot, update, None)
 
 
-def _changing(place: _Object, slot: int, update: Update, write: Write | None) -> Step:
+def _changing(
+    place: _Object,
+    slot: int,
+    update: Update,
+    write: Write | None,
+    arrivals: Callable[[Lanes], Lanes] = np.zeros_like,
+) -> Step:
+    """A step that changes objects by the amounts in a slot. arrivals: how many of them each amount stands for."""
+
     def step(registers: Registers, group: Group) -> None:
         work = place.meet(registers, group)
         if work is None:
@@ -173,6 +212,13 @@ def _changing(place: _Object, slot: int, update: Update, write: Write | None) ->
             old = work.in_turns(Operation(update), amount, amount)
         except BadAccess as bad:
             raise group.fault(bad, place.instruction, "access to an mbarrier", work.lanes) from None
+        counts = arrivals(amount).astype(np.int64)
+        _, _, pending, expected = _fields(old)
+        if (counts > pending).any():
+            why = "more threads arrive than it expects in this phase"
+            if not expected.all():
+                why = "it expects nobody: it was not initialised, or all have dropped"
+            raise place.refuse(work, counts > pending, group, why)
         if write is not None:
             write(registers, group, to_all(old, work.lanes, group.batch.count))
 
@@ -187,7 +233,7 @@ def complete_tx(batch: Batch, lanes: Lanes, at: int, size_bytes: int) -> None:
 
 
 def arrive_after_copies(code: Code) -> Step:
-    """`cp.async.mbarrier.arrive`: those copies are done already. Without .noinc the arrival is one more that is expected."""
+    """`cp.async.mbarrier.arrive`: the copies are done already. Without .noinc it is one more that is expected."""
     code.flag("arrive")
     is_counted = code.flag("noinc")
     code.take("shared", "shared::cta")
@@ -201,7 +247,7 @@ def arrive_after_copies(code: Code) -> Step:
         phase, tx_count, pending, expected = _fields(state)
         return _state(phase, tx_count, np.maximum(pending - 1, 0), expected)
 
-    return _changing(place, slot, update, None)
+    return _changing(place, slot, update, None, np.copy if is_counted else np.zeros_like)
 
 
 def is_wait(instruction: Instruction) -> bool:
@@ -234,8 +280,8 @@ def _wait(code: Code, parity: bool) -> Step:
         group.batch.failed_wait = ""
         if not over.any():
             group.batch.failed_wait = (
-                f"the mbarrier at {int(work.at[0]):#x} of shared memory is in a phase of parity {int(now[0])}, which is "
-                f"waited for; it expects {int(pending[0])} more arrivals and {int(tx_count[0])} more bytes."
+                f"the mbarrier at {int(work.at[0]):#x} of shared memory is in a phase of parity {int(now[0])}, which "
+                f"is waited for; it expects {int(pending[0])} more arrivals and {int(tx_count[0])} more bytes."
             )
         write(registers, group, to_all(over, work.lanes, group.batch.count))
 

@@ -20,6 +20,7 @@ from hcq.emu.nv.shader.errors import BadAccess, PtxError
 from hcq.emu.nv.shader.groups import Group
 from hcq.emu.nv.shader.memory_ops import address_of
 from hcq.emu.nv.shader.syntax import Immediate, TensorAddress
+from hcq.emu.nv.shader.tensor_tiles import Tiling
 from hcq.emu.nv.shader.types import TYPES
 from hcq.nv.abi.tensor_map import (
     LOW_STRIDE_BITS,
@@ -86,20 +87,22 @@ def copy_tile(code: Code, reduces: str) -> Step:
         for issuer in bulk_moves.each(group, lanes, instruction):
             if check_blocks is not None:
                 check_blocks(registers, issuer)
-            tensor, place = find(registers, issuer)
+            tiling, place = find(registers, issuer)
             window = issuer.batch.shared_window
             start = spaces.without_window(bulk_moves.address(places, issuer), window)
-            move = _move(issuer, tensor, place, start)
+            move = _move(issuer, tiling, place, start)
             if is_counted:
                 barrier = spaces.without_window(bulk_moves.address(barriers, issuer), window)
                 bulk_moves.bring(issuer, move, barrier)
             else:
-                bulk_moves.take(issuer, move, _reduction(code, issuer, reduces, tensor) if reduces else None)
+                bulk_moves.take(
+                    issuer, move, _reduction(code, issuer, reduces, tiling.tensor) if reduces else None
+                )
 
     return step
 
 
-Find = Callable[[Registers, Issuer], tuple[TensorMap, tuple[int, ...]]]
+Find = Callable[[Registers, Issuer], tuple[Tiling, tuple[int, ...]]]
 
 
 def _tile_reader(code: Code, number: int, rank: int) -> Find:
@@ -112,20 +115,21 @@ def _tile_reader(code: Code, number: int, rank: int) -> Find:
     at = address_of(code, operand.map)
     slots = [code.slot(part, U32) for part in operand.coordinates.parts]
 
-    def find(registers: Registers, issuer: Issuer) -> tuple[TensorMap, tuple[int, ...]]:
+    def find(registers: Registers, issuer: Issuer) -> tuple[Tiling, tuple[int, ...]]:
         va = bulk_moves.address(at(registers), issuer)
-        tensor = load_map(issuer, va)
-        why = tensor_tiles.why_wrong(tensor, rank)
-        if why:
+        found = load_map(issuer, va)
+        tensor = found.tensor if isinstance(found, Tiling) else found
+        if not isinstance(found, Tiling) or tensor.rank != rank:
+            why = tensor_tiles.why_wrong(tensor, rank)
             raise issuer.refuse(f"the tensor map at {va:#x} cannot be used: {why}")
         values = (bulk_moves.value(registers, slot, issuer) for slot in slots)
-        return tensor, tuple(value - ((value & 1 << 31) << 1) for value in values)
+        return found, tuple(value - ((value & 1 << 31) << 1) for value in values)
 
     return find
 
 
-def load_map(issuer: Issuer, va: int) -> TensorMap:
-    """The tensor map at a generic address: of a parameter, or in global or constant memory."""
+def load_map(issuer: Issuer, va: int) -> Tiling | TensorMap:
+    """The tensor map at a generic address: of a parameter, or in global or constant memory; its tiles if it has any."""
     _check_map_address(issuer, va)
     at = np.array([va], np.uint64)
     steps = np.arange(0, TENSOR_MAP_BYTES, 8, dtype=np.uint64)
@@ -135,7 +139,7 @@ def load_map(issuer: Issuer, va: int) -> TensorMap:
         )
     except BadAccess as bad:
         raise issuer.fault(bad, "load of a tensor map") from None
-    return TensorMap.decode(words.view(np.uint32).tolist())
+    return tensor_tiles.tiling_of(words.tobytes())
 
 
 def _check_map_address(issuer: Issuer, va: int) -> None:
@@ -147,12 +151,12 @@ def _check_map_address(issuer: Issuer, va: int) -> None:
         )
 
 
-def _move(issuer: Issuer, tensor: TensorMap, place: tuple[int, ...], start: int) -> Move:
+def _move(issuer: Issuer, tiling: Tiling, place: tuple[int, ...], start: int) -> Move:
     if start % SHARED_ALIGNMENT:
         raise issuer.refuse(
             f"the tile's place in shared memory, {start:#x}, is no multiple of {SHARED_ALIGNMENT}"
         )
-    tile = tensor_tiles.tile_of(tensor, place)
+    tensor, tile = tiling.tensor, tiling.tile(place)
     offsets = (tile.offsets + start).astype(np.uint64)
     # the swizzle takes pieces of 16 bytes as a whole, and so what is in them
     places = tensor_tiles.swizzled(offsets, Swizzle(tensor.swizzle))
@@ -183,7 +187,7 @@ WITH_NUMBER = ("box_dim", "global_dim", "global_stride", "element_stride")
 
 @RULES.on("tensormap")
 def tensormap(code: Code) -> Step:
-    """`tensormap.replace`, a field of a map in memory; `tensormap.cp_fenceproxy`, a map from shared to global memory."""
+    """`tensormap.replace`: a field of a map; `tensormap.cp_fenceproxy`: a map from shared to global memory."""
     if code.flag("cp_fenceproxy"):
         return _publish(code)
     if not code.flag("replace") or not code.flag("tile"):

@@ -6,12 +6,13 @@ Changes  nothing
 Next     tensor_map_ops.py (who copies tiles), shared_matrix.py (reads what is swizzled here)
 Source   PTX ISA, "Tensors": "Tiled Mode" (bounding box, traversal stride, out of boundary access), "Swizzling Modes"
 
-A piece is 16 bytes where tensor and place allow it, else an element. Inferred: that the pieces of a row of the box that is
-shorter than the swizzle's span follow one another without gaps, and that a NaN that fills is the canonical one.
+A piece is 16 bytes where tensor and place allow it, else an element. Inferred: that rows of the box that are shorter
+than the swizzle's span follow one another without gaps, and that a NaN that fills is the canonical one.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -40,11 +41,6 @@ class Tile(NamedTuple):
     offsets: Lanes
     piece_bytes: int
 
-    @property
-    def size_bytes(self) -> int:
-        """Of the whole box: what a copy of it counts, whatever is outside."""
-        return len(self.at) * self.piece_bytes
-
 
 def why_wrong(tensor: TensorMap, rank: int) -> str:
     """Why a tensor map cannot be used by an instruction of this rank; "" if it can."""
@@ -69,33 +65,55 @@ def why_wrong(tensor: TensorMap, rank: int) -> str:
     return ""
 
 
-def tile_of(tensor: TensorMap, place: tuple[int, ...]) -> Tile:
-    """The tile at a place, dimension 0 first. Elements of dimension 0 are never left out, whatever its step."""
-    size = tensor.element_bytes
-    dims, strides = list(tensor.dims), list(tensor.strides)
-    first, count = place[0], tensor.box[0]
-    if first * size % PIECE_BYTES == 0 and dims[0] * size % PIECE_BYTES == 0:
-        per_piece = PIECE_BYTES // size
-        first, count, dims[0], strides[0] = (
-            first // per_piece,
-            count // per_piece,
-            dims[0] // per_piece,
-            PIECE_BYTES,
-        )
-        size = PIECE_BYTES
-    at = np.array(0, np.int64)
-    inside = np.array(True)
-    for number in reversed(range(tensor.rank)):  # the last dimension is the slowest
-        if number:
-            step = tensor.steps[number]
-            positions = place[number] + step * np.arange(-(-tensor.box[number] // step))
-        else:
-            positions = first + np.arange(count)
-        at = at[..., None] + positions * strides[number]
-        inside = inside[..., None] & (positions >= 0) & (positions < dims[number])
-    start = np.uint64(tensor.global_address)
-    flat = at.reshape(-1)
-    return Tile(flat.astype(np.uint64) + start, inside.reshape(-1), np.arange(len(flat)) * size, size)
+class Tiling:
+    """All tiles of one tensor map: what they have in common is computed once."""
+
+    def __init__(self, tensor: TensorMap) -> None:
+        self.tensor = tensor
+        # dimension 0 is never stepped through, whatever its step
+        steps = (1, *tensor.steps[1:])
+        self._positions = [step * np.arange(-(-box // step)) for box, step in zip(tensor.box, steps)]
+        self._by_elements = self._pieces(1)
+        self._per_piece = PIECE_BYTES // tensor.element_bytes
+        self._by_pieces = self._pieces(self._per_piece)
+
+    def _pieces(self, per_piece: int) -> tuple[Lanes, Lanes, Lanes]:
+        """(global addresses from the tile's first element, places in shared memory from its start, all True)."""
+        tensor = self.tensor
+        at = np.array(0, np.int64)
+        for number in reversed(range(tensor.rank)):  # the last dimension is the slowest
+            positions = self._positions[number][:: 1 if number else per_piece]
+            at = at[..., None] + positions * tensor.strides[number]
+        at = at.reshape(-1)
+        return at, np.arange(len(at)) * (per_piece * tensor.element_bytes), np.ones(len(at), bool)
+
+    def tile(self, place: tuple[int, ...]) -> Tile:
+        """The tile at a place, dimension 0 first."""
+        tensor = self.tensor
+        size = tensor.element_bytes
+        in_pieces = place[0] * size % PIECE_BYTES == 0 and tensor.dims[0] * size % PIECE_BYTES == 0
+        per_piece = self._per_piece if in_pieces else 1
+        at, offsets, inside = self._by_pieces if in_pieces else self._by_elements
+        start = tensor.global_address + sum(x * stride for x, stride in zip(place, tensor.strides))
+        ends = (x + int(positions[-1]) for x, positions in zip(place, self._positions))
+        if min(place) < 0 or any(end >= dim for end, dim in zip(ends, tensor.dims)):
+            inside = self._inside(place, per_piece)
+        return Tile(at.view(np.uint64) + np.uint64(start % 2**64), inside, offsets, per_piece * size)
+
+    def _inside(self, place: tuple[int, ...], per_piece: int) -> Lanes:
+        """Which pieces are inside of the tensor, where some may not be."""
+        inside = np.array(True)
+        for number in reversed(range(self.tensor.rank)):
+            positions = place[number] + self._positions[number][:: 1 if number else per_piece]
+            inside = inside[..., None] & (positions >= 0) & (positions < self.tensor.dims[number])
+        return inside.reshape(-1)
+
+
+@functools.lru_cache(256)
+def tiling_of(data: bytes) -> Tiling | TensorMap:
+    """The tiles of the map in 128 bytes; the map alone where it makes no sense, see why_wrong."""
+    tensor = TensorMap.decode(np.frombuffer(data, np.uint32).tolist())
+    return tensor if why_wrong(tensor, tensor.rank) else Tiling(tensor)
 
 
 def swizzled(at: Lanes, mode: Swizzle) -> Lanes:

@@ -141,9 +141,9 @@ def _warpgroups(group: Group, instruction: Instruction) -> Lanes:
     if count % WARPGROUP or (places % WARPGROUP).any() or not _follow_each_other(threads):
         block, thread = group.first()
         raise KernelFault(
-            f"kernel {batch.launch.kernel_name}, PTX line {instruction.line} `{instruction}`: not all four warps of the "
-            f"warpgroup of thread {thread} of block {block} execute it. Let whole warpgroups, from a thread whose number "
-            f"is a multiple of {WARPGROUP} on, come here together.",
+            f"kernel {batch.launch.kernel_name}, PTX line {instruction.line} `{instruction}`: not all four warps "
+            f"of the warpgroup of thread {thread} of block {block} execute it. Let whole warpgroups, from a thread "
+            f"whose number is a multiple of {WARPGROUP} on, come here together.",
             instruction.line,
             [(block, thread)],
         )
@@ -179,8 +179,8 @@ def _in_shared(code: Code, operand: Operand, rows: int, kind: str, is_transposed
         if matrix is None:
             block, thread = batch.place(int(leaders[0]))
             raise KernelFault(
-                f"kernel {batch.launch.kernel_name}, PTX line {instruction.line} `{instruction}`: the matrix descriptor "
-                f"{int(bits[0, 0]):#x} by thread {thread} of block {block}: {why}.",
+                f"kernel {batch.launch.kernel_name}, PTX line {instruction.line} `{instruction}`: the matrix "
+                f"descriptor {int(bits[0, 0]):#x} by thread {thread} of block {block}: {why}.",
                 instruction.line,
                 [(block, thread)],
             )
@@ -209,7 +209,7 @@ def _in_registers(code: Code, operand: Operand, kind: str, depth: int) -> Matrix
 
 
 class _Accumulator:
-    """D: 64 rows, of which each warp has 16. A thread has pairs: two columns of a row, then 8 rows down, then 8 columns."""
+    """D: 64 rows, 16 of each warp. A thread has pairs: two columns of a row, then 8 rows down, then 8 columns on."""
 
     def __init__(self, code: Code, kind: str, columns: int, saturates: bool) -> None:
         self.columns = columns

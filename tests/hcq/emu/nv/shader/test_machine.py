@@ -309,7 +309,7 @@ def test_endless_recursion_ends():
     ("bra NOWHERE;", "the target is not a label"),
     ("add.f32 %r0, %r1, 3;", "an integer stands where a float is expected"),
     ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16 {%r0}, {%r1}, {%r2}, {%r3};", "a type is missing"),
-    ("barrier.cluster.arrive;", "clusters are not emulated"),
+    ("barrier.cluster.sync;", "barrier.cluster needs .arrive or .wait"),
     ("mov.u32 %r0, nobody;", "'nobody' is not declared"),
     ("cp.async.bulk.commit_group;", "PTX line"),
     (".squiggle;", "expected an instruction, found '.squiggle'"),

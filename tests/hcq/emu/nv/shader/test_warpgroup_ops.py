@@ -14,8 +14,19 @@ HEADER = ".version 8.4\n.target sm_90a\n.address_size 64\n"
 SPANS = {"none": 16, "32B": 32, "64B": 64, "128B": 128}
 NUMBERS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
 BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
-E4M3 = np.array([(-1) ** (c >> 7) * ((8 + c % 8) * 2.0 ** ((c >> 3) % 16 - 10) if (c >> 3) % 16 else c % 8 * 2.0**-9) for c in range(256)])  # fmt: skip
-E5M2 = np.array([(-1) ** (c >> 7) * ((4 + c % 4) * 2.0 ** ((c >> 2) % 32 - 17) if (c >> 2) % 32 else c % 4 * 2.0**-16) for c in range(256)])  # fmt: skip
+
+
+def minifloats(fraction_bits: int, bias: int) -> np.ndarray:
+    """The 256 numbers of an 8-bit format; the largest exponent's are as if it had no NaN."""
+    found = []
+    for code in range(256):
+        exponent, low = (code & 127) >> fraction_bits, code % (1 << fraction_bits)
+        whole = low + (1 << fraction_bits) * (exponent > 0)
+        found.append((-1) ** (code >> 7) * whole * 2.0 ** (max(exponent, 1) - bias - fraction_bits))
+    return np.array(found)
+
+
+E4M3, E5M2 = minifloats(3, 7), minifloats(2, 15)
 
 
 def encoded(values: np.ndarray, kind: str) -> np.ndarray:
@@ -91,7 +102,7 @@ def kernel(
         text.append(
             f"{{ .reg .b32 %to; add.u32 %to, %s, %at; st.shared.v4.u32 [%to+{start}], {{%w0, %w1, %w2, %w3}}; }}"
         )
-        text.append(f"add.u32 %at, %at, {32 * 16 * warps}; bra L{start}{name[1:]}; E{name[1:]}:")
+        text.append(f"add.u32 %at, %at, 2048; bra L{start}{name[1:]}; E{name[1:]}:")
     text.append(f"mul.wide.u32 %l, %i, {4 * count}; add.u64 %p2, %p2, %l;")
     text += [f"ld.global.u32 %d{i}, [%p2+{4 * i}];" for i in range(count)]
     text.append("mul.wide.u32 %l, %i, 16; add.u64 %l, %l, %p0;")
@@ -99,10 +110,10 @@ def kernel(
         text.append("ld.global.v4.u32 {%a0, %a1, %a2, %a3}, [%l];")
     text.append("bar.sync 0; fence.proxy.async.shared::cta; shr.u32 %at, %s, 4; cvt.u64.u32 %l, %at;")
     text.append(f"or.b64 %p3, %l, {a_desc:#x}; add.u64 %l, %l, {a_bytes // 16}; or.b64 %p4, %l, {b_desc:#x};")
-    text.append(f"wgmma.fence.sync.aligned;")
+    text.append("wgmma.fence.sync.aligned;")
     a = "{%a0, %a1, %a2, %a3}" if a_registers else "%p3"
     d = "{" + ", ".join(f"%d{i}" for i in range(count)) + "}"
-    text.append(f"{guard}wgmma.mma_async.sync.aligned.{shape}.{types} {d}, {a}, %p4, {flags};")
+    text.append(f"wgmma.mma_async.sync.aligned.{shape}.{types} {d}, {a}, %p4, {flags};")
     text.append("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;")
     text += [f"st.global.u32 [%p2+{4 * i}], %d{i};" for i in range(count)]
     return "\n".join([*text, "ret; }"])
@@ -243,7 +254,9 @@ def test_warps_of_a_warpgroup_that_come_at_different_times_wait_for_each_other()
 
 def test_matrices_outside_of_shared_memory_are_refused_before_anything_is_read():
     a, b, d = arrays()
-    with pytest.raises(KernelFault, match="load of a matrix at 0x.*the block's shared memory has 9216 bytes"):
+    with pytest.raises(
+        KernelFault, match=r"load of a matrix at 0x.*the block's shared memory has 9216 bytes"
+    ):
         run_ptx(plain_kernel(descriptor=1 << 62 | 0x3000), "k", 1, 128, a, b, d)
 
 
@@ -275,7 +288,8 @@ def test_the_vendors_assembler_takes_the_text_of_these_tests():
 
 
 def test_registers_are_taken_and_given():
-    text = f"{HEADER}.visible .entry k() {{ setmaxnreg.dec.sync.aligned.u32 40; setmaxnreg.inc.sync.aligned.u32 232; ret; }}"
+    lines = "setmaxnreg.dec.sync.aligned.u32 40; setmaxnreg.inc.sync.aligned.u32 232;"
+    text = f"{HEADER}.visible .entry k() {{ {lines} ret; }}"
     run_ptx(text, "k", 1, 128)
     with pytest.raises(PtxError, match="multiple of 8 from 24 to 256"):
         run_ptx(text.replace("232", "233"), "k", 1, 128)
