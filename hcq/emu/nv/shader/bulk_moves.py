@@ -137,7 +137,7 @@ def bring(issuer: Issuer, move: Move, mbarrier: int) -> None:
     batch.copies.count(work)
 
 
-def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int) -> None:
+def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int, reduction: Reduction | None) -> None:
     """Shared to shared memory of the cluster, which is the block's own."""
     batch, lanes = issuer.batch, issuer.lanes
     for places in (move.places, source):
@@ -146,9 +146,10 @@ def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int) -> None:
     who = np.repeat(lanes, len(move.places))
 
     def work() -> None:
-        _store(
-            spaces.SHARED, batch, who, move.places, _load(spaces.SHARED, batch, who, source, move.piece_bytes)
-        )
+        data = _load(spaces.SHARED, batch, who, source, move.piece_bytes)
+        if reduction is not None:
+            data = _reduced(reduction, _load(spaces.SHARED, batch, who, move.places, move.piece_bytes), data)
+        _store(spaces.SHARED, batch, who, move.places, data)
         mbarrier_ops.complete_tx(batch, lanes, mbarrier, move.size_bytes)
 
     batch.copies.count(work)

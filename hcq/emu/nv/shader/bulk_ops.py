@@ -109,8 +109,8 @@ def _copy_bytes(code: Code, reduces: str) -> Step:
         )
     reduction = None
     if reduces:
-        if is_counted:
-            raise code.refuse("reductions in shared memory are not emulated")
+        if source == "global":
+            raise code.refuse("what is reduced comes from shared memory")
         type_ = code.type("f16", "bf16", "f32", "f64", *OF_INTEGERS)
         reduction = Reduction(atomic_ops.operation_of(code, reduces, type_), type_)
     if len(code.operands) < 3 + is_counted:
@@ -139,7 +139,9 @@ def _copy_bytes(code: Code, reduces: str) -> Step:
                 bulk_moves.bring(issuer, _plain(ends[1], inner, size), barrier)
             else:
                 move = _plain(0, inner, size)
-                bulk_moves.carry(issuer, move, _plain(0, _in_shared(issuer, ends[1]), size).places, barrier)
+                bulk_moves.carry(
+                    issuer, move, _plain(0, _in_shared(issuer, ends[1]), size).places, barrier, reduction
+                )
 
     return step
 

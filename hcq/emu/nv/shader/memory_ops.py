@@ -205,7 +205,7 @@ def fence(code: Code) -> Step:
     is_of_map = "tensormap::generic" in code.rest and "acquire" in code.rest
     while code.take(
         "gl", "alias", "async", "async::generic", "tensormap::generic", "global", "shared::cta", "shared::cluster",
-        "mbarrier_init",
+        "mbarrier_init", "sync_restrict::shared::cluster", "sync_restrict::shared::cta",
     ):  # fmt: skip
         pass
     claim_hints(code)

@@ -81,6 +81,13 @@ def test_bytes_move_inside_of_the_blocks_own_cluster():
     assert run(f"{lines} {STORE} {DONE}")[0] == 5
 
 
+def test_bytes_are_added_to_shared_memory():
+    add = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
+    lines = f"""mbarrier.init.shared::cta.b64 [%m], 1; {TELL} mov.u32 %x, 5; st.shared.u32 [%t+256], %x;
+    mov.u32 %x, 2; st.shared.u32 [%t], %x; {add} [%t], [%t+256], 256, [%m]; {WAIT} {STORE} {DONE}"""
+    assert run(lines)[0] == 7
+
+
 def test_each_thread_has_groups_of_its_own():
     lines = f"""mov.u32 %x, 1; st.shared.u32 [%t], %x; bar.sync 0; @!%first bra O;
     {STORE} cp.async.bulk.commit_group; O: @%first bra Z; cp.async.bulk.wait_group 0;
@@ -90,7 +97,8 @@ def test_each_thread_has_groups_of_its_own():
 
 def test_prefetches_and_fences_change_nothing():
     lines = """cp.async.bulk.prefetch.L2.global [%a], 256; fence.proxy.async; fence.proxy.async.shared::cta;
-    fence.mbarrier_init.release.cluster; fence.proxy.async.global; fence.proxy.tensormap::generic.release.gpu;
+    fence.mbarrier_init.release.cluster; fence.proxy.async.global; fence.acquire.sync_restrict::shared::cluster.cluster;
+    fence.proxy.tensormap::generic.release.gpu;
     fence.proxy.tensormap::generic.acquire.gpu [%a], 128; prefetch.tensormap [%a]; griddepcontrol.wait;"""
     assert not run(lines).any()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.hcq.emu.nv.shader.running import needs_header, run_cuda
+from hcq.nv.abi.tensor_map import ElementType
+from hcq.nv.tensor_map import tiled
+from tests.hcq.emu.nv.shader.running import Launch, compile_cuda, needs_header, run_cuda
 
 rng = np.random.default_rng(11)
 
@@ -170,3 +172,43 @@ def test_bytes_and_halfwords_side_by_side():
     assert (columns[3].view(np.uint8).reshape(32, 4) == (a < b)).all()
     assert (columns[4].view(np.int16).reshape(32, 2) == np.clip(halves.sum(axis=0), -32768, 32767)).all()
     assert (columns[5] == abs(a - b).sum(axis=1) + 9).all()
+
+
+def test_tiles_come_and_go_with_the_toolkits_barrier_and_ptx_headers():
+    source = """
+    #include <cuda/barrier>
+    #include <cuda/ptx>
+    namespace ptx = cuda::ptx;
+    struct alignas(64) Map { unsigned long long words[16]; };
+    extern "C" __global__ void k(const __grid_constant__ Map map, int x, int y) {
+      using barrier = cuda::barrier<cuda::thread_scope_block>;
+      __shared__ alignas(128) int tile[8][32];
+      #pragma nv_diag_suppress static_var_with_dynamic_init
+      __shared__ barrier bar;
+      if (threadIdx.x == 0) { init(&bar, blockDim.x); ptx::fence_proxy_async(ptx::space_shared); }
+      __syncthreads();
+      barrier::arrival_token token;
+      int place[2] = {x, y};
+      if (threadIdx.x == 0) {
+        ptx::cp_async_bulk_tensor(ptx::space_shared, ptx::space_global, &tile, &map, place,
+                                  cuda::device::barrier_native_handle(bar));
+        token = cuda::device::barrier_arrive_tx(bar, 1, sizeof(tile));
+      } else token = bar.arrive();
+      bar.wait(std::move(token));
+      tile[0][threadIdx.x] += threadIdx.x;
+      ptx::fence_proxy_async(ptx::space_shared);
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &map, place, &tile);
+        ptx::cp_async_bulk_commit_group();
+        ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());
+        (&bar)->~barrier();
+      }
+    }"""
+    tensor = np.arange(64 * 64, dtype=np.int32).reshape(64, 64)
+    wanted = tensor.copy()
+    wanted[16, 32:] += np.arange(32, dtype=np.int32)
+    launch = Launch()
+    made = tiled(launch.buffer(tensor), ElementType.S32, (64, 64), (256,), (32, 8))
+    launch.run(launch.load(compile_cuda(source, "compute_90a"), "k"), 1, 32, made, 32, 16)
+    assert (tensor == wanted).all()

@@ -311,7 +311,7 @@ def test_endless_recursion_ends():
     ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16 {%r0}, {%r1}, {%r2}, {%r3};", "a type is missing"),
     ("barrier.cluster.sync;", "barrier.cluster needs .arrive or .wait"),
     ("mov.u32 %r0, nobody;", "'nobody' is not declared"),
-    ("cp.async.bulk.commit_group;", "PTX line"),
+    ("cp.async.bulk.frobnicate;", "PTX line"),
     (".squiggle;", "expected an instruction, found '.squiggle'"),
     ("add.u32 %r0, %r1, ;", "expected an operand"),
     ("add.u32 %r0, %r1, \x01;", "begins no word of PTX"),

@@ -71,6 +71,15 @@ def bfloat(x: np.ndarray) -> np.ndarray:
     return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
+def minifloat(x: np.ndarray, fraction_bits: int) -> np.ndarray:
+    """Small integers as 8-bit floats: of float16's bits the first, with e4m3's smaller bias."""
+    if fraction_bits == 2:
+        return (x.astype(np.float16).view(np.uint16) >> 8).astype(np.uint8)
+    half = np.abs(x).astype(np.float16).view(np.uint16)
+    code = np.where(x == 0, 0, (half >> 7).astype(np.int64) - (15 - 7 << 3))
+    return (code + 128 * (x < 0)).astype(np.uint8)
+
+
 CASES = [
     ("m16n8k16", "f32.f16.f16.f32", np.float16, np.float32, halves_a16, 8, halves_b16, 4, 16),
     ("m16n8k16", "f16.f16.f16.f16", np.float16, np.float16, halves_a16, 8, halves_b16, 4, 16),
@@ -79,6 +88,8 @@ CASES = [
     ("m16n8k8", "f32.tf32.tf32.f32", np.float32, np.float32, tf32_a8, 4, tf32_b8, 2, 8),
     ("m16n8k32", "s32.s8.s8.s32", np.int8, np.int32, bytes_a32, 16, bytes_b32, 8, 32),
     ("m16n8k16", "s32.u8.u8.s32", np.uint8, np.int32, bytes_a16, 8, lambda t, i: ((t & 3) * 4 + i, t >> 2), 4, 16),
+    ("m16n8k32", "f32.e4m3.e4m3.f32", "e4m3", np.float32, bytes_a32, 16, bytes_b32, 8, 32),
+    ("m16n8k32", "f32.e5m2.e5m2.f32", "e5m2", np.float32, bytes_a32, 16, bytes_b32, 8, 32),
     ("m8n8k4", "f64.f64.f64.f64", np.float64, np.float64, double_a, 1, double_b, 1, 4),
 ]  # fmt: skip
 
@@ -93,7 +104,14 @@ def test_a_product_of_fragments_is_the_product(
     c = rng.integers(-99, 99, (rows, 8))
     if inputs is np.uint8:
         a, b = np.abs(a), np.abs(b)
-    convert = bfloat if inputs == "bf16" else (lambda x: x.astype(inputs))
+    if inputs in ("e4m3", "e5m2"):
+        a, b = np.clip(a, -4, 4), np.clip(b, -4, 4)  # what both formats hold
+
+    def convert(x: np.ndarray) -> np.ndarray:
+        if inputs in ("e4m3", "e5m2"):
+            return minifloat(x, 3 if inputs == "e4m3" else 2)
+        return bfloat(x) if inputs == "bf16" else x.astype(inputs)
+
     wide = 8 if inputs is np.float64 else 4
     unit = "64" if wide == 8 else "32"
     parts = [
