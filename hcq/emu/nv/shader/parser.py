@@ -48,8 +48,6 @@ IGNORED_FUNCTION_DIRECTIVES = (
     ".abi_preserve_control", ".language", ".pragma",
 )  # fmt: skip
 CLUSTER_DIRECTIVES = (".explicitcluster", ".reqnctapercluster", ".blocksareclusters")
-
-
 T = TypeVar("T")
 
 
@@ -69,9 +67,8 @@ class _Parser:
         self.functions: dict[str, Function] = {}
         self.variables: dict[str, Variable] = {}
         self.function: Function | None = None
-        self.scopes: list[
-            dict[str, str]
-        ] = []  # a pair of braces each: names declared there -> the function's names
+        # a pair of braces each: names declared there -> the function's names
+        self.scopes: list[dict[str, str]] = []
         self.scope_count = 0
 
     # -- words
@@ -522,8 +519,7 @@ class _Parser:
         if self.accept("("):
             return Arguments(self._operands(function, ")"))
         if self.accept("["):
-            address = self._address(function)
-            return self._tensor_address(function, address) if self.accept(",") else self._closed(address)
+            return self._bracketed(function)
         first = self._simple(function)
         if self.accept("|"):
             return Pair(first, self._simple(function))
@@ -555,18 +551,13 @@ class _Parser:
             offset += sign * self.integer("an offset")
         return Address(base, offset)
 
-    def _closed(self, address: Address) -> Address:
+    def _bracketed(self, function: Function) -> Operand:
+        address = self._address(function)
+        parts = self._operand(function) if self.accept(",") else None
         self.expect("]")
-        return address
-
-    def _tensor_address(self, function: Function, address: Address) -> TensorAddress:
-        if not self.accept("{"):
-            raise self.error(
-                "an address of several parts is [tensor map, {coordinates}]; textures are not emulated"
-            )
-        made = TensorAddress(address, Vector(self._operands(function, "}")))
-        self.expect("]")
-        return made
+        if parts is not None and not isinstance(parts, Vector):
+            raise self.error("an address of several parts is [tensor map, {coordinates}]: no textures here")
+        return address if parts is None else TensorAddress(address, parts)
 
     def _simple(self, function: Function) -> Operand:
         if self.accept("!"):
