@@ -160,8 +160,10 @@ def _init(code: Code) -> Step:
 
 def _arrive(code: Code, drops: bool, expects: bool) -> Step:
     """The token is the state before: its phase bit says which phase to wait for."""
-    has_result = not isinstance(code.operands[0], Address)
+    has_result = bool(code.operands) and not isinstance(code.operands[0], Address)
     operands = code.operands if has_result else [Discard(), *code.operands]
+    if len(operands) not in ((3,) if expects else (2, 3)):
+        raise code.refuse("expected a state, or none, an [address], and the bytes or the count")
     place = _Object(code, operands[1])
     slot = (
         code.slot(operands[2], U32)

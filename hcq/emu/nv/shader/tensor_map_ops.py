@@ -195,18 +195,18 @@ def tensormap(code: Code) -> Step:
     what = code.take(*FIELDS)
     if not what:
         raise code.refuse(f"expected one of .{', .'.join(FIELDS)}")
+    code.expect(3 if what in WITH_NUMBER else 2)
     space = memory_ops.space_of(code, memory_ops.take_space(code), code.operands[0])
     code.flag("b1024")
     type_ = code.type("b32", "b64")
     number = 0
     if what in WITH_NUMBER:
-        ordinal = code.operands[1] if len(code.operands) > 1 else None
+        ordinal = code.operands[1]
         if not isinstance(ordinal, Immediate) or not 0 <= ordinal.value < MAX_RANK - (
             what == "global_stride"
         ):
             raise code.refuse("the number of the dimension is an immediate that the map has a field for")
         number = ordinal.value
-    code.expect(3 if what in WITH_NUMBER else 2)
     at, slot = address_of(code, code.operands[0]), code.source(len(code.operands) - 1, type_)
     select, instruction = code.select(), code.instruction
 

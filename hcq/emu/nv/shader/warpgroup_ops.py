@@ -76,6 +76,8 @@ def _product(code: Code) -> Step:
     kinds = tuple(code.type(*INPUT_BITS).name for _ in range(2))
     _check_types(code, result, kinds, columns, depth)
     is_integer = result == "s32"
+    if len(code.operands) < 4:
+        raise code.refuse("expected accumulators, two matrices and whether to accumulate")
     in_registers = isinstance(code.operands[1], Vector)
     can_transpose = INPUT_BITS[kinds[0]] == 16
     # scale-d; two signs for floats; what of the matrices in shared memory is transposed, for elements of two bytes

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 
 import numpy as np
 import pytest
 
+from hcq.emu.nv.shader.errors import PtxError
+from hcq.emu.nv.shader.run import Kernel
 from hcq.errors import DeviceFault, UsageError
 from tests.hcq.emu.nv.shader.running import compile_cuda, needs_nvrtc, run_ptx
 
@@ -71,3 +74,34 @@ def test_changed_characters_are_refused_or_run():
         for _ in range(rng.randint(1, 3)):
             text[rng.randrange(len(text))] = chr(rng.randrange(32, 127))
         survives("".join(text))
+
+
+LINES = """wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r0, %r1, %r2, %r3}, %d0, %d1, %p0, 1, 1, 0, 0;
+wgmma.wait_group.sync.aligned 0;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r0], [%d0, {%r1, %r2}], [%r3];
+cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d0, {%r1, %r2}], [%r3];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r0], [%d0], 16, [%r3];
+cp.async.bulk.global.shared::cta.bulk_group [%d0], [%r0], 16;
+cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d0], [%r0], 16;
+cp.async.bulk.wait_group 0;
+cp.async.mbarrier.arrive.noinc.b64 [%r0];
+mbarrier.init.b64 [%r0], 1;
+mbarrier.arrive.b64 %d0, [%r0];
+mbarrier.arrive.expect_tx.b64 %d0, [%r0], 16;
+mbarrier.try_wait.parity.b64 %p0, [%r0], 0;
+tensormap.replace.tile.box_dim.global.b1024.b32 [%d0], 1, 5;
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d0], [%r0], 128;
+mapa.u32 %r0, %r1, 0;
+setmaxnreg.inc.sync.aligned.u32 64;""".splitlines()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_instruction_without_its_last_operands_is_refused(line):
+    name, _, rest = line.rstrip(";").partition(" ")
+    operands = re.findall(r"\{.*?\}|\[.*?\]|[^,\s]+", rest)
+    entry = ".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry k() {"
+    entry += " .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .pred %p<1>; "
+    Kernel(f"{entry} {line} ret; }}", "k")
+    for count in range(len(operands)):
+        with pytest.raises(PtxError):
+            Kernel(f"{entry} {name} {', '.join(operands[:count])}; ret; }}", "k")
