@@ -87,6 +87,12 @@ class Plan:
             v.memory: f"{name} (temporary)" for _, v, name in reversed(self._made) if v.kind == "temporary"
         }
         self._memories = [(size, shared[i]) for i, size in enumerate(self.memory_sizes)]
+        # one kernel that makes one value, as eager programs have them
+        self._is_single = (
+            len(self.launches) == 1
+            and [(n, v.kind) for n, v, _ in self._made] == [(n, "output") for n in self.results]
+            and self.results == (self.inputs,)
+        )
         self._steps: list[Step] | None = None
         self._device: Any = None
         self.is_recent = False  # asked for since it was last looked at for eviction
@@ -117,6 +123,13 @@ class Plan:
         buffers = [storage.buffer or _allocate(storage, alloc) for storage in storages]
         if overdue.late:
             overdue.drop(device, buffers)
+        if self._is_single:
+            ((program, arguments, grid, block),) = steps
+            ((_, value, name),) = self._made
+            buffer = alloc(value.size_bytes, name)
+            buffers.append(buffer)
+            device.launch(program, [buffers[i] for i in arguments], grid, block)
+            return [Storage(self.device, value.dtype, value.shape, buffer)]
         made: dict[int, Storage] = {}
         memories = [alloc(size, name) for size, name in self._memories]
         for number, value, name in self._made:
@@ -172,6 +185,8 @@ MAX_PLANS = 2048  # plans kept in memory, and how large they may be together
 MAX_PLAN_BYTES = 64 << 20
 
 _plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
+# plans of single operations by the keys of short.py, for as long as they are kept here
+_short: dict[tuple[Any, ...], weakref.ref[Plan]] = {}
 _plan_bytes = 0
 _programs: weakref.WeakValueDictionary[tuple[str, str, bytes, tuple[bool, ...], int], Any] = (
     weakref.WeakValueDictionary()
@@ -190,6 +205,22 @@ def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     else:
         plan.is_recent = True
     return plan
+
+
+def short_plan(key: tuple[Any, ...]) -> Plan | None:
+    """The plan that was noted under a key of short.py, unless it was forgotten meanwhile."""
+    known = _short.get(key)
+    plan = None if known is None else known()
+    if plan is not None:
+        plan.is_recent = True
+    return plan
+
+
+def note_short(key: tuple[Any, ...], plan: Plan) -> None:
+    """A key of short.py stands for this plan from now on."""
+    if len(_short) >= MAX_PLANS:
+        _short.clear()
+    _short[key] = weakref.ref(plan)
 
 
 def _keep(key: tuple[Any, ...], plan: Plan) -> None:
@@ -268,7 +299,7 @@ class _WriteOnly(DiskCache):
 
 def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCache) -> Plan:
     from hcq.compiler.code_object import CodeObject
-    from hcq.compiler.compile import compile_kernel
+    from hcq.compiler.compile import compile_kernel, compile_kernels
     from hcq.frontend.scheduler.schedule import schedule
 
     debug = config.current().debug
@@ -284,10 +315,12 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
         if stage in debug:
             print(f"-- {stage}\n{text}", file=sys.stderr)
 
+    kernels = [k for k in made.kernels if prod(k.sink.src[0].src[0].shape)]  # others have nothing to store
+    if not is_shown and not confined.limits() and config.current().compilers > 1:
+        with devices.toolchain():
+            compile_kernels([k.sink for k in kernels], target, disk, config.current().compilers)
     launches = []
-    for kernel in made.kernels:
-        if not prod(kernel.sink.src[0].src[0].shape):
-            continue  # nothing to store
+    for kernel in kernels:
         with devices.toolchain():
             if is_shown or not confined.limits():
                 code = compile_kernel(kernel.sink, target, disk, show if is_shown else None, trace=trace)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend import names
+from hcq.frontend import names, short
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.nodes import expanded
@@ -74,9 +74,12 @@ def realize(tensors: Iterable[Any]) -> None:
 
     A view of memory stays a view. Raises what the device raises; then no node has changed.
     """
+    listed = tensors if type(tensors) is tuple else tuple(tensors)
+    if len(listed) == 1 and _realize_short(listed[0]):
+        return
     roots: dict[Node, None] = {}
     by_device: dict[str, list[Node]] = {}
-    for tensor in tensors:
+    for tensor in listed:
         node = _root(tensor.node)
         if node is not None and node not in roots:
             roots[node] = None
@@ -85,6 +88,42 @@ def realize(tensors: Iterable[Any]) -> None:
         with lock:
             for device, nodes in by_device.items():
                 _realize_on(device, nodes)
+
+
+def _realize_short(tensor: Any) -> bool:
+    """Compute one operation on memory whose plan is known: no graph is walked. False for anything else."""
+    if tensor.node.op is Op.BUFFER:
+        return True
+    if thread_modes and watcher() is not None:
+        return False
+    with lock:
+        only = short.is_alone(tensor)
+        node = tensor.node
+        is_cut = node.op is Op.DETACH
+        step = node.src[0] if is_cut else node
+        key = short.key_of(step)
+        plan = None if key is None else plans.short_plan(key)
+        if plan is None:
+            return False
+        storages = [source.arg for source in dict.fromkeys(step.src) if source.op is Op.BUFFER]
+        before = written_so_far()
+        (storage,) = plan.run(storages)
+        if not is_cut:
+            for source in storages:
+                if source.tracked:
+                    storage.history = node
+                    storage.noted = before
+                    storage.tracked = True
+                    break
+        leaf = storage.node()
+        if only:
+            tensor.node = leaf
+            changed()
+        else:
+            _replace({node: leaf})
+    if names.unnamed:
+        names.name_memory()
+    return True
 
 
 def schedule_of(tensors: Iterable[Any]) -> list[Plan]:
@@ -162,6 +201,12 @@ def _realize_on(device: str, roots: list[Node]) -> None:
             storage.tracked = True
         in_memory[root] = storage.node()
     _replace(in_memory)
+    if len(roots) == 1:
+        (root,) = roots
+        step = root.src[0] if root.op is Op.DETACH else root
+        key = short.key_of(step) if short.is_short(step) else None
+        if key is not None:
+            plans.note_short(key, plan)
     if names.unnamed:
         names.name_memory()
 

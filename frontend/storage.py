@@ -9,9 +9,10 @@ Next     realize.py (who fills storages), hcq/memory.py (the buffers behind them
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from hcq.ir.dtype import DType
-from hcq.ir.node import Node, Shape
+from hcq.ir.node import Node, Shape, unlisted
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 # `noted` of what a replay made: it was computed from tensors that gradients flow to, and keeps no history
 REPLAYED = -1
+
+MAX_KINDS = 4096
+_kinds: dict[tuple[str, DType, Shape], object] = {}
 
 _writes = 0  # in place, by all devices since the process began
 
@@ -43,10 +47,24 @@ class Storage:
     history  the graph that computed these values, kept while a gradient may still flow through it
     tracked  True when a gradient may flow into or through it: a leaf that requires one, or a storage with a history
     noted    when the history was noted, on the clock of writes in place; or REPLAYED
+    kind     one object for all storages alike in device, dtype and shape; None until asked for
+    leaf     the node that stands for it, while somebody holds that
     version  when it was last written in place, on that clock: a gradient of values since overwritten is refused
     """
 
-    __slots__ = ("buffer", "device", "dtype", "history", "noted", "shape", "size_bytes", "tracked", "version")
+    __slots__ = (
+        "buffer",
+        "device",
+        "dtype",
+        "history",
+        "kind",
+        "leaf",
+        "noted",
+        "shape",
+        "size_bytes",
+        "tracked",
+        "version",
+    )
 
     def __init__(self, device: str, dtype: DType, shape: Shape, buffer: Buffer | None = None):
         count = 1
@@ -59,12 +77,30 @@ class Storage:
         self.buffer = buffer
         self.history: Node | None = None
         self.tracked = False
+        self.kind: object = None
+        self.leaf: ref[Node] | None = None
         self.noted = 0
         self.version = 0
 
     def node(self) -> Node:
-        """The leaf that stands for this memory."""
-        return Node(Op.BUFFER, self.dtype, (), self)
+        """The leaf that stands for this memory: one node for as long as somebody holds it."""
+        leaf = self.leaf
+        node = None if leaf is None else leaf()
+        if node is None:
+            node = unlisted(Op.BUFFER, self.dtype, self)
+            self.leaf = ref(node)
+        return node
+
+    def kind_of(self) -> object:
+        """What this memory is apart from which memory it is, as an object to compare by identity."""
+        key = self.device, self.dtype, self.shape
+        kind = _kinds.get(key)
+        if kind is None:
+            if len(_kinds) >= MAX_KINDS:
+                _kinds.clear()  # storages from before have kinds of their own then, which costs a look-up
+            kind = _kinds.setdefault(key, object())
+        self.kind = kind
+        return kind
 
     def __repr__(self) -> str:
         return f"Storage({self.device}, {self.dtype.name}, {self.shape})"

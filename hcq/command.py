@@ -14,8 +14,7 @@ from typing import NamedTuple
 from hcq.program import Program
 
 
-@dataclass(frozen=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """Run a program over a grid.
 
     args              addresses and numbers, in the program's order

@@ -190,6 +190,18 @@ set_shape: Callable[[Node, Shape | None], None] = Node.__dict__["_shape"].__set_
 set_range: Callable[[Node, tuple[int, int] | None], None] = Node.__dict__["_range"].__set__
 
 
+def unlisted(op: Op, dtype: DType, arg: Any) -> Node:
+    """A leaf that is not in the table: `arg` is like no other, and whoever owns it makes this once."""
+    node = object.__new__(Node)
+    set_op(node, op)
+    set_dtype(node, dtype)
+    set_src(node, ())
+    set_arg(node, arg)
+    set_shape(node, None)
+    set_range(node, None)
+    return node
+
+
 def _const_key(value: Scalar, dtype: DType) -> object:
     """0.0 and -0.0 are equal in Python and different here; NaN is unequal to itself in Python and one value here."""
     if dtype.kind is Kind.FLOAT:

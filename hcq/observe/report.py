@@ -12,7 +12,6 @@ device.
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 import os
 import signal as os_signal
@@ -226,7 +225,7 @@ class _Names:
                 old = commands[place]
                 if isinstance(old, Dispatch):
                     args = (*old.args[:argument], value, *old.args[argument + 1 :])
-                    commands[place] = dataclasses.replace(old, args=args)
+                    commands[place] = old._replace(args=args)
         return commands
 
 

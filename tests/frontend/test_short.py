@@ -1,0 +1,105 @@
+"""The short way of one operation on memory: it makes what the general way makes, and tells whom it must."""
+
+from __future__ import annotations
+
+import pytest
+
+from hcq import Tensor, dtypes, no_grad
+from hcq.frontend import plan as plans
+from hcq.frontend import short
+from hcq.frontend.scheduler.structure import structure_of
+from hcq.ir.op import Op
+
+
+def in_memory(*values: float, requires_grad: bool = False) -> Tensor:
+    return Tensor(list(values), requires_grad=requires_grad).realize()
+
+
+OPERATIONS = [
+    lambda x, y: x + y,
+    lambda x, y: y + x,
+    lambda x, y: x / y,
+    lambda x, y: x + x,
+    lambda x, y: x * 3.0,
+    lambda x, y: 3.0 / x,
+    lambda x, y: -x,
+    lambda x, y: x < y,
+    lambda x, y: x < 2.0,
+    lambda x, y: x.exp(),
+    lambda x, y: x.cast(dtypes.int32),
+    lambda x, y: x.cast(dtypes.float64),
+]
+
+
+@pytest.mark.parametrize("number", range(len(OPERATIONS)))
+def test_what_the_short_way_computes_is_what_a_graph_computes(number):
+    operation = OPERATIONS[number]
+    first = operation(in_memory(1.0, 2.0, 3.0), in_memory(5.0, 1.0, 2.0)).realize()
+    x, y = in_memory(4.0, -2.0, 0.5), in_memory(3.0, 3.0, -1.0)
+    lazy = operation(x, y)
+    key = short.key_of(lazy.node)
+    assert key is not None and plans.short_plan(key) is not None
+    expected = operation(x, y).contiguous().clone()
+    assert lazy.realize().tolist() == expected.tolist()
+    assert lazy.dtype is first.dtype and lazy.node.op is Op.BUFFER
+
+
+def test_keys_are_equal_only_where_one_plan_serves_both():
+    x, y, wide = in_memory(1.0, 2.0), in_memory(3.0, 4.0), in_memory(1.0, 2.0, 3.0)
+    number = Tensor(2.0).contiguous().realize()
+    graphs = [
+        x + y, x + x, x * y, x + number, number + x, x + 1.0, 1.0 + x, x + 2.0, x < y, wide + wide, -x, x.exp(),
+        x.cast(dtypes.float16), x.cast(dtypes.int32),
+    ]  # fmt: skip
+    keys = [short.key_of(tensor.node) for tensor in graphs]
+    assert None not in keys
+    structures = [structure_of([tensor.node]).key for tensor in graphs]
+    for a, structure in zip(keys, structures):
+        for b, other in zip(keys, structures):
+            assert (a == b) == (structure == other)
+    assert short.key_of((y + x).node) == keys[0]
+
+
+def test_tensors_that_share_the_node_or_build_on_it_read_the_memory_afterwards():
+    x, y = in_memory(1.0, 2.0), in_memory(3.0, 4.0)
+    (x + y).realize()
+    z = x + y
+    twin, above = x + y, (x + y) * 2.0
+    z.realize()
+    assert twin.node is z.node
+    assert z.node in above.node.toposort()
+    assert above.tolist() == [8.0, 12.0]
+
+
+def test_nobody_else_is_asked_when_only_the_tensor_holds_its_node():
+    x, y = in_memory(1.0, 2.0), in_memory(3.0, 4.0)
+    z = x + y
+    assert short.is_alone(z)
+    twin = x + y
+    assert not short.is_alone(z)
+    del twin
+    assert short.is_alone(z)
+    above = z * 2.0
+    assert not short.is_alone(z)
+    del above
+
+
+def test_gradients_flow_through_what_was_computed_the_short_way():
+    for _ in range(2):  # the second time by the short way
+        x, y = in_memory(1.0, 2.0, requires_grad=True), in_memory(3.0, 4.0)
+        product = (x * y).realize()
+        product.sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [3.0, 4.0]
+        with no_grad():
+            cut = (x * y).realize()
+        assert not cut.node.arg.tracked
+
+
+def test_a_write_in_place_comes_after_what_was_computed_before_it():
+    x, y = in_memory(1.0, 2.0), in_memory(3.0, 4.0)
+    (x + y).realize()
+    before = x + y
+    x.assign(y)
+    assert before.realize().tolist() == [4.0, 6.0]
+    assert x.tolist() == [3.0, 4.0]
+    assert (x + y).realize().tolist() == [6.0, 8.0]
