@@ -3,7 +3,7 @@
 In       a kernel sink of the tensor stage, a Target
 Out      a `CodeObject`: image, entry, launch shape, scratch, counts
 Changes  the memory cache here, and the object cache it is given
-Next     pipeline.py (how one is made), code_object.py (what it is)
+Next     pipeline.py (how one is made), code_object.py (what it is), parallel.py (many at a time)
 
 A kernel is looked up before any work is done: first by structure in memory, then on disk under a digest of structure,
 target, toolchain and this compiler's own source. An object found there costs no import of the pipeline, nor of LLVM.
@@ -12,15 +12,17 @@ target, toolchain and this compiler's own source. An object found there costs no
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from hcq.compiler import parallel
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.kernel import kernel_key
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
+from hcq.ir.op import Op
 
 Show = Callable[[str, str], None]
 CACHE_KIND = "kernel"
@@ -77,6 +79,53 @@ def compile_kernel(
     if cache is not None:
         cache.put(CACHE_KIND, stored_key, made.to_bytes())
     return made
+
+
+def compile_kernels(
+    sinks: Sequence[Node], target: Target, cache: ObjectCache | None = None, workers: int = 1
+) -> list[CodeObject]:
+    """The code objects of several kernels, as `compile_kernel` makes each.
+
+    workers  processes that compile at a time, when there is much to do
+    """
+    wanted = {kernel_key(sink): sink for sink in sinks}
+    missing = [(key, sink) for key, sink in wanted.items() if not _is_known(key, target, cache)]
+    if len(missing) >= parallel.ENOUGH and workers > 1:
+        # long ones first, so that nobody waits for one that was begun last
+        missing.sort(key=lambda entry: _length(entry[1]), reverse=True)
+        jobs = [lambda sink=sink: _build(sink, target).to_bytes() for _, sink in missing]  # type: ignore[misc]
+        for (key, _), data in zip(missing, parallel.run(jobs, workers)):
+            _keep((key, target.key, None), CodeObject.from_bytes(data))
+            if cache is not None:
+                cache.put(CACHE_KIND, _stored_key(key, target, None), data)
+    return [compile_kernel(sink, target, cache) for sink in sinks]
+
+
+def _build(sink: Node, target: Target) -> CodeObject:
+    from hcq.compiler.pipeline import build
+
+    return build(sink, target)
+
+
+def _is_known(structure: str, target: Target, cache: ObjectCache | None) -> bool:
+    """Whether a kernel is in memory, as it is afterwards when it was on disk."""
+    key = (structure, target.key, None)
+    if key in _memory:
+        return True
+    data = None if cache is None else cache.get(CACHE_KIND, _stored_key(structure, target, None))
+    if data is None:
+        return False
+    try:
+        _keep(key, CodeObject.from_bytes(data))
+    except ValueError:
+        return False
+    return True
+
+
+def _length(sink: Node) -> int:
+    """How long a kernel takes to compile, as a number to sort by: products are unrolled most."""
+    nodes = sink.toposort()
+    return len(nodes) + 1000 * sum(len(node.arg[1]) for node in nodes if node.op is Op.REDUCE_AXIS)
 
 
 def _keep(key: tuple[str, str, str | None], made: CodeObject) -> CodeObject:

@@ -39,6 +39,7 @@ SWITCHES: dict[str, str] = {
     "HCQ_REPORT_DIR": "folder for reports, the newest 32 of which are kept (default reports/ in HCQ_CACHE_DIR)",
     "HCQ_CACHE_DIR": "folder for compiled objects (default $XDG_CACHE_HOME/hcq or ~/.cache/hcq)",
     "HCQ_TIMEOUT_MS": "how long a wait may take before it is a WaitTimeout, in milliseconds (default 30000)",
+    "HCQ_COMPILERS": "processes that compile kernels at a time, when there are many (default: the cores we may use)",
     "HCQ_THREADS": "threads of the CPU device, its command processor included (default: the cores we may use)",
     "HCQ_AMD_QUEUE": "pm4 or aql: the packets of AMD compute queues (default: what suits the GPU)",
     "HCQ_NV_RENDERER": "ptx (LLVM writes PTX) or cuda (CUDA C through nvrtc): how NV kernels are made (default ptx)",
@@ -63,6 +64,7 @@ class Config:
     cache_dir: Path = Path()
     timeout_ms: int = 30_000
     threads: int = 1
+    compilers: int = 1
     visible: tuple[int, ...] | None = None
     amd_queue: str = ""
     nv_renderer: str = "ptx"
@@ -100,6 +102,7 @@ class Config:
             cache_dir=_cache_dir(environ),
             timeout_ms=_number(environ, "HCQ_TIMEOUT_MS", 30_000, 1, 2**40),
             threads=_number(environ, "HCQ_THREADS", cores(), 1, 1024),
+            compilers=_number(environ, "HCQ_COMPILERS", cores(), 1, 1024),
             amd_queue=_word(environ, "HCQ_AMD_QUEUE", AMD_QUEUES),
             nv_renderer=_word(environ, "HCQ_NV_RENDERER", NV_RENDERERS) or "ptx",
             visible=tuple(_visible(word) for word in visible) if visible else None,
