@@ -193,6 +193,11 @@ _programs: weakref.WeakValueDictionary[tuple[str, str, bytes, tuple[bool, ...], 
 )
 
 
+def is_kept(key: tuple[Any, ...]) -> bool:
+    """Whether the plan of a structure is in memory."""
+    return key in _plans
+
+
 def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     """The plan of a structure: from memory, from disk, or made now."""
     key = structure.key

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
-from hcq.frontend import names, short
+from hcq.frontend import names, short, varying_numbers
 from hcq.frontend import plan as plans
 from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watcher
 from hcq.frontend.nodes import expanded
@@ -183,7 +183,14 @@ def _realize_on(device: str, roots: list[Node]) -> None:
             roots = _others_first(_parted(roots), recorder)
             structure = structure_of(roots)
         roots, structure = _with_readers(roots, structure)
-    plan = plans.plan_for(structure, roots, device)
+    tracked_roots = structure.tracked
+    general = None if plans.is_kept(structure.key) else varying_numbers.as_arguments(structure, roots, device)
+    if general is None:
+        plan = plans.plan_for(structure, roots, device)
+    else:
+        key, structure = structure.key, structure_of(general)
+        plan = plans.plan_for(structure, general, device)
+        structure = structure._replace(key=key)  # whoever records this compares numbers, too
     if recorder is not None:
         recorder.runs(plan, structure, roots)
     before = written_so_far()
@@ -191,7 +198,7 @@ def _realize_on(device: str, roots: list[Node]) -> None:
     if recorder is not None:
         recorder.ran(plan, structure, outputs)
     in_memory: dict[Node, Node] = {}
-    for root, storage, tracked in zip(roots, outputs, structure.tracked, strict=True):
+    for root, storage, tracked in zip(roots, outputs, tracked_roots, strict=True):
         if root.op is Op.ASSIGN:
             storage.version = next_write()
             storage.history = None
@@ -201,7 +208,7 @@ def _realize_on(device: str, roots: list[Node]) -> None:
             storage.tracked = True
         in_memory[root] = storage.node()
     _replace(in_memory)
-    if len(roots) == 1:
+    if len(roots) == 1 and general is None:
         (root,) = roots
         step = root.src[0] if root.op is Op.DETACH else root
         key = short.key_of(step) if short.is_short(step) else None

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hcq.errors import UsageError
+from hcq.frontend import varying_numbers
 from hcq.frontend.core import Core, drop_default_mode, live, mode_of_thread
 from hcq.frontend.jit.pytree import Argument, New, Ref, Same, comparable, filled, mapped, shape_of, tensors_in
 from hcq.frontend.jit.references import IN_A_TUPLE, Reference, references_to
@@ -322,7 +323,7 @@ class Capture(Recorder):
         for storage, role in self.roles.items():
             if role[0] == "made":
                 self.seen.sizes[role] = storage.size_bytes
-            elif role[0] == "memory" and storage not in known:
+            elif role[0] == "memory" and storage not in known and not varying_numbers.is_number(storage):
                 self.unsettle(
                     "it reads memory that appeared while it ran: another thread computed a part of it"
                 )

@@ -205,14 +205,14 @@ def settle(device: Any) -> None:
 
 
 def test_programs_of_plans_that_went_go_and_their_code_is_given_back(few: Any) -> None:
-    for number in range(12):
-        (Tensor(A) + number).realize()
+    for number in range(12):  # a power of two is part of the kernel
+        (Tensor(A) * 2.0**number).realize()
     settle(few)
     assert len(plans._plans) == 4
     assert len(plans._programs) <= 8
     mapped = few.memory.mapped_bytes
     for number in range(12, 32):
-        np.testing.assert_array_equal((Tensor(A) + number).numpy(), A + number)
+        np.testing.assert_array_equal((Tensor(A) * 2.0**number).numpy(), A * 2.0**number)
         few.recent.clear()
         if number % 8 == 0:
             settle(few)
@@ -231,7 +231,7 @@ def test_a_plan_that_is_used_again_and_again_stays(few: Any, monkeypatch: pytest
     monkeypatch.setattr(plans, "_find", find)
     for number in range(12):
         np.testing.assert_array_equal((Tensor(A) * 3).numpy(), A * 3)
-        np.testing.assert_array_equal((Tensor(A) + number).numpy(), A + number)
+        np.testing.assert_array_equal((Tensor(A) / 2.0**number).numpy(), A / 2.0**number)
     assert len(found) == 13
 
 
@@ -251,8 +251,8 @@ def test_a_recording_keeps_its_programs(few: Any) -> None:
     wanted = np.maximum(A * 5 + 1, 0) - 3
     for _ in range(3):
         np.testing.assert_array_equal(step(Tensor(A)).numpy(), wanted)
-    for number in range(12):
-        (Tensor(A) + number).realize()
+    for number in range(12):  # a power of two is part of the kernel
+        (Tensor(A) * 2.0**number).realize()
     settle(few)
     for _ in range(3):
         np.testing.assert_array_equal(step(Tensor(A)).numpy(), wanted)
