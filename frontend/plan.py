@@ -193,22 +193,22 @@ _programs: weakref.WeakValueDictionary[tuple[str, str, bytes, tuple[bool, ...], 
 )
 
 
-def is_kept(key: tuple[Any, ...]) -> bool:
-    """Whether the plan of a structure is in memory."""
-    return key in _plans
+def kept(key: tuple[Any, ...]) -> Plan | None:
+    """The plan of a structure that is in memory, which it stays in for a while."""
+    plan = _plans.get(key)
+    if plan is not None:
+        plan.is_recent = True
+    return plan
 
 
 def plan_for(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     """The plan of a structure: from memory, from disk, or made now."""
-    key = structure.key
-    plan = _plans.get(key)
+    plan = kept(structure.key)
     if plan is None:
         plan = _find(structure, roots, device)
         if "schedule" in config.current().debug:
             print(f"-- schedule on {device}: {len(plan.launches)} kernels\n{plan}", file=sys.stderr)
-        _keep(key, plan)
-    else:
-        plan.is_recent = True
+        _keep(structure.key, plan)
     return plan
 
 

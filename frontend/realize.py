@@ -79,15 +79,19 @@ def realize(tensors: Iterable[Any]) -> None:
         return
     roots: dict[Node, None] = {}
     by_device: dict[str, list[Node]] = {}
+    holders: dict[Node, Any] = {}
     for tensor in listed:
+        is_alone = short.is_alone(tensor)
         node = _root(tensor.node)
         if node is not None and node not in roots:
             roots[node] = None
             by_device.setdefault(tensor.device, []).append(node)
+            if is_alone and node is tensor.node:
+                holders[node] = tensor
     if roots:
         with lock:
             for device, nodes in by_device.items():
-                _realize_on(device, nodes)
+                _realize_on(device, nodes, holders)
 
 
 def _realize_short(tensor: Any) -> bool:
@@ -172,7 +176,8 @@ def _root(node: Node) -> Node | None:
     return base if base.op is Op.ASSIGN else node
 
 
-def _realize_on(device: str, roots: list[Node]) -> None:
+def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> None:
+    """Compute roots that one device can; `holders` has the tensor of each root that nobody else holds."""
     structure = structure_of(roots)
     if structure.copies:
         roots = _bring_copies(roots)
@@ -184,13 +189,16 @@ def _realize_on(device: str, roots: list[Node]) -> None:
             structure = structure_of(roots)
         roots, structure = _with_readers(roots, structure)
     tracked_roots = structure.tracked
-    general = None if plans.is_kept(structure.key) else varying_numbers.as_arguments(structure, roots, device)
-    if general is None:
-        plan = plans.plan_for(structure, roots, device)
-    else:
-        key, structure = structure.key, structure_of(general)
-        plan = plans.plan_for(structure, general, device)
-        structure = structure._replace(key=key)  # whoever records this compares numbers, too
+    general = None
+    plan = plans.kept(structure.key)
+    if plan is None:
+        general = varying_numbers.as_arguments(structure, roots, device)
+        if general is None:
+            plan = plans.plan_for(structure, roots, device)
+        else:
+            asked, structure = structure.key, structure_of(general)
+            plan = plans.plan_for(structure, general, device)
+            structure = structure._replace(key=asked)  # whoever records this compares numbers, too
     if recorder is not None:
         recorder.runs(plan, structure, roots)
     before = written_so_far()
@@ -207,7 +215,13 @@ def _realize_on(device: str, roots: list[Node]) -> None:
             storage.noted = before
             storage.tracked = True
         in_memory[root] = storage.node()
-    _replace(in_memory)
+    if all(root in holders for root in roots):
+        for root, leaf in in_memory.items():
+            if holders[root].node is root:  # else another thread gave it a new meaning meanwhile
+                holders[root].node = leaf
+        changed()
+    else:
+        _replace(in_memory)
     if len(roots) == 1 and general is None:
         (root,) = roots
         step = root.src[0] if root.op is Op.DETACH else root
