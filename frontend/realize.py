@@ -105,11 +105,13 @@ def _realize_short(tensor: Any) -> bool:
         node = tensor.node
         is_cut = node.op is Op.DETACH
         step = node.src[0] if is_cut else node
-        key = short.key_of(step)
-        plan = None if key is None else plans.short_plan(key)
+        found = short.key_of(step)
+        if found is None:
+            return False
+        key, storages = found
+        plan = plans.short_plan(key)
         if plan is None:
             return False
-        storages = [source.arg for source in dict.fromkeys(step.src) if source.op is Op.BUFFER]
         before = written_so_far()
         (storage,) = plan.run(storages)
         if not is_cut:
@@ -225,9 +227,9 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
     if len(roots) == 1 and general is None:
         (root,) = roots
         step = root.src[0] if root.op is Op.DETACH else root
-        key = short.key_of(step) if short.is_short(step) else None
-        if key is not None:
-            plans.note_short(key, plan)
+        found = short.key_of(step) if short.is_short(step) else None
+        if found is not None:
+            plans.note_short(found[0], plan)
     if names.unnamed:
         names.name_memory()
 

@@ -1,7 +1,7 @@
 """Short: one operation on memory, whose plan is known, is run without asking what the graph is.
 
 In       a tensor whose node is one arithmetic operation on tensors in memory and numbers
-Out      the key of its plan: what it does, on memory of which kind
+Out      the key of its plan: what it does, on memory of which kind; and that memory
 Changes  nothing
 Next     realize.py (who takes this way), plan.py (the plans by these keys), scheduler/structure.py (any graph)
 
@@ -14,31 +14,35 @@ from __future__ import annotations
 from sys import getrefcount
 from typing import Any
 
+from hcq.frontend.storage import Storage
 from hcq.ir.node import Node
 from hcq.ir.op import ARITHMETIC, Op
 
 
-def key_of(node: Node) -> tuple[Any, ...] | None:
-    """Equal for two nodes only if one plan serves both; None for a node that is not one operation on memory."""
+def key_of(node: Node) -> tuple[tuple[Any, ...], list[Storage]] | None:
+    """A key that two nodes share only if one plan serves both, and the memory that the plan takes for this one.
+
+    None for a node that is not one operation on memory.
+    """
     src = node.src
     if len(src) == 2:
         a, b = src
         if a.op is Op.BUFFER:
+            left = a.arg
+            kind = left.kind or left.kind_of()
+            if a is b:
+                return (node.op, node.dtype, kind, 0), [left]
             if b.op is Op.BUFFER:
-                left, right = a.arg, b.arg
-                return (
-                    node.op,
-                    node.dtype,
-                    left.kind or left.kind_of(),
-                    0 if a is b else right.kind or right.kind_of(),
-                )
+                right = b.arg
+                return (node.op, node.dtype, kind, right.kind or right.kind_of()), [left, right]
             if b.op is Op.CONST:
-                return node.op, node.dtype, a.arg.kind or a.arg.kind_of(), b
+                return (node.op, node.dtype, kind, b), [left]
         elif a.op is Op.CONST and b.op is Op.BUFFER:
-            return node.op, node.dtype, a, b.arg.kind or b.arg.kind_of()
+            right = b.arg
+            return (node.op, node.dtype, a, right.kind or right.kind_of()), [right]
     elif len(src) == 1 and src[0].op is Op.BUFFER:
         storage = src[0].arg
-        return node.op, node.dtype, storage.kind or storage.kind_of()
+        return (node.op, node.dtype, storage.kind or storage.kind_of()), [storage]
     return None
 
 
