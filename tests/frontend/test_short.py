@@ -6,6 +6,7 @@ import pytest
 
 from hcq import Tensor, dtypes, no_grad
 from hcq.frontend import plan as plans
+from hcq.frontend import realize as realizing
 from hcq.frontend import short
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.op import Op
@@ -84,6 +85,19 @@ def test_nobody_else_is_asked_when_only_the_tensor_holds_its_node():
     above = z * 2.0
     assert not short.is_alone(z)
     del above
+
+
+def test_realizing_what_nobody_else_builds_on_walks_no_live_tensors(monkeypatch):
+    x, y = in_memory(1.0, 2.0), in_memory(3.0, 4.0)
+    shared = x * y
+    above = shared + 1.0
+    monkeypatch.setattr(realizing, "_replace", lambda in_memory: pytest.fail("asked every live tensor"))
+    for _ in range(2):
+        assert (x + y).realize().tolist() == [4.0, 6.0]
+        assert ((x + y) * 2.0).relu().realize().tolist() == [8.0, 12.0]
+    monkeypatch.undo()
+    shared.realize()
+    assert shared.node in above.node.src
 
 
 def test_gradients_flow_through_what_was_computed_the_short_way():
