@@ -64,7 +64,7 @@ class _Parts(NamedTuple):
         """The value: places of the parts in turns."""
         parts = list(self.parts)
         for axis, step, length in reversed(self.axes):
-            parts = [_in_turns(parts[i : i + step], axis, length) for i in range(0, len(parts), step)]
+            parts = [in_turns(parts[i : i + step], axis, length) for i in range(0, len(parts), step)]
         return parts[0]
 
     def below(self, view: Node) -> _Parts | None:
@@ -79,7 +79,7 @@ class _Parts(NamedTuple):
         axes = []
         shape = list(view.shape)
         for axis, step, length in self.axes:
-            place = _same_axis(view.src[0].shape, axis, view.shape)
+            place = same_axis(view.src[0].shape, axis, view.shape)
             if place is None:
                 return None
             axes.append((place, step, length))
@@ -102,14 +102,14 @@ class _Parts(NamedTuple):
             for place in range(len(parts)):
                 own = place // beside % step  # its first place is start + own
                 source = parts[place + ((start + own) % step - own) * beside]
-                taken.append(_stretch(source, axis, (start + own) // step, keep[axis][1]))
+                taken.append(stretch(source, axis, (start + own) // step, keep[axis][1]))
             parts = tuple(taken)
             beside *= step
         return _Parts(tuple(reversed(axes)), tuple([shrunk(part, tuple(keep)) for part in parts]))
 
 
-def _in_turns(parts: Sequence[Node], axis: int, length: int) -> Node:
-    """The first place of each part, then the second of each."""
+def in_turns(parts: Sequence[Node], axis: int, length: int) -> Node:
+    """The first place of each part along an axis, then the second of each, `length` of them."""
     shape = parts[0].shape
     apart = [reshaped(part, (*shape[: axis + 1], 1, *shape[axis + 1 :])) for part in parts]
     whole = reshaped(
@@ -118,7 +118,7 @@ def _in_turns(parts: Sequence[Node], axis: int, length: int) -> Node:
     return shrunk(whole, tuple([(0, length if a == axis else n, 1) for a, n in enumerate(whole.shape)]))
 
 
-def _stretch(node: Node, axis: int, start: int, count: int) -> Node:
+def stretch(node: Node, axis: int, start: int, count: int) -> Node:
     """`count` places from `start` on, zeros beyond the last one."""
     shape = node.shape
     size = shape[axis]
@@ -238,7 +238,7 @@ class _Moved:
         elif op is Op.PERMUTE:
             below = arg[windows], arg[inside]
         elif op is Op.RESHAPE:
-            below = _same_axis(node.shape, windows, source.shape), _same_axis(node.shape, inside, source.shape)
+            below = same_axis(node.shape, windows, source.shape), same_axis(node.shape, inside, source.shape)
             arg = sizes
         elif op is Op.SHRINK:
             if any(source.shape[axis] != node.shape[axis] for axis in (windows, inside)):
@@ -285,7 +285,7 @@ class _Moved:
         return _Part(expanded(turned, self._sizes(node.shape, windows, inside)), False)
 
 
-def _same_axis(shape: Shape, axis: int, other: Shape) -> int | None:
+def same_axis(shape: Shape, axis: int, other: Shape) -> int | None:
     """Where an axis, longer than 1, is after a reshape to another shape; None where that merged it or took it apart."""
     before = prod(shape[:axis])
     for place, size in enumerate(other):

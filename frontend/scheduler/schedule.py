@@ -18,6 +18,7 @@ from typing import Any
 
 from hcq.frontend.scheduler.fuse import Fusion, fuse, reaches, target_base, written_version
 from hcq.frontend.scheduler.gaps import without_gaps
+from hcq.frontend.scheduler.planes import in_planes
 from hcq.frontend.scheduler.simplify import simplify_graph
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, Shape
@@ -76,7 +77,7 @@ def schedule(roots: Sequence[Node], inputs: Sequence[Any], threads: int = 1) -> 
     inputs   the storages of the graph's BUFFER leaves, in the order that numbers the input values
     threads  how many workers a device has: a reduction to fewer elements than that is done in two steps
     """
-    roots = simplify_graph(without_gaps(roots), threads)
+    roots = simplify_graph(in_planes(without_gaps(roots)), threads)
     fusion = fuse(roots)
     builder = _Builder(fusion, inputs)
     for root in roots:
