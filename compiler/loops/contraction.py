@@ -221,7 +221,9 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
     seen = _seen(nest, plan.vectors)
     outputs = [a for a in nest.axes if not a.is_reduce and a.counted]
     # whatever changes the panel is outside, whatever reuses it inside, the row tiles innermost
-    outside = [a for a in outputs if seen & a.bit and a is not vector] + [a for a in outputs if a is vector]
+    outside = [a for a in outputs if seen & a.bit and a is not vector]
+    last = [a for a in outputs if a is vector]
+    outside = [*last, *outside] if _shares_lines(nest, facts, vector, outside) else [*outside, *last]
     inside = [a for a in outputs if not seen & a.bit and a is not row] + [a for a in outputs if a is row]
     _bind_groups(nest, target, plan.cycles, outside, inside, packs=plan.pack_vectors)
     _order(nest, [*outside, *inside])
@@ -238,6 +240,14 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
         is_narrow = load.dtype.itemsize < 4 and not facts.is_masked(load)
         if is_narrow and contiguous and not nest.never_staged(load):
             _stage_box(nest, target, load, innermost=True)
+
+
+def _shares_lines(nest: LoopNest, facts: Accesses, vector: Axis, others: list[Axis]) -> bool:
+    """Whether results beside each other belong to another of these axes: their cache lines are written to once per step of
+    it, and should still be near by then (the gradient of a convolution's weight: 3x3 places of each channel)."""
+    strides = [abs(facts.stride(store, vector) or 0) for store in nest.stores]
+    inner = [abs(facts.stride(store, a) or 0) for store in nest.stores for a in others]
+    return min(strides) > 1 and any(0 < stride < min(strides) for stride in inner)
 
 
 def _decide_windows(nest: LoopNest, plan: Plan) -> None:
