@@ -9,13 +9,15 @@ Next     loss.py (log_softmax is half of cross entropy), nn/ (layers that own th
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.errors import UsageError
+from hcq.frontend.function import Function
 from hcq.frontend.methods.base import Methods, in_float
-from hcq.frontend.nodes import iota, ordinal
+from hcq.frontend.nodes import expanded, iota, minus, ordinal, reduced
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Shape
+from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ class Normalisation(Methods):
         [0.5, 0.5]
         """
         weights, axes = self._exponentials("softmax", dim)
-        return weights / weights._reduce(Op.ADD, axes, keepdim=True)
+        result = weights / weights._reduce(Op.ADD, axes, keepdim=True)
+        return self._like(_softmax(axes).of(result.node, self.node))
 
     @in_float
     def log_softmax(self, dim: int = -1) -> Self:
@@ -228,3 +231,18 @@ def _scaled(x: T, weight: T | None, bias: T | None) -> T:
     if weight is not None:
         x = x * weight
     return x if bias is None else x + bias
+
+
+@cache
+def _softmax(axes: tuple[int, ...]) -> Function:
+    """Softmax along axes, whose slope is written in terms of its result y: dx = y * (g - sum(g * y)).
+
+    So nothing but the result is kept for the way back: not the exponentials, not their sum.
+    """
+
+    def slope(node: Node, g: Node) -> Node:
+        y = node.cast(g.dtype)
+        total = reduced(Op.ADD, Node(Op.MUL, g.dtype, (g, y)), axes)
+        return Node(Op.MUL, g.dtype, (y, minus(g, expanded(total, g.shape))))
+
+    return Function(f"softmax{list(axes)}", slope)
