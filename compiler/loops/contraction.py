@@ -243,8 +243,10 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
 
 
 def _shares_lines(nest: LoopNest, facts: Accesses, vector: Axis, others: list[Axis]) -> bool:
-    """Whether results beside each other belong to another of these axes: their cache lines are written to once per step of
-    it, and should still be near by then (the gradient of a convolution's weight: 3x3 places of each channel)."""
+    """Whether results beside each other belong to another of these axes, as in the gradient of a convolution's weight.
+
+    Each step of that axis then writes to the same cache lines: with the panels outside, they are still near.
+    """
     strides = [abs(facts.stride(store, vector) or 0) for store in nest.stores]
     inner = [abs(facts.stride(store, a) or 0) for store in nest.stores for a in others]
     return min(strides) > 1 and any(0 < stride < min(strides) for stride in inner)

@@ -10,12 +10,13 @@ Next     simplify.py (who joins the remainders), ../derivatives.py (where such s
     dx[2i+1] = g[i] * w[1]
 
 An UNWINDOW above a product reads zero for most places of a strided window, and asks so for each product. It is moved
-down to the operands instead: what is the same for all places inside the window (g) is read through a WINDOW, padded with
-zeros; what is the same for all windows (w) is turned around, every second place of it for each remainder. Each remainder
-is then an ordinary convolution, and the kernels of forward serve backward. Sums of products only: where nothing is
-multiplied (pooling) there is nothing to share, and skip_gaps.py of the compiler leaves the gaps out.
+down to the operands instead: what is the same for all places inside the window (g) is read through a WINDOW, padded
+with zeros; what is the same for all windows (w) is turned around, every second place of it for each remainder. Each
+remainder is then an ordinary convolution: what makes forward fast, on any device, makes backward fast. Only sums of
+products are rewritten: without a product (pooling) there is no operand that many results share, and skip_gaps.py of the
+compiler leaves the gaps out.
 
-A weight that is infinite or NaN is multiplied with the zeros around g, as in forward with those around x.
+A weight that is infinite or NaN meets the zeros around g, as it meets those around x in forward.
 """
 
 from __future__ import annotations
@@ -112,9 +113,7 @@ def in_turns(parts: Sequence[Node], axis: int, length: int) -> Node:
     """The first place of each part along an axis, then the second of each, `length` of them."""
     shape = parts[0].shape
     apart = [reshaped(part, (*shape[: axis + 1], 1, *shape[axis + 1 :])) for part in parts]
-    whole = reshaped(
-        joined(apart, axis + 1), (*shape[:axis], shape[axis] * len(parts), *shape[axis + 1 :])
-    )
+    whole = reshaped(joined(apart, axis + 1), (*shape[:axis], shape[axis] * len(parts), *shape[axis + 1 :]))
     return shrunk(whole, tuple([(0, length if a == axis else n, 1) for a, n in enumerate(whole.shape)]))
 
 
@@ -126,7 +125,9 @@ def stretch(node: Node, axis: int, start: int, count: int) -> Node:
         return filled(0.0, tuple([count if a == axis else n for a, n in enumerate(shape)]), node.dtype)
     stop = min(size, start + count)
     node = shrunk(node, tuple([(start, stop, 1) if a == axis else (0, n, 1) for a, n in enumerate(shape)]))
-    return padded(node, tuple([(0, count - (stop - start)) if a == axis else (0, 0) for a in range(len(shape))]))
+    return padded(
+        node, tuple([(0, count - (stop - start)) if a == axis else (0, 0) for a in range(len(shape))])
+    )
 
 
 def _convolutions(node: Node, known: dict[Node, _Parts]) -> _Parts | None:
@@ -279,7 +280,10 @@ class _Moved:
         lattice = self.lattice
         size = node.shape[inside]
         part = tuple(
-            [(lattice.first, size, lattice.step) if a == inside else (0, n, 1) for a, n in enumerate(node.shape)]
+            [
+                (lattice.first, size, lattice.step) if a == inside else (0, n, 1)
+                for a, n in enumerate(node.shape)
+            ]
         )
         turned = flipped(shrunk(node, part), (inside,))
         return _Part(expanded(turned, self._sizes(node.shape, windows, inside)), False)

@@ -54,23 +54,28 @@ class _Found(NamedTuple):
 
 
 def _summed_in_planes(node: Node) -> Node | None:
+    """A sum of products, one operand of which is windows that the sum runs over; None for another one."""
     axes = node.arg[1]
     product = node.src[0]
     if prod([product.shape[axis] for axis in axes]) <= _LONG:
         return None
-    for operand, other in (product.src, product.src[::-1]):
+    for place, operand in enumerate(product.src):
         found = _strided_window(operand)
         if found is not None and found.along in axes and found.inside not in axes:
-            break
-    else:
-        return None
+            return _in_parts(node, place, found)
+    return None
+
+
+def _in_parts(node: Node, place: int, found: _Found) -> Node:
+    """The sum for each remainder, the results in turns; the product's operand `place` is the windows."""
+    product = node.src[0]
     _, size, step, _ = found.window.arg
     parts = []
     for remainder in range(min(step, size)):
         turns = len(range(remainder, size, step))
-        plane = _viewed(_plane(found.window, remainder, turns), found, turns)
-        pair = (plane, _part(other, found.inside, remainder, step, turns))
-        total = Node(Op.MUL, product.dtype, pair if operand is product.src[0] else pair[::-1])
+        pair = [_part(operand, found.inside, remainder, step, turns) for operand in product.src]
+        pair[place] = _viewed(_plane(found.window, remainder, turns), found, turns)
+        total = Node(Op.MUL, product.dtype, tuple(pair))
         total = Node(Op.REDUCE_AXIS, node.dtype, (total,), node.arg)
         parts.append(stretch(total, found.inside, 0, -(-size // step)))
     return in_turns(parts, found.inside, size)
