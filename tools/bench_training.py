@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Any
 
+from hcq.tools.bench_backward import BACKWARD_CASES
 from hcq.tools.bench_cases import TENSOR_CASES, Arrays, Case, Run, _convolve, hcq_wait
 
 BATCH = 64
@@ -133,7 +134,7 @@ class DigitsStep(Case):
         return run
 
 
-_EVERY: tuple[type[Case], ...] = (*TENSOR_CASES, DigitsStep)
+_EVERY: tuple[type[Case], ...] = (*TENSOR_CASES, *BACKWARD_CASES, DigitsStep)
 ALL_CASES: dict[str, type[Case]] = {case.name: case for case in _EVERY}
 
 

@@ -1,0 +1,112 @@
+"""Convolutions backward: the gradients of input and weight, in hcq and PyTorch.
+
+In       see bench_cases.py
+Out      cases; `BACKWARD_CASES` lists them
+Next     bench_training.py (who puts them among the others), frontend/scheduler/gaps.py (what makes them fast)
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _random
+
+
+class _Both:
+    """Two results of one run, as one array for the check."""
+
+    def __init__(self, results: Any):
+        self.results = results
+
+    def numpy(self) -> Any:
+        import numpy
+
+        return numpy.concatenate([result.numpy().ravel() for result in self.results])
+
+
+class ConvBackward(Case):
+    unit = "GFLOP/s"
+    ceiling = "fma"
+    batch: ClassVar[int] = 8
+    channels: ClassVar[tuple[int, int]]  # in, out
+    size: ClassVar[int]
+    window: ClassVar[int]
+    stride: ClassVar[int]
+
+    def __init__(self) -> None:
+        self.padding = self.window // 2
+        self.places = (self.size + 2 * self.padding - self.window) // self.stride + 1
+        into, out = self.channels
+        self.amount = 4 * self.batch * into * out * self.places**2 * self.window**2 / 1e9
+
+    def inputs(self) -> Arrays:
+        into, out = self.channels
+        return {
+            "x": _random(self.batch, into, self.size, self.size),
+            "w": _random(out, into, self.window, self.window),
+            "g": _random(self.batch, out, self.places, self.places),
+        }
+
+    def expected(self, inputs: Arrays) -> Any:
+        """Place by place of the window: g times w is added to what x it was computed from, g times x to w."""
+        import numpy
+
+        x, w, g = (inputs[name].astype("float64") for name in "xwg")
+        around = ((0, 0), (0, 0), (self.padding,) * 2, (self.padding,) * 2)
+        x = numpy.pad(x, around)
+        dx, dw = numpy.zeros_like(x), numpy.zeros_like(w)
+        reach = self.stride * (self.places - 1) + 1
+        for row in range(self.window):
+            for column in range(self.window):
+                rows = slice(row, row + reach, self.stride)
+                columns = slice(column, column + reach, self.stride)
+                dx[:, :, rows, columns] += numpy.tensordot(g, w[:, :, row, column], (1, 0)).transpose(0, 3, 1, 2)
+                dw[:, :, row, column] = numpy.tensordot(g, x[:, :, rows, columns], ((0, 2, 3), (0, 2, 3)))
+        inside = slice(self.padding, self.padding + self.size)
+        return numpy.concatenate([dx[:, :, inside, inside].ravel(), dw.ravel()])
+
+    def hcq(self, inputs: Arrays) -> Run:
+        from hcq import Tensor
+        from hcq.frontend.gradient import grad
+
+        def backward(x: Any, w: Any, g: Any) -> Any:
+            y = x.conv2d(w, stride=self.stride, padding=self.padding)
+            dx, dw = grad([y], [x, w], [g])
+            Tensor.realize(dx, dw)
+            return dx, dw
+
+        run = _hcq(backward, inputs["x"], inputs["w"], inputs["g"])
+        return lambda: _Both(run())
+
+    def torch(self, inputs: Arrays) -> Run:
+        import torch
+
+        x, w, g = (torch.from_numpy(inputs[name]) for name in "xwg")
+        pair = [self.stride] * 2, [self.padding] * 2, [1, 1]
+        both = [True, True, False]
+
+        def run() -> Any:
+            return _Both(torch.ops.aten.convolution_backward(g, x, w, None, *pair, False, [0, 0], 1, both)[:2])
+
+        return run
+
+
+class Conv7x7Backward(ConvBackward):
+    name = "conv7x7s2-back"
+    about = "7x7 convolution with stride 2 backward, batch 8, 3 to 64 channels, 224 x 224"
+    channels, size, window, stride = (3, 64), 224, 7, 2
+
+
+class StridedConvBackward(ConvBackward):
+    name = "conv3x3s2-back"
+    about = "3x3 convolution with stride 2 backward, batch 8, 64 to 128 channels, 56 x 56"
+    channels, size, window, stride = (64, 128), 56, 3, 2
+
+
+class Conv3x3Backward(ConvBackward):
+    name = "conv3x3-back"
+    about = "3x3 convolution backward, batch 8, 256 to 256 channels, 14 x 14"
+    channels, size, window, stride = (256, 256), 14, 3, 1
+
+
+BACKWARD_CASES: tuple[type[Case], ...] = (Conv7x7Backward, StridedConvBackward, Conv3x3Backward)
