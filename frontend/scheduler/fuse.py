@@ -104,9 +104,11 @@ def fuse(roots: Sequence[Node]) -> Fusion:
     walk.run()
     while True:
         if idle := walk.kept_for_no_reduction():
-            walk = _Walk(roots, walk.plain | idle, walk.cuts)
+            walk = _Walk(roots, walk.plain | idle, walk.cuts, walk.near)
         elif cuts := too_much(walk.order, walk.kernels_of, walk.is_in_memory) - walk.cuts:
-            walk = _Walk(roots, walk.plain, walk.cuts | cuts)
+            walk = _Walk(roots, walk.plain, walk.cuts | cuts, walk.near)
+        elif near := walk.ends_in_memory() - walk.near:
+            walk = _Walk(roots, walk.plain, walk.cuts, walk.near | near)
         else:
             break
         walk.run()
@@ -118,9 +120,14 @@ class _Walk:
     """The walk from users to sources."""
 
     def __init__(
-        self, roots: Sequence[Node], plain: frozenset[Node] = frozenset(), cuts: frozenset[Node] = frozenset()
+        self,
+        roots: Sequence[Node],
+        plain: frozenset[Node] = frozenset(),
+        cuts: frozenset[Node] = frozenset(),
+        near: frozenset[Node] = frozenset(),
     ):
         self.plain = plain  # nodes above a reduction that another value in memory already cuts off
+        self.near = near  # ends of reductions, in memory anyway: what follows them is computed again from there
         self.cuts = cuts  # nodes whose kernel would be too large with them inside
         self.order = toposort(roots)
         self.forced = {n for n in roots if n.op is not Op.BUFFER}
@@ -162,6 +169,8 @@ class _Walk:
             else:
                 cost = 8 if op in _COSTLY else 0 if op in _FREE else 1
                 self.weight[node] = min(cost + sum(self.weight[s] for s in node.src), 1 << 12)
+                if node in self.near:
+                    self.weight[node] = 0
                 if op in ARITHMETIC and any(
                     s in self.has_reduction and s.shape == node.shape for s in node.src
                 ):
@@ -187,6 +196,13 @@ class _Walk:
             if not any(source.op is Op.REDUCE_AXIS for source in seen):
                 found.add(node)
         return frozenset(found)
+
+    def ends_in_memory(self) -> frozenset[Node]:
+        """What is in memory because a reduction ends there; nothing where no value is kept for what it costs."""
+        chosen = [node for node in self.realized if node not in self.forced]
+        if all(node in self.has_reduction for node in chosen):
+            return frozenset()
+        return frozenset(node for node in chosen if node in self.has_reduction and self.weight[node])
 
     def run(self) -> None:
         for node in reversed(self.order):
