@@ -60,12 +60,15 @@ class ConvBackward(Case):
             for column in range(self.window):
                 rows = slice(row, row + reach, self.stride)
                 columns = slice(column, column + reach, self.stride)
-                dx[:, :, rows, columns] += numpy.tensordot(g, w[:, :, row, column], (1, 0)).transpose(0, 3, 1, 2)
+                dx[:, :, rows, columns] += numpy.tensordot(g, w[:, :, row, column], (1, 0)).transpose(
+                    0, 3, 1, 2
+                )
                 dw[:, :, row, column] = numpy.tensordot(g, x[:, :, rows, columns], ((0, 2, 3), (0, 2, 3)))
         inside = slice(self.padding, self.padding + self.size)
         return numpy.concatenate([dx[:, :, inside, inside].ravel(), dw.ravel()])
 
     def hcq(self, inputs: Arrays) -> Run:
+        """Both gradients, recorded by our jit."""
         from hcq import Tensor
         from hcq.frontend.gradient import grad
 
@@ -79,6 +82,7 @@ class ConvBackward(Case):
         return lambda: _Both(run())
 
     def torch(self, inputs: Arrays) -> Run:
+        """Both gradients in one call, without autograd around it."""
         import torch
 
         x, w, g = (torch.from_numpy(inputs[name]) for name in "xwg")
@@ -86,7 +90,9 @@ class ConvBackward(Case):
         both = [True, True, False]
 
         def run() -> Any:
-            return _Both(torch.ops.aten.convolution_backward(g, x, w, None, *pair, False, [0, 0], 1, both)[:2])
+            return _Both(
+                torch.ops.aten.convolution_backward(g, x, w, None, *pair, False, [0, 0], 1, both)[:2]
+            )
 
         return run
 

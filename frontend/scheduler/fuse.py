@@ -127,7 +127,9 @@ class _Walk:
         near: frozenset[Node] = frozenset(),
     ):
         self.plain = plain  # nodes above a reduction that another value in memory already cuts off
-        self.near = near  # ends of reductions, in memory anyway: what follows them is computed again from there
+        self.near = (
+            near  # ends of reductions, in memory anyway: what follows them is computed again from there
+        )
         self.cuts = cuts  # nodes whose kernel would be too large with them inside
         self.order = toposort(roots)
         self.forced = {n for n in roots if n.op is not Op.BUFFER}

@@ -8,9 +8,11 @@ from math import prod
 import numpy as np
 import pytest
 
+from hcq.frontend.gradient import grad
 from hcq.frontend.scheduler.schedule import Schedule, schedule
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.storage import Storage
+from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, const
 from hcq.ir.op import Op
@@ -291,3 +293,14 @@ def test_one_graph_gives_one_schedule():
             first, second = schedule(roots, inputs, 2), schedule(roots, inputs, 2)
             assert str(first) == str(second)
             assert [k.sink for k in first.kernels] == [k.sink for k in second.kernels]
+
+
+def test_what_follows_a_value_in_memory_is_computed_again_rather_than_kept():
+    x, w, v = (Tensor(np.ones(shape, np.float32)).realize() for shape in ((256, 512), (512, 512), (512, 512)))
+    bias, scale = (Tensor(np.ones(512, np.float32)).realize() for _ in range(2))
+    h = x + (x @ w + bias) * 0.5
+    y = h + h.layer_norm(512, scale, bias) @ v
+    roots = [y.node, *(part.node for part in grad([y], [w, v, bias, scale], [x]))]
+    made = schedule(roots, structure_of(roots).storages, threads=2)
+    kept = [value for value in made.values if prod(value.shape) == 256 * 512 and value.kind == "temporary"]
+    assert len(kept) == 4  # h, what is normalised, and the gradients of both; not h without its mean
