@@ -17,13 +17,7 @@ from hcq.compiler.linear.program import Program
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.target import Target, Toolchain
 
-Grid = tuple[int, int, int]
 GPU_TARGETS = ("amdgpu", "nvptx", "cuda")
-
-
-def block_per_group(program: Program) -> Grid:
-    """The grid of a launch in which every group of the program is a block."""
-    return program.groups, 1, 1
 
 
 @dataclass(frozen=True)
@@ -33,14 +27,11 @@ class Codegen:
     choose    loops as they lie -> loops as this machine likes them
     render    the linear program as text
     assemble  (text, target, name) -> the object that its device loads
-    grid      how many groups a launch has; block: how many threads each of them has
     """
 
     choose: Callable[[LoopNest, Target], LoopNest]
-    render: Callable[[Program], str]
+    render: Callable[[Program, Target], str]
     assemble: Callable[[str, Target, str], bytes]
-    grid: Callable[[Program], Grid] = block_per_group
-    block: Grid = (1, 1, 1)
 
 
 def codegen(target: Target) -> Codegen:
@@ -66,15 +57,10 @@ def _made(name: str) -> Codegen:
     from hcq.compiler.loops import heuristic_gpu
     from hcq.compiler.render import amdgpu, cuda, gpu, nvptx
 
-    stations: dict[str, tuple[Callable[[Program], str], Callable[[str, Target, str], bytes]]] = {
-        "amdgpu": (partial(gpu.render, dialect=amdgpu.DIALECT), _assemble_gpu),
-        "nvptx": (partial(gpu.render, dialect=nvptx.DIALECT), _assemble_gpu),
-        "cuda": (cuda.render, _make),
-    }
-    render, assemble = stations[name]
-    return Codegen(
-        heuristic_gpu.choose, render, assemble, lambda program: (gpu.blocks(program), 1, 1), (gpu.BLOCK, 1, 1)
-    )
+    if name == "cuda":
+        return Codegen(heuristic_gpu.choose, cuda.render, _make)
+    dialect = amdgpu.DIALECT if name == "amdgpu" else nvptx.DIALECT
+    return Codegen(heuristic_gpu.choose, partial(gpu.render, dialect=dialect), _assemble_gpu)
 
 
 def assemble_with(target: Target, assembler: str) -> Target:

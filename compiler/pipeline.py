@@ -73,7 +73,7 @@ def build(
     nest = table.station("choose", lambda: _chosen(lowered, target, schedule))
     program = table.station("linearize", lambda: linearize(nest, name))
     program.params = _params(sink)
-    text = table.station("render", lambda: serves.render(program))
+    text = table.station("render", lambda: serves.render(program, target))
     image = table.station("assemble", lambda: serves.assemble(text, target, name))
     if show is not None:
         show("ir", show_graph(lowered))
@@ -85,8 +85,8 @@ def build(
         image=image,
         entry=name,
         args=("buffer",) * len(program.params),
-        grid=serves.grid(program),
-        block=serves.block,
+        grid=(program.groups, 1, 1),
+        block=(program.threads, 1, 1),
         scratch_bytes=program.scratch_bytes,
         flops=kernel_flops(sink),
         traffic_bytes=kernel_traffic(sink),

@@ -107,6 +107,12 @@ class Op(Enum):
     SCATTER = auto()
     CAT = auto()  # src: any number of parts; arg: axis; one after the other along it
 
+    # linear stage: threads of a group
+    ACROSS = auto()
+    SHUFFLE = auto()
+    SHARED = auto()
+    BARRIER = auto()
+
     def __repr__(self) -> str:
         return self.name
 

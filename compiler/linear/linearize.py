@@ -48,6 +48,7 @@ class _Writer(Staging):
         params = {n.arg.index: n for n in toposort((self.nest.sink,)) if n.op is Op.PARAM}
         for node in params.values():
             self.addresses[node] = self.emit(Op.PARAM, node.dtype, (), node.arg)
+        self._threads()
         outputs = [loop for loop in self.nest.order if not loop.axis.is_reduce]
         if self.nest.groups:
             self._groups(self.nest.groups, lambda: self._outputs(outputs, 0))
@@ -55,9 +56,31 @@ class _Writer(Staging):
             self._outputs(outputs, 0)
         listed = [(params[i].arg, params[i].dtype) for i in sorted(params)]
         program = self.scopes[0].instructions
-        return Program(name, listed, program, self.scratch_bytes, self.nest.group_count)
+        return Program(
+            name, listed, program, self.scratch_bytes, self.nest.group_count, tuple(self.nest.digits)
+        )
 
     # -- loops ------------------------------------------------------------------------------------------------------
+
+    def _threads(self) -> None:
+        """The digits of the thread's number, which count the loops that are threads."""
+        nest = self.nest
+        if not nest.digits:
+            return
+        number = self.emit(Op.SPECIAL, dtypes.index, (), "thread")
+        below = 1
+        for size in nest.digits:
+            digit = number
+            if below > 1:
+                digit = self.emit(Op.FLOORDIV, dtypes.index, (digit, self.number(below)), NOT_NEGATIVE)
+            below *= size
+            if below < nest.threads:
+                digit = self.emit(Op.MOD, dtypes.index, (digit, self.number(size)), NOT_NEGATIVE)
+            self.digits.append(digit)
+        for axis in nest.axes:
+            for loop in axis.threads:
+                self.counters[loop] = self.digits[loop.digit]
+        self.moved()
 
     def _groups(self, groups: list[Loop], body: Callable[[], None]) -> None:
         """One loop over the groups that this call was given; its number is taken apart, the last group loop fastest."""
@@ -247,8 +270,12 @@ class _Writer(Staging):
         outside, self.open_reductions = self.open_reductions, []
         self.nested([loop for loop in nest.order if loop.axis in axes], 0, body, staging=True)
         self.open_reductions = outside
+        digits = tuple(sorted({loop.digit for axis in axes for loop in axis.threads}))
         for (node, place), mine in parts.items():
-            self.results[node, place] = self._fold(node, list(mine.values()), is_vector)
+            value = self._fold(node, list(mine.values()), is_vector)
+            if digits:  # each thread has the part of its own steps
+                value = self.place(Op.ACROSS, value.dtype, (value,), (node.arg, digits))
+            self.results[node, place] = value
 
     def nested(self, loops: list[Loop], at: int, body: Callable[[], None], staging: bool) -> None:
         if at == len(loops):
@@ -292,7 +319,7 @@ class _Writer(Staging):
     def _is_scattered(self, store: Node) -> bool:
         """True for many vectors whose lanes go to places a constant stride apart, unconditionally."""
         vector = next((a for a in self.axes_of(self.masks[store]) if a.loops[-1].kind == "vector"), None)
-        if vector is None or len(store.src) > 3 or store in self.volatile:
+        if vector is None or len(store.src) > 3 or store in self.volatile or self.nest.digits:
             return False
         form = self.affine.of(store.src[1])
         if form.coefficient(vector.range) == 1 or any(self.masks[atom] & vector.bit for atom in form.atoms()):

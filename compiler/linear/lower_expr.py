@@ -77,7 +77,8 @@ class LowerExpr(Emitter):
         self.axes = list(nest.axes)
         self.axis_of = dict(nest.axis_of)
         self.affine = nest.affine
-        self.counters: dict[Loop, Instruction] = {}  # the open loops
+        self.counters: dict[Loop, Instruction] = {}  # the open loops, and those that are threads
+        self.digits: list[Instruction] = []  # of the thread's number
         # written-out values of a range at this place: its tile, or what a partial step leaves of it
         self.extent = {axis: min(axis.tile, axis.size) for axis in nest.axes}
         self.packed: dict[Node, Packed] = {}
@@ -121,6 +122,8 @@ class LowerExpr(Emitter):
             yield dict(zip(axes, places, strict=True))
 
     def _places(self, axis: Axis, one_by_one: bool) -> list[Place]:
+        if axis.threads:
+            return self._places_between(axis, one_by_one)
         extent = self.extent[axis]
         last = axis.loops[-1]
         if last.kind != "vector" or one_by_one:
@@ -136,6 +139,15 @@ class LowerExpr(Emitter):
                 start += lanes
                 left -= lanes
         return places
+
+    def _places_between(self, axis: Axis, one_by_one: bool) -> list[Place]:
+        """The written-out steps of a range some of whose loops are threads: those of one thread, which lie apart."""
+        lanes = 1
+        strides = [[step * loop.stride for step in range(loop.size)] for loop in axis.written_out]
+        if axis.loops[-1].kind == "vector" and not one_by_one:
+            lanes = axis.loops[-1].size
+            del strides[-1]
+        return [(sum(steps), lanes) for steps in itertools.product(*strides)]
 
     def place_in(self, node: Node, point: Point) -> tuple[Place, ...]:
         """The part of a point that matters to a node."""
@@ -231,6 +243,10 @@ class LowerExpr(Emitter):
             form = self.affine.of(node)
             if node.op is Op.RANGE or form.terms != ((node, 1),):
                 return self._index_value(self._spot(node, point))
+        if node.op is Op.CMPLT and node.src[1].op is Op.CONST and node.src[0].dtype.kind is Kind.INDEX:
+            together = self._all_or_none(node, point)
+            if together is not None:
+                return together
         sources = [self._known(source, point) for source in node.src]
         decided = self._decided(node, sources)
         if decided is not None:
@@ -243,6 +259,19 @@ class LowerExpr(Emitter):
         if node.op in (Op.FLOORDIV, Op.MOD) and node.dtype.kind is Kind.INDEX and bounds(node.src[0])[0] >= 0:
             arg = NOT_NEGATIVE
         return self.emit(node.op, node.dtype.vec(lanes), src, arg)
+
+    def _all_or_none(self, node: Node, point: Point) -> Instruction | None:
+        """A place before an end, for lanes none of which the end parts: what holds for the first, as a scalar."""
+        spot, end = self._spot(node.src[0], point), int(node.src[1].arg)
+        lanes = spot.lanes
+        if lanes == 1 or not spot.is_run or end % lanes or spot.offset % lanes:
+            return None
+        if any(coefficient % lanes for _, coefficient in spot.terms):
+            return None
+        first = self.total(spot.terms, spot.offset)
+        if first is None:
+            return self.number(spot.offset < end, dtypes.bool)
+        return self.emit(Op.CMPLT, dtypes.bool, (first, self.number(end)))
 
     def _decided(self, node: Node, sources: list[Instruction | None]) -> Instruction | None:
         """A condition on written-out steps is known now; so is what it selects."""
@@ -279,8 +308,9 @@ class LowerExpr(Emitter):
                 (spot.vectors if value.dtype.lanes > 1 else spot.terms).append((value, coefficient))
                 continue
             axis = self.axis_of[atom]
-            for loop in axis.counted:
-                spot.terms.append((self.counters[loop], coefficient * loop.stride))
+            for loop in axis.loops:
+                if not loop.is_written_out:
+                    spot.terms.append((self.counters[loop], coefficient * loop.stride))
             if axis in point:
                 offset, lanes = point[axis]
                 spot.offset += coefficient * offset
@@ -440,7 +470,7 @@ class LowerExpr(Emitter):
             start = point[axis][0] // lanes * lanes
             if axis is across or form.coefficient(axis.range) != 1 or self.extent[axis] < start + lanes:
                 continue
-            if axis.loops[-1].stride != 1:
+            if axis.loops[-1].stride != 1 or (axis.threads and axis.loops[-1].size < lanes):
                 continue
             rows = []
             for lane in range(lanes):
@@ -489,6 +519,7 @@ class LowerExpr(Emitter):
             if not mask.arg:
                 return
             mask = None
+        mask = self._by_one_thread(node, mask)
         spot = self._spot(node.src[1], point)
         address = self.addresses[node.src[0]]
         lanes = max(spot.lanes, value.dtype.lanes, mask.dtype.lanes if mask is not None else 1)
@@ -502,6 +533,17 @@ class LowerExpr(Emitter):
         for lane, lane_base, offset in self._lanes(spot, lanes, base):
             where = () if mask is None else (self.lane(mask, lane),)
             self.place(Op.STORE, dtypes.index, (address, lane_base, self.lane(value, lane), *where), offset)
+
+    def _by_one_thread(self, node: Node, mask: Instruction | None) -> Instruction | None:
+        """The condition of a store and, where several threads have the value, that this is the first of them."""
+        counted = {loop.digit for axis in self.nest.axes if axis.bit & self.masks[node] for loop in axis.threads}
+        for digit, number in enumerate(self.digits):
+            if digit not in counted:
+                first = self.emit(Op.CMPEQ, dtypes.bool, (number, self.number(0)))
+                if mask is not None:
+                    first = self.emit(Op.AND, mask.dtype, (mask, self.broadcast(first, mask.dtype.lanes)))
+                mask = first
+        return mask
 
     def store_lane(self, node: Node, tile: Packed, vector: Axis, lane: Instruction, point: Point) -> None:
         """Write one lane, kept in `tile`, of a STORE's vector."""

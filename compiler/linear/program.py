@@ -9,6 +9,7 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | PARAM       |                              | Param                    | the address of a buffer
 | SCRATCH     |                              | byte offset              | an address in this worker's scratch
 | SPECIAL     |                              | "first", "last"          | the groups to run: first .. last-1
+| SPECIAL     |                              | "thread"                 | the thread's number in its group
 | LOOP        | low, high                    | LoopFacts                | counts low .. high-1; its value: the count
 | ENDLOOP     | loop                         |                          |
 | ACCUMULATOR | initial                      |                          | a variable; as a source: its value there
@@ -18,12 +19,17 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | BROADCAST   | scalar                       |                          | every lane is the scalar
 | VECTOR      | lane values                  |                          | lanes from scalars
 | LANE        | vector[, second vector]      | lanes: tuple of ints     | some lanes in that order; one gives a scalar
+| ACROSS      | value                        | op, digits               | `op` over all threads that differ in these digits
+| SHUFFLE     | value                        | mask                     | the value that thread number ^ mask has
+| SHARED      |                              | byte offset              | an address in the memory that a group shares
+| BARRIER     |                              |                          | all threads of the group have come here
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from hcq.ir.dtype import DType, Scalar
@@ -76,6 +82,13 @@ class Program:
     instructions: list[Instruction]
     scratch_bytes: int
     groups: int
+    digits: tuple[int, ...] = ()  # of a thread's number, the fastest first: their product is the group's threads
+    shared_bytes: int = 0
+
+    @property
+    def threads(self) -> int:
+        """How many threads a group has."""
+        return prod(self.digits)
 
     def __str__(self) -> str:
         names: dict[Instruction | None, str] = {None: "-"}

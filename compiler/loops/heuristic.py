@@ -120,7 +120,7 @@ def _fused_row(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         contiguous = facts.contiguous_loads(axis) if axis.is_reduce else facts.store_stride(axis) == 1
         if axis.is_ordered or axis.size < 4 or not contiguous or (not axis.is_reduce and needed & axis.bit):
             continue
-        if any(needed_by_both(nest, axis, other) for other in nest.axes if other.loops[-1].kind == "vector"):
+        if any(nest.needs_both(axis, other) for other in nest.axes if other.loops[-1].kind == "vector"):
             continue
         width = fit_lanes(axis.size, lanes)
         here = max(1, min(copies, axis.size // width))
@@ -129,12 +129,6 @@ def _fused_row(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         written_out *= here
         write_out(nest, axis, width, here)
     spread(nest, facts.work_ns(), target, None, shared)
-
-
-def needed_by_both(nest: LoopNest, a: Axis, b: Axis) -> bool:
-    """True when some value depends on both axes."""
-    both = a.bit | b.bit
-    return any(mask & both == both for mask in nest.masks.values())
 
 
 def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> None:

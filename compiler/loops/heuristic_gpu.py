@@ -1,18 +1,49 @@
-"""Heuristic for GPUs: every element of the result is one thread.
+"""Heuristic for GPUs: which ranges become blocks, threads and vectors.
 
 In       a fresh LoopNest, a Target
-Out      the same nest, every output range bound to groups; `nest.choice` says which
-Next     heuristic.py (its sister for CPUs), render/gpu.py (what a group becomes)
+Out      the same nest with transforms applied; `nest.choice` says which
+Next     heuristic.py (its sister for CPUs), loop_nest.py (the transforms), accesses.py (the facts)
 
-Correct for every kernel and simple: no tiles in shared memory and no matrix instructions. Neighbouring threads take
-neighbouring elements, so their loads and stores meet in the same cache lines.
+Memory decides: threads next to each other read what lies next to each other, 16 bytes each where it divides. Along
+which range that is, is the first question; the second, whether results alone fill the machine. Where they do not, the
+threads of a block share one reduction.
+
+A plan is a list of `Share`s, one for each range that is divided: so many steps written out, so many threads, so many
+lanes. Ranges are padded first, then split and bound; what is left of output ranges are blocks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic import merge_all
-from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.loop_nest import Axis, LoopNest
 from hcq.compiler.target import Target
+from hcq.ir.node import Node
+
+BLOCK = 256  # threads: enough waves to hide a wait, few enough that several blocks share a core
+FEW_BLOCKS = 128  # fewer than this leave cores idle
+WIDEST = 16  # bytes of one load
+TILE = 4  # results of a thread along each side, where operands are used again
+
+
+@dataclass
+class Share:
+    """How one step of a range's outer loop is divided."""
+
+    axis: Axis
+    threads: int = 1
+    lanes: int = 1
+    copies: int = 1  # written out
+    like: Axis | None = None  # counted by the same threads as this one
+
+    @property
+    def size(self) -> int:
+        """Values of the range that it covers."""
+        return self.copies * self.threads * self.lanes
 
 
 def choose(nest: LoopNest, target: Target) -> LoopNest:
@@ -20,7 +51,263 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     merge_all(nest)
     if any(axis.size == 0 for axis in nest.axes):
         return nest
-    for axis in list(nest.axes):
-        if not axis.is_reduce and not axis.is_ordered and axis.size > 1:
-            nest.parallel(axis.loops[0].name)
+    facts = Accesses(nest)
+    plan = _Plan(nest, facts, target)
+    if not nest.reduces:
+        shares = plan.elementwise()
+    elif plan.is_fused_row():
+        shares = plan.fused_row()
+    else:
+        shares = plan.contraction() or plan.reduction()
+    _apply(nest, shares, plan.blocks)
     return nest
+
+
+class _Plan:
+    def __init__(self, nest: LoopNest, facts: Accesses, target: Target):
+        self.nest, self.facts, self.target = nest, facts, target
+        self.outputs = [a for a in nest.axes if not a.is_reduce and not a.is_ordered]
+        self.reduced = [a for a in nest.axes if a.is_reduce and not a.is_ordered]
+        self.blocks = -1  # bits of the output ranges whose outer loops are blocks
+        sizes = [load.dtype.itemsize for load in nest.loads if not facts.nest.affine.is_index(load)]
+        sizes += [store.src[2].dtype.itemsize for store in nest.stores]
+        self.widest = max(sizes)
+
+    # -- one pass over what is stored -------------------------------------------------------------------------------
+
+    def elementwise(self) -> list[Share]:
+        """Threads along what is stored contiguously, then along the other ranges until a block is full."""
+        inner = self._stored_along()
+        if inner is None:
+            return self._fill([], self._block(self.facts.points))
+        lanes = self._lanes(inner, self.nest.loads)
+        turned = self._read_along(inner)
+        block = self._block(self.facts.points // lanes)
+        if turned is not None and turned.size >= 8:
+            return [self._share(inner, 32), self._share(turned, block // 32 or 1)]
+        return self._fill([self._share(inner, block, lanes)], block)
+
+    def _stored_along(self) -> Axis | None:
+        """The range along which most of the stores are contiguous."""
+        counts = {
+            axis: sum(self.facts.stride(store, axis) in (1, -1) for store in self.nest.stores)
+            for axis in self.outputs
+            if axis.size > 1
+        }
+        best = max(counts, key=lambda axis: (counts[axis], axis.size), default=None)
+        return best if best is not None and counts[best] else None
+
+    def _read_along(self, stored: Axis) -> Axis | None:
+        """The range along which an operand is contiguous that strides along the stored one."""
+        for load in self.nest.loads:
+            if self.facts.stride(load, stored) in (0, 1, -1, None):
+                continue
+            for axis in self.outputs:
+                if axis is not stored and self.facts.stride(load, axis) == 1:
+                    return axis
+        return None
+
+    # -- reductions -------------------------------------------------------------------------------------------------
+
+    def reduction(self) -> list[Share]:
+        """Threads along what is contiguous: results, or the parts of one."""
+        results = prod(a.size for a in self.outputs)
+        column = self._stored_along()
+        row = self._contiguous_reduction()
+        if column is not None and (row is None or not self._is_row(row, column)):
+            lanes = self._lanes(column, self.nest.loads)
+            across = self._share(column, min(BLOCK, max(32, self.target_threads(results // lanes))), lanes)
+            shares = self._fill([across], across.threads)
+            longest = max(self.reduced, key=lambda a: a.size, default=None)
+            if longest is not None and results // lanes < FEW_BLOCKS * BLOCK and self._can_divide():
+                parts = min(_power_below(longest.size // 4), BLOCK // across.threads * 4, 1024 // across.threads)
+                if parts > 1:
+                    shares.append(Share(longest, parts, copies=self._copies(longest, parts)))
+            return shares
+        if row is None or not self._can_divide():
+            return self._fill([], self._block(results))
+        lanes = self._lanes(row, [load for load in self.nest.loads if self.nest.masks[load] & row.bit])
+        most = BLOCK if results < 4 * FEW_BLOCKS or row.size >= 4096 else self.wave
+        threads = min(most if results > 1 else 1024, _power_above(-(-row.size // lanes)))
+        shares = [Share(row, threads, lanes, self._copies(row, threads * lanes))]
+        if threads < BLOCK:
+            shares = self._fill(shares, BLOCK, threads)
+        return shares
+
+    def _is_row(self, row: Axis, column: Axis) -> bool:
+        """Whether the operands are contiguous along the reduced range and jump along the stored one."""
+        strides = [self.facts.stride(load, column) for load in self.nest.loads]
+        return any(s not in (0, 1, -1) for s in strides) and row.size >= 8
+
+    def _contiguous_reduction(self) -> Axis | None:
+        found = [a for a in self.reduced if self.facts.contiguous_loads(a) and a.size > 1]
+        return max(found, key=lambda a: (self.facts.contiguous_loads(a), a.size), default=None)
+
+    def _can_divide(self) -> bool:
+        """Whether threads may share a reduction: what the kernel overwrites is read by one thread alone."""
+        written = {store.src[0] for store in self.nest.stores}
+        return not any(load.src[0] in written for load in self.nest.loads)
+
+    # -- rows that are reduced and stored ----------------------------------------------------------------------------
+
+    def is_fused_row(self) -> bool:
+        """Whether something is stored along a range that no reduction depends on: softmax, a normalisation."""
+        needed = 0
+        for reduce in self.nest.reduces:
+            needed |= self.nest.masks[reduce]
+        return any(not needed & axis.bit for axis in self.outputs)
+
+    def fused_row(self) -> list[Share]:
+        """The same threads for each reduction and for what is stored; blocks of what all reductions share."""
+        nest, shared, needed = self.nest, -1, 0
+        for reduce in nest.reduces:
+            shared &= nest.masks[reduce]
+            needed |= nest.masks[reduce]
+        self.blocks = shared
+        if not self._can_divide():
+            return []
+        rows = [a for a in self.outputs if shared & a.bit]
+        along = [a for a in nest.axes if not a.is_ordered and not needed & a.bit]
+        longest = max((a.size for a in along), default=1)
+        lead: Share | None = None
+        shares: list[Share] = []
+        for axis in sorted(along, key=lambda a: -a.size):
+            if axis.size < 2:
+                continue
+            lanes = self._lanes(axis, [load for load in nest.loads if nest.masks[load] & axis.bit])
+            if lead is None:
+                threads = min(BLOCK, max(1, _power_above(-(-longest // lanes))))
+                lead = Share(axis, threads, lanes)
+                shares.append(lead)
+            elif not any(nest.needs_both(axis, share.axis) for share in shares):
+                shares.append(Share(axis, lead.threads, lanes, like=lead.axis))
+        threads = lead.threads if lead is not None else 1
+        if threads < BLOCK:
+            for axis in rows:
+                more = min(BLOCK // threads, _power_above(axis.size))
+                if more > 1:
+                    shares.append(Share(axis, more))
+                    threads *= more
+        return shares
+
+    # -- operands that are used again ---------------------------------------------------------------------------------
+
+    def contraction(self) -> list[Share]:
+        """A tile of results for each thread, where two operands are each blind to a range that the other one walks."""
+        nest, facts = self.nest, self.facts
+        inside = [load for load in nest.loads if any(nest.masks[load] & a.bit for a in self.reduced)]
+        column = self._stored_along()
+        if column is None or column.size < 8 or not self.reduced:
+            return []
+        vectors = [load for load in inside if nest.masks[load] & column.bit]
+        others = [load for load in inside if not nest.masks[load] & column.bit]
+        rows = [
+            a
+            for a in self.outputs
+            if a is not column and a.size > 1
+            if any(nest.masks[load] & a.bit for load in others)
+            if not any(nest.masks[load] & a.bit for load in vectors)
+        ]
+        if not vectors or not rows:
+            return []
+        row = max(rows, key=lambda a: a.size)
+        contiguous = all(facts.stride(load, column) == 1 for load in vectors)
+        lanes = min(TILE, self._lanes(column, vectors)) if contiguous else 1
+        results = prod(a.size for a in self.outputs)
+        copies = TILE if row.size >= TILE and results >= 64 * BLOCK else 1
+        across = self._share(column, 16, lanes)
+        down = Share(row, min(BLOCK // across.threads, _power_above(-(-row.size // copies))), copies=copies)
+        shares = [across, down]
+        if lanes == 1 and column.size >= 64 and results >= 64 * BLOCK:
+            across.copies = TILE
+        blocks = results // (across.size * down.size)
+        longest = max(self.reduced, key=lambda a: a.size)
+        threads = across.threads * down.threads
+        if blocks < FEW_BLOCKS and longest.size >= 256 and self._can_divide():
+            parts = min(max(BLOCK // threads, 4), 1024 // threads, _power_below(longest.size // 32))
+            if parts > 1:
+                shares.append(Share(longest, parts))
+                return shares
+        return self._fill(shares, BLOCK)
+
+    # -- parts that plans share -----------------------------------------------------------------------------------------
+
+    @property
+    def wave(self) -> int:
+        return 64 if self.target.arch.startswith("gfx9") else 32
+
+    def _block(self, points: int) -> int:
+        """Threads of a block that so much work asks for: small blocks where large ones would leave cores idle."""
+        return min(BLOCK, max(self.wave, _power_below(points // FEW_BLOCKS)))
+
+    def target_threads(self, points: int) -> int:
+        return self._block(points)
+
+    def _lanes(self, axis: Axis, loads: Sequence[Node]) -> int:
+        """Elements of one access along a range: what divides it, where every access is contiguous or does not move."""
+        accesses = [*loads, *self.nest.stores] if not axis.is_reduce else list(loads)
+        moving = [a for a in accesses if self.nest.masks[a] & axis.bit]
+        if any(self.facts.stride(access, axis) not in (0, 1) for access in moving):
+            return 1
+        lanes = WIDEST // self.widest
+        while lanes > 1 and axis.size % lanes:
+            lanes //= 2
+        return lanes
+
+    def _share(self, axis: Axis, threads: int, lanes: int = 1) -> Share:
+        """Not more threads than the range has use for."""
+        return Share(axis, min(threads, _power_above(-(-axis.size // lanes))), lanes)
+
+    def _copies(self, axis: Axis, step: int) -> int:
+        """Steps of a reduction that are written out, so that several loads are under way."""
+        copies = 4
+        while copies > 1 and (axis.size < copies * step or self.facts.op_count * copies > 32):
+            copies //= 2
+        return copies
+
+    def _fill(self, shares: list[Share], block: int, threads: int = 0) -> list[Share]:
+        """More output ranges in threads, the innermost first, until a block is full."""
+        threads = threads or prod(share.threads for share in shares)
+        taken = {share.axis for share in shares}
+        for axis in reversed(self.outputs):
+            more = min(block // threads, _power_above(axis.size))
+            if axis not in taken and more > 1:
+                shares.append(Share(axis, more))
+                threads *= more
+        return shares
+
+
+def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
+    """Pad, split and bind the shares; then blocks of what is left of the output ranges among `blocks`."""
+    bits = [axis.bit for axis in nest.axes]
+    for share in shares:
+        if share.threads > 1:
+            nest.pad(share.axis.name, share.size)
+    for share in shares:
+        axis = nest.axis(share.axis)
+        for size in (share.size, share.threads * share.lanes, share.lanes):
+            if 1 < size < axis.loops[-1].size:
+                nest.split(axis.loops[-1].name, size)
+        loops = list(axis.loops)
+        if share.lanes > 1:
+            nest.vectorize(loops.pop().name)
+        if share.threads > 1:
+            like = "" if share.like is None else nest.axis(share.like).threads[0].name
+            nest.thread(loops.pop().name, *filter(None, [like]))
+        if share.copies > 1 and loops:
+            nest.unroll(loops.pop().name)
+    for axis, bit in zip(list(nest.axes), bits, strict=True):
+        loop = axis.loops[0]
+        is_free = loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered
+        if is_free and bit & blocks and loop.size > 1:
+            nest.parallel(loop.name)
+
+
+def _power_above(value: int) -> int:
+    """The least power of two that is not smaller; 1 for nothing."""
+    return 1 << max(0, value - 1).bit_length()
+
+
+def _power_below(value: int) -> int:
+    """The greatest power of two that is not greater; 1 for nothing."""
+    return 1 << max(0, value.bit_length() - 1)

@@ -7,7 +7,8 @@ Next     heuristic.py (who chooses), ../linear/linearize.py (who writes the loop
 
 A range of n values is a mixed-radix number. It starts as one loop; `split r0 8` makes it two, `r0` (outer, ceil(n/8)
 steps of 8) and `r0.1` (inner, 8 steps of 1). Only the outermost loop of a range may be cut short by n: the last,
-partial step is written out a second time with its own sizes, so full steps carry no test.
+partial step is written out a second time with its own sizes, so full steps carry no test. A range that is shared among
+threads divides: `pad` makes it longer, and what lies beyond its end is neither read nor stored.
 
 A schedule is text, one transform per item, separated by `;`, replayed by `apply`:
 
@@ -17,63 +18,21 @@ A schedule is text, one transform per item, separated by `;`, replayed by `apply
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import prod
 
 from hcq.compiler.loops.affine import Affine
+from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.padding import padded
 from hcq.ir.node import Node, index, range_number, substitute, toposort
 from hcq.ir.op import Op
 
 MAX_COPIES = 512  # written-out copies of a loop body; more than this is a mistake, not a speed-up
+MAX_THREADS = 1024  # of a group: what every GPU takes
 
 
 class ScheduleError(ValueError):
     """A transform that does not apply to this nest; says which one and why."""
-
-
-@dataclass(eq=False)
-class Loop:
-    """One digit of a range: counts 0 .. size-1, each step worth `stride` values of the range."""
-
-    name: str
-    axis: Axis
-    size: int
-    stride: int
-    kind: str = "serial"  # serial | group | unroll | vector
-
-    @property
-    def is_written_out(self) -> bool:
-        """Whether it is no loop when the program runs: its steps are written out, or lanes."""
-        return self.kind in ("unroll", "vector")
-
-
-@dataclass(eq=False)
-class Axis:
-    """A range of the kernel and the loops it has become, outermost first."""
-
-    range: Node
-    name: str
-    size: int
-    is_reduce: bool
-    is_ordered: bool
-    bit: int
-    loops: list[Loop] = field(default_factory=list)
-    splits: int = 0
-
-    @property
-    def counted(self) -> list[Loop]:
-        """The loops that are loops when the program runs."""
-        return [loop for loop in self.loops if not loop.is_written_out]
-
-    @property
-    def written_out(self) -> list[Loop]:
-        """The loops that are none when the program runs."""
-        return [loop for loop in self.loops if loop.is_written_out]
-
-    @property
-    def tile(self) -> int:
-        """Values of the range covered by one step of the innermost counted loop; the size where all is written out."""
-        counted = self.counted
-        return counted[-1].stride if counted else self.size
 
 
 @dataclass(frozen=True)
@@ -99,6 +58,7 @@ class LoopNest:
         self.sink = sink
         self.choices: list[str] = []
         self.stages: list[Stage] = []
+        self.digits: list[int] = []  # sizes of the digits of a thread's number, the fastest first
         self._begin()
 
     def _begin(self) -> None:
@@ -165,7 +125,7 @@ class LoopNest:
         Raises ScheduleError where some index or condition tells the two apart.
         """
         a, b = self.loop(outer).axis, self.loop(inner).axis
-        if self.choices and any(not c.startswith("merge") for c in self.choices):
+        if any(not choice.startswith("merge") for choice in self.choices):
             raise ScheduleError(f"merge {outer} {inner}: merges come before all other transforms")
         if not self.can_merge(a, b):
             raise ScheduleError(f"merge {outer} {inner}: an index or a condition tells the two ranges apart")
@@ -213,6 +173,11 @@ class LoopNest:
         """
         loop = self.loop(name)
         axis = loop.axis
+        if axis.threads and loop.size % factor:
+            raise ScheduleError(
+                f"split {name} {factor}: {axis.name} is shared among threads and has no partial step; "
+                f"{loop.size} steps are not a multiple of {factor}"
+            )
         if factor < 1:
             raise ScheduleError(f"split {name} {factor}: the factor must be at least 1")
         if loop.kind != "serial":
@@ -251,12 +216,16 @@ class LoopNest:
             raise ScheduleError(f"vectorize {name}: lanes must be the innermost loop of {loop.axis.name}")
         for axis in self.axes:
             for other in axis.loops:
-                both = axis.bit | loop.axis.bit
-                if other.kind == "vector" and any(mask & both == both for mask in self.masks.values()):
+                if other.kind == "vector" and self.needs_both(axis, loop.axis):
                     raise ScheduleError(
                         f"vectorize {name}: {other.name} is in lanes already, and some value needs both"
                     )
         return self._write_out(name, "vector")
+
+    def needs_both(self, a: Axis, b: Axis) -> bool:
+        """Whether some value depends on both axes: then the two cannot be the same lanes, or the same threads."""
+        both = a.bit | b.bit
+        return any(mask & both == both for mask in self.masks.values())
 
     def _write_out(self, name: str, kind: str) -> LoopNest:
         verb = "vectorize" if kind == "vector" else kind
@@ -270,7 +239,7 @@ class LoopNest:
                 f"{verb} {name}: {loop.axis.name} is ordered, its steps must run one after another"
             )
         inside = loop.axis.loops[loop.axis.loops.index(loop) + 1 :]
-        if any(not other.is_written_out for other in inside):
+        if any(other.kind in ("serial", "group") for other in inside):
             raise ScheduleError(f"{verb} {name}: write out the loops inside it first")
         copies = loop.size
         for axis in self.axes:
@@ -305,6 +274,70 @@ class LoopNest:
         self.order.remove(loop)
         self.order.insert(len(self.groups), loop)
         self.choices.append(f"parallel {name}")
+        return self
+
+    def thread(self, name: str, like: str = "") -> LoopNest:
+        """Each step of the loop is a thread of the group; the threads of a group run at the same time.
+
+        like   a loop in threads already, of as many steps: the same threads count both, which no value may need at once
+
+        What differs by no thread is computed by all of them, and stored by one; a reduction's threads put their parts
+        together. Raises ScheduleError for steps that are no power of two, for an ordered range, for a range that is cut
+        short (`pad` it first), for a loop around one that is counted, and for more than MAX_THREADS threads.
+        """
+        loop, text = self.loop(name), f"thread {name} {like}".rstrip()
+        axis = loop.axis
+        if loop.kind != "serial":
+            raise ScheduleError(f"{text}: the loop is already bound ({loop.kind})")
+        if axis.is_ordered:
+            raise ScheduleError(f"{text}: {axis.name} is ordered, its steps must run one after another")
+        if loop.size & (loop.size - 1):
+            raise ScheduleError(f"{text}: {loop.size} threads are not a power of two; split it first")
+        if axis.size % axis.loops[0].stride:
+            raise ScheduleError(
+                f"{text}: the last step of {axis.loops[0].name} is cut short at {axis.size}; "
+                f"pad {axis.name} to a multiple of {axis.loops[0].stride} first"
+            )
+        if any(other.kind in ("serial", "group") for other in axis.loops[axis.loops.index(loop) + 1 :]):
+            raise ScheduleError(f"{text}: a loop inside it is counted; bind that first")
+        loop.digit = self._digit(text, loop, like)
+        loop.kind = "thread"
+        self.order.remove(loop)
+        self.choices.append(text)
+        return self
+
+    def _digit(self, text: str, loop: Loop, like: str) -> int:
+        """The digit of a thread's number that counts a loop: a new one, or that of another loop."""
+        if not like:
+            if self.threads * loop.size > MAX_THREADS:
+                raise ScheduleError(f"{text}: {self.threads * loop.size} threads exceed {MAX_THREADS}")
+            self.digits.append(loop.size)
+            return len(self.digits) - 1
+        other = self.loop(like)
+        if other.kind != "thread" or other.size != loop.size:
+            raise ScheduleError(f"{text}: {like} is not in {loop.size} threads")
+        for axis in self.axes:
+            if any(mine.digit == other.digit for mine in axis.threads) and (
+                axis is loop.axis or self.needs_both(axis, loop.axis)
+            ):
+                raise ScheduleError(f"{text}: some value needs {axis.name} and {loop.axis.name}")
+        return other.digit
+
+    def pad(self, name: str, multiple: int) -> LoopNest:
+        """Make an untouched range longer, to a multiple: beyond its end nothing is read, added or stored.
+
+        Raises ScheduleError for an ordered range, and after transforms other than merges and pads.
+        """
+        text, axis = f"pad {name} {multiple}", self.loop(name).axis
+        if any(not choice.startswith(("merge", "pad")) for choice in self.choices):
+            raise ScheduleError(f"{text}: pads come before all other transforms but merges")
+        if multiple < 1 or axis.is_ordered:
+            raise ScheduleError(f"{text}: {'the multiple must be at least 1' if multiple < 1 else 'it is ordered'}")
+        size = -(-axis.size // multiple) * multiple
+        if size != axis.size:
+            self.sink = padded(self.sink, axis.range, size)
+            self._begin()
+        self.choices.append(text)
         return self
 
     def reorder(self, *names: str) -> LoopNest:
@@ -473,14 +506,18 @@ class LoopNest:
                     self.vectorize(*words)
                 elif verb == "parallel":
                     self.parallel(*words)
+                elif verb == "thread":
+                    self.thread(*words)
+                elif verb == "pad":
+                    self.pad(words[0], int(words[1]))
                 elif verb == "order":
                     self.reorder(*words)
                 elif verb in ("stage", "box"):
                     self.stage(int(words[0]), words[1], is_box=verb == "box")
                 else:
                     raise ScheduleError(
-                        f"{item!r}: no transform {verb!r}; there are merge, split, unroll, vectorize, parallel, "
-                        "order, stage, box"
+                        f"{item!r}: no transform {verb!r}; there are merge, pad, split, unroll, vectorize, "
+                        "parallel, thread, order, stage, box"
                     )
             except (TypeError, IndexError) as problem:
                 raise ScheduleError(f"{item!r}: wrong number of words") from problem
@@ -501,14 +538,20 @@ class LoopNest:
             count *= loop.size
         return count
 
+    @property
+    def threads(self) -> int:
+        """How many threads a group has."""
+        return prod(self.digits)
+
     def __str__(self) -> str:
         lines = [f"schedule: {self.choice or '(plain loops)'}"]
         for depth, loop in enumerate(self.order):
             what = "group" if loop.kind == "group" else "reduce" if loop.axis.is_reduce else "for"
             lines.append(f"{'  ' * depth}{what} {loop.name} in {loop.size} (x{loop.stride})")
         for axis in self.axes:
-            for loop in axis.written_out:
-                lines.append(
-                    f"{'  ' * len(self.order)}{loop.kind} {loop.name} of {loop.size} (x{loop.stride})"
-                )
+            for loop in axis.loops:
+                if loop not in self.order:
+                    lines.append(
+                        f"{'  ' * len(self.order)}{loop.kind} {loop.name} of {loop.size} (x{loop.stride})"
+                    )
         return "\n".join(lines)

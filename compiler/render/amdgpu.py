@@ -3,17 +3,43 @@
 In       nothing
 Out      the `Dialect` of gpu.py for amdgcn
 Next     ../assemble/llvm_gpu.py (who makes the object)
-Source   LLVM, "User Guide for AMDGPU Backend": kernel calling convention, workgroup and workitem ids, attributes
+Source   LLVM, "User Guide for AMDGPU Backend": kernel calling convention, workgroup and workitem ids, attributes, the
+         memory model of a workgroup; the ISA documents for ds_bpermute_b32, which reads another lane's register
 """
 
 from __future__ import annotations
 
-from hcq.compiler.render.gpu import BLOCK, Dialect
+from hcq.compiler.render.gpu import Dialect
+from hcq.compiler.render.llvm import Text
+
+
+def wave_size(arch: str) -> int:
+    """Threads of a wave: 64 on the data-centre parts, 32 since gfx10."""
+    return 64 if arch.startswith("gfx9") else 32
+
+
+def _exchange(text: Text, value: str, mask: int) -> str:
+    low = text.call("i32", "llvm.amdgcn.mbcnt.lo", [("i32", "-1"), ("i32", "0")])
+    lane = text.call("i32", "llvm.amdgcn.mbcnt.hi", [("i32", "-1"), ("i32", low)])
+    other = text.let(f"xor i32 {lane}, {mask}")
+    place = text.let(f"shl i32 {other}, 2")
+    return text.call("i32", "llvm.amdgcn.ds.bpermute", [("i32", place), ("i32", value)])
+
 
 DIALECT = Dialect(
     convention="amdgpu_kernel",
     block_id="llvm.amdgcn.workgroup.id.x",
     thread_id="llvm.amdgcn.workitem.id.x",
-    attributes=f'nounwind "amdgpu-flat-work-group-size"="{BLOCK},{BLOCK}" "uniform-work-group-size"="true"',
+    attributes=lambda threads: (
+        f'nounwind "amdgpu-flat-work-group-size"="{threads},{threads}" "uniform-work-group-size"="true"'
+    ),
     registers={"half": "v", "float": "v", "double": "v"},
+    wave=wave_size,
+    exchange=_exchange,
+    barrier=(
+        'fence syncscope("workgroup") release',
+        "call void @llvm.amdgcn.s.barrier()",
+        'fence syncscope("workgroup") acquire',
+    ),
+    barrier_declarations=("declare void @llvm.amdgcn.s.barrier() convergent",),
 )

@@ -1,7 +1,7 @@
 """CUDA C renderer: a linear program as the source of one kernel, for nvrtc.
 
 In       a Program
-Out      CUDA C: extern "C" __global__ void NAME(pointers), one group of the program per thread, no header included
+Out      CUDA C: extern "C" __global__ void NAME(pointers), one group of the program per block, no header included
 Next     cuda_arithmetic.py (one expression per operation), gpu.py (the same kernel in LLVM's words)
 
 A second opinion on the road through LLVM: the same program, another vendor's compiler. An instruction is a statement, a
@@ -11,18 +11,24 @@ become FMAs (nvrtc's default, as `contract` allows it to LLVM); division and squ
 
 from __future__ import annotations
 
-import re
-
+from hcq.compiler.linear.across import lower_across
+from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
-from hcq.compiler.render.gpu import BLOCK
 from hcq.compiler.render.llvm_arithmetic import RenderError
+from hcq.compiler.target import Target
 from hcq.ir.op import ARITHMETIC, Op
 
 
-def render(program: Program) -> str:
+WARP = 32
+BUFFER_ALIGN = 16  # bytes: what every argument of a kernel starts at a multiple of
+
+
+def render(program: Program, target: Target) -> str:
     """The kernel's source. Raises RenderError for what these kernels have no spelling for."""
+    lower_across(program, WARP)
+    narrow_indices(program)
     return _Source(program).module()
 
 
@@ -40,7 +46,7 @@ class _Source:
         program = self.program
         for it in program.instructions:
             self.instruction(it)
-        head = [f"// {program.name}: {program.groups} threads, {BLOCK} in a block"]
+        head = [f"// {program.name}: {program.groups} blocks of {program.threads} threads"]
         head += [f"// p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
         params = [
             f"{'' if param.writable else 'const '}{memory_type(dtype)} *__restrict__ p{param.index}"
@@ -49,13 +55,10 @@ class _Source:
         head += [PRELUDE, "", *self.helpers.values()]
         if self.helpers:
             head.append("")
-        head += [
-            f'extern "C" __global__ void __launch_bounds__({BLOCK}) {program.name}({", ".join(params)}) {{',
-            f"  const u32 number = blockIdx.x * {BLOCK} + threadIdx.x;",
-            f"  if (number >= {program.groups}u) return;",
-        ]
-        if any(re.search(r"\bgroup\b", line) for line in self.lines):
-            head.append("  const i64 group = number;")
+        bounds = f"__launch_bounds__({program.threads})"
+        head.append(f'extern "C" __global__ void {bounds} {program.name}({", ".join(params)}) {{')
+        if program.shared_bytes:
+            head.append(f"  __shared__ __align__({BUFFER_ALIGN}) u8 shared[{program.shared_bytes}];")
         return "\n".join([*head, *self.lines, "}"]) + "\n"
 
     # -- lines ------------------------------------------------------------------------------------------------------
@@ -94,7 +97,13 @@ class _Source:
         elif op is Op.PARAM:
             self.values[it] = [f"p{it.arg.index}"]
         elif op is Op.SPECIAL:
-            self.values[it] = ["group"]
+            self.special(it)
+        elif op is Op.SHARED:
+            self.values[it] = [f"(({memory_type(it.dtype)} *)(shared + {it.arg}))"]
+        elif op is Op.SHUFFLE:
+            self.let(it, [f"__shfl_xor_sync(0xffffffffu, {lane}, {it.arg})" for lane in self.of(it, 0)])
+        elif op is Op.BARRIER:
+            self.line("__syncthreads();")
         elif op is Op.ACCUMULATOR:
             self.accumulator(it)
         elif op is Op.UPDATE:
@@ -121,6 +130,15 @@ class _Source:
             raise RenderError("a kernel for a GPU was given packed operands: stage and box are for CPUs")
         else:
             raise RenderError(f"{op.name}: not an instruction of a linear program")
+
+    def special(self, it: Instruction) -> None:
+        """The number of the block or of the thread in it. The range of groups ends at nobody's."""
+        if it.arg == "last":
+            self.values[it] = [""]
+            return
+        name, word = ("thread", "threadIdx") if it.arg == "thread" else ("group", "blockIdx")
+        self.line(f"const {register_type(it.dtype)} {name} = {word}.x;")
+        self.values[it] = [name]
 
     def of(self, it: Instruction, number: int) -> list[str]:
         """The lanes of a source."""
@@ -155,7 +173,7 @@ class _Source:
         self.count += 1
         name = f"{it.arg.name.replace('.', '_')}_{self.count}"
         self.values[it] = [name]
-        self.line(f"for (i64 {name} = {low}; {name} < {high}; ++{name}) {{")
+        self.line(f"for ({register_type(it.dtype)} {name} = {low}; {name} < {high}; ++{name}) {{")
         self.depth += 1
 
     def end_loop(self, it: Instruction) -> None:

@@ -1,25 +1,30 @@
-"""GPU renderer: the same linear program as a kernel whose threads are the program's groups.
+"""GPU renderer: the same linear program as a kernel whose blocks are the program's groups.
 
 In       a Program, the dialect of a GPU family
-Out      LLVM IR of one kernel: pointers to global memory in, one group of the program per thread
+Out      LLVM IR of one kernel: pointers to global memory in, one group of the program per block
 Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects)
 
-On the CPU a call gets a range of groups; here each thread finds its own: block number times the block's size plus
-the thread's place in it. Threads beyond the last group return at once.
+On the CPU a call gets a range of groups; here each block has one. What the threads of a block share lies in one array
+in shared memory. Buffers start at multiples of BUFFER_ALIGN bytes, which makes vectors of 16 bytes one instruction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import gcd
 
+from hcq.compiler.linear.across import lower_across
+from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import Instruction, Program
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, register_type
+from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.op import Op
 
-BLOCK = 64  # threads in a block (a workgroup): one wave64, two warps
+BUFFER_ALIGN = 16  # bytes: what every argument of a kernel starts at a multiple of
+SHARED = "ptr addrspace(3)"
 
 
 @dataclass(frozen=True)
@@ -29,18 +34,19 @@ class Dialect:
     convention: str  # the calling convention of kernels
     block_id: str  # the intrinsic for a block's number along x
     thread_id: str  # the intrinsic for a thread's place in its block along x
-    attributes: str
+    attributes: Callable[[int], str]  # of a kernel of so many threads
     registers: Mapping[str, str]  # the constraint of inline assembly for a number's register, by LLVM's type
+    wave: Callable[[str], int]  # threads that run in step, by architecture
+    exchange: Callable[[Text, str, int], str]  # a 32-bit value of the thread whose number differs by a mask
+    barrier: tuple[str, ...]  # lines; and what they call is declared so
+    barrier_declarations: tuple[str, ...]
 
 
-def render(program: Program, dialect: Dialect) -> str:
+def render(program: Program, target: Target, dialect: Dialect) -> str:
     """The module's text. Raises RenderError for what these kernels have no spelling for."""
+    lower_across(program, dialect.wave(target.arch))
+    narrow_indices(program)
     return _KernelText(program, dialect).module()
-
-
-def blocks(program: Program) -> int:
-    """How many blocks a launch needs."""
-    return -(-program.groups // BLOCK)
 
 
 class _KernelText(Text):
@@ -50,8 +56,8 @@ class _KernelText(Text):
     def __init__(self, program: Program, dialect: Dialect):
         super().__init__(program)
         self.dialect = dialect
-        self.block = "work"
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
+        self.multiples: dict[Instruction, int] = {}
 
     def module(self) -> str:
         program, dialect = self.program, self.dialect
@@ -60,26 +66,16 @@ class _KernelText(Text):
         params = []
         for param, _ in program.params:
             facts = "noalias" if param.writable else "noalias readonly"
-            params.append(f"{self.pointer} {facts} %p{param.index}")
-        head = [f"; {program.name}: {program.groups} threads, {BLOCK} in a block"]
+            params.append(f"{self.pointer} {facts} align {BUFFER_ALIGN} %p{param.index}")
+        head = [f"; {program.name}: {program.groups} blocks of {program.threads} threads"]
         head += [f"; p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
+        if program.shared_bytes:
+            kind = f"[{program.shared_bytes} x i8]"
+            head.append(f"@shared = internal addrspace(3) global {kind} poison, align {BUFFER_ALIGN}")
         head.append(f"define {dialect.convention} void @{program.name}({', '.join(params)}) #0 {{")
         head.append("entry:")
-        head += [
-            f"  %block = call i32 @{dialect.block_id}()",
-            f"  %thread = call i32 @{dialect.thread_id}()",
-            f"  %block.start = mul nuw nsw i32 %block, {BLOCK}",
-            "  %number = add nuw nsw i32 %block.start, %thread",
-            f"  %is.mine = icmp ult i32 %number, {program.groups}",
-            "  br i1 %is.mine, label %work, label %idle",
-            "idle:",
-            "  ret void",
-            "work:",
-            "  %group = zext i32 %number to i64",
-        ]
-        tail = ["  ret void", "}", "", *self.declarations]
-        tail += [f"declare i32 @{dialect.block_id}()", f"declare i32 @{dialect.thread_id}()", ""]
-        tail.append(f"attributes #0 = {{ {dialect.attributes} }}")
+        tail = ["  ret void", "}", "", *self.declarations, ""]
+        tail.append(f"attributes #0 = {{ {dialect.attributes(program.threads)} }}")
         return "\n".join(head + self.lines + tail) + "\n"
 
     def before_narrowing(self, dtype: DType, name: str) -> str:
@@ -110,11 +106,98 @@ class _KernelText(Text):
         if it.op is Op.SCRATCH:
             raise RenderError("a kernel for a GPU was given packed operands: stage and box are for CPUs")
         if it.op is Op.SPECIAL:
-            self.names[it] = "%group"
+            self.names[it] = self.special(it)
         elif it.op is Op.LOOP and it.src[0] is not None and it.src[0].op is Op.SPECIAL:
             self.own_group = it
-            self.names[it] = "%group"
+            self.names[it] = self.names[it.source(0)]
         elif it.op is Op.ENDLOOP and it.src[0] is self.own_group is not None:
             self.own_group = None
+        elif it.op is Op.SHARED:
+            self.names[it] = self.let(f"getelementptr inbounds i8, {SHARED} @shared, i32 {it.arg}")
+        elif it.op is Op.SHUFFLE:
+            self.names[it] = self.shuffle(it)
+        elif it.op is Op.BARRIER:
+            for text in self.dialect.barrier:
+                self.line(text)
+            for text in self.dialect.barrier_declarations:
+                self.declare(text)
         else:
             super().instruction(it)
+
+    def special(self, it: Instruction) -> str:
+        """The number of the block or of the thread in it. The range of groups ends at nobody's."""
+        if it.arg == "last":
+            return ""
+        function = self.dialect.thread_id if it.arg == "thread" else self.dialect.block_id
+        count = self.program.threads if it.arg == "thread" else self.program.groups
+        self.declare(f"declare i32 @{function}()")
+        number = self.let(f"call range(i32 0, {count}) i32 @{function}()")
+        kind = register_type(it.dtype)
+        return number if kind == "i32" else self.let(f"zext nneg i32 {number} to {kind}")
+
+    def shuffle(self, it: Instruction) -> str:
+        """Another thread's value, 32 bits at a time."""
+        dtype, value = it.dtype, self.name(it.source(0))
+        kind, bits = register_type(dtype), 1 if dtype.is_bool else dtype.bits
+        number = value if kind == f"i{bits}" else self.let(f"bitcast {kind} {value} to i{bits}")
+        words = max(1, bits // 32)
+        if bits < 32:
+            number = self.let(f"zext i{bits} {number} to i32")
+        made = ""
+        for word in range(words):
+            part = number
+            if words > 1:
+                part = self.let(f"lshr i{bits} {number}, {32 * word}")
+                part = self.let(f"trunc i{bits} {part} to i32")
+            part = self.dialect.exchange(self, part, it.arg)
+            if words > 1:
+                part = self.let(f"zext i32 {part} to i{bits}")
+                part = self.let(f"shl i{bits} {part}, {32 * word}") if word else part
+                part = self.let(f"or i{bits} {made}, {part}") if word else part
+            made = part
+        if bits < 32:
+            made = self.let(f"trunc i32 {made} to i{bits}")
+        return made if kind == f"i{bits}" else self.let(f"bitcast i{bits} {made} to {kind}")
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+
+    def pointer_to(self, address: Instruction) -> str:
+        return SHARED if address.op is Op.SHARED else self.pointer
+
+    def alignment(self, it: Instruction, dtype: DType) -> int:
+        base = it.src[1]
+        step = gcd(it.arg or 0, 0 if base is None else self.multiple(base)) * dtype.scalar.itemsize
+        return gcd(dtype.itemsize * dtype.lanes, step, BUFFER_ALIGN)
+
+    def multiple(self, it: Instruction) -> int:
+        """What divides an index whatever the thread and the step; 0 where the index is 0."""
+        found = self.multiples.get(it)
+        if found is None:
+            sources = [s for s in it.src if s is not None]
+            if it.op is Op.CONST:
+                found = abs(int(it.arg))
+            elif it.op is Op.MUL:
+                found = self.multiple(sources[0]) * self.multiple(sources[1])
+            elif it.op is Op.ADD:
+                found = gcd(self.multiple(sources[0]), self.multiple(sources[1]))
+            elif it.op is Op.WHERE:
+                found = gcd(self.multiple(sources[1]), self.multiple(sources[2]))
+            else:
+                found = 1
+            self.multiples[it] = found
+        return found
+
+    def store(self, it: Instruction) -> None:
+        mask = it.src[3] if len(it.src) > 3 else None
+        if mask is not None and mask.op is Op.BROADCAST:
+            mask = mask.source(0)  # all lanes or none
+        if mask is None or mask.dtype.lanes > 1:
+            super().store(it)
+            return
+        number, self.count = self.count, self.count + 1
+        self.line(f"br i1 {self.name(mask)}, label %store{number}, label %store{number}.done")
+        self.lines.append(f"store{number}:")
+        super().store(Instruction(it.op, it.dtype, it.src[:3], it.arg, it.depth))
+        self.line(f"br label %store{number}.done")
+        self.block = f"store{number}.done"
+        self.lines.append(f"{self.block}:")

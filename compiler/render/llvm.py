@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
+from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
 
 SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
 
 
-def render(program: Program) -> str:
+def render(program: Program, target: Target) -> str:
     """The module's text. Raises RenderError for an operation that this target has no spelling for."""
     return Text(program).module()
 
@@ -167,7 +168,7 @@ class Text:
         if facts.runs:
             self.line(f"br label %{loop.label}")
         else:
-            some = self.let(f"icmp slt i64 {low}, {high}")
+            some = self.let(f"icmp slt {loop.kind} {low}, {high}")
             self.line(f"br i1 {some}, label %{loop.label}, label %{loop.label}.done")
         self.lines.append(f"{loop.label}:")
         self.block = loop.label
@@ -186,10 +187,11 @@ class Text:
         """Close the innermost loop: its test, and the phis at its head and behind it."""
         loop = self.loops.pop()
         latch = self.block
-        following = self.let(f"add nuw nsw i64 {loop.counter}, 1")
-        again = self.let(f"icmp slt i64 {following}, {loop.high}")
+        following = self.let(f"add nuw nsw {loop.kind} {loop.counter}, 1")
+        again = self.let(f"icmp slt {loop.kind} {following}, {loop.high}")
         self.line(f"br i1 {again}, label %{loop.label}, label %{loop.label}.done")
-        phis = [f"  {loop.counter} = phi i64 [ {loop.low}, %{loop.before} ], [ {following}, %{latch} ]"]
+        counts = f"[ {loop.low}, %{loop.before} ], [ {following}, %{latch} ]"
+        phis = [f"  {loop.counter} = phi {loop.kind} {counts}"]
         for accumulator, name in loop.phis.items():
             kind = register_type(accumulator.dtype)
             phis.append(
@@ -215,15 +217,23 @@ class Text:
         In two steps it is not known of the first one: a walk backwards has a base before the buffer's start.
         """
         base = it.src[1]
-        pointer = self.name(it.source(0))
+        address = it.source(0)
+        kind, pointer = self.pointer_to(address), self.name(address)
         inbounds = "inbounds " if checked and (base is None or not it.arg) else ""
         if base is not None:
-            pointer = self.let(
-                f"getelementptr {inbounds}{element}, {self.pointer} {pointer}, i64 {self.name(base)}"
-            )
+            index = f"{register_type(base.dtype)} {self.name(base)}"
+            pointer = self.let(f"getelementptr {inbounds}{element}, {kind} {pointer}, {index}")
         if it.arg:
-            pointer = self.let(f"getelementptr {inbounds}{element}, {self.pointer} {pointer}, i64 {it.arg}")
+            pointer = self.let(f"getelementptr {inbounds}{element}, {kind} {pointer}, i64 {it.arg}")
         return pointer
+
+    def pointer_to(self, address: Instruction) -> str:
+        """The type of an address."""
+        return self.pointer
+
+    def alignment(self, it: Instruction, dtype: DType) -> int:
+        """What divides the address of an access to `dtype`, in bytes."""
+        return dtype.itemsize
 
     def load(self, it: Instruction) -> str:
         """The value of a LOAD; a bool becomes one bit."""
@@ -231,9 +241,9 @@ class Text:
         mask = it.src[2] if len(it.src) > 2 else None
         kind = memory_type(dtype)
         pointer = self.place(it, memory_type(dtype.scalar), mask is None)
-        align = dtype.itemsize
+        align = self.alignment(it, dtype)
         if mask is None:
-            value = self.let(f"load {kind}, {self.pointer} {pointer}, align {align}")
+            value = self.let(f"load {kind}, {self.pointer_to(it.source(0))} {pointer}, align {align}")
         elif dtype.lanes == 1:
             address = self.name(it.source(0))
             safe = self.let(
@@ -264,7 +274,8 @@ class Text:
         if dtype.is_bool:
             name = self.let(f"zext {register_type(dtype)} {name} to {kind}")
         if mask is None:
-            self.line(f"store {kind} {name}, {self.pointer} {pointer}, align {dtype.itemsize}")
+            align = self.alignment(it, dtype)
+            self.line(f"store {kind} {name}, {self.pointer_to(it.source(0))} {pointer}, align {align}")
             return
         lanes, masks = dtype.lanes, self.name(mask)
         if lanes == 1:  # a masked store of one lane
@@ -327,3 +338,7 @@ class _OpenLoop:
     @property
     def label(self) -> str:
         return f"loop{self.number}"
+
+    @property
+    def kind(self) -> str:
+        return register_type(self.it.dtype)

@@ -115,7 +115,7 @@ def run(
         buffer = device.alloc(max(raw.nbytes, 1))
         buffer.write(raw.tobytes())
         buffers.append(buffer)
-    device.run(program, buffers, grid=code.grid)
+    device.run(program, buffers, grid=code.grid, block=code.block)
     results = []
     for array, node, buffer in zip(arrays, nodes, buffers, strict=True):
         raw = to_raw(array, node.dtype)

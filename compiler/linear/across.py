@@ -1,0 +1,154 @@
+"""Across threads: a reduction's parts, one for each thread, become its result in all of them.
+
+In       a Program with ACROSS instructions, how many threads a wave has
+Out      the same with SHUFFLE inside a wave, and SHARED memory and BARRIER between waves
+Changes  the program it is given
+Next     program.py (the instructions), render/gpu.py, render/cuda.py (who ask for it)
+
+A thread's number is made of bits, and an ACROSS names some of them. Those inside a wave fold by a butterfly: each step
+exchanges with the thread that differs in one bit, after which both have the sum of both. What is left differs by wave:
+each wave writes its part to shared memory, and after a barrier all threads read all parts, in the same order. So
+every thread ends with the same bits, and a run repeats the one before.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
+from hcq.ir.dtype import DType, dtypes
+from hcq.ir.node import const
+from hcq.ir.op import Op
+
+ALIGN = 16  # bytes, of each part of shared memory
+
+
+def lower_across(program: Program, wave: int) -> None:
+    """Write every ACROSS of a program in instructions that GPUs have."""
+    if any(it.op is Op.ACROSS for it in program.instructions):
+        _Writer(program, wave).write()
+
+
+class _Writer:
+    def __init__(self, program: Program, wave: int):
+        self.program, self.wave = program, wave
+        self.made: list[Instruction] = []
+        self.replaced: dict[Instruction, Instruction] = {}
+        self.thread: Instruction | None = None
+        self.depth = 0
+
+    def write(self) -> None:
+        """Walk the program once; an ACROSS that others follow at once shares its barriers with them."""
+        listed = self.program.instructions
+        at = 0
+        while at < len(listed):
+            if listed[at].op is Op.ACROSS:
+                run = at
+                while run < len(listed) and listed[run].op is Op.ACROSS and listed[run].arg == listed[at].arg:
+                    run += 1
+                self._across(listed[at:run])
+                at = run
+                continue
+            it = listed[at]
+            it.src = tuple(self.replaced.get(s, s) if s is not None else None for s in it.src)
+            self.made.append(it)
+            if it.op is Op.SPECIAL and it.arg == "thread":
+                self.thread = it
+            at += 1
+        self.program.instructions = self.made
+
+    def _across(self, run: list[Instruction]) -> None:
+        """Several reductions over the same threads."""
+        op, digits = run[0].arg
+        self.depth = run[0].depth
+        bits = self._bits(digits)
+        values = []
+        for it in run:
+            whole = it.source(0)
+            whole = self.replaced.get(whole, whole)
+            for value in self._lanes(whole):
+                for bit in bits:
+                    if bit < self.wave:
+                        value = self._emit(op, value, self._emit(Op.SHUFFLE, value, arg=bit))
+                values.append(value)
+        between = [bit for bit in bits if bit >= self.wave]
+        if between:
+            values = self._between_waves(op, values, bits, between)
+        for it in run:
+            mine, values = values[: it.dtype.lanes], values[it.dtype.lanes :]
+            joined = mine[0] if len(mine) == 1 else self._emit(Op.VECTOR, *mine, dtype=it.dtype)
+            self.replaced[it] = joined
+
+    def _lanes(self, value: Instruction) -> list[Instruction]:
+        """A vector's lanes, each of which is exchanged by itself."""
+        if value.dtype.lanes == 1:
+            return [value]
+        scalar = value.dtype.scalar
+        return [self._emit(Op.LANE, value, arg=(lane,), dtype=scalar) for lane in range(value.dtype.lanes)]
+
+    def _bits(self, digits: tuple[int, ...]) -> list[int]:
+        """The bits of a thread's number that some digits are made of, as powers of two."""
+        sizes = self.program.digits
+        bits = []
+        for digit in digits:
+            below = prod(sizes[:digit])
+            bits += [below << i for i in range(sizes[digit].bit_length() - 1)]
+        return sorted(bits)
+
+    def _between_waves(
+        self, op: Op, values: list[Instruction], bits: list[int], between: list[int]
+    ) -> list[Instruction]:
+        """Write the parts side by side, and read those that differ in the bits `between`."""
+        folded = 1  # threads next to each other have the same value: one of them writes
+        while folded in bits and folded < self.wave:
+            folded *= 2
+        thread = self.thread
+        assert thread is not None, "a kernel with threads knows its thread's number"
+        slots = self.program.threads // folded
+        slot = self._floordiv(thread, folded)
+        first = None
+        if folded > 1:
+            rest = self._emit(Op.MOD, thread, self._number(folded), arg=NOT_NEGATIVE)
+            first = self._emit(Op.CMPEQ, rest, self._number(0), dtype=dtypes.bool)
+        addresses = []
+        if self.depth > 1:  # in a loop: what was read before has been read by all
+            self._emit(Op.BARRIER)
+        for value in values:
+            start = -(-self.program.shared_bytes // ALIGN) * ALIGN
+            self.program.shared_bytes = start + slots * value.dtype.itemsize
+            address = self._emit(Op.SHARED, dtype=value.dtype, arg=start)
+            addresses.append(address)
+            guard = () if first is None else (first,)
+            self._emit(Op.STORE, address, slot, value, *guard, arg=0, dtype=dtypes.index)
+        self._emit(Op.BARRIER)
+        steps = [0]
+        for bit in between:
+            steps += [step + bit // folded for step in steps]
+        mine = slot  # the slot with none of these bits
+        for bit in between:
+            here = self._emit(
+                Op.MOD, self._floordiv(thread, bit), self._number(2), arg=NOT_NEGATIVE, dtype=dtypes.index
+            )
+            away = self._emit(Op.MUL, here, self._number(-(bit // folded)))
+            mine = self._emit(Op.ADD, mine, away)
+        results = []
+        for value, address in zip(values, addresses, strict=True):
+            total = None
+            for step in steps:
+                part = self._emit(Op.LOAD, address, mine, arg=step, dtype=value.dtype)
+                total = part if total is None else self._emit(op, total, part)
+            assert total is not None
+            results.append(total)
+        return results
+
+    def _floordiv(self, value: Instruction, by: int) -> Instruction:
+        return value if by == 1 else self._emit(Op.FLOORDIV, value, self._number(by), arg=NOT_NEGATIVE)
+
+    def _number(self, value: int) -> Instruction:
+        return self._emit(Op.CONST, arg=const(value, dtypes.index).arg)
+
+    def _emit(self, op: Op, *src: Instruction, arg: Any = None, dtype: DType | None = None) -> Instruction:
+        made = Instruction(op, dtype or (src[0].dtype if src else dtypes.index), src, arg, self.depth)
+        self.made.append(made)
+        return made

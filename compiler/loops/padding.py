@@ -1,0 +1,56 @@
+"""Padding: a longer range, beyond whose old end nothing is read, added or stored.
+
+In       a kernel-stage graph, one of its ranges, the new size
+Out      the graph over the longer range, with a condition wherever the old end matters
+Next     loop_nest.py (`pad`, the only caller)
+
+Loads and stores get the condition beside those they have. What a reduction over the range adds beyond the old end is
+its identity; a sum of products needs no condition where a factor is a load, because what is not read is zero.
+"""
+
+from __future__ import annotations
+
+from hcq.ir.dtype import dtypes
+from hcq.ir.meaning import identity
+from hcq.ir.node import Node, const, index, toposort
+from hcq.ir.op import Op
+
+_CONDITION = {Op.LOAD: 2, Op.STORE: 3}  # which source says when an access takes place
+
+def padded(sink: Node, place: Node, size: int) -> Node:
+    """The kernel with the range `place` grown to `size`."""
+    longer = Node(Op.RANGE, place.dtype, (index(size),), place.arg)
+    inside = Node(Op.CMPLT, dtypes.bool, (longer, place.src[0]))
+    made: dict[Node, Node] = {}
+    differs: set[Node] = {place}  # what is another value at another place of the range
+    for node in toposort((sink,)):
+        if node is place:
+            made[node] = longer
+            continue
+        src = tuple(made[source] for source in node.src)
+        is_end = node.op is Op.REDUCE and place in node.src[1:]
+        if any(source in differs for source in node.src) and not is_end:
+            differs.add(node)
+            if node.op in _CONDITION:
+                src = _under(src, _CONDITION[node.op], inside)
+        if is_end and not (node.arg is Op.ADD and _is_nothing(node.src[0], differs)):
+            neutral = const(identity(node.arg, node.dtype), node.dtype)
+            src = (Node(Op.WHERE, node.dtype, (inside, src[0], neutral)), *src[1:])
+        made[node] = node if src == node.src else node.replace(src=src)
+    return made[sink]
+
+
+def _under(src: tuple[Node, ...], at: int, condition: Node) -> tuple[Node, ...]:
+    """The sources of an access with one more condition, which stands at `at`."""
+    if len(src) > at:
+        return (*src[:at], Node(Op.AND, dtypes.bool, (src[at], condition)))
+    return (*src, condition)
+
+
+def _is_nothing(value: Node, differs: set[Node]) -> bool:
+    """Whether a summand is zero beyond the end because all that it multiplies is read there, and reads as zero."""
+    if value.op is Op.LOAD:
+        return value in differs
+    if value.op is Op.CAST:
+        return _is_nothing(value.src[0], differs)
+    return value.op is Op.MUL and all(_is_nothing(factor, differs) for factor in value.src)
