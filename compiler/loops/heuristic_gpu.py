@@ -27,6 +27,7 @@ from hcq.ir.node import Node
 BLOCK = 256  # threads: enough waves to hide a wait, few enough that several blocks share a core
 FEW_BLOCKS = 128  # fewer than this leave cores idle
 WIDEST = 16  # bytes of one load
+KEPT = 32  # elements of a row that a thread keeps in registers
 TILE = 4  # results of a thread along each side, where operands are used again
 
 
@@ -167,28 +168,41 @@ class _Plan:
         if not self._can_divide():
             return []
         rows = [a for a in self.outputs if shared & a.bit]
-        along = [a for a in nest.axes if not a.is_ordered and not needed & a.bit]
-        longest = max((a.size for a in along), default=1)
-        lead: Share | None = None
+        along = [a for a in nest.axes if not a.is_ordered and not needed & a.bit and a.size > 1]
+        along = self._on_chip(along)
         shares: list[Share] = []
         for axis in sorted(along, key=lambda a: -a.size):
-            if axis.size < 2:
-                continue
             lanes = self._lanes(axis, [load for load in nest.loads if nest.masks[load] & axis.bit])
-            if lead is None:
-                threads = min(BLOCK, max(1, _power_above(-(-longest // lanes))))
-                lead = Share(axis, threads, lanes)
-                shares.append(lead)
+            if not shares:
+                steps = -(-axis.size // lanes)
+                most = BLOCK if steps <= BLOCK * KEPT // lanes else 1024
+                shares.append(Share(axis, min(most, _power_above(steps)), lanes))
+                if axis.name in nest.whole:
+                    shares[0].copies = _power_above(-(-axis.size // shares[0].size))
             elif not any(nest.needs_both(axis, share.axis) for share in shares):
-                shares.append(Share(axis, lead.threads, lanes, like=lead.axis))
-        threads = lead.threads if lead is not None else 1
-        if threads < BLOCK:
-            for axis in rows:
-                more = min(BLOCK // threads, _power_above(axis.size))
-                if more > 1:
-                    shares.append(Share(axis, more))
-                    threads *= more
+                shares.append(Share(axis, shares[0].threads, lanes, like=shares[0].axis))
+        threads = shares[0].threads if shares else 1
+        for axis in rows:
+            more = min(BLOCK // threads, _power_above(axis.size))
+            if more > 1:
+                shares.append(Share(axis, more))
+                threads *= more
         return shares
+
+    def _on_chip(self, along: list[Axis]) -> list[Axis]:
+        """The ranges along a row, fused into one where they are one row that registers hold."""
+        nest = self.nest
+        sizes = {axis.size for axis in along}
+        if len(along) < 2 or len(sizes) > 1 or sizes.pop() > 1024 * KEPT:
+            return along
+        lead, names = along[0].name, [axis.name for axis in along[1:]]
+        for name in names:
+            nest.fuse(name, lead)
+        self.blocks = -1
+        for reduce in nest.reduces:
+            self.blocks &= nest.masks[reduce]
+        self.outputs = [a for a in nest.axes if not a.is_reduce and not a.is_ordered]
+        return [nest.axis(along[0])]
 
     # -- operands that are used again ---------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class LoopNest:
         self.choices: list[str] = []
         self.stages: list[Stage] = []
         self.digits: list[int] = []  # sizes of the digits of a thread's number, the fastest first
+        self.whole: set[str] = set()  # ranges that were fused, and so have no loop that is counted
         self._begin()
 
     def _begin(self) -> None:
@@ -164,6 +165,27 @@ class LoopNest:
                 if form.coefficient(a.range) != form.coefficient(b.range) * b.size:
                     return False
         return True
+
+    def fuse(self, name: str, into: str) -> LoopNest:
+        """Walk two untouched ranges of one size as one, `into`: what both read is read once, and kept.
+
+        So a row that is reduced, and then stored or reduced again, stays on the chip. For that all steps of the range
+        are made at once: they are threads, lanes and written out; linearize refuses a loop. Raises ScheduleError for
+        ranges of two sizes, for ordered ones, for two whose places some value tells apart, and after other transforms
+        than merges.
+        """
+        a, b, text = self.loop(name).axis, self.loop(into).axis, f"fuse {name} {into}"
+        if any(not choice.startswith(("merge", "fuse")) for choice in self.choices):
+            raise ScheduleError(f"{text}: only merges come before")
+        if a is b or a.size != b.size or a.is_ordered or b.is_ordered:
+            raise ScheduleError(f"{text}: the ranges are not two of one size, or are ordered")
+        if self.needs_both(a, b) or any({a.range, b.range} <= set(node.src[1:]) for node in self.reduces):
+            raise ScheduleError(f"{text}: some value needs both")
+        self.sink = substitute((self.sink,), {a.range: b.range})[0]
+        self.whole.add(b.name)
+        self._begin()
+        self.choices.append(text)
+        return self
 
     def split(self, name: str, factor: int) -> LoopNest:
         """`name` (n steps) becomes `name` (ceil(n / factor) steps) around a new loop of `factor` steps.
@@ -329,8 +351,8 @@ class LoopNest:
         Raises ScheduleError for an ordered range, and after transforms other than merges and pads.
         """
         text, axis = f"pad {name} {multiple}", self.loop(name).axis
-        if any(not choice.startswith(("merge", "pad")) for choice in self.choices):
-            raise ScheduleError(f"{text}: pads come before all other transforms but merges")
+        if any(not choice.startswith(("merge", "fuse", "pad")) for choice in self.choices):
+            raise ScheduleError(f"{text}: pads come before all other transforms but merges and fuses")
         if multiple < 1 or axis.is_ordered:
             raise ScheduleError(f"{text}: {'the multiple must be at least 1' if multiple < 1 else 'it is ordered'}")
         size = -(-axis.size // multiple) * multiple
@@ -498,6 +520,8 @@ class LoopNest:
             try:
                 if verb == "merge":
                     self.merge(*words)
+                elif verb == "fuse":
+                    self.fuse(*words)
                 elif verb == "split":
                     self.split(words[0], int(words[1]))
                 elif verb == "unroll":
@@ -516,7 +540,7 @@ class LoopNest:
                     self.stage(int(words[0]), words[1], is_box=verb == "box")
                 else:
                     raise ScheduleError(
-                        f"{item!r}: no transform {verb!r}; there are merge, pad, split, unroll, vectorize, "
+                        f"{item!r}: no transform {verb!r}; there are merge, fuse, pad, split, unroll, vectorize, "
                         "parallel, thread, order, stage, box"
                     )
             except (TypeError, IndexError) as problem:
