@@ -27,6 +27,7 @@ class Machine:
         self._builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
         self._passes = llvm.create_new_function_pass_manager()
         self._passes.add_instruction_combine_pass()
+        self._pipeline = self._builder.getModulePassManager()
 
     def parse(self, text: str, name: str) -> Any:
         """A module in a context of its own, which goes with it. Raises AssembleError with LLVM's complaint."""
@@ -43,6 +44,10 @@ class Machine:
         for function in module.functions:
             if not function.is_declaration:
                 self._passes.run(function, self._builder)
+
+    def optimize(self, module: Any) -> None:
+        """Run LLVM's whole O2 pipeline over a module, in place."""
+        self._pipeline.run(module, self._builder)
 
 
 class AssembleError(RuntimeError):

@@ -39,7 +39,7 @@ def assemble(text: str, target: Target, name: str) -> bytes:
     """The code of a module. Raises AssembleError with LLVM's complaint."""
     machine = _machine(target)
     module = machine.parse(f'target triple = "{TRIPLES[target.name]}"\n{text}', name)
-    machine.clean(module)
+    machine.optimize(module)
     if target.name == "nvptx":
         return str(machine.target.emit_assembly(module)).encode()
     image: bytes = machine.target.emit_object(module)

@@ -12,17 +12,18 @@ become FMAs (nvrtc's default, as `contract` allows it to LLVM); division and squ
 from __future__ import annotations
 
 from hcq.compiler.linear.across import lower_across
+from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.target import Target
+from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
 
 
 WARP = 32
-BUFFER_ALIGN = 16  # bytes: what every argument of a kernel starts at a multiple of
 
 
 def render(program: Program, target: Target) -> str:
@@ -40,6 +41,7 @@ class _Source:
         self.helpers: dict[str, str] = {}
         self.count = 0
         self.depth = 1
+        self.aligned = Alignment()
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
 
     def module(self) -> str:
@@ -199,11 +201,27 @@ class _Source:
             found.append(f"{address}[{index}]")
         return found
 
+    def whole(self, it: Instruction, dtype: DType) -> str:
+        """A vector of memory as one value, where its address divides by its size; "" where it does not."""
+        size = dtype.itemsize * dtype.lanes
+        if dtype.lanes == 1 or self.aligned.bytes(it, dtype) < size:
+            return ""
+        kind = memory_type(dtype)
+        name = f"{kind}x{dtype.lanes}"
+        self.helper(name, f"struct __align__({size}) {name} {{ {kind} lane[{dtype.lanes}]; }};")
+        return name
+
     def load(self, it: Instruction) -> list[str]:
+        mask = it.src[2] if len(it.src) > 2 else None
         lanes = self.places(it, it.dtype.lanes)
+        vector = self.whole(it, it.dtype) if mask is None else ""
+        if vector:
+            self.count += 1
+            self.line(f"const {vector} m{self.count} = *(const {vector} *)&{lanes[0]};")
+            lanes = [f"m{self.count}.lane[{lane}]" for lane in range(it.dtype.lanes)]
         if it.dtype.is_bool:
             lanes = [f"{lane} != 0" for lane in lanes]
-        if len(it.src) > 2 and it.src[2] is not None:
+        if mask is not None:
             zero = literal(0, it.dtype.scalar)
             lanes = [f"{mask} ? {lane} : {zero}" for mask, lane in zip(self.of(it, 2), lanes)]
         return lanes
@@ -211,6 +229,12 @@ class _Source:
     def store(self, it: Instruction) -> None:
         values = self.of(it, 2)
         masks = self.of(it, 3) if len(it.src) > 3 and it.src[3] is not None else []
-        for lane, (place, value) in enumerate(zip(self.places(it, len(values)), values)):
+        places = self.places(it, len(values))
+        vector = self.whole(it, it.source(2).dtype)
+        if vector and len(set(masks)) < 2:  # all lanes or none
+            guard = f"if ({masks[0]}) " if masks else ""
+            self.line(f"{guard}*({vector} *)&{places[0]} = {vector}{{{{{', '.join(values)}}}}};")
+            return
+        for lane, (place, value) in enumerate(zip(places, values)):
             guard = f"if ({masks[lane]}) " if masks else ""
             self.line(f"{guard}{place} = {value};")

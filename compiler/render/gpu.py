@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import gcd
 
 from hcq.compiler.linear.across import lower_across
+from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import Instruction, Program
 from hcq.compiler.render.llvm import Text
@@ -23,7 +23,6 @@ from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.op import Op
 
-BUFFER_ALIGN = 16  # bytes: what every argument of a kernel starts at a multiple of
 SHARED = "ptr addrspace(3)"
 
 
@@ -57,7 +56,7 @@ class _KernelText(Text):
         super().__init__(program)
         self.dialect = dialect
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
-        self.multiples: dict[Instruction, int] = {}
+        self.aligned = Alignment()
 
     def module(self) -> str:
         program, dialect = self.program, self.dialect
@@ -165,27 +164,7 @@ class _KernelText(Text):
         return SHARED if address.op is Op.SHARED else self.pointer
 
     def alignment(self, it: Instruction, dtype: DType) -> int:
-        base = it.src[1]
-        step = gcd(it.arg or 0, 0 if base is None else self.multiple(base)) * dtype.scalar.itemsize
-        return gcd(dtype.itemsize * dtype.lanes, step, BUFFER_ALIGN)
-
-    def multiple(self, it: Instruction) -> int:
-        """What divides an index whatever the thread and the step; 0 where the index is 0."""
-        found = self.multiples.get(it)
-        if found is None:
-            sources = [s for s in it.src if s is not None]
-            if it.op is Op.CONST:
-                found = abs(int(it.arg))
-            elif it.op is Op.MUL:
-                found = self.multiple(sources[0]) * self.multiple(sources[1])
-            elif it.op is Op.ADD:
-                found = gcd(self.multiple(sources[0]), self.multiple(sources[1]))
-            elif it.op is Op.WHERE:
-                found = gcd(self.multiple(sources[1]), self.multiple(sources[2]))
-            else:
-                found = 1
-            self.multiples[it] = found
-        return found
+        return self.aligned.bytes(it, dtype)
 
     def store(self, it: Instruction) -> None:
         mask = it.src[3] if len(it.src) > 3 else None

@@ -1,0 +1,48 @@
+"""Alignment: by how many bytes the address of an access divides, whatever the thread and the step.
+
+In       a LOAD or STORE of a linear program
+Out      bytes, at most those of the access and of BUFFER_ALIGN
+Next     render/gpu.py, render/cuda.py: a vector whose address divides by its size is one instruction
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from hcq.compiler.linear.program import Instruction
+from hcq.ir.dtype import DType
+from hcq.ir.op import Op
+
+BUFFER_ALIGN = 16  # bytes: what every argument of a kernel starts at a multiple of
+
+
+class Alignment:
+    """What is known of the indices of one program."""
+
+    def __init__(self) -> None:
+        self._multiples: dict[Instruction, int] = {}
+
+    def bytes(self, it: Instruction, dtype: DType) -> int:
+        """What divides the address of an access to `dtype`."""
+        base = it.src[1]
+        step = gcd(it.arg or 0, 0 if base is None else self._multiple(base)) * dtype.itemsize
+        return gcd(dtype.itemsize * dtype.lanes, step, BUFFER_ALIGN)
+
+    def _multiple(self, it: Instruction) -> int:
+        """What divides an index; 0 where it is 0."""
+        found = self._multiples.get(it)
+        if found is None:
+            found = self._multiples[it] = self._found(it)
+        return found
+
+    def _found(self, it: Instruction) -> int:
+        sources = [s for s in it.src if s is not None]
+        if it.op is Op.CONST:
+            return abs(int(it.arg))
+        if it.op is Op.MUL:
+            return self._multiple(sources[0]) * self._multiple(sources[1])
+        if it.op is Op.ADD:
+            return gcd(self._multiple(sources[0]), self._multiple(sources[1]))
+        if it.op is Op.WHERE:
+            return gcd(self._multiple(sources[1]), self._multiple(sources[2]))
+        return 1
