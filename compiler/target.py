@@ -47,7 +47,7 @@ class Target:
     name: str  # "cpu", "amdgpu", "nvptx": who generates code for it, unless `codegen` says it
     arch: str  # "x86_64", "aarch64", "gfx1100", ...
     key: str  # a digest of all that changes the code: for caches
-    threads: int
+    threads: int  # groups that run at once
     vector_bits: int
     vector_registers: int
     l1_bytes: int = 32 << 10
@@ -66,6 +66,7 @@ class Target:
         return self.vector_bits // 32
 
 
+GPU_GROUPS = 1 << 10  # blocks that keep a large GPU busy: a hundred cores, several on each
 AMD_ARCHS = (
     *("gfx90a", "gfx942", "gfx950"),
     *("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
@@ -79,7 +80,7 @@ def amd_target(arch: str, threads: int | None = None) -> Target:
     """An AMD GPU by its gfx name, whatever the host. Raises ValueError listing those we generate code for."""
     if arch not in AMD_ARCHS:
         raise ValueError(f"no code generation for {arch!r}; known AMD architectures: {', '.join(AMD_ARCHS)}")
-    return Target("amdgpu", arch, arch, threads=1 << 12, vector_bits=32, vector_registers=256)
+    return Target("amdgpu", arch, arch, threads=GPU_GROUPS, vector_bits=32, vector_registers=256)
 
 
 NV_ARCHS = {  # the PTX version that first knows it
@@ -101,7 +102,7 @@ def nv_target(arch: str, threads: int | None = None) -> Target:
         )
     features = f"+{NV_ARCHS[arch]}"
     return Target(
-        "nvptx", arch, arch, threads=1 << 12, vector_bits=32, vector_registers=255, features=features
+        "nvptx", arch, arch, threads=GPU_GROUPS, vector_bits=32, vector_registers=255, features=features
     )
 
 

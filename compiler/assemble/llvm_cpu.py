@@ -21,13 +21,14 @@ _machines: dict[tuple[str, str], Machine] = {}
 class Machine:
     """LLVM's target machine, and the passes that run before it. Made once: llvmlite never frees passes."""
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: Any, shares_values: bool = False) -> None:
         llvm = binding()
         self.target = target
         self._builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
         self._passes = llvm.create_new_function_pass_manager()
+        if shares_values:
+            self._passes.add_new_gvn_pass()
         self._passes.add_instruction_combine_pass()
-        self._pipeline = self._builder.getModulePassManager()
 
     def parse(self, text: str, name: str) -> Any:
         """A module in a context of its own, which goes with it. Raises AssembleError with LLVM's complaint."""
@@ -44,10 +45,6 @@ class Machine:
         for function in module.functions:
             if not function.is_declaration:
                 self._passes.run(function, self._builder)
-
-    def optimize(self, module: Any) -> None:
-        """Run LLVM's whole O2 pipeline over a module, in place."""
-        self._pipeline.run(module, self._builder)
 
 
 class AssembleError(RuntimeError):

@@ -22,7 +22,7 @@ from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 # a reduction of at least this many elements to fewer elements than there are workers is worth a second kernel
 LARGE_REDUCTION = 1 << 18
 _IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER})
-PARTIAL_RESULTS = 64  # per reduction done in two steps, at most
+PARTIAL_RESULTS = 64  # of a reduction in two steps, at most, unless more workers than that are to be kept busy
 
 
 def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
@@ -124,17 +124,17 @@ def _reduction(node: Node, threads: int) -> Node:
     if prod(node.shape) and not count:
         return expanded(const(identity(op, node.dtype), node.dtype), node.shape)
     if count >= LARGE_REDUCTION and prod(node.shape) < threads:
-        return _in_two_steps(node)
+        return _in_two_steps(node, max(PARTIAL_RESULTS, threads) // prod(node.shape))
     return node
 
 
-def _in_two_steps(node: Node) -> Node:
+def _in_two_steps(node: Node, most: int) -> Node:
     """sum(x, axes) -> sum(sum(x in pieces)): the pieces keep every worker busy, the rest is small."""
     op, axes = node.arg
     source = node.src[0]
     axis = max(axes, key=lambda a: source.shape[a])
     size = source.shape[axis]
-    pieces = next((p for p in range(min(PARTIAL_RESULTS, size), 1, -1) if size % p == 0), 1)
+    pieces = next((p for p in range(min(most, size), 1, -1) if size % p == 0), 1)
     if pieces == 1:
         return node
     split = (*source.shape[:axis], pieces, size // pieces, *source.shape[axis + 1 :])
