@@ -4,8 +4,8 @@ In       LLVM IR text with one kernel, the target
 Out      amdgcn: an ELF object with machine code, kernel descriptor and metadata, no linker has run; nvptx64: PTX text
 Next     ../render/gpu.py (the text), the device's loader (who reads the object or hands the PTX on)
 
-Parts of a thread's number are taken apart in several places, so equal values are found (GVN) before instructions are
-combined. LLVM's whole O2 pipeline leaves a hundredth less to do (softmax: 209 lines of PTX for 213), takes four times as
+Threads' numbers are taken apart in several places, so equal values are found (GVN) before instructions are combined.
+LLVM's whole O2 pipeline leaves a hundredth less to do (softmax: 209 lines of PTX for 213), takes four times as
 long, and llvmlite 0.50 loses 47 KB in every run of it.
 """
 

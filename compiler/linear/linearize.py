@@ -48,8 +48,8 @@ class _Writer(Staging):
         for axis in self.nest.axes:
             if axis.name in self.nest.whole and axis.counted:
                 raise ScheduleError(
-                    f"{axis.name} was fused, and {axis.counted[0].name} counts it: bind its loops to threads and lanes, "
-                    "or write them out"
+                    f"{axis.name} was fused, and {axis.counted[0].name} counts it: bind its loops to threads "
+                    "and lanes, or write them out"
                 )
         params = {n.arg.index: n for n in toposort((self.nest.sink,)) if n.op is Op.PARAM}
         for node in params.values():

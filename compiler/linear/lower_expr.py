@@ -536,7 +536,9 @@ class LowerExpr(Emitter):
 
     def _by_one_thread(self, node: Node, mask: Instruction | None) -> Instruction | None:
         """The condition of a store and, where several threads have the value, that this is the first of them."""
-        counted = {loop.digit for axis in self.nest.axes if axis.bit & self.masks[node] for loop in axis.threads}
+        counted = {
+            loop.digit for axis in self.nest.axes if axis.bit & self.masks[node] for loop in axis.threads
+        }
         for digit, number in enumerate(self.digits):
             if digit not in counted:
                 first = self.emit(Op.CMPEQ, dtypes.bool, (number, self.number(0)))

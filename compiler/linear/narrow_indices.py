@@ -1,7 +1,7 @@
 """Narrow indices: index arithmetic in 32 bits, for targets where 64 take two registers and several instructions.
 
 In       a Program
-Out      the same program with index instructions of 32 bits, where none of their values leaves that range; else unchanged
+Out      the same program with index instructions of 32 bits, where none of their values leaves that range
 Changes  the program it is given
 Next     render/gpu.py, render/cuda.py (who ask for it)
 

@@ -19,7 +19,7 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | BROADCAST   | scalar                       |                          | every lane is the scalar
 | VECTOR      | lane values                  |                          | lanes from scalars
 | LANE        | vector[, second vector]      | lanes: tuple of ints     | some lanes in that order; one gives a scalar
-| ACROSS      | value                        | op, digits               | `op` over all threads that differ in these digits
+| ACROSS      | value                        | op, digits               | `op` over threads that differ in these
 | SHUFFLE     | value                        | mask                     | the value that thread number ^ mask has
 | SHARED      |                              | byte offset              | an address in the memory that a group shares
 | BARRIER     |                              |                          | all threads of the group have come here
@@ -82,7 +82,9 @@ class Program:
     instructions: list[Instruction]
     scratch_bytes: int
     groups: int
-    digits: tuple[int, ...] = ()  # of a thread's number, the fastest first: their product is the group's threads
+    digits: tuple[
+        int, ...
+    ] = ()  # of a thread's number, the fastest first: their product is the group's threads
     shared_bytes: int = 0
 
     @property

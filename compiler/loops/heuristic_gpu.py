@@ -121,7 +121,9 @@ class _Plan:
             shares = self._fill([across], across.threads)
             longest = max(self.reduced, key=lambda a: a.size, default=None)
             if longest is not None and results // lanes < FEW_BLOCKS * BLOCK and self._can_divide():
-                parts = min(_power_below(longest.size // 4), BLOCK // across.threads * 4, 1024 // across.threads)
+                parts = min(
+                    _power_below(longest.size // 4), BLOCK // across.threads * 4, 1024 // across.threads
+                )
                 if parts > 1:
                     shares.append(Share(longest, parts, copies=self._copies(longest, parts)))
             return shares
@@ -244,7 +246,7 @@ class _Plan:
                 return shares
         return self._fill(shares, BLOCK)
 
-    # -- parts that plans share -----------------------------------------------------------------------------------------
+    # -- parts that plans share -------------------------------------------------------------------------------------
 
     @property
     def wave(self) -> int:

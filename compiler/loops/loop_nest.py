@@ -354,7 +354,9 @@ class LoopNest:
         if any(not choice.startswith(("merge", "fuse", "pad")) for choice in self.choices):
             raise ScheduleError(f"{text}: pads come before all other transforms but merges and fuses")
         if multiple < 1 or axis.is_ordered:
-            raise ScheduleError(f"{text}: {'the multiple must be at least 1' if multiple < 1 else 'it is ordered'}")
+            raise ScheduleError(
+                f"{text}: {'the multiple must be at least 1' if multiple < 1 else 'it is ordered'}"
+            )
         size = -(-axis.size // multiple) * multiple
         if size != axis.size:
             self.sink = padded(self.sink, axis.range, size)

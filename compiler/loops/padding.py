@@ -17,6 +17,7 @@ from hcq.ir.op import Op
 
 _CONDITION = {Op.LOAD: 2, Op.STORE: 3}  # which source says when an access takes place
 
+
 def padded(sink: Node, place: Node, size: int) -> Node:
     """The kernel with the range `place` grown to `size`."""
     longer = Node(Op.RANGE, place.dtype, (index(size),), place.arg)

@@ -22,7 +22,6 @@ from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
 
-
 WARP = 32
 
 

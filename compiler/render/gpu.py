@@ -57,6 +57,7 @@ class _KernelText(Text):
         self.dialect = dialect
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
         self.aligned = Alignment()
+        self.ranges: list[str] = []  # metadata: the values of numbers of blocks and threads
 
     def module(self) -> str:
         program, dialect = self.program, self.dialect
@@ -75,7 +76,7 @@ class _KernelText(Text):
         head.append("entry:")
         tail = ["  ret void", "}", "", *self.declarations, ""]
         tail.append(f"attributes #0 = {{ {dialect.attributes(program.threads)} }}")
-        return "\n".join(head + self.lines + tail) + "\n"
+        return "\n".join([*head, *self.lines, *tail, *self.ranges]) + "\n"
 
     def before_narrowing(self, dtype: DType, name: str) -> str:
         return self.opaque(dtype, name)
@@ -130,9 +131,10 @@ class _KernelText(Text):
         function = self.dialect.thread_id if it.arg == "thread" else self.dialect.block_id
         count = self.program.threads if it.arg == "thread" else self.program.groups
         self.declare(f"declare i32 @{function}()")
-        number = self.let(f"call range(i32 0, {count}) i32 @{function}()")
+        self.ranges.append(f"!{len(self.ranges)} = !{{i32 0, i32 {count}}}")
+        number = self.let(f"call i32 @{function}(), !range !{len(self.ranges) - 1}")
         kind = register_type(it.dtype)
-        return number if kind == "i32" else self.let(f"zext nneg i32 {number} to {kind}")
+        return number if kind == "i32" else self.let(f"zext i32 {number} to {kind}")
 
     def shuffle(self, it: Instruction) -> str:
         """Another thread's value, 32 bits at a time."""

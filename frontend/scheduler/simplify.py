@@ -22,7 +22,9 @@ from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 # a reduction of at least this many elements to fewer elements than there are workers is worth a second kernel
 LARGE_REDUCTION = 1 << 18
 _IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER})
-PARTIAL_RESULTS = 64  # of a reduction in two steps, at most, unless more workers than that are to be kept busy
+PARTIAL_RESULTS = (
+    64  # of a reduction in two steps, at most, unless more workers than that are to be kept busy
+)
 
 
 def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:

@@ -19,7 +19,7 @@ from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from tests.compiler.building import check, expand, kernel, out, param, reduce
-from tests.compiler.loops.test_loop_nest import KERNELS, norm_like, product
+from tests.compiler.loops.test_loop_nest import KERNELS
 
 GPUS = {
     "amd:gfx1100": ("AMD", amd_target("gfx1100")),
