@@ -31,6 +31,9 @@ OPTIONS = ("-O2",)
 HIP_OPTIONS = ("-O2", "-std=c++17", "-nogpuinc", "-nogpulib")
 ARCHITECTURE = re.compile(r"gfx[0-9a-f]+(?::(?:sramecc|xnack)[+-])*")
 
+# one number in all lanes, and a vector's type before it in the line
+_SPLAT = re.compile(r"splat \(([^()]*)\)")
+_VECTOR = re.compile(r"<(\d+) x ")
 # a pointer with its alignment, in a call; what follows it there; the pointer in a declaration
 _MASKED = re.compile(
     r"(call [^\n]*@llvm\.masked\.[^\n]*?)(ptr(?: addrspace\(\d\))?) align (\d+) (%[\w.]+)(,[^\n]*)"
@@ -194,7 +197,17 @@ def disassemble(image: bytes, arch: str, name: str = "kernel") -> str:
 
 def assemble(text: str, target: Target, name: str) -> bytes:
     """What llvm_gpu.assemble does, by comgr. Raises ComgrError."""
-    return compile_ir(_old_masks(text), target.arch, name)
+    return compile_ir(_old_splats(_old_masks(text)), target.arch, name)
+
+
+def _old_splats(text: str) -> str:
+    """One number in all lanes, which LLVM writes in a word since 18, lane by lane."""
+    lines = text.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        lanes = _VECTOR.search(line)
+        if lanes and "splat (" in line:
+            lines[at] = _SPLAT.sub(lambda one: f"<{', '.join([one[1]] * int(lanes[1]))}>", line)
+    return "".join(lines)
 
 
 def _old_masks(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Kernels for GPUs: LLVM takes them for every architecture, and their text says one thread per element."""
+"""Kernels for GPUs: LLVM takes them for every architecture, and the threads of a block share what is reduced."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_kernel_becomes_a_code_object_for_every_amd_architecture(arch, ker
     code = compile_kernel(kernel(), amd_target(arch))
     assert code.image[:4] == b"\x7fELF"
     assert int.from_bytes(code.image[18:20], "little") == 224  # EM_AMDGPU
-    assert code.block == (64, 1, 1)
+    assert 1 <= code.block[0] <= 1024
 
 
 @pytest.mark.parametrize("arch", NV_ARCHS)
@@ -73,9 +73,11 @@ def test_every_kernel_becomes_ptx_for_every_nvidia_architecture(arch, kernel):
     assert ".extern" not in text  # nothing to link: no library functions
 
 
-def test_there_is_a_thread_for_every_element_and_one_for_a_single_result():
-    assert compile_kernel(softmax(), amd_target("gfx1100")).grid == (5, 1, 1)  # 320 elements in blocks of 64
-    assert compile_kernel(whole_sum(), amd_target("gfx1100")).grid == (1, 1, 1)
+def test_threads_share_a_row_and_a_whole_sum():
+    rows = compile_kernel(softmax(), amd_target("gfx1100"))
+    assert (rows.grid, rows.block) == ((1, 1, 1), (128, 1, 1))  # 8 rows of 40 elements: 16 threads with 4 each
+    whole = compile_kernel(whole_sum(), amd_target("gfx1100"))
+    assert (whole.grid, whole.block) == ((1, 1, 1), (128, 1, 1))  # 500 elements: 125 threads with 4 each
 
 
 def test_an_unknown_architecture_is_refused_by_name():

@@ -27,7 +27,7 @@ ROUNDINGS = ("rn", "rz", "rm", "rp", "rna")
 
 def float_step(code: Code, type_: Type, compute: Compute, count: int) -> Step:
     """A step from a function of floats: claims ftz, sat and relu, and reads and packs registers."""
-    ftz = code.flag("ftz") and type_.name == "f32"
+    ftz = code.flag("ftz") and type_.scalar is np.float32
     sat, relu = code.flag("sat"), code.flag("relu")
     read, pack = floats.reader(type_), floats.packer(type_)
     plain = not (ftz or sat or relu)
@@ -87,7 +87,8 @@ def rounded(what: str, mode: str, type_: Type) -> Compute:
     """add, mul, fma, div or sqrt with a rounding mode, for f32 or f64 (narrow formats have only rn)."""
     if mode in ("", "rn"):
         if what == "fma":
-            return {"f32": floats.fma32, "f64": fma64}.get(type_.name) or _narrow_fma(type_)
+            exact = {np.float32: floats.fma32, np.float64: fma64}.get(type_.scalar)
+            return exact or _narrow_fma(type_)
         return NEAREST[what]
     if type_.name == "f64":
         if what == "sub":

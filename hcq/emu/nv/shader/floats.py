@@ -50,7 +50,7 @@ def fma32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     if doubt.any():
         near = np.atleast_1d(near)
         product, c = np.broadcast_arrays(product, c.astype(np.float64))
-        where = np.flatnonzero(np.broadcast_to(doubt, near.shape))
+        where = np.nonzero(np.broadcast_to(doubt, near.shape))
         near[where] = round_to_odd(*two_sum(product[where], c[where])).astype(np.float32)
     return near
 
@@ -171,6 +171,8 @@ def narrow_f16(x: Lanes) -> Lanes:
 
 def reader(type_: Type) -> Callable[[Lanes], Lanes]:
     """Register bits to floats to compute with: f16 and bf16 as float32, packed types with a last axis of 2."""
+    if type_.name == "f32x2":
+        return lambda bits: bits.view(np.float32).reshape(-1, 2)
     if type_.packed == 2:
         wide = _widen(type_)
         return lambda bits: wide(bits.view(np.uint16).reshape(-1, 2))
@@ -181,6 +183,8 @@ def reader(type_: Type) -> Callable[[Lanes], Lanes]:
 
 def packer(type_: Type) -> Callable[[Lanes], Lanes]:
     """What `reader` read, back to register bits."""
+    if type_.name == "f32x2":
+        return lambda x: np.ascontiguousarray(x).view(np.uint64).reshape(-1)
     if type_.packed == 2:
         narrow = narrow_bf16 if type_.kind == "bf" else narrow_f16
         return lambda x: np.ascontiguousarray(narrow(x)).view(np.uint32).reshape(-1)

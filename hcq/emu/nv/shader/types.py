@@ -68,6 +68,7 @@ def _table() -> dict[str, Type]:
     types += [Type("bf16", "bf", 2, np.uint16), Type("tf32", "x", 4, np.uint32)]
     types += [Type("f16x2", "f", 4, np.float16, 2), Type("bf16x2", "bf", 4, np.uint16, 2)]
     types += [Type("e4m3", "x", 1, np.uint8), Type("e5m2", "x", 1, np.uint8)]
+    types += [Type("f32x2", "f", 8, np.float32, 2)]
     types += [Type("e4m3x2", "x", 2, np.uint16, 2), Type("e5m2x2", "x", 2, np.uint16, 2)]
     types += [Type("u16x2", "u", 4, np.uint16, 2), Type("s16x2", "s", 4, np.int16, 2)]
     return {type_.name: type_ for type_ in types}

@@ -354,6 +354,18 @@ def test_halves_of_a_pair_do_not_touch_each_other(name):
             assert agree(int(found[i]) >> 16 * half & 0xFFFF, expected, single)
 
 
+@pytest.mark.parametrize("op, count", [("add", 2), ("mul", 2), ("fma", 3)])
+def test_a_pair_of_floats_is_two_floats(op, count):
+    low, high = ([values("f32", seed + half) for seed in range(0, 2 * count, 2)] for half in (0, 1))
+    low, high = ([x[: min(map(len, (*low, *high)))] for x in part] for part in (low, high))
+    packed = [a.astype(np.uint64) | b.astype(np.uint64) << np.uint64(32) for a, b in zip(low, high)]
+    sources = ", ".join(["%a", "%b", "%c"][:count])
+    (found,) = instructions(f"{op}.rn.f32x2 %x, {sources};", packed, "64")
+    for half, part in enumerate((low, high)):
+        (alone,) = instructions(f"{op}.rn.f32 %x, {sources};", part, "32")
+        assert ((found >> np.uint64(32 * half)).astype(np.uint32) == alone).all()
+
+
 @pytest.mark.parametrize("word, function", [
     ("ex2.approx.f32", np.exp2), ("lg2.approx.f32", np.log2), ("sin.approx.f32", np.sin), ("cos.approx.f32", np.cos),
     ("tanh.approx.f32", np.tanh), ("rsqrt.approx.f32", lambda x: 1 / np.sqrt(x)), ("sqrt.approx.f32", np.sqrt),
