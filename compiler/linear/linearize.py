@@ -22,7 +22,7 @@ from typing import Any
 
 from hcq.compiler.linear.lower_expr import Packed, Place
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts, Program
-from hcq.compiler.linear.staging import Staging
+from hcq.compiler.linear.sharing import Sharing
 from hcq.compiler.loops.loop_nest import Loop, LoopNest, ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
@@ -37,7 +37,7 @@ def linearize(nest: LoopNest, name: str) -> Program:
     return _Writer(nest).write(name)
 
 
-class _Writer(Staging):
+class _Writer(Sharing):
     def __init__(self, nest: LoopNest):
         super().__init__(nest)
         self.open_reductions: list[LoopFacts] = []
@@ -62,9 +62,8 @@ class _Writer(Staging):
             self._outputs(outputs, 0)
         listed = [(params[i].arg, params[i].dtype) for i in sorted(params)]
         program = self.scopes[0].instructions
-        return Program(
-            name, listed, program, self.scratch_bytes, self.nest.group_count, tuple(self.nest.digits)
-        )
+        digits, groups = tuple(self.nest.digits), self.nest.group_count
+        return Program(name, listed, program, self.scratch_bytes, groups, digits, self.shared_bytes)
 
     # -- loops ------------------------------------------------------------------------------------------------------
 
@@ -73,7 +72,7 @@ class _Writer(Staging):
         nest = self.nest
         if not nest.digits:
             return
-        number = self.emit(Op.SPECIAL, dtypes.index, (), "thread")
+        number = self.thread = self.emit(Op.SPECIAL, dtypes.index, (), "thread")
         below = 1
         for size in nest.digits:
             digit = number
@@ -364,11 +363,16 @@ class _Writer(Staging):
 
     def _stage_at(self, loop: Loop | None) -> None:
         """Pack the operands that are staged at this loop, as a step of it begins."""
-        for stage in self.nest.stages:
-            if stage.at is loop:
-                outside, self.open_reductions = self.open_reductions, []
+        stages = [stage for stage in self.nest.stages if stage.at is loop]
+        if not stages:
+            return
+        outside, self.open_reductions = self.open_reductions, []
+        if self.nest.digits:
+            self.share(stages)
+        else:
+            for stage in stages:
                 self.copy_in(stage)
-                self.open_reductions = outside
+        self.open_reductions = outside
 
 
 def _conditional(node: Node) -> tuple[Node, Node | None]:

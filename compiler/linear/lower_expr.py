@@ -79,6 +79,7 @@ class LowerExpr(Emitter):
         self.affine = nest.affine
         self.counters: dict[Loop, Instruction] = {}  # the open loops, and those that are threads
         self.digits: list[Instruction] = []  # of the thread's number
+        self.thread = Instruction(Op.SPECIAL, dtypes.index, (), "thread", 0)
         # written-out values of a range at this place: its tile, or what a partial step leaves of it
         self.extent = {axis: min(axis.tile, axis.size) for axis in nest.axes}
         self.packed: dict[Node, Packed] = {}

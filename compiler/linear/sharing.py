@@ -1,0 +1,176 @@
+"""Sharing: what the threads of a group read from the same tile, copied once into the memory that they share.
+
+In       the stages of one loop, as a step of it begins, in a kernel with threads
+Out      loads by all threads, a barrier, stores to shared memory, a barrier; from there on the operands are read there
+Next     staging.py (the same for one worker's scratch), linearize.py (where stages belong), across.py (the other user)
+
+A tile is a box: for each range of the operand, what one step of its innermost open loop covers. It lies in the order of
+memory, so threads next to each other copy what lies next to each other, 16 bytes each where that divides. A row is
+padded by 16 bytes: reads down a column then meet different banks.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hcq.compiler.linear.alignment import BUFFER_ALIGN
+from hcq.compiler.linear.lower_expr import Packed, Point
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.staging import Staging
+from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.loop_nest import ScheduleError, Stage
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node, index
+from hcq.ir.op import Op
+
+MOST_SHARED = 48 << 10  # bytes of a group: what every GPU gives a kernel that does not ask for more
+STEPS_AT_ONCE = 8  # loads of a thread under way
+
+
+class _Tile:
+    """One operand's box: its ranges with how much of each it holds, the last one contiguous in memory."""
+
+    def __init__(self, writer: Sharing, stage: Stage):
+        self.stage = stage
+        mask = writer.masks[stage.load]
+        form = writer.affine.of(stage.load.src[1])
+        axes = [axis for axis in writer.nest.axes if axis.bit & mask]
+        axes.sort(key=lambda axis: -abs(form.coefficient(axis.range)))
+        self.sizes: dict[Axis, int] = {}
+        for axis in axes:
+            opened = [loop for loop in axis.counted if loop in writer.counters]
+            step = opened[-1].stride if opened else axis.size
+            if axis.size % step:
+                raise ScheduleError(f"stage: {axis.name} ends in a partial step of {step}; pad it first")
+            if step > 1:
+                self.sizes[axis] = step
+        inner = next(reversed(self.sizes), None)
+        self.lanes = 1
+        if inner is not None and form.coefficient(inner.range) == 1:
+            self.lanes = BUFFER_ALIGN // max(stage.load.dtype.itemsize, stage.value.dtype.itemsize)
+            while self.sizes[inner] % self.lanes:
+                self.lanes //= 2
+        self.strides: dict[Axis, int] = {}
+        count = 1
+        for axis in reversed(self.sizes):
+            self.strides[axis] = count
+            count *= self.sizes[axis]
+            if axis is inner and len(self.sizes) > 1:
+                count += BUFFER_ALIGN // stage.value.dtype.itemsize
+        self.bytes = count * stage.value.dtype.itemsize
+
+    @property
+    def pieces(self) -> int:
+        """Accesses of `lanes` elements that fill it."""
+        return prod(self.sizes.values()) // self.lanes
+
+
+class Sharing(Staging):
+    """Copies for all threads of a group."""
+
+    shared_bytes = 0
+
+    def share(self, stages: list[Stage]) -> None:
+        """Write the copies of operands that are staged at one loop; from now on they are read from shared memory."""
+        copies = []
+        for stage in stages:
+            self.pack(stage.value, None)
+            tile = _Tile(self, stage)
+            start = -(-self.shared_bytes // BUFFER_ALIGN) * BUFFER_ALIGN
+            if stage.load not in self.scratch_at:
+                self.scratch_at[stage.load] = start
+                self.shared_bytes = start + tile.bytes
+            if self.shared_bytes > MOST_SHARED:
+                raise ScheduleError(f"stage: {self.shared_bytes} bytes of shared memory exceed {MOST_SHARED}")
+            address = self.emit(Op.SHARED, stage.value.dtype, (), self.scratch_at[stage.load])
+            packed = Packed(address, {}, self.depth)
+            for axis, stride in tile.strides.items():
+                for loop in axis.loops:
+                    if loop.kind == "thread" or loop not in self.counters:
+                        packed.strides[loop] = stride * loop.stride
+            copies.append((stage, packed, self._copies(tile, address)))
+        if len(self.scopes) > 2:
+            self.place(Op.BARRIER, dtypes.index, ())  # the tile before has been read by all
+        for _, packed, written in copies:
+            for place, offset, value, mask in written:
+                masks = () if mask is None else (mask,)
+                self.place(Op.STORE, dtypes.index, (packed.address, place, value, *masks), offset)
+        self.place(Op.BARRIER, dtypes.index, ())
+        for stage, packed, _ in copies:
+            self.pack(stage.value, packed)
+
+    def _copies(
+        self, tile: _Tile, address: Instruction
+    ) -> list[tuple[Instruction | None, int, Instruction, Instruction | None]]:
+        """What this thread copies of a tile: place, value, and a condition where not all threads have a part."""
+        threads = self.nest.threads
+        steps = -(-tile.pieces // threads)
+        if steps > 4 * STEPS_AT_ONCE:
+            raise ScheduleError(f"stage: {steps} steps of {threads} threads copy one tile; stage less at a time")
+        stilled = {
+            loop: self.counters.get(loop)
+            for axis in tile.sizes
+            for loop in axis.loops
+            if not loop.is_written_out and (loop.kind == "thread" or loop not in self.counters)
+        }
+        for loop in stilled:  # the tile starts where the step does
+            self.counters[loop] = self.number(0)
+        zeros: Point = {axis: (0, 1) for axis in tile.sizes}
+        made = []
+        for step in range(steps):
+            piece = self._sum(self.thread, step * threads)
+            mask = None
+            if (step + 1) * threads > tile.pieces:
+                mask = self.emit(Op.CMPLT, dtypes.bool, (piece, self.number(tile.pieces)))
+            made.append(self._copy(tile, piece, zeros, mask))
+        for loop, before in stilled.items():
+            if before is None:
+                del self.counters[loop]
+            else:
+                self.counters[loop] = before
+        self.moved()
+        return made
+
+    def _copy(
+        self, tile: _Tile, piece: Instruction, zeros: Point, mask: Instruction | None
+    ) -> tuple[Instruction | None, int, Instruction, Instruction | None]:
+        """One access of a thread: piece number `piece`, taken apart into a place for each range."""
+        mapping: dict[Node, Node] = {}
+        point = dict(zeros)
+        terms = []
+        rest, left = piece, tile.pieces
+        for axis in reversed(tile.sizes):
+            lanes = tile.lanes if not mapping else 1
+            count = tile.sizes[axis] // lanes
+            walk = self._walk(axis, count, lanes)
+            here = rest
+            if left > count:
+                here = self.emit(Op.MOD, dtypes.index, (rest, self.number(count)), NOT_NEGATIVE)
+                rest = self.emit(Op.FLOORDIV, dtypes.index, (rest, self.number(count)), NOT_NEGATIVE)
+                left //= count
+            elif mask is not None:  # beyond the last piece: anywhere inside
+                here = self.arithmetic(Op.MIN, rest, self.number(count - 1))
+            self.counters[walk.loops[0]] = here
+            terms.append((here, lanes * tile.strides[axis]))
+            if lanes > 1:
+                point[walk] = (0, lanes)
+            mapping[axis.range] = axis.range + walk.range
+        self.moved()
+        source = tile.stage.value.substitute(mapping)
+        self._mask_copies(source)
+        value = self.value(source, point)
+        return self.total(terms), 0, self.broadcast(value, tile.lanes), mask
+
+    def _walk(self, axis: Axis, count: int, lanes: int) -> Axis:
+        """A range of a copy, whose first loop is counted by the thread's number."""
+        bit = len(self.axes)
+        node = Node(Op.RANGE, dtypes.index, (index(count * lanes),), ("copy", bit))
+        walk = Axis(node, f"{axis.name}.copy", count * lanes, False, False, 1 << bit)
+        walk.loops.append(Loop(walk.name, walk, count, lanes))
+        if lanes > 1:
+            walk.loops.append(Loop(f"{walk.name}.1", walk, lanes, 1, "vector"))
+        self._add_axis(walk)
+        return walk
+
+    def _sum(self, value: Instruction, offset: int) -> Instruction:
+        return value if not offset else self.emit(Op.ADD, dtypes.index, (value, self.number(offset)))
