@@ -112,6 +112,7 @@ class Op(Enum):
     SHUFFLE = auto()
     SHARED = auto()
     BARRIER = auto()
+    MATRIX = auto()
 
     def __repr__(self) -> str:
         return self.name

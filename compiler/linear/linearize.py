@@ -22,8 +22,9 @@ from typing import Any
 
 from hcq.compiler.linear.lower_expr import Packed, Place
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts, Program
-from hcq.compiler.linear.sharing import Sharing
-from hcq.compiler.loops.loop_nest import Loop, LoopNest, ScheduleError
+from hcq.compiler.linear.fragments import Fragments
+from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
@@ -37,10 +38,9 @@ def linearize(nest: LoopNest, name: str) -> Program:
     return _Writer(nest).write(name)
 
 
-class _Writer(Sharing):
+class _Writer(Fragments):
     def __init__(self, nest: LoopNest):
         super().__init__(nest)
-        self.open_reductions: list[LoopFacts] = []
         self.pending = _reductions_by_ranges(nest.reduces)
         self.overwrites = _reads_what_was_stored(nest.stores)
 
@@ -227,6 +227,11 @@ class _Writer(Sharing):
                 raise ScheduleError(
                     "a reduction runs inside another one and depends on it; schedule them as two kernels"
                 )
+        if nest.unit is not None and nest.unit.reduce in group:
+            if len(group) > 1:
+                raise ScheduleError("matrix: another reduction runs along the same ranges")
+            self.multiply(nest.unit, group[0], lambda body: self._around(axes, body))
+            return
         is_vector = any(loop.kind == "vector" for axis in axes for loop in axis.loops)
         depth = self.depth
         parts: dict[tuple[Node, tuple[Place, ...]], dict[Any, Instruction]] = {
@@ -272,15 +277,19 @@ class _Writer(Sharing):
                     if accumulator not in facts.carried:
                         facts.carried.append(accumulator)
 
-        outside, self.open_reductions = self.open_reductions, []
-        self.nested([loop for loop in nest.order if loop.axis in axes], 0, body, staging=True)
-        self.open_reductions = outside
+        self._around(axes, body)
         digits = tuple(sorted({loop.digit for axis in axes for loop in axis.threads}))
         for (node, place), mine in parts.items():
             value = self._fold(node, list(mine.values()), is_vector)
             if digits:  # each thread has the part of its own steps
                 value = self.place(Op.ACROSS, value.dtype, (value,), (node.arg, digits))
             self.results[node, place] = value
+
+    def _around(self, axes: list[Axis], body: Callable[[], None]) -> None:
+        """Write a body inside the loops of a reduction."""
+        outside, self.open_reductions = self.open_reductions, []
+        self.nested([loop for loop in self.nest.order if loop.axis in axes], 0, body, staging=True)
+        self.open_reductions = outside
 
     def nested(self, loops: list[Loop], at: int, body: Callable[[], None], staging: bool) -> None:
         if at == len(loops):

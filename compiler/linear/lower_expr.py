@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hcq.compiler.linear.emitter import Emitter, Term
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts
 from hcq.compiler.loops.loop_nest import Axis, Loop, LoopNest
 from hcq.ir.bounds import bounds
 from hcq.ir.dtype import Kind, dtypes
@@ -78,6 +78,7 @@ class LowerExpr(Emitter):
         self.axis_of = dict(nest.axis_of)
         self.affine = nest.affine
         self.counters: dict[Loop, Instruction] = {}  # the open loops, and those that are threads
+        self.open_reductions: list[LoopFacts] = []
         self.digits: list[Instruction] = []  # of the thread's number
         self.thread = Instruction(Op.SPECIAL, dtypes.index, (), "thread", 0)
         # written-out values of a range at this place: its tile, or what a partial step leaves of it

@@ -23,6 +23,7 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | SHUFFLE     | value                        | mask                     | the value that thread number ^ mask has
 | SHARED      |                              | byte offset              | an address in the memory that a group shares
 | BARRIER     |                              |                          | all threads of the group have come here
+| MATRIX      | a, b, d                      | a MatrixUnit's name      | a @ b + d, of which each thread holds fragments
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """
 

@@ -23,6 +23,7 @@ from math import prod
 
 from hcq.compiler.loops.affine import Affine
 from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, Parts
 from hcq.compiler.loops.padding import padded
 from hcq.ir.node import Node, index, range_number, substitute, toposort
 from hcq.ir.op import Op
@@ -45,6 +46,19 @@ class Stage:
     is_box: bool  # sliding windows are kept once, not window by window
 
 
+@dataclass(frozen=True)
+class MatrixUse:
+    """A reduction that a matrix unit does: its ranges, and the operands that m and k, and k and n, tell apart."""
+
+    unit: MatrixUnit
+    reduce: Node
+    m: Axis
+    n: Axis
+    k: Axis
+    a: Node
+    b: Node
+
+
 def _inside(axis: Axis, opened: Sequence[Loop]) -> int:
     """Values of an axis that one step of its innermost opened loop covers; all of them when none is open."""
     strides = [loop.stride for loop in axis.loops if loop in opened]
@@ -59,6 +73,7 @@ class LoopNest:
         self.choices: list[str] = []
         self.stages: list[Stage] = []
         self.digits: list[int] = []  # sizes of the digits of a thread's number, the fastest first
+        self.unit: MatrixUse | None = None
         self.whole: set[str] = set()  # ranges that were fused, and so have no loop that is counted
         self._begin()
 
@@ -328,6 +343,61 @@ class LoopNest:
         self.choices.append(text)
         return self
 
+    def matrix(self, m: str, n: str, k: str, unit: str) -> LoopNest:
+        """Three loops, of two outputs and of a sum of products, become one instruction of a wave.
+
+        Its threads are the first digits of a thread's number. Raises ScheduleError for an unknown unit, loops of other
+        sizes, loops that are not the innermost of their ranges, and what is no sum of products of its operands.
+        """
+        text = f"matrix {m} {n} {k} {unit}"
+        found = UNITS.get(unit)
+        if found is None:
+            raise ScheduleError(f"{text}: no such unit; there are {', '.join(UNITS)}")
+        if self.digits:
+            raise ScheduleError(f"{text}: the threads of a wave come before other threads")
+        loops = [self.loop(name) for name in (m, n, k)]
+        for loop, dimension in zip(loops, "mnk", strict=True):
+            size = found.size(dimension)
+            if loop.kind != "serial" or loop is not loop.axis.loops[-1] or loop.size != size:
+                raise ScheduleError(f"{text}: {loop.name} is not an innermost, unbound loop of {size} steps")
+            if loop.axis.size % loop.axis.loops[0].stride:
+                raise ScheduleError(f"{text}: {loop.axis.name} is cut short; pad it first")
+        axes = [loop.axis for loop in loops]
+        self.unit = self._products(text, found, *axes)
+        self.digits += found.digits
+        for loop, parts in zip(loops, (found.d_m, found.d_n, found.k), strict=True):
+            self._take_apart(loop, parts, may_be_vector=loop is not loops[0])
+        self.choices.append(text)
+        return self
+
+    def _products(self, text: str, unit: MatrixUnit, m: Axis, n: Axis, k: Axis) -> MatrixUse:
+        """The one sum of products along k, with its factors in the unit's own format."""
+        sums = [node for node in self.reduces if k.range in node.src[1:]]
+        if len(sums) != 1 or sums[0].arg is not Op.ADD or sums[0].src[0].op is not Op.MUL:
+            raise ScheduleError(f"{text}: {k.name} is not that of one sum of products")
+        factors = {}
+        for factor in sums[0].src[0].src:
+            if factor.op is Op.CAST:
+                factor = factor.src[0]
+            if factor.dtype is not unit.operand:
+                raise ScheduleError(f"{text}: a factor is {factor.dtype.name}, the unit takes {unit.operand.name}")
+            factors[self.masks[factor] & (m.bit | n.bit)] = factor
+        if set(factors) != {m.bit, n.bit}:
+            raise ScheduleError(f"{text}: the factors are not one of {m.name} and one of {n.name}")
+        return MatrixUse(unit, sums[0], m, n, k, factors[m.bit], factors[n.bit])
+
+    def _take_apart(self, loop: Loop, parts: Parts, may_be_vector: bool) -> None:
+        """A loop becomes threads and registers of a matrix unit."""
+        axis, stride = loop.axis, loop.stride
+        at = axis.loops.index(loop)
+        axis.loops.remove(loop)
+        self.order.remove(loop)
+        for size, digit in reversed(parts):
+            axis.splits += 1
+            kind = "thread" if digit != HELD else "vector" if may_be_vector and stride == 1 else "unroll"
+            axis.loops.insert(at, Loop(f"{axis.name}.{axis.splits}", axis, size, stride, kind, digit))
+            stride *= size
+
     def _digit(self, text: str, loop: Loop, like: str) -> int:
         """The digit of a thread's number that counts a loop: a new one, or that of another loop."""
         if not like:
@@ -419,7 +489,7 @@ class LoopNest:
         if is_box and not self.walks(node):
             raise ScheduleError(f"{verb} {load} {at}: no sliding window, no contiguous reduction; use stage")
         users = [user for user in self.masks if node in user.src]
-        is_cast = len(users) == 1 and users[0].op is Op.CAST and not self.affine.is_index(users[0])
+        is_cast = self.unit is None and len(users) == 1 and users[0].op is Op.CAST and not self.affine.is_index(users[0])
         self.stages.append(Stage(node, users[0] if is_cast else node, loop, is_box))
         self.choices.append(f"{verb} {load} {at}")
         return self
@@ -534,6 +604,8 @@ class LoopNest:
                     self.parallel(*words)
                 elif verb == "thread":
                     self.thread(*words)
+                elif verb == "matrix":
+                    self.matrix(*words)
                 elif verb == "pad":
                     self.pad(words[0], int(words[1]))
                 elif verb == "order":
@@ -543,7 +615,7 @@ class LoopNest:
                 else:
                     raise ScheduleError(
                         f"{item!r}: no transform {verb!r}; there are merge, fuse, pad, split, unroll, vectorize, "
-                        "parallel, thread, order, stage, box"
+                        "parallel, thread, matrix, order, stage, box"
                     )
             except (TypeError, IndexError) as problem:
                 raise ScheduleError(f"{item!r}: wrong number of words") from problem

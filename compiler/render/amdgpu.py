@@ -26,6 +26,22 @@ def _exchange(text: Text, value: str, mask: int) -> str:
     return text.call("i32", "llvm.amdgcn.ds.bpermute", [("i32", place), ("i32", value)])
 
 
+_MATRIX = {  # the intrinsic, the types of operands and of results, arguments behind them
+    "mfma.f16": ("llvm.amdgcn.mfma.f32.16x16x16f16", "<4 x half>", "<4 x float>", 3),
+    "mfma.bf16": ("llvm.amdgcn.mfma.f32.16x16x16bf16.1k", "<4 x i16>", "<4 x float>", 3),
+    "wmma11.f16": ("llvm.amdgcn.wmma.f32.16x16x16.f16.v8f32.v16f16", "<16 x half>", "<8 x float>", 0),
+    "wmma11.bf16": ("llvm.amdgcn.wmma.f32.16x16x16.bf16.v8f32.v16i16", "<16 x i16>", "<8 x float>", 0),
+    "wmma12.f16": ("llvm.amdgcn.wmma.f32.16x16x16.f16.v8f32.v8f16", "<8 x half>", "<8 x float>", 0),
+    "wmma12.bf16": ("llvm.amdgcn.wmma.f32.16x16x16.bf16.v8f32.v8i16", "<8 x i16>", "<8 x float>", 0),
+}
+
+
+def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
+    function, operand, result, more = _MATRIX[unit]
+    arguments = [(operand, a), (operand, b), (result, d), *[("i32", "0")] * more]
+    return text.call(result, function, arguments)
+
+
 DIALECT = Dialect(
     convention="amdgpu_kernel",
     block_id="llvm.amdgcn.workgroup.id.x",
@@ -36,6 +52,7 @@ DIALECT = Dialect(
     registers={"half": "v", "float": "v", "double": "v"},
     wave=wave_size,
     exchange=_exchange,
+    matrix=_matrix,
     barrier=(
         'fence syncscope("workgroup") release',
         "call void @llvm.amdgcn.s.barrier()",

@@ -37,6 +37,7 @@ class Dialect:
     registers: Mapping[str, str]  # the constraint of inline assembly for a number's register, by LLVM's type
     wave: Callable[[str], int]  # threads that run in step, by architecture
     exchange: Callable[[Text, str, int], str]  # a 32-bit value of the thread whose number differs by a mask
+    matrix: Callable[[Text, str, str, str, str], str]  # (text, unit, a, b, d): a @ b + d
     barrier: tuple[str, ...]  # lines; and what they call is declared so
     barrier_declarations: tuple[str, ...]
 
@@ -116,6 +117,9 @@ class _KernelText(Text):
             self.names[it] = self.let(f"getelementptr inbounds i8, {SHARED} @shared, i32 {it.arg}")
         elif it.op is Op.SHUFFLE:
             self.names[it] = self.shuffle(it)
+        elif it.op is Op.MATRIX:
+            a, b, d = (self.name(it.source(place)) for place in range(3))
+            self.names[it] = self.dialect.matrix(self, it.arg, a, b, d)
         elif it.op is Op.BARRIER:
             for text in self.dialect.barrier:
                 self.line(text)

@@ -19,6 +19,29 @@ def _exchange(text: Text, value: str, mask: int) -> str:
     return text.call("i32", "llvm.nvvm.shfl.sync.bfly.i32", arguments)
 
 
+def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
+    kind, half = ("float16", "half") if unit == "mma.f16" else ("bf16", "i16")
+    word = f"<2 x {half}>" if kind == "float16" else "i32"
+    arguments = []
+    for fragment, count in ((a, 8), (b, 4)):
+        for first in range(0, count, 2):
+            picks = f"<2 x i32> <i32 {first}, i32 {first + 1}>"
+            pair = text.let(
+                f"shufflevector <{count} x {half}> {fragment}, <{count} x {half}> poison, {picks}"
+            )
+            arguments.append((word, pair if word != "i32" else text.let(f"bitcast <2 x i16> {pair} to i32")))
+    for lane in range(4):
+        arguments.append(("float", text.let(f"extractelement <4 x float> {d}, i64 {lane}")))
+    four = "{ float, float, float, float }"
+    suffix = "f32.f32" if kind == "float16" else "bf16"
+    found = text.call(four, f"llvm.nvvm.mma.m16n8k16.row.col.{suffix}", arguments)
+    made = "poison"
+    for lane in range(4):
+        value = text.let(f"extractvalue {four} {found}, {lane}")
+        made = text.let(f"insertelement <4 x float> {made}, float {value}, i64 {lane}")
+    return made
+
+
 DIALECT = Dialect(
     convention="ptx_kernel",
     block_id="llvm.nvvm.read.ptx.sreg.ctaid.x",
@@ -27,6 +50,7 @@ DIALECT = Dialect(
     registers={"half": "h", "float": "f", "double": "d"},
     wave=lambda arch: WARP,
     exchange=_exchange,
+    matrix=_matrix,
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     barrier_declarations=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent",),
 )

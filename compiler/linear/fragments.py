@@ -1,0 +1,173 @@
+"""Fragments: a reduction that a matrix unit does, one instruction for a tile of results.
+
+In       the reduction that the schedule's `matrix` names, at the place in the program where it belongs
+Out      accumulators with one fragment of results for each tile; loads of operands' fragments; MATRIX instructions
+Next     linearize.py (all other reductions), ../loops/matrix_units.py (which thread holds what), sharing.py (the operands)
+
+Each thread of a wave holds some elements of every operand. Where an operand's are others than the result's, it is read
+along a range of its own, which the same loops count but for the threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+from hcq.compiler.linear.lower_expr import Packed
+from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.sharing import Sharing
+from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.loop_nest import MatrixUse, ScheduleError
+from hcq.compiler.loops.matrix_units import HELD, Parts
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node, index, toposort
+from hcq.ir.op import Op
+
+
+class Fragments(Sharing):
+    """Reductions by matrix units."""
+
+    def multiply(self, use: MatrixUse, node: Node, loops: Callable[[Callable[[], None]], None]) -> None:
+        """Write a reduction as MATRIX instructions; `loops` opens its loops around a body."""
+        unit = use.unit
+        if any(axis not in (use.m, use.n) for axis in self.axes_of(self.masks[node])):
+            raise ScheduleError("matrix: only its own output ranges are written out")
+        a, a_axis = self._along(use.a, use.m, unit.d_m, unit.a_m)
+        b, b_axis = self._along(use.b, use.n, unit.d_n, unit.b_n)
+        rows, columns = _tiles(use.m, unit.d_m), _tiles(use.n, unit.d_n)
+        depth = self.depth
+        held = _count(unit.d_m) * _count(unit.d_n)
+        kind = unit.result.vec(held)
+        zero = self.broadcast(self.number(0, unit.result), held)
+        sums = {}
+        for row, column in product(rows, columns):
+            made = sums[row, column] = Instruction(Op.ACCUMULATOR, kind, (zero,), None, depth)
+            self.scopes[depth].instructions.append(made)
+
+        def body() -> None:
+            now = dict(sums)
+            for start in _tiles(use.k, unit.k):
+                across = [self._fragment(a, a_axis, unit.a_m, row, use, start, unit.a_order) for row in rows]
+                down = [self._fragment(b, b_axis, unit.b_n, at, use, start, unit.b_order) for at in columns]
+                for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
+                    src = (left, right, now[row, column])
+                    now[row, column] = self.place(Op.MATRIX, kind, src, unit.name)
+            for at, accumulator in sums.items():
+                self.place(Op.UPDATE, kind, (accumulator, now[at]))
+                for facts in self.open_reductions:
+                    if accumulator not in facts.carried:
+                        facts.carried.append(accumulator)
+
+        loops(body)
+        self._results(use, node, sums)
+
+    def _results(self, use: MatrixUse, node: Node, sums: dict[tuple[int, int], Instruction]) -> None:
+        """What each register of a fragment is the value of."""
+        unit = use.unit
+        is_vector = use.n.loops[-1].kind == "vector"
+        lanes = use.n.loops[-1].size if is_vector else 1
+        m_steps, n_steps = _strides(unit.d_m), _strides(unit.d_n)
+        for (row, column), total in sums.items():
+            places: dict[tuple[int, int], int] = {}
+            ranges = [range((unit.d_m if d == "m" else unit.d_n)[part][0]) for d, part in unit.d_order]
+            for register, steps in enumerate(product(*ranges)):
+                m = sum(s * m_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "m")
+                n = sum(s * n_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "n")
+                places[m, n] = register
+            for (m, n), _ in places.items():
+                if n % lanes:
+                    continue
+                picks = tuple(places[m, n + lane] for lane in range(lanes))
+                value = self.place(Op.LANE, unit.result.vec(lanes), (total,), picks)
+                point = {use.m: (row + m, 1), use.n: (column + n, lanes)}
+                self.results[node, self.place_in(node, point)] = value
+
+    def _fragment(
+        self,
+        root: Node,
+        axis: Axis,
+        parts: Parts,
+        tile: int,
+        use: MatrixUse,
+        start: int,
+        order: tuple[tuple[str, int], ...],
+    ) -> Instruction:
+        """The registers of an operand for one tile, in the unit's order."""
+        unit = use.unit
+        lanes = unit.k[-1][0] if unit.k[-1][1] == HELD else 1
+        outer = [(d, part) for d, part in order if lanes == 1 or (d, part) != ("k", len(unit.k) - 1)]
+        strides = {"k": _strides(unit.k)}
+        strides["m"] = strides["n"] = _strides(parts)
+        sizes = {"k": unit.k, "m": parts, "n": parts}
+        values: list[Instruction] = []
+        for steps in product(*[range(sizes[d][part][0]) for d, part in outer]):
+            k = start + sum(s * strides["k"][part] for s, (d, part) in zip(steps, outer) if d == "k")
+            here = tile + sum(s * strides[d][part] for s, (d, part) in zip(steps, outer) if d != "k")
+            value = self.value(root, {axis: (here, 1), use.k: (k, lanes)})
+            value = self.broadcast(value, lanes)
+            values += [self.lane(value, lane) for lane in range(lanes)]
+        return self.emit(Op.VECTOR, unit.operand.vec(len(values)), tuple(values))
+
+    def _along(self, root: Node, axis: Axis, own: Parts, parts: Parts) -> tuple[Node, Axis]:
+        """An operand along a range whose innermost loops are `parts`, where the axis itself has those of the result."""
+        if own == parts:
+            return root, axis
+        bit = len(self.axes)
+        node = Node(Op.RANGE, dtypes.index, (index(axis.size),), ("operand", bit))
+        walk = Axis(node, f"{axis.name}.operand", axis.size, False, False, 1 << bit)
+        for loop in axis.loops[: len(axis.loops) - len(own)]:
+            copy = Loop(f"{walk.name}.{len(walk.loops)}", walk, loop.size, loop.stride, loop.kind, loop.digit)
+            walk.loops.append(copy)
+            if not loop.is_written_out:
+                self.counters[copy] = self.counters[loop]
+        for (size, digit), stride in zip(parts, _strides(parts), strict=True):
+            kind = "unroll" if digit == HELD else "thread"
+            loop = Loop(f"{walk.name}.{len(walk.loops)}", walk, size, stride, kind, digit)
+            walk.loops.append(loop)
+            if digit != HELD:
+                self.counters[loop] = self.digits[digit]
+        self._add_axis(walk)
+        self.moved()
+        mapping = {axis.range: walk.range}
+        made = root.substitute(mapping)
+        self._mask_copies(made)
+        for value, packed in list(self.packed.items()):
+            if packed is not None and value in toposort((root,)):
+                strides = {loop: s for loop, s in packed.strides.items() if loop.axis is not axis}
+                step = next((s // loop.stride for loop, s in packed.strides.items() if loop.axis is axis), 0)
+                strides |= {
+                    loop: step * loop.stride for loop in walk.loops if loop.kind != "group" and step
+                    if self._is_inside(loop, axis, packed)
+                }
+                copy = value.substitute(mapping)
+                self._mask_copies(copy)
+                self.pack(copy, Packed(packed.address, strides, packed.depth, packed.offset))
+        return made, walk
+
+    def _is_inside(self, loop: Loop, axis: Axis, packed: Packed) -> bool:
+        """Whether a loop counts within what is packed, as those of the axis with smaller steps do."""
+        most = max(other.stride * other.size for other in packed.strides if other.axis is axis)
+        return loop.stride * loop.size <= most
+
+
+def _strides(parts: Parts) -> list[int]:
+    """How many values of its dimension a step of each part is worth."""
+    strides, stride = [], 1
+    for size, _ in reversed(parts):
+        strides.append(stride)
+        stride *= size
+    return strides[::-1]
+
+
+def _count(parts: Parts) -> int:
+    """Registers of one thread along a dimension."""
+    count = 1
+    for size, digit in parts:
+        count *= size if digit == HELD else 1
+    return count
+
+
+def _tiles(axis: Axis, parts: Parts) -> list[int]:
+    """Where the tiles begin that one step of the axis's counted loops covers."""
+    outer = [loop for loop in axis.loops[: len(axis.loops) - len(parts)] if loop.is_written_out]
+    return [sum(at) for at in product(*[range(0, l.size * l.stride, l.stride) for l in outer])]

@@ -1,0 +1,152 @@
+"""Matrix units: the shapes that a GPU multiplies in one instruction, and which thread of a wave holds which element.
+
+In       nothing
+Out      `MatrixUnit`, `UNITS` by name; `units_of(arch)`
+Next     loop_nest.py (`matrix`: three loops become one instruction), ../linear/fragments.py, ../render/
+Source   PTX ISA, "Matrix Fragments for mma"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA)
+
+A thread's number in its wave is written as digits, the fastest first. A dimension of an operand is a list of parts,
+outermost first: so many steps, counted by a digit of the thread's number or by the registers that one thread holds.
+For D of mma.m16n8k16 that is m = (2 registers, 8 steps of digit 1) and n = (4 of digit 0, 2 registers).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcq.ir.dtype import DType, dtypes
+
+HELD = -1  # a part that registers count
+Parts = tuple[tuple[int, int], ...]  # (steps, digit or HELD), outermost first
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """D = A @ B + D for one wave; A is m x k, B is k x n.
+
+    order    which parts count a fragment's registers, outermost first: ("k", 0) is the outermost part of k
+    """
+
+    name: str
+    archs: tuple[str, ...]
+    operand: DType
+    result: DType
+    digits: tuple[int, ...]
+    d_m: Parts
+    d_n: Parts
+    a_m: Parts
+    b_n: Parts
+    k: Parts
+    a_order: tuple[tuple[str, int], ...]
+    b_order: tuple[tuple[str, int], ...]
+    d_order: tuple[tuple[str, int], ...]
+
+    def size(self, dimension: str) -> int:
+        """How many values of "m", "n" or "k" it multiplies."""
+        parts = {"m": self.d_m, "n": self.d_n, "k": self.k}[dimension]
+        count = 1
+        for steps, _ in parts:
+            count *= steps
+        return count
+
+
+AMPERE = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+_MMA_ORDER = {
+    "a_order": (("k", 0), ("m", 0), ("k", 2)),
+    "b_order": (("k", 0), ("k", 2)),
+    "d_order": (("m", 0), ("n", 1)),
+}
+
+
+def _mma16(name: str, operand: DType) -> MatrixUnit:
+    """mma.m16n8k16 of 16-bit floats, sums in float32."""
+    return MatrixUnit(
+        name,
+        AMPERE,
+        operand,
+        dtypes.float32,
+        (4, 8),
+        d_m=((2, HELD), (8, 1)),
+        d_n=((4, 0), (2, HELD)),
+        a_m=((2, HELD), (8, 1)),
+        b_n=((8, 1),),
+        k=((2, HELD), (4, 0), (2, HELD)),
+        **_MMA_ORDER,
+    )
+
+
+def _mfma16(name: str, operand: DType, archs: tuple[str, ...]) -> MatrixUnit:
+    """v_mfma_f32_16x16x16 of 16-bit floats: 64 threads."""
+    return MatrixUnit(
+        name,
+        archs,
+        operand,
+        dtypes.float32,
+        (16, 4),
+        d_m=((4, 1), (4, HELD)),
+        d_n=((16, 0),),
+        a_m=((16, 0),),
+        b_n=((16, 0),),
+        k=((4, 1), (4, HELD)),
+        a_order=(("k", 1),),
+        b_order=(("k", 1),),
+        d_order=(("m", 1),),
+    )
+
+
+def _wmma11(name: str, operand: DType) -> MatrixUnit:
+    """v_wmma_f32_16x16x16 of RDNA 3: both halves of a wave hold the operands, rows alternate between them."""
+    return MatrixUnit(
+        name,
+        ("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
+        operand,
+        dtypes.float32,
+        (16, 2),
+        d_m=((8, HELD), (2, 1)),
+        d_n=((16, 0),),
+        a_m=((16, 0),),
+        b_n=((16, 0),),
+        k=((16, HELD),),
+        a_order=(("k", 0),),
+        b_order=(("k", 0),),
+        d_order=(("m", 0),),
+    )
+
+
+def _wmma12(name: str, operand: DType) -> MatrixUnit:
+    """v_wmma_f32_16x16x16 of RDNA 4: half of k, and half of the rows, in each half of a wave."""
+    return MatrixUnit(
+        name,
+        ("gfx1200", "gfx1201"),
+        operand,
+        dtypes.float32,
+        (16, 2),
+        d_m=((2, 1), (8, HELD)),
+        d_n=((16, 0),),
+        a_m=((16, 0),),
+        b_n=((16, 0),),
+        k=((2, 1), (8, HELD)),
+        a_order=(("k", 1),),
+        b_order=(("k", 1),),
+        d_order=(("m", 1),),
+    )
+
+
+UNITS = {
+    unit.name: unit
+    for unit in (
+        _mma16("mma.f16", dtypes.float16),
+        _mma16("mma.bf16", dtypes.bfloat16),
+        _mfma16("mfma.f16", dtypes.float16, ("gfx90a", "gfx942", "gfx950")),
+        _mfma16("mfma.bf16", dtypes.bfloat16, ("gfx90a", "gfx942", "gfx950")),
+        _wmma11("wmma11.f16", dtypes.float16),
+        _wmma11("wmma11.bf16", dtypes.bfloat16),
+        _wmma12("wmma12.f16", dtypes.float16),
+        _wmma12("wmma12.bf16", dtypes.bfloat16),
+    )
+}
+
+
+def units_of(arch: str, operand: DType) -> list[MatrixUnit]:
+    """What an architecture multiplies operands of this dtype with."""
+    return [unit for unit in UNITS.values() if arch in unit.archs and unit.operand is operand]
