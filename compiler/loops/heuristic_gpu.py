@@ -20,6 +20,7 @@ from math import prod
 
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic import merge_all
+from hcq.compiler.loops.heuristic_matrix import schedule_matrix
 from hcq.compiler.loops.loop_nest import Axis, LoopNest
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
@@ -54,6 +55,8 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
         return nest
     facts = Accesses(nest)
     plan = _Plan(nest, facts, target)
+    if nest.reduces and schedule_matrix(nest, facts, target):
+        return nest
     if not nest.reduces:
         shares = plan.elementwise()
     elif plan.is_fused_row():

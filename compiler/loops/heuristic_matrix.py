@@ -1,0 +1,138 @@
+"""Heuristic for matrix units: products of narrow floats, tiled for the waves of a block.
+
+In       a fresh LoopNest, its accesses, the architecture
+Out      True and a schedule, where one sum of products fits a unit of the GPU; else False, and nothing is done
+Next     heuristic_gpu.py (who asks first), matrix_units.py (the shapes), ../linear/fragments.py, ../linear/sharing.py
+
+A block multiplies tiles of `rows` x `columns`; each of its waves has a part of that in registers. What a block reads
+for one step along k lies in shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from hcq.compiler.loops.accesses import Accesses
+from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.matrix_units import MatrixUnit, units_of
+from hcq.compiler.target import Target
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+FEW_BLOCKS = 128  # fewer than this leave cores idle: smaller tiles then
+DEPTH = 32  # values of k in shared memory at a time
+# rows and columns of a block's tile, and of waves in it: the largest first
+TILES = ((128, 128, 2, 4), (128, 64, 4, 2), (64, 64, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2))
+WIDE_TILES = ((128, 128, 2, 2), (64, 64, 2, 2), (32, 32, 2, 2))  # of waves of 64 threads
+
+
+@dataclass
+class Product:
+    """A sum of products: its ranges, and what its factors read."""
+
+    unit: MatrixUnit
+    m: Axis
+    n: Axis
+    k: Axis
+    loads: list[Node]
+
+
+def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
+    """Tile the nest for a matrix unit if it is a product that one takes."""
+    found = _product(nest, facts, target)
+    if found is None:
+        return False
+    unit = found.unit
+    batch = prod(a.size for a in nest.axes if not a.is_reduce and a not in (found.m, found.n))
+    tiles = WIDE_TILES if prod(unit.digits) == 64 else TILES
+    for rows, columns, waves_down, waves_across in tiles:
+        if -(-found.m.size // rows) * -(-found.n.size // columns) * batch >= FEW_BLOCKS:
+            break
+    depth = min(DEPTH, -(-found.k.size // unit.size("k")) * unit.size("k"))
+    numbers = [nest.loads.index(load) for load in found.loads]
+    m, n, k = found.m.name, found.n.name, found.k.name
+    for name, size in ((m, rows), (n, columns), (k, depth)):
+        nest.pad(name, size)
+    inner = [
+        _split(nest, m, (rows, rows // waves_down, unit.size("m"))),
+        _split(nest, n, (columns, columns // waves_across, unit.size("n"))),
+        _split(nest, k, (depth, unit.size("k"))),
+    ]
+    nest.matrix(*[loop.name for loop in inner], unit.name)
+    for name, part, waves in ((m, rows // waves_down, waves_down), (n, columns // waves_across, waves_across)):
+        for loop in reversed(list(_axis(nest, name).loops)):
+            if loop.kind == "serial" and loop.stride < part:
+                nest.unroll(loop.name)
+            elif loop.kind == "serial" and loop.stride == part and loop.size == waves:
+                nest.thread(loop.name)
+    for loop in list(_axis(nest, k).loops):
+        if loop.kind == "serial" and loop.stride < depth:
+            nest.unroll(loop.name)
+    for axis in list(nest.axes):
+        loop = axis.loops[0]
+        if loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered and loop.size > 1:
+            nest.parallel(loop.name)
+    _stage(nest, k, numbers)
+    return True
+
+
+def _axis(nest: LoopNest, name: str) -> Axis:
+    return next(axis for axis in nest.axes if axis.name == name)
+
+
+def _split(nest: LoopNest, name: str, sizes: tuple[int, ...]) -> Loop:
+    """The innermost loop of a range that was cut at these sizes."""
+    axis = _axis(nest, name)
+    for size in sizes:
+        if axis.loops[-1].size > size:
+            nest.split(axis.loops[-1].name, size)
+    return axis.loops[-1]
+
+
+def _stage(nest: LoopNest, k: str, numbers: list[int]) -> None:
+    """The innermost counted loop along k, with the operands in shared memory for each step of it."""
+    serial = [loop for loop in nest.order if loop.axis.is_reduce]
+    inner = next((loop for loop in reversed(serial) if loop.axis.name == k), None)
+    if inner is None:
+        return
+    others = [loop for loop in serial if loop.axis.name != k]
+    if others:
+        nest.reorder(*[loop.name for loop in (*others, *[one for one in serial if one.axis.name == k])])
+    for number in numbers:
+        if not nest.never_staged(nest.loads[number]):
+            nest.stage(number, inner.name)
+
+
+def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
+    """The kernel's one reduction, where it is a sum of products that a unit of the target takes."""
+    if len(nest.reduces) != 1:
+        return None
+    node = nest.reduces[0]
+    if node.arg is not Op.ADD or node.src[0].op is not Op.MUL:
+        return None
+    factors = [factor.src[0] if factor.op is Op.CAST else factor for factor in node.src[0].src]
+    if factors[0].dtype is not factors[1].dtype:
+        return None
+    units = units_of(target.arch, factors[0].dtype)
+    if not units:
+        return None
+    outputs = [a for a in nest.axes if not a.is_reduce and not a.is_ordered]
+    sees = [nest.masks[factor] for factor in factors]
+    apart = [[a for a in outputs if sees[i] & a.bit and not sees[1 - i] & a.bit] for i in (0, 1)]
+    both = [a for a in nest.axes if a.is_reduce and not a.is_ordered and sees[0] & sees[1] & a.bit]
+    if not apart[0] or not apart[1] or not both:
+        return None
+
+    def column(axes: list[Axis]) -> Axis:
+        return max(axes, key=lambda a: (facts.store_stride(a) == 1, a.size))
+
+    of_n = max((0, 1), key=lambda i: (facts.store_stride(column(apart[i])) == 1, i))
+    m, n = column(apart[1 - of_n]), column(apart[of_n])
+    k = max(both, key=lambda a: a.size)
+    unit = units[0]
+    if m.size < 8 or n.size < 8 or k.size < unit.size("k") // 2:
+        return None
+    loads = [load for load in nest.loads if nest.masks[load] & k.bit]
+    return Product(unit, m, n, k, loads)
