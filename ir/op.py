@@ -113,6 +113,7 @@ class Op(Enum):
     SHARED = auto()
     BARRIER = auto()
     MATRIX = auto()
+    LOAD_ROWS = auto()
 
     def __repr__(self) -> str:
         return self.name

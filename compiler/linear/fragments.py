@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import product
 
 from hcq.compiler.linear.lower_expr import Packed
-from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
 from hcq.compiler.linear.sharing import Sharing
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import MatrixUse, ScheduleError
@@ -22,6 +22,8 @@ from hcq.compiler.loops.matrix_units import HELD, Parts
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op
+
+ROWS, ROW_BYTES = 8, 16  # of the squares that LOAD_ROWS deals out
 
 
 class Fragments(Sharing):
@@ -94,6 +96,9 @@ class Fragments(Sharing):
     ) -> Instruction:
         """The registers of an operand for one tile, in the unit's order."""
         unit = use.unit
+        rows = self._rows(root, axis, parts, tile, use, start) if unit.has_row_loads else None
+        if rows is not None:
+            return rows
         lanes = unit.k[-1][0] if unit.k[-1][1] == HELD else 1
         outer = [(d, part) for d, part in order if lanes == 1 or (d, part) != ("k", len(unit.k) - 1)]
         strides = {"k": _strides(unit.k)}
@@ -107,6 +112,51 @@ class Fragments(Sharing):
             value = self.broadcast(value, lanes)
             values += [self.lane(value, lane) for lane in range(lanes)]
         return self.emit(Op.VECTOR, unit.operand.vec(len(values)), tuple(values))
+
+    def _rows(
+        self, root: Node, axis: Axis, parts: Parts, tile: int, use: MatrixUse, start: int
+    ) -> Instruction | None:
+        """A fragment of shared memory by rows of 16 bytes, one for each thread, which the unit's own load deals out.
+
+        The squares of 8 by 8 are those with k below 8 and then those above, in each the first 8 places of the other
+        range before the next: thread i has the address of row i % 8 of square i / 8. None where rows lie otherwise.
+        """
+        packed = self.packed.get(root)
+        if packed is None or packed.address.op is not Op.SHARED:
+            return None
+        step = _step(packed, axis)
+        k_step = _step(packed, use.k)
+        if 1 not in (step, k_step) or max(step, k_step) * use.unit.operand.itemsize % ROW_BYTES:
+            return None
+        digits = len(use.unit.digits)
+        loops = {loop: s for loop, s in packed.strides.items() if loop.kind != "thread" or loop.digit >= digits}
+        rest = Packed(packed.address, loops, packed.depth, packed.offset)
+        spot = self._packed_spot(rest, {axis: (tile, 1), use.k: (start, 1)})
+        squares = 1
+        for size, _ in parts:
+            squares *= size
+        squares //= ROWS  # of each half of k
+        row, number = self._bits(1, ROWS), [self._bits(ROWS << i, 2) for i in range(2)]
+        terms = []
+        if k_step == 1:  # rows run along k
+            terms += [(row, step), (number[squares - 1], ROWS)]
+            if squares == 2:
+                terms.append((number[0], ROWS * step))
+        else:  # rows run along the other range
+            terms += [(row, k_step), (number[squares - 1], ROWS * k_step)]
+            if squares == 2:
+                terms.append((number[0], ROWS))
+        base = self.total([*spot.terms, *terms])
+        kind = use.unit.operand.vec(4 * squares)
+        least = max(spot.least, packed.depth)
+        return self.emit(Op.LOAD_ROWS, kind, (packed.address, base), (spot.offset, k_step != 1), least)
+
+    def _bits(self, below: int, count: int) -> Instruction:
+        """A part of the thread's number: how often `below` goes into it, modulo `count`."""
+        value = self.thread
+        if below > 1:
+            value = self.emit(Op.FLOORDIV, dtypes.index, (value, self.number(below)), NOT_NEGATIVE)
+        return self.emit(Op.MOD, dtypes.index, (value, self.number(count)), NOT_NEGATIVE)
 
     def _along(self, root: Node, axis: Axis, own: Parts, parts: Parts) -> tuple[Node, Axis]:
         """An operand along a range whose innermost loops are `parts`, where the axis itself has those of the result."""
@@ -134,7 +184,7 @@ class Fragments(Sharing):
         for value, packed in list(self.packed.items()):
             if packed is not None and value in toposort((root,)):
                 strides = {loop: s for loop, s in packed.strides.items() if loop.axis is not axis}
-                step = next((s // loop.stride for loop, s in packed.strides.items() if loop.axis is axis), 0)
+                step = _step(packed, axis)
                 strides |= {
                     loop: step * loop.stride for loop in walk.loops if loop.kind != "group" and step
                     if self._is_inside(loop, axis, packed)
@@ -148,6 +198,11 @@ class Fragments(Sharing):
         """Whether a loop counts within what is packed, as those of the axis with smaller steps do."""
         most = max(other.stride * other.size for other in packed.strides if other.axis is axis)
         return loop.stride * loop.size <= most
+
+
+def _step(packed: Packed, axis: Axis) -> int:
+    """Elements between neighbours of an axis in a packed operand; 0 where it does not differ along it."""
+    return next((s // loop.stride for loop, s in packed.strides.items() if loop.axis is axis), 0)
 
 
 def _strides(parts: Parts) -> list[int]:

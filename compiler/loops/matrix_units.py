@@ -24,7 +24,8 @@ Parts = tuple[tuple[int, int], ...]  # (steps, digit or HELD), outermost first
 class MatrixUnit:
     """D = A @ B + D for one wave; A is m x k, B is k x n.
 
-    order    which parts count a fragment's registers, outermost first: ("k", 0) is the outermost part of k
+    order          which parts count a fragment's registers, outermost first: ("k", 0) is the outermost part of k
+    has_row_loads  LOAD_ROWS of a linear program makes its fragments of shared memory (ldmatrix)
     """
 
     name: str
@@ -40,6 +41,7 @@ class MatrixUnit:
     a_order: tuple[tuple[str, int], ...]
     b_order: tuple[tuple[str, int], ...]
     d_order: tuple[tuple[str, int], ...]
+    has_row_loads: bool = False
 
     def size(self, dimension: str) -> int:
         """How many values of "m", "n" or "k" it multiplies."""
@@ -72,6 +74,7 @@ def _mma16(name: str, operand: DType) -> MatrixUnit:
         b_n=((8, 1),),
         k=((2, HELD), (4, 0), (2, HELD)),
         **_MMA_ORDER,
+        has_row_loads=True,
     )
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
+from hcq.compiler.render.llvm_arithmetic import RenderError
+from hcq.ir.dtype import DType
 
 
 def wave_size(arch: str) -> int:
@@ -42,6 +44,10 @@ def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
     return text.call(result, function, arguments)
 
 
+def _load_rows(text: Text, pointer: str, dtype: DType, is_turned: bool) -> str:
+    raise RenderError("LOAD_ROWS: AMD GPUs load fragments element by element")
+
+
 DIALECT = Dialect(
     convention="amdgpu_kernel",
     block_id="llvm.amdgcn.workgroup.id.x",
@@ -53,6 +59,7 @@ DIALECT = Dialect(
     wave=wave_size,
     exchange=_exchange,
     matrix=_matrix,
+    load_rows=_load_rows,
     barrier=(
         'fence syncscope("workgroup") release',
         "call void @llvm.amdgcn.s.barrier()",

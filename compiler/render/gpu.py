@@ -18,7 +18,7 @@ from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import Instruction, Program
 from hcq.compiler.render.llvm import Text
-from hcq.compiler.render.llvm_arithmetic import RenderError, register_type
+from hcq.compiler.render.llvm_arithmetic import RenderError, memory_type, register_type
 from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.op import Op
@@ -38,6 +38,7 @@ class Dialect:
     wave: Callable[[str], int]  # threads that run in step, by architecture
     exchange: Callable[[Text, str, int], str]  # a 32-bit value of the thread whose number differs by a mask
     matrix: Callable[[Text, str, str, str, str], str]  # (text, unit, a, b, d): a @ b + d
+    load_rows: Callable[[Text, str, DType, bool], str]  # (text, pointer, dtype, is turned)
     barrier: tuple[str, ...]  # lines; and what they call is declared so
     barrier_declarations: tuple[str, ...]
 
@@ -120,6 +121,8 @@ class _KernelText(Text):
         elif it.op is Op.MATRIX:
             a, b, d = (self.name(it.source(place)) for place in range(3))
             self.names[it] = self.dialect.matrix(self, it.arg, a, b, d)
+        elif it.op is Op.LOAD_ROWS:
+            self.names[it] = self.load_rows(it)
         elif it.op is Op.BARRIER:
             for text in self.dialect.barrier:
                 self.line(text)
@@ -163,6 +166,13 @@ class _KernelText(Text):
         if bits < 32:
             made = self.let(f"trunc i32 {made} to i{bits}")
         return made if kind == f"i{bits}" else self.let(f"bitcast i{bits} {made} to {kind}")
+
+    def load_rows(self, it: Instruction) -> str:
+        """Fragments of squares in shared memory, whose rows start where the threads say."""
+        offset, is_turned = it.arg
+        at = Instruction(it.op, it.dtype, it.src, offset, it.depth)
+        pointer = self.place(at, memory_type(it.dtype.scalar), True)
+        return self.dialect.load_rows(self, pointer, it.dtype, is_turned)
 
     # -- memory -----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
+from hcq.compiler.render.llvm_arithmetic import register_type
+from hcq.ir.dtype import DType
 
 WARP = 32
 
@@ -42,6 +44,18 @@ def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
     return made
 
 
+def _load_rows(text: Text, pointer: str, dtype: DType, is_turned: bool) -> str:
+    words = dtype.lanes // 2
+    function = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{words}{'.trans' if is_turned else ''}.b16.p3"
+    several = f"{{ {', '.join(['i32'] * words)} }}"
+    found = text.call(several, function, [("ptr addrspace(3)", pointer)])
+    made = "poison"
+    for word in range(words):
+        value = text.let(f"extractvalue {several} {found}, {word}")
+        made = text.let(f"insertelement <{words} x i32> {made}, i32 {value}, i64 {word}")
+    return text.let(f"bitcast <{words} x i32> {made} to {register_type(dtype)}")
+
+
 DIALECT = Dialect(
     convention="ptx_kernel",
     block_id="llvm.nvvm.read.ptx.sreg.ctaid.x",
@@ -51,6 +65,7 @@ DIALECT = Dialect(
     wave=lambda arch: WARP,
     exchange=_exchange,
     matrix=_matrix,
+    load_rows=_load_rows,
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     barrier_declarations=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent",),
 )
