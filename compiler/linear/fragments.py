@@ -48,6 +48,8 @@ class Fragments(Sharing):
 
         def body() -> None:
             now = dict(sums)
+            self._follow(use.a, use.m, a_axis)
+            self._follow(use.b, use.n, b_axis)
             for start in _tiles(use.k, unit.k):
                 across = [self._fragment(a, a_axis, unit.a_m, row, use, start, unit.a_order) for row in rows]
                 down = [self._fragment(b, b_axis, unit.b_n, at, use, start, unit.b_order) for at in columns]
@@ -181,23 +183,23 @@ class Fragments(Sharing):
         mapping = {axis.range: walk.range}
         made = root.substitute(mapping)
         self._mask_copies(made)
-        for value, packed in list(self.packed.items()):
-            if packed is not None and value in toposort((root,)):
-                strides = {loop: s for loop, s in packed.strides.items() if loop.axis is not axis}
-                step = _step(packed, axis)
-                strides |= {
-                    loop: step * loop.stride for loop in walk.loops if loop.kind != "group" and step
-                    if self._is_inside(loop, axis, packed)
-                }
-                copy = value.substitute(mapping)
-                self._mask_copies(copy)
-                self.pack(copy, Packed(packed.address, strides, packed.depth, packed.offset))
         return made, walk
 
-    def _is_inside(self, loop: Loop, axis: Axis, packed: Packed) -> bool:
-        """Whether a loop counts within what is packed, as those of the axis with smaller steps do."""
-        most = max(other.stride * other.size for other in packed.strides if other.axis is axis)
-        return loop.stride * loop.size <= most
+    def _follow(self, root: Node, axis: Axis, walk: Axis) -> None:
+        """What is packed by now of an operand is packed along its other range, too."""
+        if walk is axis:
+            return
+        inside = set(toposort((root,)))
+        for value, packed in list(self.packed.items()):
+            step = _step(packed, axis)
+            if value not in inside or not step:
+                continue
+            strides = {loop: s for loop, s in packed.strides.items() if loop.axis is not axis}
+            most = max(loop.stride * loop.size for loop in packed.strides if loop.axis is axis)
+            strides |= {loop: step * loop.stride for loop in walk.loops if loop.stride * loop.size <= most}
+            copy = value.substitute({axis.range: walk.range})
+            self._mask_copies(copy)
+            self.pack(copy, Packed(packed.address, strides, packed.depth, packed.offset))
 
 
 def _step(packed: Packed, axis: Axis) -> int:
