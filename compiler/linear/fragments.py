@@ -131,7 +131,9 @@ class Fragments(Sharing):
         if 1 not in (step, k_step) or max(step, k_step) * use.unit.operand.itemsize % ROW_BYTES:
             return None
         digits = len(use.unit.digits)
-        loops = {loop: s for loop, s in packed.strides.items() if loop.kind != "thread" or loop.digit >= digits}
+        loops = {
+            loop: s for loop, s in packed.strides.items() if loop.kind != "thread" or loop.digit >= digits
+        }
         rest = Packed(packed.address, loops, packed.depth, packed.offset)
         spot = self._packed_spot(rest, {axis: (tile, 1), use.k: (start, 1)})
         squares = 1

@@ -106,7 +106,9 @@ class Sharing(Staging):
         threads = self.nest.threads
         steps = -(-tile.pieces // threads)
         if steps > 4 * STEPS_AT_ONCE:
-            raise ScheduleError(f"stage: {steps} steps of {threads} threads copy one tile; stage less at a time")
+            raise ScheduleError(
+                f"stage: {steps} steps of {threads} threads copy one tile; stage less at a time"
+            )
         stilled = {
             loop: self.counters.get(loop)
             for axis in tile.sizes

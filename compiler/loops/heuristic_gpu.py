@@ -20,7 +20,7 @@ from math import prod
 
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic import merge_all
-from hcq.compiler.loops.heuristic_matrix import schedule_matrix
+from hcq.compiler.loops.heuristic_matrix import schedule_matrix, stage_along
 from hcq.compiler.loops.loop_nest import Axis, LoopNest
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
@@ -29,6 +29,7 @@ BLOCK = 256  # threads: enough waves to hide a wait, few enough that several blo
 FEW_BLOCKS = 128  # fewer than this leave cores idle
 WIDEST = 16  # bytes of one load
 KEPT = 32  # elements of a row that a thread keeps in registers
+DEPTH = 16  # values along a reduction that are in shared memory at a time
 TILE = 4  # results of a thread along each side, where operands are used again
 
 
@@ -63,7 +64,7 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
         shares = plan.fused_row()
     else:
         shares = plan.contraction() or plan.reduction()
-    _apply(nest, shares, plan.blocks)
+    _apply(nest, shares, plan.blocks, plan.depth)
     return nest
 
 
@@ -73,6 +74,9 @@ class _Plan:
         self.outputs = [a for a in nest.axes if not a.is_reduce and not a.is_ordered]
         self.reduced = [a for a in nest.axes if a.is_reduce and not a.is_ordered]
         self.blocks = -1  # bits of the output ranges whose outer loops are blocks
+        self.depth: Axis | None = (
+            None  # the reduced range along which operands are staged, DEPTH values at a time
+        )
         sizes = [load.dtype.itemsize for load in nest.loads if not facts.nest.affine.is_index(load)]
         sizes += [store.src[2].dtype.itemsize for store in nest.stores]
         self.widest = max(sizes)
@@ -230,15 +234,20 @@ class _Plan:
         if not vectors or not rows:
             return []
         row = max(rows, key=lambda a: a.size)
-        contiguous = all(facts.stride(load, column) == 1 for load in vectors)
-        lanes = min(TILE, self._lanes(column, vectors)) if contiguous else 1
         results = prod(a.size for a in self.outputs)
-        copies = TILE if row.size >= TILE and results >= 64 * BLOCK else 1
+        is_large = results >= 64 * BLOCK
+        lanes = TILE if column.size % TILE == 0 and is_large else 1
+        copies = TILE if row.size >= TILE and is_large else 1
         across = self._share(column, 16, lanes)
         down = Share(row, min(BLOCK // across.threads, _power_above(-(-row.size // copies))), copies=copies)
         shares = [across, down]
-        if lanes == 1 and column.size >= 64 and results >= 64 * BLOCK:
+        if lanes == 1 and column.size >= 64 and is_large:
             across.copies = TILE
+        both = [a for a in self.reduced if all(nest.masks[load] & a.bit for load in (vectors[0], others[0]))]
+        deepest = max(both, key=lambda a: a.size, default=None)
+        if is_large and deepest is not None and deepest.size >= DEPTH and len(inside) == 2:
+            self.depth = deepest
+            return shares
         blocks = results // (across.size * down.size)
         longest = max(self.reduced, key=lambda a: a.size)
         threads = across.threads * down.threads
@@ -296,9 +305,11 @@ class _Plan:
         return shares
 
 
-def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
+def _apply(nest: LoopNest, shares: list[Share], blocks: int, depth: Axis | None) -> None:
     """Pad, split and bind the shares; then blocks of what is left of the output ranges among `blocks`."""
     bits = [axis.bit for axis in nest.axes]
+    if depth is not None:
+        nest.pad(depth.name, DEPTH)
     for share in shares:
         if share.threads > 1:
             nest.pad(share.axis.name, share.size)
@@ -320,6 +331,10 @@ def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
         is_free = loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered
         if is_free and bit & blocks and loop.size > 1:
             nest.parallel(loop.name)
+    if depth is not None:
+        nest.split(depth.name, DEPTH)
+        bit = nest.axis(depth).bit
+        stage_along(nest, depth.name, [i for i, load in enumerate(nest.loads) if nest.masks[load] & bit])
 
 
 def _power_above(value: int) -> int:

@@ -61,7 +61,10 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         _split(nest, k, (depth, unit.size("k"))),
     ]
     nest.matrix(*[loop.name for loop in inner], unit.name)
-    for name, part, waves in ((m, rows // waves_down, waves_down), (n, columns // waves_across, waves_across)):
+    for name, part, waves in (
+        (m, rows // waves_down, waves_down),
+        (n, columns // waves_across, waves_across),
+    ):
         for loop in reversed(list(_axis(nest, name).loops)):
             if loop.kind == "serial" and loop.stride < part:
                 nest.unroll(loop.name)
@@ -74,7 +77,7 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         loop = axis.loops[0]
         if loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered and loop.size > 1:
             nest.parallel(loop.name)
-    _stage(nest, k, numbers)
+    stage_along(nest, k, numbers)
     return True
 
 
@@ -91,18 +94,18 @@ def _split(nest: LoopNest, name: str, sizes: tuple[int, ...]) -> Loop:
     return axis.loops[-1]
 
 
-def _stage(nest: LoopNest, k: str, numbers: list[int]) -> None:
-    """The innermost counted loop along k, with the operands in shared memory for each step of it."""
+def stage_along(nest: LoopNest, k: str, numbers: list[int]) -> None:
+    """The loads in shared memory for each step of k's outermost loop, which comes after those of other reduced ranges."""
     serial = [loop for loop in nest.order if loop.axis.is_reduce]
-    inner = next((loop for loop in reversed(serial) if loop.axis.name == k), None)
-    if inner is None:
+    along = [loop for loop in serial if loop.axis.name == k]
+    if not along:
         return
     others = [loop for loop in serial if loop.axis.name != k]
     if others:
-        nest.reorder(*[loop.name for loop in (*others, *[one for one in serial if one.axis.name == k])])
+        nest.reorder(*[loop.name for loop in (*others, *along)])
     for number in numbers:
         if not nest.never_staged(nest.loads[number]):
-            nest.stage(number, inner.name)
+            nest.stage(number, along[0].name)
 
 
 def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:

@@ -380,7 +380,9 @@ class LoopNest:
             if factor.op is Op.CAST:
                 factor = factor.src[0]
             if factor.dtype is not unit.operand:
-                raise ScheduleError(f"{text}: a factor is {factor.dtype.name}, the unit takes {unit.operand.name}")
+                raise ScheduleError(
+                    f"{text}: a factor is {factor.dtype.name}, the unit takes {unit.operand.name}"
+                )
             factors[self.masks[factor] & (m.bit | n.bit)] = factor
         if set(factors) != {m.bit, n.bit}:
             raise ScheduleError(f"{text}: the factors are not one of {m.name} and one of {n.name}")
@@ -489,7 +491,12 @@ class LoopNest:
         if is_box and not self.walks(node):
             raise ScheduleError(f"{verb} {load} {at}: no sliding window, no contiguous reduction; use stage")
         users = [user for user in self.masks if node in user.src]
-        is_cast = self.unit is None and len(users) == 1 and users[0].op is Op.CAST and not self.affine.is_index(users[0])
+        is_cast = (
+            self.unit is None
+            and len(users) == 1
+            and users[0].op is Op.CAST
+            and not self.affine.is_index(users[0])
+        )
         self.stages.append(Stage(node, users[0] if is_cast else node, loop, is_box))
         self.choices.append(f"{verb} {load} {at}")
         return self
