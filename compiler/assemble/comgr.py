@@ -202,12 +202,15 @@ def assemble(text: str, target: Target, name: str) -> bytes:
 
 def _old_splats(text: str) -> str:
     """One number in all lanes, which LLVM writes in a word since 18, lane by lane."""
-    lines = text.splitlines(keepends=True)
-    for at, line in enumerate(lines):
-        lanes = _VECTOR.search(line)
-        if lanes and "splat (" in line:
-            lines[at] = _SPLAT.sub(lambda one: f"<{', '.join([one[1]] * int(lanes[1]))}>", line)
-    return "".join(lines)
+    return "".join(
+        [_old_splat(line) if "splat (" in line else line for line in text.splitlines(keepends=True)]
+    )
+
+
+def _old_splat(line: str) -> str:
+    vector = _VECTOR.search(line)
+    lanes = int(vector[1]) if vector else 1
+    return _SPLAT.sub(lambda one: f"<{', '.join([one[1]] * lanes)}>", line)
 
 
 def _old_masks(text: str) -> str:

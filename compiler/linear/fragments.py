@@ -2,7 +2,7 @@
 
 In       the reduction that the schedule's `matrix` names, at the place in the program where it belongs
 Out      accumulators with one fragment of results for each tile; loads of operands' fragments; MATRIX instructions
-Next     linearize.py (all other reductions), ../loops/matrix_units.py (which thread holds what), sharing.py (the operands)
+Next     linearize.py (other reductions), ../loops/matrix_units.py (which thread holds what), sharing.py (operands)
 
 Each thread of a wave holds some elements of every operand. Where an operand's are others than the result's, it is read
 along a range of its own, which the same loops count but for the threads.

@@ -20,9 +20,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq.compiler.linear.lower_expr import Packed, Place
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts, Program
 from hcq.compiler.linear.fragments import Fragments
+from hcq.compiler.linear.lower_expr import Packed, Place
+from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
 from hcq.ir.dtype import dtypes

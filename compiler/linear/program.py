@@ -23,7 +23,7 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | SHUFFLE     | value                        | mask                     | the value that thread number ^ mask has
 | SHARED      |                              | byte offset              | an address in the memory that a group shares
 | BARRIER     |                              |                          | all threads of the group have come here
-| MATRIX      | a, b, d                      | a MatrixUnit's name      | a @ b + d, of which each thread holds fragments
+| MATRIX      | a, b, d                      | a MatrixUnit's name      | a @ b + d; each thread holds fragments
 | LOAD_ROWS   | address, base                | offset, is turned        | fragments of squares of 8 rows of 16 bytes
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """

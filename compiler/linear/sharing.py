@@ -117,7 +117,7 @@ class Sharing(Staging):
         }
         for loop in stilled:  # the tile starts where the step does
             self.counters[loop] = self.number(0)
-        zeros: Point = {axis: (0, 1) for axis in tile.sizes}
+        zeros: Point = dict.fromkeys(tile.sizes, (0, 1))
         made = []
         for step in range(steps):
             piece = self._sum(self.thread, step * threads)

@@ -217,7 +217,7 @@ class _Plan:
 
     def contraction(self) -> list[Share]:
         """A tile of results for each thread, where two operands are each blind to a range that the other one walks."""
-        nest, facts = self.nest, self.facts
+        nest = self.nest
         inside = [load for load in nest.loads if any(nest.masks[load] & a.bit for a in self.reduced)]
         column = self._stored_along()
         if column is None or column.size < 8 or not self.reduced:

@@ -47,9 +47,11 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     unit = found.unit
     batch = prod(a.size for a in nest.axes if not a.is_reduce and a not in (found.m, found.n))
     tiles = WIDE_TILES if prod(unit.digits) == 64 else TILES
-    for rows, columns, waves_down, waves_across in tiles:
-        if -(-found.m.size // rows) * -(-found.n.size // columns) * batch >= FEW_BLOCKS:
+    tile = tiles[-1]
+    for tile in tiles:
+        if -(-found.m.size // tile[0]) * -(-found.n.size // tile[1]) * batch >= FEW_BLOCKS:
             break
+    rows, columns, waves_down, waves_across = tile
     depth = min(DEPTH, -(-found.k.size // unit.size("k")) * unit.size("k"))
     numbers = [nest.loads.index(load) for load in found.loads]
     m, n, k = found.m.name, found.n.name, found.k.name
@@ -95,7 +97,7 @@ def _split(nest: LoopNest, name: str, sizes: tuple[int, ...]) -> Loop:
 
 
 def stage_along(nest: LoopNest, k: str, numbers: list[int]) -> None:
-    """The loads in shared memory for each step of k's outermost loop, which comes after those of other reduced ranges."""
+    """Loads in shared memory for each step of k's outermost loop, which comes after other reduced ranges' loops."""
     serial = [loop for loop in nest.order if loop.axis.is_reduce]
     along = [loop for loop in serial if loop.axis.name == k]
     if not along:

@@ -12,14 +12,16 @@ import pytest
 
 import hcq
 from hcq import config
+from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
+from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, units_of
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import amd_target, nv_target
-from hcq.ir.dtype import dtypes
+from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
-from tests.compiler.building import check, expand, kernel, out, param, reduce
-from tests.compiler.loops.test_loop_nest import KERNELS
+from tests.compiler.building import check, expand, kernel, matmul, out, param, reduce
+from tests.compiler.loops.test_loop_nest import KERNELS, product
 
 GPUS = {
     "amd:gfx1100": ("AMD", amd_target("gfx1100")),
@@ -99,14 +101,111 @@ def random_schedule(nest: LoopNest, rng: random.Random) -> str:
     for axis in nest.axes:
         if rng.random() < 0.5 and axis.loops[0].kind == "serial" and not axis.is_reduce:
             nest.parallel(axis.loops[0].name)
+    if any(axis.threads for axis in nest.axes):
+        for number, load in enumerate(nest.loads):
+            inner = [loop for loop in nest.order if loop.axis.is_reduce and loop.stride > 1]
+            if inner and rng.random() < 0.5 and not nest.never_staged(load):
+                nest.stage(number, rng.choice(inner).name)
     return nest.choice
 
 
 @pytest.mark.parametrize("make", GPU_KERNELS, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_schedule_with_threads_computes_the_same(gpu: tuple[Any, Any], make: Any, seed: int) -> None:
     device, target = gpu
     sink = make()
     text = random_schedule(LoopNest(lower(sink, target)), random.Random(f"{seed} {target.arch}"))
+    try:
+        linearize(LoopNest(lower(sink, target)).apply(text), "k")
+    except ScheduleError as refusal:
+        assert str(refusal).startswith("stage: ")  # a tile that is too large, or one that is cut short
+        text = "; ".join(item for item in text.split("; ") if not item.startswith("stage"))
     code = check(device, sink, text, target=target)
     assert code.choice == text
+
+
+@pytest.mark.parametrize("make", GPU_KERNELS, ids=lambda make: make.__name__)
+def test_the_heuristics_choice_computes_the_same_and_replays(gpu: tuple[Any, Any], make: Any) -> None:
+    device, target = gpu
+    code = check(device, make(), target=target)
+    assert LoopNest(lower(make(), target)).apply(code.choice).choice == code.choice
+
+
+# -- matrix units ---------------------------------------------------------------------------------------------------
+
+
+def narrow_product(m: int, n: int, k: int, dtype: DType) -> Node:
+    a, b = param(1, (m, k), dtype), param(2, (k, n), dtype)
+    wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (a, b)]
+    return kernel((out(0, (m, 1, n)), matmul(*wide)))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("is_staged", [False, True], ids=["from-memory", "staged"])
+def test_a_matrix_unit_multiplies_with_ragged_edges(
+    gpu: tuple[Any, Any], dtype: DType, is_staged: bool
+) -> None:
+    device, target = gpu
+    (unit,) = units_of(target.arch, dtype)
+    m, n, k = (unit.size(dimension) for dimension in "mnk")
+    text = (
+        f"pad r0 {4 * m}; pad r1 {4 * n}; pad r2 {2 * k}; split r0 {4 * m}; split r0.1 {2 * m}; split r0.2 {m}; "
+        f"split r1 {4 * n}; split r1.1 {2 * n}; split r1.2 {n}; split r2 {2 * k}; split r2.1 {k}; "
+        f"matrix r0.3 r1.3 r2.2 {unit.name}; unroll r0.2; thread r0.1; unroll r1.2; thread r1.1; "
+        "parallel r0; parallel r1" + "; stage 0 r2; stage 1 r2" * is_staged
+    )
+    check(device, narrow_product(70, 90, 50, dtype), text, target=target)
+
+
+def test_products_of_halves_are_left_to_the_matrix_unit(gpu: tuple[Any, Any]) -> None:
+    device, target = gpu
+    code = check(device, narrow_product(100, 70, 90, dtypes.float16), target=target)
+    (unit,) = units_of(target.arch, dtypes.float16)
+    assert unit.name in code.choice and "stage 0" in code.choice and "stage 1" in code.choice
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=lambda unit: unit.name)
+def test_every_element_of_a_fragment_is_held_once(unit: MatrixUnit) -> None:
+    """The threads and registers of each operand count its elements, or, where both halves of a wave hold it, twice."""
+    for first, second in ((unit.d_m, unit.d_n), (unit.a_m, unit.k), (unit.b_n, unit.k)):
+        digits = [digit for _, digit in (*first, *second) if digit != HELD]
+        assert len(set(digits)) == len(digits)
+        elements = prod(steps for steps, _ in (*first, *second))
+        held = prod(steps for steps, digit in (*first, *second) if digit == HELD)
+        threads = prod(unit.digits)
+        assert held * threads in (elements, 2 * elements)
+
+
+# -- refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text,complaint",
+    [
+        ("thread r2", "47 threads are not a power of two"),
+        ("split r0 32; thread r0.1", r"the last step of r0 is cut short at 33; pad r0 to a multiple of 32"),
+        ("pad r0 64; split r0 8; thread r0", "a loop inside it is counted"),
+        ("pad r0 2048; pad r1 128; thread r1; thread r0", "exceed 1024"),
+        ("pad r0 64; pad r2 64; thread r0; thread r2 r0", "some value needs r0 and r2"),
+        ("pad r0 64; thread r0; pad r1 64", "pads come before"),
+        ("fuse r0 r1", "not two of one size"),
+        (
+            "split r0 16; split r1 8; split r2 16; matrix r0.1 r1.1 r2.1 mma.f16",
+            "r0 is cut short; pad it first",
+        ),
+        ("matrix r0 r1 r2 mma.f4", "no such unit; there are mma.f16, "),
+        (
+            "pad r0 16; pad r1 8; pad r2 16; split r0 16; split r1 8; split r2 16; matrix r0.1 r1.1 r2.1 mma.f16",
+            "a factor is float32, the unit takes float16",
+        ),
+    ],
+)
+def test_a_schedule_that_does_not_fit_says_why(text: str, complaint: str) -> None:
+    with pytest.raises(ScheduleError, match=complaint):
+        LoopNest(lower(product(), nv_target("sm_80"))).apply(text)
+
+
+def test_a_fused_range_has_no_loop() -> None:
+    nest = LoopNest(lower(softmax(), nv_target("sm_80"))).apply("fuse r2 r1; fuse r3 r1")
+    with pytest.raises(ScheduleError, match="r1 was fused, and r1 counts it"):
+        linearize(nest, "k")
