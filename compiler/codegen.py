@@ -25,12 +25,12 @@ class Codegen:
     """The stations of the road that differ by target.
 
     choose    loops as they lie -> loops as this machine likes them
-    render    the linear program as text
+    render    (program, arch) -> its text
     assemble  (text, target, name) -> the object that its device loads
     """
 
     choose: Callable[[LoopNest, Target], LoopNest]
-    render: Callable[[Program, Target], str]
+    render: Callable[[Program, str], str]
     assemble: Callable[[str, Target, str], bytes]
 
 

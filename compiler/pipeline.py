@@ -73,7 +73,7 @@ def build(
     nest = table.station("choose", lambda: _chosen(lowered, target, schedule))
     program = table.station("linearize", lambda: linearize(nest, name))
     program.params = _params(sink)
-    text = table.station("render", lambda: serves.render(program, target))
+    text = table.station("render", lambda: serves.render(program, target.arch))
     image = table.station("assemble", lambda: serves.assemble(text, target, name))
     if show is not None:
         show("ir", show_graph(lowered))

@@ -18,7 +18,8 @@ from math import prod
 
 from hcq.compiler.linear.emitter import Emitter, Term
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts
-from hcq.compiler.loops.loop_nest import Axis, Loop, LoopNest
+from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.ir.bounds import bounds
 from hcq.ir.dtype import Kind, dtypes
 from hcq.ir.node import Node, toposort

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from hcq.compiler.loops.loop_nest import Axis, LoopNest
+from hcq.compiler.loops.loop import Axis
+from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.target import Target
 from hcq.ir.dtype import Kind
 from hcq.ir.node import Node, toposort

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from math import prod
 
 from hcq.compiler.loops.accesses import Accesses
-from hcq.compiler.loops.loop_nest import Axis, LoopNest
+from hcq.compiler.loops.loop import Axis
+from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 from hcq.ir.op import Op

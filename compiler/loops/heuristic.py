@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.contraction import schedule_contraction
-from hcq.compiler.loops.loop_nest import MAX_COPIES, Axis, Loop, LoopNest
+from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.loop_nest import MAX_COPIES, LoopNest
 from hcq.compiler.target import Target
 
 ALONE_NS = 30_000  # less work than this is not worth waking another thread

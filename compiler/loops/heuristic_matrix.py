@@ -62,7 +62,8 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         _split(nest, n, (columns, columns // waves_across, unit.size("n"))),
         _split(nest, k, (depth, unit.size("k"))),
     ]
-    nest.matrix(*[loop.name for loop in inner], unit.name)
+    rows_of, columns_of, along = (loop.name for loop in inner)
+    nest.matrix(rows_of, columns_of, along, unit.name)
     for name, part, waves in (
         (m, rows // waves_down, waves_down),
         (n, columns // waves_across, waves_across),

@@ -18,14 +18,13 @@ from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.llvm_arithmetic import RenderError
-from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
 
 WARP = 32
 
 
-def render(program: Program, target: Target) -> str:
+def render(program: Program, arch: str) -> str:
     """The kernel's source. Raises RenderError for what these kernels have no spelling for."""
     lower_across(program, WARP)
     narrow_indices(program)

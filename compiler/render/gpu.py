@@ -19,7 +19,6 @@ from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import Instruction, Program
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, memory_type, register_type
-from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.op import Op
 
@@ -43,9 +42,9 @@ class Dialect:
     barrier_declarations: tuple[str, ...]
 
 
-def render(program: Program, target: Target, dialect: Dialect) -> str:
+def render(program: Program, arch: str, dialect: Dialect) -> str:
     """The module's text. Raises RenderError for what these kernels have no spelling for."""
-    lower_across(program, dialect.wave(target.arch))
+    lower_across(program, dialect.wave(arch))
     narrow_indices(program)
     return _KernelText(program, dialect).module()
 

@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
-from hcq.compiler.target import Target
 from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
 
 SCRATCH_FIELD = 5  # of struct hcq_group, in 8-byte words
 
 
-def render(program: Program, target: Target) -> str:
+def render(program: Program, arch: str) -> str:
     """The module's text. Raises RenderError for an operation that this target has no spelling for."""
     return Text(program).module()
 

@@ -97,7 +97,7 @@ def text_of(sink: Node) -> str:
         "kernel": show_graph(lowered),
         "choice": nest.choice or "(as it is)",
         "launch": launch,
-        "code": readable(render(program, TARGET)),
+        "code": readable(render(program, TARGET.arch)),
     }
     return "\n".join(f"-- {name}\n{text.strip()}\n" for name, text in stations.items())
 

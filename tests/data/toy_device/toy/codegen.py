@@ -29,7 +29,7 @@ def target(arch: str, threads: int | None) -> Target:
     )
 
 
-def render(program: Program, target: Target) -> str:
+def render(program: Program, arch: str) -> str:
     """The text of a kernel."""
     names: dict[Instruction | None, str] = {}
     places = {param.index: place for place, (param, _) in enumerate(program.params)}
