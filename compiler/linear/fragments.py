@@ -134,7 +134,7 @@ class Fragments(Sharing):
         loops = {
             loop: s for loop, s in packed.strides.items() if loop.kind != "thread" or loop.digit >= digits
         }
-        rest = Packed(packed.address, loops, packed.depth, packed.offset)
+        rest = Packed(packed.address, loops, packed.depth, packed.offset, packed.terms)
         spot = self._packed_spot(rest, {axis: (tile, 1), use.k: (start, 1)})
         squares = 1
         for size, _ in parts:
@@ -201,7 +201,7 @@ class Fragments(Sharing):
             strides |= {loop: step * loop.stride for loop in walk.loops if loop.stride * loop.size <= most}
             copy = value.substitute({axis.range: walk.range})
             self._mask_copies(copy)
-            self.pack(copy, Packed(packed.address, strides, packed.depth, packed.offset))
+            self.pack(copy, Packed(packed.address, strides, packed.depth, packed.offset, packed.terms))
 
 
 def _step(packed: Packed, axis: Axis) -> int:

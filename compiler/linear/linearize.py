@@ -300,7 +300,10 @@ class _Writer(Fragments):
             if staging:
                 self._stage_at(loops[at])
             self.nested(loops, at + 1, body, staging)
+            self.share_ahead(loops[at])
 
+        if staging and loops[at] in self.nest.pipelined:
+            self.share_first([stage for stage in self.nest.stages if stage.at is loops[at]], loops[at])
         self._open(loops[at], inside)
 
     def _fold(self, node: Node, parts: list[Instruction], is_vector: bool) -> Instruction:
@@ -377,7 +380,7 @@ class _Writer(Fragments):
             return
         outside, self.open_reductions = self.open_reductions, []
         if self.nest.digits:
-            self.share(stages)
+            self.share(stages, loop)
         else:
             for stage in stages:
                 self.copy_in(stage)

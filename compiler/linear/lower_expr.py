@@ -39,6 +39,7 @@ class Packed:
     strides: dict[Loop, int]
     depth: int
     offset: int = 0  # where the first element of a window that runs backwards lies
+    terms: list[Term] = field(default_factory=list)  # what else its address has
 
 
 @dataclass
@@ -345,7 +346,7 @@ class LowerExpr(Emitter):
         return spot
 
     def _packed_spot(self, packed: Packed, point: Point) -> Spot:
-        spot = Spot([], packed.offset, least=packed.depth)
+        spot = Spot(list(packed.terms), packed.offset, least=packed.depth)
         for loop, stride in packed.strides.items():
             if not loop.is_written_out:
                 spot.terms.append((self.counters[loop], stride))

@@ -4,6 +4,9 @@ In       the stages of one loop, as a step of it begins, in a kernel with thread
 Out      loads by all threads, a barrier, stores to shared memory, a barrier; from there on the operands are read there
 Next     staging.py (the same for one worker's scratch), linearize.py (where stages belong), across.py (the other user)
 
+Of a pipelined loop there are two tiles: while a step computes with one, its threads have the next step's under way, and
+store it into the other. One barrier for each step is enough then.
+
 A tile is a box: for each range of the operand, what one step of its innermost open loop covers. It lies in the order of
 memory, so threads next to each other copy what lies next to each other, 16 bytes each where that divides. A row is
 padded by 16 bytes: reads down a column then meet different banks.
@@ -18,13 +21,14 @@ from hcq.compiler.linear.lower_expr import Packed, Point
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
 from hcq.compiler.linear.staging import Staging
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.loop_nest import ScheduleError, Stage
+from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError, Stage
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index
 from hcq.ir.op import Op
 
 MOST_SHARED = 48 << 10  # bytes of a group: what every GPU gives a kernel that does not ask for more
 STEPS_AT_ONCE = 8  # loads of a thread under way
+BUFFERS = 2  # tiles of a pipelined loop: one that is read, one that is written
 
 
 class _Tile:
@@ -65,43 +69,111 @@ class _Tile:
         return prod(self.sizes.values()) // self.lanes
 
 
+Copy = tuple[Instruction | None, Instruction, Instruction | None]  # where, what, and under which condition
+
+
 class Sharing(Staging):
     """Copies for all threads of a group."""
 
     shared_bytes = 0
 
-    def share(self, stages: list[Stage]) -> None:
-        """Write the copies of operands that are staged at one loop; from now on they are read from shared memory."""
-        copies = []
-        for stage in stages:
-            self.pack(stage.value, None)
-            tile = _Tile(self, stage)
-            start = -(-self.shared_bytes // BUFFER_ALIGN) * BUFFER_ALIGN
-            if stage.load not in self.scratch_at:
-                self.scratch_at[stage.load] = start
-                self.shared_bytes = start + tile.bytes
-            if self.shared_bytes > MOST_SHARED:
-                raise ScheduleError(f"stage: {self.shared_bytes} bytes of shared memory exceed {MOST_SHARED}")
-            address = self.emit(Op.SHARED, stage.value.dtype, (), self.scratch_at[stage.load])
-            packed = Packed(address, {}, self.depth)
-            for axis, stride in tile.strides.items():
-                for loop in axis.loops:
-                    if loop.kind == "thread" or loop not in self.counters:
-                        packed.strides[loop] = stride * loop.stride
-            copies.append((stage, packed, self._copies(tile, address)))
-        if len(self.scopes) > 2:
-            self.place(Op.BARRIER, dtypes.index, ())  # the tile before has been read by all
-        for _, packed, written in copies:
-            for place, offset, value, mask in written:
-                masks = () if mask is None else (mask,)
-                self.place(Op.STORE, dtypes.index, (packed.address, place, value, *masks), offset)
-        self.place(Op.BARRIER, dtypes.index, ())
-        for stage, packed, _ in copies:
-            self.pack(stage.value, packed)
+    def __init__(self, nest: LoopNest):
+        super().__init__(nest)
+        self.under_way: dict[
+            Loop, list[tuple[Packed, list[Copy]]]
+        ] = {}  # read, and stored when the step ends
 
-    def _copies(
-        self, tile: _Tile, address: Instruction
-    ) -> list[tuple[Instruction | None, int, Instruction, Instruction | None]]:
+    def share(self, stages: list[Stage], loop: Loop | None) -> None:
+        """Write the copies of operands that are staged at one loop; from now on they are read from shared memory.
+
+        Where the loop is pipelined, the copies are those of the next step, and what is read is what the step before,
+        or `share_first`, has stored.
+        """
+        tiles = [self._tile(stage, loop) for stage in stages]
+        if loop is not None and loop in self.nest.pipelined:
+            self.place(
+                Op.BARRIER, dtypes.index, ()
+            )  # this step's tiles are there, those before have been read
+            counter = self.counters[loop]
+            after = self._sum(counter, 1)
+            self.counters[loop] = self.arithmetic(Op.MIN, after, self.number(loop.size - 1))
+            self.moved()
+            self.under_way[loop] = [
+                (self._packed(tile, after, keep=loop), self._copies(tile)) for tile in tiles
+            ]
+            self.counters[loop] = counter
+            self.moved()
+            for tile in tiles:
+                self.pack(tile.stage.value, self._packed(tile, counter, keep=loop))
+            return
+        copies = [(self._packed(tile), self._copies(tile)) for tile in tiles]
+        self._all_have_read()
+        for packed, written in copies:
+            self._store(packed, written)
+        self.place(Op.BARRIER, dtypes.index, ())
+        for tile, (packed, _) in zip(tiles, copies, strict=True):
+            self.pack(tile.stage.value, packed)
+
+    def share_first(self, stages: list[Stage], loop: Loop) -> None:
+        """The tiles of a pipelined loop's first step, before it begins."""
+        self._all_have_read()
+        zero = self.counters[loop] = self.number(0)
+        self.moved()
+        for tile in [self._tile(stage, loop) for stage in stages]:
+            self._store(self._packed(tile, zero, keep=loop), self._copies(tile))
+        del self.counters[loop]
+        self.moved()
+
+    def share_ahead(self, loop: Loop) -> None:
+        """The step ends: the next one's tiles, which were read while it computed, are stored."""
+        for packed, copies in self.under_way.pop(loop, []):
+            self._store(packed, copies)
+
+    def _all_have_read(self) -> None:
+        """Wait for all threads where a loop around has tiles of the step before."""
+        if any(loop.kind == "serial" for loop in self.counters):
+            self.place(Op.BARRIER, dtypes.index, ())
+
+    def _tile(self, stage: Stage, loop: Loop | None) -> _Tile:
+        """The tile of a stage, with room for it."""
+        self.pack(stage.value, None)
+        tile = _Tile(self, stage)
+        buffers = BUFFERS if loop is not None and loop in self.nest.pipelined else 1
+        if stage.load not in self.scratch_at:
+            start = -(-self.shared_bytes // BUFFER_ALIGN) * BUFFER_ALIGN
+            self.scratch_at[stage.load] = start
+            self.shared_bytes = start + buffers * tile.bytes
+        if self.shared_bytes > MOST_SHARED:
+            raise ScheduleError(f"stage: {self.shared_bytes} bytes of shared memory exceed {MOST_SHARED}")
+        return tile
+
+    def _packed(self, tile: _Tile, step: Instruction | None = None, keep: Loop | None = None) -> Packed:
+        """Where a tile lies; of a pipelined one, in the buffer that a step has."""
+        dtype = tile.stage.value.dtype
+        address = self.emit(Op.SHARED, dtype, (), self.scratch_at[tile.stage.load])
+        packed = Packed(address, {}, self.depth)
+        if step is not None:
+            buffer = step
+            if step.op is not Op.CONST:
+                buffer = self.emit(Op.MOD, dtypes.index, (step, self.number(BUFFERS)), NOT_NEGATIVE)
+            packed.terms.append((buffer, tile.bytes // dtype.itemsize))
+        for axis, stride in tile.strides.items():
+            for loop in axis.loops:
+                if loop is not keep and (loop.kind == "thread" or loop not in self.counters):
+                    packed.strides[loop] = stride * loop.stride
+        return packed
+
+    def _store(self, packed: Packed, copies: list[Copy]) -> None:
+        """Write what was copied to shared memory."""
+        for place, value, mask in copies:
+            terms = list(packed.terms)
+            if place is not None:
+                terms.append((place, 1))
+            masks = () if mask is None else (mask,)
+            src = (packed.address, self.total(terms), value, *masks)
+            self.place(Op.STORE, dtypes.index, src, 0)
+
+    def _copies(self, tile: _Tile) -> list[Copy]:
         """What this thread copies of a tile: place, value, and a condition where not all threads have a part."""
         threads = self.nest.threads
         steps = -(-tile.pieces // threads)
@@ -133,9 +205,7 @@ class Sharing(Staging):
         self.moved()
         return made
 
-    def _copy(
-        self, tile: _Tile, piece: Instruction, zeros: Point, mask: Instruction | None
-    ) -> tuple[Instruction | None, int, Instruction, Instruction | None]:
+    def _copy(self, tile: _Tile, piece: Instruction, zeros: Point, mask: Instruction | None) -> Copy:
         """One access of a thread: piece number `piece`, taken apart into a place for each range."""
         mapping: dict[Node, Node] = {}
         point = dict(zeros)
@@ -161,7 +231,7 @@ class Sharing(Staging):
         source = tile.stage.value.substitute(mapping)
         self._mask_copies(source)
         value = self.value(source, point)
-        return self.total(terms), 0, self.broadcast(value, tile.lanes), mask
+        return self.total(terms), self.broadcast(value, tile.lanes), mask
 
     def _walk(self, axis: Axis, count: int, lanes: int) -> Axis:
         """A range of a copy, whose first loop is counted by the thread's number."""

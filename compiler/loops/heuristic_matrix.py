@@ -106,9 +106,11 @@ def stage_along(nest: LoopNest, k: str, numbers: list[int]) -> None:
     others = [loop for loop in serial if loop.axis.name != k]
     if others:
         nest.reorder(*[loop.name for loop in (*others, *along)])
+    numbers = [number for number in numbers if not nest.never_staged(nest.loads[number])]
     for number in numbers:
-        if not nest.never_staged(nest.loads[number]):
-            nest.stage(number, along[0].name)
+        nest.stage(number, along[0].name)
+    if numbers and along[0].size > 1:
+        nest.pipeline(along[0].name)
 
 
 def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:

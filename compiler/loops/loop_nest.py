@@ -69,6 +69,7 @@ class LoopNest(Windows):
         self.stages: list[Stage] = []
         self.digits: list[int] = []  # sizes of the digits of a thread's number, the fastest first
         self.unit: MatrixUse | None = None
+        self.pipelined: list[Loop] = []
         self.whole: set[str] = set()  # ranges that were fused, and so have no loop that is counted
         self._begin()
 
@@ -496,6 +497,22 @@ class LoopNest(Windows):
         self.choices.append(f"{verb} {load} {at}")
         return self
 
+    def pipeline(self, name: str) -> LoopNest:
+        """What is staged at a reduction's loop is copied for its next step while one computes.
+
+        Raises ScheduleError for a loop of an output, one at which nothing is staged, and a kernel without threads.
+        """
+        loop = self.loop(name)
+        if not self.digits or not loop.axis.is_reduce or loop not in self.order:
+            raise ScheduleError(
+                f"pipeline {name}: it is no counted loop of a reduction in a kernel with threads"
+            )
+        if not any(stage.at is loop for stage in self.stages):
+            raise ScheduleError(f"pipeline {name}: nothing is staged there")
+        self.pipelined.append(loop)
+        self.choices.append(f"pipeline {name}")
+        return self
+
     def never_staged(self, load: Node) -> str:
         """Why a load cannot be packed, wherever; "" when it can."""
         if load.src[0] in {store.src[0] for store in self.stores}:
@@ -542,6 +559,8 @@ class LoopNest(Windows):
                     self.thread(*words)
                 elif verb == "matrix":
                     self.matrix(*words)
+                elif verb == "pipeline":
+                    self.pipeline(*words)
                 elif verb == "pad":
                     self.pad(words[0], int(words[1]))
                 elif verb == "order":
@@ -551,7 +570,8 @@ class LoopNest(Windows):
                 else:
                     raise ScheduleError(
                         f"{item!r}: no transform {verb!r}; there are merge, fuse, pad, split, unroll, vectorize, "
-                        "parallel, thread, matrix, order, stage, box"
+                        "parallel, thread, matrix, order, stage, "
+                        "box, pipeline"
                     )
             except (TypeError, IndexError) as problem:
                 raise ScheduleError(f"{item!r}: wrong number of words") from problem

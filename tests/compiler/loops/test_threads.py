@@ -106,6 +106,9 @@ def random_schedule(nest: LoopNest, rng: random.Random) -> str:
             inner = [loop for loop in nest.order if loop.axis.is_reduce and loop.stride > 1]
             if inner and rng.random() < 0.5 and not nest.never_staged(load):
                 nest.stage(number, rng.choice(inner).name)
+        for loop in {stage.at for stage in nest.stages}:
+            if loop is not None and rng.random() < 0.5:
+                nest.pipeline(loop.name)
     return nest.choice
 
 
@@ -119,7 +122,7 @@ def test_any_schedule_with_threads_computes_the_same(gpu: tuple[Any, Any], make:
         linearize(LoopNest(lower(sink, target)).apply(text), "k")
     except ScheduleError as refusal:
         assert str(refusal).startswith("stage: ")  # a tile that is too large, or one that is cut short
-        text = "; ".join(item for item in text.split("; ") if not item.startswith("stage"))
+        text = "; ".join(item for item in text.split("; ") if not item.startswith(("stage", "pipeline")))
     code = check(device, sink, text, target=target)
     assert code.choice == text
 
@@ -152,7 +155,7 @@ def test_a_matrix_unit_multiplies_with_ragged_edges(
         f"pad r0 {4 * m}; pad r1 {4 * n}; pad r2 {2 * k}; split r0 {4 * m}; split r0.1 {2 * m}; split r0.2 {m}; "
         f"split r1 {4 * n}; split r1.1 {2 * n}; split r1.2 {n}; split r2 {2 * k}; split r2.1 {k}; "
         f"matrix r0.3 r1.3 r2.2 {unit.name}; unroll r0.2; thread r0.1; unroll r1.2; thread r1.1; "
-        "parallel r0; parallel r1" + "; stage 0 r2; stage 1 r2" * is_staged
+        "parallel r0; parallel r1" + "; stage 0 r2; stage 1 r2; pipeline r2" * is_staged
     )
     check(device, narrow_product(70, 90, 50, dtype), text, target=target)
 
