@@ -114,6 +114,9 @@ class Op(Enum):
     BARRIER = auto()
     MATRIX = auto()
     LOAD_ROWS = auto()
+    COPY_SHARED = auto()
+    COMMIT = auto()
+    WAIT = auto()
 
     def __repr__(self) -> str:
         return self.name

@@ -305,6 +305,8 @@ class _Writer(Fragments):
         if staging and loops[at] in self.nest.pipelined:
             self.share_first([stage for stage in self.nest.stages if stage.at is loops[at]], loops[at])
         self._open(loops[at], inside)
+        if staging and loops[at] in self.nest.pipelined:
+            self.share_last(loops[at])
 
     def _fold(self, node: Node, parts: list[Instruction], is_vector: bool) -> Instruction:
         """The accumulators of one output value as one: equal widths in pairs, then halves onto each other."""

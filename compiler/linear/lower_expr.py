@@ -270,7 +270,7 @@ class LowerExpr(Emitter):
         lanes = spot.lanes
         if lanes == 1 or not spot.is_run or end % lanes or spot.offset % lanes:
             return None
-        if any(coefficient % lanes for _, coefficient in spot.terms):
+        if any(coefficient % lanes for value, coefficient in spot.terms if value.number != 0):
             return None
         first = self.total(spot.terms, spot.offset)
         if first is None:

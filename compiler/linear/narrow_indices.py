@@ -18,15 +18,14 @@ from hcq.ir.op import Op
 index32 = DType("index32", Kind.INDEX, 4, 9)
 Interval = tuple[int, int]
 _LIMIT = 1 << 31
+_NO_VALUE = frozenset({Op.PARAM, Op.SCRATCH, Op.SHARED, Op.ENDLOOP, Op.STORE, Op.BARRIER, Op.COMMIT, Op.WAIT})
 
 
 def narrow_indices(program: Program) -> None:
     """Give the program's index instructions 32 bits where they fit."""
     known: dict[Instruction, Interval] = {}
     for it in program.instructions:
-        if it.op is Op.ENDLOOP or it.op is Op.STORE:
-            continue
-        if it.dtype.kind is not Kind.INDEX or it.op in (Op.PARAM, Op.SCRATCH, Op.SHARED, Op.BARRIER):
+        if it.dtype.kind is not Kind.INDEX or it.op in _NO_VALUE:
             continue
         span = _interval(it, program, known)
         if span is None or span[0] < -_LIMIT or span[1] >= _LIMIT:

@@ -25,6 +25,10 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | BARRIER     |                              |                          | all threads of the group have come here
 | MATRIX      | a, b, d                      | a MatrixUnit's name      | a @ b + d; each thread holds fragments
 | LOAD_ROWS   | address, base                | offset, is turned        | fragments of squares of 8 rows of 16 bytes
+| COPY_SHARED | shared, base, address, base, | offsets, shared and not  | begins a copy of `dtype` there: zeros
+|             | mask, guard                  |                          | where the mask is off, nothing for the guard
+| COMMIT      |                              |                          | the copies begun since the last are one batch
+| WAIT        |                              | n                        | all batches of this thread but n are there
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """
 

@@ -4,8 +4,9 @@ In       the stages of one loop, as a step of it begins, in a kernel with thread
 Out      loads by all threads, a barrier, stores to shared memory, a barrier; from there on the operands are read there
 Next     staging.py (the same for one worker's scratch), linearize.py (where stages belong), across.py (the other user)
 
-Of a pipelined loop there are two tiles: while a step computes with one, its threads have the next step's under way, and
-store it into the other. One barrier for each step is enough then.
+Of a pipelined loop there are several tiles. With two, a step computes with one while its threads have the next in
+registers, and then store it into the other. With more, the GPU copies by itself, some steps ahead. One barrier for a
+step is enough.
 
 A tile is a box: for each range of the operand, what one step of its innermost open loop covers. It lies in the order of
 memory, so threads next to each other copy what lies next to each other, 16 bytes each where that divides. A row is
@@ -28,7 +29,6 @@ from hcq.ir.op import Op
 
 MOST_SHARED = 48 << 10  # bytes of a group: what every GPU gives a kernel that does not ask for more
 STEPS_AT_ONCE = 8  # loads of a thread under way
-BUFFERS = 2  # tiles of a pipelined loop: one that is read, one that is written
 
 
 class _Tile:
@@ -91,11 +91,13 @@ class Sharing(Staging):
         """
         tiles = [self._tile(stage, loop) for stage in stages]
         if loop is not None and loop in self.nest.pipelined:
-            self.place(
-                Op.BARRIER, dtypes.index, ()
-            )  # this step's tiles are there, those before have been read
+            buffers = self.nest.pipelined[loop]
+            if buffers > 2:
+                self.place(Op.WAIT, dtypes.index, (), buffers - 2)
+            # this step's tiles are there, and those before have been read
+            self.place(Op.BARRIER, dtypes.index, ())
             counter = self.counters[loop]
-            after = self._sum(counter, 1)
+            after = self._sum(counter, buffers - 1)
             self.counters[loop] = self.arithmetic(Op.MIN, after, self.number(loop.size - 1))
             self.moved()
             self.under_way[loop] = [
@@ -103,6 +105,8 @@ class Sharing(Staging):
             ]
             self.counters[loop] = counter
             self.moved()
+            if buffers > 2:
+                self._begin(self.under_way.pop(loop))
             for tile in tiles:
                 self.pack(tile.stage.value, self._packed(tile, counter, keep=loop))
             return
@@ -115,14 +119,42 @@ class Sharing(Staging):
             self.pack(tile.stage.value, packed)
 
     def share_first(self, stages: list[Stage], loop: Loop) -> None:
-        """The tiles of a pipelined loop's first step, before it begins."""
+        """The tiles of a pipelined loop's first steps, before it begins."""
         self._all_have_read()
-        zero = self.counters[loop] = self.number(0)
-        self.moved()
-        for tile in [self._tile(stage, loop) for stage in stages]:
-            self._store(self._packed(tile, zero, keep=loop), self._copies(tile))
+        buffers = self.nest.pipelined[loop]
+        for step in range(buffers - 1):
+            self.counters[loop] = self.number(min(step, loop.size - 1))
+            self.moved()
+            tiles = [self._tile(stage, loop) for stage in stages]
+            at = self.number(step)
+            copies = [(self._packed(tile, at, keep=loop), self._copies(tile)) for tile in tiles]
+            if buffers > 2:
+                self._begin(copies)
+            else:
+                for packed, written in copies:
+                    self._store(packed, written)
         del self.counters[loop]
         self.moved()
+
+    def share_last(self, loop: Loop) -> None:
+        """A pipelined loop has ended: what it began is there, so that its memory is free."""
+        if self.nest.pipelined[loop] > 2:
+            self.place(Op.WAIT, dtypes.index, (), 0)
+
+    def _begin(self, copies: list[tuple[Packed, list[Copy]]]) -> None:
+        """Begin copies that the GPU does by itself; what is more than a load is stored by the thread."""
+        for packed, written in copies:
+            for copy in written:
+                place, value, guard = copy
+                source = _plain_load(value)
+                if source is None:
+                    self._store(packed, [copy])
+                    continue
+                load, mask = source
+                terms = [*packed.terms, *([] if place is None else [(place, 1)])]
+                src = (packed.address, self.total(terms), load.src[0], load.src[1], mask, guard)
+                self.place(Op.COPY_SHARED, load.dtype, src, (0, load.arg))
+        self.place(Op.COMMIT, dtypes.index, ())
 
     def share_ahead(self, loop: Loop) -> None:
         """The step ends: the next one's tiles, which were read while it computed, are stored."""
@@ -138,7 +170,7 @@ class Sharing(Staging):
         """The tile of a stage, with room for it."""
         self.pack(stage.value, None)
         tile = _Tile(self, stage)
-        buffers = BUFFERS if loop is not None and loop in self.nest.pipelined else 1
+        buffers = 1 if loop is None else self.nest.pipelined.get(loop, 1)
         if stage.load not in self.scratch_at:
             start = -(-self.shared_bytes // BUFFER_ALIGN) * BUFFER_ALIGN
             self.scratch_at[stage.load] = start
@@ -155,7 +187,9 @@ class Sharing(Staging):
         if step is not None:
             buffer = step
             if step.op is not Op.CONST:
-                buffer = self.emit(Op.MOD, dtypes.index, (step, self.number(BUFFERS)), NOT_NEGATIVE)
+                assert keep is not None
+                buffers = self.number(self.nest.pipelined[keep])
+                buffer = self.emit(Op.MOD, dtypes.index, (step, buffers), NOT_NEGATIVE)
             packed.terms.append((buffer, tile.bytes // dtype.itemsize))
         for axis, stride in tile.strides.items():
             for loop in axis.loops:
@@ -246,3 +280,16 @@ class Sharing(Staging):
 
     def _sum(self, value: Instruction, offset: int) -> Instruction:
         return value if not offset else self.emit(Op.ADD, dtypes.index, (value, self.number(offset)))
+
+
+def _plain_load(value: Instruction) -> tuple[Instruction, Instruction | None] | None:
+    """The load whose value this is, and the condition outside of which it is zero; None for anything else."""
+    if value.op is Op.LOAD and len(value.src) == 2:
+        return value, None
+    if value.op is Op.LOAD and value.dtype.lanes == 1:
+        return value, value.src[2]
+    if value.op is Op.WHERE and value.source(1).op is Op.LOAD and value.source(2).number == 0:
+        mask = value.source(0)
+        if mask.op is Op.BROADCAST and len(value.source(1).src) == 2:
+            return value.source(1), mask.source(0)
+    return None

@@ -65,7 +65,14 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
         shares = plan.fused_row()
     else:
         shares = plan.contraction() or plan.reduction()
-    _apply(nest, shares, plan.blocks, plan.depth)
+    if plan.depth is not None:
+        nest.pad(plan.depth.name, DEPTH)
+    _apply(nest, shares, plan.blocks)
+    if plan.depth is not None:
+        nest.split(plan.depth.name, DEPTH)
+        bit = nest.axis(plan.depth).bit
+        numbers = [i for i, load in enumerate(nest.loads) if nest.masks[load] & bit]
+        stage_along(nest, plan.depth.name, numbers, target)
     return nest
 
 
@@ -124,9 +131,9 @@ class _Plan:
         column = self._stored_along()
         row = self._contiguous_reduction()
         if column is not None and (row is None or not self._is_row(row, column)):
-            lanes = self._lanes(column, self.nest.loads)
+            lanes = self._lanes(column, self.nest.loads) if results >= 32 * WIDEST * FEW_BLOCKS else 1
             across = self._share(column, min(BLOCK, max(32, self.target_threads(results // lanes))), lanes)
-            shares = self._fill([across], across.threads)
+            shares = self._fill([across], BLOCK if results >= BLOCK * FEW_BLOCKS else across.threads)
             longest = max(self.reduced, key=lambda a: a.size, default=None)
             if longest is not None and results // lanes < FEW_BLOCKS * BLOCK and self._can_divide():
                 parts = min(
@@ -306,11 +313,9 @@ class _Plan:
         return shares
 
 
-def _apply(nest: LoopNest, shares: list[Share], blocks: int, depth: Axis | None) -> None:
+def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
     """Pad, split and bind the shares; then blocks of what is left of the output ranges among `blocks`."""
     bits = [axis.bit for axis in nest.axes]
-    if depth is not None:
-        nest.pad(depth.name, DEPTH)
     for share in shares:
         if share.threads > 1:
             nest.pad(share.axis.name, share.size)
@@ -332,10 +337,6 @@ def _apply(nest: LoopNest, shares: list[Share], blocks: int, depth: Axis | None)
         is_free = loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered
         if is_free and bit & blocks and loop.size > 1:
             nest.parallel(loop.name)
-    if depth is not None:
-        nest.split(depth.name, DEPTH)
-        bit = nest.axis(depth).bit
-        stage_along(nest, depth.name, [i for i, load in enumerate(nest.loads) if nest.masks[load] & bit])
 
 
 def _power_above(value: int) -> int:

@@ -22,7 +22,8 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 FEW_BLOCKS = 128  # fewer than this leave cores idle: smaller tiles then
-DEPTH = 32  # values of k in shared memory at a time
+DEPTH = 32  # values of k in shared memory at a time, where threads copy them; else what one instruction takes
+TILES_AHEAD = 4  # of which three are under way: some hundred cycles, which a wait for memory takes
 # rows and columns of a block's tile, and of waves in it: the largest first
 TILES = ((128, 128, 2, 4), (128, 64, 4, 2), (64, 64, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2))
 WIDE_TILES = ((128, 128, 2, 2), (64, 64, 2, 2), (32, 32, 2, 2))  # of waves of 64 threads
@@ -52,7 +53,8 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         if -(-found.m.size // tile[0]) * -(-found.n.size // tile[1]) * batch >= FEW_BLOCKS:
             break
     rows, columns, waves_down, waves_across = tile
-    depth = min(DEPTH, -(-found.k.size // unit.size("k")) * unit.size("k"))
+    depth = unit.size("k") if copies_by_itself(target) else DEPTH
+    depth = min(depth, -(-found.k.size // unit.size("k")) * unit.size("k"))
     numbers = [nest.loads.index(load) for load in found.loads]
     m, n, k = found.m.name, found.n.name, found.k.name
     for name, size in ((m, rows), (n, columns), (k, depth)):
@@ -80,8 +82,13 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         loop = axis.loops[0]
         if loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered and loop.size > 1:
             nest.parallel(loop.name)
-    stage_along(nest, k, numbers)
+    stage_along(nest, k, numbers, target)
     return True
+
+
+def copies_by_itself(target: Target) -> bool:
+    """Whether the GPU copies to shared memory while its threads compute: cp.async."""
+    return target.name in ("nvptx", "cuda")
 
 
 def _axis(nest: LoopNest, name: str) -> Axis:
@@ -97,7 +104,7 @@ def _split(nest: LoopNest, name: str, sizes: tuple[int, ...]) -> Loop:
     return axis.loops[-1]
 
 
-def stage_along(nest: LoopNest, k: str, numbers: list[int]) -> None:
+def stage_along(nest: LoopNest, k: str, numbers: list[int], target: Target) -> None:
     """Loads in shared memory for each step of k's outermost loop, which comes after other reduced ranges' loops."""
     serial = [loop for loop in nest.order if loop.axis.is_reduce]
     along = [loop for loop in serial if loop.axis.name == k]
@@ -110,7 +117,8 @@ def stage_along(nest: LoopNest, k: str, numbers: list[int]) -> None:
     for number in numbers:
         nest.stage(number, along[0].name)
     if numbers and along[0].size > 1:
-        nest.pipeline(along[0].name)
+        is_deep = copies_by_itself(target) and along[0].size >= TILES_AHEAD
+        nest.pipeline(along[0].name, TILES_AHEAD if is_deep else 2)
 
 
 def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:

@@ -30,6 +30,7 @@ from hcq.ir.node import Node, index, range_number, substitute, toposort
 from hcq.ir.op import Op
 
 MAX_COPIES = 512  # written-out copies of a loop body; more than this is a mistake, not a speed-up
+MAX_TILES = 8  # of an operand in shared memory
 MAX_THREADS = 1024  # of a group: what every GPU takes
 
 
@@ -69,7 +70,7 @@ class LoopNest(Windows):
         self.stages: list[Stage] = []
         self.digits: list[int] = []  # sizes of the digits of a thread's number, the fastest first
         self.unit: MatrixUse | None = None
-        self.pipelined: list[Loop] = []
+        self.pipelined: dict[Loop, int] = {}  # how many tiles of each operand there are
         self.whole: set[str] = set()  # ranges that were fused, and so have no loop that is counted
         self._begin()
 
@@ -497,20 +498,25 @@ class LoopNest(Windows):
         self.choices.append(f"{verb} {load} {at}")
         return self
 
-    def pipeline(self, name: str) -> LoopNest:
+    def pipeline(self, name: str, tiles: int = 2) -> LoopNest:
         """What is staged at a reduction's loop is copied for its next step while one computes.
+
+        tiles   of each operand: with 2 the next step's is in registers meanwhile; 3 and more need copies that the GPU
+                does by itself, and are that many steps ahead but one
 
         Raises ScheduleError for a loop of an output, one at which nothing is staged, and a kernel without threads.
         """
         loop = self.loop(name)
+        if not 2 <= tiles <= MAX_TILES:
+            raise ScheduleError(f"pipeline {name} {tiles}: 2 to {MAX_TILES} tiles, not {tiles}")
         if not self.digits or not loop.axis.is_reduce or loop not in self.order:
             raise ScheduleError(
                 f"pipeline {name}: it is no counted loop of a reduction in a kernel with threads"
             )
         if not any(stage.at is loop for stage in self.stages):
             raise ScheduleError(f"pipeline {name}: nothing is staged there")
-        self.pipelined.append(loop)
-        self.choices.append(f"pipeline {name}")
+        self.pipelined[loop] = tiles
+        self.choices.append(f"pipeline {name}{f' {tiles}' if tiles > 2 else ''}")
         return self
 
     def never_staged(self, load: Node) -> str:
@@ -560,7 +566,7 @@ class LoopNest(Windows):
                 elif verb == "matrix":
                     self.matrix(*words)
                 elif verb == "pipeline":
-                    self.pipeline(*words)
+                    self.pipeline(words[0], *map(int, words[1:]))
                 elif verb == "pad":
                     self.pad(words[0], int(words[1]))
                 elif verb == "order":

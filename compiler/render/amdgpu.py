@@ -48,6 +48,10 @@ def _load_rows(text: Text, pointer: str, dtype: DType, is_turned: bool) -> str:
     raise RenderError("LOAD_ROWS: AMD GPUs load fragments element by element")
 
 
+def _no_copies(text: Text, *_: object) -> None:
+    raise RenderError("pipeline: AMD GPUs copy to shared memory through registers: 2 tiles, not more")
+
+
 DIALECT = Dialect(
     convention="amdgpu_kernel",
     block_id="llvm.amdgcn.workgroup.id.x",
@@ -60,6 +64,8 @@ DIALECT = Dialect(
     exchange=_exchange,
     matrix=_matrix,
     load_rows=_load_rows,
+    copy=_no_copies,
+    wait=_no_copies,
     barrier=(
         'fence syncscope("workgroup") release',
         "call void @llvm.amdgcn.s.barrier()",

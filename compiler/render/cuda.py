@@ -104,6 +104,16 @@ class _Source:
             self.let(it, [f"__shfl_xor_sync(0xffffffffu, {lane}, {it.arg})" for lane in self.of(it, 0)])
         elif op is Op.BARRIER:
             self.line("__syncthreads();")
+        elif op is Op.MATRIX:
+            self.matrix(it)
+        elif op is Op.LOAD_ROWS:
+            self.load_rows(it)
+        elif op is Op.COPY_SHARED:
+            self.copy_shared(it)
+        elif op is Op.COMMIT:
+            self.line('asm volatile("cp.async.commit_group;" ::: "memory");')
+        elif op is Op.WAIT:
+            self.line(f'asm volatile("cp.async.wait_group {it.arg};" ::: "memory");')
         elif op is Op.ACCUMULATOR:
             self.accumulator(it)
         elif op is Op.UPDATE:
@@ -183,6 +193,63 @@ class _Source:
         self.depth -= 1
         self.line("}")
 
+    # -- matrix units -----------------------------------------------------------------------------------------------
+
+    def matrix(self, it: Instruction) -> None:
+        """mma.m16n8k16 of halves in pairs, sums in float."""
+        kind = it.arg.removeprefix("mma.")
+        words = [_pair(*lanes) for place in (0, 1) for lanes in _pairs(self.of(it, place))]
+        self.count += 1
+        names = [f"m{self.count}_{lane}" for lane in range(4)]
+        self.line(f"f32 {', '.join(names)};")
+        text = f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {_slots(0, 4)}, {_slots(4, 4)}, "
+        outputs = ", ".join([f'"=f"({name})' for name in names])
+        inputs = ", ".join([f'"r"({word})' for word in words] + [f'"f"({lane})' for lane in self.of(it, 2)])
+        self.line(f'asm("{text}{_slots(8, 2)}, {_slots(10, 4)};" : {outputs} : {inputs});')
+        self.values[it] = names
+
+    def load_rows(self, it: Instruction) -> None:
+        """ldmatrix: the row that each thread names, dealt out."""
+        offset, is_turned = it.arg
+        at = Instruction(it.op, it.dtype, it.src, offset, it.depth)
+        (place,) = self.places(at, 1)
+        words = it.dtype.lanes // 2
+        self.count += 1
+        names = [f"m{self.count}_{word}" for word in range(words)]
+        self.line(f"u32 {', '.join(names)};")
+        text = f"ldmatrix.sync.aligned.m8n8.x{words}{'.trans' if is_turned else ''}.shared.b16 {_slots(0, words)}"
+        outputs = ", ".join([f'"=r"({name})' for name in names])
+        address = f'"r"((u32)__cvta_generic_to_shared(&{place}))'
+        self.line(f'asm volatile("{text}, [%{words}];" : {outputs} : {address} : "memory");')
+        self.values[it] = [half for name in names for half in (f"(u16){name}", f"(u16)({name} >> 16)")]
+
+    def copy_shared(self, it: Instruction) -> None:
+        """cp.async in pieces as large as both addresses divide by; smaller ones than 4 bytes the thread copies."""
+        mask, guard = ("" if s is None else self.values[s][0] for s in it.src[4:6])
+        scalar = it.dtype.itemsize
+        ends = [
+            Instruction(it.op, it.dtype, src, at, it.depth)
+            for src, at in zip((it.src[:2], it.src[2:4]), it.arg, strict=True)
+        ]
+        size = min([self.aligned.bytes(end, it.dtype) for end in ends])
+        to, source = (self.places(end, it.dtype.lanes) for end in ends)
+        if guard:
+            self.line(f"if ({guard}) {{")
+            self.depth += 1
+        for lane in range(0, it.dtype.lanes, max(1, size // scalar)):
+            if size < 4:
+                zero = literal(0, it.dtype.scalar)
+                self.line(f"{to[lane]} = {f'{mask} ? {source[lane]} : {zero}' if mask else source[lane]};")
+                continue
+            word = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global [%0], [%1], {size}"
+            inputs = f'"r"((u32)__cvta_generic_to_shared(&{to[lane]})), "l"(&{source[lane]})'
+            if mask:
+                word, inputs = f"{word}, %2", f'{inputs}, "r"({mask} ? {size} : 0)'
+            self.line(f'asm volatile("{word};" :: {inputs} : "memory");')
+        if guard:
+            self.depth -= 1
+            self.line("}")
+
     # -- memory -----------------------------------------------------------------------------------------------------
 
     def places(self, it: Instruction, lanes: int) -> list[str]:
@@ -236,3 +303,17 @@ class _Source:
         for lane, (place, value) in enumerate(zip(places, values)):
             guard = f"if ({masks[lane]}) " if masks else ""
             self.line(f"{guard}{place} = {value};")
+
+
+def _pairs(lanes: list[str]) -> list[tuple[str, str]]:
+    return list(zip(lanes[::2], lanes[1::2], strict=True))
+
+
+def _pair(low: str, high: str) -> str:
+    """Two 16-bit lanes as a register."""
+    return f"(u32){low} | (u32){high} << 16"
+
+
+def _slots(first: int, count: int) -> str:
+    """Operands of inline assembly in braces, by number."""
+    return "{" + ", ".join([f"%{first + i}" for i in range(count)]) + "}"

@@ -38,6 +38,9 @@ class Dialect:
     exchange: Callable[[Text, str, int], str]  # a 32-bit value of the thread whose number differs by a mask
     matrix: Callable[[Text, str, str, str, str], str]  # (text, unit, a, b, d): a @ b + d
     load_rows: Callable[[Text, str, DType, bool], str]  # (text, pointer, dtype, is turned)
+    # (text, shared, global, bytes, condition or None): begins a copy; zeros where the condition is off
+    copy: Callable[[Text, str, str, int, str | None], None]
+    wait: Callable[[Text, int], None]  # (text, n): until all batches but n are there; -1 ends a batch
     barrier: tuple[str, ...]  # lines; and what they call is declared so
     barrier_declarations: tuple[str, ...]
 
@@ -120,6 +123,12 @@ class _KernelText(Text):
         elif it.op is Op.MATRIX:
             a, b, d = (self.name(it.source(place)) for place in range(3))
             self.names[it] = self.dialect.matrix(self, it.arg, a, b, d)
+        elif it.op is Op.COPY_SHARED:
+            self.copy_shared(it)
+        elif it.op is Op.COMMIT:
+            self.dialect.wait(self, -1)
+        elif it.op is Op.WAIT:
+            self.dialect.wait(self, it.arg)
         elif it.op is Op.LOAD_ROWS:
             self.names[it] = self.load_rows(it)
         elif it.op is Op.BARRIER:
@@ -172,6 +181,34 @@ class _KernelText(Text):
         at = Instruction(it.op, it.dtype, it.src, offset, it.depth)
         pointer = self.place(at, memory_type(it.dtype.scalar), True)
         return self.dialect.load_rows(self, pointer, it.dtype, is_turned)
+
+    def copy_shared(self, it: Instruction) -> None:
+        """Begin a copy to shared memory, in pieces as large as both addresses divide by."""
+        to, source, depth = it.src[:2], it.src[2:4], it.depth
+        mask, guard = it.src[4], it.src[5]
+        places = [
+            Instruction(it.op, it.dtype, src, at, depth) for src, at in zip((to, source), it.arg, strict=True)
+        ]
+        size = min([self.aligned.bytes(place, it.dtype) for place in places])
+        pointers = [self.place(place, memory_type(it.dtype.scalar), mask is None) for place in places]
+        on = None if mask is None else self.name(mask)
+        number, self.count = self.count, self.count + 1
+        if guard is not None:
+            self.line(f"br i1 {self.name(guard)}, label %copy{number}, label %copy{number}.done")
+            self.lines.append(f"copy{number}:")
+        for start in range(0, it.dtype.itemsize * it.dtype.lanes, size):
+            here = pointers
+            if start:
+                kinds = (SHARED, self.pointer)
+                here = [
+                    self.let(f"getelementptr i8, {kind} {pointer}, i64 {start}")
+                    for kind, pointer in zip(kinds, pointers, strict=True)
+                ]
+            self.dialect.copy(self, here[0], here[1], size, on)
+        if guard is not None:
+            self.line(f"br label %copy{number}.done")
+            self.block = f"copy{number}.done"
+            self.lines.append(f"{self.block}:")
 
     # -- memory -----------------------------------------------------------------------------------------------------
 

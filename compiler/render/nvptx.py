@@ -56,6 +56,32 @@ def _load_rows(text: Text, pointer: str, dtype: DType, is_turned: bool) -> str:
     return text.let(f"bitcast <{words} x i32> {made} to {register_type(dtype)}")
 
 
+def _copy(text: Text, to: str, source: str, size: int, on: str | None) -> None:
+    """Pieces of 4, 8 or 16 bytes; smaller ones the thread copies."""
+    if size < 4:
+        value = text.let(f"load i{8 * size}, ptr addrspace(1) {source}, align {size}")
+        if on is not None:
+            value = text.let(f"select i1 {on}, i{8 * size} {value}, i{8 * size} 0")
+        text.line(f"store i{8 * size} {value}, ptr addrspace(3) {to}, align {size}")
+        return
+    function = f"llvm.nvvm.cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}"
+    places = f"ptr addrspace(3) {to}, ptr addrspace(1) {source}"
+    if on is None:
+        text.declare(f"declare void @{function}(ptr addrspace(3), ptr addrspace(1))")
+        text.line(f"call void @{function}({places})")
+        return
+    count = text.let(f"select i1 {on}, i32 {size}, i32 0")
+    text.declare(f"declare void @{function}.s(ptr addrspace(3), ptr addrspace(1), i32)")
+    text.line(f"call void @{function}.s({places}, i32 {count})")
+
+
+def _wait(text: Text, batches: int) -> None:
+    function = "llvm.nvvm.cp.async.commit.group" if batches < 0 else "llvm.nvvm.cp.async.wait.group"
+    kind, argument = ("", "") if batches < 0 else ("i32", f"i32 {batches}")
+    text.declare(f"declare void @{function}({kind})")
+    text.line(f"call void @{function}({argument})")
+
+
 DIALECT = Dialect(
     convention="ptx_kernel",
     block_id="llvm.nvvm.read.ptx.sreg.ctaid.x",
@@ -66,6 +92,8 @@ DIALECT = Dialect(
     exchange=_exchange,
     matrix=_matrix,
     load_rows=_load_rows,
+    copy=_copy,
+    wait=_wait,
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     barrier_declarations=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent",),
 )
