@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from collections.abc import Iterator
 from math import prod
 from typing import Any
@@ -12,16 +13,20 @@ import pytest
 
 import hcq
 from hcq import config
+from hcq.compiler.codegen import compile_with
 from hcq.compiler.linear.linearize import linearize
+from hcq.compiler.loops.heuristic_gpu import choose
 from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
 from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, units_of
 from hcq.compiler.pipeline import lower
-from hcq.compiler.target import amd_target, nv_target
+from hcq.compiler.target import Toolchain, amd_target, nv_target
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
+from hcq.nv.toolchain import images
 from tests.compiler.building import check, expand, kernel, matmul, out, param, reduce
 from tests.compiler.loops.test_loop_nest import KERNELS, product
+from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
 GPUS = {
     "amd:gfx1100": ("AMD", amd_target("gfx1100")),
@@ -160,6 +165,19 @@ def test_a_matrix_unit_multiplies_with_ragged_edges(
     check(device, narrow_product(70, 90, 50, dtype), text, target=target)
 
 
+@pytest.mark.parametrize("road", ["ptx", pytest.param("cuda", marks=needs_nvrtc)])
+@pytest.mark.parametrize("shape", [(296, 200, 136), (70, 90, 50)], ids=["whole-vectors", "ragged"])
+def test_copies_that_the_gpu_does_by_itself_are_there_in_time(machine: None, road: str, shape: Any) -> None:
+    target = nv_target("sm_80")
+    if road == "cuda":
+        target = compile_with(target, Toolchain("test", "cuda", images.ptx_of_cuda))
+    for sink in (narrow_product(*shape, dtypes.float16), product()):
+        text = choose(LoopNest(lower(sink, target)), target).choice
+        for tiles in (3, 5):
+            deeper = re.sub(r"pipeline (\w+)( \d)?", rf"pipeline \1 {tiles}", text)
+            check(hcq.open("NV"), sink, deeper, target=target)
+
+
 def test_products_of_halves_are_left_to_the_matrix_unit(gpu: tuple[Any, Any]) -> None:
     device, target = gpu
     code = check(device, narrow_product(100, 70, 90, dtypes.float16), target=target)
@@ -192,6 +210,9 @@ def test_every_element_of_a_fragment_is_held_once(unit: MatrixUnit) -> None:
         ("pad r0 64; pad r2 64; thread r0; thread r2 r0", "some value needs r0 and r2"),
         ("pad r0 64; thread r0; pad r1 64", "pads come before"),
         ("fuse r0 r1", "not two of one size"),
+        ("pad r0 64; thread r0; pipeline r2", "nothing is staged there"),
+        ("pad r0 64; thread r0; pipeline r2 9", "2 to 8 tiles, not 9"),
+        ("pipeline r2", "no counted loop of a reduction in a kernel with threads"),
         (
             "split r0 16; split r1 8; split r2 16; matrix r0.1 r1.1 r2.1 mma.f16",
             "r0 is cut short; pad it first",

@@ -413,4 +413,4 @@ def test_the_source_is_the_same_twice_and_includes_nothing() -> None:
     assert len(sources) == 2
     assert sources[0] == sources[1]
     assert "#include" not in sources[0]
-    assert 'extern "C" __global__ void __launch_bounds__(64)' in sources[0]
+    assert 'extern "C" __global__ void __launch_bounds__(' in sources[0]
