@@ -23,6 +23,7 @@ from typing import Any
 from hcq.compiler.linear.fragments import Fragments
 from hcq.compiler.linear.lower_expr import Packed, Place
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
+from hcq.compiler.linear.unused import drop_unused
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
 from hcq.ir.dtype import dtypes
@@ -63,7 +64,10 @@ class _Writer(Fragments):
         listed = [(params[i].arg, params[i].dtype) for i in sorted(params)]
         program = self.scopes[0].instructions
         digits, groups = tuple(self.nest.digits), self.nest.group_count
-        return Program(name, listed, program, self.scratch_bytes, groups, digits, self.shared_bytes)
+        made = Program(name, listed, program, self.scratch_bytes, groups, digits, self.shared_bytes)
+        if self.nest.pipelined:
+            drop_unused(made)
+        return made
 
     # -- loops ------------------------------------------------------------------------------------------------------
 
