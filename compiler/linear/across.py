@@ -22,6 +22,7 @@ from hcq.ir.node import const
 from hcq.ir.op import Op
 
 ALIGN = 16  # bytes, of each part of shared memory
+ROOM = 8 << 10  # bytes of shared memory for the parts of one time
 
 
 def lower_across(program: Program, wave: int) -> None:
@@ -37,6 +38,10 @@ class _Writer:
         self.replaced: dict[Instruction, Instruction] = {}
         self.thread: Instruction | None = None
         self.depth = 0
+        self.start = (
+            -(-program.shared_bytes // ALIGN) * ALIGN
+        )  # of the memory where parts meet, behind the tiles
+        self.is_used = False
 
     def write(self) -> None:
         """Walk the program once; an ACROSS that others follow at once shares its barriers with them."""
@@ -107,21 +112,10 @@ class _Writer:
         assert thread is not None, "a kernel with threads knows its thread's number"
         slots = self.program.threads // folded
         slot = self._floordiv(thread, folded)
-        first = None
+        guard: tuple[Instruction, ...] = ()
         if folded > 1:
             rest = self._emit(Op.MOD, thread, self._number(folded), arg=NOT_NEGATIVE)
-            first = self._emit(Op.CMPEQ, rest, self._number(0), dtype=dtypes.bool)
-        addresses = []
-        if self.depth > 1:  # in a loop: what was read before has been read by all
-            self._emit(Op.BARRIER)
-        for value in values:
-            start = -(-self.program.shared_bytes // ALIGN) * ALIGN
-            self.program.shared_bytes = start + slots * value.dtype.itemsize
-            address = self._emit(Op.SHARED, dtype=value.dtype, arg=start)
-            addresses.append(address)
-            guard = () if first is None else (first,)
-            self._emit(Op.STORE, address, slot, value, *guard, arg=0, dtype=dtypes.index)
-        self._emit(Op.BARRIER)
+            guard = (self._emit(Op.CMPEQ, rest, self._number(0), dtype=dtypes.bool),)
         steps = [0]
         for bit in between:
             steps += [step + bit // folded for step in steps]
@@ -130,17 +124,36 @@ class _Writer:
             here = self._emit(
                 Op.MOD, self._floordiv(thread, bit), self._number(2), arg=NOT_NEGATIVE, dtype=dtypes.index
             )
-            away = self._emit(Op.MUL, here, self._number(-(bit // folded)))
-            mine = self._emit(Op.ADD, mine, away)
-        results = []
-        for value, address in zip(values, addresses, strict=True):
-            total = None
-            for step in steps:
-                part = self._emit(Op.LOAD, address, mine, arg=step, dtype=value.dtype)
-                total = part if total is None else self._emit(op, total, part)
-            assert total is not None
-            results.append(total)
+            mine = self._emit(Op.ADD, mine, self._emit(Op.MUL, here, self._number(-(bit // folded))))
+        results: list[Instruction] = []
+        size = slots * max([value.dtype.itemsize for value in values])
+        at_once = max(1, ROOM // size)
+        for first in range(0, len(values), at_once):
+            some = values[first : first + at_once]
+            if self.depth > 1 or self.is_used:  # what was read before has been read by all
+                self._emit(Op.BARRIER)
+            self.is_used = True
+            self.program.shared_bytes = max(self.program.shared_bytes, self.start + len(some) * size)
+            addresses = []
+            for number, value in enumerate(some):
+                address = self._emit(Op.SHARED, dtype=value.dtype, arg=self.start + number * size)
+                self._emit(Op.STORE, address, slot, value, *guard, arg=0, dtype=dtypes.index)
+                addresses.append(address)
+            self._emit(Op.BARRIER)
+            results += [
+                self._total(op, value, at, mine, steps) for value, at in zip(some, addresses, strict=True)
+            ]
         return results
+
+    def _total(
+        self, op: Op, value: Instruction, address: Instruction, mine: Instruction, steps: list[int]
+    ) -> Instruction:
+        """The parts of one value, in the order of the waves."""
+        parts = [self._emit(Op.LOAD, address, mine, arg=step, dtype=value.dtype) for step in steps]
+        total = parts[0]
+        for part in parts[1:]:
+            total = self._emit(op, total, part)
+        return total
 
     def _floordiv(self, value: Instruction, by: int) -> Instruction:
         return value if by == 1 else self._emit(Op.FLOORDIV, value, self._number(by), arg=NOT_NEGATIVE)

@@ -485,6 +485,8 @@ class LoopNest(Windows):
             raise ScheduleError(
                 f"{verb} {load} {at}: it differs by group; name the group's loop instead of -"
             )
+        if self.digits and loop is not None and loop.axis.is_reduce and not self._is_read_in(node, loop.axis):
+            raise ScheduleError(f"{verb} {load} {at}: it is not read in there")
         if is_box and not self.walks(node):
             raise ScheduleError(f"{verb} {load} {at}: no sliding window, no contiguous reduction; use stage")
         users = [user for user in self.masks if node in user.src]
@@ -497,6 +499,10 @@ class LoopNest(Windows):
         self.stages.append(Stage(node, users[0] if is_cast else node, loop, is_box))
         self.choices.append(f"{verb} {load} {at}")
         return self
+
+    def _is_read_in(self, load: Node, axis: Axis) -> bool:
+        """Whether a reduction over the axis reads a load."""
+        return any(axis.range in node.src[1:] and load in toposort((node.src[0],)) for node in self.reduces)
 
     def pipeline(self, name: str, tiles: int = 2) -> LoopNest:
         """What is staged at a reduction's loop is copied for its next step while one computes.
