@@ -17,8 +17,8 @@ from hcq.compiler.linear.lower_expr import Packed
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
 from hcq.compiler.linear.sharing import Sharing
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.loop_nest import MatrixUse, ScheduleError
 from hcq.compiler.loops.matrix_units import HELD, Parts
+from hcq.compiler.loops.nest import MatrixUse, ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op

@@ -25,7 +25,8 @@ from hcq.compiler.linear.lower_expr import Packed, Place
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.linear.unused import drop_unused
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.nest import ScheduleError
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort

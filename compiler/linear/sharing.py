@@ -22,7 +22,8 @@ from hcq.compiler.linear.lower_expr import Packed, Point
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
 from hcq.compiler.linear.staging import Staging
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError, Stage
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.nest import ScheduleError, Stage
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index
 from hcq.ir.op import Op

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from hcq.compiler.linear.lower_expr import LowerExpr, Packed, Point
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.loop_nest import LoopNest, Stage
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.nest import Stage
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node, index, toposort
 from hcq.ir.op import Op

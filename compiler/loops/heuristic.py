@@ -15,9 +15,10 @@ Groups come last: none for little work, else several pieces per thread, so that 
 from __future__ import annotations
 
 from hcq.compiler.loops.accesses import Accesses
+from hcq.compiler.loops.binding import MAX_COPIES
 from hcq.compiler.loops.contraction import schedule_contraction
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.loop_nest import MAX_COPIES, LoopNest
+from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.target import Target
 
 ALONE_NS = 30_000  # less work than this is not worth waking another thread

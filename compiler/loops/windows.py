@@ -2,15 +2,15 @@
 
 In       a loop nest's ranges, loads and indices
 Out      sliding windows, the order in which `box` walks an operand, the scratch that it takes
-Next     loop_nest.py (whose questions these are), ../linear/staging.py (who copies windows once)
+Next     operands.py (who asks), ../linear/staging.py (who copies windows once)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hcq.compiler.loops.affine import Affine
 from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.nest import Nest
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
@@ -21,12 +21,8 @@ def _inside(axis: Axis, opened: Sequence[Loop]) -> int:
     return min([*strides, axis.size])
 
 
-class Windows:
+class Windows(Nest):
     """The part of a loop nest that knows how its loads overlap."""
-
-    axes: list[Axis]
-    masks: dict[Node, int]
-    affine: Affine
 
     def overlaps(self, load: Node) -> list[tuple[Axis, Axis, int]]:
         """Pairs (output axis a, reduced axis b, factor) such that the load sees only factor * a + b: a sliding window.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hcq.compiler.loops.heuristic import choose
-from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import cpu_target
 from hcq.ir.dtype import dtypes
@@ -264,7 +265,8 @@ def test_ordered_ranges_stay_serial() -> None:
     "text,complaint",
     [
         ("twist r0", "no transform 'twist'"),
-        ("split r0", "wrong number of words"),
+        ("split r0", "it is written split LOOP FACTOR"),
+        ("split r0 many", "it is written split LOOP FACTOR"),
         ("split r9 4", "no loop named 'r9'; this nest has r0, r1, r2"),
         ("stage 7 -", "the kernel has 2 loads"),
         ("box 1 -", "no sliding window, no contiguous reduction"),

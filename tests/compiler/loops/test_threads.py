@@ -16,8 +16,9 @@ from hcq import config
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.heuristic_gpu import choose
-from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
+from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, units_of
+from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.target import Toolchain, amd_target, nv_target
 from hcq.ir.dtype import DType, dtypes

@@ -1,0 +1,99 @@
+"""Transforms that bring what a kernel reads near to where it is computed with: packed, shared, copied ahead.
+
+In       a nest and the number of one of its loads
+Out      the nest with a copy at a loop
+Next     windows.py (what sliding windows share), ../linear/staging.py (a CPU's copies), ../linear/sharing.py (a GPU's)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.compiler.loops.loop import Axis
+from hcq.compiler.loops.nest import ScheduleError, Stage
+from hcq.compiler.loops.windows import Windows
+from hcq.ir.node import Node, toposort
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MAX_TILES = 8  # of an operand in shared memory
+
+
+class Operands(Windows):
+    """stage, box, pipeline."""
+
+    def stage(self, load: int, at: str = "-", is_box: bool = False) -> Self:
+        """Pack what load number `load` (in graph order) reads within one step of loop `at` into scratch.
+
+        The copy runs when a step of `at` begins ("-": when a group begins); reading it afterwards is dense and needs no
+        condition: what was invalid is zero. Raises ScheduleError where `never_staged` says why, and for a loop that is
+        written out or that does not hold what differs by group.
+        """
+        verb = "box" if is_box else "stage"
+        if not 0 <= load < len(self.loads):
+            raise ScheduleError(
+                f"{verb} {load} {at}: the kernel has {len(self.loads)} loads, numbered from 0"
+            )
+        node = self.loads[load]
+        if refusal := self.never_staged(node):
+            raise ScheduleError(f"{verb} {load} {at}: {refusal}")
+        loop = None if at == "-" else self.loop(at)
+        if loop is not None and loop not in self.order:
+            raise ScheduleError(f"{verb} {load} {at}: {at} is written out; stage at a counted loop")
+        if at == "-" and any(self.masks[node] & group.axis.bit for group in self.groups):
+            raise ScheduleError(
+                f"{verb} {load} {at}: it differs by group; name the group's loop instead of -"
+            )
+        if self.digits and loop is not None and loop.axis.is_reduce and not self._is_read_in(node, loop.axis):
+            raise ScheduleError(f"{verb} {load} {at}: it is not read in there")
+        if is_box and not self.walks(node):
+            raise ScheduleError(f"{verb} {load} {at}: no sliding window, no contiguous reduction; use stage")
+        users = [user for user in self.masks if node in user.src]
+        is_cast = (
+            self.unit is None
+            and len(users) == 1
+            and users[0].op is Op.CAST
+            and not self.affine.is_index(users[0])
+        )
+        self.stages.append(Stage(node, users[0] if is_cast else node, loop, is_box))
+        self.choices.append(f"{verb} {load} {at}")
+        return self
+
+    def box(self, load: int, at: str = "-") -> Self:
+        """`stage` in the order of memory: copied by vectors, and what sliding windows share is kept once."""
+        return self.stage(load, at, is_box=True)
+
+    def _is_read_in(self, load: Node, axis: Axis) -> bool:
+        """Whether a reduction over the axis reads a load."""
+        return any(axis.range in node.src[1:] and load in toposort((node.src[0],)) for node in self.reduces)
+
+    def never_staged(self, load: Node) -> str:
+        """Why a load cannot be packed, wherever; "" when it can."""
+        if load.src[0] in {store.src[0] for store in self.stores}:
+            return "the kernel writes what it would copy"
+        if any(self.affine.is_gather(atom) for atom in self.affine.of(load.src[1]).atoms()):
+            return "its address is itself loaded"
+        return ""
+
+    def pipeline(self, name: str, tiles: int = 2) -> Self:
+        """What is staged at a reduction's loop is copied for its next step while one computes.
+
+        tiles   of each operand: with 2 the next step's is in registers meanwhile; 3 and more need copies that the GPU
+                does by itself, and are that many steps ahead but one
+
+        Raises ScheduleError for a loop of an output, one at which nothing is staged, and a kernel without threads.
+        """
+        loop = self.loop(name)
+        if not 2 <= tiles <= MAX_TILES:
+            raise ScheduleError(f"pipeline {name} {tiles}: 2 to {MAX_TILES} tiles, not {tiles}")
+        if not self.digits or not loop.axis.is_reduce or loop not in self.order:
+            raise ScheduleError(
+                f"pipeline {name}: it is no counted loop of a reduction in a kernel with threads"
+            )
+        if not any(stage.at is loop for stage in self.stages):
+            raise ScheduleError(f"pipeline {name}: nothing is staged there")
+        self.pipelined[loop] = tiles
+        self.choices.append(f"pipeline {name}{f' {tiles}' if tiles > 2 else ''}")
+        return self

@@ -1,0 +1,110 @@
+"""Transforms of a kernel's ranges, which come before all others: two become one, or one becomes longer.
+
+In       a nest whose loops are still as they began
+Out      a nest anew, over a graph with other ranges and the same results
+Next     nest.py, padding.py (what lies beyond the end), loop_nest.py (all transforms)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.compiler.loops.loop import Axis
+from hcq.compiler.loops.nest import Nest, ScheduleError
+from hcq.compiler.loops.padding import padded
+from hcq.ir.node import Node, index, substitute
+from hcq.ir.op import Op
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Ranges(Nest):
+    """merge, fuse, pad."""
+
+    def merge(self, outer: str, inner: str) -> Self:
+        """Two untouched neighbouring ranges become one of n_outer * n_inner values, named as the inner one.
+
+        They must be walked as one by every index: wherever the inner range counts c, the outer one counts c * n_inner.
+        Raises ScheduleError where some index or condition tells the two apart.
+        """
+        a, b = self.loop(outer).axis, self.loop(inner).axis
+        if any(not choice.startswith("merge") for choice in self.choices):
+            raise ScheduleError(f"merge {outer} {inner}: merges come before all other transforms")
+        if not self.can_merge(a, b):
+            raise ScheduleError(f"merge {outer} {inner}: an index or a condition tells the two ranges apart")
+        merged = Node(Op.RANGE, b.range.dtype, (index(a.size * b.size),), b.range.arg)
+        mapping = {a.range: index(0), b.range: merged}
+        reduces = {}
+        for reduce in self.reduces:  # a REDUCE names its ranges: drop the outer one there
+            if a.range in reduce.src:
+                kept = tuple(r for r in reduce.src if r is not a.range)
+                reduces[reduce] = reduce.replace(src=kept)
+        if reduces:
+            mapping[a.range] = a.range
+            self.sink = substitute((self.sink,), reduces)[0]
+            mapping[a.range] = index(0)
+        self.sink = substitute((self.sink,), mapping)[0]
+        self._begin()
+        self.choices.append(f"merge {outer} {inner}")
+        return self
+
+    def can_merge(self, a: Axis, b: Axis) -> bool:
+        """True when `a` then `b` is one walk for every index, condition and reduction."""
+        if a is b or a.is_reduce != b.is_reduce or a.is_ordered or b.is_ordered or 0 in (a.size, b.size):
+            return False
+        for reduce in self.reduces:
+            if (a.range in reduce.src) != (b.range in reduce.src):
+                return False
+        for node, mask in self.masks.items():
+            if not mask & (a.bit | b.bit) or node.op is Op.RANGE:
+                continue
+            for source in node.src[1:] if node.op is Op.REDUCE else node.src:
+                if node.op is Op.REDUCE or source.op in (Op.PARAM,):
+                    continue
+                if not self.affine.is_index(source) or self.affine.is_inner(node, source):
+                    continue
+                form = self.affine.of(source)
+                if form.coefficient(a.range) != form.coefficient(b.range) * b.size:
+                    return False
+        return True
+
+    def fuse(self, name: str, into: str) -> Self:
+        """Walk two untouched ranges of one size as one, `into`: what both read is read once, and kept.
+
+        So a row that is reduced, and then stored or reduced again, stays on the chip. For that all steps of the range
+        are made at once: they are threads, lanes and written out; linearize refuses a loop. Raises ScheduleError for
+        ranges of two sizes, for ordered ones, for two whose places some value tells apart, and after other transforms
+        than merges.
+        """
+        a, b, text = self.loop(name).axis, self.loop(into).axis, f"fuse {name} {into}"
+        if any(not choice.startswith(("merge", "fuse")) for choice in self.choices):
+            raise ScheduleError(f"{text}: only merges come before")
+        if a is b or a.size != b.size or a.is_ordered or b.is_ordered:
+            raise ScheduleError(f"{text}: the ranges are not two of one size, or are ordered")
+        if self.needs_both(a, b) or any({a.range, b.range} <= set(node.src[1:]) for node in self.reduces):
+            raise ScheduleError(f"{text}: some value needs both")
+        self.sink = substitute((self.sink,), {a.range: b.range})[0]
+        self.whole.add(b.name)
+        self._begin()
+        self.choices.append(text)
+        return self
+
+    def pad(self, name: str, multiple: int) -> Self:
+        """Make an untouched range longer, to a multiple: beyond its end nothing is read, added or stored.
+
+        Raises ScheduleError for an ordered range, and after transforms other than merges and pads.
+        """
+        text, axis = f"pad {name} {multiple}", self.loop(name).axis
+        if any(not choice.startswith(("merge", "fuse", "pad")) for choice in self.choices):
+            raise ScheduleError(f"{text}: pads come before all other transforms but merges and fuses")
+        if multiple < 1 or axis.is_ordered:
+            raise ScheduleError(
+                f"{text}: {'the multiple must be at least 1' if multiple < 1 else 'it is ordered'}"
+            )
+        size = -(-axis.size // multiple) * multiple
+        if size != axis.size:
+            self.sink = padded(self.sink, axis.range, size)
+            self._begin()
+        self.choices.append(text)
+        return self
