@@ -117,6 +117,7 @@ class Op(Enum):
     COPY_SHARED = auto()
     COMMIT = auto()
     WAIT = auto()
+    DOT = auto()
 
     def __repr__(self) -> str:
         return self.name

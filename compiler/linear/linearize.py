@@ -237,6 +237,11 @@ class _Writer(Fragments):
                 raise ScheduleError("matrix: another reduction runs along the same ranges")
             self.multiply(nest.unit, group[0], lambda body: self._around(axes, body))
             return
+        use = nest.dots
+        if use is not None and use.reduce in group and len(group) > 1:
+            raise ScheduleError("dot: another reduction runs along the same ranges")
+        if use is not None and nest.digits:
+            raise ScheduleError("dot: groups have no threads")
         is_vector = any(loop.kind == "vector" for axis in axes for loop in axis.loops)
         depth = self.depth
         parts: dict[tuple[Node, tuple[Place, ...]], dict[Any, Instruction]] = {
@@ -257,20 +262,25 @@ class _Writer(Fragments):
                             if not holds.arg:
                                 continue
                             holds = None
-                        x = self.value(summand, here)
+                        is_dot = use is not None and node is use.reduce
                         mine = parts[node, tuple(outer.values())]
                         accumulator = mine.get(part)
                         if accumulator is None:
-                            places = (*inner.values(), *self.place_in(node.src[0], here))
-                            lanes = max([1, *[width for _, width in places]])
+                            widths = [
+                                width for axis, (_, width) in here.items() if axis.loops[-1].kind != "dot"
+                            ]
+                            lanes = max([1, *widths])
                             start = self.number(identity(node.arg, node.dtype), node.dtype)
                             src = (self.broadcast(start, lanes),)
                             dtype = node.dtype.vec(lanes)
                             accumulator = Instruction(Op.ACCUMULATOR, dtype, src, None, depth)
                             self.scopes[depth].instructions.append(accumulator)
                             mine[part] = accumulator
-                        x = self.broadcast(x, accumulator.dtype.lanes)
                         before = now.get(accumulator, accumulator)
+                        if is_dot:
+                            now[accumulator] = self.dotted(use, here, before)
+                            continue
+                        x = self.broadcast(self.value(summand, here), accumulator.dtype.lanes)
                         after = self.place(node.arg, x.dtype, (before, x))
                         if holds is not None:
                             chosen = self.broadcast(holds, x.dtype.lanes)

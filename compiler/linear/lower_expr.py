@@ -130,6 +130,8 @@ class LowerExpr(Emitter):
             return self._places_between(axis, one_by_one)
         extent = self.extent[axis]
         last = axis.loops[-1]
+        if last.kind == "dot":
+            return [(start, min(last.size, extent - start)) for start in range(0, extent, last.size)]
         if last.kind != "vector" or one_by_one:
             return [(offset, 1) for offset in range(0, extent, last.stride)]
         places = []
@@ -353,7 +355,7 @@ class LowerExpr(Emitter):
                 continue
             offset, lanes = point[loop.axis]
             spot.offset += offset // loop.stride % loop.size * stride
-            if loop.kind == "vector" and lanes > 1:
+            if loop.kind in ("vector", "dot") and lanes > 1:
                 spot.steps = tuple([lane * stride for lane in range(lanes)])
         return spot
 

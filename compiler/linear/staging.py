@@ -14,8 +14,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from hcq.compiler.linear.lower_expr import LowerExpr, Packed, Point
+from hcq.compiler.linear.dots import Dots
+from hcq.compiler.linear.lower_expr import Packed, Point
 from hcq.compiler.linear.program import Instruction
+from hcq.compiler.loops.dot_units import read_by
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import Stage
@@ -26,7 +28,7 @@ from hcq.ir.op import Op
 SCRATCH_ALIGN = 64  # bytes
 
 
-class Staging(LowerExpr):
+class Staging(Dots):
     """Copies of operands: `copy_in` writes the loops that fill scratch, and reads of the operand then read scratch."""
 
     def __init__(self, nest: LoopNest):
@@ -55,13 +57,14 @@ class Staging(LowerExpr):
         loops = [loop for loop in self.nest.order if loop.axis.bit & mask and loop not in self.counters]
         loops = [loop for loop in loops if loop.axis not in boxed]
         axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
+        use = self.nest.dots
+        words = use.k if use is not None and value in (use.a, use.b) and use.k not in boxed else None
         strides: dict[Loop, int] = {}
         count = 1
         for box in reversed(boxes):
             box.stride, count = count, count * box.nominal
-        for loop in reversed(
-            loops + [loop for axis in axes if axis not in boxed for loop in axis.written_out]
-        ):
+        walked = loops + [loop for axis in axes if axis not in boxed for loop in axis.written_out]
+        for loop in sorted(reversed(walked), key=lambda loop: loop.kind != "dot"):
             strides[loop] = count
             count *= loop.size
         for box in boxes:
@@ -70,7 +73,7 @@ class Staging(LowerExpr):
         address = self.scratch(value, value.dtype, count)
         packed = Packed(address, strides, self.depth, start)
         self.pack(value, None)
-        chain = [] if boxes else self._chain(load, strides)
+        chain = [] if boxes or words is not None else self._chain(load, strides)
         if chain:
             self._copy_turned(value, packed, chain)
             self.pack(value, packed)
@@ -81,7 +84,7 @@ class Staging(LowerExpr):
         zeros: Point = {}
         stilled: list[Loop] = []
         for number, box in enumerate(boxes):
-            walk = box.axis(len(self.axes), f"{box.b.name}.all", is_last=number == len(boxes) - 1)
+            walk = box.axis(len(self.axes), f"{box.b.name}.all", value.dtype, number == len(boxes) - 1)
             self._add_axis(walk)
             source = source.substitute({box.b.range: box.place(walk.range)})
             loops += walk.counted
@@ -96,7 +99,7 @@ class Staging(LowerExpr):
             self.counters[loop] = self.number(0)
         self.moved()
 
-        form = self.affine.of((source if source.op is Op.LOAD else source.src[0]).src[1])
+        form = self.affine.of(read_by(source).src[1])
         strided = {
             axis
             for axis in self.axes_of(self.masks[source])
@@ -104,6 +107,10 @@ class Staging(LowerExpr):
         }
 
         def copy() -> None:
+            if words is not None:
+                for point in self.points(self.masks[source]):
+                    self.store_words(written, source, words, {**point, **zeros})
+                return
             for point in self.points(self.masks[source], strided):
                 at = {**point, **zeros}
                 self.store_packed(written, self.value(source, at), at)
@@ -232,9 +239,9 @@ class _Box:
         """What the window's range is where the walk is, at the first output."""
         return walk * -1 + (self.b.size - 1) if self.is_backwards else walk
 
-    def axis(self, bit: int, name: str, is_last: bool) -> Axis:
+    def axis(self, bit: int, name: str, dtype: DType, is_last: bool) -> Axis:
         """A range that walks the box; the last one, contiguous in scratch, in vectors."""
-        lanes = 16
+        lanes = max(16, SCRATCH_ALIGN // dtype.itemsize)
         while lanes > self.size:
             lanes //= 2
         return _walk(bit, name, self.size, lanes if is_last else 1)

@@ -1,17 +1,18 @@
-"""Transforms by which one instruction does the loops of a sum of products: matrix units of GPUs.
+"""Transforms by which one instruction does the loops of a sum of products: matrix units of GPUs, dot products of processors.
 
 In       a nest whose innermost loops have the instruction's sizes
-Out      the nest with those loops as threads and registers of the instruction
-Next     matrix_units.py (the instructions and their layouts), nest.py, loop_nest.py (all transforms)
+Out      the nest with those loops as threads and registers of the instruction, or as its words
+Next     matrix_units.py, dot_units.py (the instructions and their layouts), nest.py, loop_nest.py (all transforms)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.compiler.loops.dot_units import DOTS, matched
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, Parts
-from hcq.compiler.loops.nest import MatrixUse, Nest, ScheduleError
+from hcq.compiler.loops.nest import DotUse, MatrixUse, Nest, ScheduleError
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Instructions(Nest):
-    """matrix."""
+    """matrix, dot."""
 
     def matrix(self, m: str, n: str, k: str, unit: str) -> Self:
         """Three loops, of two outputs and of a sum of products, become one instruction of a wave.
@@ -77,3 +78,35 @@ class Instructions(Nest):
             kind = "thread" if digit != HELD else "vector" if may_be_vector and stride == 1 else "unroll"
             axis.loops.insert(at, Loop(f"{axis.name}.{axis.splits}", axis, size, stride, kind, digit))
             stride *= size
+
+    def dot(self, name: str, unit: str) -> Self:
+        """The steps of the innermost loop of a sum of products are added up by one instruction in every lane.
+
+        Its operands are words of neighbours along the loop: `stage` lays them out so. Raises ScheduleError for an
+        unknown unit, a loop of other size than the unit's depth, and for what is no one sum of products in its formats.
+        """
+        text, found, loop = f"dot {name} {unit}", DOTS.get(unit), self.loop(name)
+        if found is None:
+            raise ScheduleError(f"{text}: no such unit; there are {', '.join(DOTS)}")
+        axis = loop.axis
+        if loop.kind != "serial" or loop is not axis.loops[-1] or loop.size != found.depth or axis.is_ordered:
+            raise ScheduleError(
+                f"{text}: {name} is not an innermost, unbound loop of {found.depth} steps in any order"
+            )
+        sums = [node for node in self.reduces if axis.range in node.src[1:]]
+        if len(sums) != 1 or sums[0].arg is not Op.ADD or sums[0].src[0].op is not Op.MUL or self.dots:
+            raise ScheduleError(f"{text}: {axis.name} is not that of one sum of products")
+        if self.digits or self.stages:
+            raise ScheduleError(f"{text}: it comes before stages, and groups have no threads")
+        factors = matched(sums[0].src[0].src, found)
+        if factors is None or sums[0].dtype is not found.result:
+            raise ScheduleError(
+                f"{text}: the unit multiplies {found.a.name} by {found.b.name} and adds up in {found.result.name}"
+            )
+        for factor in factors:
+            self.masks.setdefault(factor, self.masks[factor.src[0]])
+        self.dots = DotUse(found, sums[0], axis, *factors)
+        loop.kind = "dot"
+        self.order.remove(loop)
+        self.choices.append(text)
+        return self

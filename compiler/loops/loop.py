@@ -10,6 +10,7 @@ Next     loop_nest.py (the transforms), ../linear/ (who writes them down)
 | thread | the threads of one group, at the same time (GPUs)
 | unroll | nobody: they are written out
 | vector | the lanes of a vector
+| dot    | one instruction that adds up the products of all of them (CPUs)
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class Loop:
     axis: Axis
     size: int
     stride: int
-    kind: str = "serial"  # serial | group | thread | unroll | vector
+    kind: str = "serial"  # serial | group | thread | unroll | vector | dot
     digit: int = -1  # which digit of a thread's number counts it; kind thread
 
     @property
     def is_written_out(self) -> bool:
         """Whether it is no loop when the program runs: its steps are written out, or lanes."""
-        return self.kind in ("unroll", "vector")
+        return self.kind in ("unroll", "vector", "dot")
 
 
 @dataclass(eq=False)

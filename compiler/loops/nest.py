@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hcq.compiler.loops.affine import Affine
+from hcq.compiler.loops.dot_units import DotUnit
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.matrix_units import MatrixUnit
 from hcq.ir.node import Node, range_number, toposort
@@ -45,6 +46,17 @@ class MatrixUse:
     b: Node
 
 
+@dataclass(frozen=True)
+class DotUse:
+    """A sum of products that a processor's dot products do: its range, and the factors in the unit's formats."""
+
+    unit: DotUnit
+    reduce: Node
+    k: Axis
+    a: Node
+    b: Node
+
+
 class Nest:
     """The loops of a kernel and what has been decided about them."""
 
@@ -54,6 +66,7 @@ class Nest:
         self.stages: list[Stage] = []
         self.digits: list[int] = []  # sizes of the digits of a thread's number, the fastest first
         self.unit: MatrixUse | None = None
+        self.dots: DotUse | None = None
         self.pipelined: dict[Loop, int] = {}  # how many tiles of each operand there are
         self.whole: set[str] = set()  # ranges that were fused, and so have no loop that is counted
         self._begin()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.compiler.loops.dot_units import read_by
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.nest import ScheduleError, Stage
 from hcq.compiler.loops.windows import Windows
@@ -57,7 +58,10 @@ class Operands(Windows):
             and users[0].op is Op.CAST
             and not self.affine.is_index(users[0])
         )
-        self.stages.append(Stage(node, users[0] if is_cast else node, loop, is_box))
+        kept = users[0] if is_cast else node
+        for factor in () if self.dots is None else (self.dots.a, self.dots.b):
+            kept = factor if read_by(factor) is node else kept
+        self.stages.append(Stage(node, kept, loop, is_box))
         self.choices.append(f"{verb} {load} {at}")
         return self
 

@@ -1,4 +1,4 @@
-"""Transforms of a kernel's ranges, which come before all others: two become one, or one becomes longer.
+"""Transforms of a kernel's ranges, which come before all others: two become one, one becomes longer, a sum becomes two.
 
 In       a nest whose loops are still as they began
 Out      a nest anew, over a graph with other ranges and the same results
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.compiler.loops.flipping import flipped
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.nest import Nest, ScheduleError
 from hcq.compiler.loops.padding import padded
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Ranges(Nest):
-    """merge, fuse, pad."""
+    """merge, fuse, pad, flip."""
 
     def merge(self, outer: str, inner: str) -> Self:
         """Two untouched neighbouring ranges become one of n_outer * n_inner values, named as the inner one.
@@ -106,5 +107,22 @@ class Ranges(Nest):
         if size != axis.size:
             self.sink = padded(self.sink, axis.range, size)
             self._begin()
+        self.choices.append(text)
+        return self
+
+    def flip(self, load: int) -> Self:
+        """Take a factor of 8 bits with the other sign; a sum over ranges of its own, the last ones, puts that right.
+
+        Raises ScheduleError for what is no factor of a sum of products in int32, and after other transforms than
+        merges and pads.
+        """
+        text = f"flip {load}"
+        if any(not choice.startswith(("merge", "fuse", "pad")) for choice in self.choices):
+            raise ScheduleError(f"{text}: only merges, fuses and pads come before")
+        made = flipped(self.sink, self.loads[load]) if 0 <= load < len(self.loads) else None
+        if made is None:
+            raise ScheduleError(f"{text}: it is no factor of 8 bits of one sum of products in int32")
+        self.sink = made
+        self._begin()
         self.choices.append(text)
         return self

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import llvm_arithmetic as spell
+from hcq.compiler.render import llvm_dots as dots
 from hcq.compiler.render.llvm_arithmetic import RenderError, literal, memory_type, register_type
 from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
@@ -148,6 +149,8 @@ class Text:
             self.names[it] = self.vector(it)
         elif op is Op.LANE:
             self.names[it] = self.lane(it)
+        elif op is Op.DOT:
+            self.names[it] = dots.dot(self, it)
         elif op in ARITHMETIC:
             sources = [(self.name(s), s.dtype) for s in it.src if s is not None]
             numbers = [s.number for s in it.src if s is not None]
