@@ -55,6 +55,7 @@ class Target:
     cpu: str = ""  # LLVM's name; empty: the host's own, with the host's features
     features: str = ""  # LLVM's list, beside a named cpu
     native: frozenset[Op] = CPU_NATIVE
+    flags: frozenset[str] = frozenset()  # what a CPU has besides, by the names of /proc/cpuinfo: see loops/dot_units.py
     casts: frozenset[DType] = NARROW_CASTS  # narrow formats it converts to and from float32 by itself
     assembler: str = "llvmlite"  # or "comgr", for AMD: see assemble_with in codegen.py
     toolchain: Toolchain | None = None  # or a vendor's, for NVIDIA: see compile_with there
@@ -126,7 +127,7 @@ def cpu_target(arch: str = "", threads: int | None = None) -> Target:
     # without F16C a conversion would be a call to a library that kernels do not have
     has_half = arch != "x86_64" or "f16c" in flags
     casts = NARROW_CASTS if has_half else NARROW_CASTS - {dtypes.float16}
-    return Target("cpu", arch, key, threads, vector_bits, registers, l1, l2, casts=casts)
+    return Target("cpu", arch, key, threads, vector_bits, registers, l1, l2, flags=flags, casts=casts)
 
 
 def _cpuinfo() -> dict[str, str]:

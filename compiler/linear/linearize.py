@@ -207,18 +207,19 @@ class _Writer(Fragments):
     # -- reductions -------------------------------------------------------------------------------------------------
 
     def _reduce_ready(self, unopened_loops: list[Loop]) -> None:
-        """Emit every reduction whose output loops are all open; those after one that waits may read it."""
+        """Emit every reduction whose output loops are all open and that reads none that waits."""
         unopened = 0
         for loop in unopened_loops:
             unopened |= loop.axis.bit
-        while self.pending:
-            group = self.pending[0]
-            if any(self.masks[node] & unopened for node in group):
-                return
-            if unopened_loops and any(node in self.volatile for node in group):
-                return
-            self.pending = self.pending[1:]
-            self._reduction(group)
+        waiting: list[list[Node]] = []
+        for group in self.pending:
+            waits = any(self.masks[node] & unopened for node in group)
+            waits = waits or (bool(unopened_loops) and any(node in self.volatile for node in group))
+            if waits or (waiting and _reads(group, waiting)):
+                waiting.append(group)
+            else:
+                self._reduction(group)
+        self.pending = waiting
 
     def _reduction(self, group: list[Node]) -> None:
         """Reductions over the same ranges in one pass: accumulators, the loops, the fold."""
@@ -415,6 +416,12 @@ def _conditional(node: Node) -> tuple[Node, Node | None]:
         if otherwise.op is Op.CONST and otherwise.arg == 0 and math.copysign(1.0, otherwise.arg) > 0:
             return x, condition
     return value, None
+
+
+def _reads(group: list[Node], others: list[list[Node]]) -> bool:
+    """Whether a reduction is computed from one of others."""
+    found = {node for other in others for node in other}
+    return any(node in found for node in toposort([source for node in group for source in node.src]))
 
 
 def _reads_what_was_stored(stores: Sequence[Node]) -> bool:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from math import prod
 
 from hcq.compiler.loops.accesses import Accesses
+from hcq.compiler.loops.dot_units import DotUnit, dots_of, matched
+from hcq.compiler.loops.flipping import FLIPPED
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.target import Target
@@ -54,6 +56,9 @@ class Plan:
     vectors: list[Node]
     scalars: list[Node]
     cycles: float = 0.0
+    unit: DotUnit | None = None  # outer: what multiplies, a few values of `deep` at once
+    deep: Axis | None = None
+    flips: bool = False  # the scalars' sign, as the unit wants it
     pack_vectors: bool = False
     pack_scalars: bool = False
 
@@ -93,6 +98,7 @@ def _outer_plans(nest: LoopNest, facts: Accesses, target: Target) -> list[Plan]:
             if row is vector or row.size < 2 or seen & row.bit or not nest.masks[scalars[0]] & row.bit:
                 continue
             plans.append(_outer_plan(nest, facts, target, vector, row, vectors, scalars))
+            plans += _narrow_plans(nest, facts, target, vector, row, vectors, scalars)
     return plans
 
 
@@ -165,6 +171,65 @@ def _outer_plan(
     return plan
 
 
+def _narrow_plans(
+    nest: LoopNest,
+    facts: Accesses,
+    target: Target,
+    vector: Axis,
+    row: Axis,
+    vectors: list[Node],
+    scalars: list[Node],
+) -> list[Plan]:
+    """The same tiles, multiplied by dot products of narrow numbers, where the processor has them."""
+    units = dots_of(target.flags)
+    if not units or len(nest.reduces) != 1 or len(vectors) != 1 or len(scalars) != 1:
+        return []
+    node, (far,), (near,) = nest.reduces[0], vectors, scalars
+    if node.arg is not Op.ADD or node.src[0].op is not Op.MUL or facts.is_masked(near) or facts.is_masked(far):
+        return []
+    deep = max((a for a in nest.axes if a.is_reduce), key=lambda a: (facts.stride(near, a) == 1, a.size))
+    if nest.never_staged(far) or nest.never_staged(near) or facts.stride(near, deep) is None:
+        return []
+    lanes = facts.lanes(target)
+    rest = prod(a.size for a in nest.axes if a.is_reduce and a is not deep)
+    others = prod(a.size for a in nest.axes if not a.is_reduce and a is not vector and a is not row)
+    seen = _seen(nest, vectors)
+    again = prod(a.size for a in nest.axes if not a.is_reduce and a is not row and not seen & a.bit)
+    plans = []
+    for unit in units:
+        flips = unit.a is not unit.b and near.dtype is far.dtype and near.dtype in FLIPPED
+        if node.dtype is not unit.result or deep.size < 2 * unit.depth:
+            continue
+        if flips:
+            fits = unit.b is near.dtype or unit.a is near.dtype
+        else:
+            fits = matched(node.src[0].src, unit) is not None
+        if not fits:
+            continue
+        # a word of the vector operand holds some of the reduction in each lane
+        most = _most_rows(facts, row, scalars, target)
+        width, rows, per_step = _tile(vector.size, most, row.size, min(lanes, unit.lanes[0]), target)
+        plan = Plan("outer", vector, vector, row, rows, width, vectors, scalars, unit=unit, deep=deep, flips=flips)
+        plan.pack_vectors = True
+        row_tiles, panels = -(-row.size // rows), -(-vector.size // (lanes * width))
+        steps = -(-deep.size // unit.depth) * rest
+        reuse = row_tiles * again
+        panel_bytes = steps * lanes * width * 4
+        if panel_bytes > target.l2_bytes or reuse < 2:
+            continue
+        plan.pack_scalars = flips or near.dtype.bits < unit.a.bits or facts.stride(near, deep) != 1
+        moved = steps * vector.size * row_tiles * others / reuse
+        plan.cycles = per_step * steps * others
+        plan.cycles += moved * (3.0 if facts.stride(far, vector) == 1 else 1 + STRIDED) * 2.0 / lanes
+        if plan.pack_scalars:
+            each = 0.1 if facts.stride(near, deep) == 1 else 1.0
+            plan.cycles += each * steps * row.size * others * panels
+        for store in nest.stores:
+            plan.cycles += facts.outputs * (1.0 / lanes if facts.stride(store, vector) == 1 else SCATTERED)
+        plans.append(plan)
+    return plans
+
+
 def _reduced_strides(nest: LoopNest, facts: Accesses, load: Node) -> list[int]:
     strides = [facts.stride(load, axis) or 0 for axis in nest.axes if axis.is_reduce]
     return [abs(s) for s in strides if s]
@@ -205,8 +270,12 @@ def _step(rows: int, width: int) -> float:
 
 
 def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) -> None:
-    vector, row = plan.vector, plan.row
     lanes = facts.lanes(target)
+    if plan.unit is not None:
+        lanes = min(lanes, plan.unit.lanes[0])
+        if plan.flips:
+            nest.flip(nest.loads.index(plan.scalars[0]))
+    vector, row = plan.vector, plan.row = nest.axis(plan.vector), nest.axis(plan.row)
     while lanes > vector.size:
         lanes //= 2
     _tile_axis(nest, row, plan.rows)
@@ -218,7 +287,13 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
     nest.vectorize(vector.loops[-1].name)
     if panel is not vector.loops[-1]:
         nest.unroll(panel.name)
-    _decide_windows(nest, plan)
+    if plan.unit is not None and plan.deep is not None:
+        deep = nest.axis(plan.deep)
+        if deep.size > plan.unit.depth:
+            nest.split(deep.name, plan.unit.depth)
+        nest.dot(deep.loops[-1].name, plan.unit.name)
+    else:
+        _decide_windows(nest, plan)
     seen = _seen(nest, plan.vectors)
     outputs = [a for a in nest.axes if not a.is_reduce and a.counted]
     # whatever changes the panel is outside, whatever reuses it inside, the row tiles innermost
@@ -232,6 +307,10 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
         at = _last_loop(nest, outside, inside)
         for load in plan.vectors:
             nest.stage(nest.loads.index(load), at)
+    if plan.unit is not None:
+        if plan.pack_scalars:
+            _stage_words(nest, facts, plan)
+        return
     if plan.pack_scalars:
         for load in plan.scalars:
             if facts.is_masked(load):
@@ -272,6 +351,14 @@ def _stage_box(nest: LoopNest, target: Target, load: Node, innermost: bool = Fal
         if nest.box_bytes(load, loops[: i + 1]) <= target.l2_bytes // 3:
             nest.box(nest.loads.index(load), loops[i].name)
             return
+
+
+def _stage_words(nest: LoopNest, facts: Accesses, plan: Plan) -> None:
+    """Pack the rows of a tile in words, within the innermost loop of the outputs."""
+    load = plan.scalars[0]
+    at = [loop.name for loop in nest.order if not loop.axis.is_reduce][-1:] or ["-"]
+    is_run = plan.deep is not None and facts.stride(load, plan.deep) == 1
+    nest.stage(nest.loads.index(load), at[0], is_box=is_run)
 
 
 # -- dot products ---------------------------------------------------------------------------------------------------
