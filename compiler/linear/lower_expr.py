@@ -130,7 +130,7 @@ class LowerExpr(Emitter):
             return self._places_between(axis, one_by_one)
         extent = self.extent[axis]
         last = axis.loops[-1]
-        if last.kind == "dot":
+        if last.kind == "dot" and not one_by_one:
             return [(start, min(last.size, extent - start)) for start in range(0, extent, last.size)]
         if last.kind != "vector" or one_by_one:
             return [(offset, 1) for offset in range(0, extent, last.stride)]

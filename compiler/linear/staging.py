@@ -58,7 +58,7 @@ class Staging(Dots):
         loops = [loop for loop in loops if loop.axis not in boxed]
         axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
         use = self.nest.dots
-        words = use.k if use is not None and value in (use.a, use.b) and use.k not in boxed else None
+        words = use.k if use is not None and value in (use.a, use.b) and not boxes else None
         strides: dict[Loop, int] = {}
         count = 1
         for box in reversed(boxes):
@@ -103,7 +103,8 @@ class Staging(Dots):
         strided = {
             axis
             for axis in self.axes_of(self.masks[source])
-            if axis.loops[-1].kind == "vector" and form.coefficient(axis.range) != 1
+            if (axis.loops[-1].kind == "vector" and form.coefficient(axis.range) != 1)
+            or axis.loops[-1].kind == "dot"
         }
 
         def copy() -> None:

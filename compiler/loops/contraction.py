@@ -217,10 +217,11 @@ def _narrow_plans(
         panel_bytes = steps * lanes * width * 4
         if panel_bytes > target.l2_bytes or reuse < 2:
             continue
-        plan.pack_scalars = flips or near.dtype.bits < unit.a.bits or facts.stride(near, deep) != 1
+        plan.pack_scalars = near.dtype.bits < unit.a.bits or facts.stride(near, deep) != 1
         moved = steps * vector.size * row_tiles * others / reuse
         plan.cycles = per_step * steps * others
         plan.cycles += moved * (3.0 if facts.stride(far, vector) == 1 else 1 + STRIDED) * 2.0 / lanes
+        plan.cycles += row_tiles * rows * panels * steps * others / 4 if flips else 0.0
         if plan.pack_scalars:
             each = 0.1 if facts.stride(near, deep) == 1 else 1.0
             plan.cycles += each * steps * row.size * others * panels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,22 +130,25 @@ def nest_of(sink: Node) -> LoopNest:
     return LoopNest(lower(sink, cpu_target()))
 
 
-def random_schedule(nest: LoopNest, rng: random.Random) -> str:
-    """Transforms that the nest accepts, tried at random."""
+def random_schedule(
+    nest: LoopNest, rng: random.Random, begin: Callable[[LoopNest], object] = lambda nest: None
+) -> str:
+    """Transforms that the nest accepts, tried at random; `begin` makes those that follow the merges."""
     for axes in ([a for a in nest.axes if not a.is_reduce], [a for a in nest.axes if a.is_reduce]):
         for a, b in zip(axes, axes[1:], strict=False):
             if rng.random() < 0.3 and nest.can_merge(a, b):
                 nest.merge(a.name, b.name)
                 break
+    begin(nest)
     axes = list(nest.axes)
     rng.shuffle(axes)
     has_vector = False
     copies = 1
     for axis in axes:
-        if rng.random() < 0.4:
+        if rng.random() < 0.4 and axis.loops[0].kind == "serial":
             nest.split(axis.name, rng.choice([2, 3, 4, 6, 8, 12]))
         inner = axis.loops[-1]
-        if not has_vector and rng.random() < 0.6:
+        if not has_vector and inner.kind == "serial" and rng.random() < 0.6:
             lanes = rng.choice([2, 4, 8, 16])
             if axis.loops[0] is inner or inner.size % lanes == 0:
                 nest.split(inner.name, lanes)
