@@ -36,6 +36,9 @@ MAX_WINDOW_COPIES = 100  # multiplications in the innermost body
 MOST_ROWS = 16
 LATENCY = 8  # accumulators that keep the multipliers busy
 STRIDED = 1.6  # cycles to move one lane that is not contiguous
+FAR = 1.3  # how much longer a step takes whose scalars lie a page or more from those of the step before
+BLOCK_BYTES = 4 << 20  # of packed rows: each thread has as much scratch
+BLOCK_TILES = 8  # tiles of rows that share a panel, at least, where panels are packed once for each block of rows
 TURNED = 0.5  # the same when squares are transposed in registers
 SCATTERED = 3.0  # cycles to store one lane that is not contiguous
 MASKED = 2.0  # cycles to test and read one scalar that may be padding
@@ -59,6 +62,7 @@ class Plan:
     unit: DotUnit | None = None  # outer: what multiplies, a few values of `deep` at once
     deep: Axis | None = None
     flips: bool = False  # the scalars' sign, as the unit wants it
+    block: int = 0  # rows of one group, whose scalars are packed first for all panels; 0: rows are inside panels
     pack_vectors: bool = False
     pack_scalars: bool = False
 
@@ -165,10 +169,36 @@ def _outer_plan(
         plan.cycles += MASKED * steps * row.size * others * len(narrow) * (0.1 if steps >= lanes else panels)
     if any(abs(facts.stride(load, row) or 0) * load.dtype.itemsize > NEAR_ROW_BYTES for load in scalars):
         plan.cycles *= 1.03
+    if len(scalars) == 1 and not plan.pack_scalars and _is_far(nest, facts, scalars[0], row):
+        plan.block = _block(nest, target, plan) if plan.pack_vectors and others == 1 else 0
+        if plan.block:
+            plan.cycles += (-(-row.size // plan.block) - 1) * packs + steps * row.size
+        else:
+            plan.cycles *= FAR
     for store in nest.stores:
         contiguous = facts.stride(store, vector) == 1
         plan.cycles += facts.outputs * (1.0 / lanes if contiguous else SCATTERED)
     return plan
+
+
+def _is_far(nest: LoopNest, facts: Accesses, load: Node, row: Axis) -> bool:
+    """Whether the rows of a load are neighbours and each step of the reduction goes to another page: a transpose."""
+    strides = _reduced_strides(nest, facts, load)
+    if facts.is_masked(load) or nest.never_staged(load) or facts.stride(load, row) != 1 or not strides:
+        return False
+    return min(strides) * load.dtype.itemsize >= NOTABLE_ROW_BYTES and facts.extent(load) >= 4096
+
+
+def _block(nest: LoopNest, target: Target, plan: Plan) -> int:
+    """Rows of a group where it packs its rows once; 0 where too few tiles would share a panel."""
+    if sum(not a.is_reduce for a in nest.axes) != 2:
+        return 0
+    steps = prod(axis.size for axis in nest.axes if axis.is_reduce)
+    tiles = -(-plan.row.size // plan.rows)
+    groups = 2 * target.threads if target.threads > 1 and plan.cycles >= ALONE_CYCLES else 1
+    fits = BLOCK_BYTES // (steps * plan.rows * plan.scalars[0].dtype.itemsize)
+    block = min(-(-tiles // groups), fits)
+    return block * plan.rows if block >= BLOCK_TILES else 0
 
 
 def _narrow_plans(
@@ -222,7 +252,11 @@ def _narrow_plans(
         plan.cycles = per_step * steps * others
         plan.cycles += moved * (3.0 if facts.stride(far, vector) == 1 else 1 + STRIDED) * 2.0 / lanes
         plan.cycles += row_tiles * rows * panels * steps * others / 4 if flips else 0.0
-        if plan.pack_scalars:
+        if plan.pack_scalars and others == 1 and facts.stride(near, deep) != 1:
+            plan.block = _block(nest, target, plan)
+        if plan.block:
+            plan.cycles += moved * (-(-row.size // plan.block) - 1) + steps * row.size
+        elif plan.pack_scalars:
             each = 0.1 if facts.stride(near, deep) == 1 else 1.0
             plan.cycles += each * steps * row.size * others * panels
         for store in nest.stores:
@@ -279,7 +313,13 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
     vector, row = plan.vector, plan.row = nest.axis(plan.vector), nest.axis(plan.row)
     while lanes > vector.size:
         lanes //= 2
-    _tile_axis(nest, row, plan.rows)
+    if plan.block:
+        if plan.block < row.size:
+            nest.split(row.name, plan.block)
+        nest.split(row.loops[-1].name, plan.rows)
+        nest.unroll(row.loops[-1].name)
+    else:
+        _tile_axis(nest, row, plan.rows)
     if lanes * plan.width < vector.size:
         nest.split(vector.name, lanes * plan.width)
     panel = vector.loops[-1]
@@ -295,6 +335,9 @@ def _apply_outer(nest: LoopNest, facts: Accesses, target: Target, plan: Plan) ->
         nest.dot(deep.loops[-1].name, plan.unit.name)
     else:
         _decide_windows(nest, plan)
+    if plan.block:
+        _pack_blocks(nest, target, plan)
+        return
     seen = _seen(nest, plan.vectors)
     outputs = [a for a in nest.axes if not a.is_reduce and a.counted]
     # whatever changes the panel is outside, whatever reuses it inside, the row tiles innermost
@@ -331,6 +374,23 @@ def _shares_lines(nest: LoopNest, facts: Accesses, vector: Axis, others: list[Ax
     strides = [abs(facts.stride(store, vector) or 0) for store in nest.stores]
     inner = [abs(facts.stride(store, a) or 0) for store in nest.stores for a in others]
     return min(strides) > 1 and any(0 < stride < min(strides) for stride in inner)
+
+
+def _pack_blocks(nest: LoopNest, target: Target, plan: Plan) -> None:
+    """A group packs the rows of its block; for each panel it packs that, and goes through the block's tiles."""
+    vector, row = plan.vector, plan.row
+    blocks, tiles = row.loops[0] if len(row.counted) > 1 else None, row.counted[-1]
+    if blocks is not None and target.threads > 1 and plan.cycles >= ALONE_CYCLES:
+        nest.parallel(blocks.name)
+    panels = vector.counted
+    wanted = [loop.name for loop in (blocks, *panels, tiles) if loop is not None and loop.kind == "serial"]
+    if wanted != [loop.name for loop in nest.order if loop.kind == "serial" and not loop.axis.is_reduce]:
+        nest.reorder(*wanted)
+    at_block = "-" if blocks is None else blocks.name
+    for load in plan.vectors:
+        nest.stage(nest.loads.index(load), panels[-1].name if panels else at_block)
+    for load in plan.scalars:
+        nest.stage(nest.loads.index(load), at_block)
 
 
 def _decide_windows(nest: LoopNest, plan: Plan) -> None:
