@@ -55,7 +55,9 @@ class Target:
     cpu: str = ""  # LLVM's name; empty: the host's own, with the host's features
     features: str = ""  # LLVM's list, beside a named cpu
     native: frozenset[Op] = CPU_NATIVE
-    flags: frozenset[str] = frozenset()  # what a CPU has besides, by the names of /proc/cpuinfo: see loops/dot_units.py
+    flags: frozenset[str] = (
+        frozenset()
+    )  # what a CPU has besides, by the names of /proc/cpuinfo: see loops/dot_units.py
     casts: frozenset[DType] = NARROW_CASTS  # narrow formats it converts to and from float32 by itself
     assembler: str = "llvmlite"  # or "comgr", for AMD: see assemble_with in codegen.py
     toolchain: Toolchain | None = None  # or a vendor's, for NVIDIA: see compile_with there

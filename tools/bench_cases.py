@@ -152,6 +152,117 @@ class Sgemm2048(Sgemm):
     name, about, n = "sgemm-2048", "float32 matrix product, 2048 x 2048", 2048
 
 
+class TransposedSgemm(Sgemm1024):
+    name, about = "transposed-1024", "float32 matrix product whose left operand lies transposed, 1024 x 1024"
+
+    def expected(self, inputs: Arrays) -> Any:
+        return inputs["a"].T.astype("float64") @ inputs["b"].astype("float64")
+
+    def hcq(self, inputs: Arrays) -> Run:
+        return _hcq(lambda a, b: (a.mT @ b).realize(), inputs["a"], inputs["b"])
+
+    def numpy(self, inputs: Arrays) -> Run:
+        import numpy
+
+        a, b, out = inputs["a"].T, inputs["b"], numpy.empty((self.n, self.n), "float32")
+        return lambda: numpy.matmul(a, b, out=out)
+
+    def torch(self, inputs: Arrays) -> Run:
+        return _torch(lambda a, b: a.T @ b, inputs["a"], inputs["b"])
+
+    def tinygrad(self, inputs: Arrays) -> Run:
+        return _tinygrad(lambda a, b: a.T @ b, inputs["a"], inputs["b"])
+
+
+class Bfloat16Product(Case):
+    name, about, unit = "bfloat16-1024", "bfloat16 matrix product, 1024 x 1024", "GFLOP/s"
+    tolerance = 1e-2
+    n = 1024
+    amount = 2 * n**3 / 1e9
+
+    def inputs(self) -> Arrays:
+        """float32 numbers that bfloat16 holds exactly."""
+        import numpy
+
+        inputs = {"a": _random(self.n, self.n, seed=1), "b": _random(self.n, self.n, seed=2)}
+        return {k: (v.view("uint32") & numpy.uint32(0xFFFF0000)).view("float32") for k, v in inputs.items()}
+
+    def expected(self, inputs: Arrays) -> Any:
+        return inputs["a"].astype("float64") @ inputs["b"].astype("float64")
+
+    def hcq(self, inputs: Arrays) -> Run:
+        from hcq import Tensor, dtypes, jit
+
+        a, b = (Tensor(inputs[name]).cast(dtypes.bfloat16).realize() for name in "ab")
+        recorded, wait = jit(lambda a, b: (a @ b).realize()), hcq_wait()
+
+        def run() -> Any:
+            result = recorded(a, b)
+            wait()
+            return result
+
+        return run
+
+    def torch(self, inputs: Arrays) -> Run:
+        import torch
+
+        a, b = (torch.from_numpy(inputs[name]).bfloat16() for name in "ab")
+        return lambda: a @ b
+
+
+class Int8Product(Case):
+    name, about, unit = "int8-1024", "int8 matrix product summed in int32, 1024 x 1024", "GOP/s"
+    tolerance = 0.0
+    n = 1024
+    amount = 2 * n**3 / 1e9
+
+    def inputs(self) -> Arrays:
+        import numpy
+
+        rng = numpy.random.default_rng(1)
+        return {name: rng.integers(-128, 128, (self.n, self.n), "int8") for name in "ab"}
+
+    def expected(self, inputs: Arrays) -> Any:
+        return inputs["a"].astype("float64") @ inputs["b"].astype("float64")
+
+    def hcq(self, inputs: Arrays) -> Run:
+        from hcq import dtypes
+
+        wide = dtypes.int32
+        return _hcq(lambda a, b: (a.cast(wide) @ b.cast(wide)).realize(), inputs["a"], inputs["b"])
+
+    def torch(self, inputs: Arrays) -> Run:
+        import torch
+
+        return _torch(torch._int_mm, inputs["a"], inputs["b"])
+
+
+class VectorMatrix(Case):
+    name, about, unit = "vector-matrix", "float32 vector times matrix, 4096 x 4096", "GB/s"
+    ceiling = "read"
+    n = 4096
+    amount = 4 * n * n / 1e9
+
+    def inputs(self) -> Arrays:
+        return {"v": _random(self.n, seed=1), "m": _random(self.n, self.n, seed=2)}
+
+    def expected(self, inputs: Arrays) -> Any:
+        return inputs["v"].astype("float64") @ inputs["m"].astype("float64")
+
+    def hcq(self, inputs: Arrays) -> Run:
+        return _hcq(lambda v, m: (v @ m).realize(), inputs["v"], inputs["m"])
+
+    def numpy(self, inputs: Arrays) -> Run:
+        v, m = inputs["v"], inputs["m"]
+        return lambda: v @ m
+
+    def torch(self, inputs: Arrays) -> Run:
+        return _torch(lambda v, m: v @ m, inputs["v"], inputs["m"])
+
+    def tinygrad(self, inputs: Arrays) -> Run:
+        return _tinygrad(lambda v, m: v @ m, inputs["v"], inputs["m"])
+
+
 # -- memory bound ------------------------------------------------------------------------------------------------------
 
 
@@ -377,6 +488,10 @@ TENSOR_CASES: tuple[type[Case], ...] = (
     Sgemm512,
     Sgemm1024,
     Sgemm2048,
+    TransposedSgemm,
+    Bfloat16Product,
+    Int8Product,
+    VectorMatrix,
     Chain,
     Softmax,
     Conv,

@@ -71,6 +71,8 @@ def check(case: Case, result: Any, expected: Any) -> None:
 
 def fetch(result: Any) -> Any:
     """A library's result as a NumPy array."""
+    if "bfloat16" in str(getattr(result, "dtype", "")):  # NumPy has none
+        result = result.float()
     return result.numpy() if hasattr(result, "numpy") else result
 
 

@@ -46,7 +46,9 @@ class Dots(LowerExpr):
                 return self._word(self.value(factor, point))
             if not self._is_run_across(factor, across):
                 first = point[across][0]
-                ones = [self._word(self.value(factor, {**point, across: (first + i, 1)})) for i in range(lanes)]
+                ones = [
+                    self._word(self.value(factor, {**point, across: (first + i, 1)})) for i in range(lanes)
+                ]
                 return ones[0] if lanes == 1 else self.emit(Op.VECTOR, dtypes.int32.vec(lanes), tuple(ones))
         zero = self.broadcast(self.number(0, factor.dtype), lanes)
         rows = [self.value(factor, {**point, k: (start + i, 1)}) for i in range(count)]

@@ -29,7 +29,7 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 |             | mask, guard                  |                          | where the mask is off, nothing for the guard
 | COMMIT      |                              |                          | the copies begun since the last are one batch
 | WAIT        |                              | n                        | all batches of this thread but n are there
-| DOT         | a, b, d                      | a DotUnit's name         | d + products of the narrow numbers in words a, b
+| DOT         | a, b, d                      | a DotUnit's name         | d + a's numbers * b's, narrow ones in words
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """
 

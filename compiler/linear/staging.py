@@ -64,7 +64,7 @@ class Staging(Dots):
         for box in reversed(boxes):
             box.stride, count = count, count * box.nominal
         walked = loops + [loop for axis in axes if axis not in boxed for loop in axis.written_out]
-        for loop in sorted(reversed(walked), key=lambda loop: loop.kind != "dot"):
+        for loop in sorted(walked[::-1], key=lambda loop: loop.kind != "dot"):
             strides[loop] = count
             count *= loop.size
         for box in boxes:

@@ -38,7 +38,9 @@ LATENCY = 8  # accumulators that keep the multipliers busy
 STRIDED = 1.6  # cycles to move one lane that is not contiguous
 FAR = 1.3  # how much longer a step takes whose scalars lie a page or more from those of the step before
 BLOCK_BYTES = 4 << 20  # of packed rows: each thread has as much scratch
-BLOCK_TILES = 8  # tiles of rows that share a panel, at least, where panels are packed once for each block of rows
+BLOCK_TILES = (
+    8  # tiles of rows that share a panel, at least, where panels are packed once for each block of rows
+)
 TURNED = 0.5  # the same when squares are transposed in registers
 SCATTERED = 3.0  # cycles to store one lane that is not contiguous
 MASKED = 2.0  # cycles to test and read one scalar that may be padding
@@ -62,7 +64,9 @@ class Plan:
     unit: DotUnit | None = None  # outer: what multiplies, a few values of `deep` at once
     deep: Axis | None = None
     flips: bool = False  # the scalars' sign, as the unit wants it
-    block: int = 0  # rows of one group, whose scalars are packed first for all panels; 0: rows are inside panels
+    block: int = (
+        0  # rows of one group, whose scalars are packed first for all panels; 0: rows are inside panels
+    )
     pack_vectors: bool = False
     pack_scalars: bool = False
 
@@ -215,7 +219,12 @@ def _narrow_plans(
     if not units or len(nest.reduces) != 1 or len(vectors) != 1 or len(scalars) != 1:
         return []
     node, (far,), (near,) = nest.reduces[0], vectors, scalars
-    if node.arg is not Op.ADD or node.src[0].op is not Op.MUL or facts.is_masked(near) or facts.is_masked(far):
+    if (
+        node.arg is not Op.ADD
+        or node.src[0].op is not Op.MUL
+        or facts.is_masked(near)
+        or facts.is_masked(far)
+    ):
         return []
     deep = max((a for a in nest.axes if a.is_reduce), key=lambda a: (facts.stride(near, a) == 1, a.size))
     if nest.never_staged(far) or nest.never_staged(near) or facts.stride(near, deep) is None:
@@ -239,7 +248,9 @@ def _narrow_plans(
         # a word of the vector operand holds some of the reduction in each lane
         most = _most_rows(facts, row, scalars, target)
         width, rows, per_step = _tile(vector.size, most, row.size, min(lanes, unit.lanes[0]), target)
-        plan = Plan("outer", vector, vector, row, rows, width, vectors, scalars, unit=unit, deep=deep, flips=flips)
+        plan = Plan(
+            "outer", vector, vector, row, rows, width, vectors, scalars, unit=unit, deep=deep, flips=flips
+        )
         plan.pack_vectors = True
         row_tiles, panels = -(-row.size // rows), -(-vector.size // (lanes * width))
         steps = -(-deep.size // unit.depth) * rest

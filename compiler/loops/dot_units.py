@@ -5,8 +5,8 @@ Out      `DotUnit`, `DOTS` by name; `dots_of(flags)`; `matched`: what the factor
 Next     loop_nest.py (`dot`), ../linear/dots.py (operands as words), ../render/llvm_dots.py (their spelling)
 Source   Intel's and AMD's manuals (VDPBF16PS, VPDPBUSD, VPMADDWD), Arm's (BFDOT, SDOT, UDOT, USDOT)
 
-Every lane of a result has a word of 32 bits in either operand: two numbers of 16 bits or four of 8, neighbours along the
-reduction. Unlike the matrix units of GPUs (matrix_units.py) these take any lanes: a vector of results, as `vectorize`
+Every lane of a result has a word of 32 bits in either operand: two numbers of 16 bits or four of 8, neighbours along
+the reduction. Unlike the matrix units of GPUs (matrix_units.py) these take any lanes: a vector of results, as `vectorize`
 makes it, each with the same words of the other operand or with its own.
 """
 

@@ -65,6 +65,7 @@ def test_any_schedule_with_dot_products_computes_the_same(device: Device, unit: 
         pytest.skip(f"this processor has not all of: {', '.join(sorted(unit.flags))}")
     rng = random.Random(seed)
     sink = random_kernel(unit, rng)
+
     def begin(nest: LoopNest) -> None:
         deep = rng.choice([axis for axis in nest.axes if axis.is_reduce and axis.size >= unit.depth])
         if deep.size > unit.depth:
@@ -77,7 +78,9 @@ def test_any_schedule_with_dot_products_computes_the_same(device: Device, unit: 
 
 @pytest.mark.parametrize("turned", ["", "a", "b"])
 @pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.int8, dtypes.uint8, dtypes.int16])
-def test_the_heuristics_products_of_narrow_numbers_are_right(device: Device, dtype: DType, turned: str) -> None:
+def test_the_heuristics_products_of_narrow_numbers_are_right(
+    device: Device, dtype: DType, turned: str
+) -> None:
     result = dtypes.float32 if dtype.is_float else dtypes.int32
     for shape in ((40, 128, 96), (33, 67, 50)):
         check(device, product(dtype, dtype, result, shape, turned))
