@@ -64,7 +64,9 @@ class Staging(Dots):
         for box in reversed(boxes):
             box.stride, count = count, count * box.nominal
         walked = loops + [loop for axis in axes if axis not in boxed for loop in axis.written_out]
-        for loop in sorted(walked[::-1], key=lambda loop: loop.kind != "dot"):
+        # the numbers of a word are neighbours
+        innermost_last = sorted(walked, key=lambda loop: loop.kind == "dot")
+        for loop in reversed(innermost_last):
             strides[loop] = count
             count *= loop.size
         for box in boxes:

@@ -6,8 +6,8 @@ Next     loop_nest.py (`dot`), ../linear/dots.py (operands as words), ../render/
 Source   Intel's and AMD's manuals (VDPBF16PS, VPDPBUSD, VPMADDWD), Arm's (BFDOT, SDOT, UDOT, USDOT)
 
 Every lane of a result has a word of 32 bits in either operand: two numbers of 16 bits or four of 8, neighbours along
-the reduction. Unlike the matrix units of GPUs (matrix_units.py) these take any lanes: a vector of results, as `vectorize`
-makes it, each with the same words of the other operand or with its own.
+the reduction. Unlike the matrix units of GPUs (matrix_units.py) these take any lanes: a vector of results, as
+`vectorize` makes it, each with the same words of the other operand or with its own.
 """
 
 from __future__ import annotations
