@@ -263,7 +263,6 @@ class _Writer(Fragments):
                             if not holds.arg:
                                 continue
                             holds = None
-                        is_dot = use is not None and node is use.reduce
                         mine = parts[node, tuple(outer.values())]
                         accumulator = mine.get(part)
                         if accumulator is None:
@@ -278,7 +277,7 @@ class _Writer(Fragments):
                             self.scopes[depth].instructions.append(accumulator)
                             mine[part] = accumulator
                         before = now.get(accumulator, accumulator)
-                        if is_dot:
+                        if use is not None and node is use.reduce:
                             now[accumulator] = self.dotted(use, here, before)
                             continue
                         x = self.broadcast(self.value(summand, here), accumulator.dtype.lanes)
