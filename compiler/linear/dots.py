@@ -14,7 +14,7 @@ from hcq.compiler.linear.lower_expr import LowerExpr, Packed, Point
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.dot_units import read_by
 from hcq.compiler.loops.loop import Axis
-from hcq.compiler.loops.loop_nest import DotUse
+from hcq.compiler.loops.nest import DotUse
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op

@@ -1,4 +1,4 @@
-"""Transforms by which one instruction does the loops of a sum of products: matrix units of GPUs, dot products of processors.
+"""Transforms by which one instruction does the loops of a sum of products: matrix units, dot products of processors.
 
 In       a nest whose innermost loops have the instruction's sizes
 Out      the nest with those loops as threads and registers of the instruction, or as its words

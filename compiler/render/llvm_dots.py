@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.loops.dot_units import DOTS, DotUnit
 from hcq.compiler.render.llvm_arithmetic import register_type
 from hcq.ir.dtype import DType, dtypes
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Spelling:
-    """functions by lanes; numbers: the element type that both operands have; adds: whether it takes the sum itself."""
+    """functions by lanes, most first; numbers: the element type of both operands; adds: whether it takes the sum, too."""
 
     functions: dict[int, str]
     numbers: str
@@ -40,15 +39,20 @@ def _neon(name: str, numbers: str) -> _Spelling:
 
 
 _MADD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
+
+
+def _madd(*lanes: int) -> _Spelling:
+    """Two products; LLVM takes it and the addition for one VPDPWSSD where there is one."""
+    return _Spelling({width: _MADD[width] for width in lanes}, "i16", adds=False)
+
+
 _SPELLINGS = {
     "dpbf16": _x86("avx512bf16.dpbf16ps", "bfloat"),
     "vnni512": _x86("avx512.vpdpbusd", "i32"),
     "vnni256": _x86("avx512.vpdpbusd", "i32", (8, 4)),
-    "madd512": _Spelling(
-        _MADD, "i16", adds=False
-    ),  # LLVM takes it and the addition for one VPDPWSSD where there is one
-    "madd256": _Spelling(_MADD, "i16", adds=False),
-    "madd128": _Spelling(_MADD, "i16", adds=False),
+    "madd512": _madd(16, 8, 4),
+    "madd256": _madd(8, 4),
+    "madd128": _madd(4),
     "bfdot": _neon("bfdot.v4f32.v8bf16", "bfloat"),
     "sdot": _neon("sdot.v4i32.v16i8", "i8"),
     "udot": _neon("udot.v4i32.v16i8", "i8"),
@@ -59,34 +63,33 @@ _BITS = {"bfloat": 16, "i32": 32, "i16": 16, "i8": 8}
 
 def dot(text: Text, it: Instruction) -> str:
     """Write a DOT: a power of two of lanes."""
-    unit, lanes = DOTS[it.arg], it.dtype.lanes
+    spelling, result, lanes = _SPELLINGS[it.arg], it.dtype.scalar, it.dtype.lanes
     sources = [(_as_vector(text, text.name(s), s.dtype), s.dtype.scalar) for s in map(it.source, range(3))]
-    part = min(lanes, unit.lanes[0])
-    width = min(width for width in unit.lanes if width >= part)
+    part = min(lanes, max(spelling.functions))
+    width = min(width for width in spelling.functions if width >= part)
     parts = []
     for start in range(0, lanes, part):
         names = [
             _picked(text, name, dtype, lanes, range(start, start + part), width) for name, dtype in sources
         ]
-        made = _one(text, unit, width, names)
-        parts.append(_picked(text, made, unit.result, width, range(part), part))
+        made = _one(text, spelling, result, width, names)
+        parts.append(_picked(text, made, result, width, range(part), part))
     while len(parts) > 1:
-        kind, order = register_type(unit.result.vec(part)), ", ".join(f"i32 {i}" for i in range(2 * part))
+        kind, order = register_type(result.vec(part)), ", ".join(f"i32 {i}" for i in range(2 * part))
         picks = f"<{2 * part} x i32> <{order}>"
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [text.let(f"shufflevector {kind} {a}, {kind} {b}, {picks}") for a, b in pairs]
         part *= 2
-    return parts[0] if lanes > 1 else text.let(f"extractelement {_vector(unit.result, 1)} {parts[0]}, i64 0")
+    return parts[0] if lanes > 1 else text.let(f"extractelement {_vector(result, 1)} {parts[0]}, i64 0")
 
 
 _WORD = dtypes.int32
 
 
-def _one(text: Text, unit: DotUnit, width: int, names: list[str]) -> str:
+def _one(text: Text, spelling: _Spelling, dtype: DType, width: int, names: list[str]) -> str:
     """One instruction."""
-    spelling = _SPELLINGS[unit.name]
     a, b, d = names
-    word, result = register_type(_WORD.vec(width)), register_type(unit.result.vec(width))
+    word, result = register_type(_WORD.vec(width)), register_type(dtype.vec(width))
     numbers = f"<{width * 32 // _BITS[spelling.numbers]} x {spelling.numbers}>"
     if numbers != word:
         a, b = (text.let(f"bitcast {word} {name} to {numbers}") for name in (a, b))
