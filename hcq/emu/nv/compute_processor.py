@@ -111,7 +111,13 @@ class ComputeProcessor(Engine):
             va, qmd = waiting.pop(0)
             qmd = self.read_qmd(va) if qmd is None else qmd
             try:
-                self.shader.run(qmd, self.channel.view, self._windows(), lambda: self.channel.is_ending)
+                self.shader.run(
+                    qmd,
+                    self.channel.view,
+                    self._windows(),
+                    lambda: self.channel.is_ending,
+                    self.channel.process.pid,
+                )
             except ChannelError as error:
                 error.program = qmd.value("program_address")
                 raise

@@ -18,13 +18,16 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
+from hcq import counters
 from hcq.emu.nv.caches import CachedView, DataCache
 from hcq.emu.nv.errors import Access, ChannelError, FaultType, HungKernel, KernelError, LaunchError, MmuFault
 from hcq.emu.nv.memory import View
+from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.run import Kernel
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPCS_PER_GPC, Chip, Spec
+from hcq.emu.traffic import Tally
 from hcq.errors import UsageError
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
 from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV5
@@ -101,7 +104,7 @@ class Shader:
 
     def __init__(self, spec: Spec) -> None:
         self.spec, self.chip = spec, spec.chip
-        self.code: dict[tuple[int, int], tuple[bytes, Code]] = {}
+        self.code: dict[tuple[int, int, bool], tuple[bytes, Code]] = {}
         self.constants: dict[tuple[int, int], bytes] = {}
         self.data = DataCache() if spec.has_caches else None
 
@@ -118,8 +121,14 @@ class Shader:
         if self.data is not None:
             self.data.invalidate()
 
-    def run(self, qmd: Qmd, view: View, windows: Windows, interrupted: Callable[[], bool]) -> None:
-        """Run a grid to its end. interrupted: asked from time to time; when it says yes, the grid ends."""
+    def run(
+        self, qmd: Qmd, view: View, windows: Windows, interrupted: Callable[[], bool], pid: int = 0
+    ) -> None:
+        """Run a grid to its end.
+
+        interrupted   asked from time to time; when it says yes, the grid ends
+        pid           whose it is
+        """
         check_launch(self.chip, qmd)
         if qmd.value("invalidate_instruction_cache"):
             self.invalidate_code()
@@ -128,7 +137,8 @@ class Shader:
         if qmd.value("invalidate_shader_data_cache"):
             self.invalidate_data()
         program = qmd.value("program_address")
-        code = self._code(view, program)
+        counts = counters.is_wanted()
+        code = self._code(view, program, counts)
         kernel = code.kernel
         grid, block = grid_of(qmd), block_of(qmd)
         bank = self._bank0(view, qmd)
@@ -147,6 +157,7 @@ class Shader:
         params = bank[at : at + kernel.param_bytes]
         memory = view if self.data is None else self.data.over(view)
         memory.take_missed()
+        tally = tally_of(self.chip, qmd, kernel) if counts else None
         try:
             kernel.run(
                 grid,
@@ -158,7 +169,10 @@ class Shader:
                 local_window=windows.local,
                 step_limit=self.spec.step_limit,
                 interrupted=interrupted,
+                tally=tally,
             )
+            if tally is not None:
+                counters.tell(pid, tally.record)
         except (KernelFault, UsageError) as error:
             raise stopped(error, memory) from None
         finally:
@@ -167,7 +181,7 @@ class Shader:
 
     # ------------------------------------------------------------ the kernel
 
-    def _code(self, view: View, program: int) -> Code:
+    def _code(self, view: View, program: int, counts: bool) -> Code:
         """The kernel at an address, through the instruction cache: code that changed needs an invalidation."""
         if program % CODE_ALIGNMENT:
             raise LaunchError(
@@ -175,7 +189,7 @@ class Shader:
             )
         view.read(program, CODE_BYTES, CONSTANTS)
         raw = view.read(program - DESCRIPTOR_BYTES, DESCRIPTOR_BYTES, CONSTANTS)
-        key = view.table.number, program
+        key = view.table.number, program, counts
         known = self.code.get(key)
         if known is not None:
             if known[0] != raw:
@@ -184,7 +198,7 @@ class Shader:
                     "still holds the old one: INVALIDATE_SHADER_CACHES was not sent"
                 )
             return known[1]
-        code = load(view, raw, program, self.chip)
+        code = load(view, raw, program, self.chip, counts)
         if len(self.code) > MAX_CACHED:
             self.code.clear()
         self.code[key] = raw, code
@@ -374,6 +388,21 @@ def block_of(qmd: Qmd) -> tuple[int, int, int]:
     )
 
 
+def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel) -> Tally:
+    """Where a launch that counts counts. Registers are those that the QMD gives."""
+    return Tally(
+        chip.arch,
+        qmd.value("program_address"),
+        kernel.function.name,
+        grid_of(qmd),
+        block_of(qmd),
+        WARP,
+        qmd.value("register_count"),
+        qmd.value("shared_memory_size"),
+        qmd.value("shader_local_memory_low_size") + qmd.value("shader_local_memory_high_size"),
+    )
+
+
 # ------------------------------------------------------------ what the scheduler refuses
 
 
@@ -431,8 +460,8 @@ def local_memory_bytes(per_thread: int, warps_per_sm: int) -> int:
 # ------------------------------------------------------------ kernels
 
 
-def load(view: View, raw: bytes, program: int, chip: Chip) -> Code:
-    """The kernel that a descriptor in GPU memory names."""
+def load(view: View, raw: bytes, program: int, chip: Chip, counts: bool = False) -> Code:
+    """The kernel that a descriptor in GPU memory names. counts: with steps that count."""
     found = KernelDescriptor.from_bytes(raw)
 
     def refuse(why: str) -> KernelError:
@@ -453,7 +482,7 @@ def load(view: View, raw: bytes, program: int, chip: Chip) -> Code:
         symbols.append((name_at(view, entry.name_address), entry.address))
     try:
         name = name_at(view, found.entry_name_address)
-        code = _compiled(text, name, tuple(symbols), chip.param_offset_of(found.param_bytes))
+        code = _compiled(text, name, tuple(symbols), chip.param_offset_of(found.param_bytes), counts)
     except UsageError as error:
         raise refuse(str(error)) from None
     needed = code.kernel.param_bytes
@@ -471,7 +500,9 @@ def name_at(view: View, va: int) -> str:
 
 
 @functools.lru_cache(256)
-def _compiled(text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], param_base: int) -> Code:
+def _compiled(
+    text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], param_base: int, counts: bool
+) -> Code:
     source = text.decode("utf-8", "replace")
     module = parse(source)
     constants = [
@@ -479,4 +510,4 @@ def _compiled(text: bytes, entry: str, symbols: tuple[tuple[str, int], ...], par
         for name, va in symbols
         if name in module.variables and module.variables[name].space == "const"
     ]
-    return Code(Kernel(module, entry, dict(symbols), param_base), source, tuple(constants))
+    return Code(Kernel(module, entry, dict(symbols), param_base, counts=counts), source, tuple(constants))

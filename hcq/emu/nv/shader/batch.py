@@ -21,6 +21,7 @@ from hcq.emu.nv.shader.copies import Copies
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
 from hcq.emu.nv.shader.types import Lanes
+from hcq.emu.traffic import Tally
 
 WARP = 32
 WARPGROUP = 128
@@ -41,6 +42,7 @@ class Launch:
     step_limit     instructions that all batches together may execute
     interrupted    asked from time to time; when it says yes, the kernel ends
     param_base     where the parameters begin in constant bank 0, of which their addresses' alignment is told
+    tally          what the launch has done so far, of a kernel that counts
     """
 
     kernel_name: str
@@ -59,6 +61,7 @@ class Launch:
     step_limit: int
     interrupted: Callable[[], bool] | None
     param_base: int = 0
+    tally: Tally | None = None
 
 
 class Batch:

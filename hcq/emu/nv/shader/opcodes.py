@@ -40,6 +40,7 @@ from hcq.emu.nv.shader.syntax import Function, Instruction, Module
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
 SPIN_COST = 64
+Counted = Callable[[Lowering, flow.BasicBlock, DecodedBlock], None]
 
 FLOAT = float_ops.RULES
 OTHERS = Rules()
@@ -71,8 +72,11 @@ def rule_of(instruction: Instruction) -> Rule | None:
     return first.get(instruction.opcode) or second.get(instruction.opcode)
 
 
-def decode(module: Module, function: Function) -> Decoded:
-    """Decode a function's body. Raises PtxError, which names the line, at the first instruction that is not known."""
+def decode(module: Module, function: Function, counted: Counted | None = None) -> Decoded:
+    """Decode a function's body. Raises PtxError, which names the line, at the first instruction that is not known.
+
+    counted   puts steps into a block that count what it does; without it there are none
+    """
     blocks = flow.blocks_of(function)
     lowering = Lowering(module, function, flow.live_in_registers(blocks))
     decoded = lowering.decoded
@@ -97,6 +101,8 @@ def decode(module: Module, function: Function) -> Decoded:
         )
         made.needs_warpgroup = bool(block.body) and flow.is_warpgroup_wide(block.body[0])
         made.waits = any(map(mbarrier_ops.is_wait, block.body))
+        if counted is not None:
+            counted(lowering, block, made)
         decoded.blocks.append(made)
     return decoded
 

@@ -8,12 +8,14 @@ Next     machine.py (one batch of blocks), parser.py (text to Module)
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from hcq.emu.nv.shader.batch import RESERVED_SHARED_BYTES, Batch, Dim3, Launch
+from hcq.emu.nv.shader.counters import counted
 from hcq.emu.nv.shader.errors import Interrupted
 from hcq.emu.nv.shader.machine import Machine
 from hcq.emu.nv.shader.memory import Memory
@@ -21,6 +23,7 @@ from hcq.emu.nv.shader.opcodes import decode
 from hcq.emu.nv.shader.parser import parse
 from hcq.emu.nv.shader.program import Program
 from hcq.emu.nv.shader.syntax import Module
+from hcq.emu.traffic import Tally
 from hcq.errors import UsageError
 
 # threads that run as one NumPy array: enough to hide the interpreter, few enough for the caches
@@ -50,6 +53,7 @@ class Kernel:
 
     symbols     addresses of .global and .const variables
     param_base  where the launch puts parameters in constant bank 0: what is aligned to more than 16 is aligned there
+    counts      every launch counts what it does, in the Tally that `run` is given
     """
 
     def __init__(
@@ -58,11 +62,14 @@ class Kernel:
         entry: str,
         symbols: Mapping[str, int] | None = None,
         param_base: int = 0,
+        *,
+        counts: bool = False,
     ) -> None:
         parsed = parse(module) if isinstance(module, str) else module
         if entry in parsed.functions:
             parsed.functions[entry].param_base = param_base
-        self.program = Program(parsed, entry, dict(symbols or {}), decode)
+        decoder = functools.partial(decode, counted=counted) if counts else decode
+        self.program = Program(parsed, entry, dict(symbols or {}), decoder)
         self.function = self.program.entry.function
 
     @property
@@ -89,6 +96,7 @@ class Kernel:
         batch_lanes: int = BATCH_LANES,
         specials: Mapping[str, int] | None = None,
         interrupted: Callable[[], bool] | None = None,
+        tally: Tally | None = None,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
@@ -96,6 +104,7 @@ class Kernel:
         params       the bytes of the parameters, or read(offset, size_bytes) that gets them where the launch put them
         step_limit   instructions that all batches together may execute, each for all threads of a batch
         interrupted  asked from time to time; when it says yes, the kernel ends with Interrupted
+        tally        for a kernel that counts, and only for one
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         self._check(grid, block, dynamic_shared_bytes)
@@ -122,6 +131,7 @@ class Kernel:
             step_limit,
             interrupted,
             self.function.param_base,
+            tally,
         )
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]

@@ -1,0 +1,188 @@
+"""Counters: what one launch of a kernel asked of a GPU, as emulated shader cores count it, and who is told.
+
+In       a launch that has ended; who wants to hear of launches
+Out      Counters, one record for all vendors; `is_wanted`, asked once a launch; `tell`
+Changes  the list of listeners
+Next     emu/nv/shader/counters.py and emu/amd/shader/counters.py (who count), observe/counters.py (who listens),
+         tools/trace/roofline.py (what follows for the time)
+
+Instructions, sectors, conflicts, barriers and branches are counted and exact for the code that ran. What comes from L2 and
+DRAM is a model: caches that drop what came first, cold when the launch begins, blocks dealt out in turn. On NVIDIA the
+code that ran is PTX, of which ptxas would make other instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+# of instructions: what unit of the GPU they need
+CLASSES = (
+    "float", "special", "matrix", "integer", "convert", "move", "scalar", "warp", "control", "barrier",
+    "global load", "global store", "global atomic", "shared load", "shared store", "shared atomic",
+    "constant load", "local", "wait",
+)  # fmt: skip
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass
+class Counters:
+    """What launches of one kernel did; of several, the sums. A warp is what runs an instruction together: AMD's wave.
+
+    arch, entry, kernel     the GPU; where the code begins in its memory; the name, where one is known
+    launches, blocks, warps    how many there were
+    grid, block             of the last launch
+    instructions            class -> how often a warp executed one
+    thread_instructions     the same for all classes, times the threads that were active
+    flops                   type -> operations of threads on floats; a fused multiply-add is two
+    matrix_flops            type of the factors -> operations of matrix instructions; a multiplication and an addition are two
+    sector_bytes            what global memory is asked for at once: 32 bytes on NVIDIA, a cache line on AMD
+    load_sectors, store_sectors, atomic_sectors    those that warps asked for, each once for an instruction of a warp
+    bytes_needed            of global memory that they named, each once for an instruction of a warp
+    shared_passes           how often shared memory (LDS) was visited: an instruction of a warp takes one for each 128 bytes
+    bank_conflicts          those of the passes that only two words in one bank made necessary
+    barriers                of blocks, counted for each warp that came
+    branches, divergent_branches    conditional ones that warps came to; those after which some threads of a warp wait
+    registers, shared_bytes, local_bytes    of a thread, of a block, of a thread: as the launch says
+    occupancy, limited_by   warps that an SM or CU can have of those that it has room for; what there is too little of
+    l2_bytes                what L2 was asked for
+    dram_read_bytes, dram_write_bytes    what caches did not have; what they have to write back
+    uncounted               instruction -> how often one ran whose traffic is not modelled
+    """
+
+    arch: str = ""
+    entry: int = 0
+    kernel: str = ""
+    launches: int = 1
+    grid: Dim3 = (1, 1, 1)
+    block: Dim3 = (1, 1, 1)
+    blocks: int = 0
+    warps: int = 0
+    warp_size: int = 32
+    instructions: dict[str, int] = field(default_factory=dict)
+    thread_instructions: int = 0
+    flops: dict[str, int] = field(default_factory=dict)
+    matrix_flops: dict[str, int] = field(default_factory=dict)
+    sector_bytes: int = 32
+    load_sectors: int = 0
+    store_sectors: int = 0
+    atomic_sectors: int = 0
+    bytes_needed: int = 0
+    shared_passes: int = 0
+    bank_conflicts: int = 0
+    barriers: int = 0
+    branches: int = 0
+    divergent_branches: int = 0
+    registers: int = 0
+    shared_bytes: int = 0
+    local_bytes: int = 0
+    occupancy: float = 1.0
+    limited_by: str = ""
+    l2_bytes: int = 0
+    dram_read_bytes: int = 0
+    dram_write_bytes: int = 0
+    uncounted: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def warp_instructions(self) -> int:
+        """Instructions of all classes that warps executed."""
+        return sum(self.instructions.values())
+
+    @property
+    def sectors(self) -> int:
+        """All sectors that were asked for."""
+        return self.load_sectors + self.store_sectors + self.atomic_sectors
+
+    @property
+    def dram_bytes(self) -> int:
+        """Both ways."""
+        return self.dram_read_bytes + self.dram_write_bytes
+
+    @property
+    def sector_ratio(self) -> float:
+        """Bytes asked for to bytes needed: 1 is ideal. 1 where nothing was needed."""
+        return self.sectors * self.sector_bytes / self.bytes_needed if self.bytes_needed else 1.0
+
+    def add(self, other: Counters) -> None:
+        """Become the sum with another launch of the kernel; what is no sum is the other's."""
+        for one in fields(self):
+            mine, its = getattr(self, one.name), getattr(other, one.name)
+            if isinstance(mine, dict):
+                setattr(self, one.name, {key: mine.get(key, 0) + its.get(key, 0) for key in {**mine, **its}})
+            elif one.name in SUMMED:
+                setattr(self, one.name, mine + its)
+            else:
+                setattr(self, one.name, its)
+
+    def as_fields(self) -> dict[str, Any]:
+        """Plain data, as a trace keeps it."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def from_fields(cls, found: Mapping[str, Any]) -> Counters:
+        """From plain data. Unknown names are left out. Raises ValueError for a value of another kind.
+
+        >>> Counters.from_fields({"blocks": 4, "of_a_later_version": 1}).blocks
+        4
+        """
+        made = cls()
+        for one in fields(cls):
+            if one.name in found:
+                setattr(made, one.name, _checked(one.name, found[one.name], getattr(made, one.name)))
+        return made
+
+
+SUMMED = frozenset(
+    "launches blocks warps thread_instructions load_sectors store_sectors atomic_sectors bytes_needed shared_passes "
+    "bank_conflicts barriers branches divergent_branches l2_bytes dram_read_bytes dram_write_bytes".split()
+)
+
+
+def _checked(name: str, value: Any, like: Any) -> Any:
+    """A value of a file, as what the field holds."""
+    if isinstance(like, str) and isinstance(value, str):
+        return value
+    if isinstance(like, (int, float)) and isinstance(value, (int, float)) and value >= 0:
+        return type(like)(value)
+    if isinstance(like, tuple) and isinstance(value, (list, tuple)) and len(value) == 3:
+        return tuple(_checked(name, one, 1) for one in value)
+    if isinstance(like, dict) and isinstance(value, dict):
+        return {str(key): _checked(name, one, 0) for key, one in value.items()}
+    raise ValueError(f"counters: {name} is {value!r}")
+
+
+# ------------------------------------------------------------ who is told
+
+# the process that launched, as the system numbers it; what its launch did
+Listener = Callable[[int, Counters], None]
+
+_listeners: tuple[Listener, ...] = ()
+
+
+def listen(listener: Listener) -> Callable[[], None]:
+    """Hear of every launch on this process's emulated GPUs from now on. Returns what ends that.
+
+    Launches that begin before are not counted: their code was made ready without. Emulated GPUs call from threads of
+    theirs, before the work counts as done.
+    """
+    global _listeners
+    _listeners = (*_listeners, listener)
+
+    def end() -> None:
+        global _listeners
+        _listeners = tuple(one for one in _listeners if one is not listener)
+
+    return end
+
+
+def is_wanted() -> bool:
+    """Whether anybody listens: an emulated GPU asks once a launch, and runs code that counts, or code that does not."""
+    return bool(_listeners)
+
+
+def tell(pid: int, made: Counters) -> None:
+    """A launch has ended."""
+    for one in _listeners:
+        one(pid, made)
