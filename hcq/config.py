@@ -25,6 +25,8 @@ NV_RENDERERS = ("ptx", "cuda")
 
 REPORT_WORDS = ("signal", "off")
 
+ON_WORDS, OFF_WORDS = frozenset(("1", "on", "yes")), frozenset(("0", "off", "no"))
+
 # name -> what it takes, one line each; `python -m hcq --help` prints this table
 SWITCHES: dict[str, str] = {
     "HCQ_DEVICE": "the default device of the tensor layer: CPU, CPU:1, ... (default CPU)",
@@ -32,7 +34,8 @@ SWITCHES: dict[str, str] = {
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace",
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
-    "HCQ_PROFILE": "1: timestamp every dispatch, print a table when the device closes (default 0)",
+    "HCQ_PROFILE": "words of 1 (timestamp every dispatch) and counters (count what kernels do on emulated GPUs): print"
+    " a table when the device closes (default 0)",
     "HCQ_SEARCH": "not available in this version: schedules come from the heuristic",
     "HCQ_JIT_CHECK": "1: compare the first replays of a jit with eager results (default 0)",
     "HCQ_REPORT": "words of signal (report on SIGUSR1) and off (no reports at all); default: on timeouts and faults",
@@ -58,6 +61,7 @@ class Config:
     trace_data: bool = False
     validate: bool = False
     profile: bool = False
+    counters: bool = False
     jit_check: bool = False
     report: frozenset[str] = frozenset()
     report_dir: Path = Path()
@@ -73,7 +77,7 @@ class Config:
     def is_observed(self) -> bool:
         """Whether anything asks for observers of devices (hcq.observe)."""
         is_debugged = not self.debug.isdisjoint(DEVICE_DEBUG_WORDS)
-        return self.trace is not None or self.validate or self.profile or is_debugged
+        return self.trace is not None or self.validate or self.profile or self.counters or is_debugged
 
     @staticmethod
     def read(environ: Mapping[str, str]) -> Config:
@@ -88,6 +92,7 @@ class Config:
         if _flag(environ, "HCQ_SEARCH"):
             raise UsageError("HCQ_SEARCH is not available in this version. Unset it.")
         visible = _words(environ, "HCQ_VISIBLE")
+        profile = _profile(environ)
         return Config(
             device=environ.get("HCQ_DEVICE", "").strip() or "CPU",
             emulate=_words(environ, "HCQ_EMULATE"),
@@ -95,7 +100,8 @@ class Config:
             trace=environ.get("HCQ_TRACE", "").removesuffix(",data") or None,
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),
             validate=_flag(environ, "HCQ_VALIDATE"),
-            profile=_flag(environ, "HCQ_PROFILE"),
+            profile=bool(profile & ON_WORDS),
+            counters="counters" in profile,
             jit_check=_flag(environ, "HCQ_JIT_CHECK"),
             report=frozenset(_words(environ, "HCQ_REPORT", REPORT_WORDS)),
             report_dir=Path(environ.get("HCQ_REPORT_DIR") or _cache_dir(environ) / "reports"),
@@ -150,11 +156,17 @@ def _word(environ: Mapping[str, str], name: str, valid: tuple[str, ...]) -> str:
     return words[0] if words else ""
 
 
+def _profile(environ: Mapping[str, str]) -> frozenset[str]:
+    """The words of HCQ_PROFILE: a flag, "counters", or both."""
+    lower = {"HCQ_PROFILE": environ.get("HCQ_PROFILE", "").lower()}
+    return frozenset(_words(lower, "HCQ_PROFILE", ("counters", *sorted(ON_WORDS | OFF_WORDS))))
+
+
 def _flag(environ: Mapping[str, str], name: str) -> bool:
     text = environ.get(name, "").strip().lower()
-    if text in ("", "0", "off", "no"):
+    if not text or text in OFF_WORDS:
         return False
-    if text in ("1", "on", "yes"):
+    if text in ON_WORDS:
         return True
     raise UsageError(f"{name}={environ[name]!r}: unknown word. Valid words: 0, 1, off, on, no, yes.")
 

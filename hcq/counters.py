@@ -31,7 +31,7 @@ Dim3 = tuple[int, int, int]
 class Counters:
     """What launches of one kernel did; of several, the sums. A warp is what runs an instruction together: AMD's wave.
 
-    arch, entry, kernel     the GPU; where the code begins in its memory; the name, where one is known
+    arch, entry, kernel     the GPU; where the code begins in its memory, of a known program its entry; its name
     launches, blocks, warps    how many there were
     grid, block             of the last launch
     instructions            class -> how often a warp executed one

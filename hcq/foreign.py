@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hcq.command import Command
+from hcq.counters import Counters
 from hcq.kernel_observer import Call, Client, GpuFault, Read
 from hcq.program import Program
 
@@ -176,6 +177,9 @@ class ForeignObserver:
     def finished(self, made: ForeignSubmission) -> None:
         """And has done all of them."""
 
+    def counted(self, made: Counters) -> None:
+        """A launch has ended on an emulated GPU (HCQ_PROFILE=counters)."""
+
     def fault(self, fault: GpuFault, at: ForeignSubmission | None, program: ForeignProgram | None) -> None:
         """The GPU stopped, in this submission and kernel where that is known."""
 
@@ -285,6 +289,15 @@ class ForeignDevice:
                 waiting[0].started_ns = now
             for one in self.observers:
                 one.finished(made)
+
+    def counted(self, made: Counters) -> None:
+        """A launch of one of its programs has ended on an emulated GPU."""
+        program = next((one for one in self.programs.values() if one.code_va == made.entry), None)
+        if program is not None:
+            known = {"kernel": program.name, "entry": program.entry}
+            made = Counters.from_fields({**made.as_fields(), **known})
+            for one in self.observers:
+                one.counted(made)
 
     def ended(self, number: int) -> None:
         """A queue is destroyed, with what was left in it."""

@@ -18,6 +18,7 @@ from typing import Any
 from hcq import backends
 from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
+from hcq.counters import Counters
 from hcq.program import Program
 
 
@@ -107,6 +108,11 @@ class Observer:
 
     def stamped(self, entries: Sequence[tuple[int, int]]) -> None:
         """What timestamp packets stored: addresses and ticks of the device's clock."""
+
+    # -- what emulated hardware says --
+
+    def counted(self, made: Counters) -> None:
+        """A launch of one of the device's programs has ended on an emulated GPU (HCQ_PROFILE=counters)."""
 
     # -- submissions --
 

@@ -63,7 +63,8 @@ class Program:
     """An entry of a loaded object, ready to be dispatched. Dropping the last reference unloads it.
 
     name           how messages, reports and traces call it
-    entry          the device address where it starts
+    entry          the device address that launches name
+    code_va        where its first instruction is: `entry`, unless that is a descriptor
     args           kinds of the arguments in order ("buffer", "int", "float"), or None when nobody said
     scratch_bytes  private memory of each worker that it was loaded with
     access         what it does with each buffer, for the rules ("read", "write", "both", ""); None when nobody said
@@ -88,7 +89,7 @@ class Program:
                 )
         self.device = device
         self.name = name
-        self.entry = entry
+        self.entry = self.code_va = entry
         self.args = args
         self.scratch_bytes = scratch_bytes
         self.access: tuple[str, ...] | None = None

@@ -69,6 +69,7 @@ class AmdProgram(GpuProgram):
         # what a launch names: the code on a PM4 ring, the descriptor on an AQL ring
         entry = kernel.descriptor_offset if launcher.is_aql else kernel.entry_offset
         super().__init__(device, name, va + entry, args or self._known_kinds(), 0, lambda: None)
+        self.code_va = va + kernel.entry_offset
 
     def _known_kinds(self) -> tuple[str, ...] | None:
         """Kinds of all arguments, when the metadata has them."""

@@ -7,7 +7,8 @@ Next     hcq/observer.py (what all of them are)
 
     validator.py               HCQ_VALIDATE: the rules, before the doorbell
     debug.py                   HCQ_DEBUG=push,sync,alloc: a line for each
-    profile.py                 HCQ_PROFILE: how long each program ran
+    profile.py                 HCQ_PROFILE=1: how long each program ran
+    counters.py                HCQ_PROFILE=counters: what each program did, on an emulated GPU
     trace.py, contents.py      HCQ_TRACE: what happens, into a file
     ledger.py                  which submission each timeline value stands for, in words
     report.py                  a page about a hang or a fault
@@ -47,6 +48,10 @@ def observers_of(device: Device, while_opening: bool) -> tuple[Observer, ...]:
         from hcq.observe.profile import Profile
 
         found.append(Profile(device))
+    if config.counters:
+        from hcq.observe.counters import Counting
+
+        found.append(Counting(device))
     if config.trace is not None:
         from hcq.observe.trace import Trace
 

@@ -22,6 +22,7 @@ from typing import Any
 from hcq import backends, native
 from hcq.callsite import Site
 from hcq.command import Command, Indirect, PatchPoint
+from hcq.counters import Counters
 from hcq.device import Device
 from hcq.layout import Packet
 from hcq.observe.contents import TraceContents
@@ -311,6 +312,9 @@ class Trace(Observer):
         flat = [number for va, ticks in entries for number in (va, self.device.moment_ns(ticks))]
         data = _STAMPS(self.number, len(entries)) + struct.pack(f"<{len(flat)}Q", *flat)
         writer.later(pack_record(Kind.STAMPS, writer.process, _clock(), b"", data))
+
+    def counted(self, made: Counters) -> None:
+        self.writer.record(Kind.COUNTERS, {"device": self.number, "counters": made.as_fields()})
 
     # ------------------------------------------------------------ when the device ran what
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hcq import backends
+from hcq.counters import Counters
 from hcq.errors import UsageError
 from hcq.layout import Packet
 from hcq.trace.calls import ioctl_of
@@ -228,6 +229,7 @@ class Trace:
     records      every whole record, in order
     processes    what each process said of itself when it began to write
     devices, submissions, code, signals, faults, contents, results, calls   in order
+    counters     (device, Counters) of launches that an emulated GPU counted, in order
     renamed      what buffers were called later than when they were made, by the record of that
     cut_bytes    what is left after the last whole record: 0 unless the file is cut off or damaged; cut_why says which
     """
@@ -247,6 +249,7 @@ class Trace:
         self.results: list[ResultSeen] = []
         self.calls: list[Record] = []
         self.stamps: list[tuple[int, TraceDevice, int, int]] = []  # record, device, address, nanoseconds
+        self.counters: list[tuple[TraceDevice, Counters]] = []  # of launches on emulated GPUs, in order
         self._strings: dict[int, dict[int, str]] = {}
         self._device: dict[tuple[int, int], TraceDevice] = {}
         self._by_value: dict[tuple[str, int], Submission] = {}
@@ -468,6 +471,8 @@ class Trace:
             self.results.append(ResultSeen(record.index, self._of(record), *place, found))
         elif kind == Kind.STAMPS:
             self.stamps += [(record.index, self._of(record), va, ns) for va, ns in _entries(record, "<2Q")]
+        elif kind == Kind.COUNTERS:
+            self.counters.append((self._of(record), Counters.from_fields(fields["counters"])))
         elif kind == Kind.FAULT:
             self._of(record)
             self.faults.append(record)

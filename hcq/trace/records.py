@@ -54,6 +54,7 @@ class Kind(IntEnum):
     DROPPED = 20  # the submission recorded last did not reach the device: text
     RESULT = 21  # what submissions left in a buffer (only with HCQ_TRACE=file,data): Result
     NAME = 22  # a buffer got another name, which holds for all of its life: text
+    COUNTERS = 23  # what a launch did, as an emulated GPU counted (only with HCQ_PROFILE=counters): text
 
 
 class Frame(Packet, words=7):

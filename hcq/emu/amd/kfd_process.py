@@ -34,7 +34,9 @@ class KfdProcess:
         self.minor = minor  # version of the driver's interface
         self.lock = threading.RLock()
         self.events = Events(self.kick, minor >= 14, kfd_memory, process.maps_by_itself)
-        self.gpus = {gpu_id: ProcessGpu(gpu, self.events, kfd_memory) for gpu_id, gpu in gpus.items()}
+        self.gpus = {
+            gpu_id: ProcessGpu(gpu, self.events, kfd_memory, process.pid) for gpu_id, gpu in gpus.items()
+        }
         self.objects: dict[int, BufferObject] = {}  # by the low half of the handle
         self.next_object = 1
         self.next_queue = 0

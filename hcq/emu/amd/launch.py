@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from hcq import counters
 from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.memory import GpuVm
@@ -18,6 +19,7 @@ from hcq.emu.amd.shader.architectures import ISAS
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
+from hcq.emu.traffic import Tally
 
 
 def shader_core(arch: str, vm: GpuVm, caches: Caches | None) -> ShaderCore:
@@ -28,11 +30,17 @@ def shader_core(arch: str, vm: GpuVm, caches: Caches | None) -> ShaderCore:
 
 
 def launch(
-    core: ShaderCore, arch: str, work: Dispatch, is_ending: Callable[[], bool], is_cooperative: bool = False
+    core: ShaderCore,
+    arch: str,
+    work: Dispatch,
+    is_ending: Callable[[], bool],
+    is_cooperative: bool = False,
+    pid: int = 0,
 ) -> None:
     """Run it. It ends early when `is_ending` says so: its queue is being destroyed.
 
     is_cooperative   its workgroups may wait for each other: the queue has global wave sync
+    pid              whose it is
     """
     start = Launch.from_registers(
         arch,
@@ -51,6 +59,7 @@ def launch(
         time.sleep(0)  # the process that waits for this kernel shares one interpreter with it: let it in
         return is_ending()
 
+    tally = tally_of(arch, work, start) if counters.is_wanted() else None
     run_dispatch(
         core,
         start,
@@ -59,4 +68,14 @@ def launch(
         items=work.items,
         interrupted=interrupted,
         is_cooperative=is_cooperative,
+        tally=tally,
+    )
+    if tally is not None:
+        counters.tell(pid, tally.record)
+
+
+def tally_of(arch: str, work: Dispatch, start: Launch) -> Tally:
+    """Where a launch that counts counts. Registers are the vector registers that it asks for."""
+    return Tally(
+        arch, work.entry, "", work.grid, work.block, work.wave_size, start.vgprs, start.lds_bytes, start.scratch_bytes
     )

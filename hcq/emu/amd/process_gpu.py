@@ -125,10 +125,10 @@ class EmulatedQueue(Turns, ABC):
 
 
 class ProcessGpu:
-    """One GPU, as one process has it."""
+    """One GPU, as one process has it. pid: the process, as the system numbers it."""
 
-    def __init__(self, gpu: EmulatedGpu, events: Events, kfd_memory: DeviceMemory) -> None:
-        self.gpu, self.events = gpu, events
+    def __init__(self, gpu: EmulatedGpu, events: Events, kfd_memory: DeviceMemory, pid: int = 0) -> None:
+        self.gpu, self.events, self.pid = gpu, events, pid
         self.vm = GpuVm()
         self.caches = Caches(self.vm, self.chip.copies.has_gcr) if self.node.spec.has_caches else None
         self.has_trap_handler = False
@@ -218,6 +218,7 @@ class ProcessGpu:
                 work,
                 lambda: queue is not None and self._ends(queue),
                 is_cooperative=queue is not None and queue.has_global_sync,
+                pid=self.pid,
             )
         finally:
             if self.caches is not None:

@@ -1,13 +1,14 @@
 """Foreign: what watches programs that are none of ours, as the rest of hcq.observe watches our devices.
 
 In       the events of a kernel driver (hcq/kernel_observer.py)
-Out      HCQ_TRACE, HCQ_VALIDATE and HCQ_REPORT for programs that do not know us
+Out      HCQ_TRACE, HCQ_VALIDATE, HCQ_PROFILE=counters and HCQ_REPORT for programs that do not know us
 Changes  what each of them says
 Next     session.py (begins here)
 
     session.py   one for each kernel driver: processes, their GPUs, who watches them
     trace.py     HCQ_TRACE: the same records as a device of ours writes
     judge.py     HCQ_VALIDATE: the same rules, as warnings: nobody can refuse another program's packets
+    counters.py  HCQ_PROFILE=counters: what each kernel did, on an emulated GPU
     report.py    a page about a fault, or about what a program left unfinished
 """
 

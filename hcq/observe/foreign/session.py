@@ -1,6 +1,6 @@
 """A session: everything that is watched of the programs that use one kernel driver.
 
-In       a driver's events; what HCQ_TRACE, HCQ_VALIDATE and HCQ_REPORT ask for
+In       a driver's events; what HCQ_TRACE, HCQ_VALIDATE, HCQ_PROFILE and HCQ_REPORT ask for
 Out      the same events for a reader and devices of each process
 Changes  the trace file; stderr; reports
 Next     hcq/foreign.py (devices), trace.py, judge.py, report.py (who watches them), hcq/amd/foreign/ (a reader)
@@ -18,11 +18,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hcq import backends, config
+from hcq import backends, config, counters
 from hcq.config import Config
+from hcq.counters import Counters
 from hcq.errors import HcqError
 from hcq.foreign import ForeignDevice, ForeignObserver, Reader
 from hcq.kernel_observer import Call, Client, GpuFault, KernelObserver, Read
+from hcq.observe.foreign.counters import ForeignCounting
 from hcq.observe.foreign.judge import Judge
 from hcq.observe.foreign.report import Reports
 from hcq.observe.foreign.trace import ForeignTrace
@@ -72,6 +74,8 @@ class _Process:
             found.append(ForeignTrace(device, self.writer, len(self.devices) - 1))
         if settings.validate:
             found.append(Judge(device, self.session.say))
+        if settings.counters:
+            found.append(ForeignCounting(device, self.session.say))
         if "off" not in settings.report:
             found.append(Reports(device, self.session.say, settings.timeout_ms))
         return found
@@ -114,11 +118,17 @@ class Session(KernelObserver):
         self._lock = threading.RLock()
         self._clock: threading.Thread | None = None
         self._is_over = threading.Event()
+        self._uncount = counters.listen(self._counted) if self.settings.counters else lambda: None
 
     @staticmethod
     def is_wanted(settings: Config) -> bool:
         """Whether anything asks for one: reports come unless they are switched off."""
-        return settings.trace is not None or settings.validate or "off" not in settings.report
+        return (
+            settings.trace is not None
+            or settings.validate
+            or settings.counters
+            or "off" not in settings.report
+        )
 
     # ------------------------------------------------------------ events
 
@@ -152,6 +162,7 @@ class Session(KernelObserver):
     def close(self) -> None:
         """Nothing more comes, of processes that are still there, either."""
         self._is_over.set()
+        self._uncount()
         for process in list(self.processes.values()):
             self.exited(process.client)
 
@@ -162,6 +173,14 @@ class Session(KernelObserver):
     def report(self, title: str) -> None:
         """A page about every device of every process, now."""
         self._pages(lambda reports: reports.publish(title))
+
+    def _counted(self, pid: int, made: Counters) -> None:
+        """A launch has ended on an emulated GPU of this driver, or of another one."""
+        process = self.processes.get(pid)
+        if process is not None:
+            with process.lock:
+                for device in process.devices.values():
+                    device.counted(made)
 
     def _tick(self) -> None:
         while not self._is_over.wait(LOOK_SECONDS):

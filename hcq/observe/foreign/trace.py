@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcq.command import Command, Dispatch
+from hcq.counters import Counters
 from hcq.foreign import (
     ForeignBlock,
     ForeignBuffer,
@@ -144,6 +145,9 @@ class ForeignTrace(ForeignObserver):
         head = Times(device=self.number, entries_count=1).to_bytes()
         data = struct.pack("<3Q", made.value, made.started_ns, made.finished_ns)
         self._later(Kind.TIMES, head + data)
+
+    def counted(self, made: Counters) -> None:
+        self.writer.record(Kind.COUNTERS, {"device": self.number, "counters": made.as_fields()})
 
     def fault(self, fault: GpuFault, at: ForeignSubmission | None, program: ForeignProgram | None) -> None:
         facts = {} if at is None else {"first": at.value, "last": at.value}

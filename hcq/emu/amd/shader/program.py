@@ -24,6 +24,7 @@ from hcq.emu.amd.shader.control import (
     direct_targets,
     goes_to,
 )
+from hcq.emu.amd.shader.counters import Counting
 from hcq.emu.amd.shader.errors import PageFault, UnknownInstruction
 from hcq.emu.amd.shader.isa import Instruction, Isa
 from hcq.emu.amd.shader.lane_ops import relative_moves
@@ -65,10 +66,19 @@ class BasicBlock:
 
 
 class Program:
-    """The code reachable from one entry, for one wave size and accumulation offset."""
+    """The code reachable from one entry, for one wave size and accumulation offset, and for counting or not."""
 
-    def __init__(self, isa: Isa, memory: Memory, entry: int, wave_size: int, acc_offset: int) -> None:
+    def __init__(
+        self,
+        isa: Isa,
+        memory: Memory,
+        entry: int,
+        wave_size: int,
+        acc_offset: int,
+        counting: Counting | None = None,
+    ) -> None:
         self.isa, self.memory, self.entry = isa, memory, entry
+        self.counting = counting  # makes steps that count; None: none do
         self.wave_size, self.acc_offset = wave_size, acc_offset
         self.instructions: dict[int, Instruction] = {}
         self.leaders: set[int] = set()
@@ -169,27 +179,39 @@ class Program:
         """The block that begins at an address. Raises UnknownInstruction."""
         steps: list[Step] = []
         pcs: list[int] = []
+        own: list[Context] = []
         pc, length = start, 0
         relative = 0  # gfx9's VGPR indexing, between s_set_gpr_idx_on and _off
         while True:
             if pc in self.leaders and pc != start:
-                return BasicBlock(start, steps, pcs, Ending("go", goes_to(pc)), length)
+                block = BasicBlock(start, steps, pcs, Ending("go", goes_to(pc)), length)
+                return self.counted(block, own)
             inst = self.fetch(pc)
             ctx = Context(self.isa, inst, mode, self.wave_size, self.acc_offset)
             length += 1
+            own.append(ctx)
             ending = compile_ending(ctx)
             if ending is not None:
                 body = [self.instructions[one] for one in pcs]
                 is_loop = inst.name == "s_cbranch_execnz" and is_retry_loop(body, start, branch_target(inst))
-                return BasicBlock(start, steps, pcs, ending, length, is_loop)
+                return self.counted(BasicBlock(start, steps, pcs, ending, length, is_loop), own)
             index = relative_moves(ctx, relative)
             if index is not None:
                 relative, step = index
             else:
                 step = self.compile_step(ctx)
+                if self.counting is not None:
+                    step = self.counting.around(ctx, step)
             steps.append(step)
             pcs.append(pc)
             pc = inst.next_pc
+
+    def counted(self, block: BasicBlock, own: list[Context]) -> BasicBlock:
+        """The block; of a program that counts, with a step before it that counts these instructions of it."""
+        if self.counting is not None:
+            block.steps.insert(0, self.counting.head(own))
+            block.pcs.insert(0, block.pc)
+        return block
 
     def compile_step(self, ctx: Context) -> Step:
         """The step of one instruction. Raises IllegalOperation for what is not emulated."""

@@ -15,6 +15,7 @@ import numpy as np
 from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.memory import Bytes, Memory
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+from hcq.emu.traffic import Tally
 
 GLOBAL_BARRIERS = 64
 
@@ -50,7 +51,9 @@ class Residents:
         scalar_memory: Memory,
         scratch_in_memory: bool,
         sync: GlobalSync | None = None,
+        tally: Tally | None = None,
     ) -> None:
+        self.tally = tally  # what the launch has done so far, of a program that counts
         self.sync = sync or GlobalSync()
         self.memory, self.scalar_memory = memory, scalar_memory
         self.scratch_in_memory = scratch_in_memory

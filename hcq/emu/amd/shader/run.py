@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hcq.emu.amd.shader.counters import Counting
 from hcq.emu.amd.shader.isa import Isa
 from hcq.emu.amd.shader.machine import Limits, Machine, Report, first_batch
 from hcq.emu.amd.shader.memory import Memory
 from hcq.emu.amd.shader.program import Program
 from hcq.emu.amd.shader.residents import GlobalSync, Residents
 from hcq.emu.amd.shader.wave_start import Launch, WorkItems
+from hcq.emu.traffic import Tally
 from hcq.errors import UsageError
 
 LDS_LIMIT = 65536
@@ -38,17 +40,18 @@ class ShaderCore:
     isa: Isa
     memory: Memory  # as vector instructions see it
     lds_limit: int = LDS_LIMIT
-    programs: dict[tuple[int, int, int], Program] = field(default_factory=dict)
+    programs: dict[tuple[int, int, int, bool], Program] = field(default_factory=dict)
     scalar: Memory | None = None  # as scalar instructions see it; None: the same
     code: Memory | None = None  # as instructions are fetched
     sync: GlobalSync = field(default_factory=GlobalSync)
 
-    def program(self, entry: int, wave_size: int, acc_offset: int) -> Program:
-        """The program at an address; decoded again when its bytes have changed."""
-        key = (entry, wave_size, acc_offset)
+    def program(self, entry: int, wave_size: int, acc_offset: int, counts: bool = False) -> Program:
+        """The program at an address; decoded again when its bytes have changed. counts: with steps that count."""
+        key = (entry, wave_size, acc_offset, counts)
         known = self.programs.pop(key, None)
         if known is None or not known.unchanged():
-            known = Program(self.isa, self.code or self.memory, entry, wave_size, acc_offset)
+            counting = Counting() if counts else None
+            known = Program(self.isa, self.code or self.memory, entry, wave_size, acc_offset, counting)
             room = MAX_INSTRUCTIONS - len(known.instructions)
             held = sum(len(program.instructions) for program in self.programs.values())
             while self.programs and held > room:  # the one that ran longest ago stands first
@@ -68,6 +71,7 @@ def run_dispatch(
     deadline_s: float | None = None,
     interrupted: Callable[[], bool] | None = None,
     is_cooperative: bool = False,
+    tally: Tally | None = None,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -77,11 +81,12 @@ def run_dispatch(
     deadline_s    seconds it may take; None: as long as it needs
     interrupted   asked now and then; true stops the dispatch with OutOfBudget
     is_cooperative   all workgroups are resident at once: they may wait for each other
+    tally            where the launch counts what it does; None: it does not
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
     work = WorkItems(grid, block, items or (grid[0] * block[0], grid[1] * block[1], grid[2] * block[2]))
-    program = core.program(launch.entry, launch.wave_size, launch.acc_offset)
+    program = core.program(launch.entry, launch.wave_size, launch.acc_offset, tally is not None)
     report = Report()
     limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
     total = work.groups
@@ -104,6 +109,7 @@ def run_dispatch(
                 core.scalar or core.memory,
                 core.isa.scratch_in_memory,
                 core.sync,
+                tally,
             )
             report.waves += len(residents.group_of)
             Machine(program, residents, report, limits).all(first_batch(residents))

@@ -1,0 +1,300 @@
+"""Counters: what the waves of a launch do, counted by steps that stand around those of the kernel.
+
+In       instructions as a program compiles them; then the batches of waves that run them
+Out      steps that count: `Counting`, a choice made when a program is decoded
+Changes  the Tally of the launch; no register, no memory
+Next     hcq/emu/traffic.py (Tally), program.py (who asks for it), ../../nv/shader/counters.py (the sister)
+Source   RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: formats and names of instructions
+
+A program that is decoded without has none of these steps. Rounds of a compare-and-swap loop that are guessed at once
+(retry.py) are not counted. Where the sister counts branches of threads, lanes here part by EXEC: an instruction that takes
+some of a wave's lanes away, and leaves some, is a divergent branch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from hcq.emu.amd.shader.arrays import Array
+from hcq.emu.amd.shader.isa import Instruction
+from hcq.emu.amd.shader.lane_access import active, parse_access
+from hcq.emu.amd.shader.lds_ops import lane_addresses, offset16, pair_access
+from hcq.emu.amd.shader.memory_ops import INVALIDATES, LOWEST_APERTURE, OTHER_CACHES, address_of, indices
+from hcq.emu.amd.shader.operands import SHARED_APERTURE, Context, Step, scalar64
+from hcq.emu.amd.shader.scalar_memory_ops import CACHE_ONLY, LOAD_WORDS, offset_of
+from hcq.emu.amd.shader.waves import Batch
+from hcq.emu.traffic import Tally
+
+MATRIX = re.compile(
+    r"v_(?:s?mfmac?|wmma|swmmac)_(?:f32|f64|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_?(?:(\d+)b_)?"
+    r"(xf32|bf16|iu8|iu4|fp8|bf8|f16|f32|f64|i8)"
+)
+FACTORS = {"iu8": "i8", "iu4": "i4", "fp8": "f8", "bf8": "f8"}
+SPECIAL = re.compile(r"v_(s_)?(exp|log|rcp|rsq|sqrt|sin|cos|tanh)_")
+FLOATS = re.compile(r"_(b?f16|f32|f64)(?![\dx])")
+FUSED = re.compile(r"fma|fmac|_mad_|_mac_")
+DOTS = {"dot2": 4, "dot4": 8, "dot8": 16}
+ARITHMETIC = re.compile(r"_(add|sub|subrev|mul|min|max|min3|max3|med3|exp|log|rcp|rsq|sqrt|sin|cos)(_num|_legacy|_dx9_zero)?_")
+MOVES = re.compile(r"v_(mov|cndmask|swap|accvgpr|dual_mov|dual_cndmask|perm_|alignb)")
+WARP = re.compile(r"v_(readlane|readfirstlane|writelane|permlane)|ds_(swizzle|b?permute|append|consume)")
+WAITS = re.compile(r"s_(waitcnt|wait_|nop|delay_alu|clause|sleep|set_inst|setprio|sethalt|version|icache)|v_nop|ds_nop")
+CONTROL = re.compile(r"s_(c?branch|setpc|swappc|call|endpgm|trap|code_end)")
+TAKES_LANES = re.compile(r"s_\w+_saveexec_|v_cmpx_")
+
+
+# ------------------------------------------------------------ what an instruction is
+
+
+def class_of(inst: Instruction) -> str:
+    """Which of hcq.counters.CLASSES it belongs to."""
+    name, form = inst.name, inst.format
+    if name in INVALIDATES or name in OTHER_CACHES or name in CACHE_ONLY or WAITS.match(name):
+        return "wait"
+    if WARP.match(name):
+        return "warp"
+    if form == "DS":
+        return f"shared {_verb(name[3:])}"
+    if form == "SMEM":
+        return "constant load"
+    if form == "SCRATCH":
+        return "local"
+    if form in ("FLAT", "GLOBAL", "MUBUF"):
+        return f"global {_verb(name.split('_', 1)[1])}"
+    if name.startswith("s_barrier"):
+        return "barrier"
+    if CONTROL.match(name):
+        return "control"
+    if name.startswith("s_"):
+        return "scalar"
+    return _vector_class(name)
+
+
+def _vector_class(name: str) -> str:
+    if matrix_of(name) is not None:
+        return "matrix"
+    if SPECIAL.match(name):
+        return "special"
+    if name.startswith("v_cvt"):
+        return "convert"
+    if MOVES.match(name):
+        return "move"
+    return "float" if FLOATS.search(name) else "integer"
+
+
+def _verb(tail: str) -> str:
+    """load, store or atomic."""
+    word = tail.split("_")[0]
+    verbs = {"load": "load", "read": "load", "read2": "load", "read2st64": "load", "store": "store", "write": "store",
+             "write2": "store", "write2st64": "store"}  # fmt: skip
+    return verbs.get(word, "atomic")
+
+
+def matrix_of(name: str) -> tuple[str, int, int] | None:
+    """(type of the factors, operations of a product, blocks; 0 where the name does not say) of a matrix instruction."""
+    found = MATRIX.match(name)
+    if found is None:
+        return None
+    m, n, k = (int(found[index]) for index in (1, 2, 3))
+    return FACTORS.get(found[5], found[5]), 2 * m * n * k, int(found[4] or 0)
+
+
+def matrix_flops(ctx: Context) -> tuple[str, int] | None:
+    """(type of the factors, operations of a wave)."""
+    inst = ctx.inst
+    found = matrix_of(inst.name)
+    if found is None:
+        return None
+    kind, flops, blocks = found
+    vdst = inst.opcode.operand("vdst")
+    if not blocks and vdst is not None and inst.format == "MAI":  # gfx90a says blocks by how much comes out
+        m, n = (int(one) for one in re.findall(r"(\d+)x(\d+)x", inst.name)[0])
+        blocks = max(1, 64 * vdst.width // ((64 if "_f64_" in inst.name else 32) * m * n))
+    return kind, flops * max(1, blocks)
+
+
+def flops_of(name: str) -> tuple[str, int] | None:
+    """(type, operations of a lane) of a vector instruction on floats."""
+    name = name.replace("v_dual_", "v_")
+    if not name.startswith("v_") or name.startswith(("v_cmp", "v_cvt")):
+        return None
+    dot = next((count for word, count in DOTS.items() if word in name), 0)
+    kinds = FLOATS.findall(name)
+    if not kinds:
+        return None
+    count = dot or (2 if FUSED.search(name) else 1 if ARITHMETIC.search(name) else 0)
+    if not count:
+        return None
+    return kinds[-1] if dot else kinds[0], count * (2 if name.startswith("v_pk_") else 1)
+
+
+# ------------------------------------------------------------ steps that count
+
+
+class Counting:
+    """Makes the steps of one program count. Batches that run them belong to Residents that have a Tally."""
+
+    def around(self, ctx: Context, step: Step) -> Step:
+        """An instruction's step, with what it asks of memory counted before, and lanes that it takes away after."""
+        name = ctx.inst.name
+        if TAKES_LANES.match(name):
+            return _divergence(step)
+        count = access_of(ctx)
+        if count is None:
+            return step
+
+        def counted(b: Batch) -> None:
+            if b.answer is None and (b.all_lanes or b.lanes.any()):  # a guess of retry.py asks nothing of memory
+                count(b)
+            step(b)
+
+        return counted
+
+    def head(self, instructions: list[Context]) -> Step:
+        """A step before a block: what the instructions of it are."""
+        classes = dict(Counter(class_of(one.inst) for one in instructions))
+        flops: Counter[str] = Counter()
+        matrix: Counter[str] = Counter()
+        for one in instructions:
+            names = [one.inst.name] if one.inst.pair is None else [half.name for half in one.inst.pair]
+            for found in filter(None, map(flops_of, names)):
+                flops[found[0]] += found[1]
+            product = matrix_flops(one)
+            if product is not None:
+                matrix[product[0]] += product[1]
+        barriers = sum(one.inst.name in ("s_barrier", "s_barrier_wait") for one in instructions)
+        branches = sum(one.inst.name.startswith("s_cbranch") for one in instructions)
+
+        def head(b: Batch) -> None:
+            if b.answer is not None:
+                return
+            tally, lanes = _tally(b), int(np.count_nonzero(b.lanes))
+            tally.instructions(classes, b.waves, lanes)
+            tally.record.barriers += barriers * b.waves
+            tally.record.branches += branches * b.waves
+            if flops:
+                tally.flops(flops, lanes)
+            for name, count in matrix.items():
+                tally.matrix(name, count, b.waves)
+
+        return head
+
+
+def _tally(b: Batch) -> Tally:
+    found = b.residents.tally
+    assert found is not None  # a program that counts runs with one
+    return found
+
+
+def _divergence(step: Step) -> Step:
+    """Counts the waves of which some lanes go on and some wait."""
+
+    def counted(b: Batch) -> None:
+        before = np.count_nonzero(b.lanes, axis=1)
+        step(b)
+        if b.answer is None:
+            after = np.count_nonzero(b.lanes, axis=1)
+            _tally(b).record.divergent_branches += int(np.count_nonzero((after > 0) & (after < before)))
+
+    return counted
+
+
+def access_of(ctx: Context) -> Callable[[Batch], None] | None:
+    """What counts the memory that an instruction asks for; None where it asks for none that is counted."""
+    inst = ctx.inst
+    if inst.name in INVALIDATES or inst.name in OTHER_CACHES or inst.name in CACHE_ONLY:
+        return None
+    if inst.format == "DS":
+        return _shared(ctx)
+    if inst.format == "SMEM":
+        return _scalar(ctx)
+    if inst.format == "MUBUF" or (inst.format in ("FLAT", "GLOBAL") and "addtid" in inst.name):
+        return _left_out(inst.name)
+    if inst.format in ("FLAT", "GLOBAL"):
+        return _global(ctx)
+    return None
+
+
+def _left_out(name: str) -> Callable[[Batch], None]:
+    """An instruction that reaches memory in a way that nobody models yet."""
+    return lambda b: _tally(b).leave_out(name, b.waves)
+
+
+def _of_waves(b: Batch, wave: Array) -> tuple[Array, Array]:
+    """(waves, as their numbers in the launch; their blocks' numbers in the grid) of places in the batch."""
+    ids = b.ids[wave]
+    residents = b.residents
+    blocks = residents.group_ids[ids]
+    return blocks * residents.waves_per_group + residents.place_in_group[ids], blocks
+
+
+def _global(ctx: Context) -> Callable[[Batch], None]:
+    tail = ctx.inst.name.split("_", 1)[1]
+    to_lds = tail.startswith("load_lds_")
+    access = parse_access("load_" + tail[len("load_lds_") :] if to_lds else tail)
+    if access is None:
+        return _left_out(ctx.inst.name)
+    address, size = address_of(ctx), access.bits // 8
+    kind = access.verb
+    is_flat = ctx.inst.format == "FLAT"
+
+    def count(b: Batch) -> None:
+        at = active(b, address(b))
+        wave, lane = indices(b)
+        if is_flat and int(at.max(initial=0)) >= LOWEST_APERTURE:
+            high = at >> np.uint64(32)
+            shared = high == SHARED_APERTURE
+            if shared.any():
+                warps, _ = _of_waves(b, wave[shared])
+                _tally(b).shared(warps, lane[shared], at[shared] & np.uint64(0xFFFFFFFF), size)
+            rest = at < np.uint64(LOWEST_APERTURE)
+            at, wave = at[rest], wave[rest]
+        warps, blocks = _of_waves(b, wave)
+        _tally(b).memory(kind, warps, blocks, at, size)
+
+    return count
+
+
+def _shared(ctx: Context) -> Callable[[Batch], None] | None:
+    name = ctx.inst.name
+    if WARP.match(name) or WAITS.match(name):
+        return None
+    if "addtid" in name or ctx.inst.fields.get("gds") or "gws" in name:
+        return _left_out(name)
+    fields = ctx.inst.fields
+    pair = pair_access(name[3:])
+    if pair is not None:
+        _, bits, stride = pair
+        size = bits // 8
+        offsets = [np.uint64(fields[one] * stride * size) for one in ("offset0", "offset1")]
+    else:
+        access = parse_access(name[3:]) or parse_access("atomic_" + name[3:].replace("_rtn", ""))
+        if access is None:
+            return _left_out(name)
+        size, offsets = access.bits // 8, [offset16(ctx)]
+
+    def count(b: Batch) -> None:
+        wave, lane = indices(b)
+        warps, _ = _of_waves(b, wave)
+        for offset in offsets:
+            _tally(b).shared(warps, lane, lane_addresses(b, fields["addr"], offset), size)
+
+    return count
+
+
+def _scalar(ctx: Context) -> Callable[[Batch], None] | None:
+    name = ctx.inst.name
+    if not name.startswith("s_load_") or name[7:] not in LOAD_WORDS:
+        return None if "time" in name else _left_out(name)
+    base, offset = scalar64(ctx, 2 * ctx.inst.fields["sbase"]), offset_of(ctx)
+    size = 4 * LOAD_WORDS[name[7:]]
+
+    def count(b: Batch) -> None:
+        at = (base(b) + offset(b)) & ~np.uint64(3)
+        warps, blocks = _of_waves(b, np.arange(b.waves))
+        _tally(b).scalar(warps, blocks, at, size)
+
+    return count
