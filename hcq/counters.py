@@ -48,7 +48,8 @@ class Counters:
     registers, shared_bytes, local_bytes    of a thread, of a block, of a thread: as the launch says
     occupancy, limited_by   warps that an SM or CU can have of those that it has room for; what there is too little of
     l2_bytes                what L2 was asked for
-    dram_read_bytes, dram_write_bytes    what caches did not have; what they have to write back
+    beyond_l2_bytes         what L2 asked for further on, and wrote there
+    dram_read_bytes, dram_write_bytes    what no cache had; what has to be written back
     uncounted               instruction -> how often one ran whose traffic is not modelled
     """
 
@@ -81,6 +82,7 @@ class Counters:
     occupancy: float = 1.0
     limited_by: str = ""
     l2_bytes: int = 0
+    beyond_l2_bytes: int = 0
     dram_read_bytes: int = 0
     dram_write_bytes: int = 0
     uncounted: dict[str, int] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class Counters:
 
 SUMMED = frozenset(
     "launches blocks warps thread_instructions load_sectors store_sectors atomic_sectors bytes_needed shared_passes "
-    "bank_conflicts barriers branches divergent_branches l2_bytes dram_read_bytes dram_write_bytes".split()
+    "bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes dram_read_bytes dram_write_bytes".split()
 )
 
 

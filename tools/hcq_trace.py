@@ -21,6 +21,7 @@ from typing import Any
 if __package__ in (None, ""):  # run as a file from a checkout that is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from hcq import datasheets
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.color import Color, clean
 
@@ -38,6 +39,7 @@ EXAMPLES = """first steps:
   hcq-trace show run.hcqtrace --last 3                   the last three submissions, packet by packet
   hcq-trace stats run.hcqtrace                           where the time went
   hcq-trace lint run.hcqtrace                            every rule that a submission broke, and the fix
+  hcq-trace roofline run.hcqtrace --chip h100            what bounds each kernel (HCQ_PROFILE=counters)
 
 then:
   hcq-trace show run.hcqtrace --kernel softmax --hex     submissions that run such a kernel, with their raw words
@@ -127,6 +129,13 @@ def parser() -> argparse.ArgumentParser:
 
     verb = _verb(verbs, "stats", _stats, "kernels, times, how busy each queue was, gaps")
     _json(verb, "one object")
+
+    verb = _verb(verbs, "roofline", _roofline, "how long kernels would take on a chip, what bounds them")
+    verb.add_argument(
+        "--chip", metavar="NAME", help=f"one of {', '.join(datasheets.CHIPS)}; default: as it was counted"
+    )
+    verb.add_argument("--kernel", metavar="TEXT", default="", help="only kernels with this in their names")
+    _json(verb, "a list of predictions")
 
     verb = _verb(verbs, "graph", _graph, "signals and waits between submissions; deadlocks")
     verb.add_argument("--dot", action="store_true", help="for Graphviz: | dot -Tsvg > graph.svg")
@@ -346,6 +355,20 @@ def _stats(options: argparse.Namespace) -> int:
         _print_json(found)
     else:
         _print(stats.lines(found, Color.for_stdout()))
+    return 0
+
+
+def _roofline(options: argparse.Namespace) -> int:
+    from hcq.tools.trace import roofline
+
+    found = roofline.of_trace(_read(options.file), options.chip)
+    found = [one for one in found if options.kernel in one.counted.kernel]
+    if not found:
+        raise UsageError(f"roofline: no kernel has {options.kernel!r} in its name.")
+    if options.json:
+        _print_json([one.as_json() for one in found])
+    else:
+        _print(roofline.lines(found, Color.for_stdout()))
     return 0
 
 

@@ -91,14 +91,15 @@ class Cache:
         self.fills = np.zeros(units, np.int64)
 
     def find(self, units: Array, sectors: Array) -> tuple[Array, Array, Array]:
-        """(slot, tag, whether it is there) of different sectors."""
+        """(slot, tag, whether it is there) of different sectors, in order of their units."""
         slots = ((sectors + units.astype(np.uint64) * np.uint64(SPREAD)) & self.slots).astype(np.int64)
         tags = sectors | units.astype(np.uint64) << np.uint64(UNIT_SHIFT) | FILLED
-        return slots, tags, (self.tags[slots] == tags) & (self.fills[units] - self.came[slots] < self.sectors)
+        return slots, tags, (self.tags[slots] == tags) & (self.fills[units] - self.came[slots] <= self.sectors)
 
     def fill(self, units: Array, slots: Array, tags: Array) -> None:
-        """They come."""
-        self.tags[slots], self.came[slots], self.dirty[slots] = tags, self.fills[units], False
+        """They come, one after the other. units: in order."""
+        place = np.arange(len(units)) - np.searchsorted(units, units)
+        self.tags[slots], self.came[slots], self.dirty[slots] = tags, self.fills[units] + place, False
         self.fills += np.bincount(units, minlength=len(self.fills))
 
     def load(self, units: Array, sectors: Array) -> Array:
@@ -225,10 +226,13 @@ class Tally:
         record.l2_bytes += unit * len(sectors)
         homes, sectors = distinct(places % self.chip.l2s, sectors)
         if kind != "store":
-            missing = self.l2.load(homes, sectors)
-            record.dram_read_bytes += unit * self._unknown(sectors[missing])
+            missing = sectors[self.l2.load(homes, sectors)]
+            record.beyond_l2_bytes += unit * len(missing)
+            record.dram_read_bytes += unit * self._unknown(missing)
         if kind != "load":
-            record.dram_write_bytes += unit * self.l2.store(homes, sectors)
+            written = unit * self.l2.store(homes, sectors)
+            record.beyond_l2_bytes += written
+            record.dram_write_bytes += written
 
     def _unknown(self, sectors: Array) -> int:
         """How many of these the cache behind L2, if there is one, does not have either."""

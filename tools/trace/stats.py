@@ -16,6 +16,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
+from hcq.counters import Counters
 from hcq.tools.trace.color import Color, clean, counted
 from hcq.trace.file import Submission, Trace
 
@@ -92,6 +93,9 @@ def _occupy(found: dict[str, Any], timed: list[tuple[int, int, Submission]]) -> 
 def _work(trace: Trace) -> Iterator[dict[str, Any]]:
     """A row for each kernel, and one for copies and one for fills."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
+    sums: dict[str, Counters] = {}
+    for _, made in trace.counters:
+        sums.setdefault(made.kernel, Counters(launches=0)).add(made)
     stamps = stamps_of(trace)
     for submission in trace.submissions:
         if submission.dropped:
@@ -120,6 +124,7 @@ def _work(trace: Trace) -> Iterator[dict[str, Any]]:
             "total_s": sum(times) / 1e9 if times else None,
             "median_s": statistics.median(times) / 1e9 if times else None,
             "min_s": min(times) / 1e9 if times else None,
+            "counters": sums[row["name"]].as_fields() if row["name"] in sums else None,
         }
 
 
@@ -204,23 +209,40 @@ def lines(found: dict[str, Any], color: Color) -> Iterator[str]:
     peak = found["buffers"]
     yield f"memory: at most {peak['peak_bytes']} bytes in {peak['peak_count']} buffers"
     width = max([len(row["name"]) for row in found["work"]] + [6])
+    has_counters = any(row["counters"] for row in found["work"])
     yield color(
-        f"{'what':<{width}}  {'count':>7}  {'total':>10}  {'median':>10}  {'least':>10}  {'GB/s':>7}",
+        f"{'what':<{width}}  {'count':>7}  {'total':>10}  {'median':>10}  {'least':>10}  {'GB/s':>7}"
+        + (f"  {COUNTED}" if has_counters else ""),
         "heading",
     )
     for row in found["work"]:
         rate = row["bytes"] / row["count"] / row["median_s"] / 1e9 if row["median_s"] else None
         cells = [duration(row[key]) for key in ("total_s", "median_s", "min_s")]
         speed = "" if rate is None else f"{rate:7.2f}"
+        last = f"{speed:>7}  {_counted(row['counters'])}" if row["counters"] else speed
         yield (
             f"{color(row['name'].ljust(width), 'kernel')}  {row['count']:>7}  "
-            + ("  ".join(f"{cell:>10}" for cell in cells) + f"  {speed}").rstrip()
+            + ("  ".join(f"{cell:>10}" for cell in cells) + f"  {last}").rstrip()
         )
+    if has_counters:
+        yield color("What was counted is of emulated GPUs, all launches; L2 and DRAM are a model's. See roofline.", "note")
     if any(row["timed"] < row["count"] for row in found["work"]):
         yield color(
             "A kernel that shares its submission has no time of its own; HCQ_PROFILE=1 times every kernel.",
             "note",
         )
+
+
+COUNTED = f"{'warp instr':>10}  {'sectors':>9}  {'/ ideal':>7}  {'conflicts':>9}  {'DRAM KB':>9}"
+
+
+def _counted(fields: dict[str, Any]) -> str:
+    """The cells of COUNTED."""
+    one = Counters.from_fields(fields)
+    return (
+        f"{one.warp_instructions:10d}  {one.sectors:9d}  {one.sector_ratio:7.2f}  {one.bank_conflicts:9d}  "
+        f"{one.dram_bytes / 1024:9.0f}"
+    )
 
 
 def duration(seconds: float | None) -> str:

@@ -51,7 +51,7 @@ TAKES_LANES = re.compile(r"s_\w+_saveexec_|v_cmpx_")
 
 def class_of(inst: Instruction) -> str:
     """Which of hcq.counters.CLASSES it belongs to."""
-    name, form = inst.name, inst.format
+    name, form = inst.name if inst.pair is None else inst.pair[0].name, inst.format  # two at once count as the first
     if name in INVALIDATES or name in OTHER_CACHES or name in CACHE_ONLY or WAITS.match(name):
         return "wait"
     if WARP.match(name):

@@ -1,0 +1,218 @@
+"""What a launch of machine code does, counted: copies, strides, LDS conflicts, EXEC; and that counting changes nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hcq import datasheets
+from hcq.counters import CLASSES, Counters
+from hcq.emu.amd.shader.architectures import ISAS
+from hcq.emu.amd.shader.counters import class_of, flops_of, matrix_of
+from hcq.emu.amd.shader.isa import Instruction
+from hcq.emu.traffic import Tally
+from tests.hcq.emu.amd.shader.kernels import Loaded
+from tests.hcq.emu.amd.shader.test_machine import REVERSE, load
+
+ARCHES = ["gfx1100", "gfx1201", "gfx90a", "gfx942", "gfx1100-wave64"]
+
+COPY = """
+define amdgpu_kernel void @k(ptr addrspace(1) noalias %in, ptr addrspace(1) noalias %out) {
+IDS
+  %s = mul i64 %i, STRIDE
+  %p = getelementptr TYPE, ptr addrspace(1) %in, i64 %s
+  %x = load TYPE, ptr addrspace(1) %p
+  %q = getelementptr TYPE, ptr addrspace(1) %out, i64 %s
+  store TYPE %x, ptr addrspace(1) %q
+  ret void
+}
+"""
+LDS = """
+@tile = internal addrspace(3) global [8192 x i32] poison, align 16
+define amdgpu_kernel void @k(ptr addrspace(1) %out) {
+IDS
+  %s = mul i32 %t, STRIDE
+  %a = getelementptr [8192 x i32], ptr addrspace(3) @tile, i32 0, i32 %s
+  store volatile i32 %t, ptr addrspace(3) %a
+  %x = load volatile i32, ptr addrspace(3) %a
+  %q = getelementptr i32, ptr addrspace(1) %out, i64 %i
+  store i32 %x, ptr addrspace(1) %q
+  ret void
+}
+"""
+DIVERGENT = """
+define amdgpu_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) {
+IDS
+  %c = icmp ult i32 %t, LIMIT
+  %q = getelementptr i32, ptr addrspace(1) %out, i64 %i
+  br i1 %c, label %there, label %end
+there:
+  store volatile i32 7, ptr addrspace(1) %q
+  br label %end
+end:
+  ret void
+}
+"""
+RETRY = """
+define amdgpu_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) {
+entry:
+IDS
+  %old0 = load i32, ptr addrspace(1) %out
+  br label %again
+again:
+  %old = phi i32 [ %old0, %entry ], [ %found, %again ]
+  %new = add i32 %old, %t
+  %pair = cmpxchg ptr addrspace(1) %out, i32 %old, i32 %new syncscope("agent") monotonic monotonic
+  %found = extractvalue { i32, i1 } %pair, 0
+  %done = extractvalue { i32, i1 } %pair, 1
+  br i1 %done, label %end, label %again
+end:
+  ret void
+}
+"""
+
+
+def launch(arch: str, ir: str, grid: int, block: int, *arrays: np.ndarray[Any, Any], name: str = "k") -> Counters:
+    wave = 64 if arch.endswith("64") or arch.startswith("gfx9") else 32
+    code = load(arch, ir, block)
+    tally = Tally(arch.split("-")[0], 0, name, (grid, 1, 1), (block, 1, 1), wave, 32, 0, 0)
+    code.run(name, list(arrays), grid=(grid, 1, 1), block=(block, 1, 1), tally=tally)
+    return tally.record
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize(("type_", "size"), [("i32", 4), ("<4 x i32>", 16)])
+def test_a_copy_of_n_bytes_asks_for_each_line_once(arch: str, type_: str, size: int) -> None:
+    line = datasheets.for_arch(arch.split("-")[0]).sector_bytes
+    block, grid = 256, 4
+    source = np.arange(grid * block * size // 4, dtype=np.uint32)
+    goal = np.zeros_like(source)
+    found = launch(arch, COPY.replace("TYPE", type_).replace("STRIDE", "1"), grid, block, source, goal)
+    assert (goal == source).all()
+    assert found.load_sectors == found.store_sectors == source.nbytes // line
+    assert found.bytes_needed == 2 * source.nbytes
+    assert found.dram_write_bytes == source.nbytes
+    # the kernel's arguments come from memory, too
+    assert source.nbytes <= found.dram_read_bytes <= source.nbytes + 16 * line
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_a_strided_copy_asks_for_as_many_lines_as_there_are_lanes(arch: str) -> None:
+    lanes, stride = 256, 32
+    source = np.arange(lanes * stride, dtype=np.uint32)
+    goal = np.zeros_like(source)
+    found = launch(arch, COPY.replace("TYPE", "i32").replace("STRIDE", str(stride)), 1, lanes, source, goal)
+    assert found.load_sectors == found.store_sectors == lanes
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize(("stride", "ways"), [(1, 1), (2, 2), (32, 32), (33, 1)])
+def test_lanes_wait_for_a_bank_of_lds_as_often_as_their_stride_says(arch: str, stride: int, ways: int) -> None:
+    out = np.zeros(128, np.uint32)
+    found = launch(arch, LDS.replace("STRIDE", str(stride)), 1, 128, out)
+    assert (out == np.arange(128)).all()
+    assert found.shared_passes == 2 * 4 * ways
+    assert found.bank_conflicts == 2 * 4 * (ways - 1)
+
+
+@pytest.mark.parametrize(("limit", "divergent"), [(5, 1), (32, 0), (40, 1), (64, 0)])
+def test_a_wave_diverges_when_some_of_its_lanes_are_taken_away(limit: int, divergent: int) -> None:
+    ir = DIVERGENT.replace("LIMIT", str(limit))
+    out = np.zeros(3 * 64, np.uint32)
+    found = launch("gfx1100", ir, 3, 64, np.zeros(4, np.uint32), out)
+    assert found.divergent_branches == 3 * divergent
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_a_program_without_branches_is_counted_as_its_text_stands_there(arch: str) -> None:
+    ir = COPY.replace("TYPE", "i32").replace("STRIDE", "1")
+    data = np.zeros(4 * 64, np.uint32)
+    found = launch(arch, ir, 4, 64, data, np.zeros_like(data))
+    body = load(arch, ir, 64).assembly.split("\nk:")[1].split("s_endpgm")[0]
+    text = re.findall(r"^\t((?:s|v|global)_\w+)", body, re.MULTILINE)
+    assert found.warp_instructions == (len(text) + 1) * found.warps
+    assert found.thread_instructions == (len(text) + 1) * len(data)
+    assert set(found.instructions) <= set(CLASSES)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_barriers_and_lds_of_a_whole_kernel(arch: str) -> None:
+    x = np.arange(256 * 3, dtype=np.uint32)
+    out = np.zeros_like(x)
+    found = launch(arch, REVERSE, 3, 256, out, x, name="reverse")
+    assert (out == x.reshape(3, 256)[:, ::-1].reshape(-1)).all()
+    assert found.barriers == found.warps
+    assert (found.shared_passes, found.bank_conflicts) == (2 * 3 * 256 // 32, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("v_mfma_f32_32x32x8_f16", ("f16", 2 * 32 * 32 * 8, 0)),
+        ("v_mfma_f32_4x4x4_16b_f16", ("f16", 2 * 4 * 4 * 4, 16)),
+        ("v_mfma_f32_16x16x32_fp8_bf8", ("f8", 2 * 16 * 16 * 32, 0)),
+        ("v_mfma_f64_16x16x4f64", ("f64", 2 * 16 * 16 * 4, 0)),
+        ("v_mfma_f32_32x32x8f16", ("f16", 2 * 32 * 32 * 8, 0)),
+        ("v_mfma_f32_32x32x8bf16_1k", ("bf16", 2 * 32 * 32 * 8, 0)),
+        ("v_mfma_f32_16x16x8_xf32", ("xf32", 2 * 16 * 16 * 8, 0)),
+        ("v_mfma_i32_16x16x32_i8", ("i8", 2 * 16 * 16 * 32, 0)),
+        ("v_wmma_f32_16x16x16_bf16", ("bf16", 2 * 16 * 16 * 16, 0)),
+        ("v_wmma_i32_16x16x16_iu8", ("i8", 2 * 16 * 16 * 16, 0)),
+        ("v_wmma_f32_16x16x16_fp8_fp8", ("f8", 2 * 16 * 16 * 16, 0)),
+        ("v_add_f32", None),
+    ],
+)
+def test_a_matrix_instruction_says_in_its_name_how_much_it_multiplies(name: str, expected: object) -> None:
+    assert matrix_of(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("v_add_f32", ("f32", 1)), ("v_fma_f64", ("f64", 2)), ("v_pk_fma_f16", ("f16", 4)), ("v_fmac_f32", ("f32", 2)),
+        ("v_dual_fmac_f32", ("f32", 2)), ("v_dot2_f32_f16", ("f16", 4)), ("v_exp_f32", ("f32", 1)),
+        ("v_max_num_f32", ("f32", 1)), ("v_cvt_f32_i32", None), ("v_cmp_lt_f32", None), ("v_add_nc_u32", None),
+        ("v_mov_b32", None),
+    ],
+)  # fmt: skip
+def test_a_vector_instruction_says_in_its_name_what_it_computes(name: str, expected: object) -> None:
+    assert flops_of(name) == expected
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx942"])
+@pytest.mark.parametrize(
+    "ir", [COPY.replace("TYPE", "i32").replace("STRIDE", "3"), DIVERGENT.replace("LIMIT", "45"), RETRY]
+)
+def test_counting_changes_no_result(arch: str, ir: str) -> None:
+    results = []
+    for counts in (False, True):
+        first = np.random.default_rng(3).integers(0, 1000, 4096, np.uint32)
+        second = np.zeros_like(first)
+        if counts:
+            launch(arch, ir, 4, 128, first, second)
+        else:
+            load(arch, ir, 128).run("k", [first, second], grid=(4, 1, 1), block=(128, 1, 1))
+        results.append((first, second))
+    for plain, counted in zip(*results):
+        assert (plain == counted).all()
+
+
+def test_one_core_runs_a_kernel_with_and_without_counting() -> None:
+    code: Loaded = load("gfx1100", COPY.replace("TYPE", "i32").replace("STRIDE", "1"), 64)
+    data = np.arange(64, dtype=np.uint32)
+    tally = Tally("gfx1100", 0, "k", (1, 1, 1), (64, 1, 1), 32, 32, 0, 0)
+    for one in (None, tally, None):
+        code.run("k", [data, np.zeros_like(data)], tally=one)
+    assert tally.record.bytes_needed == 2 * data.nbytes
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx1201", "gfx90a", "gfx942"])
+def test_every_opcode_has_a_class_and_every_product_a_size(arch: str) -> None:
+    for form in ISAS[arch].formats:
+        for opcode in form.table.values():
+            assert class_of(Instruction(form.name, opcode, {}, (), 0)) in CLASSES
+            if "mfma" in opcode.name or "wmma" in opcode.name:
+                assert matrix_of(opcode.name) is not None, opcode.name

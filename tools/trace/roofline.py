@@ -1,0 +1,263 @@
+"""Roofline: how long each kernel would take at least on a chip, what bounds it, and what to change.
+
+In       a Trace with counters (HCQ_PROFILE=counters on an emulated GPU); the chip's datasheet
+Out      a Prediction for each kernel, with its arithmetic; text
+Changes  nothing
+Next     hcq/counters.py (what was counted, and how), hcq/datasheets.py (peak rates), stats.py (times that were measured)
+Source   S. Williams, A. Waterman, D. Patterson: Roofline, an insightful visual performance model, CACM 52 (2009)
+
+A model, not a measurement: each resource works at its peak and all at once, so a kernel takes as long as the one that it
+needs most. Nothing is said of latency, of clocks under load, nor of what a launch costs, some microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hcq import datasheets
+from hcq.counters import Counters
+from hcq.datasheets import Datasheet
+from hcq.errors import UsageError
+from hcq.tools.trace.color import Color, clean
+from hcq.tools.trace.stats import duration
+from hcq.trace.file import Trace
+
+PORT_BYTES_PER_CLOCK = 64  # from L2 to a unit: NVIDIA A100 white paper (64 bytes a clock for an SM); AMD CDNA 3 white paper
+FULL_SPREAD = 0.95
+LOW_OCCUPANCY = 0.25
+WASTED_SECTORS = 1.1
+MANY_DIVERGE = 0.1
+A_MODEL = "A model: peak rates, everything at once; no latency, no launch cost. docs/counters.md says what is counted."
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A resource and how long it works: `work` in `unit`, at `rate` of them in a second, of which a share can be reached."""
+
+    what: str
+    work: float
+    unit: str
+    rate: float
+    share: float = 1.0
+
+    @property
+    def seconds(self) -> float:
+        """How long."""
+        return self.work / (self.rate * self.share)
+
+    def text(self) -> str:
+        """The arithmetic."""
+        part = "" if self.share > FULL_SPREAD else f" x {self.share:.0%} of the units"
+        return f"{_scaled(self.work)}{self.unit} / {_scaled(self.rate)}{self.unit}/s{part} = {duration(self.seconds)}"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a launch of a kernel needs on a chip: its resources, that which takes longest first."""
+
+    counted: Counters
+    chip: Datasheet
+    bounds: tuple[Bound, ...]
+    spread: float  # how many of the units have work, on average
+    arithmetic: tuple[str, float]  # of the type that it computes most with: share of that peak
+    dram_share: float
+    notes: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        """At least so long."""
+        return self.bounds[0].seconds if self.bounds else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "kernel": self.counted.kernel,
+            "chip": self.chip.name,
+            "seconds": self.seconds,
+            "bound_by": self.bounds[0].what if self.bounds else None,
+            "bounds": [
+                {
+                    "what": one.what,
+                    "work": one.work,
+                    "unit": one.unit,
+                    "rate": one.rate,
+                    "share": one.share,
+                    "seconds": one.seconds,
+                }
+                for one in self.bounds
+            ],
+            "peak_of": self.arithmetic[0],
+            "share_of_peak": self.arithmetic[1],
+            "share_of_dram": self.dram_share,
+            "change": list(self.notes),
+            "counters": self.counted.as_fields(),
+        }
+
+
+def kernels(trace: Trace) -> list[Counters]:
+    """The sums of every kernel of a trace. Raises UsageError when nothing was counted."""
+    found: dict[tuple[str, str], Counters] = {}
+    for device, made in trace.counters:
+        found.setdefault((device.key, made.kernel), Counters(launches=0)).add(made)
+    if not found:
+        raise UsageError(
+            "the trace has no counters. Record it on an emulated GPU, as in: HCQ_EMULATE=nv:sm_90 HCQ_PROFILE=counters "
+            "hcq-trace record -- CMD"
+        )
+    return list(found.values())
+
+
+def predict(counted: Counters, chip: Datasheet) -> Prediction:
+    """One launch of a kernel, on average. Raises UsageError for a chip of another vendor: its instructions are others."""
+    if counted.arch[:2] != chip.arch[:2]:
+        raise UsageError(
+            f"{counted.kernel}: counted on {counted.arch}, and {chip.name} is {chip.arch}. Choose a chip of that vendor, "
+            "or record the program on an emulated one."
+        )
+    launches = max(1, counted.launches)
+    blocks = max(1.0, counted.blocks / launches)
+    rounds = -(-blocks // chip.units)  # of blocks, on the unit that has most
+    spread = min(1.0, blocks / (chip.units * rounds))
+    lacking = []
+    bounds = []
+
+    def bound(what: str, work: float, unit: str, rate: float, by_units: bool) -> None:
+        if work:
+            bounds.append(Bound(what, work / launches, unit, rate, spread if by_units else 1.0))
+
+    for kinds, rates, unit in (
+        (counted.matrix_flops, chip.matrix_flops, "matrix"),
+        (counted.flops, chip.vector_flops, "vector"),
+    ):
+        for name, work in kinds.items():
+            if name in rates:
+                bound(f"{unit} {name}", work, "FLOP", rates[name], True)
+            elif unit == "matrix":
+                lacking.append(f"{chip.name} has no matrix unit for {name}: those instructions are left out")
+    bound("instruction issue", counted.warp_instructions, " instructions", chip.issue_s, True)
+    bound("shared memory", counted.shared_passes, " passes", chip.shared_passes_s, True)
+    port = chip.units * chip.clock_hz * PORT_BYTES_PER_CLOCK
+    bound("L2 to units", counted.l2_bytes, "B", port, True)
+    bound("L2", counted.l2_bytes, "B", chip.l2_bytes_s, False)
+    if chip.last_bytes_s:
+        bound("Infinity Cache", counted.beyond_l2_bytes, "B", chip.last_bytes_s, False)
+    bound("DRAM", counted.dram_bytes, "B", chip.dram_bytes_s, False)
+    bounds.sort(key=lambda one: -one.seconds)
+    seconds = bounds[0].seconds if bounds else 0.0
+    busiest = max((one for one in bounds if one.unit == "FLOP"), key=lambda one: one.work, default=None)
+    share = (busiest.what, busiest.work / busiest.rate / seconds) if busiest and seconds else ("", 0.0)
+    dram = counted.dram_bytes / launches / chip.dram_bytes_s / seconds if seconds else 0.0
+    notes = (*lacking, *changes(counted, bounds, spread))
+    return Prediction(counted, chip, tuple(bounds), spread, share, dram, notes)
+
+
+def changes(counted: Counters, bounds: list[Bound], spread: float) -> Iterator[str]:
+    """What would make it faster, the most important first."""
+    if not bounds:
+        return
+    first = bounds[0].what
+    if first in ("DRAM", "L2", "L2 to units"):
+        yield from _memory_changes(counted, first)
+    elif first == "shared memory":
+        if counted.bank_conflicts:
+            part = counted.bank_conflicts / counted.shared_passes
+            yield (
+                f"{counted.bank_conflicts} of {counted.shared_passes} visits to shared memory ({part:.0%}) are bank "
+                "conflicts: pad rows, or swizzle columns by the row"
+            )
+        else:
+            yield "use what was read from shared memory more often: larger tiles of registers, 16 bytes a load, ldmatrix"
+    elif first == "instruction issue":
+        most = max(counted.instructions, key=lambda name: counted.instructions[name])
+        yield (
+            f"{counted.instructions[most] / counted.warp_instructions:.0%} of the instructions are {most}: load and store "
+            "16 bytes at once, unroll, use 32-bit indices"
+            + ("" if counted.matrix_flops else ", let matrix units multiply")
+        )
+    elif first.startswith("vector") and not counted.matrix_flops:
+        yield "where these are products of matrices, matrix units do them faster; else a narrower type"
+    elif first.startswith("matrix"):
+        yield "it is bound by what it computes: a narrower type, or fewer operations"
+    if first not in ("DRAM", "L2", "L2 to units") and counted.sector_ratio > WASTED_SECTORS:
+        yield _wasted(counted)
+    if spread < FULL_SPREAD:
+        yield f"only {spread:.0%} of the units have work on average: smaller tiles, or split the reduction among blocks"
+    if counted.occupancy < LOW_OCCUPANCY and counted.limited_by:
+        yield (
+            f"an SM or CU holds {counted.occupancy:.0%} of its warps, for {counted.limited_by}: hide latency by loads that are "
+            "asked for early, or use less of that"
+        )
+    if counted.divergent_branches > MANY_DIVERGE * max(1, counted.branches):
+        yield f"{counted.divergent_branches} of {counted.branches} branches part a warp: let its threads go one way"
+
+
+def _memory_changes(counted: Counters, first: str) -> Iterator[str]:
+    if counted.sector_ratio > WASTED_SECTORS:
+        yield _wasted(counted)
+    if first == "DRAM":
+        yield "what passes through DRAM is what it costs: fuse it with its neighbours, keep values on chip, a narrower type"
+    else:
+        yield (
+            f"L2 is asked for {counted.l2_bytes / max(1, counted.dram_bytes):.1f} times what DRAM gives: stage tiles in "
+            "shared memory, larger tiles, more elements for each thread"
+        )
+
+
+def _wasted(counted: Counters) -> str:
+    return (
+        f"global memory is asked for {counted.sector_ratio:.2f} bytes for each one needed: neighbouring threads should "
+        f"reach neighbouring elements, from addresses that are multiples of {counted.sector_bytes}"
+    )
+
+
+def _scaled(number: float) -> str:
+    """With a metric prefix."""
+    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.4g} {prefix}"
+    return f"{number:.4g} "
+
+
+def lines(found: list[Prediction], color: Color) -> Iterator[str]:
+    """As text, the kernels that take longest in all first."""
+    for one in sorted(found, key=lambda each: -each.seconds * each.counted.launches):
+        counted = one.counted
+        yield (
+            f"{color(clean(counted.kernel), 'kernel')}  on {one.chip.title}, counted on {counted.arch}: grid "
+            f"{counted.grid}, block {counted.block}, {counted.launches} launches; of one launch:"
+        )
+        width = max((len(each.what) for each in one.bounds), default=0)
+        for number, each in enumerate(one.bounds):
+            yield f"  {each.what:<{width}}  {each.text()}" + ("   <- bound" if not number else "")
+        yield (
+            f"  occupancy {counted.occupancy:.0%}"
+            + (f", limited by {counted.limited_by}" if counted.limited_by else "")
+            + f"; {counted.registers} registers, {counted.shared_bytes} bytes of shared memory; "
+            f"{counted.sector_ratio:.2f} bytes asked for each needed; {counted.bank_conflicts} bank conflicts"
+        )
+        peak, share = one.arithmetic
+        text = f"{share:.0%} of the peak of {peak}, " if peak else ""
+        yield color(f"  predicted {duration(one.seconds)}: {text}{one.dram_share:.0%} of DRAM's rate", "heading")
+        for note in one.notes:
+            yield f"  change: {note}"
+        if counted.uncounted:
+            names = ", ".join(f"{name} ({count})" for name, count in counted.uncounted.items())
+            yield color(f"  the traffic of these is not in it: {clean(names)}", "note")
+    chip = found[0].chip
+    yield color(A_MODEL, "note")
+    yield color(
+        f"{chip.name}: {chip.source}." + (f" Inferred: {chip.inferred}." if chip.inferred else ""), "note"
+    )
+
+
+def of_trace(trace: Trace, chip_name: str | None) -> list[Prediction]:
+    """Every kernel of a trace. chip_name: None stands for the chip that each was counted for, or the nearest one."""
+    found = []
+    for counted in kernels(trace):
+        chip = datasheets.chip(chip_name) if chip_name else datasheets.for_arch(counted.arch)
+        if chip is None:
+            raise UsageError(f"there is no datasheet for {counted.arch}. Name a chip with --chip.")
+        found.append(predict(counted, chip))
+    return found
