@@ -6,9 +6,9 @@ Changes  the list of listeners
 Next     emu/nv/shader/counters.py and emu/amd/shader/counters.py (who count), observe/counters.py (who listens),
          tools/trace/roofline.py (what follows for the time)
 
-Instructions, sectors, conflicts, barriers and branches are counted and exact for the code that ran. What comes from L2 and
-DRAM is a model: caches that drop what came first, cold when the launch begins, blocks dealt out in turn. On NVIDIA the
-code that ran is PTX, of which ptxas would make other instructions.
+Instructions, sectors, conflicts, barriers and branches are counted and exact for the code that ran. What comes from L2
+and DRAM is a model: caches that drop what came first, cold when the launch begins, blocks dealt out in turn. On NVIDIA
+the code that ran is PTX, of which ptxas would make other instructions.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Counters:
     instructions            class -> how often a warp executed one
     thread_instructions     the same for all classes, times the threads that were active
     flops                   type -> operations of threads on floats; a fused multiply-add is two
-    matrix_flops            type of the factors -> operations of matrix instructions; a multiplication and an addition are two
+    matrix_flops            type of the factors -> operations of matrix instructions: products and sums are one each
     sector_bytes            what global memory is asked for at once: 32 bytes on NVIDIA, a cache line on AMD
     load_sectors, store_sectors, atomic_sectors    those that warps asked for, each once for an instruction of a warp
     bytes_needed            of global memory that they named, each once for an instruction of a warp
-    shared_passes           how often shared memory (LDS) was visited: an instruction of a warp takes one for each 128 bytes
+    shared_passes           visits to shared memory (LDS): an instruction of a warp takes one for each 128 bytes
     bank_conflicts          those of the passes that only two words in one bank made necessary
     barriers                of blocks, counted for each warp that came
     branches, divergent_branches    conditional ones that warps came to; those after which some threads of a warp wait
@@ -138,7 +138,8 @@ class Counters:
 
 SUMMED = frozenset(
     "launches blocks warps thread_instructions load_sectors store_sectors atomic_sectors bytes_needed shared_passes "
-    "bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes dram_read_bytes dram_write_bytes".split()
+    "bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes dram_read_bytes "
+    "dram_write_bytes".split()
 )
 
 
@@ -166,7 +167,7 @@ _listeners: tuple[Listener, ...] = ()
 def listen(listener: Listener) -> Callable[[], None]:
     """Hear of every launch on this process's emulated GPUs from now on. Returns what ends that.
 
-    Launches that begin before are not counted: their code was made ready without. Emulated GPUs call from threads of
+    Launches that began before are not counted: their code was made ready without. Emulated GPUs call from threads of
     theirs, before the work counts as done.
     """
     global _listeners
@@ -180,7 +181,7 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 
 def is_wanted() -> bool:
-    """Whether anybody listens: an emulated GPU asks once a launch, and runs code that counts, or code that does not."""
+    """Whether anybody listens. An emulated GPU asks once a launch, and runs code that counts or code that does not."""
     return bool(_listeners)
 
 

@@ -3,7 +3,7 @@
 In       a chip's name ("h100"), or an architecture ("sm_90")
 Out      Datasheet: peak rates, sizes of caches, how many warps have room
 Changes  nothing
-Next     counters.py (what a kernel asked for), emu/traffic.py (caches of these sizes), tools/trace/roofline.py (the time)
+Next     counters.py (what a kernel asked for), emu/traffic.py (caches of these sizes), tools/trace/roofline.py (times)
 Source   each row's `source`. `inferred` names the figures that no vendor gives, and where they come from
 
 Rates are peaks of dense matrices at the boost clock: no kernel is faster, and power usually keeps it slower.
@@ -116,7 +116,7 @@ CHIPS: dict[str, Datasheet] = {
                           "f64": 1.29e12},
             dram_bytes_s=1.008e12, l2_bytes_s=2048 * 2.52e9,
             l1_bytes=128 * KIB, l2_bytes=72 * MIB, warps=48, blocks=24, shared_per_unit=100 * KIB,
-            source="NVIDIA Ada GPU Architecture (white paper), appendix A: sums of products in 32 bits, without sparsity",
+            source="NVIDIA Ada GPU Architecture (white paper), appendix A: sums in 32 bits, not sparse",
             inferred="L2's rate (2048 bytes a clock: what others measured, about 5 TB/s)",
         ),
         Datasheet(
@@ -130,8 +130,8 @@ CHIPS: dict[str, Datasheet] = {
             dram_bytes_s=5.3e12, l2_bytes_s=8 * 2048 * 2.1e9, last_bytes_s=17.2e12,
             sector_bytes=128, l1_bytes=32 * KIB, l2_bytes=4 * MIB, l2s=8, last_bytes=256 * MIB,
             warps=32, blocks=32, registers=2048, register_step=8, shared_per_unit=64 * KIB, shared_reserved=0,
-            source="AMD CDNA 3 Architecture (white paper): table of peak rates, 128-byte lines, 2 KB a clock of each XCD's "
-            "L2, Infinity Cache 17.2 TB/s; MI300X data sheet",
+            source="AMD CDNA 3 Architecture (white paper): table of peak rates, 128-byte lines, 2 KB a clock of each "
+            "XCD's L2, Infinity Cache 17.2 TB/s; MI300X data sheet",
             inferred="peaks of vectors are with packed instructions",
         ),
         Datasheet(
@@ -142,8 +142,8 @@ CHIPS: dict[str, Datasheet] = {
             dram_bytes_s=1.638e12, l2_bytes_s=4096 * 1.7e9, last_bytes_s=0.0,
             sector_bytes=64, l1_bytes=16 * KIB, l2_bytes=8 * MIB, l2s=1, last_bytes=0,
             warps=32, blocks=32, registers=2048, register_step=8, shared_per_unit=64 * KIB, shared_reserved=0,
-            source="AMD CDNA 2 Architecture (white paper): half of the MI250X; 64-byte lines of the L1: ROCm documentation, "
-            "MI200 performance counters",
+            source="AMD CDNA 2 Architecture (white paper): half of the MI250X; 64-byte lines of the L1: ROCm's "
+            "documentation of MI200 performance counters",
         ),
         Datasheet(
             "rx7900xtx", "gfx1100", "AMD Radeon RX 7900 XTX",
@@ -153,8 +153,8 @@ CHIPS: dict[str, Datasheet] = {
             dram_bytes_s=0.96e12, l2_bytes_s=3072 * 2.5e9, last_bytes_s=3.5e12,
             sector_bytes=128, l1_bytes=32 * KIB, l2_bytes=6 * MIB, l2s=1, last_bytes=96 * MIB,
             warps=32, blocks=32, registers=3072, register_step=24, shared_per_unit=64 * KIB, shared_reserved=0,
-            source="AMD RDNA 3: product page of the RX 7900 XTX (61 and 123 TFLOPS, 960 GB/s, 3500 GB/s with Infinity Cache); "
-            "RDNA 3 ISA: 128-byte lines, dual issue",
+            source="AMD RDNA 3: product page of the RX 7900 XTX (61 and 123 TFLOPS, 960 GB/s, 3500 GB/s with Infinity "
+            "Cache); RDNA 3 ISA: 128-byte lines, dual issue",
             inferred="L2's rate (3072 bytes a clock); peaks of vectors need dual issue, which few kernels reach",
         ),
     )
@@ -193,7 +193,7 @@ def for_arch(arch: str) -> Datasheet | None:
 def occupancy(
     chip: Datasheet, registers: int, shared_bytes: int, threads: int, warp_size: int
 ) -> tuple[float, str, int]:
-    """How many warps of a unit's room a kernel can fill; what there is too little of ("" for nothing); blocks a unit has.
+    """(share of a unit's room for warps that a kernel fills, what there is too little of or "", blocks of a unit).
 
     registers   of a thread
     warp_size   of this kernel: a wave of 64 lanes takes twice the registers on a GPU whose waves have 32

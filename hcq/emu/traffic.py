@@ -3,15 +3,15 @@
 In       the addresses of an instruction's active threads, warp by warp
 Out      sectors, passes through shared memory, bank conflicts; bytes of L2 and of DRAM, in a Tally
 Changes  the Tally of the launch
-Next     hcq/counters.py (the record), nv/shader/counters.py and amd/shader/counters.py (who ask), hcq/datasheets.py (sizes)
+Next     hcq/counters.py (the record), nv/shader/counters.py and amd/shader/counters.py (who ask), hcq/datasheets.py
 Source   32-byte sectors of NVIDIA: Nsight Compute's Kernel Profiling Guide, "Memory Tables"; lines of AMD: CDNA 3 white
          paper, RDNA 3 ISA; 32 banks of 4 bytes: CUDA C++ Programming Guide, "Shared Memory", and CDNA 3 ISA, "LDS";
          128 bytes in a pass, so that accesses of 8 and 16 bytes take half and quarter warps: ROCm, "Understanding AMD
          GPU LDS and Bank Conflicts", for stores of 16 bytes; for the others, and on NVIDIA, inferred
 
-The caches are models: of so many sectors, of which the one that came first leaves first, whatever its address. Each unit has
-an L1 for loads, which stores and atomics pass by; L2 keeps what was stored until it has no room. All are empty when a
-launch begins, and block n runs on unit n modulo the units, in the emulator's order, which runs many blocks in step.
+The caches are models: so many sectors, of which the one that came first leaves first, whatever its address. Each unit
+has an L1 for loads, which stores and atomics pass by; L2 keeps what was stored until it has no room. All are empty when
+a launch begins, and block n runs on unit n modulo the units, in the emulator's order, which runs many blocks in step.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def passes(warps: Array, lanes: Array, addresses: Array, size_bytes: int) -> tup
     which, words = units_of(addresses, size_bytes, BANK_BYTES)
     phase, words = distinct(phase[which], words)
     names, place = np.unique(phase, return_inverse=True)
-    busy = np.bincount(place * BANKS + (words % np.uint64(BANKS)).astype(np.int64), minlength=len(names) * BANKS)
+    busy = np.bincount(
+        place * BANKS + (words % np.uint64(BANKS)).astype(np.int64), minlength=len(names) * BANKS
+    )
     needed = int(busy.reshape(-1, BANKS).max(axis=1).sum())
     return needed, needed - len(names)
 
@@ -94,7 +96,11 @@ class Cache:
         """(slot, tag, whether it is there) of different sectors, in order of their units."""
         slots = ((sectors + units.astype(np.uint64) * np.uint64(SPREAD)) & self.slots).astype(np.int64)
         tags = sectors | units.astype(np.uint64) << np.uint64(UNIT_SHIFT) | FILLED
-        return slots, tags, (self.tags[slots] == tags) & (self.fills[units] - self.came[slots] <= self.sectors)
+        return (
+            slots,
+            tags,
+            (self.tags[slots] == tags) & (self.fills[units] - self.came[slots] <= self.sectors),
+        )
 
     def fill(self, units: Array, slots: Array, tags: Array) -> None:
         """They come, one after the other. units: in order."""

@@ -29,7 +29,9 @@ class Counting(Observer):
     def __init__(self, device: Device) -> None:
         self.device = device
         self.totals: dict[str, Counters] = {}
-        self._names: dict[int, tuple[str, int]] = {}  # where its code begins -> a program's name, and its entry
+        self._names: dict[
+            int, tuple[str, int]
+        ] = {}  # where its code begins -> a program's name, and its entry
         self._lock = threading.Lock()
         self._end = counters.listen(self._launched)
 
@@ -43,7 +45,7 @@ class Counting(Observer):
         return False
 
     def _launched(self, pid: int, made: Counters) -> None:
-        """From a thread of the emulated GPU. A name stays when its program is gone: the launch may have been in flight."""
+        """From a thread of the emulated GPU. A name stays when its program is gone: work may be in flight."""
         known = self._names.get(made.entry)
         if known is None or pid != os.getpid():
             return

@@ -115,3 +115,24 @@ def test_a_number_that_cannot_be_one_is_refused_and_not_printed_whole(name: str,
     with pytest.raises(UsageError, match=name) as refused:
         Config.read({name: word})
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "profile", "counts"),
+    [
+        ("1", True, False),
+        ("counters", False, True),
+        ("1,counters", True, True),
+        ("off", False, False),
+        ("", False, False),
+    ],
+)
+def test_hcq_profile_takes_a_flag_counters_or_both(text: str, profile: bool, counts: bool) -> None:
+    read = Config.read({"HCQ_PROFILE": text})
+    assert (read.profile, read.counters) == (profile, counts)
+    assert read.is_observed == (profile or counts)
+
+
+def test_hcq_profile_refuses_another_word() -> None:
+    with pytest.raises(UsageError, match="counters"):
+        Config.read({"HCQ_PROFILE": "time"})

@@ -3,11 +3,11 @@
 In       a Trace with counters (HCQ_PROFILE=counters on an emulated GPU); the chip's datasheet
 Out      a Prediction for each kernel, with its arithmetic; text
 Changes  nothing
-Next     hcq/counters.py (what was counted, and how), hcq/datasheets.py (peak rates), stats.py (times that were measured)
+Next     hcq/counters.py (what was counted, and how), hcq/datasheets.py (peak rates), stats.py (measured times)
 Source   S. Williams, A. Waterman, D. Patterson: Roofline, an insightful visual performance model, CACM 52 (2009)
 
-A model, not a measurement: each resource works at its peak and all at once, so a kernel takes as long as the one that it
-needs most. Nothing is said of latency, of clocks under load, nor of what a launch costs, some microseconds.
+A model, not a measurement: each resource works at its peak and all at once, so a kernel takes as long as the one that
+it needs most. Nothing is said of latency, of clocks under load, nor of what a launch costs, some microseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.stats import duration
 from hcq.trace.file import Trace
 
-PORT_BYTES_PER_CLOCK = 64  # from L2 to a unit: NVIDIA A100 white paper (64 bytes a clock for an SM); AMD CDNA 3 white paper
+PORT_BYTES_PER_CLOCK = (
+    64  # from L2 to a unit: NVIDIA A100 white paper (64 bytes a clock for an SM); AMD CDNA 3 white paper
+)
 FULL_SPREAD = 0.95
 LOW_OCCUPANCY = 0.25
 WASTED_SECTORS = 1.1
@@ -34,7 +36,7 @@ A_MODEL = "A model: peak rates, everything at once; no latency, no launch cost. 
 
 @dataclass(frozen=True)
 class Bound:
-    """A resource and how long it works: `work` in `unit`, at `rate` of them in a second, of which a share can be reached."""
+    """A resource and how long it works: `work` in `unit`, at `rate` of them a second, of which a share is reached."""
 
     what: str
     work: float
@@ -110,11 +112,11 @@ def kernels(trace: Trace) -> list[Counters]:
 
 
 def predict(counted: Counters, chip: Datasheet) -> Prediction:
-    """One launch of a kernel, on average. Raises UsageError for a chip of another vendor: its instructions are others."""
+    """One launch of a kernel, on average. Raises UsageError for a chip of another vendor: it runs other code."""
     if counted.arch[:2] != chip.arch[:2]:
         raise UsageError(
-            f"{counted.kernel}: counted on {counted.arch}, and {chip.name} is {chip.arch}. Choose a chip of that vendor, "
-            "or record the program on an emulated one."
+            f"{counted.kernel}: counted on {counted.arch}, and {chip.name} is {chip.arch}. Choose a chip of that "
+            "vendor, or record the program on an emulated one."
         )
     launches = max(1, counted.launches)
     blocks = max(1.0, counted.blocks / launches)
@@ -168,12 +170,12 @@ def changes(counted: Counters, bounds: list[Bound], spread: float) -> Iterator[s
                 "conflicts: pad rows, or swizzle columns by the row"
             )
         else:
-            yield "use what was read from shared memory more often: larger tiles of registers, 16 bytes a load, ldmatrix"
+            yield "use what was read from shared memory more often: larger tiles of registers, wider loads, ldmatrix"
     elif first == "instruction issue":
         most = max(counted.instructions, key=lambda name: counted.instructions[name])
         yield (
-            f"{counted.instructions[most] / counted.warp_instructions:.0%} of the instructions are {most}: load and store "
-            "16 bytes at once, unroll, use 32-bit indices"
+            f"{counted.instructions[most] / counted.warp_instructions:.0%} of the instructions are {most}: load and "
+            "store 16 bytes at once, unroll, use 32-bit indices"
             + ("" if counted.matrix_flops else ", let matrix units multiply")
         )
     elif first.startswith("vector") and not counted.matrix_flops:
@@ -186,8 +188,8 @@ def changes(counted: Counters, bounds: list[Bound], spread: float) -> Iterator[s
         yield f"only {spread:.0%} of the units have work on average: smaller tiles, or split the reduction among blocks"
     if counted.occupancy < LOW_OCCUPANCY and counted.limited_by:
         yield (
-            f"an SM or CU holds {counted.occupancy:.0%} of its warps, for {counted.limited_by}: hide latency by loads that are "
-            "asked for early, or use less of that"
+            f"an SM or CU holds {counted.occupancy:.0%} of its warps, for {counted.limited_by}: hide latency by "
+            "loads that are asked for early, or use less of that"
         )
     if counted.divergent_branches > MANY_DIVERGE * max(1, counted.branches):
         yield f"{counted.divergent_branches} of {counted.branches} branches part a warp: let its threads go one way"
@@ -197,11 +199,14 @@ def _memory_changes(counted: Counters, first: str) -> Iterator[str]:
     if counted.sector_ratio > WASTED_SECTORS:
         yield _wasted(counted)
     if first == "DRAM":
-        yield "what passes through DRAM is what it costs: fuse it with its neighbours, keep values on chip, a narrower type"
+        yield (
+            "what passes through DRAM is what it costs: fuse it with its neighbours, keep values on chip, a narrower "
+            "type"
+        )
     else:
         yield (
-            f"L2 is asked for {counted.l2_bytes / max(1, counted.dram_bytes):.1f} times what DRAM gives: stage tiles in "
-            "shared memory, larger tiles, more elements for each thread"
+            f"L2 is asked for {counted.l2_bytes / max(1, counted.dram_bytes):.1f} times what DRAM gives: stage tiles "
+            "in shared memory, larger tiles, more elements for each thread"
         )
 
 
@@ -239,7 +244,9 @@ def lines(found: list[Prediction], color: Color) -> Iterator[str]:
         )
         peak, share = one.arithmetic
         text = f"{share:.0%} of the peak of {peak}, " if peak else ""
-        yield color(f"  predicted {duration(one.seconds)}: {text}{one.dram_share:.0%} of DRAM's rate", "heading")
+        yield color(
+            f"  predicted {duration(one.seconds)}: {text}{one.dram_share:.0%} of DRAM's rate", "heading"
+        )
         for note in one.notes:
             yield f"  change: {note}"
         if counted.uncounted:

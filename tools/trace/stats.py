@@ -225,7 +225,10 @@ def lines(found: dict[str, Any], color: Color) -> Iterator[str]:
             + ("  ".join(f"{cell:>10}" for cell in cells) + f"  {last}").rstrip()
         )
     if has_counters:
-        yield color("What was counted is of emulated GPUs, all launches; L2 and DRAM are a model's. See roofline.", "note")
+        yield color(
+            "What was counted is of emulated GPUs, all launches; L2 and DRAM are a model's. See roofline.",
+            "note",
+        )
     if any(row["timed"] < row["count"] for row in found["work"]):
         yield color(
             "A kernel that shares its submission has no time of its own; HCQ_PROFILE=1 times every kernel.",

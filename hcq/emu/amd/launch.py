@@ -77,5 +77,13 @@ def launch(
 def tally_of(arch: str, work: Dispatch, start: Launch) -> Tally:
     """Where a launch that counts counts. Registers are the vector registers that it asks for."""
     return Tally(
-        arch, work.entry, "", work.grid, work.block, work.wave_size, start.vgprs, start.lds_bytes, start.scratch_bytes
+        arch,
+        work.entry,
+        "",
+        work.grid,
+        work.block,
+        work.wave_size,
+        start.vgprs,
+        start.lds_bytes,
+        start.scratch_bytes,
     )

@@ -7,8 +7,8 @@ Next     hcq/emu/traffic.py (Tally), program.py (who asks for it), ../../nv/shad
 Source   RDNA3, RDNA4, CDNA2 and CDNA3 ISA documents: formats and names of instructions
 
 A program that is decoded without has none of these steps. Rounds of a compare-and-swap loop that are guessed at once
-(retry.py) are not counted. Where the sister counts branches of threads, lanes here part by EXEC: an instruction that takes
-some of a wave's lanes away, and leaves some, is a divergent branch.
+(retry.py) are not counted. Where the sister counts branches of threads, lanes here part by EXEC: an instruction that
+takes some of a wave's lanes away, and leaves some, is a divergent branch.
 """
 
 from __future__ import annotations
@@ -38,10 +38,14 @@ SPECIAL = re.compile(r"v_(s_)?(exp|log|rcp|rsq|sqrt|sin|cos|tanh)_")
 FLOATS = re.compile(r"_(b?f16|f32|f64)(?![\dx])")
 FUSED = re.compile(r"fma|fmac|_mad_|_mac_")
 DOTS = {"dot2": 4, "dot4": 8, "dot8": 16}
-ARITHMETIC = re.compile(r"_(add|sub|subrev|mul|min|max|min3|max3|med3|exp|log|rcp|rsq|sqrt|sin|cos)(_num|_legacy|_dx9_zero)?_")
+ARITHMETIC = re.compile(
+    r"_(add|sub|subrev|mul|min|max|min3|max3|med3|exp|log|rcp|rsq|sqrt|sin|cos)(_num|_legacy|_dx9_zero)?_"
+)
 MOVES = re.compile(r"v_(mov|cndmask|swap|accvgpr|dual_mov|dual_cndmask|perm_|alignb)")
 WARP = re.compile(r"v_(readlane|readfirstlane|writelane|permlane)|ds_(swizzle|b?permute|append|consume)")
-WAITS = re.compile(r"s_(waitcnt|wait_|nop|delay_alu|clause|sleep|set_inst|setprio|sethalt|version|icache)|v_nop|ds_nop")
+WAITS = re.compile(
+    r"s_(waitcnt|wait_|nop|delay_alu|clause|sleep|set_inst|setprio|sethalt|version|icache)|v_nop|ds_nop"
+)
 CONTROL = re.compile(r"s_(c?branch|setpc|swappc|call|endpgm|trap|code_end)")
 TAKES_LANES = re.compile(r"s_\w+_saveexec_|v_cmpx_")
 
@@ -51,7 +55,10 @@ TAKES_LANES = re.compile(r"s_\w+_saveexec_|v_cmpx_")
 
 def class_of(inst: Instruction) -> str:
     """Which of hcq.counters.CLASSES it belongs to."""
-    name, form = inst.name if inst.pair is None else inst.pair[0].name, inst.format  # two at once count as the first
+    name, form = (
+        inst.name if inst.pair is None else inst.pair[0].name,
+        inst.format,
+    )  # two at once count as the first
     if name in INVALIDATES or name in OTHER_CACHES or name in CACHE_ONLY or WAITS.match(name):
         return "wait"
     if WARP.match(name):
@@ -147,7 +154,9 @@ class Counting:
             return step
 
         def counted(b: Batch) -> None:
-            if b.answer is None and (b.all_lanes or b.lanes.any()):  # a guess of retry.py asks nothing of memory
+            if b.answer is None and (
+                b.all_lanes or b.lanes.any()
+            ):  # a guess of retry.py asks nothing of memory
                 count(b)
             step(b)
 

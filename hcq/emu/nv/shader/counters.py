@@ -85,7 +85,9 @@ def _memory_class(opcode: str, modifiers: tuple[str, ...]) -> str:
         waits = {"commit_group", "wait_group", "wait_all"}
         return "wait" if waits & set(modifiers) else "global load"
     spaces = [word.partition("::")[0] for word in modifiers]
-    verb = {"ld": "load", "ldu": "load", "ldmatrix": "load", "st": "store", "stmatrix": "store"}.get(opcode, "atomic")
+    verb = {"ld": "load", "ldu": "load", "ldmatrix": "load", "st": "store", "stmatrix": "store"}.get(
+        opcode, "atomic"
+    )
     if "shared" in spaces or opcode in ("ldmatrix", "stmatrix"):
         return f"shared {verb}"
     if "param" in spaces or "const" in spaces:
@@ -108,7 +110,9 @@ def _matrix(instruction: Instruction) -> tuple[str, int] | None:
     if instruction.opcode not in MATRIX or shape is None or instruction.modifiers[0] in ("load", "store"):
         return None
     m, n, k = (int(shape[index]) for index in (1, 2, 3))
-    types = [word for word in instruction.modifiers if re.fullmatch(r"b?f\d+|tf32|[su]\d+|b1|e[45]m[23]", word)]
+    types = [
+        word for word in instruction.modifiers if re.fullmatch(r"b?f\d+|tf32|[su]\d+|b1|e[45]m[23]", word)
+    ]
     # mma and wgmma name D, A, B (and C); wmma names factors only where they are no f16
     if instruction.opcode == "wmma":
         factor = types[1] if len(types) == 4 else "f16"

@@ -1,4 +1,4 @@
-"""What a launch of machine code does, counted: copies, strides, LDS conflicts, EXEC; and that counting changes nothing."""
+"""What a launch of machine code does, counted: copies, strides, LDS conflicts, EXEC. Counting changes nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ end:
 """
 
 
-def launch(arch: str, ir: str, grid: int, block: int, *arrays: np.ndarray[Any, Any], name: str = "k") -> Counters:
+def launch(
+    arch: str, ir: str, grid: int, block: int, *arrays: np.ndarray[Any, Any], name: str = "k"
+) -> Counters:
     wave = 64 if arch.endswith("64") or arch.startswith("gfx9") else 32
     code = load(arch, ir, block)
     tally = Tally(arch.split("-")[0], 0, name, (grid, 1, 1), (block, 1, 1), wave, 32, 0, 0)
@@ -110,7 +112,9 @@ def test_a_strided_copy_asks_for_as_many_lines_as_there_are_lanes(arch: str) -> 
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize(("stride", "ways"), [(1, 1), (2, 2), (32, 32), (33, 1)])
-def test_lanes_wait_for_a_bank_of_lds_as_often_as_their_stride_says(arch: str, stride: int, ways: int) -> None:
+def test_lanes_wait_for_a_bank_of_lds_as_often_as_their_stride_says(
+    arch: str, stride: int, ways: int
+) -> None:
     out = np.zeros(128, np.uint32)
     found = launch(arch, LDS.replace("STRIDE", str(stride)), 1, 128, out)
     assert (out == np.arange(128)).all()

@@ -1,4 +1,4 @@
-"""What a launch of PTX does, counted: laws of copies and strides, conflicts, branches; and that counting changes nothing."""
+"""What a launch of PTX does, counted: laws of copies and strides, conflicts, branches. Counting changes nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def copy(type_: str, size: int, to: str = "%f1") -> str:
 
 
 @pytest.mark.parametrize(
-    ("type_", "size", "to"), [("f32", 4, "%f1"), ("v2.f32", 8, "{%f1, %f2}"), ("v4.f32", 16, "{%f1, %f2, %f3, %f4}")]
+    ("type_", "size", "to"),
+    [("f32", 4, "%f1"), ("v2.f32", 8, "{%f1, %f2}"), ("v4.f32", 16, "{%f1, %f2, %f3, %f4}")],
 )
 def test_a_copy_of_n_bytes_asks_for_n_over_32_sectors(type_: str, size: int, to: str) -> None:
     threads = 8 * 128
@@ -103,7 +104,9 @@ def test_generic_addresses_count_where_they_lead() -> None:
         st.u32 [%rd6], %r1; ld.u32 %r7, [%rd6];
         mul.wide.s32 %rd3, %r4, 4; add.s64 %rd4, %rd2, %rd3; st.u32 [%rd4], %r7;"""
     out = np.zeros(32, np.uint32)
-    ptx = kernel(body).replace("cvta.shared.u64 %rd6, tile;", "mov.u64 %rd7, tile; cvta.shared.u64 %rd6, %rd7;")
+    ptx = kernel(body).replace(
+        "cvta.shared.u64 %rd6, tile;", "mov.u64 %rd7, tile; cvta.shared.u64 %rd6, %rd7;"
+    )
     found = launch(ptx, 1, 32, np.zeros(4, np.uint32), out)
     assert (out == np.arange(32)).all()
     assert (found.bank_conflicts, found.load_sectors, found.store_sectors) == (62, 0, 4)
@@ -116,7 +119,9 @@ DIVERGENT = """
 
 
 @pytest.mark.parametrize(("limit", "divergent"), [(0, 0), (5, 1), (32, 0), (40, 1), (128, 0)])
-def test_a_branch_diverges_in_the_warps_of_which_only_some_threads_take_it(limit: int, divergent: int) -> None:
+def test_a_branch_diverges_in_the_warps_of_which_only_some_threads_take_it(
+    limit: int, divergent: int
+) -> None:
     out = np.zeros(3 * 128, np.uint32)
     found = launch(kernel(DIVERGENT.replace("{limit}", str(limit))), 3, 128, np.zeros(4, np.uint32), out)
     assert found.branches == 3 * 4
@@ -155,7 +160,8 @@ def test_barriers_are_counted_for_each_warp() -> None:
 
 MMA = """
     mov.u32 %r5, 0; mov.f32 %f1, 0f00000000;
-    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f1,%f1,%f1}, {%r5,%r5,%r5,%r5}, {%r5,%r5}, {%f1,%f1,%f1,%f1};
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+        {%f1,%f1,%f1,%f1}, {%r5,%r5,%r5,%r5}, {%r5,%r5}, {%f1,%f1,%f1,%f1};
     mov.u32 %r6, tile; and.b32 %r7, %r1, 15; mul.lo.s32 %r7, %r7, {stride}; add.s32 %r6, %r6, %r7;
     ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r8, %r9}, [%r6];
     fma.rn.f32 %f2, %f1, %f1, %f1; add.f32 %f2, %f1, %f1;"""
