@@ -84,3 +84,20 @@ def test_what_ends_a_traced_program_ends_the_tracer_in_the_same_way(
     done = emulate(f"amd:{arch}", *record, compiled("faults.hip", arch), "pointer")
     assert done.returncode == 128 + 6, done.stderr  # AMD's runtime aborts
     assert [code.name for code in Trace.read(str(tmp_path / "out")).code if "stores" in code.name]
+
+
+def test_kernels_of_a_hip_program_are_counted_under_their_names(
+    arch: str, compiled: Compiled, emulate: Emulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.hcqtrace"
+    monkeypatch.setenv("HCQ_TRACE", str(path))
+    monkeypatch.setenv("HCQ_PROFILE", "counters")
+    done = emulate(f"amd:{arch}", compiled("reduction.hip", arch))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "what kernels did" in done.stderr
+    found = {made.kernel: made for _, made in Trace.read(str(path)).counters}
+    sums = next(made for name, made in found.items() if "sums" in name)
+    assert sums.arch == arch
+    assert sums.barriers
+    assert sums.shared_passes
+    assert sums.bank_conflicts == 0
