@@ -7,6 +7,10 @@ Next     counters.py (what a kernel asked for), emu/traffic.py (caches of these 
 Source   each row's `source`. `inferred` names the figures that no vendor gives, and where they come from
 
 Rates are peaks of dense matrices at the boost clock: no kernel is faster, and power usually keeps it slower.
+
+How far the figures are checked: peaks, memory rates, units and cache sizes of h100, rtx4090, mi300x and rx7900xtx
+against other people's copies of the sources, not the sources themselves; a100, mi250x, the rates of vectors of 16 bits,
+and how many blocks of AMD's a unit has room for have not been compared with anything yet.
 """
 
 from __future__ import annotations
