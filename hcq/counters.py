@@ -43,7 +43,7 @@ class Counters:
     bytes_needed            of global memory that they named, each once for an instruction of a warp
     shared_passes           visits to shared memory (LDS): an instruction of a warp takes one for each 128 bytes
     bank_conflicts          those of the passes that only two words in one bank made necessary
-    barriers                of blocks, counted for each warp that came
+    barriers                for each warp: those of its block that it came to, waits for mbarriers that it found over
     branches, divergent_branches    conditional ones that warps came to; those after which some threads of a warp wait
     registers, shared_bytes, local_bytes    of a thread, of a block, of a thread: as the launch says
     occupancy, limited_by   warps that an SM or CU can have of those that it has room for; what there is too little of

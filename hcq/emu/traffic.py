@@ -191,6 +191,17 @@ class Tally:
         self.record.shared_passes += visits
         self.record.bank_conflicts += conflicts
 
+    def lines(self, size_bytes: int) -> None:
+        """An access to shared memory by lines of 128 bytes, as copy engines make them: no two words meet in a bank."""
+        self.record.shared_passes += -(-size_bytes // PASS_BYTES)
+
+    def eights(self, addresses: Array) -> None:
+        """Matrices in shared memory: (n, 8) addresses of pieces of 16 bytes, eight of which are read at once."""
+        count, width = addresses.shape
+        self.shared(
+            np.repeat(np.arange(count), width), np.tile(np.arange(width), count), addresses.reshape(-1), 16
+        )
+
     def memory(
         self, kind: str, warps: Array, blocks: Array, addresses: Array, size_bytes: int, by_l1: bool = True
     ) -> None:

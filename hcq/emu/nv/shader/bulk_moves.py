@@ -128,6 +128,7 @@ def bring(issuer: Issuer, move: Move, mbarrier: int) -> None:
         raise issuer.fault(bad, "bulk load") from None
     _check_shared(issuer, move.places, move.piece_bytes)
     _check_mbarrier(issuer, mbarrier)
+    _count(issuer, "load", move)
     who = np.repeat(lanes, len(move.places))
 
     def work() -> None:
@@ -143,6 +144,8 @@ def carry(issuer: Issuer, move: Move, source: Lanes, mbarrier: int, reduction: R
     for places in (move.places, source):
         _check_shared(issuer, places, move.piece_bytes)
     _check_mbarrier(issuer, mbarrier)
+    if batch.launch.tally is not None:
+        batch.launch.tally.lines(move.size_bytes * (2 if reduction is None else 3))
     who = np.repeat(lanes, len(move.places))
 
     def work() -> None:
@@ -159,6 +162,7 @@ def take(issuer: Issuer, move: Move, reduction: Reduction | None) -> None:
     """Shared to global memory, in the thread's bulk group."""
     batch = issuer.batch
     _check_shared(issuer, move.places, move.piece_bytes)
+    _count(issuer, "store" if reduction is None else "atomic", move)
     at, places = move.at[move.inside], move.places[move.inside]
     who = np.repeat(issuer.lanes, len(places))
 
@@ -174,6 +178,16 @@ def take(issuer: Issuer, move: Move, reduction: Reduction | None) -> None:
             raise issuer.fault(bad, "bulk store") from None
 
     batch.copies.group(issuer.lane, work)
+
+
+def _count(issuer: Issuer, kind: str, move: Move) -> None:
+    """Tell the launch's Tally, if it has one: global memory without L1, and shared memory in whole lines."""
+    batch = issuer.batch
+    if batch.launch.tally is not None:
+        at = move.at[move.inside]
+        block = np.broadcast_to(batch.blocks[batch.block_of_lane[issuer.lane]], at.shape)
+        batch.launch.tally.memory(kind, np.zeros(len(at), np.int64), block, at, move.piece_bytes, by_l1=False)
+        batch.launch.tally.lines(move.size_bytes)
 
 
 def _reduced(reduction: Reduction, old: Lanes, data: Lanes) -> Lanes:

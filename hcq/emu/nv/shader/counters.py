@@ -6,9 +6,10 @@ Changes  the Tally of the launch; no register, no memory
 Next     hcq/emu/traffic.py (Tally), opcodes.py (who asks for it), ../../amd/shader/counters.py (the sister), retry.py
 Source   PTX ISA: what each opcode is
 
-A kernel that is decoded without has none of these steps. What is counted is PTX: machine code has other instructions,
-above all for division, for wide integers, and where ptxas unrolls. Threads that go round a compare-and-swap loop one
-after the other count as one round of it.
+A kernel that is decoded without has none of these steps. What bulk copies move and which matrices a product reads is
+told to the Tally where addresses are known: bulk_moves.py, shared_matrix.py. What is counted is PTX: machine code has
+other instructions, above all for division, for wide integers, and where ptxas unrolls. Threads that go round a
+compare-and-swap loop one after the other count as one round of it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Code, DecodedBlock, Lowering, Registers, Step
 from hcq.emu.nv.shader.flow import BasicBlock, is_warp_barrier
 from hcq.emu.nv.shader.groups import Group
+from hcq.emu.nv.shader.mbarrier_ops import is_wait
 from hcq.emu.nv.shader.memory_ops import address_of, of_lanes, take_space, vector_of
 from hcq.emu.nv.shader.spaces import WINDOW_BYTES
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Operand, Register
@@ -31,7 +33,7 @@ from hcq.emu.nv.shader.types import TYPES, Lanes
 from hcq.emu.traffic import Tally
 
 SPECIAL = {"ex2", "lg2", "sin", "cos", "tanh", "rcp", "sqrt", "rsqrt"}
-MOVES = {"mov", "cvta", "isspacep", "selp", "slct", "prmt"}
+MOVES = {"mov", "cvta", "isspacep", "selp", "slct", "prmt", "mapa", "getctarank"}
 WARP_OPS = {"shfl", "vote", "match", "redux", "activemask", "elect", "movmatrix"}
 CONTROL = {"bra", "brx", "ret", "exit", "call", "trap", "brkpt"}
 WAITS = {
@@ -60,7 +62,9 @@ def type_of(instruction: Instruction) -> str:
 def class_of(instruction: Instruction) -> str:
     """Which of hcq.counters.CLASSES it belongs to."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
-    if opcode in ("ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix"):
+    if opcode == "cp":
+        return _copy_class(modifiers)
+    if opcode in ("ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix", "tensormap"):
         return _memory_class(opcode, modifiers)
     if opcode in MATRIX:
         if opcode == "wmma" and modifiers[:1] in (("load",), ("store",)):
@@ -80,13 +84,22 @@ def class_of(instruction: Instruction) -> str:
     return "float" if name and TYPES[name].is_float else "integer"
 
 
+def _copy_class(modifiers: tuple[str, ...]) -> str:
+    """Of cp.async and the bulk copies: by where they go."""
+    if {"commit_group", "wait_group", "wait_all", "prefetch"} & set(modifiers):
+        return "wait"
+    if "mbarrier" in modifiers:  # cp.async.mbarrier.arrive
+        return "barrier"
+    ends = [word.partition("::")[0] for word in modifiers]
+    to, *source = [word for word in ends if word in ("global", "shared")]
+    verb = "atomic" if modifiers[0] == "reduce" else "store"
+    return f"{to} {verb}" if to == "global" or source == ["shared"] else "global load"
+
+
 def _memory_class(opcode: str, modifiers: tuple[str, ...]) -> str:
-    if opcode == "cp":
-        waits = {"commit_group", "wait_group", "wait_all"}
-        return "wait" if waits & set(modifiers) else "global load"
     spaces = [word.partition("::")[0] for word in modifiers]
     verb = {"ld": "load", "ldu": "load", "ldmatrix": "load", "st": "store", "stmatrix": "store"}.get(
-        opcode, "atomic"
+        opcode, "store" if opcode == "tensormap" else "atomic"
     )
     if "shared" in spaces or opcode in ("ldmatrix", "stmatrix"):
         return f"shared {verb}"
@@ -178,6 +191,8 @@ def counted(lowering: Lowering, block: BasicBlock, made: DecodedBlock) -> None:
         if access is not None:
             steps.append(access)
         steps.append(step)
+        if is_wait(instruction):
+            steps.append(_passed(Code(lowering, instruction)))
     if made.retry is not None:
         made.retry = _CountedRetry(made.retry, steps[0])
     if made.end is not None:
@@ -209,7 +224,7 @@ def _head(own: list[Instruction]) -> Step:
             flops[found[0]] += found[1]
         if (found := _matrix(one)) is not None:
             matrix[found[0]] += found[1]
-    barriers = classes.get("barrier", 0)
+    barriers = sum(map(_is_barrier, own))
 
     def head(registers: Registers, group: Group) -> None:
         tally, warps = _tally(group.batch), _warps(group)
@@ -221,6 +236,26 @@ def _head(own: list[Instruction]) -> Step:
             tally.matrix(name, count, warps)
 
     return head
+
+
+def _is_barrier(instruction: Instruction) -> bool:
+    """Of threads that come together: a cluster's is counted where they wait, an mbarrier's where a wait is over."""
+    if instruction.opcode == "barrier" and instruction.modifiers[:1] == ("cluster",):
+        return "wait" in instruction.modifiers
+    return instruction.opcode in ("bar", "barrier") and not is_warp_barrier(instruction)
+
+
+def _passed(code: Code) -> Step:
+    """After a wait for an mbarrier: the warps that found its phase over have passed a barrier."""
+    slot, select = code.slot(code.operands[0], TYPES["pred"]), code.select()
+
+    def count(registers: Registers, group: Group) -> None:
+        batch, lanes = group.batch, select(registers, group)
+        who = batch.every_lane if lanes is None else lanes
+        over = who[of_lanes(registers[slot], lanes, batch.count)]
+        _tally(batch).record.barriers += len(np.unique(_layout(batch).warp[over]))
+
+    return count
 
 
 End = Callable[[Any, Registers, Any], int]
@@ -263,8 +298,8 @@ def access_of(lowering: Lowering, instruction: Instruction) -> Step | None:
     code = Code(lowering, instruction)
     if opcode in ("ldmatrix", "stmatrix"):
         return _matrix_rows(code, places[0])
-    if opcode == "cp" and "bulk" not in modifiers and len(places) == 2:
-        return _copy(code, places[0], places[1])
+    if opcode == "cp":  # bulk copies tell the Tally themselves
+        return _copy(code, places[0], places[1]) if len(places) == 2 and "bulk" not in modifiers else None
     if opcode not in ("ld", "ldu", "st", "atom", "red") or "async" in modifiers:
         return _left_out(instruction)
     space = take_space(code)

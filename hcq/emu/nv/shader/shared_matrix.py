@@ -103,6 +103,9 @@ def load(
         at = _depth_first(matrix, rows)
     places = swizzled(at.reshape(-1).astype(np.uint64), matrix.swizzle)
     pieces = len(places) // len(lanes)
+    if batch.launch.tally is not None:
+        eights = places.reshape(len(lanes), -1, EIGHT, at.shape[2] if not is_transposed else 1)
+        batch.launch.tally.eights(eights.transpose(0, 1, 3, 2).reshape(-1, EIGHT))
     try:
         data = spaces.SHARED.load(batch, np.repeat(lanes, pieces), places, np.uint64, 2).view(np.uint32)
     except BadAccess as bad:

@@ -81,7 +81,7 @@ class Launch:
         self.next += -(-array.nbytes // 4096) * 4096 + 4096
         return va
 
-    def load(self, ptx: str, entry: str) -> Kernel:
+    def load(self, ptx: str, entry: str, counts: bool = False) -> Kernel:
         """A kernel whose module's variables have memory of their own; it stays readable in self.variables."""
         module = parse(ptx)
         symbols: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Launch:
         for name in symbols:
             data = np.frombuffer(initial_data(module, name, symbols), np.uint8)
             self.variables[name][: len(data)] = data
-        return Kernel(module, entry, symbols)
+        return Kernel(module, entry, symbols, counts=counts)
 
     def run(
         self, kernel: Kernel, grid: Any, block: Any, *args: Any, shared: int = 0, **options: Any
