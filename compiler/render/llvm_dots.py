@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Spelling:
-    """functions by lanes, most first; numbers: the element type of both operands; adds: whether it takes the sum, too."""
+    """functions by lanes; numbers: the element type of both operands; adds: whether it takes the sum, too."""
 
     functions: dict[int, str]
     numbers: str
