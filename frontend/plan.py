@@ -22,7 +22,7 @@ from math import inf, prod
 from pathlib import Path
 from typing import Any
 
-from hcq import config, confined
+from hcq import config, confined, forks
 from hcq.cache import DiskCache
 from hcq.errors import UsageError
 from hcq.frontend import device as devices
@@ -322,7 +322,7 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
 
     kernels = [k for k in made.kernels if prod(k.sink.src[0].src[0].shape)]  # others have nothing to store
     if not is_shown and not confined.limits() and config.current().compilers > 1:
-        with devices.toolchain():
+        with devices.toolchain(), forks.of_helpers():
             compile_kernels([k.sink for k in kernels], target, disk, config.current().compilers)
     launches = []
     for kernel in kernels:

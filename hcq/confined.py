@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 
 from hcq.errors import DriverError
+from hcq.forks import of_helpers
 
 FAILED, NO_MEMORY = 1, 2  # exit codes of a child: an error of Python's own, a MemoryError
 AMPLE_BYTES = 1 << 30  # LLVM loads in 130 MB, and the largest kernels took a tenth of the rest
@@ -76,7 +77,8 @@ def _in_a_child(make: Callable[[], bytes], what: str, limit: str) -> tuple[int, 
     """The child's exit code, negative for a signal, and what it wrote."""
     reads, writes = os.pipe()
     try:
-        pid = os.fork()
+        with of_helpers():
+            pid = os.fork()
     except OSError as error:
         os.close(reads)
         os.close(writes)

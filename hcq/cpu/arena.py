@@ -12,7 +12,8 @@ Where the system refuses one of the two, or the processor would need its caches 
 no arena and every kernel has pages of its own.
 
 A file is shared with the children of fork, who go on running what is in it. So once this process has forked, neither
-side writes to the chunks that there were: their slots are used no more, and go with the chunk.
+side writes to the chunks that there were: their slots are used no more, and go with the chunk. Children that run no
+kernel do not count (forks.py).
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from errno import EPERM
 
 from hcq import native
 from hcq.errors import DriverError
+from hcq.forks import makes_helper
 from hcq.port import MAP_SHARED, PAGE_BYTES, PROT_EXEC, PROT_READ, Port
 
 CHUNK_BYTES = 256 << 10  # the first; later ones are half as large as all before them, so that they stay few
+MAX_CHUNK_BYTES = 64 << 20  # code reaches its constants with 32 bits
 MAX_SLOT_BYTES = 64 << 10  # larger kernels have pages of their own
 ALIGNMENT = 64  # of slots: a line of the caches is never shared
 TRAP = b"\xcc"  # int3: what a free slot holds, so that a jump there is stopped
@@ -78,8 +81,8 @@ class Arena:
             for chunk in self.chunks:
                 if chunk.is_ours and (slot := chunk.place(code_bytes, constants_bytes)) is not None:
                     return slot
-            total = sum(chunk.size_bytes for chunk in self.chunks)
-            size = max(CHUNK_BYTES, total // 2 // CHUNK_BYTES * CHUNK_BYTES)
+            total = sum(chunk.size_bytes for chunk in self.chunks if chunk.is_ours)
+            size = max(CHUNK_BYTES, min(total // 2 // CHUNK_BYTES * CHUNK_BYTES, MAX_CHUNK_BYTES))
             try:
                 chunk = _Chunk(self, size)
             # a policy against such files, or no memory: the kernel's own pages tell which
@@ -246,7 +249,8 @@ def _watch_forks() -> None:
 
 def _count_fork() -> None:
     global _forks
-    _forks += 1
+    if not makes_helper():
+        _forks += 1
 
 
 def _renew_locks() -> None:

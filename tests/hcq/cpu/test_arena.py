@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import hcq
-from hcq import native
+from hcq import forks, native
 from hcq.cpu import arena as arenas
 from hcq.cpu.arena import ALIGNMENT, CHUNK_BYTES, Arena
 from hcq.cpu.device import CpuDevice
@@ -219,6 +219,34 @@ def test_after_a_fork_neither_process_changes_code_that_the_other_runs(
     assert (stored(own, second), stored(own, third)) == (20, 30)
     os.close(reads)
     os.close(writes)
+
+
+def test_children_that_run_no_kernel_leave_the_chunk_in_use(own: CpuDevice, objects: list[bytes]) -> None:
+    programs = [own.load(objects[1], "store")]
+    for number in range(100):
+        with forks.of_helpers():
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+        os.waitpid(child, 0)
+        programs.append(own.load(objects[number % 12], "store"))
+    assert len(own.code_arena.chunks) == 1
+
+
+def test_however_often_a_process_forks_code_reaches_its_constants(own: CpuDevice) -> None:
+    """Each fork gives the chunks up that there are; with as many forks as a long program makes they stay small."""
+    slots = []
+    for _ in range(60):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        slot = own.code_arena.place(64, 64)
+        assert slot is not None
+        slots.append(slot)
+    assert max(slot.constants_va - slot.code_va for slot in slots) < 1 << 30
+    for slot in slots:
+        slot.free()
 
 
 @pytest.mark.parametrize("call", ["mmap", "mprotect"])

@@ -40,7 +40,7 @@ def of_nvidia() -> list[Any]:
     }
     return [
         pytest.param(
-            TYPES[kind].bits, nv._operation(CODE, name, TYPES[kind]), TYPES[kind], id=f"{name}.{kind}"
+            TYPES[kind].bits, nv.operation_of(CODE, name, TYPES[kind]), TYPES[kind], id=f"{name}.{kind}"
         )
         for kind, all_of_it in names.items()
         for name in all_of_it.split()
@@ -139,7 +139,7 @@ def _has_nan(words: Any, name: str) -> Any:
 
 def test_float_sums_keep_the_order_of_the_threads() -> None:
     """1e8 + 1 + ... + 1 stays 1e8 in float32, and 1 + ... + 1 + 1e8 does not."""
-    operation = nv._operation(CODE, "add", TYPES["f32"])
+    operation = nv.operation_of(CODE, "add", TYPES["f32"])
     ones = np.ones(200, np.float32)
     for values, total in (
         (np.concatenate(([np.float32(1e8)], ones)), 1e8),
