@@ -24,6 +24,7 @@ class CodeObject:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     scratch_bytes: int  # per worker
+    dynamic_shared_bytes: int  # of a group, beyond what the object declares: a launch asks for them
     flops: int
     traffic_bytes: int
     choice: str  # the schedule, replayable
@@ -48,10 +49,13 @@ class CodeObject:
         except (KeyError, TypeError, ValueError, RecursionError) as problem:
             raise ValueError(f"not a stored code object: {problem}") from problem
 
+    def _sizes(self) -> tuple[int, ...]:
+        return self.scratch_bytes, self.dynamic_shared_bytes, self.flops, self.traffic_bytes
+
     def _check(self) -> None:
         """Raises TypeError when a field is not what its annotation says."""
         words = (self.name, self.arch, self.entry, self.choice, *self.args)
-        numbers = (*self.grid, *self.block, self.scratch_bytes, self.flops, self.traffic_bytes)
+        numbers = (*self.grid, *self.block, *self._sizes())
         if not all(type(word) is str for word in words) or not all(type(number) is int for number in numbers):
             raise TypeError("a field of the wrong type")
         if len(self.grid) != 3 or len(self.block) != 3:

@@ -71,7 +71,7 @@ def build(
     for step in PASSES:
         lowered = table.graph_pass(step, lowered, target, trace)
     nest = table.station("choose", lambda: _chosen(lowered, target, schedule))
-    program = table.station("linearize", lambda: linearize(nest, name))
+    program = table.station("linearize", lambda: linearize(nest, name, target.shared_bytes))
     program.params = _params(sink)
     text = table.station("render", lambda: serves.render(program, target.arch))
     image = table.station("assemble", lambda: serves.assemble(text, target, name))
@@ -88,6 +88,7 @@ def build(
         grid=(program.groups, 1, 1),
         block=(program.threads, 1, 1),
         scratch_bytes=program.scratch_bytes,
+        dynamic_shared_bytes=program.dynamic_shared_bytes,
         flops=kernel_flops(sink),
         traffic_bytes=kernel_traffic(sink),
         choice=nest.choice,

@@ -52,6 +52,7 @@ class Target:
     vector_registers: int
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
+    shared_bytes: int = 48 << 10  # of a GPU's group: what one may have at most
     cpu: str = ""  # LLVM's name; empty: the host's own, with the host's features
     features: str = ""  # LLVM's list, beside a named cpu
     native: frozenset[Op] = CPU_NATIVE
@@ -83,9 +84,20 @@ def amd_target(arch: str, threads: int | None = None) -> Target:
     """An AMD GPU by its gfx name, whatever the host. Raises ValueError listing those we generate code for."""
     if arch not in AMD_ARCHS:
         raise ValueError(f"no code generation for {arch!r}; known AMD architectures: {', '.join(AMD_ARCHS)}")
-    return Target("amdgpu", arch, arch, threads=GPU_GROUPS, vector_bits=32, vector_registers=256)
+    return Target(
+        "amdgpu",
+        arch,
+        arch,
+        threads=GPU_GROUPS,
+        vector_bits=32,
+        vector_registers=256,
+        shared_bytes=AMD_SHARED_BYTES,
+    )
 
 
+AMD_SHARED_BYTES = 64 << 10
+# CUDA C++ Programming Guide, "Compute Capabilities": the most that a block may ask for
+NV_SHARED_KIB = {"sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_90": 227, "sm_100": 227, "sm_120": 99}
 NV_ARCHS = {  # the PTX version that first knows it
     "sm_80": "ptx70",
     "sm_86": "ptx71",
@@ -105,7 +117,14 @@ def nv_target(arch: str, threads: int | None = None) -> Target:
         )
     features = f"+{NV_ARCHS[arch]}"
     return Target(
-        "nvptx", arch, arch, threads=GPU_GROUPS, vector_bits=32, vector_registers=255, features=features
+        "nvptx",
+        arch,
+        arch,
+        threads=GPU_GROUPS,
+        vector_bits=32,
+        vector_registers=255,
+        shared_bytes=NV_SHARED_KIB[arch] << 10,
+        features=features,
     )
 
 

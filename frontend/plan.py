@@ -45,6 +45,7 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     scratch_bytes: int
+    dynamic_shared_bytes: int
     flops: int
     traffic_bytes: int
     choice: str
@@ -188,7 +189,7 @@ _plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
 # plans of single operations by the keys of short.py, for as long as they are kept here
 _short: dict[tuple[Any, ...], weakref.ref[Plan]] = {}
 _plan_bytes = 0
-_programs: weakref.WeakValueDictionary[tuple[str, str, bytes, tuple[bool, ...], int], Any] = (
+_programs: weakref.WeakValueDictionary[tuple[str, str, bytes, tuple[bool, ...], int, int], Any] = (
     weakref.WeakValueDictionary()
 )
 
@@ -348,6 +349,7 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
                 grid=code.grid,
                 block=code.block,
                 scratch_bytes=code.scratch_bytes,
+                dynamic_shared_bytes=code.dynamic_shared_bytes,
                 flops=code.flops,
                 traffic_bytes=code.traffic_bytes,
                 choice=code.choice,
@@ -401,7 +403,7 @@ def _program(device: Any, launch: Launch) -> Any:
     """The launch's code in device memory; equal code is loaded once."""
     # kernels that differ in arguments they never read, or in scratch, can have one and the same image
     writes = tuple(value in launch.writes for value in launch.arguments)
-    key = (device.name, launch.entry, launch.image, writes, launch.scratch_bytes)
+    key = (device.name, launch.entry, launch.image, writes, launch.scratch_bytes, launch.dynamic_shared_bytes)
     program = _programs.get(key)
     if program is None or program.device is not device:
         program = _programs[key] = device.load(
@@ -415,6 +417,8 @@ def _program(device: Any, launch: Launch) -> Any:
             if kernel_sources.wanted()
             else None,
         )
+        if launch.dynamic_shared_bytes:
+            program.dynamic_shared_bytes = launch.dynamic_shared_bytes
     return program
 
 
@@ -476,7 +480,7 @@ def _parse_launch(fields: Any, images: Sequence[bytes], values: int) -> Launch:
         fields[name] = _numbers(fields[name], 1)
         if len(fields[name]) != 3:
             raise ValueError(f"{name} {fields[name]}: expected three sizes")
-    _numbers([fields[name] for name in ("scratch_bytes", "flops", "traffic_bytes")])
+    _numbers([fields[name] for name in ("scratch_bytes", "dynamic_shared_bytes", "flops", "traffic_bytes")])
     if not all(type(fields[name]) is str for name in ("name", "entry", "choice")):
         raise TypeError("expected strings")
     (image,) = _numbers([fields["image"]], 0, len(images))

@@ -23,6 +23,7 @@ from typing import Any
 from hcq.compiler.linear.fragments import Fragments
 from hcq.compiler.linear.lower_expr import Packed, Place
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
+from hcq.compiler.linear.sharing import MOST_SHARED
 from hcq.compiler.linear.unused import drop_unused
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
@@ -35,14 +36,17 @@ from hcq.ir.op import Op
 TURN_AT_LEAST = 64  # scattered values that make the detour through scratch worth while
 
 
-def linearize(nest: LoopNest, name: str) -> Program:
-    """The program of a nest. Raises ScheduleError where the schedule cannot be written down."""
-    return _Writer(nest).write(name)
+def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED) -> Program:
+    """The program of a nest. Raises ScheduleError where the schedule cannot be written down.
+
+    most_shared  bytes of the memory that the threads of a group share, on GPUs
+    """
+    return _Writer(nest, most_shared).write(name)
 
 
 class _Writer(Fragments):
-    def __init__(self, nest: LoopNest):
-        super().__init__(nest)
+    def __init__(self, nest: LoopNest, most_shared: int):
+        super().__init__(nest, most_shared)
         self.pending = _reductions_by_ranges(nest.reduces)
         self.overwrites = _reads_what_was_stored(nest.stores)
 

@@ -93,6 +93,12 @@ class Program:
         int, ...
     ] = ()  # of a thread's number, the fastest first: their product is the group's threads
     shared_bytes: int = 0
+    dynamic_shared_bytes: int = 0  # those that the object does not declare: a launch asks for them
+
+    def ask_for_shared(self, most_declared: int) -> bool:
+        """Whether a launch has to ask for its shared memory, where an object can declare so many bytes at most."""
+        self.dynamic_shared_bytes = self.shared_bytes if self.shared_bytes > most_declared else 0
+        return self.dynamic_shared_bytes > 0
 
     @property
     def threads(self) -> int:

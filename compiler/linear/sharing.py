@@ -28,7 +28,7 @@ from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, index
 from hcq.ir.op import Op
 
-MOST_SHARED = 48 << 10  # bytes of a group: what every GPU gives a kernel that does not ask for more
+MOST_SHARED = 48 << 10  # bytes of a group, which every GPU has
 STEPS_AT_ONCE = 8  # loads of a thread under way
 
 
@@ -78,8 +78,9 @@ class Sharing(Staging):
 
     shared_bytes = 0
 
-    def __init__(self, nest: LoopNest):
+    def __init__(self, nest: LoopNest, most_shared: int):
         super().__init__(nest)
+        self.most_shared = most_shared  # bytes of a group
         self.under_way: dict[
             Loop, list[tuple[Packed, list[Copy]]]
         ] = {}  # read, and stored when the step ends
@@ -176,8 +177,10 @@ class Sharing(Staging):
             start = -(-self.shared_bytes // BUFFER_ALIGN) * BUFFER_ALIGN
             self.scratch_at[stage.load] = start
             self.shared_bytes = start + buffers * tile.bytes
-        if self.shared_bytes > MOST_SHARED:
-            raise ScheduleError(f"stage: {self.shared_bytes} bytes of shared memory exceed {MOST_SHARED}")
+        if self.shared_bytes > self.most_shared:
+            raise ScheduleError(
+                f"stage: {self.shared_bytes} bytes of shared memory exceed {self.most_shared}"
+            )
         return tile
 
     def _packed(self, tile: _Tile, step: Instruction | None = None, keep: Loop | None = None) -> Packed:

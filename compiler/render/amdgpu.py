@@ -12,6 +12,7 @@ from __future__ import annotations
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError
+from hcq.compiler.target import AMD_SHARED_BYTES
 from hcq.ir.dtype import DType
 
 
@@ -66,6 +67,7 @@ DIALECT = Dialect(
     load_rows=_load_rows,
     copy=_no_copies,
     wait=_no_copies,
+    declared_shared=AMD_SHARED_BYTES,
     barrier=(
         'fence syncscope("workgroup") release',
         "call void @llvm.amdgcn.s.barrier()",

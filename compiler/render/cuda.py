@@ -18,6 +18,7 @@ from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.llvm_arithmetic import RenderError
+from hcq.compiler.render.nvptx import MOST_DECLARED
 from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
 
@@ -58,7 +59,9 @@ class _Source:
         bounds = f"__launch_bounds__({program.threads})"
         head.append(f'extern "C" __global__ void {bounds} {program.name}({", ".join(params)}) {{')
         if program.shared_bytes:
-            head.append(f"  __shared__ __align__({BUFFER_ALIGN}) u8 shared[{program.shared_bytes}];")
+            asks = program.ask_for_shared(MOST_DECLARED)
+            where, size = ("extern ", "") if asks else ("", program.shared_bytes)
+            head.append(f"  {where}__shared__ __align__({BUFFER_ALIGN}) u8 shared[{size}];")
         return "\n".join([*head, *self.lines, "}"]) + "\n"
 
     # -- lines ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Out      LLVM IR of one kernel: pointers to global memory in, one group of the p
 Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects)
 
 On the CPU a call gets a range of groups; here each block has one. What the threads of a block share lies in one array
-in shared memory. Buffers start at multiples of BUFFER_ALIGN bytes, which makes vectors of 16 bytes one instruction.
+in shared memory, which the object declares, or, where it is more than an object can, each launch asks for. Buffers start at multiples of BUFFER_ALIGN bytes, which makes vectors of 16 bytes one instruction.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Dialect:
     # (text, shared, global, bytes, condition or None): begins a copy; zeros where the condition is off
     copy: Callable[[Text, str, str, int, str | None], None]
     wait: Callable[[Text, int], None]  # (text, n): until all batches but n are there; -1 ends a batch
+    declared_shared: int  # bytes of shared memory that an object can declare
     barrier: tuple[str, ...]  # lines; and what they call is declared so
     barrier_declarations: tuple[str, ...]
 
@@ -75,7 +76,10 @@ class _KernelText(Text):
         head += [f"; p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
         if program.shared_bytes:
             kind = f"[{program.shared_bytes} x i8]"
-            head.append(f"@shared = internal addrspace(3) global {kind} poison, align {BUFFER_ALIGN}")
+            what = f"internal addrspace(3) global {kind} poison"
+            if program.ask_for_shared(dialect.declared_shared):
+                what = "external addrspace(3) global [0 x i8]"
+            head.append(f"@shared = {what}, align {BUFFER_ALIGN}")
         head.append(f"define {dialect.convention} void @{program.name}({', '.join(params)}) #0 {{")
         head.append("entry:")
         tail = ["  ret void", "}", "", *self.declarations, ""]

@@ -14,6 +14,7 @@ from hcq.compiler.render.llvm_arithmetic import register_type
 from hcq.ir.dtype import DType
 
 WARP = 32
+MOST_DECLARED = 48 << 10  # ptxas refuses a kernel that declares more
 
 
 def _exchange(text: Text, value: str, mask: int) -> str:
@@ -94,6 +95,7 @@ DIALECT = Dialect(
     load_rows=_load_rows,
     copy=_copy,
     wait=_wait,
+    declared_shared=MOST_DECLARED,
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     barrier_declarations=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent",),
 )

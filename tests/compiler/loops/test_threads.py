@@ -20,10 +20,11 @@ from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, units_of
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
-from hcq.compiler.target import Toolchain, amd_target, nv_target
+from hcq.compiler.target import NV_SHARED_KIB, Toolchain, amd_target, nv_target
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
+from hcq.nv.chip import CHIPS
 from hcq.nv.toolchain import images
 from tests.compiler.building import check, expand, kernel, matmul, out, param, reduce
 from tests.compiler.loops.test_loop_nest import KERNELS, product
@@ -237,3 +238,30 @@ def test_a_fused_range_has_no_loop() -> None:
     nest = LoopNest(lower(softmax(), nv_target("sm_80"))).apply("fuse r2 r1; fuse r3 r1")
     with pytest.raises(ScheduleError, match="r1 was fused, and r1 counts it"):
         linearize(nest, "k")
+
+
+# -- shared memory that a launch asks for ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("road", ["ptx", pytest.param("cuda", marks=needs_nvrtc)])
+def test_tiles_beyond_what_an_object_declares_are_asked_for_when_it_is_launched(
+    machine: None, road: str
+) -> None:
+    target = nv_target("sm_80")
+    if road == "cuda":
+        target = compile_with(target, Toolchain("test", "cuda", images.ptx_of_cuda))
+    text = (
+        "pad r0 64; pad r1 64; pad r2 128; split r0 64; split r0.1 16; split r1 64; split r1.1 8; split r2 64; "
+        "split r2.1 16; matrix r0.2 r1.2 r2.2 mma.f16; thread r0.1; unroll r1.1; unroll r2.1; parallel r0; "
+        "parallel r1; stage 0 r2; stage 1 r2; pipeline r2 5"
+    )
+    code = check(hcq.open("NV"), narrow_product(70, 64, 150, dtypes.float16), text, target=target)
+    assert code.dynamic_shared_bytes == 5 * 2 * 64 * (64 + 8) * 2
+    assert b".extern .shared" in code.image
+    with pytest.raises(ScheduleError, match="bytes of shared memory exceed"):
+        check(hcq.open("NV"), narrow_product(70, 64, 150, dtypes.float16), text, target=nv_target("sm_86"))
+
+
+@pytest.mark.parametrize("arch", NV_SHARED_KIB)
+def test_a_target_has_as_much_shared_memory_as_its_chip(arch: str) -> None:
+    assert nv_target(arch).shared_bytes == CHIPS[arch].max_shared_bytes
