@@ -104,7 +104,9 @@ def compile_with(target: Target, toolchain: Toolchain) -> Target:
 def _make(text: str, target: Target, name: str) -> bytes:
     if target.toolchain is None:
         raise ValueError(f"{name}: {target.name} has no compiler of its own; choose one with compile_with.")
-    return target.toolchain.make(text, target.arch, name)
+    from hcq.compiler.assemble.llvm_gpu import own_target
+
+    return target.toolchain.make(text, own_target(text, target).arch, name)
 
 
 def _assemble_gpu(text: str, target: Target, name: str) -> bytes:

@@ -117,6 +117,13 @@ class Op(Enum):
     COPY_SHARED = auto()
     COMMIT = auto()
     WAIT = auto()
+
+    # linear stage: matrix units that read shared memory
+    DESCRIPTOR = auto()
+    WARPGROUP_FENCE = auto()
+    WARPGROUP_MATRIX = auto()
+    WARPGROUP_WAIT = auto()
+    WARPGROUP_RESULT = auto()
     DOT = auto()
 
     def __repr__(self) -> str:

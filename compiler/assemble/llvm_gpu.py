@@ -11,12 +11,25 @@ long, and llvmlite 0.50 loses 47 KB in every run of it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hcq.compiler.assemble.llvm_cpu import Machine, ToolchainError, binding
 from hcq.compiler.target import Target
 
 TRIPLES = {"amdgpu": "amdgcn-amd-amdhsa", "nvptx": "nvptx64-nvidia-cuda"}
 
+# what only one architecture has, its PTX says by another target: PTX ISA, "Target Architectures"
+OWN_ARCH = {"sm_90": ("sm_90a", "+ptx80")}
+OWN_WORDS = ("wgmma.", "setmaxnreg.")
 _machines: dict[tuple[str, str], Machine] = {}
+
+
+def own_target(text: str, target: Target) -> Target:
+    """The target of a kernel: another one where its text has what only this architecture has."""
+    arch, features = OWN_ARCH.get(target.arch, ("", ""))
+    if not arch or not any(word in text for word in OWN_WORDS):
+        return target
+    return replace(target, arch=arch, features=features)
 
 
 def _machine(target: Target) -> Machine:
@@ -41,6 +54,7 @@ def _machine(target: Target) -> Machine:
 
 def assemble(text: str, target: Target, name: str) -> bytes:
     """The code of a module. Raises AssembleError with LLVM's complaint."""
+    target = own_target(text, target)
     machine = _machine(target)
     module = machine.parse(f'target triple = "{TRIPLES[target.name]}"\n{text}', name)
     machine.clean(module)

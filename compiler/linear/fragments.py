@@ -36,7 +36,7 @@ class Fragments(Sharing):
             raise ScheduleError("matrix: only its own output ranges are written out")
         a, a_axis = self._along(use.a, use.m, unit.d_m, unit.a_m)
         b, b_axis = self._along(use.b, use.n, unit.d_n, unit.b_n)
-        rows, columns = _tiles(use.m, unit.d_m), _tiles(use.n, unit.d_n)
+        rows, columns = tiles_of(use.m, unit.d_m), tiles_of(use.n, unit.d_n)
         depth = self.depth
         held = _count(unit.d_m) * _count(unit.d_n)
         kind = unit.result.vec(held)
@@ -50,7 +50,7 @@ class Fragments(Sharing):
             now = dict(sums)
             self._follow(use.a, use.m, a_axis)
             self._follow(use.b, use.n, b_axis)
-            for start in _tiles(use.k, unit.k):
+            for start in tiles_of(use.k, unit.k):
                 across = [self._fragment(a, a_axis, unit.a_m, row, use, start, unit.a_order) for row in rows]
                 down = [self._fragment(b, b_axis, unit.b_n, at, use, start, unit.b_order) for at in columns]
                 for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
@@ -63,9 +63,9 @@ class Fragments(Sharing):
                         facts.carried.append(accumulator)
 
         loops(body)
-        self._results(use, node, sums)
+        self.results_of(use, node, sums)
 
-    def _results(self, use: MatrixUse, node: Node, sums: dict[tuple[int, int], Instruction]) -> None:
+    def results_of(self, use: MatrixUse, node: Node, sums: dict[tuple[int, int], Instruction]) -> None:
         """What each register of a fragment is the value of."""
         unit = use.unit
         is_vector = use.n.loops[-1].kind == "vector"
@@ -226,7 +226,7 @@ def _count(parts: Parts) -> int:
     return count
 
 
-def _tiles(axis: Axis, parts: Parts) -> list[int]:
+def tiles_of(axis: Axis, parts: Parts) -> list[int]:
     """Where the tiles begin that one step of the axis's counted loops covers."""
     outer = [loop for loop in axis.loops[: len(axis.loops) - len(parts)] if loop.is_written_out]
     return [sum(at) for at in product(*[range(0, l.size * l.stride, l.stride) for l in outer])]

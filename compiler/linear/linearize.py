@@ -20,11 +20,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq.compiler.linear.fragments import Fragments
 from hcq.compiler.linear.lower_expr import Packed, Place
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.linear.sharing import MOST_SHARED
 from hcq.compiler.linear.unused import drop_unused
+from hcq.compiler.linear.warpgroups import Warpgroups
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
@@ -44,7 +44,7 @@ def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED) -> Prog
     return _Writer(nest, most_shared).write(name)
 
 
-class _Writer(Fragments):
+class _Writer(Warpgroups):
     def __init__(self, nest: LoopNest, most_shared: int):
         super().__init__(nest, most_shared)
         self.pending = _reductions_by_ranges(nest.reduces)
@@ -70,6 +70,7 @@ class _Writer(Fragments):
         program = self.scopes[0].instructions
         digits, groups = tuple(self.nest.digits), self.nest.group_count
         made = Program(name, listed, program, self.scratch_bytes, groups, digits, self.shared_bytes)
+        made.shared_align = self.shared_align
         if self.nest.pipelined:
             drop_unused(made)
         return made

@@ -18,7 +18,10 @@ from hcq.ir.op import Op
 index32 = DType("index32", Kind.INDEX, 4, 9)
 Interval = tuple[int, int]
 _LIMIT = 1 << 31
-_NO_VALUE = frozenset({Op.PARAM, Op.SCRATCH, Op.SHARED, Op.ENDLOOP, Op.STORE, Op.BARRIER, Op.COMMIT, Op.WAIT})
+_NO_VALUE = frozenset(
+    {Op.PARAM, Op.SCRATCH, Op.SHARED, Op.ENDLOOP, Op.STORE, Op.BARRIER, Op.COMMIT, Op.WAIT, Op.COPY_SHARED}
+    | {Op.WARPGROUP_FENCE, Op.WARPGROUP_WAIT}
+)
 
 
 def narrow_indices(program: Program) -> None:
@@ -61,6 +64,8 @@ def _interval(it: Instruction, program: Program, known: dict[Instruction, Interv
     if op is Op.MIN or op is Op.MAX:
         pick = min if op is Op.MIN else max
         return pick(a, c), pick(b, d)
+    if op is Op.XOR and a >= 0 and c >= 0:
+        return 0, (1 << max(b, d).bit_length()) - 1
     if op is Op.FLOORDIV and c == d > 0:
         return a // c, b // c
     if op is Op.MOD and c == d > 0:

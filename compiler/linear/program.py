@@ -22,7 +22,8 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | ACROSS      | value                        | op, digits               | `op` over threads that differ in these
 | SHUFFLE     | value                        | mask                     | the value that thread number ^ mask has
 | SHARED      |                              | byte offset              | an address in the memory that a group shares
-| BARRIER     |                              |                          | all threads of the group have come here
+| BARRIER     |                              | "" or UNITS_READ         | all threads of the group have come here; then
+|             |                              |                          | what they wrote before is seen by matrix units
 | MATRIX      | a, b, d                      | a MatrixUnit's name      | a @ b + d; each thread holds fragments
 | LOAD_ROWS   | address, base                | offset, is turned        | fragments of squares of 8 rows of 16 bytes
 | COPY_SHARED | shared, base, address, base, | offsets, shared and not  | begins a copy of `dtype` there: zeros
@@ -30,6 +31,13 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | COMMIT      |                              |                          | the copies begun since the last are one batch
 | WAIT        |                              | n                        | all batches of this thread but n are there
 | DOT         | a, b, d                      | a DotUnit's name         | d + a's numbers * b's, narrow ones in words
+| DESCRIPTOR  | shared, base                 | offset, bytes leading,   | a swizzled matrix in shared memory; offset in
+|             |                              | stride                   | elements
+| WARPGROUP_… |                              |                          | four warps, whose matrix unit works by itself:
+| …FENCE      |                              |                          | it sees registers that were written before
+| …MATRIX     | a, b: descriptors; d         | unit, a and b turned     | begins a @ b + d; d's registers stay with it
+| …WAIT       |                              | n                        | what was begun is one batch; all but n are done
+| …RESULT     | d                            |                          | all are done: the value of d
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """
 
@@ -43,6 +51,7 @@ from hcq.ir.dtype import DType, Scalar
 from hcq.ir.node import Param
 from hcq.ir.op import Op
 
+UNITS_READ = "units read"  # argument of a BARRIER: matrix units that read shared memory come behind it
 NOT_NEGATIVE = "not negative"  # argument of a division whose dividend is known to be none: it needs no floor
 
 
@@ -93,6 +102,7 @@ class Program:
         int, ...
     ] = ()  # of a thread's number, the fastest first: their product is the group's threads
     shared_bytes: int = 0
+    shared_align: int = 16
     dynamic_shared_bytes: int = 0  # those that the object does not declare: a launch asks for them
 
     def ask_for_shared(self, most_declared: int) -> bool:

@@ -10,7 +10,9 @@ step is enough.
 
 A tile is a box: for each range of the operand, what one step of its innermost open loop covers. It lies in the order of
 memory, so threads next to each other copy what lies next to each other, 16 bytes each where that divides. A row is
-padded by 16 bytes: reads down a column then meet different banks.
+padded by 16 bytes: reads down a column then meet different banks. A tile that a matrix unit reads by itself is swizzled
+instead: 64 elements that lie next to each other in memory are a row of 128 bytes, and the eight pieces of 16 bytes in it
+change places by the row's number, so that eight rows meet all banks.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from __future__ import annotations
 from math import prod
 
 from hcq.compiler.linear.alignment import BUFFER_ALIGN
+from hcq.compiler.linear.emitter import Term
 from hcq.compiler.linear.lower_expr import Packed, Point
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
+from hcq.compiler.linear.program import NOT_NEGATIVE, UNITS_READ, Instruction
 from hcq.compiler.linear.staging import Staging
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
@@ -29,14 +32,20 @@ from hcq.ir.node import Node, index
 from hcq.ir.op import Op
 
 MOST_SHARED = 48 << 10  # bytes of a group, which every GPU has
+SPAN = 64  # elements of 16 bits in a row of a swizzled tile
+ROWS = 8  # after so many rows the swizzle begins anew
+SWIZZLE_ALIGN = 1024  # bytes of them
+BEHIND_AT_LEAST = 4  # tiles, of which one may be that of the step before
 STEPS_AT_ONCE = 8  # loads of a thread under way
 
 
-class _Tile:
+class Tile:
     """One operand's box: its ranges with how much of each it holds, the last one contiguous in memory."""
 
     def __init__(self, writer: Sharing, stage: Stage):
         self.stage = stage
+        use = writer.nest.unit
+        self.is_swizzled = use is not None and use.unit.reads_shared and stage.load in (use.a, use.b)
         mask = writer.masks[stage.load]
         form = writer.affine.of(stage.load.src[1])
         axes = [axis for axis in writer.nest.axes if axis.bit & mask]
@@ -56,6 +65,9 @@ class _Tile:
             while self.sizes[inner] % self.lanes:
                 self.lanes //= 2
         self.strides: dict[Axis, int] = {}
+        if self.is_swizzled:
+            self._swizzle()
+            return
         count = 1
         for axis in reversed(self.sizes):
             self.strides[axis] = count
@@ -63,6 +75,32 @@ class _Tile:
             if axis is inner and len(self.sizes) > 1:
                 count += BUFFER_ALIGN // stage.value.dtype.itemsize
         self.bytes = count * stage.value.dtype.itemsize
+
+    def _swizzle(self) -> None:
+        """The tile of a unit that reads shared memory: rows of 128 bytes, which follow one another along the outer range."""
+        if len(self.sizes) != 2:
+            raise ScheduleError(f"stage: a swizzled tile has two ranges, this one {len(self.sizes)}")
+        (outer, rows), (inner, width) = self.sizes.items()
+        if rows % ROWS or width % SPAN:
+            raise ScheduleError(
+                f"stage: a swizzled tile is a multiple of {ROWS} of {outer.name} and of {SPAN} of {inner.name}, "
+                f"not {rows} and {width}"
+            )
+        self.bytes = rows * width * self.stage.value.dtype.itemsize
+
+    @property
+    def outer(self) -> Axis:
+        """The first of two ranges."""
+        return next(iter(self.sizes))
+
+    @property
+    def inner(self) -> Axis:
+        """The last range, along which neighbours lie next to each other."""
+        return next(reversed(self.sizes))
+
+    def place(self, outer: int, inner: int) -> int:
+        """The element of a swizzled tile with these numbers, the first of a piece, before pieces change places."""
+        return inner // SPAN * self.sizes[self.outer] * SPAN + outer * SPAN + inner % SPAN
 
     @property
     def pieces(self) -> int:
@@ -77,10 +115,12 @@ class Sharing(Staging):
     """Copies for all threads of a group."""
 
     shared_bytes = 0
+    shared_align = BUFFER_ALIGN
 
     def __init__(self, nest: LoopNest, most_shared: int):
         super().__init__(nest)
         self.most_shared = most_shared  # bytes of a group
+        self.tile_of: dict[Node, Tile] = {}  # of what is staged, at its last place
         self.under_way: dict[
             Loop, list[tuple[Packed, list[Copy]]]
         ] = {}  # read, and stored when the step ends
@@ -94,12 +134,13 @@ class Sharing(Staging):
         tiles = [self._tile(stage, loop) for stage in stages]
         if loop is not None and loop in self.nest.pipelined:
             buffers = self.nest.pipelined[loop]
+            ahead = self.ahead(loop)
             if buffers > 2:
-                self.place(Op.WAIT, dtypes.index, (), buffers - 2)
+                self.place(Op.WAIT, dtypes.index, (), ahead - 1)
             # this step's tiles are there, and those before have been read
-            self.place(Op.BARRIER, dtypes.index, ())
+            self._all_have_come()
             counter = self.counters[loop]
-            after = self._sum(counter, buffers - 1)
+            after = self._sum(counter, ahead)
             self.counters[loop] = self.arithmetic(Op.MIN, after, self.number(loop.size - 1))
             self.moved()
             self.under_way[loop] = [
@@ -116,15 +157,35 @@ class Sharing(Staging):
         self._all_have_read()
         for packed, written in copies:
             self._store(packed, written)
-        self.place(Op.BARRIER, dtypes.index, ())
+        self._all_have_come()
         for tile, (packed, _) in zip(tiles, copies, strict=True):
             self.pack(tile.stage.value, packed)
+
+    def ahead(self, loop: Loop) -> int:
+        """How many steps ahead a pipelined loop copies.
+
+        A unit that works by itself still reads the tile of the step before, where there are enough of them.
+        """
+        buffers = self.nest.pipelined[loop]
+        return buffers - 2 if self.is_unit_behind(loop) else buffers - 1
+
+    def is_unit_behind(self, loop: Loop | None) -> bool:
+        """Whether a matrix unit is still at work on a step of a loop when the next one begins."""
+        use = self.nest.unit
+        buffers = 1 if loop is None else self.nest.pipelined.get(loop, 1)
+        return use is not None and use.unit.reads_shared and buffers >= BEHIND_AT_LEAST
+
+    def _all_have_come(self) -> None:
+        """A barrier, behind which what was stored in shared memory is read, by whom it is."""
+        use = self.nest.unit
+        reads_shared = use is not None and use.unit.reads_shared
+        self.place(Op.BARRIER, dtypes.index, (), UNITS_READ if reads_shared else None)
 
     def share_first(self, stages: list[Stage], loop: Loop) -> None:
         """The tiles of a pipelined loop's first steps, before it begins."""
         self._all_have_read()
         buffers = self.nest.pipelined[loop]
-        for step in range(buffers - 1):
+        for step in range(self.ahead(loop)):
             self.counters[loop] = self.number(min(step, loop.size - 1))
             self.moved()
             tiles = [self._tile(stage, loop) for stage in stages]
@@ -140,6 +201,8 @@ class Sharing(Staging):
 
     def share_last(self, loop: Loop) -> None:
         """A pipelined loop has ended: what it began is there, so that its memory is free."""
+        if self.is_unit_behind(loop):
+            self.place(Op.WARPGROUP_WAIT, dtypes.index, (), 0)
         if self.nest.pipelined[loop] > 2:
             self.place(Op.WAIT, dtypes.index, (), 0)
 
@@ -168,13 +231,15 @@ class Sharing(Staging):
         if any(loop.kind == "serial" for loop in self.counters):
             self.place(Op.BARRIER, dtypes.index, ())
 
-    def _tile(self, stage: Stage, loop: Loop | None) -> _Tile:
+    def _tile(self, stage: Stage, loop: Loop | None) -> Tile:
         """The tile of a stage, with room for it."""
         self.pack(stage.value, None)
-        tile = _Tile(self, stage)
+        tile = Tile(self, stage)
         buffers = 1 if loop is None else self.nest.pipelined.get(loop, 1)
         if stage.load not in self.scratch_at:
-            start = -(-self.shared_bytes // BUFFER_ALIGN) * BUFFER_ALIGN
+            align = SWIZZLE_ALIGN if tile.is_swizzled else BUFFER_ALIGN
+            self.shared_align = max(self.shared_align, align)
+            start = -(-self.shared_bytes // align) * align
             self.scratch_at[stage.load] = start
             self.shared_bytes = start + buffers * tile.bytes
         if self.shared_bytes > self.most_shared:
@@ -183,7 +248,7 @@ class Sharing(Staging):
             )
         return tile
 
-    def _packed(self, tile: _Tile, step: Instruction | None = None, keep: Loop | None = None) -> Packed:
+    def _packed(self, tile: Tile, step: Instruction | None = None, keep: Loop | None = None) -> Packed:
         """Where a tile lies; of a pipelined one, in the buffer that a step has."""
         dtype = tile.stage.value.dtype
         address = self.emit(Op.SHARED, dtype, (), self.scratch_at[tile.stage.load])
@@ -195,6 +260,7 @@ class Sharing(Staging):
                 buffers = self.number(self.nest.pipelined[keep])
                 buffer = self.emit(Op.MOD, dtypes.index, (step, buffers), NOT_NEGATIVE)
             packed.terms.append((buffer, tile.bytes // dtype.itemsize))
+        self.tile_of[tile.stage.value] = tile
         for axis, stride in tile.strides.items():
             for loop in axis.loops:
                 if loop is not keep and (loop.kind == "thread" or loop not in self.counters):
@@ -211,7 +277,7 @@ class Sharing(Staging):
             src = (packed.address, self.total(terms), value, *masks)
             self.place(Op.STORE, dtypes.index, src, 0)
 
-    def _copies(self, tile: _Tile) -> list[Copy]:
+    def _copies(self, tile: Tile) -> list[Copy]:
         """What this thread copies of a tile: place, value, and a condition where not all threads have a part."""
         threads = self.nest.threads
         steps = -(-tile.pieces // threads)
@@ -243,11 +309,12 @@ class Sharing(Staging):
         self.moved()
         return made
 
-    def _copy(self, tile: _Tile, piece: Instruction, zeros: Point, mask: Instruction | None) -> Copy:
+    def _copy(self, tile: Tile, piece: Instruction, zeros: Point, mask: Instruction | None) -> Copy:
         """One access of a thread: piece number `piece`, taken apart into a place for each range."""
         mapping: dict[Node, Node] = {}
         point = dict(zeros)
         terms = []
+        heres: list[Instruction] = []
         rest, left = piece, tile.pieces
         for axis in reversed(tile.sizes):
             lanes = tile.lanes if not mapping else 1
@@ -261,7 +328,9 @@ class Sharing(Staging):
             elif mask is not None:  # beyond the last piece: anywhere inside
                 here = self.arithmetic(Op.MIN, rest, self.number(count - 1))
             self.counters[walk.loops[0]] = here
-            terms.append((here, lanes * tile.strides[axis]))
+            heres.append(here)
+            if not tile.is_swizzled:
+                terms.append((here, lanes * tile.strides[axis]))
             if lanes > 1:
                 point[walk] = (0, lanes)
             mapping[axis.range] = axis.range + walk.range
@@ -269,7 +338,27 @@ class Sharing(Staging):
         source = tile.stage.value.substitute(mapping)
         self._mask_copies(source)
         value = self.value(source, point)
+        if tile.is_swizzled:
+            terms = self._swizzled(tile, *heres)
         return self.total(terms), self.broadcast(value, tile.lanes), mask
+
+    def _swizzled(self, tile: Tile, along: Instruction, row: Instruction) -> list[Term]:
+        """Where a piece of a swizzled tile lies: the piece's number along the inner range, the outer range's number."""
+        per_piece = BUFFER_ALIGN // tile.stage.value.dtype.itemsize // tile.lanes
+        sub, piece = self._taken_apart(along, per_piece)
+        piece, span = self._taken_apart(piece, ROWS)
+        bits, _ = self._taken_apart(row, ROWS)
+        turned = self.emit(Op.XOR, dtypes.index, (piece, bits))
+        rows = tile.sizes[tile.outer]
+        return [(span, rows * SPAN), (row, SPAN), (turned, SPAN // ROWS), (sub, tile.lanes)]
+
+    def _taken_apart(self, value: Instruction, size: int) -> tuple[Instruction, Instruction]:
+        """Remainder and quotient."""
+        if size == 1:
+            return self.number(0), value
+        number = self.number(size)
+        rest = self.emit(Op.MOD, dtypes.index, (value, number), NOT_NEGATIVE)
+        return rest, self.emit(Op.FLOORDIV, dtypes.index, (value, number), NOT_NEGATIVE)
 
     def _walk(self, axis: Axis, count: int, lanes: int) -> Axis:
         """A range of a copy, whose first loop is counted by the thread's number."""

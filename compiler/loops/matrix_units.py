@@ -3,7 +3,7 @@
 In       nothing
 Out      `MatrixUnit`, `UNITS` by name; `units_of(arch)`
 Next     loop_nest.py (`matrix`: three loops become one instruction), ../linear/fragments.py, ../render/
-Source   PTX ISA, "Matrix Fragments for mma"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA)
+Source   PTX ISA, "Matrix Fragments for mma", "Register Fragments for wgmma.mma_async"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA)
 
 A thread's number in its wave is written as digits, the fastest first. A dimension of an operand is a list of parts,
 outermost first: so many steps, counted by a digit of the thread's number or by the registers that one thread holds.
@@ -26,6 +26,7 @@ class MatrixUnit:
 
     order          which parts count a fragment's registers, outermost first: ("k", 0) is the outermost part of k
     has_row_loads  LOAD_ROWS of a linear program makes its fragments of shared memory (ldmatrix)
+    reads_shared   both operands lie in shared memory, where the unit of four warps reads them: no thread holds them
     """
 
     name: str
@@ -42,6 +43,7 @@ class MatrixUnit:
     b_order: tuple[tuple[str, int], ...]
     d_order: tuple[tuple[str, int], ...]
     has_row_loads: bool = False
+    reads_shared: bool = False
 
     def size(self, dimension: str) -> int:
         """How many values of "m", "n" or "k" it multiplies."""
@@ -52,6 +54,7 @@ class MatrixUnit:
         return count
 
 
+WARPGROUP_COLUMNS = (64, 128, 192, 256)
 AMPERE = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 _MMA_ORDER = {
     "a_order": (("k", 0), ("m", 0), ("k", 2)),
@@ -75,6 +78,26 @@ def _mma16(name: str, operand: DType) -> MatrixUnit:
         k=((2, HELD), (4, 0), (2, HELD)),
         **_MMA_ORDER,
         has_row_loads=True,
+    )
+
+
+def _wgmma(columns: int, name: str, operand: DType) -> MatrixUnit:
+    """wgmma.mma_async.m64nNk16 of 16-bit floats, sums in float32: a warpgroup, four warps of which each has 16 rows."""
+    return MatrixUnit(
+        name,
+        ("sm_90",),
+        operand,
+        dtypes.float32,
+        (4, 8, 4),
+        d_m=((4, 2), (2, HELD), (8, 1)),
+        d_n=((columns // 8, HELD), (4, 0), (2, HELD)),
+        a_m=(),
+        b_n=(),
+        k=((16, HELD),),
+        a_order=(),
+        b_order=(),
+        d_order=(("n", 0), ("m", 1), ("n", 2)),
+        reads_shared=True,
     )
 
 
@@ -140,6 +163,8 @@ UNITS = {
     for unit in (
         _mma16("mma.f16", dtypes.float16),
         _mma16("mma.bf16", dtypes.bfloat16),
+        *[_wgmma(n, f"wgmma{n}.f16", dtypes.float16) for n in WARPGROUP_COLUMNS],
+        *[_wgmma(n, f"wgmma{n}.bf16", dtypes.bfloat16) for n in WARPGROUP_COLUMNS],
         _mfma16("mfma.f16", dtypes.float16, ("gfx90a", "gfx942", "gfx950")),
         _mfma16("mfma.bf16", dtypes.bfloat16, ("gfx90a", "gfx942", "gfx950")),
         _wmma11("wmma11.f16", dtypes.float16),
@@ -150,6 +175,7 @@ UNITS = {
 }
 
 
-def units_of(arch: str, operand: DType) -> list[MatrixUnit]:
-    """What an architecture multiplies operands of this dtype with."""
-    return [unit for unit in UNITS.values() if arch in unit.archs and unit.operand is operand]
+def units_of(arch: str, operand: DType, reads_shared: bool = False) -> list[MatrixUnit]:
+    """What an architecture multiplies operands of this dtype with, in registers or in shared memory."""
+    mine = [unit for unit in UNITS.values() if arch in unit.archs and unit.operand is operand]
+    return [unit for unit in mine if unit.reads_shared is reads_shared]

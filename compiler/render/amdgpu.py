@@ -9,6 +9,7 @@ Source   LLVM, "User Guide for AMDGPU Backend": kernel calling convention, workg
 
 from __future__ import annotations
 
+from hcq.compiler.linear.program import Instruction
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError
@@ -19,6 +20,10 @@ from hcq.ir.dtype import DType
 def wave_size(arch: str) -> int:
     """Threads of a wave: 64 on the data-centre parts, 32 since gfx10."""
     return 64 if arch.startswith("gfx9") else 32
+
+
+def _warpgroup(text: Text, it: Instruction) -> str:
+    raise RenderError(f"{it.op.name}: AMD GPUs have no warpgroups")
 
 
 def _exchange(text: Text, value: str, mask: int) -> str:
@@ -67,6 +72,8 @@ DIALECT = Dialect(
     load_rows=_load_rows,
     copy=_no_copies,
     wait=_no_copies,
+    warpgroup=_warpgroup,
+    shared_fence=lambda text: None,
     declared_shared=AMD_SHARED_BYTES,
     barrier=(
         'fence syncscope("workgroup") release',

@@ -14,11 +14,13 @@ from __future__ import annotations
 from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
-from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
+from hcq.compiler.linear.program import NOT_NEGATIVE, UNITS_READ, Instruction, Program
+from hcq.compiler.render import cuda_warpgroup, warpgroup
 from hcq.compiler.render import cuda_arithmetic as spell
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.render.nvptx import MOST_DECLARED
+from hcq.compiler.render.warpgroup import WARPGROUP
 from hcq.ir.dtype import DType
 from hcq.ir.op import ARITHMETIC, Op
 
@@ -61,7 +63,7 @@ class _Source:
         if program.shared_bytes:
             asks = program.ask_for_shared(MOST_DECLARED)
             where, size = ("extern ", "") if asks else ("", program.shared_bytes)
-            head.append(f"  {where}__shared__ __align__({BUFFER_ALIGN}) u8 shared[{size}];")
+            head.append(f"  {where}__shared__ __align__({program.shared_align}) u8 shared[{size}];")
         return "\n".join([*head, *self.lines, "}"]) + "\n"
 
     # -- lines ------------------------------------------------------------------------------------------------------
@@ -105,7 +107,11 @@ class _Source:
             self.values[it] = [f"(({memory_type(it.dtype)} *)(shared + {it.arg}))"]
         elif op is Op.SHUFFLE:
             self.let(it, [f"__shfl_xor_sync(0xffffffffu, {lane}, {it.arg})" for lane in self.of(it, 0)])
+        elif op in WARPGROUP:
+            self.warpgroup(it)
         elif op is Op.BARRIER:
+            if it.arg == UNITS_READ:
+                self.line(cuda_warpgroup.statement(warpgroup.SHARED_FENCE))
             self.line("__syncthreads();")
         elif op is Op.MATRIX:
             self.matrix(it)
@@ -252,6 +258,21 @@ class _Source:
         if guard:
             self.depth -= 1
             self.line("}")
+
+    def warpgroup(self, it: Instruction) -> None:
+        """What a warpgroup's unit does, on the variables of its accumulator."""
+        if it.op is Op.DESCRIPTOR:
+            start = Instruction(it.op, it.dtype, it.src, 0, it.depth)
+            self.let(it, [cuda_warpgroup.descriptor(it, self.places(start, 1)[0])])
+            return
+        if it.op in (Op.WARPGROUP_FENCE, Op.WARPGROUP_WAIT):
+            lines = cuda_warpgroup.ordering(it)
+        else:
+            more = [self.of(it, place)[0] for place in range(len(it.src) - 1)]
+            registers = self.values[it] = self.of(it, len(it.src) - 1)
+            lines = cuda_warpgroup.in_place(it, registers, more)
+        for line in lines:
+            self.line(line)
 
     # -- memory -----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ Out      LLVM IR of one kernel: pointers to global memory in, one group of the p
 Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects)
 
 On the CPU a call gets a range of groups; here each block has one. What the threads of a block share lies in one array
-in shared memory, which the object declares, or, where it is more than an object can, each launch asks for. Buffers start at multiples of BUFFER_ALIGN bytes, which makes vectors of 16 bytes one instruction.
+in shared memory, which the object declares, or, where it is more than an object can, each launch asks for. Buffers start
+at multiples of BUFFER_ALIGN bytes, which makes vectors of 16 bytes one instruction.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from dataclasses import dataclass
 from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
-from hcq.compiler.linear.program import Instruction, Program
+from hcq.compiler.linear.program import UNITS_READ, Instruction, Program
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, memory_type, register_type
+from hcq.compiler.render.warpgroup import WARPGROUP
 from hcq.ir.dtype import DType
 from hcq.ir.op import Op
 
@@ -41,6 +43,8 @@ class Dialect:
     # (text, shared, global, bytes, condition or None): begins a copy; zeros where the condition is off
     copy: Callable[[Text, str, str, int, str | None], None]
     wait: Callable[[Text, int], None]  # (text, n): until all batches but n are there; -1 ends a batch
+    warpgroup: Callable[[Text, Instruction], str]  # the name of what one of WARPGROUP gives
+    shared_fence: Callable[[Text], None]  # stores to shared memory are seen by matrix units that read it
     declared_shared: int  # bytes of shared memory that an object can declare
     barrier: tuple[str, ...]  # lines; and what they call is declared so
     barrier_declarations: tuple[str, ...]
@@ -79,7 +83,7 @@ class _KernelText(Text):
             what = f"internal addrspace(3) global {kind} poison"
             if program.ask_for_shared(dialect.declared_shared):
                 what = "external addrspace(3) global [0 x i8]"
-            head.append(f"@shared = {what}, align {BUFFER_ALIGN}")
+            head.append(f"@shared = {what}, align {program.shared_align}")
         head.append(f"define {dialect.convention} void @{program.name}({', '.join(params)}) #0 {{")
         head.append("entry:")
         tail = ["  ret void", "}", "", *self.declarations, ""]
@@ -135,7 +139,11 @@ class _KernelText(Text):
             self.dialect.wait(self, it.arg)
         elif it.op is Op.LOAD_ROWS:
             self.names[it] = self.load_rows(it)
+        elif it.op in WARPGROUP:
+            self.names[it] = self.dialect.warpgroup(self, it)
         elif it.op is Op.BARRIER:
+            if it.arg == UNITS_READ:
+                self.dialect.shared_fence(self)
             for text in self.dialect.barrier:
                 self.line(text)
             for text in self.dialect.barrier_declarations:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcq import native
 from hcq.errors import UsageError
@@ -27,6 +27,8 @@ PROTOTYPES = {
     "nvJitLinkComplete": "int(*)(uintptr_t)",
     "nvJitLinkGetLinkedCubinSize": "int(*)(uintptr_t, size_t *)",
     "nvJitLinkGetLinkedCubin": "int(*)(uintptr_t, void *)",
+    "nvJitLinkGetInfoLogSize": "int(*)(uintptr_t, size_t *)",
+    "nvJitLinkGetInfoLog": "int(*)(uintptr_t, char *)",
     "nvJitLinkGetErrorLogSize": "int(*)(uintptr_t, size_t *)",
     "nvJitLinkGetErrorLog": "int(*)(uintptr_t, char *)",
 }
@@ -54,10 +56,25 @@ def version() -> tuple[int, int]:
     return int(major[0]), int(minor[0])
 
 
+class Assembled(NamedTuple):
+    """A cubin, and what the assembler says of it."""
+
+    cubin: bytes
+    log: str
+
+
 def link_ptx(ptx: str | Sequence[str], arch: str = "sm_90", options: Sequence[str] = ()) -> bytes:
     """Assemble PTX for one GPU. Several texts are linked with each other.
 
     options    more options of nvJitLink, such as "-O3"
+    Raises     UsageError with the assembler's messages
+    """
+    return assemble(ptx, arch, options).cubin
+
+
+def assemble(ptx: str | Sequence[str], arch: str = "sm_90", options: Sequence[str] = ()) -> Assembled:
+    """`link_ptx` with what the assembler tells: its warnings, and with "-verbose" registers and spills of each kernel.
+
     Raises     UsageError with the assembler's messages
     """
     if ARCHITECTURE.fullmatch(arch) is None:
@@ -80,7 +97,7 @@ def link_ptx(ptx: str | Sequence[str], arch: str = "sm_90", options: Sequence[st
         _check(linker.nvJitLinkGetLinkedCubinSize(handle[0], size), "nvJitLinkGetLinkedCubinSize()", handle)
         cubin = native.new("char[]", int(size[0]))
         _check(linker.nvJitLinkGetLinkedCubin(handle[0], cubin), "nvJitLinkGetLinkedCubin()", handle)
-        return native.read(native.address(cubin), int(size[0]))
+        return Assembled(native.read(native.address(cubin), int(size[0])), _log(handle, "Info"))
     finally:
         linker.nvJitLinkDestroy(handle)
 
@@ -89,15 +106,16 @@ def _check(status: int, call: str, handle: Any = None) -> None:
     if not status:
         return
     word = STATUS[status] if 0 <= status < len(STATUS) else "unknown status"
-    log = "" if handle is None else _error_log(handle)
+    log = "" if handle is None else _log(handle, "Error")
     raise UsageError(f"{call} -> {word} ({status}), from {library().path}.{log}")
 
 
-def _error_log(handle: Any) -> str:
-    size = native.new("size_t[1]")
-    if library().nvJitLinkGetErrorLogSize(handle[0], size) or not size[0]:
+def _log(handle: Any, kind: str) -> str:
+    """The log of this kind, "Error" or "Info"; "" where there is none."""
+    linker, size = library(), native.new("size_t[1]")
+    if getattr(linker, f"nvJitLinkGet{kind}LogSize")(handle[0], size) or not size[0]:
         return ""
     text = native.new("char[]", int(size[0]) + 1)
-    if library().nvJitLinkGetErrorLog(handle[0], text):
+    if getattr(linker, f"nvJitLinkGet{kind}Log")(handle[0], text):
         return ""
     return "\n" + native.text_at(text).strip()

@@ -1,0 +1,97 @@
+"""Warpgroups: a reduction that a matrix unit of four warps does, both of whose operands lie in shared memory.
+
+In       the reduction that the schedule's `matrix` names, of a unit that reads shared memory, where it belongs
+Out      accumulators; descriptors of swizzled tiles; products that the unit begins, and waits for them
+Next     fragments.py (units whose operands threads hold), sharing.py (tiles), ../render/warpgroup.py (instructions)
+Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"
+
+The unit works by itself. A step's products are one batch; where a loop has tiles enough, the batch of a step is still at
+work while the next one's is begun, so that the unit never waits for threads. Nobody touches an accumulator until the
+loops are over and all batches are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from math import prod
+
+from hcq.compiler.linear.fragments import Fragments, tiles_of
+from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.sharing import SPAN, SWIZZLE_ALIGN
+from hcq.compiler.loops.loop import Axis
+from hcq.compiler.loops.matrix_units import HELD
+from hcq.compiler.loops.nest import MatrixUse, ScheduleError
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+PIECE = 16  # bytes: what a descriptor counts in
+UNUSED = 1  # where a swizzled matrix has no use for a stride
+
+
+class Warpgroups(Fragments):
+    """Reductions by units that read shared memory."""
+
+    def multiply(self, use: MatrixUse, node: Node, loops: Callable[[Callable[[], None]], None]) -> None:
+        unit = use.unit
+        if not unit.reads_shared:
+            super().multiply(use, node, loops)
+            return
+        if any(axis not in (use.m, use.n) for axis in self.axes_of(self.masks[node])):
+            raise ScheduleError("matrix: only its own output ranges are written out")
+        rows, columns = tiles_of(use.m, unit.d_m), tiles_of(use.n, unit.d_n)
+        held = prod(size for size, digit in (*unit.d_m, *unit.d_n) if digit == HELD)
+        kind, depth = unit.result.vec(held), self.depth
+        zero = self.broadcast(self.number(0, unit.result), held)
+        sums: dict[tuple[int, int], Instruction] = {}
+        for at in product(rows, columns):
+            sums[at] = Instruction(Op.ACCUMULATOR, kind, (zero,), None, depth)
+            self.scopes[depth].instructions.append(sums[at])
+
+        def body() -> None:
+            now = dict(sums)
+            turned = tuple(self._is_turned(root, use) for root in (use.a, use.b))
+            self.place(Op.WARPGROUP_FENCE, dtypes.index, ())
+            for k in tiles_of(use.k, unit.k):
+                across = [self._descriptor(use.a, use.m, row, k, use) for row in rows]
+                down = [self._descriptor(use.b, use.n, column, k, use) for column in columns]
+                for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
+                    src = (left, right, now[row, column])
+                    now[row, column] = self.place(Op.WARPGROUP_MATRIX, kind, src, (unit.name, *turned))
+            at = next((stage.at for stage in self.nest.stages if stage.load is use.a), None)
+            self.place(Op.WARPGROUP_WAIT, dtypes.index, (), int(self.is_unit_behind(at)))
+            for place, accumulator in sums.items():
+                self.place(Op.UPDATE, kind, (accumulator, now[place]))
+                for facts in self.open_reductions:
+                    if accumulator not in facts.carried:
+                        facts.carried.append(accumulator)
+
+        loops(body)
+        done = {at: self.place(Op.WARPGROUP_RESULT, kind, (total,)) for at, total in sums.items()}
+        self.results_of(use, node, done)
+
+    def _is_turned(self, root: Node, use: MatrixUse) -> bool:
+        """Whether rows of an operand's tile run along m or n, not along k. Raises ScheduleError where there is no tile."""
+        tile = self.tile_of.get(root)
+        if tile is None or root not in self.packed:
+            raise ScheduleError(
+                f"matrix: {use.unit.name} reads shared memory; stage both operands at a loop of k"
+            )
+        return tile.inner is not use.k
+
+    def _descriptor(self, root: Node, axis: Axis, at: int, k: int, use: MatrixUse) -> Instruction:
+        """Where the unit finds an operand of one product: the tile's place of (at, k) for this warpgroup."""
+        tile, packed, unit = self.tile_of[root], self.packed[root], use.unit
+        is_turned = tile.inner is axis
+        place = tile.place(k, at) if is_turned else tile.place(at, k)
+        terms = list(packed.terms)
+        for loop in axis.threads:
+            if loop.digit >= len(unit.digits):  # which warpgroup this is
+                step = tile.place(0, loop.stride) if is_turned else tile.place(loop.stride, 0)
+                terms.append((self.counters[loop], step))
+        leading = tile.place(0, SPAN) * unit.operand.itemsize if is_turned else UNUSED * PIECE
+        base = self.total(terms)
+        src = (packed.address, base)
+        arg = (place, leading, SWIZZLE_ALIGN)
+        return self.emit(Op.DESCRIPTOR, dtypes.int64, src, arg, packed.depth)

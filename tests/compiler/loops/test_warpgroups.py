@@ -1,0 +1,136 @@
+"""Products by a warpgroup's matrix unit: right on an emulated sm_90, made by LLVM and by nvrtc, and as ptxas likes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import hcq
+from hcq import config
+from hcq.compiler.codegen import compile_with
+from hcq.compiler.compile import compile_kernel
+from hcq.compiler.loops.matrix_units import UNITS, MatrixUnit, units_of
+from hcq.compiler.loops.nest import ScheduleError
+from hcq.compiler.target import Target, Toolchain, nv_target
+from hcq.ir.dtype import DType, dtypes
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+from hcq.nv.cubin import Cubin
+from hcq.nv.toolchain import images, nvjitlink
+from tests.compiler.building import check, kernel, matmul, out, param, permute
+from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
+
+HOPPER = nv_target("sm_90")
+KINDS = {dtypes.float16: "f16", dtypes.bfloat16: "bf16"}
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Any]:
+    before = config.current()
+    config.use(dataclasses.replace(before, emulate=("nv:sm_90",)))
+    yield hcq.open("NV")
+    config.use(before)
+
+
+def narrow_product(m: int, n: int, k: int, dtype: DType, turned: str = "") -> Node:
+    """A product, of operands that lie in memory as columns where `turned` names them."""
+    a = permute(param(1, (k, m), dtype), 1, 0) if "a" in turned else param(1, (m, k), dtype)
+    b = permute(param(2, (n, k), dtype), 1, 0) if "b" in turned else param(2, (k, n), dtype)
+    wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (a, b)]
+    return kernel((out(0, (m, 1, n)), matmul(*wide)))
+
+
+def schedule(unit: str, columns: int, down: int, written_out: int, depth: int, tiles: int) -> str:
+    """Blocks of `down` warpgroups, each with so many tiles of 64 rows; `depth` along k at a time."""
+    own = 64 * written_out
+    text = f"pad r0 {down * own}; pad r1 {columns}; pad r2 {depth}; split r0 {down * own}; split r0.1 {own}; "
+    text += f"split r0.2 64; split r1 {columns}; split r2 {depth}; split r2.1 16; "
+    text += f"matrix r0.3 r1.1 r2.2 {unit}; unroll r0.2; thread r0.1; unroll r2.1; parallel r0; parallel r1; "
+    text += "stage 0 r2; stage 1 r2"
+    return text + (f"; pipeline r2 {tiles}" if tiles > 1 else "")
+
+
+def roads() -> list[Any]:
+    return ["ptx", pytest.param("cuda", marks=needs_nvrtc)]
+
+
+def target(road: str) -> Target:
+    if road == "ptx":
+        return HOPPER
+    return compile_with(HOPPER, Toolchain("test", "cuda", images.ptx_of_cuda))
+
+
+@pytest.mark.parametrize("road", roads())
+@pytest.mark.parametrize("dtype", KINDS, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("shape", [(64, 64, 64), (128, 128, 64), (192, 96, 80)], ids=str)
+def test_a_warpgroup_multiplies(gpu: Any, shape: Any, dtype: DType, road: str) -> None:
+    text = schedule(f"wgmma64.{KINDS[dtype]}", 64, 1, 1, 64, 1)
+    check(gpu, narrow_product(*shape, dtype), text, target=target(road))
+
+
+@pytest.mark.parametrize("tiles", [1, 2, 3, 4, 5])
+def test_products_that_are_under_way_keep_their_tiles(gpu: Any, tiles: int) -> None:
+    """With four tiles and more a step begins while the unit reads those of the step before."""
+    text = schedule("wgmma64.f16", 64, 2, 1, 64, tiles)
+    check(gpu, narrow_product(130, 64, 450, dtypes.float16), text, target=HOPPER)
+
+
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("depth", [64, 128])
+def test_operands_may_lie_along_either_range(gpu: Any, turned: str, depth: int) -> None:
+    text = schedule("wgmma128.bf16", 128, 1, 2, depth, 1)
+    check(gpu, narrow_product(136, 120, 136, dtypes.bfloat16, turned), text, target=HOPPER)
+
+
+@pytest.mark.parametrize(
+    "unit", units_of("sm_90", dtypes.float16, reads_shared=True), ids=lambda unit: unit.name
+)
+def test_each_width_of_the_unit_gives_every_result(gpu: Any, unit: MatrixUnit) -> None:
+    columns = unit.size("n")
+    text = schedule(unit.name, columns, 1, 1, 64, 1)
+    check(gpu, narrow_product(64, columns, 64, dtypes.float16), text, target=HOPPER)
+
+
+def test_other_gpus_have_no_such_unit() -> None:
+    assert not units_of("sm_80", dtypes.float16, reads_shared=True)
+    assert [unit.name for unit in units_of("sm_90", dtypes.float16)] == ["mma.f16"]
+
+
+@needs_nvjitlink
+@pytest.mark.parametrize(
+    "unit,down,written_out,tiles",
+    [("wgmma256.bf16", 2, 1, 4), ("wgmma128.f16", 2, 1, 5), ("wgmma128.f16", 1, 2, 4)],
+)
+def test_ptxas_keeps_accumulators_in_registers(unit: str, down: int, written_out: int, tiles: int) -> None:
+    """No spills, and no word of products that it makes wait for each other."""
+    columns, dtype = UNITS[unit].size("n"), UNITS[unit].operand
+    text = schedule(unit, columns, down, written_out, 64, tiles)
+    code = compile_kernel(narrow_product(512, 512, 512, dtype), HOPPER, schedule=text)
+    found = nvjitlink.assemble(code.image.decode(), "sm_90a", ("-verbose",))
+    made = Cubin(found.cubin, "test").kernels[code.entry]
+    held = columns * written_out // 2
+    assert held < made.registers <= held + 90
+    assert not made.stack_bytes and not made.frame_bytes
+    assert "0 bytes spill stores, 0 bytes spill loads" in found.log and "serialized" not in found.log
+
+
+@pytest.mark.parametrize(
+    "text,complaint",
+    [
+        (
+            "split r0 64; split r1 64; split r2 64; split r2.1 16; matrix r0.1 r1.1 r2.2 wgmma64.f16; unroll r2.1",
+            "wgmma64.f16 reads shared memory; stage both operands at a loop of k",
+        ),
+        (
+            "split r0 64; split r1 64; split r2 32; split r2.1 16; matrix r0.1 r1.1 r2.2 wgmma64.f16; unroll r2.1; "
+            "stage 0 r2; stage 1 r2",
+            "a swizzled tile is a multiple of 8 of r0 and of 64 of r2, not 64 and 32",
+        ),
+    ],
+)
+def test_a_schedule_that_does_not_fit_says_why(text: str, complaint: str) -> None:
+    with pytest.raises(ScheduleError, match=complaint):
+        compile_kernel(narrow_product(128, 128, 128, dtypes.float16), HOPPER, schedule=text)
