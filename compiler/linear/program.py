@@ -36,7 +36,7 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | WARPGROUP_… |                              |                          | four warps, whose matrix unit works by itself:
 | …FENCE      |                              |                          | it sees registers that were written before
 | …MATRIX     | a, b: descriptors; d         | unit, a and b turned     | begins a @ b + d; d's registers stay with it
-| …WAIT       |                              | n                        | what was begun is one batch; all but n are done
+| …WAIT       |                              | n                        | what was begun is a batch; all but n are done
 | …RESULT     | d                            |                          | all are done: the value of d
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
 """

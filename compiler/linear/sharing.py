@@ -10,9 +10,9 @@ step is enough.
 
 A tile is a box: for each range of the operand, what one step of its innermost open loop covers. It lies in the order of
 memory, so threads next to each other copy what lies next to each other, 16 bytes each where that divides. A row is
-padded by 16 bytes: reads down a column then meet different banks. A tile that a matrix unit reads by itself is swizzled
-instead: 64 elements that lie next to each other in memory are a row of 128 bytes, and the eight pieces of 16 bytes in it
-change places by the row's number, so that eight rows meet all banks.
+padded by 16 bytes: reads down a column then meet different banks. A tile that a matrix unit reads by itself is
+swizzled instead: 64 elements that lie next to each other in memory are a row of 128 bytes, and the eight pieces of 16
+bytes in it change places by the row's number, so that eight rows meet all banks.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Tile:
         self.bytes = count * stage.value.dtype.itemsize
 
     def _swizzle(self) -> None:
-        """The tile of a unit that reads shared memory: rows of 128 bytes, which follow one another along the outer range."""
+        """The tile of a unit that reads shared memory: rows of 128 bytes, one behind the other."""
         if len(self.sizes) != 2:
             raise ScheduleError(f"stage: a swizzled tile has two ranges, this one {len(self.sizes)}")
         (outer, rows), (inner, width) = self.sizes.items()

@@ -5,9 +5,9 @@ Out      accumulators; descriptors of swizzled tiles; products that the unit beg
 Next     fragments.py (units whose operands threads hold), sharing.py (tiles), ../render/warpgroup.py (instructions)
 Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"
 
-The unit works by itself. A step's products are one batch; where a loop has tiles enough, the batch of a step is still at
-work while the next one's is begun, so that the unit never waits for threads. Nobody touches an accumulator until the
-loops are over and all batches are done.
+The unit works by itself. A step's products are one batch; where a loop has tiles enough, the batch of a step is still
+at work while the next one's is begun, so that the unit never waits for threads. Nobody touches an accumulator until
+the loops are over and all batches are done.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Warpgroups(Fragments):
         self.results_of(use, node, done)
 
     def _is_turned(self, root: Node, use: MatrixUse) -> bool:
-        """Whether rows of an operand's tile run along m or n, not along k. Raises ScheduleError where there is no tile."""
+        """Whether rows of an operand's tile run along m or n, not along k. Raises ScheduleError without a tile."""
         tile = self.tile_of.get(root)
         if tile is None or root not in self.packed:
             raise ScheduleError(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hcq.compiler.loops.accesses import Accesses
+from hcq.compiler.loops.heuristic_warpgroup import warpgroup_tile
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import MatrixUnit, units_of
@@ -38,6 +39,7 @@ class Product:
     n: Axis
     k: Axis
     loads: list[Node]
+    factors: list[Node]
 
 
 def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
@@ -55,6 +57,11 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     rows, columns, waves_down, waves_across = tile
     depth = unit.size("k") if copies_by_itself(target) else DEPTH
     depth = min(depth, -(-found.k.size // unit.size("k")) * unit.size("k"))
+    ahead = TILES_AHEAD
+    wide = warpgroup_tile(nest, found.factors, found.m, found.n, found.k, batch, target)
+    if wide is not None:
+        unit, rows, columns, waves_down, depth, ahead = wide
+        waves_across = 1
     numbers = [nest.loads.index(load) for load in found.loads]
     m, n, k = found.m.name, found.n.name, found.k.name
     for name, size in ((m, rows), (n, columns), (k, depth)):
@@ -62,7 +69,7 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     inner = [
         _split(nest, m, (rows, rows // waves_down, unit.size("m"))),
         _split(nest, n, (columns, columns // waves_across, unit.size("n"))),
-        _split(nest, k, (depth, unit.size("k"))),
+        _split(nest, k, (depth, unit.size("k")), is_whole=wide is not None),
     ]
     rows_of, columns_of, along = (loop.name for loop in inner)
     nest.matrix(rows_of, columns_of, along, unit.name)
@@ -82,7 +89,7 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         loop = axis.loops[0]
         if loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered and loop.size > 1:
             nest.parallel(loop.name)
-    stage_along(nest, k, numbers, target)
+    stage_along(nest, k, numbers, target, ahead)
     return True
 
 
@@ -95,16 +102,16 @@ def _axis(nest: LoopNest, name: str) -> Axis:
     return next(axis for axis in nest.axes if axis.name == name)
 
 
-def _split(nest: LoopNest, name: str, sizes: tuple[int, ...]) -> Loop:
-    """The innermost loop of a range that was cut at these sizes."""
+def _split(nest: LoopNest, name: str, sizes: tuple[int, ...], is_whole: bool = False) -> Loop:
+    """The innermost loop of a range that was cut at these sizes. is_whole: also where that leaves one step."""
     axis = _axis(nest, name)
     for size in sizes:
-        if axis.loops[-1].size > size:
+        if axis.loops[-1].size > size or (is_whole and len(axis.loops) == 1):
             nest.split(axis.loops[-1].name, size)
     return axis.loops[-1]
 
 
-def stage_along(nest: LoopNest, k: str, numbers: list[int], target: Target) -> None:
+def stage_along(nest: LoopNest, k: str, numbers: list[int], target: Target, tiles: int = TILES_AHEAD) -> None:
     """Loads in shared memory for each step of k's outermost loop, which comes after other reduced ranges' loops."""
     serial = [loop for loop in nest.order if loop.axis.is_reduce]
     along = [loop for loop in serial if loop.axis.name == k]
@@ -117,8 +124,8 @@ def stage_along(nest: LoopNest, k: str, numbers: list[int], target: Target) -> N
     for number in numbers:
         nest.stage(number, along[0].name)
     if numbers and along[0].size > 1:
-        is_deep = copies_by_itself(target) and along[0].size >= TILES_AHEAD
-        nest.pipeline(along[0].name, TILES_AHEAD if is_deep else 2)
+        is_deep = copies_by_itself(target) and along[0].size >= tiles
+        nest.pipeline(along[0].name, tiles if is_deep else 2)
 
 
 def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
@@ -151,4 +158,4 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     if m.size < 8 or n.size < 8 or k.size < unit.size("k") // 2:
         return None
     loads = [load for load in nest.loads if nest.masks[load] & k.bit]
-    return Product(unit, m, n, k, loads)
+    return Product(unit, m, n, k, loads, factors)

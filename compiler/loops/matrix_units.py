@@ -3,7 +3,8 @@
 In       nothing
 Out      `MatrixUnit`, `UNITS` by name; `units_of(arch)`
 Next     loop_nest.py (`matrix`: three loops become one instruction), ../linear/fragments.py, ../render/
-Source   PTX ISA, "Matrix Fragments for mma", "Register Fragments for wgmma.mma_async"; AMD's ISA documents of CDNA 2 and 3 (MFMA) and of RDNA 3 and 4 (WMMA)
+Source   PTX ISA, "Matrix Fragments for mma", "Register Fragments for wgmma.mma_async"; AMD's ISA documents of CDNA 2
+         and 3 (MFMA) and of RDNA 3 and 4 (WMMA)
 
 A thread's number in its wave is written as digits, the fastest first. A dimension of an operand is a list of parts,
 outermost first: so many steps, counted by a digit of the thread's number or by the registers that one thread holds.
@@ -78,6 +79,7 @@ def _mma16(name: str, operand: DType) -> MatrixUnit:
         k=((2, HELD), (4, 0), (2, HELD)),
         **_MMA_ORDER,
         has_row_loads=True,
+        reads_shared=False,
     )
 
 

@@ -12,11 +12,11 @@ become FMAs (nvrtc's default, as `contract` allows it to LLVM); division and squ
 from __future__ import annotations
 
 from hcq.compiler.linear.across import lower_across
-from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
+from hcq.compiler.linear.alignment import Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import NOT_NEGATIVE, UNITS_READ, Instruction, Program
-from hcq.compiler.render import cuda_warpgroup, warpgroup
 from hcq.compiler.render import cuda_arithmetic as spell
+from hcq.compiler.render import cuda_warpgroup, warpgroup
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.render.nvptx import MOST_DECLARED

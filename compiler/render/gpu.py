@@ -5,8 +5,8 @@ Out      LLVM IR of one kernel: pointers to global memory in, one group of the p
 Next     llvm.py (every instruction is spelled there), amdgpu.py and nvptx.py (the dialects)
 
 On the CPU a call gets a range of groups; here each block has one. What the threads of a block share lies in one array
-in shared memory, which the object declares, or, where it is more than an object can, each launch asks for. Buffers start
-at multiples of BUFFER_ALIGN bytes, which makes vectors of 16 bytes one instruction.
+in shared memory, which the object declares, or, where it is more than an object can, each launch asks for. Buffers
+start at multiples of BUFFER_ALIGN bytes, which makes vectors of 16 bytes one instruction.
 """
 
 from __future__ import annotations

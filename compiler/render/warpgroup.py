@@ -3,8 +3,8 @@
 In       a unit's name, how the text around names operands
 Out      PTX for inline assembly; the bits of a matrix descriptor
 Next     nvptx_warpgroup.py (in LLVM IR), cuda.py (in CUDA C), ../linear/warpgroups.py (who writes the program)
-Source   PTX ISA, "wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", "Matrix Descriptor Format",
-         "fence.proxy.async"
+Source   PTX ISA, "wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", "fence.proxy.async",
+         "Matrix Descriptor Format"
 
 Copies write shared memory as threads do, and the unit reads it by another way, the async proxy: who has copied fences
 before the barrier that the unit's threads wait at.

@@ -194,7 +194,8 @@ def test_products_of_halves_are_left_to_the_matrix_unit(gpu: tuple[Any, Any]) ->
 @pytest.mark.parametrize("unit", UNITS.values(), ids=lambda unit: unit.name)
 def test_every_element_of_a_fragment_is_held_once(unit: MatrixUnit) -> None:
     """The threads and registers of each operand count its elements, or, where both halves of a wave hold it, twice."""
-    for first, second in ((unit.d_m, unit.d_n), (unit.a_m, unit.k), (unit.b_n, unit.k)):
+    operands = () if unit.reads_shared else ((unit.a_m, unit.k), (unit.b_n, unit.k))
+    for first, second in ((unit.d_m, unit.d_n), *operands):
         digits = [digit for _, digit in (*first, *second) if digit != HELD]
         assert len(set(digits)) == len(digits)
         elements = prod(steps for steps, _ in (*first, *second))

@@ -1,4 +1,4 @@
-"""Products by a warpgroup's matrix unit: right on an emulated sm_90, made by LLVM and by nvrtc, and as ptxas likes them."""
+"""Products by a warpgroup's matrix unit: right on an emulated sm_90, by LLVM and by nvrtc, and as ptxas likes them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ import hcq
 from hcq import config
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
+from hcq.compiler.linear.linearize import linearize
+from hcq.compiler.loops.heuristic_gpu import choose
+from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import UNITS, MatrixUnit, units_of
 from hcq.compiler.loops.nest import ScheduleError
+from hcq.compiler.pipeline import lower
+from hcq.compiler.render import cuda
 from hcq.compiler.target import Target, Toolchain, nv_target
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
@@ -24,6 +29,7 @@ from tests.compiler.building import check, kernel, matmul, out, param, permute
 from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
 
 HOPPER = nv_target("sm_90")
+UNIT_64 = "split r2.1 16; matrix r0.1 r1.1 r2.2 wgmma64.f16"
 KINDS = {dtypes.float16: "f16", dtypes.bfloat16: "bf16"}
 
 
@@ -121,12 +127,11 @@ def test_ptxas_keeps_accumulators_in_registers(unit: str, down: int, written_out
     "text,complaint",
     [
         (
-            "split r0 64; split r1 64; split r2 64; split r2.1 16; matrix r0.1 r1.1 r2.2 wgmma64.f16; unroll r2.1",
+            f"split r0 64; split r1 64; split r2 64; {UNIT_64}; unroll r2.1",
             "wgmma64.f16 reads shared memory; stage both operands at a loop of k",
         ),
         (
-            "split r0 64; split r1 64; split r2 32; split r2.1 16; matrix r0.1 r1.1 r2.2 wgmma64.f16; unroll r2.1; "
-            "stage 0 r2; stage 1 r2",
+            f"split r0 64; split r1 64; split r2 32; {UNIT_64}; unroll r2.1; stage 0 r2; stage 1 r2",
             "a swizzled tile is a multiple of 8 of r0 and of 64 of r2, not 64 and 32",
         ),
     ],
@@ -134,3 +139,41 @@ def test_ptxas_keeps_accumulators_in_registers(unit: str, down: int, written_out
 def test_a_schedule_that_does_not_fit_says_why(text: str, complaint: str) -> None:
     with pytest.raises(ScheduleError, match=complaint):
         compile_kernel(narrow_product(128, 128, 128, dtypes.float16), HOPPER, schedule=text)
+
+
+# -- what the heuristic makes of products ---------------------------------------------------------------------------
+
+
+def test_large_products_of_halves_are_the_warpgroups(gpu: Any) -> None:
+    code = check(gpu, narrow_product(500, 1016, 130, dtypes.bfloat16), target=HOPPER)
+    assert "wgmma64.bf16" in code.choice and "pipeline r2 3" in code.choice
+    assert b"\n.target sm_90a" in code.image
+
+
+@pytest.mark.parametrize(
+    "shape,tile",
+    [
+        ((4096, 4096, 4096), "wgmma256.bf16"),
+        ((8192, 300, 4096), "wgmma128.bf16"),  # 300 columns would be 512
+        ((1024, 1024, 1024), "wgmma128.bf16"),
+        ((512, 512, 512), "mma.bf16"),  # too few blocks
+        ((8192, 8192, 40), "mma.bf16"),  # most of a swizzled row would be zeros
+    ],
+)
+def test_a_products_shape_says_which_unit_multiplies(shape: Any, tile: str) -> None:
+    nest = LoopNest(lower(narrow_product(*shape, dtypes.bfloat16), HOPPER))
+    assert f" {tile};" in choose(nest, HOPPER).choice
+
+
+def test_what_is_computed_on_the_way_to_the_unit_is_not_the_warpgroups() -> None:
+    a, b = param(1, (4096, 64), dtypes.float16), param(2, (64, 4096), dtypes.float16)
+    sink = kernel(
+        (out(0, (4096, 1, 4096)), matmul(*[Node(Op.CAST, dtypes.float32, (x * x,)) for x in (a, b)]))
+    )
+    assert "wgmma" not in choose(LoopNest(lower(sink, HOPPER)), HOPPER).choice
+
+
+def test_the_source_is_the_one_that_was_reviewed(golden: Any) -> None:
+    nest = LoopNest(lower(narrow_product(256, 64, 512, dtypes.float16), HOPPER))
+    nest.apply(schedule("wgmma64.f16", 64, 2, 1, 64, 4))
+    golden("nv/warpgroups.cu.txt", cuda.render(linearize(nest, "product", HOPPER.shared_bytes), "sm_90"))
