@@ -25,6 +25,9 @@ class CodeObject:
     block: tuple[int, int, int]
     scratch_bytes: int  # per worker
     dynamic_shared_bytes: int  # of a group, beyond what the object declares: a launch asks for them
+    tensor_maps: tuple[
+        str, ...
+    ]  # of each argument: "", or the tensor map that is passed instead of the address
     flops: int
     traffic_bytes: int
     choice: str  # the schedule, replayable
@@ -41,7 +44,7 @@ class CodeObject:
         head, _, image = data.partition(b"\n")
         try:
             facts = json.loads(head)
-            for name in ("args", "grid", "block"):
+            for name in ("args", "tensor_maps", "grid", "block"):
                 facts[name] = tuple(facts[name])
             made = cls(image=image, **facts)
             made._check()
@@ -54,7 +57,7 @@ class CodeObject:
 
     def _check(self) -> None:
         """Raises TypeError when a field is not what its annotation says."""
-        words = (self.name, self.arch, self.entry, self.choice, *self.args)
+        words = (self.name, self.arch, self.entry, self.choice, *self.args, *self.tensor_maps)
         numbers = (*self.grid, *self.block, *self._sizes())
         if not all(type(word) is str for word in words) or not all(type(number) is int for number in numbers):
             raise TypeError("a field of the wrong type")

@@ -89,6 +89,7 @@ def build(
         block=(program.threads, 1, 1),
         scratch_bytes=program.scratch_bytes,
         dynamic_shared_bytes=program.dynamic_shared_bytes,
+        tensor_maps=tuple([program.tensor_maps.get(param.index, "") for param, _ in program.params]),
         flops=kernel_flops(sink),
         traffic_bytes=kernel_traffic(sink),
         choice=nest.choice,

@@ -46,6 +46,7 @@ class Launch:
     block: tuple[int, int, int]
     scratch_bytes: int
     dynamic_shared_bytes: int
+    tensor_maps: tuple[str, ...]
     flops: int
     traffic_bytes: int
     choice: str
@@ -189,7 +190,8 @@ _plans: OrderedDict[tuple[Any, ...], Plan] = OrderedDict()
 # plans of single operations by the keys of short.py, for as long as they are kept here
 _short: dict[tuple[Any, ...], weakref.ref[Plan]] = {}
 _plan_bytes = 0
-_programs: weakref.WeakValueDictionary[tuple[str, str, bytes, tuple[bool, ...], int, int], Any] = (
+_Asked = tuple[int, int, tuple[str, ...]]  # scratch, dynamic shared memory, tensor maps
+_programs: weakref.WeakValueDictionary[tuple[str, str, bytes, tuple[bool, ...], _Asked], Any] = (
     weakref.WeakValueDictionary()
 )
 
@@ -350,6 +352,7 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
                 block=code.block,
                 scratch_bytes=code.scratch_bytes,
                 dynamic_shared_bytes=code.dynamic_shared_bytes,
+                tensor_maps=code.tensor_maps,
                 flops=code.flops,
                 traffic_bytes=code.traffic_bytes,
                 choice=code.choice,
@@ -403,7 +406,8 @@ def _program(device: Any, launch: Launch) -> Any:
     """The launch's code in device memory; equal code is loaded once."""
     # kernels that differ in arguments they never read, or in scratch, can have one and the same image
     writes = tuple(value in launch.writes for value in launch.arguments)
-    key = (device.name, launch.entry, launch.image, writes, launch.scratch_bytes, launch.dynamic_shared_bytes)
+    asks = launch.scratch_bytes, launch.dynamic_shared_bytes, launch.tensor_maps
+    key = (device.name, launch.entry, launch.image, writes, asks)
     program = _programs.get(key)
     if program is None or program.device is not device:
         program = _programs[key] = device.load(
@@ -417,6 +421,8 @@ def _program(device: Any, launch: Launch) -> Any:
             if kernel_sources.wanted()
             else None,
         )
+        if any(launch.tensor_maps):
+            program.set_tensor_maps(launch.tensor_maps)
         if launch.dynamic_shared_bytes:
             program.dynamic_shared_bytes = launch.dynamic_shared_bytes
     return program
@@ -483,6 +489,9 @@ def _parse_launch(fields: Any, images: Sequence[bytes], values: int) -> Launch:
     _numbers([fields[name] for name in ("scratch_bytes", "dynamic_shared_bytes", "flops", "traffic_bytes")])
     if not all(type(fields[name]) is str for name in ("name", "entry", "choice")):
         raise TypeError("expected strings")
+    fields["tensor_maps"] = tuple(fields["tensor_maps"])
+    if not all(type(words) is str for words in fields["tensor_maps"]):
+        raise TypeError("expected tensor maps")
     (image,) = _numbers([fields["image"]], 0, len(images))
     return Launch(**{**fields, "image": images[image]})
 

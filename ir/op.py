@@ -124,6 +124,12 @@ class Op(Enum):
     WARPGROUP_MATRIX = auto()
     WARPGROUP_WAIT = auto()
     WARPGROUP_RESULT = auto()
+
+    # linear stage: tiles that a GPU copies by itself
+    MBARRIERS = auto()
+    EXPECT_TILES = auto()
+    COPY_TILE = auto()
+    WAIT_TILES = auto()
     DOT = auto()
 
     def __repr__(self) -> str:

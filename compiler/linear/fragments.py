@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
+from hcq.compiler.linear.bulk_copies import BulkCopies
 from hcq.compiler.linear.lower_expr import Packed
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
-from hcq.compiler.linear.sharing import Sharing
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.matrix_units import HELD, Parts
 from hcq.compiler.loops.nest import MatrixUse, ScheduleError
@@ -26,7 +26,7 @@ from hcq.ir.op import Op
 ROWS, ROW_BYTES = 8, 16  # of the squares that LOAD_ROWS deals out
 
 
-class Fragments(Sharing):
+class Fragments(BulkCopies):
     """Reductions by matrix units."""
 
     def multiply(self, use: MatrixUse, node: Node, loops: Callable[[Callable[[], None]], None]) -> None:

@@ -70,7 +70,7 @@ class _Writer(Warpgroups):
         program = self.scopes[0].instructions
         digits, groups = tuple(self.nest.digits), self.nest.group_count
         made = Program(name, listed, program, self.scratch_bytes, groups, digits, self.shared_bytes)
-        made.shared_align = self.shared_align
+        made.shared_align, made.tensor_maps = self.shared_align, self.tensor_maps
         if self.nest.pipelined:
             drop_unused(made)
         return made

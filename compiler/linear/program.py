@@ -31,11 +31,16 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | COMMIT      |                              |                          | the copies begun since the last are one batch
 | WAIT        |                              | n                        | all batches of this thread but n are there
 | DOT         | a, b, d                      | a DotUnit's name         | d + a's numbers * b's, narrow ones in words
+| MBARRIERS   | shared, who                  | count                    | makes them; who: the condition for the thread
+| EXPECT_…    | shared, number, who          | bytes                    | …TILES: so many come in the phase that begins
+| COPY_TILE   | shared, base, shared, number,| offset in elements       | begins a copy of a box, a tensor map's, that
+|             | who, map, its coordinates    |                          | tells the mbarrier when it is there
+| WAIT_TILES  | shared, number, parity       |                          | the phase of this parity is over
 | DESCRIPTOR  | shared, base                 | offset, bytes leading,   | a swizzled matrix in shared memory; offset in
 |             |                              | stride                   | elements
 | WARPGROUP_… |                              |                          | four warps, whose matrix unit works by itself:
 | …FENCE      |                              |                          | it sees registers that were written before
-| …MATRIX     | a, b: descriptors; d         | unit, a and b turned     | begins a @ b + d; d's registers stay with it
+| …MATRIX     | a, b: descriptors; d         | shape, type, what turned | begins a @ b + d; d's registers stay with it
 | …WAIT       |                              | n                        | what was begun is a batch; all but n are done
 | …RESULT     | d                            |                          | all are done: the value of d
 | arithmetic  | as in the graph              | as in the graph          | lane by lane
@@ -103,6 +108,9 @@ class Program:
     ] = ()  # of a thread's number, the fastest first: their product is the group's threads
     shared_bytes: int = 0
     shared_align: int = 16
+    tensor_maps: dict[int, str] = field(
+        default_factory=dict
+    )  # by parameter: as TensorMaps of loops/tensors.py are written; it is one, not an address
     dynamic_shared_bytes: int = 0  # those that the object does not declare: a launch asks for them
 
     def ask_for_shared(self, most_declared: int) -> bool:

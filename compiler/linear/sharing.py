@@ -120,6 +120,8 @@ class Sharing(Staging):
     def __init__(self, nest: LoopNest, most_shared: int):
         super().__init__(nest)
         self.most_shared = most_shared  # bytes of a group
+        self.mbarriers = Instruction(Op.SHARED, dtypes.int64, (), 0, 0)  # one for each buffer of bulk copies
+        self.tensor_maps: dict[int, str] = {}  # by parameter
         self.tile_of: dict[Node, Tile] = {}  # of what is staged, at its last place
         self.under_way: dict[
             Loop, list[tuple[Packed, list[Copy]]]

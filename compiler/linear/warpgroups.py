@@ -51,14 +51,16 @@ class Warpgroups(Fragments):
 
         def body() -> None:
             now = dict(sums)
-            turned = tuple(self._is_turned(root, use) for root in (use.a, use.b))
+            shape = f"m{unit.size('m')}n{unit.size('n')}k{unit.size('k')}"
+            turned = [self._is_turned(root, use) for root in (use.a, use.b)]
+            what = (shape, unit.name.partition(".")[2], *turned)
             self.place(Op.WARPGROUP_FENCE, dtypes.index, ())
             for k in tiles_of(use.k, unit.k):
                 across = [self._descriptor(use.a, use.m, row, k, use) for row in rows]
                 down = [self._descriptor(use.b, use.n, column, k, use) for column in columns]
                 for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
                     src = (left, right, now[row, column])
-                    now[row, column] = self.place(Op.WARPGROUP_MATRIX, kind, src, (unit.name, *turned))
+                    now[row, column] = self.place(Op.WARPGROUP_MATRIX, kind, src, what)
             at = next((stage.at for stage in self.nest.stages if stage.load is use.a), None)
             self.place(Op.WARPGROUP_WAIT, dtypes.index, (), int(self.is_unit_behind(at)))
             for place, accumulator in sums.items():

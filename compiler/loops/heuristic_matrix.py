@@ -125,7 +125,8 @@ def stage_along(nest: LoopNest, k: str, numbers: list[int], target: Target, tile
         nest.stage(number, along[0].name)
     if numbers and along[0].size > 1:
         is_deep = copies_by_itself(target) and along[0].size >= tiles
-        nest.pipeline(along[0].name, tiles if is_deep else 2)
+        in_bulk = not others and not any(nest.never_in_bulk(nest.loads[number]) for number in numbers)
+        nest.pipeline(along[0].name, tiles if is_deep else 2, "bulk" if in_bulk else "")
 
 
 def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:

@@ -68,6 +68,7 @@ class Nest:
         self.unit: MatrixUse | None = None
         self.dots: DotUse | None = None
         self.pipelined: dict[Loop, int] = {}  # how many tiles of each operand there are
+        self.bulk: set[Loop] = set()  # of these, loops whose tiles are copied as a whole
         self.whole: set[str] = set()  # ranges that were fused, and so have no loop that is counted
         self._begin()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hcq.compiler.loops.dot_units import read_by
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.nest import ScheduleError, Stage
+from hcq.compiler.loops.tensors import tensor_of
 from hcq.compiler.loops.windows import Windows
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
@@ -81,13 +82,15 @@ class Operands(Windows):
             return "its address is itself loaded"
         return ""
 
-    def pipeline(self, name: str, tiles: int = 2) -> Self:
+    def pipeline(self, name: str, tiles: int = 2, by: str = "") -> Self:
         """What is staged at a reduction's loop is copied for its next step while one computes.
 
         tiles   of each operand: with 2 the next step's is in registers meanwhile; 3 and more need copies that the GPU
                 does by itself, and are that many steps ahead but one
+        by      "bulk": one thread has whole tiles copied by the GPU's tensor memory accelerator (sm_90)
 
-        Raises ScheduleError for a loop of an output, one at which nothing is staged, and a kernel without threads.
+        Raises ScheduleError for a loop of an output, one at which nothing is staged, and a kernel without threads; for
+        bulk copies of what is no tensor, and of what no matrix unit reads in shared memory.
         """
         loop = self.loop(name)
         if not 2 <= tiles <= MAX_TILES:
@@ -98,6 +101,23 @@ class Operands(Windows):
             )
         if not any(stage.at is loop for stage in self.stages):
             raise ScheduleError(f"pipeline {name}: nothing is staged there")
+        if by:
+            refusals = [self.never_in_bulk(stage.load) for stage in self.stages if stage.at is loop]
+            if by != "bulk" or any(refusals):
+                why = next(filter(None, refusals), f"there are bulk copies, not {by!r}")
+                raise ScheduleError(f"pipeline {name} {tiles} {by}: {why}")
+            self.bulk.add(loop)
         self.pipelined[loop] = tiles
-        self.choices.append(f"pipeline {name}{f' {tiles}' if tiles > 2 else ''}")
+        self.choices.append(
+            f"pipeline {name}{f' {tiles}' if tiles > 2 or by else ''}{f' {by}' if by else ''}"
+        )
         return self
+
+    def never_in_bulk(self, load: Node) -> str:
+        """Why a load cannot be copied in bulk; "" when it can."""
+        use, tensor = self.unit, tensor_of(self, load)
+        if use is None or not use.unit.reads_shared or load not in (use.a, use.b):
+            return "a bulk copy is for a matrix unit that reads shared memory"
+        if tensor is None:
+            return "what is copied is no tensor with strides of 16 bytes, or the buffer is read elsewhere"
+        return "" if tensor.axes[0] in (use.m, use.n, use.k) else "no row of a tile lies together in memory"

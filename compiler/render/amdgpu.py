@@ -22,6 +22,10 @@ def wave_size(arch: str) -> int:
     return 64 if arch.startswith("gfx9") else 32
 
 
+def _bulk(text: Text, it: Instruction) -> None:
+    raise RenderError(f"{it.op.name}: AMD GPUs have no tensor maps")
+
+
 def _warpgroup(text: Text, it: Instruction) -> str:
     raise RenderError(f"{it.op.name}: AMD GPUs have no warpgroups")
 
@@ -73,6 +77,7 @@ DIALECT = Dialect(
     copy=_no_copies,
     wait=_no_copies,
     warpgroup=_warpgroup,
+    bulk=_bulk,
     shared_fence=lambda text: None,
     declared_shared=AMD_SHARED_BYTES,
     barrier=(

@@ -15,8 +15,9 @@ from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.alignment import Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import NOT_NEGATIVE, UNITS_READ, Instruction, Program
+from hcq.compiler.render import bulk, cuda_bulk, cuda_warpgroup, warpgroup
 from hcq.compiler.render import cuda_arithmetic as spell
-from hcq.compiler.render import cuda_warpgroup, warpgroup
+from hcq.compiler.render.bulk import BULK
 from hcq.compiler.render.cuda_arithmetic import PRELUDE, literal, memory_type, register_type
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.compiler.render.nvptx import MOST_DECLARED
@@ -51,10 +52,13 @@ class _Source:
             self.instruction(it)
         head = [f"// {program.name}: {program.groups} blocks of {program.threads} threads"]
         head += [f"// p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
-        params = [
-            f"{'' if param.writable else 'const '}{memory_type(dtype)} *__restrict__ p{param.index}"
-            for param, dtype in program.params
-        ]
+        params = []
+        for param, dtype in program.params:
+            what = f"{'' if param.writable else 'const '}{memory_type(dtype)} *__restrict__"
+            if param.index in program.tensor_maps:
+                what = "const __grid_constant__ TensorMap"
+                self.helper("TensorMap", cuda_bulk.MAP_TYPE)
+            params.append(f"{what} p{param.index}")
         head += [PRELUDE, "", *self.helpers.values()]
         if self.helpers:
             head.append("")
@@ -107,6 +111,8 @@ class _Source:
             self.values[it] = [f"(({memory_type(it.dtype)} *)(shared + {it.arg}))"]
         elif op is Op.SHUFFLE:
             self.let(it, [f"__shfl_xor_sync(0xffffffffu, {lane}, {it.arg})" for lane in self.of(it, 0)])
+        elif op in BULK:
+            self.bulk(it)
         elif op in WARPGROUP:
             self.warpgroup(it)
         elif op is Op.BARRIER:
@@ -258,6 +264,28 @@ class _Source:
         if guard:
             self.depth -= 1
             self.line("}")
+
+    def bulk(self, it: Instruction) -> None:
+        """Copies by tensor maps and their mbarriers."""
+
+        def shared(address: int, base: int = -1, offset: int = 0) -> str:
+            src = (it.source(address), None if base < 0 else it.src[base])
+            return cuda_bulk.shared(self.places(Instruction(it.op, it.dtype, src, offset, it.depth), 1)[0])
+
+        def number(place: int) -> str:
+            return cuda_bulk.number(self.of(it, place)[0])
+
+        if it.op is Op.MBARRIERS:
+            line, operands = bulk.make(it.arg, cuda_bulk.slot), [shared(0), number(1)]
+        elif it.op is Op.EXPECT_TILES:
+            line, operands = bulk.expect(it.arg, cuda_bulk.slot), [shared(0, 1), number(2)]
+        elif it.op is Op.WAIT_TILES:
+            line, operands = bulk.wait(cuda_bulk.slot), [shared(0, 1), number(2)]
+        else:
+            places = [number(place) for place in range(6, len(it.src))]
+            line = bulk.copy(len(places), cuda_bulk.slot)
+            operands = [shared(0, 1, it.arg), shared(2, 3), number(4), f'"l"(&{self.of(it, 5)[0]})', *places]
+        self.line(cuda_bulk.statement(line, operands))
 
     def warpgroup(self, it: Instruction) -> None:
         """What a warpgroup's unit does, on the variables of its accumulator."""

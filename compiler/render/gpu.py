@@ -18,6 +18,7 @@ from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import UNITS_READ, Instruction, Program
+from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, memory_type, register_type
 from hcq.compiler.render.warpgroup import WARPGROUP
@@ -44,6 +45,7 @@ class Dialect:
     copy: Callable[[Text, str, str, int, str | None], None]
     wait: Callable[[Text, int], None]  # (text, n): until all batches but n are there; -1 ends a batch
     warpgroup: Callable[[Text, Instruction], str]  # the name of what one of WARPGROUP gives
+    bulk: Callable[[Text, Instruction], None]  # one of BULK
     shared_fence: Callable[[Text], None]  # stores to shared memory are seen by matrix units that read it
     declared_shared: int  # bytes of shared memory that an object can declare
     barrier: tuple[str, ...]  # lines; and what they call is declared so
@@ -75,7 +77,10 @@ class _KernelText(Text):
         params = []
         for param, _ in program.params:
             facts = "noalias" if param.writable else "noalias readonly"
-            params.append(f"{self.pointer} {facts} align {BUFFER_ALIGN} %p{param.index}")
+            where = f"{self.pointer} {facts} align {BUFFER_ALIGN}"
+            if param.index in program.tensor_maps:
+                where = f'ptr byval([{MAP_BYTES} x i8]) align {MAP_ALIGN} "nvvm.grid_constant"'
+            params.append(f"{where} %p{param.index}")
         head = [f"; {program.name}: {program.groups} blocks of {program.threads} threads"]
         head += [f"; p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
         if program.shared_bytes:
@@ -139,6 +144,8 @@ class _KernelText(Text):
             self.dialect.wait(self, it.arg)
         elif it.op is Op.LOAD_ROWS:
             self.names[it] = self.load_rows(it)
+        elif it.op in BULK:
+            self.dialect.bulk(self, it)
         elif it.op in WARPGROUP:
             self.names[it] = self.dialect.warpgroup(self, it)
         elif it.op is Op.BARRIER:

@@ -8,7 +8,7 @@ Source   LLVM, "User Guide for NVPTX Back-end": kernel calling convention, speci
 
 from __future__ import annotations
 
-from hcq.compiler.render import nvptx_warpgroup, warpgroup
+from hcq.compiler.render import nvptx_bulk, nvptx_warpgroup, warpgroup
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import register_type
@@ -97,6 +97,7 @@ DIALECT = Dialect(
     copy=_copy,
     wait=_wait,
     warpgroup=nvptx_warpgroup.instruction,
+    bulk=nvptx_bulk.instruction,
     shared_fence=lambda text: nvptx_warpgroup.statement(text, warpgroup.SHARED_FENCE),
     declared_shared=MOST_DECLARED,
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.loops.matrix_units import UNITS
 from hcq.ir.op import Op
 
 WARPGROUP = frozenset(
@@ -37,13 +36,10 @@ def wait(batches: int) -> str:
 
 def product(it: Instruction, slot: Callable[[int], str]) -> str:
     """WARPGROUP_MATRIX: operands are d, in order, then both descriptors."""
-    name, *turned = it.arg
-    unit = UNITS[name]
-    kind = name.partition(".")[2]
+    shape, kind, *turned = it.arg
     held = it.dtype.lanes
     d = ", ".join([slot(i) for i in range(held)])
     flags = ", ".join([str(int(flag)) for flag in turned])
-    shape = f"m{unit.size('m')}n{unit.size('n')}k{unit.size('k')}"
     return (
         "{ .reg .pred adds; setp.eq.u32 adds, 0, 0; "
         f"wgmma.mma_async.sync.aligned.{shape}.f32.{kind}.{kind} {{{d}}}, {slot(held)}, {slot(held + 1)}, "

@@ -81,6 +81,10 @@ class GpuProgram(Program, ABC):
     def declared_kind(self, number: int) -> str:
         """The kind of an argument in the code object: "buffer", "float", or "" when it is not there."""
 
+    def rest(self, number: int, arg: object) -> bytes:
+        """What follows a buffer's address within its parameter, always the same; b"" where nothing does."""
+        return b""
+
     def pack_args(self, args: Sequence[Any], values: Sequence[Any]) -> bytes:
         """Arguments as the kernel takes them. `values`: the same as numbers and bytes, see `values()`."""
         shape = self.shape(args)
@@ -140,13 +144,19 @@ class GpuProgram(Program, ABC):
         if known is not None:
             return known
         letters, slots, at = "<", [], 0
+        rests: list[tuple[int, bytes]] = []
         for number, (arg, (offset, size)) in enumerate(zip(args, self.places(args))):
             letter = self._letter(number, arg, size)
             letters += f"{offset - at}x{size}s" if letter == "s" else f"{offset - at}x{letter}"
             at = offset + size
+            if rest := self.rest(number, arg):
+                letters += f"{len(rest)}s"
+                rests.append((number, rest))
+                size -= len(rest)
             slots.append(Slot(offset, size, letter))
         masks = tuple((1 << 8 * slot.size_bytes) - 1 if slot.letter in "BHIQ" else 0 for slot in slots)
-        made = Shape(struct.Struct(letters).pack, tuple(slots), masks)
+        pack = struct.Struct(letters).pack
+        made = Shape(_with_rests(pack, rests) if rests else pack, tuple(slots), masks)
         self.shapes[types] = made
         return made
 
@@ -172,3 +182,15 @@ class GpuProgram(Program, ABC):
                 f"Pass {size} bytes."
             )
         return letters[size]
+
+
+def _with_rests(pack: Callable[..., bytes], rests: Sequence[tuple[int, bytes]]) -> Callable[..., bytes]:
+    """Arguments packed with what follows some of them: (number of the argument, its rest)."""
+
+    def packed(*values: Any) -> bytes:
+        found = list(values)
+        for number, rest in reversed(rests):
+            found.insert(number + 1, rest)
+        return pack(*found)
+
+    return packed

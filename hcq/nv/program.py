@@ -17,6 +17,8 @@ from hcq.device import Device
 from hcq.errors import UsageError
 from hcq.gpu.program import GpuProgram
 from hcq.memory import Buffer
+from hcq.nv import tensor_map
+from hcq.nv.abi.tensor_map import TENSOR_MAP_BYTES
 from hcq.nv.encode import Piece
 from hcq.nv.launch import Grid, Launcher
 from hcq.nv.link import CODE_AT
@@ -40,6 +42,10 @@ class NvProgram(GpuProgram):
         kernel = launcher.kernel
         self.kernel, self.launcher, self.code = kernel, launcher, code
         self._dynamic_shared = 0
+        self._rests: dict[int, bytes] = {}  # of tensor maps: what follows the address
+        self._ends: list[
+            tuple[int, int]
+        ] = []  # arguments that become maps, and the bytes that these reach to
         if args is not None and len(args) != len(kernel.parameters):
             raise UsageError(
                 f"load({name!r}): args names {len(args)} arguments; the kernel has {len(kernel.parameters)} parameters."
@@ -69,6 +75,45 @@ class NvProgram(GpuProgram):
             )
         self._dynamic_shared = size_bytes
 
+    def set_tensor_maps(self, maps: Sequence[str]) -> None:
+        """Say which parameters are tensor maps: a dispatch passes a buffer, and its kernel is given a map of it.
+
+        maps    for each parameter what tensor_map.without_address takes, "" for one that is no map
+        Raises  UsageError when a parameter is too small for a map, or the words describe none
+        """
+        parameters = self.kernel.parameters
+        if len(maps) != len(parameters):
+            raise UsageError(
+                f"{self.name}: {len(maps)} tensor maps, or none, for {len(parameters)} parameters."
+            )
+        for number, (words, parameter) in enumerate(zip(maps, parameters)):
+            if words and parameter.size_bytes != TENSOR_MAP_BYTES:
+                raise UsageError(
+                    f"{self.name}: parameter {number} has {parameter.size_bytes} bytes; a tensor map has "
+                    f"{TENSOR_MAP_BYTES}. Give maps for those that the kernel declares as such."
+                )
+        wanted = {number: words for number, words in enumerate(maps) if words}
+        self._rests = {number: tensor_map.without_address(words) for number, words in wanted.items()}
+        self.shapes.clear()
+
+    def rest(self, number: int, arg: object) -> bytes:
+        return self._rests.get(number, b"") if isinstance(arg, Buffer) else b""
+
+    def _letter(self, number: int, arg: object, size: int) -> str:
+        if number in self._rests and isinstance(arg, Buffer):
+            return "Q"
+        return super()._letter(number, arg, size)
+
+    def _check_addresses(self, values: Sequence[Any]) -> None:
+        """Whether a map can begin at these addresses; what lies there is the caller's to know, as for any pointer."""
+        for number in self._rests:
+            address = values[number]
+            if isinstance(address, int) and address % tensor_map.ADDRESS_ALIGNMENT:
+                raise UsageError(
+                    f"dispatch {self.name}: argument {number} is at {address:#x}; the kernel copies tiles of a "
+                    f"tensor, which begins at a multiple of {tensor_map.ADDRESS_ALIGNMENT}."
+                )
+
     # ------------------------------------------------------------ dispatching
 
     def dispatch(self, args: Sequence[Any], grid: Grid, block: Grid) -> tuple[Piece, tuple[int | float, ...]]:
@@ -76,6 +121,8 @@ class NvProgram(GpuProgram):
         values = self.values(args)
         grid, block = self.launch_sizes(grid, block)
         packed = self.pack_args(args, values)
+        if self._rests:
+            self._check_addresses(values)
         made = self.launcher.dispatch(packed, grid, block, self._dynamic_shared)
         return made, tuple(value for value in values if not isinstance(value, bytes))
 

@@ -39,6 +39,8 @@ MAX_STRIDE = 1 << 40
 MAX_BOX = 256
 MAX_STEP = 8
 ADDRESS_ALIGNMENT = 16
+ADDRESS_BYTES = 8  # at the start of a map
+BY_DTYPE = {"float16": ElementType.F16, "bfloat16": ElementType.BF16}
 SPAN_BYTES = {Swizzle.B32: 32, Swizzle.B64: 64, Swizzle.B128: 128}
 
 
@@ -110,6 +112,30 @@ def tiled(
         fill=fill,
         is_tf32=int(is_tf32),
     ).to_bytes()
+
+
+def without_address(words: str) -> bytes:
+    """What follows the address in the map of a tensor that a compiler wrote down, swizzled in 128 bytes.
+
+    words    "TYPE DIMS STRIDES BOX", such as "float16 4096x512 8192 64x128": as for `tiled`, numbers joined by an x
+    Raises   UsageError for other words, and for what `tiled` refuses
+    """
+    element, sizes = _parsed(words)
+    return tiled(0, element, *sizes, swizzle=Swizzle.B128)[ADDRESS_BYTES:]
+
+
+def _parsed(words: str) -> tuple[ElementType, list[list[int]]]:
+    name, *parts = words.split() or [""]
+    sizes = [part.split("x") for part in parts]
+    is_right = (
+        name in BY_DTYPE and len(parts) == 3 and all(size.isdecimal() for part in sizes for size in part)
+    )
+    if not is_right:
+        raise UsageError(
+            f"tensor_map({words!r}): expected a type of {', '.join(BY_DTYPE)}, then sizes, strides in bytes and a box, "
+            "each with an x between its numbers."
+        )
+    return BY_DTYPE[name], [[int(size) for size in part] for part in sizes]
 
 
 def tile_bytes(box: Sequence[int], element: ElementType, steps: Sequence[int] = ()) -> int:

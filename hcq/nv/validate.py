@@ -49,6 +49,7 @@ from hcq.rules.rule import Check, Violation, rule
 from hcq.rules.submission_check import SubmissionCheck
 from hcq.signal import CELL_BYTES
 
+POINTER_BYTES = 8
 LAUNCH_DATA = rule(
     "nv-launch-data",
     "A QMD is of the version that its GPU reads, and its constant bank 0 holds what the QMD says.",
@@ -241,7 +242,9 @@ class NvModel(Model):
             held = b"".join(word.to_bytes(4, "little") for word in data.constants)
             for index, (kind, one) in enumerate(zip(facts.args, kernel.parameters)):
                 at = kernel.param_base + one.offset
-                value = int.from_bytes(held[at : at + one.size_bytes], "little")
+                # a tensor map, which may stand for a buffer, begins with its address
+                size = min(one.size_bytes, POINTER_BYTES) if kind == "buffer" else one.size_bytes
+                value = int.from_bytes(held[at : at + size], "little")
                 access = facts.access[index] if facts.access is not None else ""
                 arguments.append(Argument(index, kind, value, access))
         size = qmd.value("constant_buffer_size_0")

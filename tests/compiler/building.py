@@ -108,6 +108,8 @@ def run(
     """Compile, load and launch; gives every argument's array afterwards."""
     code = compile_kernel(sink, target or cpu_target(), schedule=schedule)
     program = device.load(code.image, code.entry, code.args, code.scratch_bytes)
+    if any(code.tensor_maps):
+        program.set_tensor_maps(code.tensor_maps)
     if code.dynamic_shared_bytes:
         program.dynamic_shared_bytes = code.dynamic_shared_bytes
     buffers = []

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hcq
@@ -20,12 +21,13 @@ from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.render import cuda
 from hcq.compiler.target import Target, Toolchain, nv_target
+from hcq.errors import UsageError
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.cubin import Cubin
 from hcq.nv.toolchain import images, nvjitlink
-from tests.compiler.building import check, kernel, matmul, out, param, permute
+from tests.compiler.building import check, expand, kernel, matmul, out, param, permute, reduce, reshape
 from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
 
 HOPPER = nv_target("sm_90")
@@ -49,14 +51,16 @@ def narrow_product(m: int, n: int, k: int, dtype: DType, turned: str = "") -> No
     return kernel((out(0, (m, 1, n)), matmul(*wide)))
 
 
-def schedule(unit: str, columns: int, down: int, written_out: int, depth: int, tiles: int) -> str:
+def schedule(
+    unit: str, columns: int, down: int, written_out: int, depth: int, tiles: int, by: str = ""
+) -> str:
     """Blocks of `down` warpgroups, each with so many tiles of 64 rows; `depth` along k at a time."""
     own = 64 * written_out
     text = f"pad r0 {down * own}; pad r1 {columns}; pad r2 {depth}; split r0 {down * own}; split r0.1 {own}; "
     text += f"split r0.2 64; split r1 {columns}; split r2 {depth}; split r2.1 16; "
     text += f"matrix r0.3 r1.1 r2.2 {unit}; unroll r0.2; thread r0.1; unroll r2.1; parallel r0; parallel r1; "
     text += "stage 0 r2; stage 1 r2"
-    return text + (f"; pipeline r2 {tiles}" if tiles > 1 else "")
+    return text + (f"; pipeline r2 {tiles} {by}" if tiles > 1 else "")
 
 
 def roads() -> list[Any]:
@@ -141,12 +145,86 @@ def test_a_schedule_that_does_not_fit_says_why(text: str, complaint: str) -> Non
         compile_kernel(narrow_product(128, 128, 128, dtypes.float16), HOPPER, schedule=text)
 
 
+# -- tiles that the accelerator brings ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("road", roads())
+@pytest.mark.parametrize("tiles", [2, 3, 4, 5])
+def test_tiles_come_by_tensor_maps(gpu: Any, tiles: int, road: str) -> None:
+    """Whole steps, more than there are buffers, so that each mbarrier has several phases; edges read as zeros."""
+    text = schedule("wgmma64.bf16", 64, 2, 1, 64, tiles, "bulk")
+    code = check(gpu, narrow_product(136, 72, 680, dtypes.bfloat16), text, target=target(road))
+    assert code.tensor_maps == ("", "bfloat16 680x136 1360 64x128", "bfloat16 72x680 144 64x64")
+
+
+@pytest.mark.parametrize("turned", ["a", "b", "ab"])
+def test_tensor_maps_turn_as_operands_do(gpu: Any, turned: str) -> None:
+    text = schedule("wgmma128.f16", 128, 1, 2, 128, 2, "bulk")
+    check(gpu, narrow_product(136, 120, 264, dtypes.float16, turned), text, target=HOPPER)
+
+
+def test_a_batch_is_a_dimension_of_the_tensor(gpu: Any) -> None:
+    a, b = param(1, (3, 64, 136), dtypes.float16), param(2, (3, 136, 72), dtypes.float16)
+    wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (a, b)]
+    shape = (3, 64, 136, 72)
+    both = expand(reshape(wide[0], 3, 64, 136, 1), *shape) * expand(reshape(wide[1], 3, 1, 136, 72), *shape)
+    text = (
+        "pad r2 64; pad r3 64; split r1 64; split r2 64; split r3 64; split r3.1 16; matrix r1.1 r2.1 r3.2 "
+    )
+    text += "wgmma64.f16; unroll r3.1; parallel r0; parallel r1; parallel r2; stage 0 r3; stage 1 r3; "
+    text += "pipeline r3 3 bulk"
+    code = check(gpu, kernel((out(0, (3, 64, 1, 72)), reduce(both, (2,)))), text, target=HOPPER)
+    assert code.tensor_maps[1] == "float16 136x64x3 272x17408 64x64x1"
+
+
+def test_a_recorded_call_passes_maps_of_the_tensors_of_each_call(gpu: Any) -> None:
+    """A replay changes the address inside of the map."""
+    rng = np.random.default_rng(3)
+
+    @hcq.jit
+    def step(x: Any, y: Any) -> Any:
+        return (x @ y).realize()
+
+    for _ in range(4):
+        a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((512, 192), (192, 1024)))
+        found = step(hcq.Tensor(a, device="NV").realize(), hcq.Tensor(b, device="NV").realize()).numpy()
+        np.testing.assert_array_equal(found, a @ b)
+
+
+def test_a_tensor_map_that_cannot_be_one_is_refused(gpu: Any) -> None:
+    text = schedule("wgmma64.f16", 64, 1, 1, 64, 2, "bulk")
+    code = compile_kernel(narrow_product(64, 64, 128, dtypes.float16), HOPPER, schedule=text)
+    program = gpu.load(code.image, code.entry, code.args)
+    program.set_tensor_maps(code.tensor_maps)
+    c, a, b = (gpu.alloc(size) for size in (4 * 64 * 64, 2 * 64 * 128, 2 * 64 * 128 + 8))
+    with pytest.raises(UsageError, match=r"argument 2 is at 0x.*8; the kernel copies tiles of a tensor"):
+        gpu.run(program, [c, a, b.view(8, 2 * 64 * 128)], grid=code.grid, block=code.block)
+    with pytest.raises(UsageError, match="parameter 0 has 8 bytes; a tensor map has 128"):
+        program.set_tensor_maps((code.tensor_maps[1],) * 3)
+    with pytest.raises(UsageError, match="expected a type of float16, bfloat16, then sizes"):
+        program.set_tensor_maps(("", "float32 64x64 128 64x64", ""))
+
+
+@pytest.mark.parametrize(
+    "shape,turned,why",
+    [
+        ((64, 64, 132), "", "is no tensor with strides of 16 bytes"),
+        ((64, 60, 128), "", "is no tensor with strides of 16 bytes"),
+    ],
+)
+def test_what_no_tensor_map_describes_is_not_copied_in_bulk(shape: Any, turned: str, why: str) -> None:
+    text = schedule("wgmma64.f16", 64, 1, 1, 64, 3, "bulk")
+    with pytest.raises(ScheduleError, match=why):
+        compile_kernel(narrow_product(*shape, dtypes.float16, turned), HOPPER, schedule=text)
+
+
 # -- what the heuristic makes of products ---------------------------------------------------------------------------
 
 
-def test_large_products_of_halves_are_the_warpgroups(gpu: Any) -> None:
-    code = check(gpu, narrow_product(500, 1016, 130, dtypes.bfloat16), target=HOPPER)
-    assert "wgmma64.bf16" in code.choice and "pipeline r2 3" in code.choice
+@pytest.mark.parametrize("k,copies", [(130, "pipeline r2 3"), (136, "pipeline r2 3 bulk")])
+def test_large_products_of_halves_are_the_warpgroups(gpu: Any, k: int, copies: str) -> None:
+    code = check(gpu, narrow_product(500, 1016, k, dtypes.bfloat16), target=HOPPER)
+    assert "wgmma64.bf16" in code.choice and code.choice.endswith(copies)
     assert b"\n.target sm_90a" in code.image
 
 

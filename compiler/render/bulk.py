@@ -1,0 +1,51 @@
+"""The instructions of bulk copies, as both roads to PTX write them: tiles of tensor maps, and mbarriers.
+
+In       how the text around names operands
+Out      PTX for inline assembly
+Next     nvptx_bulk.py (in LLVM IR), cuda_bulk.py (in CUDA C), ../linear/bulk_copies.py (who writes the program)
+Source   PTX ISA, "cp.async.bulk.tensor", "mbarrier.init", "mbarrier.arrive", "mbarrier.try_wait"; CUDA C++ Programming
+         Guide, "Asynchronous data copies using the Tensor Memory Accelerator", for the fence behind the initialisation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hcq.ir.op import Op
+
+BULK = frozenset({Op.MBARRIERS, Op.EXPECT_TILES, Op.COPY_TILE, Op.WAIT_TILES})
+MAP_BYTES, MAP_ALIGN = 128, 64
+MBARRIER_BYTES = 8
+Slot = Callable[[int], str]
+
+
+def _under(condition: str, lines: list[str]) -> str:
+    """Instructions of the threads for which a number is not 0."""
+    return " ".join(
+        ["{ .reg .pred who; ", f"setp.ne.u32 who, {condition}, 0;", *[f"@who {line}" for line in lines], "}"]
+    )
+
+
+def make(count: int, slot: Slot) -> str:
+    """MBARRIERS: operands are the first one's place and who."""
+    places = [f"[{slot(0)}+{MBARRIER_BYTES * number}]" for number in range(count)]
+    lines = [f"mbarrier.init.shared::cta.b64 {place}, 1;" for place in places]
+    return _under(slot(1), [*lines, "fence.proxy.async.shared::cta;"])
+
+
+def expect(size_bytes: int, slot: Slot) -> str:
+    """EXPECT_TILES: operands are the mbarrier and who."""
+    return _under(slot(1), [f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [{slot(0)}], {size_bytes};"])
+
+
+def copy(rank: int, slot: Slot) -> str:
+    """COPY_TILE: operands are the place, the mbarrier, who, the map's address, the coordinates."""
+    where = ", ".join([slot(4 + i) for i in range(rank)])
+    word = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    return _under(slot(2), [f"{word} [{slot(0)}], [{slot(3)}, {{{where}}}], [{slot(1)}];"])
+
+
+def wait(slot: Slot) -> str:
+    """WAIT_TILES: operands are the mbarrier and the parity."""
+    look = f"mbarrier.try_wait.parity.shared::cta.b64 over, [{slot(0)}], {slot(1)};"
+    return f"{{ .reg .pred over; LOOK: {look} @over bra GO; bra LOOK; GO: }}"
