@@ -72,7 +72,10 @@ def _ends(condition: Node) -> dict[Node, int] | None:
             for place, end in more.items():
                 found[place] = min(end, found.get(place, end))
         return found
-    place, end = condition.src if condition.op is Op.CMPLT else (condition, condition)
-    if place.op is not Op.RANGE or end.op is not Op.CONST:
+    if (
+        condition.op is not Op.CMPLT
+        or condition.src[0].op is not Op.RANGE
+        or condition.src[1].op is not Op.CONST
+    ):
         return None
-    return {place: int(end.arg)}
+    return {condition.src[0]: int(condition.src[1].arg)}
