@@ -110,7 +110,9 @@ class Binding(Nest):
     def parallel(self, name: str) -> Self:
         """Each step of the loop is one group, and groups run on any thread in any order.
 
-        Raises ScheduleError for a reduction, an ordered range, and a loop that is not the outermost of its range.
+        They are numbered in the order of these transforms, the last loop's fastest: a GPU begins its blocks so, and
+        what blocks of neighbouring numbers share is in its cache. Raises ScheduleError for a reduction, an ordered
+        range, and a loop that is not the outermost of its range, or inside of groups alone in one that is not cut short.
         """
         loop = self.loop(name)
         if loop.axis.is_reduce or loop.axis.is_ordered:
@@ -120,8 +122,11 @@ class Binding(Nest):
             )
         if loop.kind != "serial":
             raise ScheduleError(f"parallel {name}: the loop is already bound ({loop.kind})")
-        if loop is not loop.axis.loops[0]:
+        outside = loop.axis.loops[: loop.axis.loops.index(loop)]
+        if any(other.kind != "group" for other in outside):
             raise ScheduleError(f"parallel {name}: only the outermost loop of {loop.axis.name} can be groups")
+        if outside and loop.axis.size % outside[0].stride:
+            raise ScheduleError(f"parallel {name}: {loop.axis.name} is cut short; pad it first")
         loop.kind = "group"
         self.order.remove(loop)
         self.order.insert(len(self.groups), loop)

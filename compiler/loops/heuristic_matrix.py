@@ -57,17 +57,17 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     rows, columns, waves_down, waves_across = tile
     depth = unit.size("k") if copies_by_itself(target) else DEPTH
     depth = min(depth, -(-found.k.size // unit.size("k")) * unit.size("k"))
-    ahead = TILES_AHEAD
+    ahead, together = TILES_AHEAD, 1
     wide = warpgroup_tile(nest, found.factors, found.m, found.n, found.k, batch, target)
     if wide is not None:
-        unit, rows, columns, waves_down, depth, ahead = wide
+        unit, rows, columns, waves_down, depth, ahead, together = wide
         waves_across = 1
     numbers = [nest.loads.index(load) for load in found.loads]
     m, n, k = found.m.name, found.n.name, found.k.name
     for name, size in ((m, rows), (n, columns), (k, depth)):
         nest.pad(name, size)
     inner = [
-        _split(nest, m, (rows, rows // waves_down, unit.size("m"))),
+        _split(nest, m, (rows * together, rows, rows // waves_down, unit.size("m"))),
         _split(nest, n, (columns, columns // waves_across, unit.size("n"))),
         _split(nest, k, (depth, unit.size("k")), is_whole=wide is not None),
     ]
@@ -89,6 +89,8 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
         loop = axis.loops[0]
         if loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered and loop.size > 1:
             nest.parallel(loop.name)
+    if together > 1:
+        nest.parallel(_axis(nest, m).loops[1].name)
     stage_along(nest, k, numbers, target, ahead)
     return True
 

@@ -24,6 +24,8 @@ WIDE_BLOCKS = 128  # fewer than this leave cores idle: narrower tiles then
 DEPTH = 64  # values of k in shared memory at a time: a swizzled row
 MOST_AHEAD = 4  # tiles: one that is read, one that the step before may still read, two under way
 MOST_WASTE = 1.3  # of what is multiplied beyond the edges
+# the blocks that run at a time, some 132, read least where they cover a square: 16 x 128 rows, 8 x 256 columns
+ROWS_TOGETHER, FEW_ACROSS = 16, 8
 # rows, columns, warpgroups one above the other: the largest first
 TILES = ((128, 256, 2), (128, 128, 2), (64, 128, 1), (64, 64, 1))
 
@@ -37,6 +39,7 @@ class WarpgroupTile(NamedTuple):
     warpgroups: int
     depth: int
     tiles_ahead: int
+    together: int  # blocks one above the other that are begun together
 
 
 def warpgroup_tile(
@@ -57,5 +60,6 @@ def warpgroup_tile(
             continue
         step = (rows + columns) * DEPTH * factors[0].dtype.itemsize
         tiles = min(MOST_AHEAD, target.shared_bytes // step, -(-k.size // DEPTH))
-        return WarpgroupTile(units[columns], rows, columns, warpgroups, DEPTH, tiles)
+        together = ROWS_TOGETHER if down % ROWS_TOGETHER == 0 and across > FEW_ACROSS else 1
+        return WarpgroupTile(units[columns], rows, columns, warpgroups, DEPTH, tiles, together)
     return None

@@ -13,8 +13,9 @@ from hcq.compiler.linear.program import Instruction
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError
-from hcq.compiler.target import AMD_SHARED_BYTES
 from hcq.ir.dtype import DType
+
+MOST_DECLARED = 64 << 10  # bytes of LDS of a workgroup
 
 
 def wave_size(arch: str) -> int:
@@ -79,7 +80,7 @@ DIALECT = Dialect(
     warpgroup=_warpgroup,
     bulk=_bulk,
     shared_fence=lambda text: None,
-    declared_shared=AMD_SHARED_BYTES,
+    declared_shared=MOST_DECLARED,
     barrier=(
         'fence syncscope("workgroup") release',
         "call void @llvm.amdgcn.s.barrier()",

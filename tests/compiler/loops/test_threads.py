@@ -242,6 +242,20 @@ def test_a_fused_range_has_no_loop() -> None:
         linearize(nest, "k")
 
 
+# -- blocks in another order -----------------------------------------------------------------------------------------
+
+
+def test_blocks_that_share_rows_and_columns_may_be_numbered_together(gpu: tuple[Any, Any]) -> None:
+    device, target = gpu
+    text = "pad r0 64; split r0 16; split r0.1 8; thread r0.2; parallel r0; parallel r1; parallel r0.1"
+    code = check(device, product(), text, target=target)
+    assert code.grid == (4 * 70 * 2, 1, 1)
+    with pytest.raises(ScheduleError, match="r0 is cut short; pad it first"):
+        LoopNest(lower(product(), target)).apply("split r0 16; split r0.1 8; parallel r0; parallel r0.1")
+    with pytest.raises(ScheduleError, match="only the outermost loop of r0 can be groups"):
+        LoopNest(lower(product(), target)).apply("split r0 16; parallel r0.1")
+
+
 # -- shared memory that a launch asks for ---------------------------------------------------------------------------
 
 
