@@ -112,7 +112,7 @@ class Binding(Nest):
 
         They are numbered in the order of these transforms, the last loop's fastest: a GPU begins its blocks so, and
         what blocks of neighbouring numbers share is in its cache. Raises ScheduleError for a reduction, an ordered
-        range, and a loop that is not the outermost of its range, or inside of groups alone in one that is not cut short.
+        range, and a loop that is not the outermost of its range, nor inside of groups alone in one that is whole.
         """
         loop = self.loop(name)
         if loop.axis.is_reduce or loop.axis.is_ordered:
