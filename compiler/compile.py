@@ -12,7 +12,7 @@ target, toolchain and this compiler's own source. An object found there costs no
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from hcq.ir.op import Op
 
 Show = Callable[[str, str], None]
 CACHE_KIND = "kernel"
+NO_SCHEDULES: Mapping[str, str] = {}
 
 
 class ObjectCache(Protocol):
@@ -82,37 +83,75 @@ def compile_kernel(
 
 
 def compile_kernels(
-    sinks: Sequence[Node], target: Target, cache: ObjectCache | None = None, workers: int = 1
+    sinks: Sequence[Node],
+    target: Target,
+    cache: ObjectCache | None = None,
+    workers: int = 1,
+    schedules: Mapping[str, str] = NO_SCHEDULES,
 ) -> list[CodeObject]:
-    """The code objects of several kernels, as `compile_kernel` makes each.
+    """The code objects of several kernels, as `compile_known` makes each.
 
-    workers  processes that compile at a time, when there is much to do
+    workers    processes that compile at a time, when there is much to do
+    schedules  kernel's key -> the schedule that was found for it
     """
     wanted = {kernel_key(sink): sink for sink in sinks}
-    missing = [(key, sink) for key, sink in wanted.items() if not _is_known(key, target, cache)]
+    missing = [
+        (key, sink, schedules.get(key))
+        for key, sink in wanted.items()
+        if not _is_known(key, target, cache, schedules.get(key))
+    ]
     if len(missing) >= parallel.ENOUGH and workers > 1:
         # long ones first, so that nobody waits for one that was begun last
         missing.sort(key=lambda entry: _length(entry[1]), reverse=True)
-        jobs = [lambda sink=sink: _build(sink, target).to_bytes() for _, sink in missing]  # type: ignore[misc]
-        for (key, _), data in zip(missing, parallel.run(jobs, workers)):
-            _keep((key, target.key, None), CodeObject.from_bytes(data))
+        jobs = [lambda sink=sink, text=text: _build(sink, target, text) for _, sink, text in missing]  # type: ignore[misc]
+        for (key, _, text), data in zip(missing, parallel.run(jobs, workers)):
+            if not data:
+                continue
+            _keep((key, target.key, text), CodeObject.from_bytes(data))
             if cache is not None:
-                cache.put(CACHE_KIND, _stored_key(key, target, None), data)
-    return [compile_kernel(sink, target, cache) for sink in sinks]
+                cache.put(CACHE_KIND, _stored_key(key, target, text), data)
+    return [compile_known(sink, target, cache, schedules) for sink in sinks]
 
 
-def _build(sink: Node, target: Target) -> CodeObject:
+def compile_known(
+    sink: Node,
+    target: Target,
+    cache: ObjectCache | None = None,
+    schedules: Mapping[str, str] = NO_SCHEDULES,
+    show: Show | None = None,
+    trace: Callable[[str], None] | None = None,
+) -> CodeObject:
+    """`compile_kernel` with the schedule that was found for the kernel, or the heuristic's.
+
+    schedules  kernel's key -> schedule; one that does not apply, for it was found by another version, counts as none
+    """
+    schedule = schedules.get(kernel_key(sink)) if schedules else None
+    if schedule is not None:
+        try:
+            return compile_kernel(sink, target, cache, show, schedule, trace)
+        except ValueError:
+            pass
+    return compile_kernel(sink, target, cache, show, None, trace)
+
+
+def _build(sink: Node, target: Target, schedule: str | None) -> bytes:
+    """A code object's bytes; none for a schedule that does not apply."""
     from hcq.compiler.pipeline import build
 
-    return build(sink, target)
+    try:
+        return build(sink, target, schedule).to_bytes()
+    except ValueError:
+        if schedule is None:
+            raise
+        return b""
 
 
-def _is_known(structure: str, target: Target, cache: ObjectCache | None) -> bool:
+def _is_known(structure: str, target: Target, cache: ObjectCache | None, schedule: str | None) -> bool:
     """Whether a kernel is in memory, as it is afterwards when it was on disk."""
-    key = (structure, target.key, None)
+    key = (structure, target.key, schedule)
     if key in _memory:
         return True
-    data = None if cache is None else cache.get(CACHE_KIND, _stored_key(structure, target, None))
+    data = None if cache is None else cache.get(CACHE_KIND, _stored_key(structure, target, schedule))
     if data is None:
         return False
     try:

@@ -264,7 +264,7 @@ def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
     disk = DiskCache()
     name = f"{structure.digest()}-{_toolchain(device)}"
     if not config.current().debug & COMPILER_WORDS:  # what should be shown has to be done
-        plan = _decode(device, disk.get("plan", name))
+        plan = _decode(device, disk.get("plan", name + _search_digest()))
         # a trace holds what its kernels were made from
         is_known = plan is not None and (not kernel_sources.wanted() or _sources_are_known(plan, disk))
         if plan is not None and is_known and _answers(plan, structure, roots) and _loads(plan):
@@ -276,7 +276,7 @@ def _find(structure: Structure, roots: Sequence[Node], device: str) -> Plan:
         forget()
         plan = _make(structure, roots, device, _WriteOnly(disk.root))
         plan.programs()
-    disk.put("plan", name, _encode(plan))
+    disk.put("plan", name + _search_digest(), _encode(plan))
     return plan
 
 
@@ -307,7 +307,7 @@ class _WriteOnly(DiskCache):
 
 def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCache) -> Plan:
     from hcq.compiler.code_object import CodeObject
-    from hcq.compiler.compile import compile_kernel, compile_kernels
+    from hcq.compiler.compile import compile_kernels, compile_known
     from hcq.frontend.scheduler.schedule import schedule
 
     debug = config.current().debug
@@ -324,18 +324,19 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
             print(f"-- {stage}\n{text}", file=sys.stderr)
 
     kernels = [k for k in made.kernels if prod(k.sink.src[0].src[0].shape)]  # others have nothing to store
+    schedules = _searched(device, [k.sink for k in kernels], target)
     if not is_shown and not confined.limits() and config.current().compilers > 1:
         with devices.toolchain(), forks.of_helpers():
-            compile_kernels([k.sink for k in kernels], target, disk, config.current().compilers)
+            compile_kernels([k.sink for k in kernels], target, disk, config.current().compilers, schedules)
     launches = []
     for kernel in kernels:
         with devices.toolchain():
             if is_shown or not confined.limits():
-                code = compile_kernel(kernel.sink, target, disk, show if is_shown else None, trace=trace)
+                code = compile_known(kernel.sink, target, disk, schedules, show if is_shown else None, trace)
             else:
                 sink = kernel.sink
                 made_bytes = confined.run(
-                    lambda sink=sink: compile_kernel(sink, target, disk).to_bytes(),  # type: ignore[misc]
+                    lambda sink=sink: compile_known(sink, target, disk, schedules).to_bytes(),  # type: ignore[misc]
                     f"compiling a kernel for {device}",
                 )
                 code = CodeObject.from_bytes(made_bytes)
@@ -365,6 +366,27 @@ def _make(structure: Structure, roots: Sequence[Node], device: str, disk: DiskCa
         Slot(v.kind, v.dtype, v.shape, v.size_bytes, memory.get(n, -1)) for n, v in enumerate(made.values)
     ]
     return Plan(device, values, launches, made.results)
+
+
+def _searched(device: str, sinks: Sequence[Node], target: Any) -> dict[str, str]:
+    """Kernel's key -> the schedule that a search found, or finds now, of those that HCQ_SEARCH is asked for."""
+    settings = config.current()
+    if not settings.search and settings.search_results is None:
+        return {}
+    from hcq.frontend.search.searching import schedules_for
+
+    with devices.toolchain():
+        return schedules_for(device, sinks, target)
+
+
+def _search_digest() -> str:
+    """What a plan's kernels depend on besides: the results of searches, where they are used."""
+    settings = config.current()
+    if not settings.search and settings.search_results is None:
+        return ""
+    from hcq.frontend.search import store
+
+    return store.digest()
 
 
 def _sources_are_known(plan: Plan, disk: DiskCache) -> bool:

@@ -9,11 +9,12 @@ Next     doctor/ (what both do), device.py (how a device opens), config.py (the 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hcq import config
 from hcq.config import SWITCHES
@@ -69,7 +70,8 @@ the like. It is no sandbox. docs/emulated-programs.md tells how it works and whe
 
 def main(argv: Sequence[str] | None = None, host: Host | None = None) -> int:
     """The program. Returns its exit status. host: the machine it looks at, instead of this one."""
-    parser = _parser()
+    words = sys.argv[1:] if argv is None else argv
+    parser = _parser(asks_for_search="search" in words[:1])
     options = parser.parse_args(argv)
     options.host = host
     if options.verb is None:
@@ -110,14 +112,24 @@ def _emulate(options: argparse.Namespace) -> int:
     return command.run(options.words, options.command, options.verbose)
 
 
+def _search(options: argparse.Namespace) -> int:
+    status: int = _search_command().run(options)
+    return status
+
+
+def _search_command() -> Any:
+    """Of the tensor layer, which this floor does not import."""
+    return importlib.import_module("hcq.frontend.search.command")
+
+
 def _emulated(options: argparse.Namespace) -> tuple[str, ...]:
     """The words of --emulated, which may be given often and hold commas; else those of HCQ_EMULATE."""
     given = tuple(word.strip() for text in options.emulated for word in text.split(",") if word.strip())
     return given or config.current().emulate
 
 
-def _parser() -> argparse.ArgumentParser:
-    switches = "\n".join(f"  {name:<15} {what}" for name, what in SWITCHES.items())
+def _parser(asks_for_search: bool = False) -> argparse.ArgumentParser:
+    switches = "\n".join(f"  {name:<18} {what}" for name, what in SWITCHES.items())
     parser = argparse.ArgumentParser(
         prog="hcq",
         description="Hardware command queues from Python. This program says what can be used on this machine.",
@@ -126,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
         f"then, in Python:\n  import hcq; dev = hcq.open('CPU')\n\nswitches (environment variables):\n{switches}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor | emulate")
+    verbs = parser.add_subparsers(dest="verb", metavar="devices | doctor | emulate | search")
     devices = verbs.add_parser(
         "devices",
         help="list devices, open each, and say why one cannot be opened",
@@ -165,6 +177,12 @@ def _parser() -> argparse.ArgumentParser:
     emulate.add_argument("words", metavar="WORDS", help="the GPUs, as amd:gfx1100,amd:gfx942")
     emulate.add_argument("command", metavar="PROGRAM", nargs=argparse.REMAINDER, help="and its arguments")
     emulate.set_defaults(act=_emulate)
+    search = verbs.add_parser(
+        "search", help="look at schedules that HCQ_SEARCH found, and merge files of them"
+    )
+    search.set_defaults(act=_search)
+    if asks_for_search:
+        _search_command().add_verb(search)
     return parser
 
 

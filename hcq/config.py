@@ -36,7 +36,10 @@ SWITCHES: dict[str, str] = {
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
     "HCQ_PROFILE": "words of 1 (timestamp every dispatch) and counters (count what kernels do on emulated GPUs): print"
     " a table when the device closes (default 0)",
-    "HCQ_SEARCH": "not available in this version: schedules come from the heuristic",
+    "HCQ_SEARCH": "N: search for better schedules, by a beam of N, on the device itself (default 0: do not)",
+    "HCQ_SEARCH_RESULTS": "FILE: schedules that searches found; used, and added to (default: one in HCQ_CACHE_DIR)",
+    "HCQ_SEARCH_SECONDS": "how long the searches of a process may take, all together (default 300)",
+    "HCQ_SEARCH_SEED": "a number that decides which candidates are tried first (default 0)",
     "HCQ_JIT_CHECK": "1: compare the first replays of a jit with eager results (default 0)",
     "HCQ_REPORT": "words of signal (report on SIGUSR1) and off (no reports at all); default: on timeouts and faults",
     "HCQ_REPORT_DIR": "folder for reports, the newest 32 of which are kept (default reports/ in HCQ_CACHE_DIR)",
@@ -62,6 +65,10 @@ class Config:
     validate: bool = False
     profile: bool = False
     counters: bool = False
+    search: int = 0
+    search_results: Path | None = None
+    search_seconds: int = 300
+    search_seed: int = 0
     jit_check: bool = False
     report: frozenset[str] = frozenset()
     report_dir: Path = Path()
@@ -89,8 +96,6 @@ class Config:
         for name in environ:
             if name.startswith("HCQ_") and name not in SWITCHES:
                 raise UsageError(f"{name} is not a switch. The switches are {', '.join(SWITCHES)}.")
-        if _flag(environ, "HCQ_SEARCH"):
-            raise UsageError("HCQ_SEARCH is not available in this version. Unset it.")
         visible = _words(environ, "HCQ_VISIBLE")
         profile = _profile(environ)
         return Config(
@@ -102,6 +107,10 @@ class Config:
             validate=_flag(environ, "HCQ_VALIDATE"),
             profile=bool(profile & ON_WORDS),
             counters="counters" in profile,
+            search=_number(environ, "HCQ_SEARCH", 0, 0, 1024),
+            search_results=_path(environ, "HCQ_SEARCH_RESULTS"),
+            search_seconds=_number(environ, "HCQ_SEARCH_SECONDS", 300, 1, 2**40),
+            search_seed=_number(environ, "HCQ_SEARCH_SEED", 0, 0, 2**63),
             jit_check=_flag(environ, "HCQ_JIT_CHECK"),
             report=frozenset(_words(environ, "HCQ_REPORT", REPORT_WORDS)),
             report_dir=Path(environ.get("HCQ_REPORT_DIR") or _cache_dir(environ) / "reports"),
@@ -184,6 +193,11 @@ def _visible(word: str) -> int:
     if not is_decimal(word):
         raise UsageError(f"HCQ_VISIBLE: {shown(word)} is not a device number. Give numbers such as 0,1.")
     return int(word)
+
+
+def _path(environ: Mapping[str, str], name: str) -> Path | None:
+    text = environ.get(name, "")
+    return Path(text) if text else None
 
 
 def _cache_dir(environ: Mapping[str, str]) -> Path:
