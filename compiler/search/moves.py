@@ -27,6 +27,7 @@ COUNTED = (4, 16, 64)  # steps of a loop that keeps operands in a cache
 THREADS = (16, 32, 64)
 CHUNKS = (2, 4, 16)  # steps that a group does one after another
 MOST_TILES = 4  # of a pipeline
+MOST_LEVELS = 6  # loops of a range
 GPU_LANES = (2, 4, 8)
 
 
@@ -129,6 +130,8 @@ class Moves:
                     yield (*before, _times(level, 2), _times(inner, 1, 2), *after[1:])
         if levels[0].kind not in ("serial", "group"):
             yield (Level(0), replace(levels[0], size=_whole(levels, size)), *levels[1:])
+            return
+        if len(levels) >= MOST_LEVELS:
             return
         for place in range(1, len(levels) + 1):
             if place < len(levels) and levels[place].kind == "dot":

@@ -9,7 +9,7 @@ Next     beam.py (who finds), frontend/search/ (who asks for a kernel's schedule
         ns=812 heuristic_ns=1023 schedule=split r0 9; unroll r0.1
 
 A line is for one kernel (the digest of its graph, shapes and dtypes included), one target and one toolchain: others do
-not take it. The union of two files is their lines; of two for one kernel that of the wider search stays, then the
+not take it. What a model found serves a real device until it has been searched there. The union of two files is their lines; of two for one kernel that of the wider search stays, then the
 faster one, so the order in which files are merged makes no difference. `sort -u` of both is a file, too.
 """
 
@@ -27,7 +27,7 @@ class DamagedResults(ValueError):
     """A line that is no result; says which and why."""
 
 
-Place = tuple[str, str, str]  # what a result is for: key, target, toolchain
+Place = tuple[str, str, str, str]  # what a result is for: key, target, toolchain, and how it was measured
 
 
 @dataclass(frozen=True, order=True)
@@ -60,7 +60,7 @@ class Result:
     @property
     def place(self) -> Place:
         """What it is for."""
-        return self.key, self.target, self.toolchain
+        return self.key, self.target, self.toolchain, self.by
 
     @property
     def gain(self) -> float:
@@ -112,6 +112,12 @@ def parse(text: str) -> tuple[dict[Place, Result], list[str]]:
         except DamagedResults as problem:
             problems.append(f"line {number}: {problem}")
     return union(found), problems
+
+
+def best_for(found: Results, place: Place) -> Result | None:
+    """The result for a place; where there is none that was measured so, one that was measured otherwise."""
+    others = [(*place[:3], by) for by in METHODS if by != place[3]]
+    return next((found[one] for one in (place, *others) if one in found), None)
 
 
 def union(results: Iterable[Result]) -> dict[Place, Result]:

@@ -3,7 +3,7 @@
 In       a device, a program and its arguments
 Out      nanoseconds: by the device's own timeline, or by a model
 Changes  runs the program
-Next     bench.py (who asks), hcq/queue.py (timestamps)
+Next     bench.py (who asks), hcq/queue.py (timestamps), hcq/roofline.py (the model, and what it leaves out)
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from hcq import backends, config, counters, datasheets
 from hcq.base import Grid
+from hcq.counters import Counters
+from hcq.errors import UsageError
+from hcq.roofline import roof
 
 STAMP_BYTES = 8
+REST = 0.1  # of the time of all other resources: of two kernels that one resource bounds alike, that which asks less
 
 
 class Clock(Protocol):
@@ -49,6 +54,39 @@ class Timeline:
         return wanted
 
 
+class Model:
+    """What counters of an emulated GPU say about a real one. The GPU counts for as long as this is there."""
+
+    by = "counters"
+
+    def __init__(self, device: Any) -> None:
+        chip = datasheets.for_arch(device.arch)
+        if chip is None:
+            raise UsageError(
+                f"{device.name}: a search needs a datasheet, and there is none for {device.arch}."
+            )
+        self.device = device
+        self.chip = chip
+        self._counted: list[Counters] = []
+        counters.listen(lambda pid, made: self._counted.append(made))
+
+    def time(self, program: Any, buffers: Sequence[Any], grid: Grid, block: Grid) -> float:
+        self._counted.clear()
+        self.device.run(program, list(buffers), grid=grid, block=block)
+        found = [roof(made, self.chip) for made in self._counted]
+        rest = sum(one.seconds for each in found for one in each.bounds[1:])
+        return 1e9 * (sum(each.seconds for each in found) + REST * rest)
+
+    def runs(self, wanted: int) -> int:
+        return 1
+
+
+def is_emulated(device_name: str) -> bool:
+    """Whether a device is an emulated one, whose own clock says how fast this machine emulates."""
+    words = config.current().emulate
+    return bool(words) and device_name.partition(":")[0] in backends.emulated(words)
+
+
 def clock_of(device: Any) -> Clock:
-    """The clock of a device."""
-    return Timeline(device)
+    """The clock of a device. Raises UsageError for an emulated one of which no datasheet is known."""
+    return Model(device) if is_emulated(device.name) else Timeline(device)

@@ -11,20 +11,23 @@ candidate that is not done in time, or ends its process, has failed, and the nex
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hcq import backends, config
+from hcq import config, open_devices
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.kernel import kernel_key, kernel_name
 from hcq.compiler.search.beam import Beam, Found
 from hcq.compiler.search.helper import Failed, Helper, Work, ask_all
-from hcq.compiler.search.results import Place, Result
+from hcq.compiler.search.results import Place, Result, best_for
 from hcq.compiler.target import Target
+from hcq.errors import HcqError
 from hcq.frontend.search import store
 from hcq.frontend.search.bench import MAX_BYTES, argument_bytes, ask_one, ask_several, bench, times_of
+from hcq.frontend.search.clock import is_emulated
 from hcq.frontend.search.progress import Progress
 from hcq.ir.node import Node
 
@@ -60,7 +63,7 @@ def schedules_for(device: str, sinks: Sequence[Node], target: Target) -> dict[st
     width = config.current().search
     kernels = {}
     for sink in sinks:
-        place = place_of(sink, target)
+        place = place_of(device, sink, target)
         kernels[place] = Kernel(sink, place, known.get(place))
     waiting = [one for one in kernels.values() if width and (one.known is None or one.known.width < width)]
     for number, kernel in enumerate(waiting):
@@ -71,17 +74,17 @@ def schedules_for(device: str, sinks: Sequence[Node], target: Target) -> dict[st
             )
             break
         kernel.known = _search(device, kernel, target, width, seconds)
-    found = [one.known for one in kernels.values() if one.known is not None]
-    return {result.key: result.schedule for result in found if result.schedule != "-"}
+    found = [one.known or best_for(known, place) for place, one in kernels.items()]
+    return {result.key: result.schedule for result in found if result is not None and result.schedule != "-"}
 
 
-def place_of(sink: Node, target: Target) -> Place:
+def place_of(device: str, sink: Node, target: Target) -> Place:
     """What a result for this kernel is kept under."""
     from hcq.compiler.assemble.llvm_cpu import toolchain_version
 
     words = (f"{target.name}/{target.arch}/{target.key}", toolchain_version())
     made = [word.replace(" ", "_") for word in words]
-    return kernel_key(sink), made[0], made[1]
+    return kernel_key(sink), made[0], made[1], "counters" if is_emulated(device) else "timeline"
 
 
 def forget_time() -> None:
@@ -101,6 +104,7 @@ def _search(device: str, kernel: Kernel, target: Target, width: int, seconds: fl
     global _spent_s
     begun = time.monotonic()
     name = kernel_name(kernel.sink)
+    _rest()
     progress = Progress(sys.stderr, name, seconds)
     tester = Tester(device, kernel.sink, target, begun + seconds)
     beam: Beam | None = None
@@ -139,8 +143,15 @@ def _search(device: str, kernel: Kernel, target: Target, width: int, seconds: fl
     return result
 
 
+def _rest() -> None:
+    """Devices have no work in flight: none that disturbs a measurement, nor half done in the processes forked here."""
+    for device in open_devices.devices():
+        with contextlib.suppress(HcqError):  # whoever waits for that work hears of it
+            device.drain(device.timeline.submitted)
+
+
 def _result(kernel: Kernel, name: str, found: Found, width: int, tester: Tester) -> Result:
-    key, target, toolchain = kernel.place
+    key, target, toolchain, by = kernel.place
     if not found.is_whole:  # the next search goes on, from here
         width = kernel.known.width if kernel.known is not None else 0
     schedule = "-" if found.schedule == tester.heuristic else found.schedule
@@ -149,7 +160,7 @@ def _result(kernel: Kernel, name: str, found: Found, width: int, tester: Tester)
         key,
         target,
         toolchain,
-        tester.by,
+        by,
         width,
         found.tried,
         round(found.ns),
@@ -197,9 +208,7 @@ class Tester:
         self.heuristic = ""  # its schedule
         self.reference_ns = 0.0
         self.why = ""
-        kind = device.partition(":")[0]
-        emulate = config.current().emulate
-        self.by = "counters" if emulate and kind in backends.emulated(emulate) else "timeline"
+        self.by = "counters" if is_emulated(device) else "timeline"
         self.compilers = [
             Helper(lambda: compiling(sink, target), COMPILER_BYTES) for _ in range(config.current().compilers)
         ]

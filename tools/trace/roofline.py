@@ -3,16 +3,12 @@
 In       a Trace with counters (HCQ_PROFILE=counters on an emulated GPU); the chip's datasheet
 Out      a Prediction for each kernel, with its arithmetic; text
 Changes  nothing
-Next     hcq/counters.py (what was counted, and how), hcq/datasheets.py (peak rates), stats.py (measured times)
-Source   S. Williams, A. Waterman, D. Patterson: Roofline, an insightful visual performance model, CACM 52 (2009)
-
-A model, not a measurement: each resource works at its peak and all at once, so a kernel takes as long as the one that
-it needs most. Nothing is said of latency, of clocks under load, nor of what a launch costs, some microseconds.
+Next     hcq/roofline.py (the model), hcq/counters.py (what was counted, and how), stats.py (measured times)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,39 +16,16 @@ from hcq import datasheets
 from hcq.counters import Counters
 from hcq.datasheets import Datasheet
 from hcq.errors import UsageError
+from hcq.roofline import Bound, roof
 from hcq.tools.trace.color import Color, clean
 from hcq.tools.trace.stats import duration
 from hcq.trace.file import Trace
 
-PORT_BYTES_PER_CLOCK = (
-    64  # from L2 to a unit: NVIDIA A100 white paper (64 bytes a clock for an SM); AMD CDNA 3 white paper
-)
 FULL_SPREAD = 0.95
 LOW_OCCUPANCY = 0.25
 WASTED_SECTORS = 1.1
 MANY_DIVERGE = 0.1
 A_MODEL = "A model: peak rates, everything at once; no latency, no launch cost. docs/counters.md says what is counted."
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A resource and how long it works: `work` in `unit`, at `rate` of them a second, of which a share is reached."""
-
-    what: str
-    work: float
-    unit: str
-    rate: float
-    share: float = 1.0
-
-    @property
-    def seconds(self) -> float:
-        """How long."""
-        return self.work / (self.rate * self.share)
-
-    def text(self) -> str:
-        """The arithmetic."""
-        part = "" if self.share > FULL_SPREAD else f" x {self.share:.0%} of the units"
-        return f"{_scaled(self.work)}{self.unit} / {_scaled(self.rate)}{self.unit}/s{part} = {duration(self.seconds)}"
 
 
 @dataclass(frozen=True)
@@ -113,49 +86,17 @@ def kernels(trace: Trace) -> list[Counters]:
 
 def predict(counted: Counters, chip: Datasheet) -> Prediction:
     """One launch of a kernel, on average. Raises UsageError for a chip of another vendor: it runs other code."""
-    if counted.arch[:2] != chip.arch[:2]:
-        raise UsageError(
-            f"{counted.kernel}: counted on {counted.arch}, and {chip.name} is {chip.arch}. Choose a chip of that "
-            "vendor, or record the program on an emulated one."
-        )
     launches = max(1, counted.launches)
-    blocks = max(1.0, counted.blocks / launches)
-    rounds = -(-blocks // chip.units)  # of blocks, on the unit that has most
-    spread = min(1.0, blocks / (chip.units * rounds))
-    lacking = []
-    bounds = []
-
-    def bound(what: str, work: float, unit: str, rate: float, by_units: bool) -> None:
-        if work:
-            bounds.append(Bound(what, work / launches, unit, rate, spread if by_units else 1.0))
-
-    for kinds, rates, unit in (
-        (counted.matrix_flops, chip.matrix_flops, "matrix"),
-        (counted.flops, chip.vector_flops, "vector"),
-    ):
-        for name, work in kinds.items():
-            if name in rates:
-                bound(f"{unit} {name}", work, "FLOP", rates[name], True)
-            elif unit == "matrix":
-                lacking.append(f"{chip.name} has no matrix unit for {name}: those instructions are left out")
-    bound("instruction issue", counted.warp_instructions, " instructions", chip.issue_s, True)
-    bound("shared memory", counted.shared_passes, " passes", chip.shared_passes_s, True)
-    port = chip.units * chip.clock_hz * PORT_BYTES_PER_CLOCK
-    bound("L2 to units", counted.l2_bytes, "B", port, True)
-    bound("L2", counted.l2_bytes, "B", chip.l2_bytes_s, False)
-    if chip.last_bytes_s:
-        bound("Infinity Cache", counted.beyond_l2_bytes, "B", chip.last_bytes_s, False)
-    bound("DRAM", counted.dram_bytes, "B", chip.dram_bytes_s, False)
-    bounds.sort(key=lambda one: -one.seconds)
-    seconds = bounds[0].seconds if bounds else 0.0
+    found = roof(counted, chip)
+    bounds, spread, seconds = found.bounds, found.spread, found.seconds
     busiest = max((one for one in bounds if one.unit == "FLOP"), key=lambda one: one.work, default=None)
     share = (busiest.what, busiest.work / busiest.rate / seconds) if busiest and seconds else ("", 0.0)
     dram = counted.dram_bytes / launches / chip.dram_bytes_s / seconds if seconds else 0.0
-    notes = (*lacking, *changes(counted, bounds, spread))
-    return Prediction(counted, chip, tuple(bounds), spread, share, dram, notes)
+    notes = (*found.lacking, *changes(counted, bounds, spread))
+    return Prediction(counted, chip, bounds, spread, share, dram, notes)
 
 
-def changes(counted: Counters, bounds: list[Bound], spread: float) -> Iterator[str]:
+def changes(counted: Counters, bounds: Sequence[Bound], spread: float) -> Iterator[str]:
     """What would make it faster, the most important first."""
     if not bounds:
         return
@@ -217,6 +158,11 @@ def _wasted(counted: Counters) -> str:
     )
 
 
+def _arithmetic(one: Bound) -> str:
+    part = "" if one.share > FULL_SPREAD else f" x {one.share:.0%} of the units"
+    return f"{_scaled(one.work)}{one.unit} / {_scaled(one.rate)}{one.unit}/s{part} = {duration(one.seconds)}"
+
+
 def _scaled(number: float) -> str:
     """With a metric prefix."""
     for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -235,7 +181,7 @@ def lines(found: list[Prediction], color: Color) -> Iterator[str]:
         )
         width = max((len(each.what) for each in one.bounds), default=0)
         for number, each in enumerate(one.bounds):
-            yield f"  {each.what:<{width}}  {each.text()}" + ("   <- bound" if not number else "")
+            yield f"  {each.what:<{width}}  {_arithmetic(each)}" + ("   <- bound" if not number else "")
         yield (
             f"  occupancy {counted.occupancy:.0%}"
             + (f", limited by {counted.limited_by}" if counted.limited_by else "")
