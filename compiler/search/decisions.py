@@ -144,7 +144,8 @@ def read(nest: LoopNest) -> Decisions | None:
         if unit_size:
             levels.append(Level(unit_size, "matrix"))
         axes.append((axis.name, tuple(levels)))
-    unit, unit_axes = "", ()
+    unit = ""
+    unit_axes: tuple[str, ...] = ()
     if nest.unit is not None:
         unit = nest.unit.unit.name
         unit_axes = tuple(axis.name for axis in (nest.unit.m, nest.unit.n, nest.unit.k))

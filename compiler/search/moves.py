@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from hcq.compiler.loops.loop_nest import LoopNest, ScheduleError
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.search.decisions import Decisions, Level, place_of, read, write
 from hcq.compiler.target import Target
 from hcq.ir.node import Node

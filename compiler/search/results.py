@@ -9,8 +9,9 @@ Next     beam.py (who finds), frontend/search/ (who asks for a kernel's schedule
         ns=812 heuristic_ns=1023 schedule=split r0 9; unroll r0.1
 
 A line is for one kernel (the digest of its graph, shapes and dtypes included), one target and one toolchain: others do
-not take it. What a model found serves a real device until it has been searched there. The union of two files is their lines; of two for one kernel that of the wider search stays, then the
-faster one, so the order in which files are merged makes no difference. `sort -u` of both is a file, too.
+not take it. What a model found serves a real device until it has been searched there. The union of two files is their
+lines; of two for one kernel that of the wider search stays, then the faster one, so the order in which files are merged
+makes no difference. `sort -u` of both is a file, too.
 """
 
 from __future__ import annotations
@@ -93,8 +94,15 @@ class Result:
             raise DamagedResults(f"{_shown(line)} is no result: by is one of {', '.join(METHODS)}")
         if not schedule.strip() or not schedule.isprintable():
             raise DamagedResults(f"{_shown(line)} is no result: its schedule is empty, or no text")
-        words = {name: given[name] for name in ("kernel", "key", "target", "toolchain", "by")}
-        return cls(**words, **numbers, schedule=schedule.strip())
+        return cls(
+            kernel=given["kernel"],
+            key=given["key"],
+            target=given["target"],
+            toolchain=given["toolchain"],
+            by=given["by"],
+            schedule=schedule.strip(),
+            **numbers,
+        )
 
 
 Results = Mapping[Place, Result]

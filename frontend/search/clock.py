@@ -34,7 +34,7 @@ class Clock(Protocol):
         """How often to ask, of so many times: once, where all answers are one."""
 
 
-class Timeline:
+class Timeline(Clock):
     """The device's clock, read by the device before and after the launch."""
 
     by = "timeline"
@@ -54,7 +54,7 @@ class Timeline:
         return wanted
 
 
-class Model:
+class Model(Clock):
     """What counters of an emulated GPU say about a real one. The GPU counts for as long as this is there."""
 
     by = "counters"
