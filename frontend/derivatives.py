@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from hcq.frontend.nodes import (
     expanded,
     filled,
+    flipped,
     iota,
     negated,
     padded,
@@ -285,6 +286,32 @@ def _products_without(x: Node, rows: int, n: int) -> Node:
     return reshaped(Node(Op.REDUCE_AXIS, x.dtype, (without,), (Op.MUL, (2,))), (rows, n))
 
 
+def _scan(node: Node, g: Node) -> Node:
+    """A sum: the sum of what comes after. A product p: d x[i] = p[i-1] * s[i], where s[i] = g[i] + x[i+1] * s[i+1]."""
+    op, axis = node.arg
+    size = node.shape[axis]
+    if op is Op.ADD:
+        return flipped(Node(Op.SCAN_AXIS, g.dtype, (flipped(g, (axis,)),), (op, axis)), (axis,))
+    factor, total = _moved(node.src[0], axis, -1, 0.0), g
+    reach = 1
+    while reach < size:  # both stand for `reach` turns: s[i] = total[i] + factor[i] * s[i + reach]
+        added = total + _mul(factor, _moved(total, axis, -reach, 0.0))
+        total = Node(Op.CONTIGUOUS, g.dtype, (added,))
+        product = _mul(factor, _moved(factor, axis, -reach, 0.0))
+        factor = Node(Op.CONTIGUOUS, g.dtype, (product,))
+        reach *= 2
+    return _mul(_moved(node, axis, 1, 1.0), total)
+
+
+def _moved(x: Node, axis: int, by: int, value: float) -> Node:
+    """The elements moved along an axis, those that leave it dropped, `value` where none comes to."""
+    keep = [(0, size, 1) for size in x.shape]
+    keep[axis] = (max(0, -by), x.shape[axis] - max(0, by), 1)
+    pads = [(0, 0)] * len(x.shape)
+    pads[axis] = (max(0, by), max(0, -by))
+    return padded(shrunk(x, tuple(keep)), tuple(pads), value)
+
+
 def _gather(node: Node, g: Node) -> Node:
     x, index = node.src
     return Node(Op.SCATTER_ADD, g.dtype, (filled(0.0, x.shape, g.dtype), index, g), node.arg)
@@ -410,6 +437,7 @@ DERIVATIVES: dict[Op, tuple[Rule | Flat | None, ...]] = {
     Op.SCATTER_ADD: (_same, None, _scatter_added),
     Op.SCATTER: (_scatter_base, None, _scattered),
     Op.CAT: _NOTHING,  # as many as there are parts: parts_of_join
+    Op.SCAN_AXIS: (_scan,),  # with a start only after gradients: simplify.py
     Op.CONTIGUOUS: (_same,),
     Op.DETACH: (None,),
     Op.FUNCTION: (None,),  # the value; the rules of the arguments are the node's own

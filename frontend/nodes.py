@@ -218,6 +218,14 @@ def reduced(op: Op, x: Node, axes: Sequence[int]) -> Node:
     return Node(Op.REDUCE_AXIS, dtype, (x,), (op, tuple(axes)))
 
 
+def scanned(op: Op, x: Node, axis: int) -> Node:
+    """ADD or MUL of each element and all before it along an axis; 16-bit floats are accumulated in float32."""
+    dtype = x.dtype
+    if dtype.itemsize < 4 and dtype.is_float:
+        return scanned(op, x.cast(dtypes.float32), axis).cast(dtype)
+    return Node(Op.SCAN_AXIS, dtype, (x,), (op, axis))
+
+
 def sum_of_products(x: Node, y: Node, axes: Sequence[int]) -> Node:
     """The sum of x * y over axes, which stay with size 1; narrow floats are widened before and rounded after."""
     dtype = x.dtype

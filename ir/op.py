@@ -106,6 +106,10 @@ class Op(Enum):
     # src: base, index, x; arg: axis; base with x put at index along axis; the last of equal indices stays
     SCATTER = auto()
     CAT = auto()  # src: any number of parts; arg: axis; one after the other along it
+    # src: x[, start of size 1 along the axis]; arg: (ADD | MUL, axis); each element with all before it along the axis
+    SCAN_AXIS = auto()
+    # kernel stage: src: value, an ordered RANGE[, start]; arg: ADD | MUL; the value with those of all earlier turns
+    SCAN = auto()
 
     # linear stage: threads of a group
     ACROSS = auto()
@@ -153,3 +157,4 @@ TRANSCENDENTAL = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS})
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE})
 SCATTERS = frozenset({Op.SCATTER_ADD, Op.SCATTER})
 REDUCTIONS = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN})
+SCANS = frozenset({Op.ADD, Op.MUL})  # what a scan runs

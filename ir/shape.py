@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from hcq.ir.op import ARITHMETIC, REDUCTIONS, Op
+from hcq.ir.op import ARITHMETIC, REDUCTIONS, SCANS, Op
 
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape]
@@ -193,6 +193,17 @@ def _reduce_axis(arg: Any, shapes: Shapes) -> Shape:
     return tuple(new)
 
 
+def _scan_axis(arg: Any, shapes: Shapes) -> Shape:
+    op, axis = arg
+    if op not in SCANS:
+        raise ValueError(f"{op!r} does not scan; ADD and MUL do")
+    if not 0 <= axis < len(shapes[0]):
+        raise ValueError(f"axis {axis} must be one of the {len(shapes[0])}")
+    if len(shapes) > 1 and shapes[1] != (*shapes[0][:axis], 1, *shapes[0][axis + 1 :]):
+        raise ValueError("the start has the shape of the values, with size 1 along the axis")
+    return shapes[0]
+
+
 def _gather(arg: Any, shapes: Shapes) -> Shape:
     x, index = shapes[0], shapes[1]
     axis = arg
@@ -263,6 +274,7 @@ _RULES: dict[Op, Callable[[Any, Shapes], Shape]] = {
     Op.SCATTER_ADD: _scatter,
     Op.SCATTER: _scatter,
     Op.CAT: _cat,
+    Op.SCAN_AXIS: _scan_axis,
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.FUNCTION: _first,

@@ -20,7 +20,7 @@ from hcq.ir.bounds import bounds
 from hcq.ir.conditional_bounds import bounds_given
 from hcq.ir.dtype import Kind, dtypes
 from hcq.ir.node import Node, Param, range_number, show_index
-from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, MOVEMENT, REDUCTIONS, TRANSCENDENTAL, UNARY, Op
+from hcq.ir.op import ARITHMETIC, BINARY, COMPARE, MOVEMENT, REDUCTIONS, SCANS, TRANSCENDENTAL, UNARY, Op
 from hcq.ir.shape import Shape
 
 
@@ -268,6 +268,15 @@ def _reduce(node: Node, notes: Notes) -> None:
         _broken(node, f"the dtype is {node.dtype.name}, the value's {node.src[0].dtype.name}")
 
 
+def _scan(node: Node, notes: Notes) -> None:
+    if node.arg not in SCANS:
+        _broken(node, f"{node.arg!r} does not scan")
+    if len(node.src) not in (2, 3) or node.src[1].op is not Op.RANGE or isinstance(node.src[1].arg, int):
+        _broken(node, "takes a value, an ordered RANGE, and maybe a start")
+    if any(source.dtype is not node.dtype for source in (node.src[0], *node.src[2:])):
+        _broken(node, f"the dtype is {node.dtype.name}, the value's {node.src[0].dtype.name}")
+
+
 def _kernel_whole(nodes: list[Node], root: Node) -> None:
     _params_agree(nodes)
     if root.op is Op.SINK and any(store.op is not Op.STORE for store in root.src):
@@ -318,6 +327,7 @@ STAGES: dict[str, Stage] = {
             Op.SCATTER_ADD: _scatter,
             Op.SCATTER: _scatter,
             Op.CAT: _cat,
+            Op.SCAN_AXIS: _shaped,
             Op.STORE: _tensor_store,
             Op.SINK: _any,
         },
@@ -333,6 +343,7 @@ STAGES: dict[str, Stage] = {
             Op.LOAD: _load,
             Op.STORE: _store,
             Op.REDUCE: _reduce,
+            Op.SCAN: _scan,
             Op.SINK: _any,
         },
         _kernel_whole,

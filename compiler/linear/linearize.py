@@ -11,7 +11,8 @@ so invariant code is hoisted and copies share work without a pass of their own. 
 steps run without tests and the partial step is written a second time, with its own extent.
 
 A reduction is emitted as soon as the output loops that it needs are open; its accumulators are one per output point
-(and one per written-out step of a vectorised reduction, folded at the end).
+(and one per written-out step of a vectorised reduction, folded at the end). A scan (scan.py) is emitted where the stores
+are, its accumulators around the loops of its range.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import Any
 
 from hcq.compiler.linear.lower_expr import Packed, Place
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
+from hcq.compiler.linear.scan import Scans, scanned_from
 from hcq.compiler.linear.sharing import MOST_SHARED
 from hcq.compiler.linear.unused import drop_unused
-from hcq.compiler.linear.warpgroups import Warpgroups
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
@@ -44,7 +45,7 @@ def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED) -> Prog
     return _Writer(nest, most_shared).write(name)
 
 
-class _Writer(Warpgroups):
+class _Writer(Scans):
     def __init__(self, nest: LoopNest, most_shared: int):
         super().__init__(nest, most_shared)
         self.pending = _reductions_by_ranges(nest.reduces)
@@ -119,9 +120,12 @@ class _Writer(Warpgroups):
         self._stage_at(loops[at - 1] if at else None)
         waiting = self.pending
         self._reduce_ready(loops[at:])
+        if at == scanned_from(loops):
+            self.begin_scans()
         if at < len(loops):
             self._open(loops[at], lambda: self._outputs(loops, at + 1))
         else:
+            self.step_scans()
             if self.overwrites:
                 self._values_first()
             for store in self.nest.stores:
@@ -199,9 +203,13 @@ class _Writer(Warpgroups):
             self.moved()
             if loop.axis.is_reduce:
                 self.open_reductions.append(counter.arg)
+            if loop.axis.is_scanned:
+                self.open_scans.append(counter.arg)
             body()
             if loop.axis.is_reduce:
                 self.open_reductions.pop()
+            if loop.axis.is_scanned:
+                self.open_scans.pop()
             self.end(counter)
         if outer is None:
             del self.counters[loop]

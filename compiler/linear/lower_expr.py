@@ -27,6 +27,8 @@ from hcq.ir.op import Op
 
 _COMPARE = {Op.CMPLT: operator.lt, Op.CMPLE: operator.le, Op.CMPEQ: operator.eq, Op.CMPNE: operator.ne}
 
+_ACCUMULATED = (Op.REDUCE, Op.SCAN)  # computed by loops of their own making, not where they are asked for
+
 Place = tuple[int, int]  # offset within the range's tile, lanes
 Point = dict[Axis, Place]
 
@@ -86,7 +88,7 @@ class LowerExpr(Emitter):
         # written-out values of a range at this place: its tile, or what a partial step leaves of it
         self.extent = {axis: min(axis.tile, axis.size) for axis in nest.axes}
         self.packed: dict[Node, Packed] = {}
-        self.results: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}  # of reductions
+        self.results: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}  # of reductions and scans
         self.addresses: dict[Node, Instruction] = {}
         self.volatile = self._find_volatile()
         self._axes_of: dict[int, tuple[Axis, ...]] = {}
@@ -193,7 +195,7 @@ class LowerExpr(Emitter):
 
     def _known(self, node: Node, point: Point) -> Instruction | None:
         key = (node, self.place_in(node, point))
-        if node.op is Op.REDUCE:
+        if node.op in _ACCUMULATED:
             return self.results[key]
         for scope in itertools.islice(self.scopes, self._depth_of(self.masks[node]), None):
             found = scope.values.get(key)
@@ -216,11 +218,11 @@ class LowerExpr(Emitter):
                 else:
                     stack.pop()
                     done[node] = None
-            order = self._orders[root] = [n for n in done if n.op is not Op.REDUCE]
+            order = self._orders[root] = [n for n in done if n.op not in _ACCUMULATED]
         return order
 
     def _needs(self, node: Node) -> Iterable[Node]:
-        if node.op is Op.REDUCE or node in self.packed:
+        if node.op in _ACCUMULATED or node in self.packed:
             return ()
         if node.op is Op.LOAD:
             return (*self._atoms(node.src[1]), *node.src[2:])

@@ -86,7 +86,7 @@ class Binding(Nest):
             raise ScheduleError(f"vectorize {name}: {loop.size} lanes are not a power of two; split it first")
         if loop.kind != "serial":
             raise ScheduleError(f"{verb} {name}: the loop is already bound ({loop.kind})")
-        if loop.axis.is_ordered:
+        if loop.axis.is_ordered and not loop.axis.is_scanned:
             raise ScheduleError(
                 f"{verb} {name}: {loop.axis.name} is ordered, its steps must run one after another"
             )
@@ -183,7 +183,8 @@ class Binding(Nest):
     def reorder(self, *names: str) -> Self:
         """The named counted loops take each other's places, in this order, outermost first.
 
-        Raises ScheduleError where an output loop would run inside a reduction, or loops of one range change places.
+        Raises ScheduleError where an output loop would run inside a reduction or a scan, or loops of one range change
+        places.
         """
         loops = [self.loop(n) for n in names]
         if any(loop not in self.order or loop.kind != "serial" for loop in loops) or len(set(names)) < len(
@@ -194,13 +195,18 @@ class Binding(Nest):
         order = list(self.order)
         for place, loop in zip(places, loops, strict=True):
             order[place] = loop
-        seen_reduce = False
+        seen_reduce = seen_scan = False
         for loop in order:
             if seen_reduce and not loop.axis.is_reduce:
                 raise ScheduleError(
                     f"order {' '.join(names)}: output loop {loop.name} would run inside a reduction; unroll it instead"
                 )
+            if seen_scan and not loop.axis.is_reduce and not loop.axis.is_scanned:
+                raise ScheduleError(
+                    f"order {' '.join(names)}: output loop {loop.name} would run inside a scan; unroll it instead"
+                )
             seen_reduce = seen_reduce or loop.axis.is_reduce
+            seen_scan = seen_scan or loop.axis.is_scanned
         for axis in self.axes:
             if [loop for loop in order if loop.axis is axis] != axis.counted:
                 raise ScheduleError(

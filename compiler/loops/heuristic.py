@@ -35,8 +35,10 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     if nest.reduces and schedule_contraction(nest, facts, target):
         return nest
     lanes = facts.lanes(target)
-    if nest.reduces and _is_fused_row(nest):
+    if nest.reduces and not nest.scans and _is_fused_row(nest):
         _fused_row(nest, facts, target, lanes)
+    elif nest.scans:
+        _scan(nest, facts, target, lanes)
     elif nest.reduces:
         _reduction(nest, facts, target, lanes)
     else:
@@ -161,6 +163,16 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         )
         write_out(nest, best_row, width, copies)
     spread(nest, facts.work_ns(), target, None)
+
+
+def _scan(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> None:
+    """Lanes along the lines' neighbours where these are neighbours in memory, else along the line itself."""
+    outputs = [axis for axis in nest.axes if not axis.is_reduce and facts.store_stride(axis) in (1, -1)]
+    vector = max(outputs, key=lambda axis: (not axis.is_scanned, axis.size), default=None)
+    if vector is not None and vector.size >= 4:
+        width = fit_lanes(vector.size, lanes)
+        write_out(nest, vector, width, max(1, min(4 if vector.is_scanned else 8, vector.size // width)))
+    spread(nest, facts.work_ns(), target, vector)
 
 
 # -- parts that schedules share -------------------------------------------------------------------------------------

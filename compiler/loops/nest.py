@@ -78,18 +78,22 @@ class Nest:
         self.loads = [n for n in nodes if n.op is Op.LOAD]
         self.reduces = [n for n in nodes if n.op is Op.REDUCE]
         self.stores = list(self.sink.src)
+        self.scans = [n for n in nodes if n.op is Op.SCAN]
         reduced = {r for n in self.reduces for r in n.src[1:]}
+        scanned = {n.src[1] for n in self.scans}
         found = sorted((n for n in nodes if n.op is Op.RANGE), key=range_number)
         self.axes: list[Axis] = []
         for bit, node in enumerate(found):
             ordered = isinstance(node.arg, tuple) and "ordered" in node.arg
             name = f"r{range_number(node)}"
             axis = Axis(node, name, int(node.src[0].arg), node in reduced, ordered, 1 << bit)
+            axis.is_scanned = node in scanned
             axis.loops.append(Loop(name, axis, axis.size, 1))
             self.axes.append(axis)
         self.axis_of = {axis.range: axis for axis in self.axes}
-        # outermost first: what is stored, then what is reduced
-        self.order = [a.loops[0] for a in self.axes if not a.is_reduce]
+        # outermost first: what is stored, the scanned range last, then what is reduced
+        self.order = [a.loops[0] for a in self.axes if not a.is_reduce and not a.is_scanned]
+        self.order += [a.loops[0] for a in self.axes if a.is_scanned]
         self.order += [a.loops[0] for a in self.axes if a.is_reduce]
         self.masks = self._find_masks(nodes)
 

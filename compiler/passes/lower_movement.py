@@ -17,7 +17,8 @@ end.
 STORE(P, SCATTER_ADD(P, index, x)) adds in place, so SCATTER overwrites: its ranges run over the index, and the one
 along the scattered axis has the argument (number, ORDERED). Turns of an ordered range may meet in one element, so they
 run one after the other in one thread; turns of the other ranges never meet. `range_number` of ir/node.py and
-`is_ordered` read both forms.
+`is_ordered` read both forms. STORE(P, SCAN_AXIS(x)) becomes the SCAN of x over an ordered range: each turn takes over what
+the turn before it had.
 """
 
 from __future__ import annotations
@@ -81,11 +82,11 @@ class _Lowering:
             own = scatter.src[1].shape if scatter else target.shape
             if space is None:
                 space = own
-                ranges = self.output_ranges(own, scatter.arg if scatter else None)
-            elif own != space or scatter or self.sink.src[0].src[1].op in SCATTERS:
+                ranges = self.output_ranges(own, _ordered_axis(value))
+            elif own != space or _ordered_axis(value) != _ordered_axis(self.sink.src[0].src[1]) or scatter:
                 raise ValueError(
                     f"lower_movement: stores of {space} and {own} in one kernel; all stores of a kernel have one "
-                    "shape, and a scatter is a kernel of its own"
+                    "shape, and a scatter or a scan is a kernel of its own"
                 )
             stores.append(
                 self.scatter(target, scatter, ranges) if scatter else self.store(target, value, ranges)
@@ -122,7 +123,15 @@ class _Lowering:
 
     def store(self, target: Node, value: Node, ranges: Indices) -> Node:
         param, where = _place_in_param(target, ranges)
-        made = self.value((value, ranges if value.shape else (), None))
+        scanned = value.src[0] if value.op is Op.SCAN_AXIS else value
+        made = self.value((scanned, ranges if value.shape else (), None))
+        if value.op is Op.SCAN_AXIS:
+            op, axis = value.arg
+            start = tuple([self.value((s, (*ranges[:axis], ZERO, *ranges[axis + 1 :]), None)) for s in value.src[1:]])
+            if ranges[axis] is not ZERO:
+                made = Node(Op.SCAN, made.dtype, (made, ranges[axis], *start), op)
+            elif start:
+                made = Node(op, made.dtype, (*start, made))
         return Node(Op.STORE, made.dtype, (param, where, made))
 
     def scatter(self, target: Node, scatter: Node, ranges: Indices) -> Node:
@@ -302,6 +311,14 @@ _INJECTIVE = {Op.RESHAPE, Op.PERMUTE, Op.SHRINK, Op.FLIP}
 
 
 # -- arithmetic, places, reductions ---------------------------------------------------------------------------------
+
+
+def _ordered_axis(value: Node) -> int | None:
+    """The axis whose turns run one after the other where this is stored."""
+    if value.op is Op.SCAN_AXIS:
+        axis: int = value.arg[1]
+        return axis
+    return int(value.arg) if value.op in SCATTERS else None
 
 
 def _place_in_param(target: Node, at: Indices) -> tuple[Node, Node]:

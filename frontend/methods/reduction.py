@@ -27,16 +27,23 @@ from hcq.frontend.nodes import (
     minus,
     negated,
     ordinal,
+    padded,
     reduced,
     refuse_storage_only,
     reshaped,
+    scanned,
 )
 from hcq.ir.dtype import DType, dtypes
+from hcq.ir.meaning import identity
 from hcq.ir.node import Node, Shape, const
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+BLOCK = 1 << 12  # elements of a long axis whose extreme is found in one step, where its place is asked for
+LONG = 1 << 16  # elements of an axis that are worth more than one step
 
 
 class Reduction(Methods):
@@ -197,8 +204,13 @@ class Reduction(Methods):
         return found if keepdim else found._reshape(shape[:axis] + shape[axis + 1 :])
 
     def _where_is_along(self, op: Op, call: str, axis: int) -> Self:
-        """Count down along the axis where the element is the extreme: the largest count is the first place."""
+        """Count down along the axis where the element is the extreme: the largest count is the first place.
+
+        Of a long axis only the extremes of its blocks are found first; then one block is looked at again.
+        """
         shape = self.node.shape
+        if shape[axis] >= LONG:
+            return self._where_in_blocks(op, call, axis)
         best = self._reduce(op, self._not_empty(call, (axis,)), keepdim=True)
         is_best = self == best
         if self.node.dtype.is_float:
@@ -207,6 +219,21 @@ class Reduction(Methods):
         countdown = count - self._like(ordinal(count, axis, shape))
         first = is_best.where(countdown, 0)._reduce(Op.MAX, (axis,), keepdim=True)
         return count - first.cast(dtypes.int64)
+
+    def _where_in_blocks(self, op: Op, call: str, axis: int) -> Self:
+        shape = self.node.shape
+        size = shape[axis]
+        length = next((n for n in range(BLOCK, 2 * BLOCK) if size % n == 0), BLOCK)
+        blocks = -(-size // length)
+        rest = [(0, 0)] * len(shape)
+        rest[axis] = (0, blocks * length - size)
+        whole = padded(self.node, tuple(rest), identity(op, self.node.dtype))  # at the end: never the first
+        parts = self._like(reshaped(whole, (*shape[:axis], blocks, length, *shape[axis + 1 :])))
+        block = parts._reduce(op, (axis + 1,), keepdim=True)._where_is_along(op, call, axis)
+        places = expanded(block.node, tuple([1 if i == axis else n for i, n in enumerate(parts.node.shape)]))
+        chosen = self._like(Node(Op.GATHER, self.node.dtype, (parts.node, places), axis))
+        inside = chosen._where_is_along(op, call, axis + 1)
+        return (block * length + inside)._reshape((*shape[:axis], 1, *shape[axis + 1 :]))
 
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """True if any element is not zero; over all axes, one, or several."""
@@ -257,24 +284,8 @@ class Reduction(Methods):
         return self._accumulated(None)._running(Op.MUL, "cumprod", dim)
 
     def _running(self, op: Op, call: str, dim: int) -> Self:
-        """Doubling: combine with what lies 1, 2, 4, ... places before; log2(n) passes, each of n operations."""
-        if not self.node.shape:
-            self._axis(call, dim)
-            return self
-        axis, x = self._axis(call, dim), self
-        size, shape, dtype = self.node.shape[axis], self.node.shape, self.node.dtype
-        narrow = dtype.is_float and dtype.itemsize < 4
-        if narrow:
-            x = x.cast(dtypes.float32)
-        reach = 1
-        while reach < size:
-            pads = [0, 0] * len(shape)
-            pads[2 * (len(shape) - 1 - axis)] = reach
-            pads[2 * (len(shape) - 1 - axis) + 1] = -reach
-            before = x.pad(pads, value=0.0 if op is Op.ADD else 1.0)
-            x = x._like(Node(Op.CONTIGUOUS, x.node.dtype, (x._binary(op, before).node,)))
-            reach *= 2
-        return x.cast(dtype)
+        axis = self._axis(call, dim)
+        return self._like(scanned(op, self.node, axis)) if self.node.shape else self
 
 
 def _distance(x: Node, axes: tuple[int, ...]) -> Node:

@@ -42,7 +42,8 @@ MAX_ROW = 1 << 16
 MIN_ROWS = 16  # fewer rows than this, unless they are short, are better spread over the workers axis by axis
 
 _LEAVES = frozenset({Op.BUFFER, Op.CONST, Op.IOTA})
-_ALWAYS_REALIZED = frozenset({Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT})
+_ALWAYS_REALIZED = frozenset({Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT, Op.SCAN_AXIS})
+_ORDERED = SCATTERS | {Op.SCAN_AXIS}  # a kernel of its own, whose turns along one axis run in order
 _KEEPS_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK})
 _READS_ZERO_OUTSIDE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.PAD, Op.UNWINDOW})
 _COSTLY = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.FLOORDIV, Op.MOD})
@@ -261,7 +262,7 @@ class _Walk:
     def _fits_a_row(self, node: Node, kernel: Node, use: Use) -> bool:
         """True when the kernel can compute this once per row of its result, and walk the row again from the cache."""
         stored = stored_shape(kernel)
-        if use.frame is None or kernel in self.reduction or kernel.op in SCATTERS:
+        if use.frame is None or kernel in self.reduction or kernel.op in _ORDERED:
             return False
         axes = row_axes(use.frame, stored)
         if not axes or self.rows.get(kernel, axes) != axes or not are_innermost(axes, stored):
@@ -313,6 +314,9 @@ class _Walk:
             inner = {node: Use(self.size[node.src[2]], False, True, None)}
             self._use(node.src[1], inner)
             self._use(node.src[2], inner)
+        elif op is Op.SCAN_AXIS:
+            for source in node.src:
+                self._use(source, {node: Use(self.size[source], False, True, None)})
         else:  # GATHER
             for source in node.src:
                 self._use(source, self._below(node, source, uses, 1, True))
@@ -397,7 +401,7 @@ def _candidates(
     node: Node, sources: list[Node], walk: _Walk, group_of: dict[Node, int], readers: dict[Node, list[int]]
 ) -> list[int]:
     """Groups worth joining: those whose values are read element by element, then those that read the same ones."""
-    if node.op in SCATTERS or node.op is Op.CAT or walk.reduces(node) or len(walk.pieces.get(node, ())) > 1:
+    if node.op in _ORDERED or node.op is Op.CAT or walk.reduces(node) or len(walk.pieces.get(node, ())) > 1:
         return []
     aligned = [s for s in sources if walk.uses[s][node].aligned]
     found = [group_of[s] for s in aligned if s in group_of]
@@ -419,7 +423,7 @@ def _may_join(
     if (
         len(group) >= MAX_STORES
         or stored_shape(group[0]) != stored_shape(node)
-        or group[0].op in SCATTERS
+        or group[0].op in _ORDERED
         or group[0].op is Op.CAT
     ):
         return False

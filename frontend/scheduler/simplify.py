@@ -2,7 +2,7 @@
 
 In       roots
 Out      roots of the same values: no DETACH, no FUNCTION, no expanded constants, no reshape of a reshape, no empty
-         reductions; large reductions to few elements in two steps; every scatter with a base of its own; every CAT as
+         reductions; large reductions to few elements and scans of few lines in two steps; every scatter with a base of its own; every CAT as
          its readers see it (joins.py)
 Changes  nothing
 Next     fuse.py
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hcq.frontend.nodes import expanded
+from hcq.frontend.nodes import expanded, padded, reshaped, shrunk
 from hcq.frontend.scheduler.joins import inner_joins, joined, parts_of
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, const, toposort
@@ -21,7 +21,10 @@ from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
 # a reduction of at least this many elements to fewer elements than there are workers is worth a second kernel
 LARGE_REDUCTION = 1 << 18
-_IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER})
+_IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS})
+LARGE_SCAN = 1 << 16  # a scan of at least this many elements in fewer lines than there are workers, likewise
+MIN_STRETCH = 1 << 8  # elements of a line that are scanned by one worker, at least
+STRETCHES = 4  # per worker: a late one holds up no one
 PARTIAL_RESULTS = (
     64  # of a reduction in two steps, at most, unless more workers than that are to be kept busy
 )
@@ -59,6 +62,8 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
             made = _movement(made)
         elif op is Op.REDUCE_AXIS:
             made = _reduction(made, threads)
+        elif op is Op.SCAN_AXIS:
+            made = _scan(made, threads)
         elif op is Op.CONTIGUOUS and src[0].op in _IN_MEMORY_ANYWAY and node.arg is None:
             made = src[0]
         new[node] = made
@@ -146,3 +151,36 @@ def _in_two_steps(node: Node, most: int) -> Node:
     partial = Node(Op.CONTIGUOUS, node.dtype, (partial,), "partial")
     total = Node(Op.REDUCE_AXIS, node.dtype, (partial,), (op, (axis,)))
     return Node(Op.RESHAPE, node.dtype, (total,), node.shape)
+
+
+def _scan(node: Node, threads: int) -> Node:
+    """scan(x) -> scan(x in stretches, each from what all stretches before it come to)."""
+    op, axis = node.arg
+    x, shape = node.src[0], node.shape
+    count, size = prod(shape), shape[axis]
+    if size == 1 or not count:
+        return x
+    lines = count // size
+    if count < LARGE_SCAN or lines >= threads or len(node.src) > 1:
+        return node
+    length = max(MIN_STRETCH, -(-size * lines // (threads * STRETCHES)))
+    stretches = -(-size // length)
+    length = -(-size // stretches)
+    neutral = identity(op, node.dtype)
+    rest = [(0, 0)] * len(shape)
+    rest[axis] = (0, stretches * length - size)
+    split = (*shape[:axis], stretches, length, *shape[axis + 1 :])
+    parts = reshaped(padded(x, tuple(rest), neutral), split)
+    totals = Node(Op.REDUCE_AXIS, node.dtype, (parts,), (op, (axis + 1,)))
+    totals = Node(Op.CONTIGUOUS, node.dtype, (totals,), "partial")
+    before = [(0, size, 1) for size in totals.shape]
+    before[axis] = (0, stretches - 1, 1)
+    first = [(0, 0)] * len(split)
+    first[axis] = (1, 0)
+    running = Node(Op.SCAN_AXIS, node.dtype, (shrunk(totals, tuple(before)),), (op, axis))
+    starts = padded(running, tuple(first), neutral)
+    whole = Node(Op.SCAN_AXIS, node.dtype, (parts, starts), (op, axis + 1))
+    return shrunk(
+        reshaped(whole, (*shape[:axis], stretches * length, *shape[axis + 1 :])),
+        tuple([(0, size, 1) for size in shape]),
+    )

@@ -19,6 +19,7 @@ TENSOR_OPS = (
     ARITHMETIC
     | MOVEMENT
     | {Op.CONST, Op.BUFFER, Op.PARAM, Op.IOTA, Op.REDUCE_AXIS, Op.GATHER, Op.SCATTER_ADD, Op.SCATTER, Op.CAT}
+    | {Op.SCAN_AXIS}
     | {Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.ASSIGN, Op.COPY}
 )
 
@@ -206,6 +207,8 @@ def test_a_scatter_sends_the_gradient_to_its_base_and_to_its_values():
     sources = (leaf(0, 2, 4), leaf(1, 2, 3, dtype=dtypes.int32), leaf(2, 2, 3))
     check(Node(Op.SCATTER_ADD, F, sources, 1), [numbers(2, 4), index, numbers(2, 3, seed=1)])
     check(Node(Op.SCATTER, F, sources, 1), [numbers(2, 4), index, numbers(2, 3, seed=1)])
+    for op in (Op.ADD, Op.MUL):
+        check(Node(Op.SCAN_AXIS, F, (leaf(0, 2, 5),), (op, 1)), [numbers(2, 5)])
 
 
 def test_each_part_of_a_join_has_its_stretch_of_the_gradient():

@@ -97,6 +97,9 @@ def _tensor_value(node: Node, src: list[Array]) -> Array:
         return _scatter_add(node.dtype, src[0], src[1], src[2], node.arg)
     if op is Op.SCATTER:
         return _scatter(src[0], src[1], src[2], node.arg)
+    if op is Op.SCAN_AXIS:
+        how, axis = node.arg
+        return scan_axis(how, node.dtype, src, axis)
     if op is Op.CAT:
         return np.concatenate(src, node.arg)
     if op in (Op.CONTIGUOUS, Op.DETACH, Op.FUNCTION, Op.COPY):
@@ -181,6 +184,14 @@ def reduce_axes(how: Op, dtype: DType, x: Array, axes: tuple[int, ...]) -> Array
     gather = np.sum if how is Op.ADD else np.prod
     kept = np.float64 if dtype.is_float else numpy_dtype(dtype)
     return array(gather(x, axis=axes, keepdims=True, dtype=kept), dtype)
+
+
+def scan_axis(how: Op, dtype: DType, src: Sequence[Array], axis: int) -> Array:
+    """The running ADD or MUL along an axis, from the second source where there is one."""
+    line = np.concatenate([*src[1:], src[0]], axis)
+    kept = np.float64 if dtype.is_float else numpy_dtype(dtype)
+    made = array((np.cumsum if how is Op.ADD else np.cumprod)(line, axis, dtype=kept), dtype)
+    return np.take(made, range(line.shape[axis] - src[0].shape[axis], line.shape[axis]), axis)
 
 
 # -- arithmetic, both stages -------------------------------------------------------------------------------------------
@@ -333,6 +344,13 @@ def _run_ranged_kernel(sink: Node, params: list[Array]) -> None:
             over = {axis_of[r]: done[r].shape[axis_of[r]] for r in node.src[1:]}
             full = [over.get(axis, size) for axis, size in enumerate(src[0].shape)]
             done[node] = reduce_axes(node.arg, node.dtype, np.broadcast_to(src[0], full), tuple(over))
+        elif node.op is Op.SCAN:
+            axis = axis_of[node.src[1]]
+            full = [max(size, done[node.src[1]].shape[i]) for i, size in enumerate(src[0].shape)]
+            wide = [np.broadcast_to(src[0], full)]
+            if len(node.src) > 2:
+                wide.append(np.broadcast_to(src[2], [1 if i == axis else size for i, size in enumerate(full)]))
+            done[node] = scan_axis(node.arg, node.dtype, wide, axis)
         elif node.op is Op.STORE:
             stores.append(node)
         elif node.op not in (Op.PARAM, Op.SINK):
