@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-BLOCK = 1 << 12  # elements of a long axis whose extreme is found in one step, where its place is asked for
-LONG = 1 << 16  # elements of an axis that are worth more than one step
+LONG = 1 << 11  # elements of a line that are worth more than one step where the place of an extreme is asked for
+LEAST_BLOCK = 1 << 8
 
 
 class Reduction(Methods):
@@ -204,36 +204,38 @@ class Reduction(Methods):
         return found if keepdim else found._reshape(shape[:axis] + shape[axis + 1 :])
 
     def _where_is_along(self, op: Op, call: str, axis: int) -> Self:
-        """Count down along the axis where the element is the extreme: the largest count is the first place.
-
-        Of a long axis only the extremes of its blocks are found first; then one block is looked at again.
+        """The first place of the extreme along an axis. A long line is read once: the extremes of its blocks say which
+        block to look at again.
         """
         shape = self.node.shape
-        if shape[axis] >= LONG:
-            return self._where_in_blocks(op, call, axis)
-        best = self._reduce(op, self._not_empty(call, (axis,)), keepdim=True)
-        is_best = self == best
-        if self.node.dtype.is_float:
-            is_best = is_best | (self != self)
-        count = shape[axis]
-        countdown = count - self._like(ordinal(count, axis, shape))
-        first = is_best.where(countdown, 0)._reduce(Op.MAX, (axis,), keepdim=True)
-        return count - first.cast(dtypes.int64)
-
-    def _where_in_blocks(self, op: Op, call: str, axis: int) -> Self:
-        shape = self.node.shape
         size = shape[axis]
-        length = next((n for n in range(BLOCK, 2 * BLOCK) if size % n == 0), BLOCK)
+        self._not_empty(call, (axis,))
+        if size < LONG or prod(shape[axis + 1 :]) > 1:
+            return self._first_that_is(self._reduce(op, (axis,), keepdim=True), axis)
+        about = max(LEAST_BLOCK, min(LEAST_BLOCK << 4, math.isqrt(size)))
+        length = next((n for n in range(about, 2 * about) if size % n == 0), about)
         blocks = -(-size // length)
         rest = [(0, 0)] * len(shape)
         rest[axis] = (0, blocks * length - size)
         whole = padded(self.node, tuple(rest), identity(op, self.node.dtype))  # at the end: never the first
         parts = self._like(reshaped(whole, (*shape[:axis], blocks, length, *shape[axis + 1 :])))
-        block = parts._reduce(op, (axis + 1,), keepdim=True)._where_is_along(op, call, axis)
+        extremes = parts._reduce(op, (axis + 1,), keepdim=True)
+        best = extremes._reduce(op, (axis,), keepdim=True)
+        block = extremes._first_that_is(best, axis)
         places = expanded(block.node, tuple([1 if i == axis else n for i, n in enumerate(parts.node.shape)]))
         chosen = self._like(Node(Op.GATHER, self.node.dtype, (parts.node, places), axis))
-        inside = chosen._where_is_along(op, call, axis + 1)
-        return (block * length + inside)._reshape((*shape[:axis], 1, *shape[axis + 1 :]))
+        place = block * length + chosen._first_that_is(best, axis + 1)
+        return place._reshape((*shape[:axis], 1, *shape[axis + 1 :]))
+
+    def _first_that_is(self, best: Self, axis: int) -> Self:
+        """The first place along the axis that is `best`, or NaN: counted down there, the largest count is the first."""
+        count = self.node.shape[axis]
+        is_best = self == best
+        if self.node.dtype.is_float:
+            is_best = is_best | (self != self)
+        countdown = count - self._like(ordinal(count, axis, self.node.shape))
+        first = is_best.where(countdown, 0)._reduce(Op.MAX, (axis,), keepdim=True)
+        return count - first.cast(dtypes.int64)
 
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """True if any element is not zero; over all axes, one, or several."""

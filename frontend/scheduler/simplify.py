@@ -22,7 +22,7 @@ from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 # a reduction of at least this many elements to fewer elements than there are workers is worth a second kernel
 LARGE_REDUCTION = 1 << 18
 _IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS})
-LARGE_SCAN = 1 << 16  # a scan of at least this many elements in fewer lines than there are workers, likewise
+LARGE_SCAN = 1 << 18  # a scan of at least this many elements in fewer lines than there are workers, likewise
 MIN_STRETCH = 1 << 8  # elements of a line that are scanned by one worker, at least
 STRETCHES = 4  # per worker: a late one holds up no one
 PARTIAL_RESULTS = (
