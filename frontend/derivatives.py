@@ -437,6 +437,7 @@ DERIVATIVES: dict[Op, tuple[Rule | Flat | None, ...]] = {
     Op.SCATTER_ADD: (_same, None, _scatter_added),
     Op.SCATTER: (_scatter_base, None, _scattered),
     Op.CAT: _NOTHING,  # as many as there are parts: parts_of_join
+    Op.BUCKET: (None,),
     Op.SCAN_AXIS: (_scan,),  # with a start only after gradients: simplify.py
     Op.CONTIGUOUS: (_same,),
     Op.DETACH: (None,),

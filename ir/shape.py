@@ -204,6 +204,15 @@ def _scan_axis(arg: Any, shapes: Shapes) -> Shape:
     return shapes[0]
 
 
+def _bucket(arg: Any, shapes: Shapes) -> Shape:
+    x, (_, bits) = shapes[0], arg
+    if len(x) != 1 + len(shapes):
+        raise ValueError("it needs (rows, n), or with counters (rows, pieces, n / pieces)")
+    if len(shapes) > 1 and shapes[1] != (*x[:2], 1 << bits):
+        raise ValueError("the counters are (rows, pieces, 2 ** bits)")
+    return x[0], prod(x[1:])
+
+
 def _gather(arg: Any, shapes: Shapes) -> Shape:
     x, index = shapes[0], shapes[1]
     axis = arg
@@ -275,6 +284,7 @@ _RULES: dict[Op, Callable[[Any, Shapes], Shape]] = {
     Op.SCATTER: _scatter,
     Op.CAT: _cat,
     Op.SCAN_AXIS: _scan_axis,
+    Op.BUCKET: _bucket,
     Op.CONTIGUOUS: _same,
     Op.DETACH: _same,
     Op.FUNCTION: _first,

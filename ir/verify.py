@@ -178,6 +178,15 @@ def _gather(node: Node, notes: Notes) -> None:
     _shaped(node, notes)
 
 
+def _bucket(node: Node, notes: Notes) -> None:
+    shift, bits = node.arg
+    if not node.dtype.is_integer or not 0 <= shift < shift + bits <= 8 * node.dtype.itemsize:
+        _broken(node, f"{node.dtype.name} has no bits {shift} to {shift + bits - 1}")
+    if len(node.src) > 1 and node.src[1].dtype is not dtypes.int32:
+        _broken(node, f"the counters are {node.src[1].dtype.name}, not int32")
+    _shaped(node, notes)
+
+
 def _scatter(node: Node, notes: Notes) -> None:
     if not node.src[1].dtype.is_integer:
         _broken(node, f"the index is {node.src[1].dtype.name}; it must be an integer")
@@ -328,6 +337,7 @@ STAGES: dict[str, Stage] = {
             Op.SCATTER: _scatter,
             Op.CAT: _cat,
             Op.SCAN_AXIS: _shaped,
+            Op.BUCKET: _bucket,
             Op.STORE: _tensor_store,
             Op.SINK: _any,
         },

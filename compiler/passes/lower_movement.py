@@ -78,6 +78,8 @@ class _Lowering:
         stores: list[Node] = []
         for store in self.sink.src:
             target, value = store.src
+            if value.op is Op.BUCKET:
+                return self.bucket(target, value)
             scatter = value if value.op in SCATTERS else None
             own = scatter.src[1].shape if scatter else target.shape
             if space is None:
@@ -157,6 +159,22 @@ class _Lowering:
         before = Node(Op.LOAD, target.dtype, (param, flat, *valid))
         total = Node(Op.ADD, target.dtype, (before, added))
         return Node(Op.STORE, target.dtype, (param, flat, total, *valid))
+
+    def bucket(self, target: Node, node: Node) -> Node:
+        """Every element goes where its counter says, which then says the next place."""
+        x, counters = node.src
+        shift, bits = node.arg
+        ranges = self.output_ranges(x.shape, 2)
+        value = self.value((x, ranges, None))
+        moved = Node(Op.SHR, value.dtype, (value, const(shift, value.dtype)))
+        digit = to_index(Node(Op.AND, value.dtype, (moved, const((1 << bits) - 1, value.dtype))))
+        counter = _place_in_param(counters, (*ranges[:2], self.within(digit, 1 << bits)))
+        place = Node(Op.LOAD, counters.dtype, counter)
+        out = _place_in_param(target, (ranges[0], self.within(to_index(place), target.shape[1])))
+        after = Node(Op.ADD, place.dtype, (place, const(1, place.dtype)))
+        stores = Node(Op.STORE, value.dtype, (*out, value)), Node(Op.STORE, after.dtype, (*counter, after))
+        lowered = Node(Op.SINK, self.sink.dtype, stores, self.sink.arg)
+        return _resolve(lowered) if self.has_placeholders else lowered
 
     # -- values -----------------------------------------------------------------------------------------------------
 

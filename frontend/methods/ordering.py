@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Methods)
 
 COUNTED = 1 << 21  # comparisons of all pairs of an axis, up to which the count is quicker than the network
-LANES = 3  # comparisons after each other in one pass: of 2 ** LANES values that a thread holds
-ROW = 1 << 10  # of topk: pieces of an axis that are sorted by themselves first
-_LAST = (1 << 63) - 1  # padding: after everything
+RADIX = 8  # bits by which one pass sorts
+PIECES = 1 << 7  # a long axis is filled up to a multiple of this, so that it can be worked on in pieces
+_LAST = -1  # padding: all bits are set, and it stands behind what is equal
 _PLACE = (1 << 32) - 1  # the bits of the place
 
 
@@ -115,121 +115,50 @@ class Ordering(Methods):
 
 def _order(rows: T, descending: bool, count: int) -> T:
     """(rows, n) -> (rows, count): the indices of the first elements of each row's order."""
-    digits = _digits(rows, descending)
+    keys, bits = _keys(rows, descending)
     size = rows.node.shape[1]
     places = rows._like(iota(size, 1, rows.node.shape))
-    found = _first(_packed(digits[0], places), count if len(digits) == 1 else size) & _PLACE
-    for digit in digits[1:]:  # equal ones stay in the order that the lower digits gave them
-        taken = rows._like(Node(Op.GATHER, digit.node.dtype, (digit.node, found.node), 1))
-        again = _first(_packed(taken, places), count) & _PLACE
+    found = _first(_packed(keys[0], places), bits, count if len(keys) == 1 else size) & _PLACE
+    for key in keys[1:]:  # equal ones stay in the order that the lower bits gave them
+        taken = rows._like(Node(Op.GATHER, key.node.dtype, (key.node, found.node), 1))
+        again = _first(_packed(taken, places), bits, count) & _PLACE
         found = rows._like(Node(Op.GATHER, dtypes.int64, (found.node, again.node), 1))
     return found
 
 
-def _digits(x: T, descending: bool) -> list[T]:
-    """int32 tensors, the least digit first, that are ordered as the elements are."""
+def _keys(x: T, descending: bool) -> tuple[list[T], int]:
+    """int64 tensors, the least significant first, that are ordered as the elements are, and how many bits they have."""
     dtype = x.node.dtype
+    bits = 8 * dtype.itemsize
     if dtype.is_float:
-        if dtype.itemsize < 4:
-            x = x.cast(dtypes.float32)
-        whole = dtypes.int64 if x.node.dtype.itemsize == 8 else dtypes.int32
+        whole = {16: dtypes.int16, 32: dtypes.int32, 64: dtypes.int64}[bits]
         greatest = int(whole.max)
-        bits = (x == 0.0).where(0.0, x).bitcast(whole)
-        negative_first = (bits < 0).where(bits ^ greatest, bits)
+        plain = (x == 0.0).where(0.0, x).bitcast(whole)
+        negative_first = (plain < 0).where(plain ^ greatest, plain)
         key = x.isnan().where(greatest, negative_first)
-    elif dtype.itemsize == 8:
-        key = x
-        if dtype.is_unsigned:
-            key = x.bitcast(dtypes.int64) ^ int(dtypes.int64.min)
+    elif bits == 64:
+        key = x.bitcast(dtypes.int64) ^ int(dtypes.int64.min) if dtype.is_unsigned else x
     else:
-        key = x.cast(dtypes.int64) - (1 << 31) if dtype is dtypes.uint32 else x
-        key = key.cast(dtypes.int32)
+        key = x.cast(dtypes.int64)
+        if dtype.is_unsigned or dtype.is_bool:
+            key = key - (1 << (bits - 1))
     if descending:
         key = key ^ -1
-    if key.node.dtype is dtypes.int32:
-        return [key]
-    low = ((key & _PLACE) - (1 << 31)).cast(dtypes.int32)
-    return [low, (key >> 32).cast(dtypes.int32)]
+    if bits < 64:
+        return [key.cast(dtypes.int64) + (1 << (bits - 1))], bits
+    return [key & _PLACE, (key >> 32) + (1 << 31)], 32
 
 
-def _packed(digit: T, places: T) -> T:
-    """The digit in the upper half, the place in the lower."""
-    return (digit.cast(dtypes.int64) << 32) | places
+def _packed(key: T, places: T) -> T:
+    """The key in the upper half, the place in the lower."""
+    return (key << 32) | places
 
 
-def _first(packed: T, count: int) -> T:
-    """(rows, n) -> (rows, count): the least of each row, in order.
-
-    Few of many are looked for in pieces of the row first, of which each gives its own least.
-    """
+def _first(packed: T, bits: int, count: int) -> T:
+    """(rows, n) -> (rows, count): the least of each row, in order."""
     rows, size = packed.node.shape
-    while 4 * count <= ROW and size > 2 * ROW:
-        pieces = -(-size // ROW)
-        whole = _filled_up(packed, pieces * ROW)._reshape((rows * pieces, ROW))
-        least = _sorted(whole)._part(1, 0, count)
-        size = pieces * count
-        packed = least._reshape((rows, size))
-    block = 1 << max(0, size - 1).bit_length()
-    return _sorted(_filled_up(packed, block))._part(1, 0, count)
-
-
-def _filled_up(packed: T, size: int) -> T:
-    """Rows made longer by what comes after everything."""
-    return packed.pad((0, size - packed.node.shape[1]), value=_LAST)
-
-
-def _sorted(packed: T) -> T:
-    """Every row in order; its length is a power of two."""
-    rows, size = packed.node.shape
-    steps = size.bit_length() - 1
-    x = packed._like(Node(Op.CONTIGUOUS, dtypes.int64, (reshaped(packed.node, (rows * size,)),)))
-    first = min(LANES, steps)
-    if first:
-        x = _pass(x, 0, range(first))
-    for stage in range(first, steps):  # blocks of 2 ** stage are sorted: merge two and two
-        low = stage // LANES * LANES
-        x = _pass(x, low, range(stage - low, stage - low + 1))
-        while low:
-            low -= LANES
-            x = _pass(x, low, range(0))
-    return x._reshape((rows, size))
-
-
-def _pass(x: T, low: int, stages: range) -> T:
-    """Compare 2 ** k elements that lie 2 ** low apart, in place: one kernel.
-
-    stages   the stages that begin here, as the bit their blocks' halves differ in, counted from `low`; without any, the
-             comparisons at the distances 2 ** (low + LANES - 1) to 2 ** low go on with the stage begun before
-    """
-    distance = 1 << low
-    bits = stages[-1] + 1 if stages else LANES
-    count = 1 << bits
-    (size,) = x.node.shape
-    view = (size // (count * distance), count, distance)
-    whole = reshaped(x.node, view)
-    lanes = [shrunk(whole, ((0, view[0], 1), (i, i + 1, 1), (0, distance, 1))) for i in range(count)]
-    for stage in stages:
-        block = 2 << stage
-        for i in range(count):
-            if i % block < block // 2:  # the first half against the second, mirrored
-                other = i - i % block + block - 1 - i % block
-                mirrored = flipped(lanes[other], (2,)) if distance > 1 else lanes[other]
-                lanes[i], lanes[other] = _exchanged(lanes[i], mirrored)
-        _merge(lanes, range(stage - 1, -1, -1))
-    if not stages:
-        _merge(lanes, range(bits - 1, -1, -1))
-    elif distance > 1:  # the second half was compared in its mirror's order
-        lanes[count // 2 :] = [flipped(lane, (2,)) for lane in lanes[count // 2 :]]
-    joined = Node(Op.CAT, dtypes.int64, tuple(lanes), 1)
-    return x._like(reshaped(Node(Op.CONTIGUOUS, dtypes.int64, (joined,)), (size,)))
-
-
-def _merge(lanes: list[Node], bits: range) -> None:
-    for bit in bits:
-        for i in range(len(lanes)):
-            if not i >> bit & 1:
-                lanes[i], lanes[i | 1 << bit] = _exchanged(lanes[i], lanes[i | 1 << bit])
-
-
-def _exchanged(a: Node, b: Node) -> tuple[Node, Node]:
-    return Node(Op.MIN, a.dtype, (a, b)), Node(Op.MAX, a.dtype, (a, b))
+    whole = -(-size // PIECES) * PIECES if size >= PIECES * PIECES else size
+    packed = packed.pad((0, whole - size), value=_LAST)
+    for shift in range(32, 32 + bits, RADIX):
+        packed = packed._like(Node(Op.BUCKET, dtypes.int64, (packed.node,), (shift, min(RADIX, 32 + bits - shift))))
+    return packed._part(1, 0, count)

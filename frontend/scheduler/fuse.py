@@ -42,8 +42,8 @@ MAX_ROW = 1 << 16
 MIN_ROWS = 16  # fewer rows than this, unless they are short, are better spread over the workers axis by axis
 
 _LEAVES = frozenset({Op.BUFFER, Op.CONST, Op.IOTA})
-_ALWAYS_REALIZED = frozenset({Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT, Op.SCAN_AXIS})
-_ORDERED = SCATTERS | {Op.SCAN_AXIS}  # a kernel of its own, whose turns along one axis run in order
+_ALWAYS_REALIZED = frozenset({Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT, Op.SCAN_AXIS, Op.BUCKET})
+_ORDERED = SCATTERS | {Op.SCAN_AXIS, Op.BUCKET}  # a kernel of its own, whose turns along one axis run in order
 _KEEPS_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK})
 _READS_ZERO_OUTSIDE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.PAD, Op.UNWINDOW})
 _COSTLY = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.FLOORDIV, Op.MOD})
@@ -314,7 +314,7 @@ class _Walk:
             inner = {node: Use(self.size[node.src[2]], False, True, None)}
             self._use(node.src[1], inner)
             self._use(node.src[2], inner)
-        elif op is Op.SCAN_AXIS:
+        elif op is Op.SCAN_AXIS or op is Op.BUCKET:
             for source in node.src:
                 self._use(source, {node: Use(self.size[source], False, True, None)})
         else:  # GATHER

@@ -141,7 +141,8 @@ class _Builder:
 
     def _draft(self, group: list[Node]) -> _Draft:
         """The stores of one kernel; its group is in an order where sources come first."""
-        draft = _Draft(group, [self.value_of[node] for node in group])
+        counters = [self.value_of[node.src[1]] for node in group if node.op is Op.BUCKET]
+        draft = _Draft(group, [*[self.value_of[node] for node in group], *counters])
         memo: dict[Node, Node] = {}
         for node in group:
             value = self.value_of[node]
@@ -154,6 +155,10 @@ class _Builder:
                 index, added = (self._expression(s, draft, memo) for s in node.src[1:])
                 result = Node(node.op, node.dtype, (target, index, added), node.arg)
                 draft.after.append(node.src[0])
+            elif node.op is Op.BUCKET:
+                counter = self._argument(draft, self.value_of[node.src[1]], node.src[1])
+                result = Node(node.op, node.dtype, (self._expression(node.src[0], draft, memo), counter), node.arg)
+                draft.after.append(node.src[1])
             elif node.op is Op.CAT:
                 draft.after.extend(node.src)
                 continue

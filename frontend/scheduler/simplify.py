@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hcq.frontend.nodes import expanded, padded, reshaped, shrunk
+from hcq.frontend.nodes import expanded, filled, minus, padded, permuted, reshaped, shrunk
 from hcq.frontend.scheduler.joins import inner_joins, joined, parts_of
+from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, const, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
 # a reduction of at least this many elements to fewer elements than there are workers is worth a second kernel
 LARGE_REDUCTION = 1 << 18
-_IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS})
+_IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS, Op.BUCKET})
 LARGE_SCAN = 1 << 18  # a scan of at least this many elements in fewer lines than there are workers, likewise
 MIN_STRETCH = 1 << 8  # elements of a line that are scanned by one worker, at least
 STRETCHES = 4  # per worker: a late one holds up no one
@@ -64,6 +65,9 @@ def simplify_graph(roots: Sequence[Node], threads: int) -> list[Node]:
             made = _reduction(made, threads)
         elif op is Op.SCAN_AXIS:
             made = _scan(made, threads)
+        elif op is Op.BUCKET:
+            scatters += 1
+            made = _bucket(made, threads, scatters)
         elif op is Op.CONTIGUOUS and src[0].op in _IN_MEMORY_ANYWAY and node.arg is None:
             made = src[0]
         new[node] = made
@@ -184,3 +188,25 @@ def _scan(node: Node, threads: int) -> Node:
         reshaped(whole, (*shape[:axis], stretches * length, *shape[axis + 1 :])),
         tuple([(0, size, 1) for size in shape]),
     )
+
+
+def _bucket(node: Node, threads: int, number: int) -> Node:
+    """Count the bits' values in pieces of each row, and sum the counts up: these are the counters to place by."""
+    x, (shift, bits) = node.src[0], node.arg
+    rows, size = x.shape
+    if not rows or size < 2:
+        return x
+    kinds = 1 << bits
+    most = min(-(-threads * STRETCHES // rows), size // (kinds * 4))
+    pieces = next((p for p in range(most, 1, -1) if size % p == 0), 1)
+    parts = reshaped(x, (rows, pieces, size // pieces))
+    moved = Node(Op.SHR, x.dtype, (parts, const(shift, x.dtype)))
+    kind = Node(Op.AND, x.dtype, (moved, const(kinds - 1, x.dtype)))
+    nothing = filled(0, (rows, pieces, kinds), dtypes.int32)
+    nothing = Node(Op.CONTIGUOUS, dtypes.int32, (nothing,), ("counts", number))
+    counts = Node(Op.SCATTER_ADD, dtypes.int32, (nothing, kind, const(1, dtypes.int32)), 2)
+    listed = reshaped(permuted(counts, (0, 2, 1)), (rows, kinds * pieces))  # all pieces' first kind, their second, ..
+    before = minus(Node(Op.SCAN_AXIS, dtypes.int32, (listed,), (Op.ADD, 1)), listed)
+    counters = permuted(reshaped(before, (rows, kinds, pieces)), (0, 2, 1))
+    counters = Node(Op.CONTIGUOUS, dtypes.int32, (counters,), ("counters", number))
+    return Node(Op.BUCKET, node.dtype, (parts, counters), node.arg)
