@@ -1,27 +1,26 @@
 """Ordering: sort, argsort, topk.
 
 In       tensors and an axis
-Out      lazy tensors: indices first, from a network of comparisons, then the values that they pick
+Out      lazy tensors: indices first, then the values that they pick
 Changes  nothing
-Next     indexing.py (picking), frontend/scheduler/joins.py (how a pass of the network is one kernel)
+Next     indexing.py (picking), frontend/scheduler/simplify.py (how BUCKET counts and places)
 
-Short axes are sorted by counting, for each element, how many come before it. Longer ones go through a merging network
-(Batcher's bitonic one, whose every stage begins by comparing a block's halves mirrored): n log(n)**2 / 4 comparisons of
-fixed places, the same for any values, so a pass is a kernel without branches on every device.
-
-What the network compares are int64: the element as an integer of the same order above, its place below. All are
-different, so the order is that of a stable sort, and the place comes out with the element. Elements of 64 bits take two
-rounds, the low half before the high one. NaN is greater than everything, zeros are equal.
+Everything is done with keys: integers that are ordered as the elements are, NaN greater than everything and zeros equal.
+Short axes are sorted by counting, for each element, how many come before it. Longer ones by buckets, RADIX bits after
+RADIX bits, the least ones first: each pass keeps the order of what is equal there. What a pass moves are int64, the key
+above, the element's place below; keys of 64 bits take two rounds. A few of many are looked for in the blocks that have the
+least elements.
 """
 
 from __future__ import annotations
 
+import math
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods, ValuesIndices
-from hcq.frontend.nodes import filled, flipped, iota, ordinal, refuse_storage_only, reshaped, shrunk
+from hcq.frontend.nodes import expanded, filled, iota, ordinal, refuse_storage_only, reshaped
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Methods)
 
-COUNTED = 1 << 21  # comparisons of all pairs of an axis, up to which the count is quicker than the network
+SHORT = 192  # elements of a row that are sorted by counting, however many rows there are
+COUNTED = 1 << 18  # comparisons in all, up to which longer rows are, too: buckets take more launches
 RADIX = 8  # bits by which one pass sorts
 PIECES = 1 << 7  # a long axis is filled up to a multiple of this, so that it can be worked on in pieces
-_LAST = -1  # padding: all bits are set, and it stands behind what is equal
-_PLACE = (1 << 32) - 1  # the bits of the place
+LEAST_BLOCK = 8  # elements of which one is taken, at least, where few are looked for
 
 
 class Ordering(Methods):
@@ -78,56 +77,19 @@ class Ordering(Methods):
         if x.node.dtype.is_storage_only:
             refuse_storage_only(call, x.node.dtype)
         size, shape = x.node.shape[axis], x.node.shape
-        if size * prod(shape) <= COUNTED:
-            indices = x._by_counting(axis, descending)
-            indices = indices if count is None else indices._part(axis, 0, count)
-        else:
-            lines = x._like(Node(Op.DETACH, x.node.dtype, (x.node,))).movedim(axis, -1)
-            rows = lines._reshape((prod(shape) // size, size))
-            found = _order(rows, descending, size if count is None else count)
-            indices = found._reshape((*lines.node.shape[:-1], found.node.shape[1])).movedim(-1, axis)
+        count = size if count is None else count
+        lines = x._like(Node(Op.DETACH, x.node.dtype, (x.node,))).movedim(axis, -1)
+        rows = lines._reshape((prod(lines.node.shape[:-1]), size))
+        found = _first(*_key(rows, descending), count) if count else rows._part(1, 0, 0).cast(dtypes.int64)
+        indices = found._reshape((*lines.node.shape[:-1], count)).movedim(-1, axis)
         values = x._like(Node(Op.GATHER, x.node.dtype, (x.node, indices.node), axis))
         if not self.node.shape:
             return ValuesIndices(values._reshape(()), indices._reshape(()))
         return ValuesIndices(values, indices)
 
-    def _by_counting(self, axis: int, descending: bool) -> Self:
-        """The indices that sort an axis: each element goes where as many come before it."""
-        shape = self.node.shape
-        place = self._rank(axis, descending)
-        source = (filled(0, shape, dtypes.int64), place.node, iota(shape[axis], axis, shape))
-        return self._like(Node(Op.SCATTER, dtypes.int64, source, axis))
 
-    def _rank(self, axis: int, descending: bool) -> Self:
-        """How many elements of the axis come before each one; NaN counts as the greatest."""
-        size = self.node.shape[axis]
-        mine, other = self.unsqueeze(axis + 1), self.unsqueeze(axis)
-        both = (*self.node.shape[: axis + 1], size, *self.node.shape[axis + 1 :])
-        less = other > mine if descending else other < mine
-        same = other == mine
-        if self.node.dtype.is_float:
-            nan_other, nan_mine = other.isnan(), mine.isnan()
-            less = less | ((nan_other & ~nan_mine) if descending else (nan_mine & ~nan_other))
-            same = same | (nan_other & nan_mine)
-        earlier = self._like(ordinal(size, axis + 1, both)) < self._like(ordinal(size, axis, both))
-        return (less | (same & earlier)).cast(dtypes.int64)._reduce(Op.ADD, (axis + 1,), keepdim=False)
-
-
-def _order(rows: T, descending: bool, count: int) -> T:
-    """(rows, n) -> (rows, count): the indices of the first elements of each row's order."""
-    keys, bits = _keys(rows, descending)
-    size = rows.node.shape[1]
-    places = rows._like(iota(size, 1, rows.node.shape))
-    found = _first(_packed(keys[0], places), bits, count if len(keys) == 1 else size) & _PLACE
-    for key in keys[1:]:  # equal ones stay in the order that the lower bits gave them
-        taken = rows._like(Node(Op.GATHER, key.node.dtype, (key.node, found.node), 1))
-        again = _first(_packed(taken, places), bits, count) & _PLACE
-        found = rows._like(Node(Op.GATHER, dtypes.int64, (found.node, again.node), 1))
-    return found
-
-
-def _keys(x: T, descending: bool) -> tuple[list[T], int]:
-    """int64 tensors, the least significant first, that are ordered as the elements are, and how many bits they have."""
+def _key(x: T, descending: bool) -> tuple[T, int]:
+    """int32 or int64 that are ordered as the elements are, and how many bits of them differ."""
     dtype = x.node.dtype
     bits = 8 * dtype.itemsize
     if dtype.is_float:
@@ -138,27 +100,71 @@ def _keys(x: T, descending: bool) -> tuple[list[T], int]:
         key = x.isnan().where(greatest, negative_first)
     elif bits == 64:
         key = x.bitcast(dtypes.int64) ^ int(dtypes.int64.min) if dtype.is_unsigned else x
+    elif dtype.is_unsigned or dtype.is_bool:
+        key = x.cast(dtypes.int64) - (1 << (bits - 1))
     else:
-        key = x.cast(dtypes.int64)
-        if dtype.is_unsigned or dtype.is_bool:
-            key = key - (1 << (bits - 1))
-    if descending:
-        key = key ^ -1
-    if bits < 64:
-        return [key.cast(dtypes.int64) + (1 << (bits - 1))], bits
-    return [key & _PLACE, (key >> 32) + (1 << 31)], 32
+        key = x
+    key = key.cast(dtypes.int64 if bits == 64 else dtypes.int32)
+    return (key ^ -1 if descending else key), bits
 
 
-def _packed(key: T, places: T) -> T:
-    """The key in the upper half, the place in the lower."""
-    return (key << 32) | places
+def _first(key: T, bits: int, count: int) -> T:
+    """(rows, n) -> (rows, count): the indices of the least, in order, of equal ones the first."""
+    rows, size = key.node.shape
+    length = math.isqrt(size // count)
+    if length >= LEAST_BLOCK:
+        return _of_blocks(key, bits, count, length)
+    if size <= SHORT or rows * size * size <= COUNTED:
+        return _by_counting(key)._part(1, 0, count)
+    return _by_buckets(key, bits, count)
 
 
-def _first(packed: T, bits: int, count: int) -> T:
-    """(rows, n) -> (rows, count): the least of each row, in order."""
+def _of_blocks(key: T, bits: int, count: int, length: int) -> T:
+    """Only the `count` blocks with the least elements can hold them: any other has so many before its own."""
+    rows, size = key.node.shape
+    blocks = -(-size // length)
+    whole = key.pad((0, blocks * length - size), value=int(key.node.dtype.max))  # last of its equals
+    parts = whole._reshape((rows, blocks, length))
+    chosen = _first(parts._reduce(Op.MIN, (2,), keepdim=False), bits, count)
+    chosen = chosen.sort(1).values  # in the order of their places, so that those decide between equals
+    taken = expanded(reshaped(chosen.node, (rows, count, 1)), (rows, count, length))
+    candidates = Node(Op.GATHER, key.node.dtype, (parts.node, taken), 1)
+    candidates = Node(Op.CONTIGUOUS, key.node.dtype, (candidates,))
+    found = _first(key._like(reshaped(candidates, (rows, count * length))), bits, count)
+    block = key._like(Node(Op.GATHER, dtypes.int64, (chosen.node, (found // length).node), 1))
+    return block * length + found % length
+
+
+def _by_counting(key: T) -> T:
+    """The indices that sort each row: an element goes where as many come before it."""
+    rows, size = key.node.shape
+    both = (rows, size, size)
+    mine, other = key.unsqueeze(2), key.unsqueeze(1)
+    earlier = key._like(ordinal(size, 2, both)) < key._like(ordinal(size, 1, both))
+    before = (other < mine) | ((other == mine) & earlier)
+    place = before.cast(dtypes.int32)._reduce(Op.ADD, (2,), keepdim=False)
+    source = (filled(0, (rows, size), dtypes.int64), place.node, iota(size, 1, (rows, size)))
+    return key._like(Node(Op.SCATTER, dtypes.int64, source, 1))
+
+
+def _by_buckets(key: T, bits: int, count: int) -> T:
+    """The indices that sort each row, by RADIX bits after RADIX bits, the least ones first."""
+    rows, size = key.node.shape
+    places = key._like(iota(size, 1, (rows, size)))
+    if bits <= 32:
+        return _passes(((key.cast(dtypes.int64) + (1 << (bits - 1))) << 32) | places, bits, count)
+    found = _passes((key << 32) | places, 32, size)  # equal ones stay in the order that the lower half gave them
+    upper = key._like(Node(Op.GATHER, dtypes.int64, (((key >> 32) + (1 << 31)).node, found.node), 1))
+    again = _passes((upper << 32) | places, 32, count)
+    return key._like(Node(Op.GATHER, dtypes.int64, (found.node, again.node), 1))
+
+
+def _passes(packed: T, bits: int, count: int) -> T:
+    """Sort rows by the upper halves of their elements, of which `bits` differ, and give the lower halves."""
     rows, size = packed.node.shape
     whole = -(-size // PIECES) * PIECES if size >= PIECES * PIECES else size
-    packed = packed.pad((0, whole - size), value=_LAST)
+    packed = packed.pad((0, whole - size), value=-1)  # all bits are set, and it stands behind what is equal
     for shift in range(32, 32 + bits, RADIX):
-        packed = packed._like(Node(Op.BUCKET, dtypes.int64, (packed.node,), (shift, min(RADIX, 32 + bits - shift))))
-    return packed._part(1, 0, count)
+        some = min(RADIX, 32 + bits - shift)
+        packed = packed._like(Node(Op.BUCKET, dtypes.int64, (packed.node,), (shift, some)))
+    return packed._part(1, 0, count) & 0xFFFFFFFF

@@ -26,6 +26,7 @@ _IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER
 LARGE_SCAN = 1 << 18  # a scan of at least this many elements in fewer lines than there are workers, likewise
 MIN_STRETCH = 1 << 8  # elements of a line that are scanned by one worker, at least
 STRETCHES = 4  # per worker: a late one holds up no one
+MIN_PER_KIND = 4.0  # elements of a piece for each of its counters, at least
 PARTIAL_RESULTS = (
     64  # of a reduction in two steps, at most, unless more workers than that are to be kept busy
 )
@@ -197,7 +198,7 @@ def _bucket(node: Node, threads: int, number: int) -> Node:
     if not rows or size < 2:
         return x
     kinds = 1 << bits
-    most = min(-(-threads * STRETCHES // rows), size // (kinds * 4))
+    most = min(-(-threads * STRETCHES // rows), int(size / (kinds * MIN_PER_KIND)))
     pieces = next((p for p in range(most, 1, -1) if size % p == 0), 1)
     parts = reshaped(x, (rows, pieces, size // pieces))
     moved = Node(Op.SHR, x.dtype, (parts, const(shift, x.dtype)))
