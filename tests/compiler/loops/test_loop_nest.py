@@ -111,7 +111,19 @@ def columns() -> Node:
     return kernel((out(0, (1, 45)), reduce(pad(param(1, (30, 40)), (1, 2), (3, 2)), (0,))))
 
 
+def running_rows() -> Node:
+    x = param(1, (7, 150)) * 2.0
+    return kernel((out(0, (7, 150)), Node(Op.SCAN_AXIS, x.dtype, (x, param(2, (7, 1))), (Op.ADD, 1))))
+
+
+def running_columns() -> Node:
+    x = param(1, (3, 45, 40)) * 2.0
+    return kernel((out(0, (3, 45, 40)), Node(Op.SCAN_AXIS, x.dtype, (x,), (Op.ADD, 1))))
+
+
 KERNELS = [
+    running_rows,
+    running_columns,
     product,
     turned_product,
     padded_convolution,
@@ -160,7 +172,7 @@ def random_schedule(
             nest.unroll(last[-1].name)
     for axis in axes:
         outer = axis.loops[0]
-        if rng.random() < 0.3 and outer.kind == "serial" and not axis.is_reduce:
+        if rng.random() < 0.3 and outer.kind == "serial" and not axis.is_reduce and not axis.is_ordered:
             nest.parallel(outer.name)
     serial = [loop for loop in nest.order if loop.kind == "serial"]
     for is_reduce in (False, True):
