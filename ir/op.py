@@ -108,7 +108,7 @@ class Op(Enum):
     CAT = auto()  # src: any number of parts; arg: axis; one after the other along it
     # src: x[, start of size 1 along the axis]; arg: (ADD | MUL, axis); each element with all before it along the axis
     SCAN_AXIS = auto()
-    # src: integers (rows, n)[, counters]; arg: (shift, bits); each row in the stable order of these bits of its elements.
+    # src: integers (rows, n)[, counters]; arg: (shift, bits); each row in the stable order of these bits.
     # The scheduler gives it (rows, pieces, n / pieces) and, in counters (rows, pieces, 2 ** bits), where each piece's
     # first element of each kind goes; they are counted up in place
     BUCKET = auto()

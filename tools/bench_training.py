@@ -14,6 +14,7 @@ from typing import Any
 
 from hcq.tools.bench_backward import BACKWARD_CASES
 from hcq.tools.bench_cases import TENSOR_CASES, Arrays, Case, Run, _convolve, hcq_wait
+from hcq.tools.bench_ordering import ORDERING_CASES
 
 BATCH = 64
 LEARNING_RATE = 2e-3
@@ -134,7 +135,7 @@ class DigitsStep(Case):
         return run
 
 
-_EVERY: tuple[type[Case], ...] = (*TENSOR_CASES, *BACKWARD_CASES, DigitsStep)
+_EVERY: tuple[type[Case], ...] = (*TENSOR_CASES, *BACKWARD_CASES, *ORDERING_CASES, DigitsStep)
 ALL_CASES: dict[str, type[Case]] = {case.name: case for case in _EVERY}
 
 

@@ -11,8 +11,8 @@ so invariant code is hoisted and copies share work without a pass of their own. 
 steps run without tests and the partial step is written a second time, with its own extent.
 
 A reduction is emitted as soon as the output loops that it needs are open; its accumulators are one per output point
-(and one per written-out step of a vectorised reduction, folded at the end). A scan (scan.py) is emitted where the stores
-are, its accumulators around the loops of its range.
+(and one per written-out step of a vectorised reduction, folded at the end). A scan (scan.py) is emitted where the
+stores are, its accumulators around the loops of its range.
 """
 
 from __future__ import annotations

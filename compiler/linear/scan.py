@@ -5,8 +5,8 @@ Out      an accumulator per SCAN and output point, around those loops; its value
 Changes  the program being written
 Next     linearize.py (when), ../loops/loop_nest.py (why those loops are innermost)
 
-Lanes along the range take log2(lanes) steps among themselves, which wait for nothing; then what the vectors before left is
-added to all. From one vector to the next there is one scalar operation to wait for.
+Lanes along the range take log2(lanes) steps among themselves, which wait for nothing; then what the vectors before left
+is added to all. From one vector to the next there is one scalar operation to wait for.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class Scans(Warpgroups):
             shifted = self.emit(Op.LANE, x.dtype, (x, nothing), picks)
             x = self.emit(node.arg, x.dtype, (x, shifted))
             reach *= 2
-        whole = self.place(Op.BROADCAST, x.dtype, (before,))  # here: what an accumulator is changes from turn to turn
+        whole = self.place(
+            Op.BROADCAST, x.dtype, (before,)
+        )  # here: what an accumulator is changes from turn to turn
         made = self.place(node.arg, x.dtype, (whole, x))
         return made, self.place(node.arg, before.dtype, (before, self.lane(x, lanes - 1)))
 

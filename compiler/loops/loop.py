@@ -49,7 +49,8 @@ class Axis:
     bit: int
     loops: list[Loop] = field(default_factory=list)
     splits: int = 0
-    is_scanned: bool = False  # ordered, and all that a turn takes over from the one before are values of SCANs
+    # ordered, and all that a turn takes over from the one before are values of SCANs
+    is_scanned: bool = False
 
     @property
     def counted(self) -> list[Loop]:

@@ -129,7 +129,9 @@ class _Lowering:
         made = self.value((scanned, ranges if value.shape else (), None))
         if value.op is Op.SCAN_AXIS:
             op, axis = value.arg
-            start = tuple([self.value((s, (*ranges[:axis], ZERO, *ranges[axis + 1 :]), None)) for s in value.src[1:]])
+            start = tuple(
+                [self.value((s, (*ranges[:axis], ZERO, *ranges[axis + 1 :]), None)) for s in value.src[1:]]
+            )
             if ranges[axis] is not ZERO:
                 made = Node(Op.SCAN, made.dtype, (made, ranges[axis], *start), op)
             elif start:

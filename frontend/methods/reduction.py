@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-LONG = 1 << 11  # elements of a line that are worth more than one step where the place of an extreme is asked for
+LONG = (
+    1 << 11
+)  # elements of a line that are worth more than one step where the place of an extreme is asked for
 LEAST_BLOCK = 1 << 8
 
 

@@ -42,8 +42,13 @@ MAX_ROW = 1 << 16
 MIN_ROWS = 16  # fewer rows than this, unless they are short, are better spread over the workers axis by axis
 
 _LEAVES = frozenset({Op.BUFFER, Op.CONST, Op.IOTA})
-_ALWAYS_REALIZED = frozenset({Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT, Op.SCAN_AXIS, Op.BUCKET})
-_ORDERED = SCATTERS | {Op.SCAN_AXIS, Op.BUCKET}  # a kernel of its own, whose turns along one axis run in order
+_ALWAYS_REALIZED = frozenset(
+    {Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT, Op.SCAN_AXIS, Op.BUCKET}
+)
+_ORDERED = SCATTERS | {
+    Op.SCAN_AXIS,
+    Op.BUCKET,
+}  # a kernel of its own, whose turns along one axis run in order
 _KEEPS_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK})
 _READS_ZERO_OUTSIDE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.PAD, Op.UNWINDOW})
 _COSTLY = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.FLOORDIV, Op.MOD})

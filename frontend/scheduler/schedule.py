@@ -157,7 +157,9 @@ class _Builder:
                 draft.after.append(node.src[0])
             elif node.op is Op.BUCKET:
                 counter = self._argument(draft, self.value_of[node.src[1]], node.src[1])
-                result = Node(node.op, node.dtype, (self._expression(node.src[0], draft, memo), counter), node.arg)
+                result = Node(
+                    node.op, node.dtype, (self._expression(node.src[0], draft, memo), counter), node.arg
+                )
                 draft.after.append(node.src[1])
             elif node.op is Op.CAT:
                 draft.after.extend(node.src)

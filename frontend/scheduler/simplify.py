@@ -2,7 +2,8 @@
 
 In       roots
 Out      roots of the same values: no DETACH, no FUNCTION, no expanded constants, no reshape of a reshape, no empty
-         reductions; large reductions to few elements and scans of few lines in two steps; every scatter with a base of its own; every CAT as
+         reductions; large reductions to few elements and scans of few lines in two steps; every BUCKET with its
+         counters; every scatter with a base of its own; every CAT as
          its readers see it (joins.py)
 Changes  nothing
 Next     fuse.py
@@ -206,8 +207,10 @@ def _bucket(node: Node, threads: int, number: int) -> Node:
     nothing = filled(0, (rows, pieces, kinds), dtypes.int32)
     nothing = Node(Op.CONTIGUOUS, dtypes.int32, (nothing,), ("counts", number))
     counts = Node(Op.SCATTER_ADD, dtypes.int32, (nothing, kind, const(1, dtypes.int32)), 2)
-    listed = reshaped(permuted(counts, (0, 2, 1)), (rows, kinds * pieces))  # all pieces' first kind, their second, ..
-    before = minus(Node(Op.SCAN_AXIS, dtypes.int32, (listed,), (Op.ADD, 1)), listed)
+    listed = reshaped(
+        permuted(counts, (0, 2, 1)), (rows, kinds * pieces)
+    )  # all pieces' first kind, their second, ..
+    before = minus(_scan(Node(Op.SCAN_AXIS, dtypes.int32, (listed,), (Op.ADD, 1)), threads), listed)
     counters = permuted(reshaped(before, (rows, kinds, pieces)), (0, 2, 1))
     counters = Node(Op.CONTIGUOUS, dtypes.int32, (counters,), ("counters", number))
     return Node(Op.BUCKET, node.dtype, (parts, counters), node.arg)

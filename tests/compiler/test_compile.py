@@ -315,7 +315,7 @@ def test_of_scatters_to_one_element_the_last_stays(device: Device) -> None:
 def test_a_scan_runs_along_any_axis(device: Device, shape: tuple[int, ...], op: Op) -> None:
     x = param(1, shape) * 0.01 + (1.0 if op is Op.MUL else 0.0)
     for axis in range(len(shape)):
-        check(device, kernel((out(0, shape), Node(Op.SCAN_AXIS, x.dtype, (x, ), (op, axis)))))
+        check(device, kernel((out(0, shape), Node(Op.SCAN_AXIS, x.dtype, (x,), (op, axis)))))
         start = param(2, (*shape[:axis], 1, *shape[axis + 1 :]))
         check(device, kernel((out(0, shape), Node(Op.SCAN_AXIS, x.dtype, (x, start), (op, axis)))))
 
@@ -327,7 +327,9 @@ def test_elements_go_where_their_counters_say_and_count_them_up(device: Device) 
     counts = np.stack([[np.bincount(piece, minlength=16) for piece in row] for row in kinds])
     listed = counts.transpose(0, 2, 1).reshape(2, -1)
     before = (listed.cumsum(1) - listed).reshape(2, 16, 3).transpose(0, 2, 1)
-    node = Node(Op.BUCKET, dtypes.int64, (param(2, x.shape, dtypes.int64), out(1, before.shape, dtypes.int32)), (5, 4))
+    node = Node(
+        Op.BUCKET, dtypes.int64, (param(2, x.shape, dtypes.int64), out(1, before.shape, dtypes.int32)), (5, 4)
+    )
     arrays = [np.zeros((2, 150), np.int64), np.ascontiguousarray(before, np.int32), x]
     (placed, counted, _), _ = run(device, kernel((out(0, (2, 150), dtypes.int64), node)), arrays)
     flat = x.reshape(2, 150)

@@ -15,9 +15,9 @@ from hcq.frontend.scheduler import simplify
 def way(request, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of sorting, for axes of any length."""
     monkeypatch.setattr(ordering, "COUNTED", 1 << 40 if request.param == "counted" else 0)
-    monkeypatch.setattr(ordering, "SHORT", 0)
+    monkeypatch.setattr(ordering, "SHORT", 8 if request.param == "buckets" else 0)
     monkeypatch.setattr(ordering, "LEAST_BLOCK", 2)  # so that topk takes short axes apart, too
-    monkeypatch.setattr(simplify, "MIN_PER_KIND", 0.01)  # and buckets are filled in pieces
+    monkeypatch.setattr(simplify, "MIN_PER_KIND", 0.1)  # and buckets are filled in pieces
     return str(request.param)
 
 

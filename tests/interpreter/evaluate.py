@@ -353,7 +353,9 @@ def _run_ranged_kernel(sink: Node, params: list[Array]) -> None:
             full = [max(size, done[node.src[1]].shape[i]) for i, size in enumerate(src[0].shape)]
             wide = [np.broadcast_to(src[0], full)]
             if len(node.src) > 2:
-                wide.append(np.broadcast_to(src[2], [1 if i == axis else size for i, size in enumerate(full)]))
+                wide.append(
+                    np.broadcast_to(src[2], [1 if i == axis else size for i, size in enumerate(full)])
+                )
             done[node] = scan_axis(node.arg, node.dtype, wide, axis)
         elif node.op is Op.STORE:
             stores.append(node)

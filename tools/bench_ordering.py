@@ -1,0 +1,137 @@
+"""Benchmark cases of lines: running sums, the place of an extreme, sorting, the greatest few.
+
+In       a case of `ORDERING_CASES` and a library
+Out      see bench_cases.py
+Changes  nothing
+Next     bench_cases.py (the other work), bench_training.py (the list of all), docs/performance.md (what was measured)
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from hcq.tools.bench_cases import Arrays, Case, Run, _hcq, _random, _tinygrad, _torch
+
+
+class _Line(Case):
+    """One function of one array, which the libraries name alike."""
+
+    shape: ClassVar[tuple[int, ...]]
+    unit = "us"
+    amount = 1.0
+
+    @staticmethod
+    def work(x: Any) -> Any:
+        """The tensor to compute, of a tensor."""
+        raise NotImplementedError
+
+    @staticmethod
+    def in_numpy(x: Any) -> Any:
+        """The same of a NumPy array."""
+        raise NotImplementedError
+
+    def inputs(self) -> Arrays:
+        return {"x": _random(*self.shape)}
+
+    def expected(self, inputs: Arrays) -> Any:
+        return self.in_numpy(inputs["x"].astype("float64"))
+
+    def hcq(self, inputs: Arrays) -> Run:
+        return _hcq(lambda x: self.work(x).realize(), inputs["x"])
+
+    def numpy(self, inputs: Arrays) -> Run:
+        return lambda: self.in_numpy(inputs["x"])
+
+    def torch(self, inputs: Arrays) -> Run:
+        return _torch(self.work, inputs["x"])
+
+    def tinygrad(self, inputs: Arrays) -> Run:
+        return _tinygrad(self.work, inputs["x"])
+
+
+class CumSum(_Line):
+    name = "cumsum-16m"
+    about = "running sum of 16M numbers"
+    shape = (1 << 24,)
+    tolerance = 1e-3
+
+    @staticmethod
+    def work(x: Any) -> Any:
+        return x.cumsum(0)
+
+    @staticmethod
+    def in_numpy(x: Any) -> Any:
+        return x.cumsum(0)
+
+
+class CumSumRows(CumSum):
+    name = "cumsum-rows"
+    about = "running sums of the rows of 4096 x 4096"
+    shape = (4096, 4096)
+
+    @staticmethod
+    def work(x: Any) -> Any:
+        return x.cumsum(1)
+
+    @staticmethod
+    def in_numpy(x: Any) -> Any:
+        return x.cumsum(1)
+
+
+class CumSumColumns(CumSum):
+    name = "cumsum-columns"
+    about = "running sums of the columns of 4096 x 4096"
+    shape = (4096, 4096)
+
+
+class ArgMax(_Line):
+    name = "argmax-16m"
+    about = "the place of the greatest of 16M numbers"
+    shape = (1 << 24,)
+    tolerance = 0.0
+
+    @staticmethod
+    def work(x: Any) -> Any:
+        return x.argmax()
+
+    @staticmethod
+    def in_numpy(x: Any) -> Any:
+        return x.argmax()
+
+
+class Sort(_Line):
+    name = "sort-1m"
+    about = "1M numbers in stable order, with their places; NumPy sorts the numbers alone"
+    shape = (1 << 20,)
+
+    @staticmethod
+    def work(x: Any) -> Any:
+        return x.sort()[0]
+
+    @staticmethod
+    def in_numpy(x: Any) -> Any:
+        import numpy
+
+        return numpy.sort(x)
+
+    def torch(self, inputs: Arrays) -> Run:
+        return _torch(lambda x: x.sort(stable=True)[0], inputs["x"])
+
+
+class TopK(_Line):
+    name = "topk-1m"
+    about = "the 64 greatest of 1M numbers, in order, with their places; NumPy partitions and sorts"
+    shape = (1 << 20,)
+
+    @staticmethod
+    def work(x: Any) -> Any:
+        return x.topk(64)[0]
+
+    @staticmethod
+    def in_numpy(x: Any) -> Any:
+        import numpy
+
+        return numpy.sort(numpy.partition(x, x.size - 64)[-64:])[::-1]
+
+
+ORDERING_CASES: tuple[type[Case], ...] = (CumSum, CumSumRows, CumSumColumns, ArgMax, Sort, TopK)
