@@ -115,6 +115,7 @@ class Sort(_Line):
         return numpy.sort(x)
 
     def torch(self, inputs: Arrays) -> Run:
+        """Stable, as ours is."""
         return _torch(lambda x: x.sort(stable=True)[0], inputs["x"])
 
 

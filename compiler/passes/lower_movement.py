@@ -17,8 +17,9 @@ end.
 STORE(P, SCATTER_ADD(P, index, x)) adds in place, so SCATTER overwrites: its ranges run over the index, and the one
 along the scattered axis has the argument (number, ORDERED). Turns of an ordered range may meet in one element, so they
 run one after the other in one thread; turns of the other ranges never meet. `range_number` of ir/node.py and
-`is_ordered` read both forms. STORE(P, SCAN_AXIS(x)) becomes the SCAN of x over an ordered range: each turn takes over what
-the turn before it had.
+`is_ordered` read both forms. STORE(P, SCAN_AXIS(x)) becomes the SCAN of x over an ordered range: each turn takes over
+what the turn before it had. STORE(P, BUCKET(x, C)) runs in order over each piece of x: a store where the counter says,
+and one of the counter's next place.
 """
 
 from __future__ import annotations

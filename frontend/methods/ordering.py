@@ -5,11 +5,11 @@ Out      lazy tensors: indices first, then the values that they pick
 Changes  nothing
 Next     indexing.py (picking), frontend/scheduler/simplify.py (how BUCKET counts and places)
 
-Everything is done with keys: integers that are ordered as the elements are, NaN greater than everything and zeros equal.
+Everything is done with keys: integers that are ordered as the elements are, NaN greater than everything, zeros equal.
 Short axes are sorted by counting, for each element, how many come before it. Longer ones by buckets, RADIX bits after
 RADIX bits, the least ones first: each pass keeps the order of what is equal there. What a pass moves are int64, the key
-above, the element's place below; keys of 64 bits take two rounds. A few of many are looked for in the blocks that have the
-least elements.
+above, the element's place below; keys of 64 bits take two rounds. A few of many are looked for in the blocks that have
+the least elements.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Ordering(Methods):
         axis = x._axis(call, dim)
         if x.node.dtype.is_storage_only:
             refuse_storage_only(call, x.node.dtype)
-        size, shape = x.node.shape[axis], x.node.shape
+        size = x.node.shape[axis]
         count = size if count is None else count
         lines = x._like(Node(Op.DETACH, x.node.dtype, (x.node,))).movedim(axis, -1)
         rows = lines._reshape((prod(lines.node.shape[:-1]), size))
@@ -163,7 +163,7 @@ def _by_buckets(key: T, bits: int, count: int) -> T:
 
 def _passes(packed: T, bits: int, count: int) -> T:
     """Sort rows by the upper halves of their elements, of which `bits` differ, and give the lower halves."""
-    rows, size = packed.node.shape
+    size = packed.node.shape[1]
     whole = -(-size // PIECES) * PIECES if size >= PIECES * PIECES else size
     packed = packed.pad((0, whole - size), value=-1)  # all bits are set, and it stands behind what is equal
     for shift in range(32, 32 + bits, RADIX):

@@ -3,8 +3,7 @@
 In       roots
 Out      roots of the same values: no DETACH, no FUNCTION, no expanded constants, no reshape of a reshape, no empty
          reductions; large reductions to few elements and scans of few lines in two steps; every BUCKET with its
-         counters; every scatter with a base of its own; every CAT as
-         its readers see it (joins.py)
+         counters; every scatter with a base of its own; every CAT as its readers see it (joins.py)
 Changes  nothing
 Next     fuse.py
 """
