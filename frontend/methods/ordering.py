@@ -22,7 +22,7 @@ from hcq.frontend.errors import UsageError
 from hcq.frontend.methods.base import Methods, ValuesIndices
 from hcq.frontend.nodes import expanded, filled, iota, ordinal, refuse_storage_only, reshaped
 from hcq.ir.dtype import dtypes
-from hcq.ir.node import Node
+from hcq.ir.node import Node, binary
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -125,14 +125,15 @@ def _of_blocks(key: T, bits: int, count: int, length: int) -> T:
     blocks = -(-size // length)
     whole = key.pad((0, blocks * length - size), value=int(key.node.dtype.max))  # last of its equals
     parts = whole._reshape((rows, blocks, length))
-    chosen = _first(parts._reduce(Op.MIN, (2,), keepdim=False), bits, count)
-    chosen = chosen.sort(1).values  # in the order of their places, so that those decide between equals
+    least = _first(parts._reduce(Op.MIN, (2,), keepdim=False), bits, count).cast(dtypes.int32)
+    upwards = _first(least, 32, count)  # in the order of their places, so that these decide between equals
+    chosen = key._like(Node(Op.GATHER, dtypes.int32, (least.node, upwards.node), 1)).cast(dtypes.int64)
     taken = expanded(reshaped(chosen.node, (rows, count, 1)), (rows, count, length))
     candidates = Node(Op.GATHER, key.node.dtype, (parts.node, taken), 1)
     candidates = Node(Op.CONTIGUOUS, key.node.dtype, (candidates,))
     found = _first(key._like(reshaped(candidates, (rows, count * length))), bits, count)
-    block = key._like(Node(Op.GATHER, dtypes.int64, (chosen.node, (found // length).node), 1))
-    return block * length + found % length
+    number, place = (key._like(binary(op, found.node, length)) for op in (Op.FLOORDIV, Op.MOD))
+    return key._like(Node(Op.GATHER, dtypes.int64, (chosen.node, number.node), 1)) * length + place
 
 
 def _by_counting(key: T) -> T:
