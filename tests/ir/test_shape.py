@@ -46,6 +46,17 @@ def node(op: Op, *src: Node, arg=None, dtype=F) -> Node:
         (node(Op.SCATTER_ADD, leaf(2, 9), leaf(2, 5, dtype=dtypes.int32), leaf(2, 5), arg=1), (2, 9)),
         (node(Op.SCATTER, leaf(2, 9), leaf(2, 5, dtype=dtypes.int32), leaf(2, 5), arg=1), (2, 9)),
         (node(Op.CAT, leaf(2, 9), leaf(2, 0), leaf(2, 5), arg=1), (2, 14)),
+        (node(Op.SCAN_AXIS, leaf(2, 9), leaf(2, 1), arg=(Op.ADD, 1)), (2, 9)),
+        (node(Op.BUCKET, leaf(2, 9, dtype=dtypes.int64), arg=(8, 4)), (2, 9)),
+        (
+            node(
+                Op.BUCKET,
+                leaf(2, 3, 3, dtype=dtypes.int64),
+                leaf(2, 3, 16, dtype=dtypes.int32),
+                arg=(8, 4),
+            ),
+            (2, 9),
+        ),
         (node(Op.STORE, leaf(2), const(1.0, F)), (2,)),
     ],
 )
@@ -72,6 +83,14 @@ def test_a_node_has_the_shape_its_op_promises(made: Node, shape: Shape):
         (node(Op.REDUCE_AXIS, leaf(2, 3), arg=(Op.ADD, (2,))), "among 0..1"),
         (node(Op.GATHER, leaf(2, 9), leaf(3, 5, dtype=dtypes.int32), arg=1), "differ outside axis 1"),
         (node(Op.CAT, leaf(2, 9), leaf(3, 9), arg=1), "differ outside axis 1"),
+        (node(Op.SCAN_AXIS, leaf(2, 9), arg=(Op.MAX, 1)), "MAX does not scan"),
+        (node(Op.SCAN_AXIS, leaf(2, 9), arg=(Op.ADD, 2)), "axis 2 must be one of the 2"),
+        (node(Op.SCAN_AXIS, leaf(2, 9), leaf(2, 9), arg=(Op.ADD, 1)), "with size 1 along the axis"),
+        (node(Op.BUCKET, leaf(9), arg=(0, 4)), "it needs (rows, n)"),
+        (
+            node(Op.BUCKET, leaf(2, 3, 3), leaf(2, 3, 8), arg=(0, 4)),
+            "the counters are (rows, pieces, 2 ** bits)",
+        ),
         (node(Op.CAT, arg=0), "it needs a part"),
         (node(Op.STORE, leaf(2), leaf(3)), "not the target's"),
         (node(Op.IOTA, arg=-1), "a count"),

@@ -62,6 +62,8 @@ def test_lawful_graphs_pass_without_notes():
         (kernel(node(Op.REDUCE, X, B, B, arg=Op.ADD), A), "reduces over one RANGE twice"),
         (kernel(node(Op.REDUCE, X, B, arg=Op.ADD)), "depends on a RANGE that is reduced over"),
         (kernel(node(Op.REDUCE, X, B, arg=Op.XOR), A), "XOR does not reduce"),
+        (kernel(node(Op.SCAN, X, A, arg=Op.ADD)), "takes a value, an ordered RANGE"),
+        (kernel(node(Op.SCAN, X, A, arg=Op.MAX)), "MAX does not scan"),
         (kernel(node(Op.BITCAST, X, dtype=dtypes.int64).cast(F)), "differ in size"),
         (kernel(node(Op.NEG, X.cast(dtypes.fp8e4m3), dtype=dtypes.fp8e4m3).cast(F)), "for storage"),
     ],
@@ -80,6 +82,8 @@ def test_a_kernel_that_breaks_a_law_is_named(root: Node, law: str):
         (node(Op.RESHAPE, P, arg=(24,), dtype=INT), "the dtype is int32, the source's float32"),
         (node(Op.GATHER, P, P, arg=0), "the index is float32"),
         (node(Op.SCATTER, P, P, P, arg=0), "the index is float32"),
+        (node(Op.BUCKET, P, arg=(0, 8)), "float32 has no bits 0 to 7"),
+        (node(Op.BUCKET, P.cast(INT), arg=(28, 8), dtype=INT), "int32 has no bits 28 to 35"),
         (A, "this op is not allowed here"),
     ],
 )
