@@ -83,7 +83,7 @@ def random_schedule(nest: LoopNest, rng: random.Random) -> str:
         parts = [rng.choice([1, 1, 2, 4]), rng.choice([2, 4, 8, 32, 64]), rng.choice([1, 1, 2, 4])]
         while prod(parts) >= 2 * axis.size and max(parts) > 1:
             parts[parts.index(max(parts))] //= 2  # padding is not what takes the time
-        if rng.random() < 0.8:
+        if rng.random() < 0.8 and not axis.is_ordered:
             nest.pad(axis.name, parts[0] * parts[1] * parts[2])
             shares[axis.name] = parts
     names = list(shares)
@@ -107,7 +107,8 @@ def random_schedule(nest: LoopNest, rng: random.Random) -> str:
                 except ScheduleError:
                     pass
     for axis in nest.axes:
-        if rng.random() < 0.5 and axis.loops[0].kind == "serial" and not axis.is_reduce:
+        is_free = axis.loops[0].kind == "serial" and not axis.is_reduce and not axis.is_ordered
+        if is_free and rng.random() < 0.5:
             nest.parallel(axis.loops[0].name)
     if any(axis.threads for axis in nest.axes):
         for number, load in enumerate(nest.loads):
