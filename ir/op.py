@@ -117,6 +117,7 @@ class Op(Enum):
 
     # linear stage: threads of a group
     ACROSS = auto()
+    BEFORE = auto()
     SHUFFLE = auto()
     SHARED = auto()
     BARRIER = auto()

@@ -20,6 +20,7 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | VECTOR      | lane values                  |                          | lanes from scalars
 | LANE        | vector[, second vector]      | lanes: tuple of ints     | some lanes in that order; one gives a scalar
 | ACROSS      | value                        | op, digits               | `op` over threads that differ in these
+| BEFORE      | value                        | op, digits               | `op` over those of them with lesser numbers
 | SHUFFLE     | value                        | mask                     | the value that thread number ^ mask has
 | SHARED      |                              | byte offset              | an address in the memory that a group shares
 | BARRIER     |                              | "" or UNITS_READ         | all threads of the group have come here; then

@@ -146,8 +146,12 @@ class Binding(Nest):
         axis = loop.axis
         if loop.kind != "serial":
             raise ScheduleError(f"{text}: the loop is already bound ({loop.kind})")
-        if axis.is_ordered:
+        if axis.is_ordered and not axis.is_scanned:
             raise ScheduleError(f"{text}: {axis.name} is ordered, its steps must run one after another")
+        if axis.is_scanned and (like or not axis.may_scan(loop)):
+            raise ScheduleError(
+                f"{text}: a scan has threads of its own, of neighbouring loops, the inner ones bound first"
+            )
         if loop.size & (loop.size - 1):
             raise ScheduleError(f"{text}: {loop.size} threads are not a power of two; split it first")
         if axis.size % axis.loops[0].stride:

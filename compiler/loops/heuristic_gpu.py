@@ -57,9 +57,11 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
         return nest
     facts = Accesses(nest)
     plan = _Plan(nest, facts, target)
-    if nest.reduces and schedule_matrix(nest, facts, target):
+    if nest.reduces and not nest.scans and schedule_matrix(nest, facts, target):
         return nest
-    if not nest.reduces:
+    if nest.scans:
+        shares = plan.scan()
+    elif not nest.reduces:
         shares = plan.elementwise()
     elif plan.is_fused_row():
         shares = plan.fused_row()
@@ -165,6 +167,27 @@ class _Plan:
         """Whether threads may share a reduction: what the kernel overwrites is read by one thread alone."""
         written = {store.src[0] for store in self.nest.stores}
         return not any(load.src[0] in written for load in self.nest.loads)
+
+    # -- running sums -------------------------------------------------------------------------------------------------
+
+    def scan(self) -> list[Share]:
+        """Threads along the line and, where lines are neighbours in memory, along these first."""
+        line = next(axis for axis in self.nest.axes if axis.is_scanned)
+        lines = prod(a.size for a in self.outputs)
+        column = self._stored_along()
+        shares: list[Share] = []
+        if column is not None and all(self.facts.stride(store, line) != 1 for store in self.nest.stores):
+            if lines >= BLOCK * FEW_BLOCKS:
+                return [self._share(column, BLOCK), Share(line, copies=min(TILE, line.size))]
+            shares.append(self._share(column, 32))
+        if not self._can_divide():
+            return self._fill(shares, BLOCK)
+        threads = prod(share.threads for share in shares)
+        lanes = 1 if shares else self._lanes(line, self.nest.loads)
+        most = (BLOCK if lines >= FEW_BLOCKS and not shares else 1024) // threads
+        along = self._share(line, most, lanes)
+        along.copies = min(TILE, _power_below(-(-line.size // along.size)))
+        return self._fill([*shares, along], BLOCK, threads * along.threads)
 
     # -- rows that are reduced and stored ----------------------------------------------------------------------------
 

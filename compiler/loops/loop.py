@@ -62,6 +62,12 @@ class Axis:
         """The loops whose steps are threads."""
         return [loop for loop in self.loops if loop.kind == "thread"]
 
+    def may_scan(self, loop: Loop) -> bool:
+        """Whether a loop of a scanned range may be threads: those in the order of their numbers, side by side."""
+        at = self.loops.index(loop)
+        inside = [other.kind == "thread" for other in self.loops[at + 1 :]]
+        return inside == sorted(inside, reverse=True) and not any(o.kind == "thread" for o in self.loops[:at])
+
     @property
     def written_out(self) -> list[Loop]:
         """The loops that are none when the program runs."""

@@ -99,7 +99,7 @@ class Ranges(Nest):
         text, axis = f"pad {name} {multiple}", self.loop(name).axis
         if any(not choice.startswith(("merge", "fuse", "pad")) for choice in self.choices):
             raise ScheduleError(f"{text}: pads come before all other transforms but merges and fuses")
-        if multiple < 1 or axis.is_ordered:
+        if multiple < 1 or (axis.is_ordered and not axis.is_scanned):
             raise ScheduleError(
                 f"{text}: {'the multiple must be at least 1' if multiple < 1 else 'it is ordered'}"
             )

@@ -45,10 +45,8 @@ _LEAVES = frozenset({Op.BUFFER, Op.CONST, Op.IOTA})
 _ALWAYS_REALIZED = frozenset(
     {Op.CONTIGUOUS, Op.ASSIGN, Op.SCATTER_ADD, Op.SCATTER, Op.CAT, Op.SCAN_AXIS, Op.BUCKET}
 )
-_ORDERED = SCATTERS | {
-    Op.SCAN_AXIS,
-    Op.BUCKET,
-}  # a kernel of its own, whose turns along one axis run in order
+# a kernel of its own, whose turns along one axis run in order
+_ORDERED = SCATTERS | {Op.SCAN_AXIS, Op.BUCKET}
 _KEEPS_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK})
 _READS_ZERO_OUTSIDE = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.SHRINK, Op.PAD, Op.UNWINDOW})
 _COSTLY = frozenset({Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.FLOORDIV, Op.MOD})
@@ -406,12 +404,22 @@ def _candidates(
     node: Node, sources: list[Node], walk: _Walk, group_of: dict[Node, int], readers: dict[Node, list[int]]
 ) -> list[int]:
     """Groups worth joining: those whose values are read element by element, then those that read the same ones."""
-    if node.op in _ORDERED or node.op is Op.CAT or walk.reduces(node) or len(walk.pieces.get(node, ())) > 1:
+    if _is_alone(node) or walk.reduces(node) or len(walk.pieces.get(node, ())) > 1:
         return []
     aligned = [s for s in sources if walk.uses[s][node].aligned]
     found = [group_of[s] for s in aligned if s in group_of]
     found += [g for s in aligned for g in readers.get(s, [])]
     return list(dict.fromkeys(found))
+
+
+def _is_alone(node: Node) -> bool:
+    """Whether it shares a kernel with nothing; what is another value in its memory needs none at all."""
+    return node.op in _ORDERED or node.op is Op.CAT or is_renamed(node)
+
+
+def is_renamed(node: Node) -> bool:
+    """Whether a value is a scan in another shape, and can be in the memory that the scan writes."""
+    return node.op is Op.RESHAPE and node.src[0].op is Op.SCAN_AXIS
 
 
 def _may_join(
@@ -425,12 +433,7 @@ def _may_join(
     walk: _Walk,
 ) -> bool:
     group = groups[number]
-    if (
-        len(group) >= MAX_STORES
-        or stored_shape(group[0]) != stored_shape(node)
-        or group[0].op in _ORDERED
-        or group[0].op is Op.CAT
-    ):
+    if len(group) >= MAX_STORES or stored_shape(group[0]) != stored_shape(node) or _is_alone(group[0]):
         return False
     members = [*group, node]
     if len({source for member in members for source in reads[member]}) > MAX_INPUTS:

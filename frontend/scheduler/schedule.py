@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from hcq.frontend.scheduler.fuse import Fusion, fuse, reaches, target_base, written_version
+from hcq.frontend.scheduler.fuse import Fusion, fuse, is_renamed, reaches, target_base, written_version
 from hcq.frontend.scheduler.gaps import without_gaps
 from hcq.frontend.scheduler.planes import in_planes
 from hcq.frontend.scheduler.simplify import simplify_graph
@@ -80,6 +80,7 @@ def schedule(roots: Sequence[Node], inputs: Sequence[Any], threads: int = 1) -> 
     roots = simplify_graph(in_planes(without_gaps(roots)), threads)
     fusion = fuse(roots)
     builder = _Builder(fusion, inputs)
+    builder.roots.update(roots)
     for root in roots:
         builder.name_result(root)
     builder.build()
@@ -96,6 +97,7 @@ class _Builder:
         self.place_of: dict[
             Node, tuple[tuple[int, int, int], ...]
         ] = {}  # piece -> the part of its CAT's value
+        self.roots: set[Node] = set()
         for storage in inputs:
             self.value_of[storage.node()] = self._new_value("input", storage.dtype, storage.shape)
 
@@ -115,6 +117,8 @@ class _Builder:
             return
         self.value_of[node] = self._new_value(kind, node.dtype, node.shape)
         if node.op in SCATTERS:  # writes in place to the copy of its base that it alone has
+            self.value_of[node.src[0]] = self.value_of[node]
+        elif is_renamed(node) and node.src[0] not in self.value_of and node.src[0] not in self.roots:
             self.value_of[node.src[0]] = self.value_of[node]
         elif node.op is Op.CAT:
             at = 0
@@ -161,7 +165,7 @@ class _Builder:
                     node.op, node.dtype, (self._expression(node.src[0], draft, memo), counter), node.arg
                 )
                 draft.after.append(node.src[1])
-            elif node.op is Op.CAT:
+            elif node.op is Op.CAT or (is_renamed(node) and self.value_of[node.src[0]] == value):
                 draft.after.extend(node.src)
                 continue
             elif node.op is Op.CONTIGUOUS:
@@ -173,6 +177,7 @@ class _Builder:
                         source = source.src[0]
                 result = self._expression(source, draft, memo)
             else:
+                target = _in_shape(target, node.shape)
                 src = tuple([self._expression(s, draft, memo) for s in node.src])
                 result = Node(node.op, node.dtype, src, node.arg)
             memo[node] = result  # another store of this kernel that reads it takes the value, not the memory
@@ -188,7 +193,8 @@ class _Builder:
                 stack.pop()
             elif node.op is Op.BUFFER or node in self.fusion.realized:
                 value = self.value_of[node]
-                memo[node] = self._argument(draft, value, node)
+                argument = self._argument(draft, value, node)
+                memo[node] = _in_shape(argument, node.shape) if node.op is Op.SCAN_AXIS else argument
                 draft.reads[node] = value
                 stack.pop()
             elif missing := [s for s in node.src if s not in memo]:
@@ -279,6 +285,11 @@ def _finish(draft: _Draft) -> Kernel:
     renumber = {slot: i for i, slot in enumerate(slots)}
     mapping = {n: n.replace(arg=n.arg._replace(index=renumber[n.arg.index])) for n in used}
     return Kernel(sink.substitute(mapping), tuple(draft.values[slot] for slot in slots), draft.written)
+
+
+def _in_shape(argument: Node, shape: Shape) -> Node:
+    """The memory of a value as what has the same elements in another shape."""
+    return argument if argument.shape == shape else Node(Op.RESHAPE, argument.dtype, (argument,), shape)
 
 
 def _onto(view: Node, base: Node) -> Node:

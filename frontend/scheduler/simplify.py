@@ -24,7 +24,9 @@ from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 LARGE_REDUCTION = 1 << 18
 _IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS, Op.BUCKET})
 LARGE_SCAN = 1 << 18  # a scan of at least this many elements in fewer lines than there are workers, likewise
-MIN_STRETCH = 1 << 8  # elements of a line that are scanned by one worker, at least
+MIN_STRETCH = 1 << 10  # elements of a line that are scanned by one worker, at least
+ALIGNED = 16  # elements: stretches begin where vectors do
+MANY_WORKERS = 256  # a GPU's, which scans a line by many threads of one worker, and is not woken up for more
 STRETCHES = 4  # per worker: a late one holds up no one
 MIN_PER_KIND = 4.0  # elements of a piece for each of its counters, at least
 PARTIAL_RESULTS = (
@@ -166,11 +168,16 @@ def _scan(node: Node, threads: int) -> Node:
     if size == 1 or not count:
         return x
     lines = count // size
-    if count < LARGE_SCAN or lines >= threads or len(node.src) > 1:
+    is_gpu = threads >= MANY_WORKERS
+    if count < (LARGE_SCAN >> 2 if is_gpu else LARGE_SCAN) or lines >= threads or len(node.src) > 1:
         return node
     length = max(MIN_STRETCH, -(-size * lines // (threads * STRETCHES)))
+    about = -(-size // length)
+    even = (p for step in (ALIGNED, 1) for p in range(about, about // 2, -1) if size % (p * step) == 0)
+    length = size // next(even, 1) if size >= 2 * about else size
+    if length == size:  # nothing divides it: what is beyond the end costs a copy
+        length = -(-size // (about * ALIGNED)) * ALIGNED
     stretches = -(-size // length)
-    length = -(-size // stretches)
     neutral = identity(op, node.dtype)
     rest = [(0, 0)] * len(shape)
     rest[axis] = (0, stretches * length - size)
@@ -185,10 +192,8 @@ def _scan(node: Node, threads: int) -> Node:
     running = Node(Op.SCAN_AXIS, node.dtype, (shrunk(totals, tuple(before)),), (op, axis))
     starts = padded(running, tuple(first), neutral)
     whole = Node(Op.SCAN_AXIS, node.dtype, (parts, starts), (op, axis + 1))
-    return shrunk(
-        reshaped(whole, (*shape[:axis], stretches * length, *shape[axis + 1 :])),
-        tuple([(0, size, 1) for size in shape]),
-    )
+    whole = reshaped(whole, (*shape[:axis], stretches * length, *shape[axis + 1 :]))
+    return whole if whole.shape == shape else shrunk(whole, tuple([(0, size, 1) for size in shape]))
 
 
 def _bucket(node: Node, threads: int, number: int) -> Node:

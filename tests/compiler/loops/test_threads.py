@@ -15,6 +15,7 @@ import hcq
 from hcq import config
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
+from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.heuristic_gpu import choose
 from hcq.compiler.loops.loop_nest import LoopNest
@@ -83,7 +84,7 @@ def random_schedule(nest: LoopNest, rng: random.Random) -> str:
         parts = [rng.choice([1, 1, 2, 4]), rng.choice([2, 4, 8, 32, 64]), rng.choice([1, 1, 2, 4])]
         while prod(parts) >= 2 * axis.size and max(parts) > 1:
             parts[parts.index(max(parts))] //= 2  # padding is not what takes the time
-        if rng.random() < 0.8 and not axis.is_ordered:
+        if rng.random() < 0.8 and (axis.is_scanned or not axis.is_ordered):
             nest.pad(axis.name, parts[0] * parts[1] * parts[2])
             shares[axis.name] = parts
     names = list(shares)
@@ -144,6 +145,41 @@ def test_the_heuristics_choice_computes_the_same_and_replays(gpu: tuple[Any, Any
     device, target = gpu
     code = check(device, make(), target=target)
     assert LoopNest(lower(make(), target)).apply(code.choice).choice == code.choice
+
+
+# -- running sums ---------------------------------------------------------------------------------------------------
+
+
+def running(shape: tuple[int, ...], axis: int, dtype: DType) -> Node:
+    x = param(1, shape, dtype)
+    return kernel((out(0, shape, dtype), Node(Op.SCAN_AXIS, dtype, (x,), (Op.ADD, axis))))
+
+
+@pytest.mark.parametrize(
+    "shape, axis",
+    [((4999,), 0), ((2, 1025), 1), ((300, 7), 1), ((150, 70), 0), ((2, 33, 9), 1), ((3, 17, 40), 1)],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [dtypes.int64, dtypes.float32], ids=lambda dtype: dtype.name)
+def test_a_running_sum_is_divided_among_threads(
+    gpu: tuple[Any, Any], shape: tuple[int, ...], axis: int, dtype: DType
+) -> None:
+    device, target = gpu
+    sink = running(shape, axis, dtype)
+    code = check(device, sink, target=target)
+    nest = LoopNest(lower(sink, target)).apply(code.choice)
+    assert [len(line.threads) for line in nest.axes if line.is_scanned] == [1]
+
+
+def test_waves_meet_in_shared_memory_once_for_all_steps_that_are_written_out(gpu: tuple[Any, Any]) -> None:
+    target = gpu[1]
+    nest = LoopNest(lower(running((4096,), 0, dtypes.float32), target))
+    program = linearize(
+        nest.apply("split r0 1024; split r0.1 4; vectorize r0.2; thread r0.1; unroll r0"), "k"
+    )
+    lower_across(program, 32)
+    assert sum(it.op is Op.BARRIER for it in program.instructions) == 1
+    assert not any(it.op in (Op.ACROSS, Op.BEFORE) for it in program.instructions)
 
 
 # -- matrix units ---------------------------------------------------------------------------------------------------
@@ -235,6 +271,19 @@ def test_every_element_of_a_fragment_is_held_once(unit: MatrixUnit) -> None:
 def test_a_schedule_that_does_not_fit_says_why(text: str, complaint: str) -> None:
     with pytest.raises(ScheduleError, match=complaint):
         LoopNest(lower(product(), nv_target("sm_80"))).apply(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pad r0 64; pad r1 64; thread r0; thread r1 r0",
+        "pad r1 64; split r1 32; split r1.1 4; thread r1.2; unroll r1.1; thread r1",
+    ],
+)
+def test_threads_of_a_scan_are_side_by_side_and_its_own(text: str) -> None:
+    sink = running((64, 64), 1, dtypes.float32)
+    with pytest.raises(ScheduleError, match="a scan has threads of its own, of neighbouring loops"):
+        LoopNest(lower(sink, nv_target("sm_80"))).apply(text)
 
 
 def test_a_fused_range_has_no_loop() -> None:
