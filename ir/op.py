@@ -110,7 +110,8 @@ class Op(Enum):
     SCAN_AXIS = auto()
     # src: integers (rows, n)[, counters]; arg: (shift, bits); each row in the stable order of these bits.
     # The scheduler gives it (rows, pieces, n / pieces) and, in counters (rows, pieces, 2 ** bits), where each piece's
-    # first element of each kind goes; they are counted up in place
+    # first element of each kind goes; they are counted up in place. With arg (shift, bits, True) they are only read:
+    # each element finds by scans how many of its kind are before it in its piece, which has fewer than 65536
     BUCKET = auto()
     # kernel stage: src: value, an ordered RANGE[, start]; arg: ADD | MUL; the value with those of all earlier turns
     SCAN = auto()

@@ -205,7 +205,7 @@ def _scan_axis(arg: Any, shapes: Shapes) -> Shape:
 
 
 def _bucket(arg: Any, shapes: Shapes) -> Shape:
-    x, (_, bits) = shapes[0], arg
+    x, bits = shapes[0], arg[1]
     if len(x) != 1 + len(shapes):
         raise ValueError("it needs (rows, n), or with counters (rows, pieces, n / pieces)")
     if len(shapes) > 1 and shapes[1] != (*x[:2], 1 << bits):

@@ -179,7 +179,7 @@ def _gather(node: Node, notes: Notes) -> None:
 
 
 def _bucket(node: Node, notes: Notes) -> None:
-    shift, bits = node.arg
+    shift, bits = node.arg[:2]
     if not node.dtype.is_integer or not 0 <= shift < shift + bits <= 8 * node.dtype.itemsize:
         _broken(node, f"{node.dtype.name} has no bits {shift} to {shift + bits - 1}")
     if len(node.src) > 1 and node.src[1].dtype is not dtypes.int32:

@@ -29,6 +29,7 @@ from hcq.ir.node import Node
 BLOCK = 256  # threads: enough waves to hide a wait, few enough that several blocks share a core
 FEW_BLOCKS = 128  # fewer than this leave cores idle
 WIDEST = 16  # bytes of one load
+RUN = 8  # elements of a line side by side in a thread, where many scans of it are asked for
 KEPT = 32  # elements of a row that a thread keeps in registers
 DEPTH = 16  # values along a reduction that are in shared memory at a time
 TILE = 4  # results of a thread along each side, where operands are used again
@@ -42,12 +43,13 @@ class Share:
     threads: int = 1
     lanes: int = 1
     copies: int = 1  # written out
+    run: int = 1  # vectors side by side of one thread
     like: Axis | None = None  # counted by the same threads as this one
 
     @property
     def size(self) -> int:
         """Values of the range that it covers."""
-        return self.copies * self.threads * self.lanes
+        return self.copies * self.threads * self.run * self.lanes
 
 
 def choose(nest: LoopNest, target: Target) -> LoopNest:
@@ -185,6 +187,10 @@ class _Plan:
         threads = prod(share.threads for share in shares)
         lanes = 1 if shares else self._lanes(line, self.nest.loads)
         most = (BLOCK if lines >= FEW_BLOCKS and not shares else 1024) // threads
+        if len(self.nest.scans) > 1:  # what crosses threads is what costs: each has more of its own first
+            along = self._share(line, most, RUN)
+            along.lanes, along.run = 1, RUN
+            return self._fill([*shares, along], BLOCK, threads * along.threads)
         along = self._share(line, most, lanes)
         along.copies = min(TILE, _power_below(-(-line.size // along.size)))
         return self._fill([*shares, along], BLOCK, threads * along.threads)
@@ -344,12 +350,15 @@ def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
             nest.pad(share.axis.name, share.size)
     for share in shares:
         axis = nest.axis(share.axis)
-        for size in (share.size, share.threads * share.lanes, share.lanes):
+        own = share.run * share.lanes
+        for size in (share.size, share.threads * own, own, share.lanes):
             if 1 < size < axis.loops[-1].size:
                 nest.split(axis.loops[-1].name, size)
         loops = list(axis.loops)
         if share.lanes > 1:
             nest.vectorize(loops.pop().name)
+        if share.run > 1:
+            nest.unroll(loops.pop().name)
         if share.threads > 1:
             like = "" if share.like is None else nest.axis(share.like).threads[0].name
             nest.thread(loops.pop().name, *filter(None, [like]))

@@ -19,7 +19,7 @@ along the scattered axis has the argument (number, ORDERED). Turns of an ordered
 run one after the other in one thread; turns of the other ranges never meet. `range_number` of ir/node.py and
 `is_ordered` read both forms. STORE(P, SCAN_AXIS(x)) becomes the SCAN of x over an ordered range: each turn takes over
 what the turn before it had. STORE(P, BUCKET(x, C)) runs in order over each piece of x: a store where the counter says,
-and one of the counter's next place.
+and one of the counter's next place; or, where counters are only read, a store as far behind as scans say.
 """
 
 from __future__ import annotations
@@ -166,16 +166,22 @@ class _Lowering:
     def bucket(self, target: Node, node: Node) -> Node:
         """Every element goes where its counter says, which then says the next place."""
         x, counters = node.src
-        shift, bits = node.arg
+        shift, bits, *ranks = node.arg
         ranges = self.output_ranges(x.shape, 2)
         value = self.value((x, ranges, None))
         moved = Node(Op.SHR, value.dtype, (value, const(shift, value.dtype)))
-        digit = to_index(Node(Op.AND, value.dtype, (moved, const((1 << bits) - 1, value.dtype))))
-        counter = _place_in_param(counters, (*ranges[:2], self.within(digit, 1 << bits)))
-        place = Node(Op.LOAD, counters.dtype, counter)
+        kind = Node(Op.AND, value.dtype, (moved, const((1 << bits) - 1, value.dtype)))
+        here = (*ranges[:2], self.within(to_index(kind), 1 << bits))
+        after: tuple[Node, ...] = ()
+        if ranks:
+            place = self.value((counters, here, None))
+            place = place + _rank(Node(Op.CAST, place.dtype, (kind,)), 1 << bits, ranges[2])
+        else:
+            counter = _place_in_param(counters, here)
+            place = Node(Op.LOAD, counters.dtype, counter)
+            after = (Node(Op.STORE, place.dtype, (*counter, place + 1)),)
         out = _place_in_param(target, (ranges[0], self.within(to_index(place), target.shape[1])))
-        after = Node(Op.ADD, place.dtype, (place, const(1, place.dtype)))
-        stores = Node(Op.STORE, value.dtype, (*out, value)), Node(Op.STORE, after.dtype, (*counter, after))
+        stores = (Node(Op.STORE, value.dtype, (*out, value)), *after)
         lowered = Node(Op.SINK, self.sink.dtype, stores, self.sink.arg)
         return _resolve(lowered) if self.has_placeholders else lowered
 
@@ -340,6 +346,22 @@ def _ordered_axis(value: Node) -> int | None:
         axis: int = value.arg[1]
         return axis
     return int(value.arg) if value.op in SCATTERS else None
+
+
+def _rank(kind: Node, kinds: int, turn: Node) -> Node:
+    """How many elements of its kind are before each one: a word counts two kinds, one in each half."""
+    if turn is ZERO:
+        return const(0, kind.dtype)
+    half, is_odd = Node(Op.SHR, kind.dtype, (kind, const(1, kind.dtype))), (kind & 1).eq(1)
+    mine = is_odd.where(const(1 << 16, kind.dtype), const(1, kind.dtype))
+    found: Node | None = None
+    for word in range(-(-kinds // 2)):
+        is_here = half.eq(word)
+        until = Node(Op.SCAN, kind.dtype, (is_here.where(mine, const(0, kind.dtype)), turn), Op.ADD)
+        found = until if found is None else is_here.where(until, found)
+    assert found is not None
+    high = Node(Op.SHR, kind.dtype, (found, const(16, kind.dtype)))
+    return (is_odd.where(high, found) & 0xFFFF) + -1
 
 
 def _place_in_param(target: Node, at: Indices) -> tuple[Node, Node]:

@@ -20,7 +20,7 @@ from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import UNITS_READ, Instruction, Program
 from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES
 from hcq.compiler.render.llvm import Text
-from hcq.compiler.render.llvm_arithmetic import RenderError, memory_type, register_type
+from hcq.compiler.render.llvm_arithmetic import RenderError, arithmetic, memory_type, register_type
 from hcq.compiler.render.warpgroup import WARPGROUP
 from hcq.ir.dtype import DType
 from hcq.ir.op import Op
@@ -133,6 +133,8 @@ class _KernelText(Text):
             self.names[it] = self.let(f"getelementptr inbounds i8, {SHARED} @shared, i32 {it.arg}")
         elif it.op is Op.SHUFFLE:
             self.names[it] = self.shuffle(it)
+        elif it.op is Op.SHL and it.dtype.lanes > 1 and it.dtype.scalar.bits == 64:
+            self.names[it] = self.lane_by_lane(it)
         elif it.op is Op.MATRIX:
             a, b, d = (self.name(it.source(place)) for place in range(3))
             self.names[it] = self.dialect.matrix(self, it.arg, a, b, d)
@@ -193,6 +195,23 @@ class _KernelText(Text):
         if bits < 32:
             made = self.let(f"trunc i32 {made} to i{bits}")
         return made if kind == f"i{bits}" else self.let(f"bitcast i{bits} {made} to {kind}")
+
+    def lane_by_lane(self, it: Instruction) -> str:
+        """A vector's lanes as numbers of their own.
+
+        LLVM 22's AMDGPU backend ends the process ("target-independent node should have been selected") where vectors of
+        64 bits that were made of 32 are moved by 32; no GPU has a vector operation for them.
+        """
+        made, vector, one = "poison", register_type(it.dtype), register_type(it.dtype.scalar)
+        for lane in range(it.dtype.lanes):
+            picked = [
+                (self.let(f"extractelement {vector} {self.name(s)}, i64 {lane}"), s.dtype.scalar)
+                for s in it.src
+                if s
+            ]
+            number = arithmetic(self, it.op, it.dtype.scalar, picked, [s.number for s in it.src if s])
+            made = self.let(f"insertelement {vector} {made}, {one} {number}, i64 {lane}")
+        return made
 
     def load_rows(self, it: Instruction) -> str:
         """Fragments of squares in shared memory, whose rows start where the threads say."""

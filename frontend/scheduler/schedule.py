@@ -145,7 +145,8 @@ class _Builder:
 
     def _draft(self, group: list[Node]) -> _Draft:
         """The stores of one kernel; its group is in an order where sources come first."""
-        counters = [self.value_of[node.src[1]] for node in group if node.op is Op.BUCKET]
+        counted = [node for node in group if node.op is Op.BUCKET and len(node.arg) == 2]  # in place
+        counters = [self.value_of[node.src[1]] for node in counted]
         draft = _Draft(group, [*[self.value_of[node] for node in group], *counters])
         memo: dict[Node, Node] = {}
         for node in group:
@@ -160,11 +161,13 @@ class _Builder:
                 result = Node(node.op, node.dtype, (target, index, added), node.arg)
                 draft.after.append(node.src[0])
             elif node.op is Op.BUCKET:
-                counter = self._argument(draft, self.value_of[node.src[1]], node.src[1])
-                result = Node(
-                    node.op, node.dtype, (self._expression(node.src[0], draft, memo), counter), node.arg
-                )
-                draft.after.append(node.src[1])
+                x = self._expression(node.src[0], draft, memo)
+                if node in counted:
+                    counter = self._argument(draft, self.value_of[node.src[1]], node.src[1])
+                    draft.after.append(node.src[1])
+                else:
+                    counter = self._expression(node.src[1], draft, memo)
+                result = Node(node.op, node.dtype, (x, counter), node.arg)
             elif node.op is Op.CAT or (is_renamed(node) and self.value_of[node.src[0]] == value):
                 draft.after.extend(node.src)
                 continue

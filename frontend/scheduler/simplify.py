@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hcq.frontend.nodes import expanded, filled, minus, padded, permuted, reshaped, shrunk
+from hcq.frontend.nodes import expanded, filled, minus, ordinal, padded, permuted, reduced, reshaped, shrunk
 from hcq.frontend.scheduler.joins import inner_joins, joined, parts_of
 from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
@@ -29,6 +29,8 @@ ALIGNED = 16  # elements: stretches begin where vectors do
 MANY_WORKERS = 256  # a GPU's, which scans a line by many threads of one worker, and is not woken up for more
 STRETCHES = 4  # per worker: a late one holds up no one
 MIN_PER_KIND = 4.0  # elements of a piece for each of its counters, at least
+PIECE = 1 << 12  # elements that a block of a GPU places at a time
+SCANNED_BITS = 4  # of them it can keep apart: a scan of half a word for each kind
 PARTIAL_RESULTS = (
     64  # of a reduction in two steps, at most, unless more workers than that are to be kept busy
 )
@@ -197,24 +199,57 @@ def _scan(node: Node, threads: int) -> Node:
 
 
 def _bucket(node: Node, threads: int, number: int) -> Node:
-    """Count the bits' values in pieces of each row, and sum the counts up: these are the counters to place by."""
+    """Count the bits' values in pieces of each row, and sum the counts up: these are the counters to place by.
+
+    The threads of a GPU place a piece together. For each kind they scan where it is, so there are few kinds at a time.
+    """
     x, (shift, bits) = node.src[0], node.arg
     rows, size = x.shape
     if not rows or size < 2:
         return x
-    kinds = 1 << bits
-    most = min(-(-threads * STRETCHES // rows), int(size / (kinds * MIN_PER_KIND)))
-    pieces = next((p for p in range(most, 1, -1) if size % p == 0), 1)
+    if threads < MANY_WORKERS:
+        most = min(-(-threads * STRETCHES // rows), int(size / (MIN_PER_KIND * (1 << bits))))
+        pieces = next((p for p in range(most, 1, -1) if size % p == 0), 1)
+        return _placed(x, shift, bits, pieces, number, threads)
+    about = -(-size // PIECE)
+    pieces = next(p for p in range(about, size + 1) if size % p == 0) if size > PIECE else 1
+    for low in range(shift, shift + bits, SCANNED_BITS):
+        some = min(SCANNED_BITS, shift + bits - low)
+        x = _placed(x, low, some, pieces, number, threads)
+    return x
+
+
+def _placed(x: Node, shift: int, bits: int, pieces: int, number: int, threads: int) -> Node:
+    """A pass of a sort: rows in the stable order of some bits."""
+    rows, size = x.shape
+    kinds, is_gpu = 1 << bits, threads >= MANY_WORKERS
     parts = reshaped(x, (rows, pieces, size // pieces))
-    moved = Node(Op.SHR, x.dtype, (parts, const(shift, x.dtype)))
-    kind = Node(Op.AND, x.dtype, (moved, const(kinds - 1, x.dtype)))
-    nothing = filled(0, (rows, pieces, kinds), dtypes.int32)
-    nothing = Node(Op.CONTIGUOUS, dtypes.int32, (nothing,), ("counts", number))
-    counts = Node(Op.SCATTER_ADD, dtypes.int32, (nothing, kind, const(1, dtypes.int32)), 2)
-    listed = reshaped(
-        permuted(counts, (0, 2, 1)), (rows, kinds * pieces)
-    )  # all pieces' first kind, their second, ..
-    before = minus(_scan(Node(Op.SCAN_AXIS, dtypes.int32, (listed,), (Op.ADD, 1)), threads), listed)
+    if is_gpu:
+        each = (rows, pieces, kinds, size // pieces)
+        kind = _bits(expanded(reshaped(x, (rows, pieces, 1, size // pieces)), each), shift, bits)
+        is_it = kind.eq(Node(Op.CAST, x.dtype, (ordinal(kinds, 2, each),)))
+        counts = reduced(Op.ADD, Node(Op.CAST, dtypes.int32, (is_it,)), (3,))
+    else:
+        nothing = filled(0, (rows, pieces, kinds), dtypes.int32)
+        nothing = Node(Op.CONTIGUOUS, dtypes.int32, (nothing,), ("counts", number))
+        one = const(1, dtypes.int32)
+        counts = Node(Op.SCATTER_ADD, dtypes.int32, (nothing, _bits(parts, shift, bits), one), 2)
+    # of all pieces the first kind, then the second, ..
+    counts = reshaped(counts, (rows, pieces, kinds))
+    listed = reshaped(permuted(counts, (0, 2, 1)), (rows, kinds * pieces))
+    running = _scan(Node(Op.SCAN_AXIS, dtypes.int32, (listed,), (Op.ADD, 1)), threads)
+    if is_gpu:  # what is before each one: read a place further to the left
+        before = shrunk(padded(running, ((0, 0), (1, 0)), 0), ((0, rows, 1), (0, kinds * pieces, 1)))
+    else:
+        before = minus(running, listed)
     counters = permuted(reshaped(before, (rows, kinds, pieces)), (0, 2, 1))
+    if is_gpu:
+        return Node(Op.BUCKET, x.dtype, (parts, counters), (shift, bits, True))
     counters = Node(Op.CONTIGUOUS, dtypes.int32, (counters,), ("counters", number))
-    return Node(Op.BUCKET, node.dtype, (parts, counters), node.arg)
+    return Node(Op.BUCKET, x.dtype, (parts, counters), (shift, bits))
+
+
+def _bits(x: Node, shift: int, bits: int) -> Node:
+    """What some bits of integers say."""
+    moved = Node(Op.SHR, x.dtype, (x, const(shift, x.dtype)))
+    return Node(Op.AND, x.dtype, (moved, const((1 << bits) - 1, x.dtype)))

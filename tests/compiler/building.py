@@ -97,6 +97,29 @@ def values(shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
     return rng.integers(low, 50, shape).astype(numpy_dtype(dtype))
 
 
+def buckets(kinds: int, size: int) -> tuple[Any, Any, Any, Any]:
+    """(2, 3, size) numbers, where the first of each kind in each piece goes, how many there are, and the rows in order.
+
+    The kind is what some bits from the fifth on say.
+    """
+    x = np.random.default_rng(4).integers(-(1 << 40), 1 << 40, (2, 3, size))
+    kind = x >> 5 & (kinds - 1)
+    counts = np.stack([[np.bincount(piece, minlength=kinds) for piece in row] for row in kind])
+    listed = counts.transpose(0, 2, 1).reshape(2, -1)
+    before = (listed.cumsum(1) - listed).reshape(2, kinds, 3).transpose(0, 2, 1)
+    order = np.argsort(kind.reshape(2, -1), 1, kind="stable")
+    expected = np.take_along_axis(x.reshape(2, -1), order, 1)
+    return x, np.ascontiguousarray(before, np.int32), counts, expected
+
+
+def ranked(bits: int = 4, size: int = 50) -> tuple[Node, list[Any], Any]:
+    """A kernel of a BUCKET that only reads its counters, its arrays, and what it writes to the first of them."""
+    x, before, _, expected = buckets(1 << bits, size)
+    src = param(1, x.shape, dtypes.int64), param(2, before.shape, dtypes.int32)
+    sink = kernel((out(0, expected.shape, dtypes.int64), Node(Op.BUCKET, dtypes.int64, src, (5, bits, True))))
+    return sink, [np.zeros_like(expected), x, before], expected
+
+
 def parameters(sink: Node) -> list[Node]:
     found = {n.arg.index: n for n in toposort((sink,)) if n.op is Op.PARAM}
     return [found[i] for i in sorted(found)]

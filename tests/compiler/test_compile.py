@@ -22,6 +22,7 @@ from hcq.ir.node import Node, const
 from hcq.ir.op import Op
 from tests.campaigns._guard_pages import guarded
 from tests.compiler.building import (
+    buckets,
     check,
     conv,
     expand,
@@ -32,6 +33,7 @@ from tests.compiler.building import (
     pad,
     param,
     permute,
+    ranked,
     reduce,
     run,
     shrink,
@@ -321,21 +323,22 @@ def test_a_scan_runs_along_any_axis(device: Device, shape: tuple[int, ...], op: 
 
 
 def test_elements_go_where_their_counters_say_and_count_them_up(device: Device) -> None:
-    random = np.random.default_rng(4)
-    x = random.integers(-(1 << 40), 1 << 40, (2, 3, 50))
-    kinds = x >> 5 & 15
-    counts = np.stack([[np.bincount(piece, minlength=16) for piece in row] for row in kinds])
-    listed = counts.transpose(0, 2, 1).reshape(2, -1)
-    before = (listed.cumsum(1) - listed).reshape(2, 16, 3).transpose(0, 2, 1)
+    x, before, counts, expected = buckets(16, 50)
     node = Node(
         Op.BUCKET, dtypes.int64, (param(2, x.shape, dtypes.int64), out(1, before.shape, dtypes.int32)), (5, 4)
     )
-    arrays = [np.zeros((2, 150), np.int64), np.ascontiguousarray(before, np.int32), x]
+    arrays = [np.zeros((2, 150), np.int64), before.copy(), x]
     (placed, counted, _), _ = run(device, kernel((out(0, (2, 150), dtypes.int64), node)), arrays)
-    flat = x.reshape(2, 150)
-    order = np.argsort(flat >> 5 & 15, 1, kind="stable")
-    assert np.array_equal(np.take_along_axis(flat, order, 1), placed)
+    assert np.array_equal(expected, placed)
     assert np.array_equal(before + counts, counted)
+
+
+def test_elements_go_as_far_behind_their_counter_as_there_are_of_their_kind_before_them(
+    device: Device,
+) -> None:
+    sink, arrays, expected = ranked()
+    (placed, _, _), _ = run(device, sink, arrays)
+    assert np.array_equal(expected, placed)
 
 
 def test_counting_and_selecting(device: Device) -> None:

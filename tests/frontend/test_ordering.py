@@ -17,7 +17,8 @@ def way(request, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(ordering, "COUNTED", 1 << 40 if request.param == "counted" else 0)
     monkeypatch.setattr(ordering, "SHORT", 8 if request.param == "buckets" else 0)
     monkeypatch.setattr(ordering, "LEAST_BLOCK", 2)  # so that topk takes short axes apart, too
-    monkeypatch.setattr(simplify, "MIN_PER_KIND", 0.1)  # and buckets are filled in pieces
+    monkeypatch.setattr(simplify, "MIN_PER_KIND", 0.1)  # and buckets are filled in pieces,
+    monkeypatch.setattr(simplify, "PIECE", 40)  # on GPUs, too
     return str(request.param)
 
 
@@ -87,7 +88,7 @@ def test_the_gradient_of_a_sorted_axis_goes_back_to_where_its_elements_were(way:
 
 def test_sorting_takes_time_in_proportion():
     (plan,) = schedule_of([Tensor(np.zeros(1 << 17, np.float32)).sort()[1]])
-    assert sum(launch.traffic_bytes for launch in plan.launches) < 200 * (1 << 17)
+    assert sum(launch.traffic_bytes for launch in plan.launches) < 250 * (1 << 17)
 
 
 def test_the_greatest_few_are_found_by_reading_the_axis_once():

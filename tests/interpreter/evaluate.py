@@ -98,7 +98,7 @@ def _tensor_value(node: Node, src: list[Array]) -> Array:
     if op is Op.SCATTER:
         return _scatter(src[0], src[1], src[2], node.arg)
     if op is Op.BUCKET:
-        shift, bits = node.arg
+        shift, bits = node.arg[:2]
         rows = src[0].reshape(len(src[0]), -1)
         return np.take_along_axis(rows, np.argsort(rows >> shift & ((1 << bits) - 1), 1, kind="stable"), 1)
     if op is Op.SCAN_AXIS:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hcq
@@ -28,7 +29,7 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.chip import CHIPS
 from hcq.nv.toolchain import images
-from tests.compiler.building import check, expand, kernel, matmul, out, param, reduce
+from tests.compiler.building import check, expand, kernel, matmul, out, param, ranked, reduce, run
 from tests.compiler.loops.test_loop_nest import KERNELS, product
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
@@ -180,6 +181,15 @@ def test_waves_meet_in_shared_memory_once_for_all_steps_that_are_written_out(gpu
     lower_across(program, 32)
     assert sum(it.op is Op.BARRIER for it in program.instructions) == 1
     assert not any(it.op in (Op.ACROSS, Op.BEFORE) for it in program.instructions)
+
+
+@pytest.mark.parametrize("bits, size", [(4, 500), (3, 40), (1, 1), (4, 9000)])
+def test_the_threads_of_a_block_place_a_piece_together(gpu: tuple[Any, Any], bits: int, size: int) -> None:
+    device, target = gpu
+    sink, arrays, expected = ranked(bits, size)
+    (placed, _, _), code = run(device, sink, arrays, target=target)
+    assert np.array_equal(expected, placed)
+    assert size == 1 or "thread" in code.choice
 
 
 # -- matrix units ---------------------------------------------------------------------------------------------------

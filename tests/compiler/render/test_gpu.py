@@ -51,7 +51,22 @@ def scatter() -> Node:
     return store(out, node(Op.SCATTER_ADD, out, index, param(2, 4, 6), arg=0))
 
 
-KERNELS = [softmax, whole_sum, half_chain, scatter]
+def keys() -> Node:
+    """Numbers above, their places below: LLVM 22 did not survive these shifts as vectors."""
+    wide = dtypes.int64
+    above = node(
+        Op.ADD,
+        node(Op.CAST, param(1, 20000, dtype=dtypes.int32), dtype=wide),
+        const(1 << 31, wide),
+        dtype=wide,
+    )
+    place = node(Op.IOTA, arg=20000, dtype=wide)
+    packed = node(Op.OR, node(Op.SHL, above, const(32, wide), dtype=wide), place, dtype=wide)
+    padded = node(Op.PAD, packed, arg=((0, 96),), dtype=wide)
+    return store(param(0, 20096, writable=True, dtype=wide), padded)
+
+
+KERNELS = [softmax, whole_sum, half_chain, scatter, keys]
 
 
 @pytest.mark.parametrize("arch", AMD_ARCHS)
