@@ -41,6 +41,7 @@ class Counters:
     sector_bytes            what global memory is asked for at once: 32 bytes on NVIDIA, a cache line on AMD
     load_sectors, store_sectors, atomic_sectors    those that warps asked for, each once for an instruction of a warp
     bytes_needed            of global memory that they named, each once for an instruction of a warp
+    local_sectors           of local memory (scratch): of arrays that are no registers, of registers that spilled
     shared_passes           visits to shared memory (LDS): an instruction of a warp takes one for each 128 bytes
     bank_conflicts          those of the passes that only two words in one bank made necessary
     barriers                for each warp: those of its block that it came to, waits for mbarriers that it found over
@@ -71,6 +72,7 @@ class Counters:
     store_sectors: int = 0
     atomic_sectors: int = 0
     bytes_needed: int = 0
+    local_sectors: int = 0
     shared_passes: int = 0
     bank_conflicts: int = 0
     barriers: int = 0
@@ -138,7 +140,7 @@ class Counters:
 
 SUMMED = frozenset(
     "launches blocks warps thread_instructions load_sectors store_sectors atomic_sectors bytes_needed shared_passes "
-    "bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes dram_read_bytes "
+    "local_sectors bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes dram_read_bytes "
     "dram_write_bytes".split()
 )
 

@@ -28,6 +28,7 @@ Array = NDArray[Any]
 
 BANKS, BANK_BYTES, PASS_BYTES = 32, 4, 128
 LEAST_L1_BYTES = 16 << 10
+PRIVATE_START = 1 << 57  # above every address of global memory
 FILLED = np.uint64(1 << 63)
 UNIT_SHIFT = 53  # above the number of any sector
 SPREAD = 0x9E3779B1  # keeps the sectors of units apart in a table, and neighbours together
@@ -150,7 +151,7 @@ class Tally:
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]
         share, tight, resident = datasheets.occupancy(chip, registers, shared_bytes, threads, warp_size)
-        self.warp_size = warp_size
+        self.warp_size, self.slots = warp_size, chip.units * resident * -(-threads // warp_size)
         self.record = Counters(
             arch=arch, entry=entry, kernel=kernel, grid=grid, block=block, blocks=blocks,
             warps=blocks * -(-threads // warp_size), warp_size=warp_size, sector_bytes=chip.sector_bytes,
@@ -202,30 +203,56 @@ class Tally:
             np.repeat(np.arange(count), width), np.tile(np.arange(width), count), addresses.reshape(-1), 16
         )
 
-    def memory(
-        self, kind: str, warps: Array, blocks: Array, addresses: Array, size_bytes: int, by_l1: bool = True
+    def private(
+        self, kind: str, warps: Array, blocks: Array, lanes: Array, offsets: Array, size_bytes: int
     ) -> None:
-        """An access to global memory: "load", "store" or "atomic".
+        """An access to local memory or scratch that has no address: offsets in that of each thread.
+
+        Words of a warp's threads lie beside each other; as many warps have a place as are resident, and others follow
+        them there. warps are numbered over the grid.
+        """
+        slots = (warps % self.slots).astype(np.uint64) * np.uint64(-(-self.record.local_bytes // 4))
+        words, width = max(1, size_bytes // BANK_BYTES), np.uint64(self.warp_size)
+        at = np.concatenate([offsets + np.uint64(BANK_BYTES * n) for n in range(words)])
+        row = np.tile(slots, words) + at // np.uint64(BANK_BYTES)
+        place = (row * width + np.tile(lanes, words).astype(np.uint64)) * np.uint64(BANK_BYTES)
+        place += np.uint64(PRIVATE_START) + at % np.uint64(BANK_BYTES)
+        size = min(size_bytes, BANK_BYTES)
+        self.memory(kind, np.tile(warps, words), np.tile(blocks, words), place, size, is_local=True)
+
+    def memory(
+        self,
+        kind: str,
+        warps: Array,
+        blocks: Array,
+        addresses: Array,
+        size_bytes: int,
+        by_l1: bool = True,
+        is_local: bool = False,
+    ) -> None:
+        """An access to global memory, or what lies there: "load", "store" or "atomic".
 
         warps, blocks   of each address: the warp; the number of its block in the grid
         by_l1           whether a load may be answered there
+        is_local        local memory or scratch: stores stay in L1, too, for the thread will load what it stored
         """
         if not len(addresses):
             return
         record, unit = self.record, self.chip.sector_bytes
-        record.bytes_needed += size_bytes * len(distinct(warps, addresses)[0])
         which, sectors = units_of(addresses, size_bytes, unit)
         # a block's warps are all on its unit: pairs of (warp, sector) first, then what is left of them for the unit
         owner = warps[which].astype(np.int64) << 20 | (blocks[which] % self.chip.units).astype(np.int64)
         owner, sectors = distinct(owner, sectors)
-        count = len(sectors)
-        name = f"{kind}_sectors"
-        setattr(record, name, getattr(record, name) + count)
+        name = "local_sectors" if is_local else f"{kind}_sectors"
+        setattr(record, name, getattr(record, name) + len(sectors))
+        if not is_local:
+            record.bytes_needed += size_bytes * len(distinct(warps, addresses)[0])
         places = owner & (1 << 20) - 1
-        if kind == "load" and by_l1:
+        if is_local or (kind == "load" and by_l1):
             places, sectors = distinct(places, sectors)
             missing = self.l1.load(places, sectors)
-            places, sectors = places[missing], sectors[missing]
+            if kind == "load":
+                places, sectors = places[missing], sectors[missing]
         self._below(kind, places, sectors)
 
     def scalar(self, warps: Array, blocks: Array, addresses: Array, size_bytes: int) -> None:

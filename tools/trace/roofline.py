@@ -25,6 +25,7 @@ FULL_SPREAD = 0.95
 LOW_OCCUPANCY = 0.25
 WASTED_SECTORS = 1.1
 MANY_DIVERGE = 0.1
+MUCH_LOCAL = 0.05
 A_MODEL = "A model: peak rates, everything at once; no latency, no launch cost. docs/counters.md says what is counted."
 
 
@@ -131,6 +132,11 @@ def changes(counted: Counters, bounds: Sequence[Bound], spread: float) -> Iterat
         yield (
             f"an SM or CU holds {counted.occupancy:.0%} of its warps, for {counted.limited_by}: hide latency by "
             "loads that are asked for early, or use less of that"
+        )
+    if counted.local_sectors * counted.sector_bytes > MUCH_LOCAL * counted.l2_bytes:
+        yield (
+            f"{counted.local_sectors} sectors are of local memory: registers spill, or arrays have indices that are "
+            "known only at run time; keep fewer values, unroll loops over small arrays"
         )
     if counted.divergent_branches > MANY_DIVERGE * max(1, counted.branches):
         yield f"{counted.divergent_branches} of {counted.branches} branches part a warp: let its threads go one way"

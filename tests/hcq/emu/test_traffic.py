@@ -110,3 +110,16 @@ def test_sums_add_what_is_a_sum_and_keep_the_last_of_the_rest() -> None:
         total.add(Counters(blocks=3, grid=(number, 1, 1), instructions={"float": number}, flops={"f32": 1}))
     assert (total.launches, total.blocks, total.grid) == (2, 6, (2, 1, 1))
     assert (total.instructions, total.flops) == ({"float": 3}, {"f32": 2})
+
+
+def test_a_warp_finds_its_local_memory_where_the_one_before_it_had_its_own() -> None:
+    one = Tally("sm_80", 0, "k", (10_000, 1, 1), (32, 1, 1), 32, 32, 0, 64)
+    lanes, offsets = np.arange(32), np.full(32, 8, np.uint64)
+    for block in (0, 1, one.slots, one.slots + 1):
+        warps = np.full(32, block)
+        one.private("store", warps, warps, lanes, offsets, 16)
+    # four words of 32 threads, which are four sectors each
+    assert one.record.local_sectors == 4 * 4 * 4
+    assert one.record.l2_bytes == 32 * one.record.local_sectors
+    assert one.record.dram_write_bytes == one.record.l2_bytes // 2
+    assert (one.record.sectors, one.record.bytes_needed) == (0, 0)

@@ -23,8 +23,19 @@ from hcq.emu.amd.shader.arrays import Array
 from hcq.emu.amd.shader.isa import Instruction
 from hcq.emu.amd.shader.lane_access import active, parse_access
 from hcq.emu.amd.shader.lds_ops import lane_addresses, offset16, pair_access
-from hcq.emu.amd.shader.memory_ops import INVALIDATES, LOWEST_APERTURE, OTHER_CACHES, address_of, indices
-from hcq.emu.amd.shader.operands import SHARED_APERTURE, Context, Step, scalar64
+from hcq.emu.amd.shader.memory_ops import (
+    INVALIDATES,
+    LOWEST_APERTURE,
+    OTHER_CACHES,
+    Buffer,
+    ScratchStore,
+    address_by_thread,
+    address_of,
+    indices,
+    place_in_lds,
+    scratch_of,
+)
+from hcq.emu.amd.shader.operands import PRIVATE_APERTURE, SHARED_APERTURE, Context, Step, scalar64
 from hcq.emu.amd.shader.scalar_memory_ops import CACHE_ONLY, LOAD_WORDS, offset_of
 from hcq.emu.amd.shader.waves import Batch
 from hcq.emu.traffic import Tally
@@ -46,7 +57,9 @@ WARP = re.compile(r"v_(readlane|readfirstlane|writelane|permlane)|ds_(swizzle|b?
 WAITS = re.compile(
     r"s_(waitcnt|wait_|nop|delay_alu|clause|sleep|set_inst|setprio|sethalt|version|icache)|v_nop|ds_nop"
 )
+LOAD_BYTES = {**{what: 4 * words for what, words in LOAD_WORDS.items()}, "u8": 1, "i8": 1, "u16": 2, "i16": 2}
 CONTROL = re.compile(r"s_(c?branch|setpc|swappc|call|endpgm|trap|code_end)")
+Count = Callable[[Batch], None]
 TAKES_LANES = re.compile(r"s_\w+_saveexec_|v_cmpx_")
 
 
@@ -211,7 +224,7 @@ def _divergence(step: Step) -> Step:
     return counted
 
 
-def access_of(ctx: Context) -> Callable[[Batch], None] | None:
+def access_of(ctx: Context) -> Count | None:
     """What counts the memory that an instruction asks for; None where it asks for none that is counted."""
     inst = ctx.inst
     if inst.name in INVALIDATES or inst.name in OTHER_CACHES or inst.name in CACHE_ONLY:
@@ -220,14 +233,14 @@ def access_of(ctx: Context) -> Callable[[Batch], None] | None:
         return _shared(ctx)
     if inst.format == "SMEM":
         return _scalar(ctx)
-    if inst.format == "MUBUF" or (inst.format in ("FLAT", "GLOBAL") and "addtid" in inst.name):
-        return _left_out(inst.name)
-    if inst.format in ("FLAT", "GLOBAL"):
-        return _global(ctx)
+    if inst.format == "MUBUF":
+        return _buffer(ctx)
+    if inst.format in ("FLAT", "GLOBAL", "SCRATCH"):
+        return _vector(ctx)
     return None
 
 
-def _left_out(name: str) -> Callable[[Batch], None]:
+def _left_out(name: str) -> Count:
     """An instruction that reaches memory in a way that nobody models yet."""
     return lambda b: _tally(b).leave_out(name, b.waves)
 
@@ -240,34 +253,86 @@ def _of_waves(b: Batch, wave: Array) -> tuple[Array, Array]:
     return blocks * residents.waves_per_group + residents.place_in_group[ids], blocks
 
 
-def _global(ctx: Context) -> Callable[[Batch], None]:
-    tail = ctx.inst.name.split("_", 1)[1]
+def is_kept_by_l1(ctx: Context) -> bool:
+    """Whether a load may be answered by the unit's own cache: not if it is to see what other units wrote."""
+    fields = ctx.inst.fields
+    return not (fields.get("glc") or fields.get("sc1") or fields.get("scope"))
+
+
+def _vector(ctx: Context) -> Count:
+    """Global, flat and scratch instructions, those that load into LDS as well."""
+    form, tail = ctx.inst.format, ctx.inst.name.split("_", 1)[1]
     to_lds = tail.startswith("load_lds_")
-    access = parse_access("load_" + tail[len("load_lds_") :] if to_lds else tail)
+    by_thread = tail.endswith("addtid_b32")
+    access = parse_access("load_" + tail[len("load_lds_") :] if to_lds else tail.replace("_addtid", ""))
     if access is None:
         return _left_out(ctx.inst.name)
-    address, size = address_of(ctx), access.bits // 8
-    kind = access.verb
-    is_flat = ctx.inst.format == "FLAT"
+    address = address_by_thread(ctx) if by_thread else address_of(ctx)
+    place = place_in_lds(ctx) if to_lds else None
+    kind, size, by_l1 = access.verb, access.bits // 8, is_kept_by_l1(ctx)
 
     def count(b: Batch) -> None:
         at = active(b, address(b))
         wave, lane = indices(b)
-        if is_flat and int(at.max(initial=0)) >= LOWEST_APERTURE:
-            high = at >> np.uint64(32)
-            shared = high == SHARED_APERTURE
+        if place is not None:
+            _tally(b).shared(_of_waves(b, wave)[0], lane, place(b, wave, lane), 4)
+        if form == "SCRATCH":
+            _count_scratch(b, kind, wave, lane, at, size)
+            return
+        if form == "FLAT" and int(at.max(initial=0)) >= LOWEST_APERTURE:
+            high, low = at >> np.uint64(32), at & np.uint64(0xFFFFFFFF)
+            shared, private = high == SHARED_APERTURE, high == PRIVATE_APERTURE
             if shared.any():
-                warps, _ = _of_waves(b, wave[shared])
-                _tally(b).shared(warps, lane[shared], at[shared] & np.uint64(0xFFFFFFFF), size)
-            rest = at < np.uint64(LOWEST_APERTURE)
+                _tally(b).shared(_of_waves(b, wave[shared])[0], lane[shared], low[shared], size)
+            if private.any():
+                _count_scratch(b, kind, wave[private], lane[private], low[private], size)
+            rest = ~(shared | private)
             at, wave = at[rest], wave[rest]
         warps, blocks = _of_waves(b, wave)
-        _tally(b).memory(kind, warps, blocks, at, size)
+        _tally(b).memory(kind, warps, blocks, at, size, by_l1)
 
     return count
 
 
-def _shared(ctx: Context) -> Callable[[Batch], None] | None:
+def _count_scratch(b: Batch, kind: str, wave: Array, lane: Array, offsets: Array, size: int) -> None:
+    """Scratch of these lanes, by offsets. On gfx90a it is in the kernel's memory, else in a place of the model's."""
+    warps, blocks = _of_waves(b, wave)
+    if b.residents.scratch_in_memory:
+        _count_words(b, kind, wave, scratch_of(b, wave, lane), offsets, size)
+    else:
+        _tally(b).private(kind, warps, blocks, lane, offsets, size)
+
+
+def _count_words(b: Batch, kind: str, wave: Array, store: ScratchStore, offsets: Array, size: int) -> None:
+    """Of scratch in memory: a lane's words lie apart."""
+    warps, blocks = _of_waves(b, wave)
+    words = max(1, size // 4)
+    at = np.concatenate([store.place(offsets + np.uint64(4 * n), 4, kind) for n in range(words)])
+    _tally(b).memory(kind, np.tile(warps, words), np.tile(blocks, words), at, min(size, 4), is_local=True)
+
+
+def _buffer(ctx: Context) -> Count:
+    fields = ctx.inst.fields
+    access = parse_access(ctx.inst.name.split("_", 1)[1])
+    if access is None or fields.get("lds") or fields.get("tfe"):
+        return _left_out(ctx.inst.name)
+    buffer, kind, size, by_l1 = Buffer(ctx, access), access.verb, access.bits // 8, is_kept_by_l1(ctx)
+
+    def count(b: Batch) -> None:
+        wave, _ = indices(b)
+        if buffer.is_spread(b):
+            store, offsets = buffer.spread(b)
+            _count_words(b, kind, wave, store, offsets, size)
+            return
+        addresses, inside = buffer.places(b)
+        reached = active(b, inside)
+        warps, blocks = _of_waves(b, wave[reached])
+        _tally(b).memory(kind, warps, blocks, active(b, addresses)[reached], size, by_l1)
+
+    return count
+
+
+def _shared(ctx: Context) -> Count | None:
     name = ctx.inst.name
     if WARP.match(name) or WAITS.match(name):
         return None
@@ -294,16 +359,24 @@ def _shared(ctx: Context) -> Callable[[Batch], None] | None:
     return count
 
 
-def _scalar(ctx: Context) -> Callable[[Batch], None] | None:
+def _scalar(ctx: Context) -> Count | None:
     name = ctx.inst.name
-    if not name.startswith("s_load_") or name[7:] not in LOAD_WORDS:
-        return None if "time" in name else _left_out(name)
-    base, offset = scalar64(ctx, 2 * ctx.inst.fields["sbase"]), offset_of(ctx)
-    size = 4 * LOAD_WORDS[name[7:]]
+    if "time" in name:
+        return None
+    verb, _, what = name.removeprefix("s_buffer_").removeprefix("s_").partition("_")
+    if verb != "load" or what not in LOAD_BYTES:
+        return _left_out(name)
+    first, size = 2 * ctx.inst.fields["sbase"], LOAD_BYTES[what]
+    base, offset = scalar64(ctx, first), offset_of(ctx)
+    through_descriptor = name.startswith("s_buffer_")
 
     def count(b: Batch) -> None:
-        at = (base(b) + offset(b)) & ~np.uint64(3)
-        warps, blocks = _of_waves(b, np.arange(b.waves))
-        _tally(b).scalar(warps, blocks, at, size)
+        start, inside = base(b), np.ones(b.waves, bool)
+        if through_descriptor:
+            start = start & np.uint64(0xFFFFFFFFFFFF)
+            inside = offset(b) + np.uint64(size) <= b.s[:, first + 2]
+        at = (start + offset(b)) & ~np.uint64(min(size, 4) - 1)
+        warps, blocks = _of_waves(b, np.flatnonzero(inside))
+        _tally(b).scalar(warps, blocks, at[inside], size)
 
     return count

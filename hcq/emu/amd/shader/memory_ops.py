@@ -247,49 +247,70 @@ def address_of(ctx: Context) -> Callable[[Batch], Array]:
     return lambda b: pair(b) + offset if offset else pair(b)
 
 
+class Buffer:
+    """Where a buffer instruction goes: a 128-bit descriptor, a scalar offset, offsets and indices of lanes."""
+
+    def __init__(self, ctx: Context, access: Access) -> None:
+        fields = self.fields = ctx.inst.fields
+        self.refuse = ctx.refuse
+        self.descriptor = fields["srsrc"] if ctx.is_gfx12 else 4 * fields["srsrc"]
+        self.scalar_offset = scalar32(ctx, fields["soffset"])
+        self.immediate = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
+        self.size = np.uint64(access.bits // 8)
+        self.may_spread = ctx.isa.scratch_in_memory and not fields["idxen"]
+
+    def words(self, b: Batch) -> Array:
+        """(waves, 1, 4) words of the descriptors."""
+        found: Array = b.s[:, self.descriptor : self.descriptor + 4].astype(np.uint64)[:, None, :]
+        return found
+
+    def is_spread(self, b: Batch) -> bool:
+        """Whether the descriptor is swizzled."""
+        return self.may_spread and bool(b.s[0, self.descriptor + 1] & SWIZZLE_ENABLE)
+
+    def spread(self, b: Batch) -> tuple[ScratchStore, Array]:
+        """Swizzled: 64 lanes have their words beside each other, as for scratch memory on gfx90a; active lanes'."""
+        words, fields = self.words(b), self.fields
+        control = int(words[0, 0, 3])
+        if control & SPREAD_MASK != SPREAD_SCRATCH:
+            raise self.refuse(f"a swizzled descriptor with {control:#x} in its last word is not emulated")
+        offsets = np.full(b.lanes.shape, self.immediate, np.uint64)
+        if fields["offen"]:
+            offsets = offsets + b.u32[fields["vaddr"]]
+        wave, lane = indices(b)
+        base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
+        store = scratch_at(b.residents.memory, (base + self.scalar_offset(b))[wave], lane, 64)
+        return store, active(b, offsets) & np.uint64(0xFFFFFFFF)
+
+    def places(self, b: Batch) -> tuple[Array, Array]:
+        """(addresses of all lanes, which of them are in the descriptor's range)."""
+        words, fields = self.words(b), self.fields
+        base = words[..., 0] | ((words[..., 1] & np.uint64(0xFFFF)) << np.uint64(32))
+        stride = (words[..., 1] >> np.uint64(16)) & np.uint64(0x3FFF)
+        records = words[..., 2]
+        offset = np.full(b.lanes.shape, self.immediate, np.uint64)
+        index = np.zeros(b.lanes.shape, np.uint64)
+        if fields["idxen"]:
+            index = b.u32[fields["vaddr"]].astype(np.uint64)
+        if fields["offen"]:
+            offset = offset + b.u32[fields["vaddr"] + (1 if fields["idxen"] else 0)]
+        inside = np.where(stride == 0, offset + self.size <= records, index < records)
+        return base + index * stride + offset + self.scalar_offset(b)[:, None], inside
+
+
 def buffer_access(ctx: Context, access: Access) -> Step:
     """Through a 128-bit descriptor: what is out of its range reads 0 and is not written."""
     fields, inst = ctx.inst.fields, ctx.inst
     if fields.get("lds") or fields.get("tfe"):
         raise ctx.refuse("buffer accesses with lds or tfe do not run here")
-    descriptor = fields["srsrc"] if ctx.is_gfx12 else 4 * fields["srsrc"]
-    scalar_offset = scalar32(ctx, fields["soffset"])
-    vaddr, offen, idxen = fields["vaddr"], fields["offen"], fields["idxen"]
-    immediate = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
-    move = mover(ctx, access)
-    size = np.uint64(access.bits // 8)
-    may_spread = ctx.isa.scratch_in_memory and not idxen
-
-    def spread(b: Batch, words: Array, start: Array, offsets: Array) -> None:
-        """A swizzled descriptor: 64 lanes have their words beside each other, as for scratch memory on gfx90a."""
-        control = int(words[0, 0, 3])
-        if control & SPREAD_MASK != SPREAD_SCRATCH:
-            raise ctx.refuse(f"a swizzled descriptor with {control:#x} in its last word is not emulated")
-        wave, lane = indices(b)
-        base = words[:, 0, 0] | (words[:, 0, 1] & np.uint64(0xFFFF)) << np.uint64(32)
-        store = scratch_at(b.residents.memory, (base + start)[wave], lane, 64)
-        reached = active(b, offsets) & np.uint64(0xFFFFFFFF)
-        located(inst.pc, b, store.place(reached, 1, "read"), lambda: move(b, store, reached))
+    buffer, move = Buffer(ctx, access), mover(ctx, access)
 
     def run(b: Batch) -> None:
-        words = b.s[:, descriptor : descriptor + 4].astype(np.uint64)[:, None, :]
-        if may_spread and int(words[0, 0, 1]) & SWIZZLE_ENABLE:
-            offsets = np.full(b.lanes.shape, immediate, np.uint64)
-            if offen:
-                offsets = offsets + b.u32[vaddr]
-            spread(b, words, scalar_offset(b), offsets)
+        if buffer.is_spread(b):
+            store, offsets = buffer.spread(b)
+            located(inst.pc, b, store.place(offsets, 1, "read"), lambda: move(b, store, offsets))
             return
-        base = words[..., 0] | ((words[..., 1] & np.uint64(0xFFFF)) << np.uint64(32))
-        stride = (words[..., 1] >> np.uint64(16)) & np.uint64(0x3FFF)
-        records = words[..., 2]
-        offset = np.full(b.lanes.shape, immediate, np.uint64)
-        index = np.zeros(b.lanes.shape, np.uint64)
-        if idxen:
-            index = b.u32[vaddr].astype(np.uint64)
-        if offen:
-            offset = offset + b.u32[vaddr + (1 if idxen else 0)]
-        inside = np.where(stride == 0, offset + size <= records, index < records)
-        addresses = base + index * stride + offset + scalar_offset(b)[:, None]
+        addresses, inside = buffer.places(b)
         saved = b.lanes, b.all_lanes
         if access.verb == "load":
             for word in range(access.words):
@@ -312,9 +333,8 @@ def load_to_lds(ctx: Context, tail: str) -> Step:
     access = parse_access("load_" + tail[len("load_lds_") :])
     if access is None:
         raise ctx.refuse()
-    address = address_of(ctx)
+    address, place = address_of(ctx), place_in_lds(ctx)
     scratch = ctx.inst.format == "SCRATCH"
-    base_offset, m0 = signed_offset(ctx), ctx.m0
 
     def run(b: Batch) -> None:
         if not b.lanes.any():
@@ -331,26 +351,42 @@ def load_to_lds(ctx: Context, tail: str) -> Step:
                 if access.signed:
                     top = np.uint32(1 << (access.bits - 1))
                     value = (value ^ top) - top
-            target = b.s[wave, m0].astype(np.int64) + base_offset + 4 * lane
-            LdsStore(b, wave).scatter(target.astype(np.uint64), value[None])
+            LdsStore(b, wave).scatter(place(b, wave, lane), value[None])
 
         located(ctx.inst.pc, b, addresses, move)
 
     return run
 
 
-def by_thread(ctx: Context, tail: str) -> Step:
-    """global_load_addtid: scalar base + offset + 4 * lane."""
+def place_in_lds(ctx: Context) -> Callable[[Batch, Array, Array], Array]:
+    """Where an instruction that loads into LDS puts what these lanes load: (batch, wave, lane) -> offsets."""
+    base_offset, m0 = signed_offset(ctx), ctx.m0
+
+    def place(b: Batch, wave: Array, lane: Array) -> Array:
+        found: Array = (b.s[wave, m0].astype(np.int64) + base_offset + 4 * lane).astype(np.uint64)
+        return found
+
+    return place
+
+
+def address_by_thread(ctx: Context) -> Callable[[Batch], Array]:
+    """Scalar base + offset + 4 * lane."""
     base = scalar64(ctx, ctx.inst.fields["saddr"])
     offset = np.uint64(signed_offset(ctx) & 0xFFFFFFFFFFFFFFFF)
     lanes = 4 * np.arange(ctx.wave_size, dtype=np.uint64)
+    return lambda b: (base(b) + offset)[:, None] + lanes
+
+
+def by_thread(ctx: Context, tail: str) -> Step:
+    """global_load_addtid."""
+    address = address_by_thread(ctx)
     access = Access("load" if tail.startswith("load") else "store", 32)
     move = mover(ctx, access)
 
     def run(b: Batch) -> None:
         if not b.lanes.any():
             return
-        addresses = active(b, (base(b) + offset)[:, None] + lanes)
+        addresses = active(b, address(b))
         located(ctx.inst.pc, b, addresses, lambda: move(b, b.residents.memory, addresses))
 
     return run

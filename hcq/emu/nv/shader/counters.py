@@ -303,7 +303,7 @@ def access_of(lowering: Lowering, instruction: Instruction) -> Step | None:
     if opcode not in ("ld", "ldu", "st", "atom", "red") or "async" in modifiers:
         return _left_out(instruction)
     space = take_space(code)
-    if space in ("param", "const", "local"):
+    if space in ("param", "const"):
         return None
     kind = {"ld": "load", "ldu": "load", "st": "store"}.get(opcode, "atomic")
     size = vector_of(code) * TYPES[type_of(instruction)].size_bytes
@@ -330,11 +330,16 @@ def _count(batch: Batch, space: str, kind: str, who: Lanes, at: Lanes, size: int
     if space == "shared":
         _count_shared(batch, who, at, size)
         return
+    if space == "local":
+        _count_local(batch, kind, who, at, size)
+        return
     if space == "":
         shared = (at - np.uint64(batch.shared_window)) < np.uint64(WINDOW_BYTES)
         local = (at - np.uint64(batch.local_window)) < np.uint64(WINDOW_BYTES)
         if shared.any():
             _count_shared(batch, who[shared], at[shared] - np.uint64(batch.shared_window), size)
+        if local.any():
+            _count_local(batch, kind, who[local], at[local] - np.uint64(batch.local_window), size)
         rest = ~(shared | local)
         who, at = who[rest], at[rest]
     layout = _layout(batch)
@@ -344,6 +349,14 @@ def _count(batch: Batch, space: str, kind: str, who: Lanes, at: Lanes, size: int
 def _count_shared(batch: Batch, who: Lanes, at: Lanes, size: int) -> None:
     layout = _layout(batch)
     _tally(batch).shared(layout.warp[who], layout.place[who], at, size)
+
+
+def _count_local(batch: Batch, kind: str, who: Lanes, at: Lanes, size: int) -> None:
+    layout = _layout(batch)
+    per_block = -(-batch.threads_per_block // WARP)
+    block = layout.block[who]
+    warp = block * per_block + layout.warp[who] % per_block
+    _tally(batch).private(kind, warp, block, layout.place[who], at, size)
 
 
 def _matrix_rows(code: Code, place: Operand) -> Step:

@@ -73,14 +73,68 @@ end:
   ret void
 }
 """
+SCRATCH = """
+define amdgpu_kernel void @k(ptr addrspace(1) %out, i32 %word) {
+IDS
+  %a = alloca [256 x i32], align 16, addrspace(5)
+  %p = getelementptr [256 x i32], ptr addrspace(5) %a, i32 0, i32 %word
+  store volatile TYPE VALUE, ptr addrspace(5) %p, align 4
+  %x = load volatile TYPE, ptr addrspace(5) %p, align 4
+  %q = getelementptr TYPE, ptr addrspace(1) %out, i64 %i
+  store TYPE %x, ptr addrspace(1) %q
+  ret void
+}
+"""
+BUFFER = (
+    """
+declare i32 @llvm.amdgcn.raw.buffer.load.i32(<4 x i32>, i32, i32, i32)
+declare void @llvm.amdgcn.raw.buffer.store.i32(i32, <4 x i32>, i32, i32, i32)
+define amdgpu_kernel void @k(i64 %in, i64 %out, i32 %records) {
+IDS
+  %i32 = trunc i64 %i to i32
+  %at = mul i32 %i32, 4
+"""
+    + "".join(
+        f"""
+  %{p}low = trunc i64 %{p} to i32
+  %{p}shift = lshr i64 %{p}, 32
+  %{p}high = trunc i64 %{p}shift to i32
+  %{p}0 = insertelement <4 x i32> <i32 0, i32 0, i32 0, i32 CONTROL>, i32 %{p}low, i32 0
+  %{p}1 = insertelement <4 x i32> %{p}0, i32 %{p}high, i32 1
+  %{p}2 = insertelement <4 x i32> %{p}1, i32 %records, i32 2"""
+        for p in ("in", "out")
+    )
+    + """
+  %x = call i32 @llvm.amdgcn.raw.buffer.load.i32(<4 x i32> %in2, i32 %at, i32 0, i32 0)
+  call void @llvm.amdgcn.raw.buffer.store.i32(i32 %x, <4 x i32> %out2, i32 %at, i32 0, i32 0)
+  ret void
+}
+"""
+)
+CONTROL = {"gfx1100": 0x31016000, "gfx1201": 0x30016000, "gfx90a": 0x27000, "gfx942": 0x27000}
+TO_LDS = """
+@tile = internal addrspace(3) global [256 x i32] poison, align 16
+declare void @llvm.amdgcn.global.load.lds(ptr addrspace(1), ptr addrspace(3), i32, i32, i32)
+define amdgpu_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) {
+IDS
+  %p = getelementptr i32, ptr addrspace(1) %in, i64 %i
+  call void @llvm.amdgcn.global.load.lds(ptr addrspace(1) %p, ptr addrspace(3) @tile, i32 4, i32 0, i32 0)
+  fence syncscope("workgroup") acq_rel
+  %l = getelementptr [256 x i32], ptr addrspace(3) @tile, i32 0, i32 %t
+  %x = load i32, ptr addrspace(3) %l
+  %q = getelementptr i32, ptr addrspace(1) %out, i64 %i
+  store i32 %x, ptr addrspace(1) %q
+  ret void
+}
+"""
 
 
 def launch(
-    arch: str, ir: str, grid: int, block: int, *arrays: np.ndarray[Any, Any], name: str = "k"
+    arch: str, ir: str, grid: int, block: int, *arrays: Any, name: str = "k", local_bytes: int = 0
 ) -> Counters:
     wave = 64 if arch.endswith("64") or arch.startswith("gfx9") else 32
     code = load(arch, ir, block)
-    tally = Tally(arch.split("-")[0], 0, name, (grid, 1, 1), (block, 1, 1), wave, 32, 0, 0)
+    tally = Tally(arch.split("-")[0], 0, name, (grid, 1, 1), (block, 1, 1), wave, 32, 0, local_bytes)
     code.run(name, list(arrays), grid=(grid, 1, 1), block=(block, 1, 1), tally=tally)
     return tally.record
 
@@ -120,6 +174,47 @@ def test_lanes_wait_for_a_bank_of_lds_as_often_as_their_stride_says(
     assert (out == np.arange(128)).all()
     assert found.shared_passes == 2 * 4 * ways
     assert found.bank_conflicts == 2 * 4 * (ways - 1)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize(("type_", "words"), [("i32", 1), ("<4 x i32>", 4)])
+def test_scratch_asks_for_a_word_of_all_lanes_at_once(arch: str, type_: str, words: int) -> None:
+    value = "7" if words == 1 else "<i32 7, i32 8, i32 9, i32 10>"
+    ir = SCRATCH.replace("TYPE", type_).replace("VALUE", value)
+    block, grid, index = 128, 3, np.uint32(5)
+    out = np.zeros(grid * block * words, np.uint32)
+    found = launch(arch, ir, grid, block, out, index, local_bytes=1024 + 64)
+    assert (out.reshape(-1, words)[:, 0] == 7).all()
+    line = found.sector_bytes
+    assert found.local_sectors == 2 * out.nbytes // line
+    # what was stored goes through L2 to DRAM; what is loaded is in L1 still
+    assert (found.store_sectors, found.dram_write_bytes) == (out.nbytes // line, 2 * out.nbytes)
+    assert found.bytes_needed == out.nbytes
+    assert not found.uncounted
+
+
+@pytest.mark.parametrize("arch", [arch for arch in ARCHES if arch in CONTROL])
+@pytest.mark.parametrize("share", [1, 2])
+def test_a_copy_through_descriptors_asks_for_what_is_in_their_range(arch: str, share: int) -> None:
+    x = np.arange(512, dtype=np.uint32)
+    out = np.zeros_like(x)
+    records = np.uint32(x.nbytes // share)
+    found = launch(arch, BUFFER.replace("CONTROL", str(CONTROL[arch])), 2, 256, x, out, records)
+    assert (out == np.where(np.arange(512) < 512 // share, x, 0)).all()
+    assert found.load_sectors == found.store_sectors == x.nbytes // share // found.sector_bytes
+    assert found.bytes_needed == 2 * x.nbytes // share
+    assert found.dram_write_bytes == x.nbytes // share
+    assert not found.uncounted
+
+
+def test_what_goes_to_lds_at_once_is_a_load_of_memory_and_a_store_to_lds() -> None:
+    x = np.arange(3 * 64, dtype=np.uint32)
+    out = np.zeros_like(x)
+    found = launch("gfx942", TO_LDS, 3, 64, x, out)
+    assert (out == x).all()
+    assert found.load_sectors == found.store_sectors == x.nbytes // found.sector_bytes
+    assert (found.shared_passes, found.bank_conflicts) == (2 * x.nbytes // 128, 0)
+    assert not found.uncounted
 
 
 @pytest.mark.parametrize(("limit", "divergent"), [(5, 1), (32, 0), (40, 1), (64, 0)])

@@ -36,14 +36,22 @@ def kernel(body: str, params: int = 2) -> str:
 
 
 def launch(
-    ptx: str, grid: int, block: int, *arrays: np.ndarray[Any, Any], counts: bool = True, name: str = "k"
+    ptx: str,
+    grid: int,
+    block: int,
+    *arrays: np.ndarray[Any, Any],
+    counts: bool = True,
+    name: str = "k",
+    local_bytes: int = 0,
 ) -> Counters:
     memory = AddressSpace()
     places = [BUFFERS + STEP * i for i in range(len(arrays))]
     for place, array in zip(places, arrays):
         memory.map(place, array)
     made = Kernel(ptx, name, counts=counts)
-    tally = Tally("sm_80", 0, name, (grid, 1, 1), (block, 1, 1), 32, 32, made.static_shared_bytes, 0)
+    tally = Tally(
+        "sm_80", 0, name, (grid, 1, 1), (block, 1, 1), 32, 32, made.static_shared_bytes, local_bytes
+    )
     params = np.array(places, np.uint64).tobytes()
     made.run((grid, 1, 1), (block, 1, 1), memory, params, tally=tally if counts else None)
     return tally.record
@@ -110,6 +118,28 @@ def test_generic_addresses_count_where_they_lead() -> None:
     found = launch(ptx, 1, 32, np.zeros(4, np.uint32), out)
     assert (out == np.arange(32)).all()
     assert (found.bank_conflicts, found.load_sectors, found.store_sectors) == (62, 0, 4)
+
+
+LOCAL = """
+    .local .align 16 .b8 mine[64];
+    mov.u64 %rd6, mine; {generic}
+    st.{space}v4.u32 [%rd6+16], {%r1, %r1, %r1, %r1}; ld.{space}v2.u32 {%r7, %r8}, [%rd6+24];
+    mul.wide.s32 %rd3, %r4, 4; add.s64 %rd4, %rd2, %rd3; st.global.u32 [%rd4], %r7;"""
+
+
+@pytest.mark.parametrize("space", ["local.", ""])
+def test_local_memory_asks_for_a_word_of_all_threads_at_once(space: str) -> None:
+    generic = "" if space else "cvta.local.u64 %rd6, %rd6;"
+    out = np.zeros(4 * 96, np.uint32)
+    text = kernel(LOCAL.replace("{space}", space).replace("{generic}", generic))
+    found = launch(text, 4, 96, np.zeros(4, np.uint32), out, local_bytes=64)
+    assert (out.reshape(4, 96) == np.arange(96)).all()
+    assert found.local_sectors == (4 + 2) * out.nbytes // 32
+    assert found.bytes_needed == out.nbytes
+    # what was stored goes through L2 to DRAM; what is loaded is in L1 still
+    assert (found.l2_bytes, found.dram_read_bytes, found.dram_write_bytes) == (
+        5 * out.nbytes, 0, 5 * out.nbytes,
+    )  # fmt: skip
 
 
 DIVERGENT = """
