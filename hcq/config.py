@@ -9,6 +9,7 @@ Next     docs/environment.md (the same table for people)
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,9 @@ SWITCHES: dict[str, str] = {
     "HCQ_DEBUG": f"comma separated words of {', '.join(DEBUG_WORDS)}: print that stage to stderr",
     "HCQ_TRACE": "FILE or FILE,data: record every submission, with data also buffer contents; read it with hcq-trace",
     "HCQ_VALIDATE": "1: check packets against the rules before the doorbell (default 0)",
-    "HCQ_PROFILE": "words of 1 (timestamp every dispatch) and counters (count what kernels do on emulated GPUs): print"
-    " a table when the device closes (default 0)",
+    "HCQ_PROFILE": "words of 1 (timestamp every dispatch) and counters (count what kernels do on emulated GPUs;"
+    " counters:N runs only N blocks of each launch, so results are wrong): print a table when the device closes"
+    " (default 0)",
     "HCQ_SEARCH": "N: search for better schedules, by a beam of N, on the device itself (default 0: do not)",
     "HCQ_SEARCH_RESULTS": "FILE: schedules that searches found; used, and added to (default: one in HCQ_CACHE_DIR)",
     "HCQ_SEARCH_SECONDS": "how long the searches of a process may take, all together (default 300)",
@@ -65,6 +67,7 @@ class Config:
     validate: bool = False
     profile: bool = False
     counters: bool = False
+    counted_blocks: int = 0
     search: int = 0
     search_results: Path | None = None
     search_seconds: int = 300
@@ -106,7 +109,10 @@ class Config:
             trace_data=environ.get("HCQ_TRACE", "").endswith(",data"),
             validate=_flag(environ, "HCQ_VALIDATE"),
             profile=bool(profile & ON_WORDS),
-            counters="counters" in profile,
+            counters=any(word.startswith("counters") for word in profile),
+            counted_blocks=max(
+                (int(word[9:]) for word in profile if word.startswith("counters:")), default=0
+            ),
             search=_number(environ, "HCQ_SEARCH", 0, 0, 1024),
             search_results=_path(environ, "HCQ_SEARCH_RESULTS"),
             search_seconds=_number(environ, "HCQ_SEARCH_SECONDS", 300, 1, 2**40),
@@ -166,9 +172,12 @@ def _word(environ: Mapping[str, str], name: str, valid: tuple[str, ...]) -> str:
 
 
 def _profile(environ: Mapping[str, str]) -> frozenset[str]:
-    """The words of HCQ_PROFILE: a flag, "counters", or both."""
-    lower = {"HCQ_PROFILE": environ.get("HCQ_PROFILE", "").lower()}
-    return frozenset(_words(lower, "HCQ_PROFILE", ("counters", *sorted(ON_WORDS | OFF_WORDS))))
+    """The words of HCQ_PROFILE: a flag, "counters" with or without a number, or both."""
+    words = _words({"HCQ_PROFILE": environ.get("HCQ_PROFILE", "").lower()}, "HCQ_PROFILE")
+    numbers = [word for word in words if re.fullmatch("counters:0*[1-9][0-9]{0,8}", word)]
+    rest = {"HCQ_PROFILE": ",".join(word for word in words if word not in numbers)}
+    _words(rest, "HCQ_PROFILE", ("counters", "counters:NUMBER", *sorted(ON_WORDS | OFF_WORDS)))
+    return frozenset(words)
 
 
 def _flag(environ: Mapping[str, str], name: str) -> bool:

@@ -4,7 +4,7 @@ In       a launch that has ended; who wants to hear of launches
 Out      Counters, one record for all vendors; `is_wanted`, asked once a launch; `tell`
 Changes  the list of listeners
 Next     emu/nv/shader/counters.py and emu/amd/shader/counters.py (who count), observe/counters.py (who listens),
-         tools/trace/roofline.py (what follows for the time)
+         roofline.py (what follows for the time)
 
 Instructions, sectors, conflicts, barriers and branches are counted and exact for the code that ran. What comes from L2
 and DRAM is a model: caches that drop what came first, cold when the launch begins, blocks dealt out in turn. On NVIDIA
@@ -13,8 +13,10 @@ the code that ran is PTX, of which ptxas would make other instructions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from math import prod
 from typing import Any
 
 # of instructions: what unit of the GPU they need
@@ -32,7 +34,8 @@ class Counters:
     """What launches of one kernel did; of several, the sums. A warp is what runs an instruction together: AMD's wave.
 
     arch, entry, kernel     the GPU; where the code begins in its memory, of a known program its entry; its name
-    launches, blocks, warps    how many there were
+    launches, blocks, warps    how many were counted
+    grid_blocks             how many blocks the grids have: more than `blocks` where only a sample ran
     grid, block             of the last launch
     instructions            class -> how often a warp executed one
     thread_instructions     the same for all classes, times the threads that were active
@@ -61,6 +64,7 @@ class Counters:
     grid: Dim3 = (1, 1, 1)
     block: Dim3 = (1, 1, 1)
     blocks: int = 0
+    grid_blocks: int = 0
     warps: int = 0
     warp_size: int = 32
     instructions: dict[str, int] = field(default_factory=dict)
@@ -120,6 +124,27 @@ class Counters:
             else:
                 setattr(self, one.name, its)
 
+    def whole(self, grid: Dim3 | None = None) -> Counters:
+        """As if all blocks had run, or those of another grid: each does what one of the counted did on average.
+
+        >>> half = Counters(grid=(4, 1, 1), blocks=2, grid_blocks=4, instructions={"float": 10})
+        >>> half.whole().instructions, half.whole((8, 8, 1)).blocks
+        ({'float': 20}, 64)
+        """
+        wanted = self.grid_blocks if grid is None else prod(grid) * self.launches
+        if not self.blocks or wanted in (0, self.blocks):
+            return self
+        factor = wanted / self.blocks
+        made = Counters.from_fields(self.as_fields())
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, dict):
+                setattr(made, one.name, {key: round(count * factor) for key, count in value.items()})
+            elif one.name in SUMMED - {"launches"}:
+                setattr(made, one.name, round(value * factor))
+        made.grid, made.grid_blocks = self.grid if grid is None else grid, made.blocks
+        return made
+
     def as_fields(self) -> dict[str, Any]:
         """Plain data, as a trace keeps it."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
@@ -139,9 +164,9 @@ class Counters:
 
 
 SUMMED = frozenset(
-    "launches blocks warps thread_instructions load_sectors store_sectors atomic_sectors bytes_needed shared_passes "
-    "local_sectors bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes dram_read_bytes "
-    "dram_write_bytes".split()
+    "launches blocks grid_blocks warps thread_instructions load_sectors store_sectors atomic_sectors bytes_needed "
+    "shared_passes local_sectors bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes "
+    "dram_read_bytes dram_write_bytes".split()
 )
 
 
@@ -163,21 +188,25 @@ def _checked(name: str, value: Any, like: Any) -> Any:
 # the process that launched, as the system numbers it; what its launch did
 Listener = Callable[[int, Counters], None]
 
-_listeners: tuple[Listener, ...] = ()
+_listeners: tuple[tuple[Listener, int], ...] = ()
 
 
-def listen(listener: Listener) -> Callable[[], None]:
+def listen(listener: Listener, blocks: int = 0) -> Callable[[], None]:
     """Hear of every launch on this process's emulated GPUs from now on. Returns what ends that.
+
+    blocks   let only the first so many of each launch run, unless somebody else listens to all: what the kernels were
+             to compute is wrong then, and what they do is counted in a part of the time. 0: all
 
     Launches that began before are not counted: their code was made ready without. Emulated GPUs call from threads of
     theirs, before the work counts as done.
     """
     global _listeners
-    _listeners = (*_listeners, listener)
+    entry = listener, blocks
+    _listeners = (*_listeners, entry)
 
     def end() -> None:
         global _listeners
-        _listeners = tuple(one for one in _listeners if one is not listener)
+        _listeners = tuple(one for one in _listeners if one is not entry)
 
     return end
 
@@ -187,7 +216,30 @@ def is_wanted() -> bool:
     return bool(_listeners)
 
 
+def sample() -> int:
+    """How many blocks of a launch run: the most that a listener asks for. 0: all."""
+    wanted = [blocks for _, blocks in _listeners]
+    return max(wanted) if wanted and all(wanted) else 0
+
+
+@contextmanager
+def count(blocks: int = 0) -> Iterator[list[Counters]]:
+    """The launches of this process's emulated GPUs while a block of Python runs. blocks: see `listen`.
+
+    >>> with count() as launches:
+    ...     pass
+    >>> launches
+    []
+    """
+    found: list[Counters] = []
+    end = listen(lambda pid, made: found.append(made), blocks)
+    try:
+        yield found
+    finally:
+        end()
+
+
 def tell(pid: int, made: Counters) -> None:
     """A launch has ended."""
-    for one in _listeners:
-        one(pid, made)
+    for listener, _ in _listeners:
+        listener(pid, made)

@@ -135,6 +135,9 @@ def parser() -> argparse.ArgumentParser:
         "--chip", metavar="NAME", help=f"one of {', '.join(datasheets.CHIPS)}; default: as it was counted"
     )
     verb.add_argument("--kernel", metavar="TEXT", default="", help="only kernels with this in their names")
+    verb.add_argument(
+        "--grid", metavar="XxYxZ", help="as if so many blocks did what each of those counted did on average"
+    )
     _json(verb, "a list of predictions")
 
     verb = _verb(verbs, "graph", _graph, "signals and waits between submissions; deadlocks")
@@ -361,8 +364,8 @@ def _stats(options: argparse.Namespace) -> int:
 def _roofline(options: argparse.Namespace) -> int:
     from hcq.tools.trace import roofline
 
-    found = roofline.of_trace(_read(options.file), options.chip)
-    found = [one for one in found if options.kernel in one.counted.kernel]
+    grid = roofline.grid_of(options.grid) if options.grid else None
+    found = roofline.of_trace(_read(options.file), options.chip, options.kernel, grid)
     if not found:
         raise UsageError(f"roofline: no kernel has {options.kernel!r} in its name.")
     if options.json:

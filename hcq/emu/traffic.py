@@ -129,7 +129,7 @@ class Cache:
 class Tally:
     """What a launch has done so far, and the caches that it runs with. `end` gives the record.
 
-    first_block   the number of the first block that is at work: blocks are named from there
+    sample   how many blocks run, the first ones; 0: all
     """
 
     def __init__(
@@ -143,17 +143,19 @@ class Tally:
         registers: int,
         shared_bytes: int,
         local_bytes: int,
+        sample: int = 0,
     ) -> None:
         chip = datasheets.for_arch(arch)
         if chip is None:
             raise LookupError(f"no datasheet of {arch}: its launches are not counted")
         self.chip = chip
         threads = block[0] * block[1] * block[2]
-        blocks = grid[0] * grid[1] * grid[2]
+        grid_blocks = grid[0] * grid[1] * grid[2]
+        blocks = min(sample or grid_blocks, grid_blocks)
         share, tight, resident = datasheets.occupancy(chip, registers, shared_bytes, threads, warp_size)
         self.warp_size, self.slots = warp_size, chip.units * resident * -(-threads // warp_size)
         self.record = Counters(
-            arch=arch, entry=entry, kernel=kernel, grid=grid, block=block, blocks=blocks,
+            arch=arch, entry=entry, kernel=kernel, grid=grid, block=block, blocks=blocks, grid_blocks=grid_blocks,
             warps=blocks * -(-threads // warp_size), warp_size=warp_size, sector_bytes=chip.sector_bytes,
             registers=registers, shared_bytes=shared_bytes, local_bytes=local_bytes, occupancy=round(share, 4),
             limited_by=tight,

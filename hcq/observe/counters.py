@@ -33,7 +33,7 @@ class Counting(Observer):
             int, tuple[str, int]
         ] = {}  # where its code begins -> a program's name, and its entry
         self._lock = threading.Lock()
-        self._end = counters.listen(self._launched)
+        self._end = counters.listen(self._launched, device.config.counted_blocks)
 
     def load(self, program: Program, entry: str, image: bytes, sources: Mapping[str, str] | None) -> None:
         self._names[program.code_va] = program.name, program.entry

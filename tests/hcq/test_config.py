@@ -118,21 +118,26 @@ def test_a_number_that_cannot_be_one_is_refused_and_not_printed_whole(name: str,
 
 
 @pytest.mark.parametrize(
-    ("text", "profile", "counts"),
+    ("text", "profile", "counts", "blocks"),
     [
-        ("1", True, False),
-        ("counters", False, True),
-        ("1,counters", True, True),
-        ("off", False, False),
-        ("", False, False),
+        ("1", True, False, 0),
+        ("counters", False, True, 0),
+        ("counters:132", False, True, 132),
+        ("1,counters", True, True, 0),
+        ("Counters:8,1", True, True, 8),
+        ("off", False, False, 0),
+        ("", False, False, 0),
     ],
 )
-def test_hcq_profile_takes_a_flag_counters_or_both(text: str, profile: bool, counts: bool) -> None:
+def test_hcq_profile_takes_a_flag_counters_or_both(
+    text: str, profile: bool, counts: bool, blocks: int
+) -> None:
     read = Config.read({"HCQ_PROFILE": text})
-    assert (read.profile, read.counters) == (profile, counts)
+    assert (read.profile, read.counters, read.counted_blocks) == (profile, counts, blocks)
     assert read.is_observed == (profile or counts)
 
 
-def test_hcq_profile_refuses_another_word() -> None:
-    with pytest.raises(UsageError, match="counters"):
-        Config.read({"HCQ_PROFILE": "time"})
+@pytest.mark.parametrize("text", ["time", "counters:", "counters:0", "counters:x", "counters:-1"])
+def test_hcq_profile_refuses_another_word(text: str) -> None:
+    with pytest.raises(UsageError, match="counters:NUMBER"):
+        Config.read({"HCQ_PROFILE": text})

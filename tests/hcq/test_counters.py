@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import pytest
 
-from hcq import counters, datasheets
+from hcq import counters, datasheets, roofline
 from hcq.config import Config
 from hcq.counters import Counters
 from hcq.cpu.device import CpuDevice
 from hcq.errors import UsageError
 from hcq.tools import hcq_trace
-from hcq.tools.trace import roofline, stats
+from hcq.tools.trace import stats
 from hcq.trace.file import Trace
 
 N = 4096
@@ -69,6 +69,39 @@ def test_launches_are_counted_under_the_names_of_their_programs(run: Run) -> Non
     assert [line.split()[-1] for line in table[1:2]] == ["add_4096"]
     assert table[1].split()[0] == "2"
     assert "time on the device" in run.said  # HCQ_PROFILE=1, too
+
+
+def test_only_some_blocks_run_when_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "run.hcqtrace"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("HCQ_")}
+    environ |= {
+        "HCQ_EMULATE": "nv:sm_90",
+        "HCQ_DEVICE": "NV",
+        "HCQ_PROFILE": "counters:3",
+        "HCQ_TRACE": str(path),
+    }
+    program = PROGRAM.replace("assert (", "print(").replace("== x + 1).all()", "== x + 1)")
+    program += "\nfrom hcq import counters\nprint('sample', counters.sample())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "sample 3" in done.stdout
+    assert "False" in done.stdout
+    for _, one in Trace.read(str(path)).counters:
+        assert (one.blocks, one.whole().blocks) == (3, one.grid[0])
+        assert 0 < one.bytes_needed < 8 * N
+        assert abs(one.whole().bytes_needed - 8 * N) < one.grid[0]
+
+
+def test_a_listener_that_wants_all_blocks_gets_them() -> None:
+    with counters.count(4):
+        assert counters.sample() == 4
+        with counters.count(7):
+            assert counters.sample() == 7
+            with counters.count():
+                assert counters.sample() == 0
+        assert counters.sample() == 4
+    assert (counters.sample(), counters.is_wanted()) == (0, False)
 
 
 def test_stats_has_columns_of_what_was_counted(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,6 +198,57 @@ def test_a_prediction_is_of_one_launch() -> None:
         many.add(one)
     chip = datasheets.chip("h100")
     assert roofline.predict(many, chip).seconds == pytest.approx(roofline.predict(one, chip).seconds)
+
+
+@pytest.mark.parametrize("sample", [1, 64])
+def test_a_sample_of_blocks_stands_for_the_whole_launch(sample: int) -> None:
+    one = matmul(grid_blocks=1024)
+    part = dataclasses.replace(
+        Counters.from_fields({
+            name: round(value * sample / 1024) if name in counters.SUMMED - {"launches", "grid_blocks"} else value
+            for name, value in one.as_fields().items()
+        }),
+        instructions={name: count * sample // 1024 for name, count in one.instructions.items()},
+        matrix_flops={name: count * sample // 1024 for name, count in one.matrix_flops.items()},
+    )  # fmt: skip
+    assert part.whole() == one
+    found = roofline.predict(part, "h100")
+    assert found.seconds == roofline.predict(one, "h100").seconds
+    # fewer than the chip runs at once: what they would share is not known
+    assert any(f"{sample} of 1024 blocks were counted" in note for note in found.notes)
+
+
+def test_another_grid_does_in_each_block_what_was_counted() -> None:
+    small = dataclasses.replace(matmul().whole((8, 8, 1)), grid_blocks=64)
+    assert small.matrix_flops == {"f16": 2 * 4096**3 // 16}
+    found = roofline.predict(small, "h100", grid=(32, 32, 1))
+    assert found.counted.grid == (32, 32, 1)
+    assert found.seconds == roofline.predict(matmul(), "h100").seconds
+
+
+def test_a_prediction_shows_its_arithmetic() -> None:
+    found = roofline.predict(matmul(shared_passes=1 << 24), "h100")
+    text = found.summary()
+    assert "137.4 GFLOP / 143.3 us = 959.4 TFLOP/s of 989.4 TFLOP/s = 97% of the peak of matrix f16" in text
+    assert found.seconds_in_turn == pytest.approx(sum(one.seconds for one in found.bounds))
+    assert found.share_in_turn == pytest.approx(2 * 4096**3 / 989.4e12 / found.seconds_in_turn)
+    assert f"{found.share_in_turn:.0%} without overlap" in text
+    assert "1024 blocks in all" in found.room()
+
+
+@pytest.mark.parametrize("text", ["0", "4x", "1x2x3x4", "-1", "a"])
+def test_a_grid_is_up_to_three_sizes(text: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hcq_trace.main(["roofline", str(run.path), f"--grid={text}"]) == 2
+    assert "32x32" in capsys.readouterr().err
+
+
+def test_roofline_takes_a_grid(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    times = []
+    for grid in ("10000", "100x200"):
+        assert hcq_trace.main(["roofline", str(run.path), "--grid", grid, "--json"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)
+        times.append(found["seconds"])
+    assert times[1] == pytest.approx(2 * times[0], rel=1e-3)
 
 
 def test_a_chip_of_another_vendor_or_none_is_refused() -> None:

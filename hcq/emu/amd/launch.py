@@ -59,7 +59,9 @@ def launch(
         time.sleep(0)  # the process that waits for this kernel shares one interpreter with it: let it in
         return is_ending()
 
-    tally = tally_of(arch, work, start) if counters.is_wanted() else None
+    counts = counters.is_wanted()
+    sample = 0 if is_cooperative or not counts else counters.sample()
+    tally = tally_of(arch, work, start, sample) if counts else None
     run_dispatch(
         core,
         start,
@@ -69,12 +71,13 @@ def launch(
         interrupted=interrupted,
         is_cooperative=is_cooperative,
         tally=tally,
+        sample=sample,
     )
     if tally is not None:
         counters.tell(pid, tally.record)
 
 
-def tally_of(arch: str, work: Dispatch, start: Launch) -> Tally:
+def tally_of(arch: str, work: Dispatch, start: Launch, sample: int) -> Tally:
     """Where a launch that counts counts. Registers are the vector registers that it asks for."""
     return Tally(
         arch,
@@ -86,4 +89,5 @@ def tally_of(arch: str, work: Dispatch, start: Launch) -> Tally:
         start.vgprs,
         start.lds_bytes,
         start.scratch_bytes,
+        sample,
     )

@@ -157,7 +157,8 @@ class Shader:
         params = bank[at : at + kernel.param_bytes]
         memory = view if self.data is None else self.data.over(view)
         memory.take_missed()
-        tally = tally_of(self.chip, qmd, kernel) if counts else None
+        sample = counters.sample() if counts else 0
+        tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
         try:
             kernel.run(
                 grid,
@@ -170,6 +171,7 @@ class Shader:
                 step_limit=self.spec.step_limit,
                 interrupted=interrupted,
                 tally=tally,
+                sample=sample,
             )
             if tally is not None:
                 counters.tell(pid, tally.record)
@@ -388,7 +390,7 @@ def block_of(qmd: Qmd) -> tuple[int, int, int]:
     )
 
 
-def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel) -> Tally:
+def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel, sample: int) -> Tally:
     """Where a launch that counts counts. Registers are those that the QMD gives."""
     return Tally(
         chip.arch,
@@ -400,6 +402,7 @@ def tally_of(chip: Chip, qmd: Qmd, kernel: Kernel) -> Tally:
         qmd.value("register_count"),
         qmd.value("shared_memory_size"),
         qmd.value("shader_local_memory_low_size") + qmd.value("shader_local_memory_high_size"),
+        sample,
     )
 
 

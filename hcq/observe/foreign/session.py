@@ -118,7 +118,11 @@ class Session(KernelObserver):
         self._lock = threading.RLock()
         self._clock: threading.Thread | None = None
         self._is_over = threading.Event()
-        self._uncount = counters.listen(self._counted) if self.settings.counters else lambda: None
+        self._uncount = (
+            counters.listen(self._counted, self.settings.counted_blocks)
+            if self.settings.counters
+            else lambda: None
+        )
 
     @staticmethod
     def is_wanted(settings: Config) -> bool:

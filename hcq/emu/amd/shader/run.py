@@ -72,6 +72,7 @@ def run_dispatch(
     interrupted: Callable[[], bool] | None = None,
     is_cooperative: bool = False,
     tally: Tally | None = None,
+    sample: int = 0,
 ) -> Report:
     """Run a kernel to its end.
 
@@ -82,6 +83,7 @@ def run_dispatch(
     interrupted   asked now and then; true stops the dispatch with OutOfBudget
     is_cooperative   all workgroups are resident at once: they may wait for each other
     tally            where the launch counts what it does; None: it does not
+    sample           run only the first so many workgroups; 0: all
     Raises        a ShaderFault with the program counter; UsageError for a launch that no chip could take
     """
     check_launch(core, launch, grid, block)
@@ -89,7 +91,7 @@ def run_dispatch(
     program = core.program(launch.entry, launch.wave_size, launch.acc_offset, tally is not None)
     report = Report()
     limits = Limits(budget, None if deadline_s is None else time.monotonic() + deadline_s, interrupted)
-    total = work.groups
+    total = min(work.groups, sample or work.groups)
     waves_per_group = work.waves_per_group(launch.wave_size)
     lanes = min(max(LANES_AT_ONCE, REGISTER_BYTES // (4 * max(launch.vgprs, 1))), MOST_LANES_AT_ONCE)
     if is_cooperative:

@@ -97,6 +97,7 @@ class Kernel:
         specials: Mapping[str, int] | None = None,
         interrupted: Callable[[], bool] | None = None,
         tally: Tally | None = None,
+        sample: int = 0,
     ) -> Report:
         """Run the kernel for every block of the grid, in order of their numbers, several at once.
 
@@ -105,6 +106,7 @@ class Kernel:
         step_limit   instructions that all batches together may execute, each for all threads of a batch
         interrupted  asked from time to time; when it says yes, the kernel ends with Interrupted
         tally        for a kernel that counts, and only for one
+        sample       run only the first so many blocks; 0: all
         Raises       UsageError for an impossible launch; KernelFault (PageFault, Deadlock, StepLimit, ...)
         """
         self._check(grid, block, dynamic_shared_bytes)
@@ -135,6 +137,7 @@ class Kernel:
         )
         threads = block[0] * block[1] * block[2]
         blocks = grid[0] * grid[1] * grid[2]
+        blocks = min(blocks, sample or blocks)
         at_once = self._blocks_at_once(batch_lanes, threads, dynamic_shared_bytes)
         steps = batches = 0
         for first in range(0, blocks, at_once):

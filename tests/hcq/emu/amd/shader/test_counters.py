@@ -130,12 +130,19 @@ IDS
 
 
 def launch(
-    arch: str, ir: str, grid: int, block: int, *arrays: Any, name: str = "k", local_bytes: int = 0
+    arch: str,
+    ir: str,
+    grid: int,
+    block: int,
+    *arrays: Any,
+    name: str = "k",
+    local_bytes: int = 0,
+    sample: int = 0,
 ) -> Counters:
     wave = 64 if arch.endswith("64") or arch.startswith("gfx9") else 32
     code = load(arch, ir, block)
-    tally = Tally(arch.split("-")[0], 0, name, (grid, 1, 1), (block, 1, 1), wave, 32, 0, local_bytes)
-    code.run(name, list(arrays), grid=(grid, 1, 1), block=(block, 1, 1), tally=tally)
+    tally = Tally(arch.split("-")[0], 0, name, (grid, 1, 1), (block, 1, 1), wave, 32, 0, local_bytes, sample)
+    code.run(name, list(arrays), grid=(grid, 1, 1), block=(block, 1, 1), tally=tally, sample=sample)
     return tally.record
 
 
@@ -153,6 +160,17 @@ def test_a_copy_of_n_bytes_asks_for_each_line_once(arch: str, type_: str, size: 
     assert found.dram_write_bytes == source.nbytes
     # the kernel's arguments come from memory, too
     assert source.nbytes <= found.dram_read_bytes <= source.nbytes + 16 * line
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_of_a_launch_only_a_sample_of_workgroups_may_run(arch: str) -> None:
+    ir = COPY.replace("TYPE", "i32").replace("STRIDE", "1")
+    data, out = np.arange(1, 8 * 64 + 1, dtype=np.uint32), np.zeros(8 * 64, np.uint32)
+    found = launch(arch, ir, 8, 64, data, out, sample=3)
+    assert (out[: 3 * 64] == data[: 3 * 64]).all()
+    assert not out[3 * 64 :].any()
+    assert (found.blocks, found.grid_blocks) == (3, 8)
+    assert found.whole().bytes_needed == 2 * data.nbytes
 
 
 @pytest.mark.parametrize("arch", ARCHES)

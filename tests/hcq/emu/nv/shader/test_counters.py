@@ -43,6 +43,7 @@ def launch(
     counts: bool = True,
     name: str = "k",
     local_bytes: int = 0,
+    sample: int = 0,
 ) -> Counters:
     memory = AddressSpace()
     places = [BUFFERS + STEP * i for i in range(len(arrays))]
@@ -50,10 +51,10 @@ def launch(
         memory.map(place, array)
     made = Kernel(ptx, name, counts=counts)
     tally = Tally(
-        "sm_80", 0, name, (grid, 1, 1), (block, 1, 1), 32, 32, made.static_shared_bytes, local_bytes
+        "sm_80", 0, name, (grid, 1, 1), (block, 1, 1), 32, 32, made.static_shared_bytes, local_bytes, sample
     )
     params = np.array(places, np.uint64).tobytes()
-    made.run((grid, 1, 1), (block, 1, 1), memory, params, tally=tally if counts else None)
+    made.run((grid, 1, 1), (block, 1, 1), memory, params, tally=tally if counts else None, sample=sample)
     return tally.record
 
 
@@ -174,6 +175,17 @@ def test_a_text_without_branches_is_counted_as_it_stands_there() -> None:
     assert found.instructions == {name: count * warps for name, count in expected.items()}
     assert found.thread_instructions == sum(expected.values()) * grid * block
     assert found.warps == warps
+
+
+@pytest.mark.parametrize("sample", [1, 3, 8, 100])
+def test_of_a_launch_only_a_sample_of_blocks_may_run(sample: int) -> None:
+    data, out = np.arange(8 * 64, dtype=np.uint32), np.zeros(8 * 64, np.uint32)
+    found = launch(copy("u32", 4, "%r5"), 8, 64, data, out, sample=sample)
+    ran = min(sample, 8)
+    assert (out[: ran * 64] == data[: ran * 64]).all()
+    assert not out[ran * 64 :].any()
+    assert (found.blocks, found.warps, found.grid_blocks) == (ran, 2 * ran, 8)
+    assert found.whole() == launch(copy("u32", 4, "%r5"), 8, 64, data, out)
 
 
 def test_a_block_that_is_no_whole_warp_counts_its_last_warp() -> None:
