@@ -54,6 +54,8 @@ class Counters:
     l2_bytes                what L2 was asked for
     beyond_l2_bytes         what L2 asked for further on, and wrote there
     dram_read_bytes, dram_write_bytes    what no cache had; what has to be written back
+    held_l2_bytes, held_beyond_l2_bytes, held_dram_bytes    of a sample: what as many blocks as the chip holds read of
+                            L2 as they begin, and what of that comes from further on and from DRAM: the rest they share
     uncounted               instruction -> how often one ran whose traffic is not modelled
     """
 
@@ -91,6 +93,9 @@ class Counters:
     beyond_l2_bytes: int = 0
     dram_read_bytes: int = 0
     dram_write_bytes: int = 0
+    held_l2_bytes: int = 0
+    held_beyond_l2_bytes: int = 0
+    held_dram_bytes: int = 0
     uncounted: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -127,6 +132,8 @@ class Counters:
     def whole(self, grid: Dim3 | None = None) -> Counters:
         """As if all blocks had run, or those of another grid: each does what one of the counted did on average.
 
+        Of what they read DRAM gives the part that blocks which the chip holds at once do not share, if that is known.
+
         >>> half = Counters(grid=(4, 1, 1), blocks=2, grid_blocks=4, instructions={"float": 10})
         >>> half.whole().instructions, half.whole((8, 8, 1)).blocks
         ({'float': 20}, 64)
@@ -140,8 +147,13 @@ class Counters:
             value = getattr(self, one.name)
             if isinstance(value, dict):
                 setattr(made, one.name, {key: round(count * factor) for key, count in value.items()})
-            elif one.name in SUMMED - {"launches"}:
+            elif one.name in SUMMED - {"launches"} - HELD:
                 setattr(made, one.name, round(value * factor))
+        if self.held_l2_bytes:
+            read = max(0, made.l2_bytes - made.sector_bytes * made.store_sectors) / self.held_l2_bytes
+            made.dram_read_bytes = min(made.dram_read_bytes, round(read * self.held_dram_bytes))
+            beyond = round(read * self.held_beyond_l2_bytes) + made.dram_write_bytes
+            made.beyond_l2_bytes = min(made.beyond_l2_bytes, beyond)
         made.grid, made.grid_blocks = self.grid if grid is None else grid, made.blocks
         return made
 
@@ -166,8 +178,11 @@ class Counters:
 SUMMED = frozenset(
     "launches blocks grid_blocks warps thread_instructions load_sectors store_sectors atomic_sectors bytes_needed "
     "shared_passes local_sectors bank_conflicts barriers branches divergent_branches l2_bytes beyond_l2_bytes "
-    "dram_read_bytes dram_write_bytes".split()
+    "dram_read_bytes dram_write_bytes held_l2_bytes held_beyond_l2_bytes held_dram_bytes".split()
 )
+
+
+HELD = frozenset({"held_l2_bytes", "held_beyond_l2_bytes", "held_dram_bytes"})
 
 
 def _checked(name: str, value: Any, like: Any) -> Any:

@@ -245,7 +245,7 @@ def _too_few(sample: Counters, counted: Counters, chip: Datasheet, resident: int
     """What a sample of blocks does not say."""
     ran, launches = sample.blocks / max(1, sample.launches), max(1, counted.launches)
     at_once = min(resident * chip.units, counted.blocks / launches)
-    if ran < at_once and counted.blocks > sample.blocks:
+    if ran < at_once and counted.blocks > sample.blocks and not sample.held_l2_bytes:
         yield (
             f"{ran:g} of {counted.blocks / launches:g} blocks were counted, and the chip holds {at_once:g} at once: as "
             "more of them share what L2 has, DRAM gives less than is said here"

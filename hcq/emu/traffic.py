@@ -16,6 +16,7 @@ a launch begins, and block n runs on unit n modulo the units, in the emulator's 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ FILLED = np.uint64(1 << 63)
 UNIT_SHIFT = 53  # above the number of any sector
 SPREAD = 0x9E3779B1  # keeps the sectors of units apart in a table, and neighbours together
 LARGEST_TABLE = 1 << 23
+LEAST_STEPS = 500  # of blocks that are looked at only as they begin
+HELD_THREADS = 1 << 16  # run together at most: their registers are in memory all at once
 
 
 def distinct(groups: Array, numbers: Array) -> tuple[Array, Array]:
@@ -145,6 +148,9 @@ class Tally:
         local_bytes: int,
         sample: int = 0,
     ) -> None:
+        self._remake = functools.partial(
+            Tally, arch, entry, kernel, grid, block, warp_size, registers, shared_bytes, local_bytes
+        )
         chip = datasheets.for_arch(arch)
         if chip is None:
             raise LookupError(f"no datasheet of {arch}: its launches are not counted")
@@ -153,6 +159,7 @@ class Tally:
         grid_blocks = grid[0] * grid[1] * grid[2]
         blocks = min(sample or grid_blocks, grid_blocks)
         share, tight, resident = datasheets.occupancy(chip, registers, shared_bytes, threads, warp_size)
+        self.held_blocks = min(grid_blocks, chip.units * resident, max(1, HELD_THREADS // threads))
         self.warp_size, self.slots = warp_size, chip.units * resident * -(-threads // warp_size)
         self.record = Counters(
             arch=arch, entry=entry, kernel=kernel, grid=grid, block=block, blocks=blocks, grid_blocks=grid_blocks,
@@ -166,6 +173,20 @@ class Tally:
         self.l1 = Cache(l1, chip.units, chip.sector_bytes)
         self.l2 = Cache(chip.l2_bytes, chip.l2s, chip.sector_bytes)
         self.last = Cache(chip.last_bytes, 1, chip.sector_bytes) if chip.last_bytes else None
+
+    def held(self) -> Tally | None:
+        """One for as many blocks as the chip holds at once, more than the sample that ran; None if there are none."""
+        one = self.record
+        is_sample = one.blocks < one.grid_blocks and one.blocks < self.held_blocks
+        return self._remake(sample=self.held_blocks) if is_sample else None
+
+    def learn(self, held: Tally) -> None:
+        """What these blocks have read until they were stopped says how much blocks share."""
+        found = held.record
+        written = found.dram_write_bytes
+        self.record.held_l2_bytes = max(0, found.l2_bytes - found.sector_bytes * found.store_sectors)
+        self.record.held_beyond_l2_bytes = max(0, found.beyond_l2_bytes - written)
+        self.record.held_dram_bytes = found.dram_read_bytes
 
     def instructions(self, classes: dict[str, int], warps: int, threads: int) -> None:
         """A run of instructions, so many of each class, executed by so many warps with so many threads."""

@@ -8,6 +8,7 @@ Next     gpu.py (who calls), shader/run.py (run_dispatch), shader/wave_start.py 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 
@@ -16,10 +17,12 @@ from hcq.emu.amd.caches import Caches
 from hcq.emu.amd.dispatch import Dispatch
 from hcq.emu.amd.memory import GpuVm
 from hcq.emu.amd.shader.architectures import ISAS
+from hcq.emu.amd.shader.errors import ShaderFault
+from hcq.emu.amd.shader.machine import Report
 from hcq.emu.amd.shader.run import ShaderCore, run_dispatch
 from hcq.emu.amd.shader.wave_start import Launch
 from hcq.emu.amd.spec import LDS_BYTES
-from hcq.emu.traffic import Tally
+from hcq.emu.traffic import LEAST_STEPS, Tally
 
 
 def shader_core(arch: str, vm: GpuVm, caches: Caches | None) -> ShaderCore:
@@ -62,19 +65,30 @@ def launch(
     counts = counters.is_wanted()
     sample = 0 if is_cooperative or not counts else counters.sample()
     tally = tally_of(arch, work, start, sample) if counts else None
-    run_dispatch(
-        core,
-        start,
-        work.grid,
-        work.block,
-        items=work.items,
-        interrupted=interrupted,
-        is_cooperative=is_cooperative,
-        tally=tally,
-        sample=sample,
+    run = functools.partial(
+        run_dispatch, core, start, work.grid, work.block, items=work.items, interrupted=interrupted
     )
+    report = run(is_cooperative=is_cooperative, tally=tally, sample=sample)
     if tally is not None:
+        look_at_more(run, report, tally, is_ending)
         counters.tell(pid, tally.record)
+
+
+def look_at_more(
+    run: Callable[..., Report], report: Report, tally: Tally, is_ending: Callable[[], bool]
+) -> None:
+    """After a sample of workgroups: the first instructions of as many as the chip holds, for what they share."""
+    held = tally.held()
+    if held is None or is_ending():
+        return
+    more = held.record.blocks / tally.record.blocks
+    # as much work as the sample was
+    budget = max(report.instructions, int(min(LEAST_STEPS * report.waves, report.instructions) * more))
+    try:
+        run(is_cooperative=True, tally=held, sample=held.record.blocks, budget=budget)
+    except ShaderFault:  # most often that the budget is spent; what they read is wrong anyway
+        pass
+    tally.learn(held)
 
 
 def tally_of(arch: str, work: Dispatch, start: Launch, sample: int) -> Tally:

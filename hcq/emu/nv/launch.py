@@ -25,9 +25,9 @@ from hcq.emu.nv.memory import View
 from hcq.emu.nv.shader.batch import WARP
 from hcq.emu.nv.shader.errors import Deadlock, Interrupted, KernelFault, StepLimit
 from hcq.emu.nv.shader.parser import parse
-from hcq.emu.nv.shader.run import Kernel
+from hcq.emu.nv.shader.run import Kernel, Report
 from hcq.emu.nv.spec import GPCS, SMS_PER_TPC, TPCS_PER_GPC, Chip, Spec
-from hcq.emu.traffic import Tally
+from hcq.emu.traffic import LEAST_STEPS, Tally
 from hcq.errors import UsageError
 from hcq.nv.abi.image import DESCRIPTOR_BYTES, SYMBOL_BYTES, KernelDescriptor, SymbolEntry, crc32
 from hcq.nv.abi.qmd import Qmd, QmdV3, QmdV5
@@ -159,27 +159,42 @@ class Shader:
         memory.take_missed()
         sample = counters.sample() if counts else 0
         tally = tally_of(self.chip, qmd, kernel, sample) if counts else None
+        run = functools.partial(
+            kernel.run,
+            grid,
+            block,
+            memory,
+            params,
+            dynamic_shared_bytes=dynamic,
+            shared_window=windows.shared,
+            local_window=windows.local,
+            interrupted=interrupted,
+        )
         try:
-            kernel.run(
-                grid,
-                block,
-                memory,
-                params,
-                dynamic_shared_bytes=dynamic,
-                shared_window=windows.shared,
-                local_window=windows.local,
-                step_limit=self.spec.step_limit,
-                interrupted=interrupted,
-                tally=tally,
-                sample=sample,
-            )
+            report = run(step_limit=self.spec.step_limit, tally=tally, sample=sample)
             if tally is not None:
+                self._look_at_more(run, report, tally)
                 counters.tell(pid, tally.record)
         except (KernelFault, UsageError) as error:
             raise stopped(error, memory) from None
         finally:
             if isinstance(memory, CachedView):
                 memory.end()
+
+    def _look_at_more(self, run: Callable[..., Report], report: Report, tally: Tally) -> None:
+        """After a sample of blocks: the first instructions of as many as the chip holds, for what they share."""
+        held = tally.held()
+        if held is None:
+            return
+        of_block = report.steps // report.batches
+        limit = max(of_block * report.blocks // held.record.blocks, min(of_block, LEAST_STEPS))
+        try:
+            run(step_limit=limit, tally=held, sample=held.record.blocks, batch_lanes=1 << 40)
+        except Interrupted:
+            raise
+        except KernelFault:  # most often that the limit is reached; what they read is wrong anyway
+            pass
+        tally.learn(held)
 
     # ------------------------------------------------------------ the kernel
 
