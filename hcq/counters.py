@@ -182,6 +182,8 @@ SUMMED = frozenset(
 )
 
 
+LEAST = {"warp_size": 1, "sector_bytes": 1}
+LARGEST = 1 << 80
 HELD = frozenset({"held_l2_bytes", "held_beyond_l2_bytes", "held_dram_bytes"})
 
 
@@ -189,7 +191,11 @@ def _checked(name: str, value: Any, like: Any) -> Any:
     """A value of a file, as what the field holds."""
     if isinstance(like, str) and isinstance(value, str):
         return value
-    if isinstance(like, (int, float)) and isinstance(value, (int, float)) and value >= 0:
+    if (
+        isinstance(like, (int, float))
+        and isinstance(value, (int, float))
+        and LEAST.get(name, 0) <= value < LARGEST
+    ):
         return type(like)(value)
     if isinstance(like, tuple) and isinstance(value, (list, tuple)) and len(value) == 3:
         return tuple(_checked(name, one, 1) for one in value)

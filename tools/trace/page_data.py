@@ -19,7 +19,7 @@ from typing import Any
 
 from hcq import backends
 from hcq.errors import HcqError, UsageError
-from hcq.tools.trace import disasm, lint
+from hcq.tools.trace import counters_view, disasm, lint
 from hcq.tools.trace.graph import Graph
 from hcq.tools.trace.stats import Stamps, command_times, stamps_of
 from hcq.tools.trace.views import all_packets, code_hash, code_of, device_of, start_ns, submission_view
@@ -362,6 +362,12 @@ class PageData:
             "submissions": self._launches[number],
             **_machine_code(code),
         }
+
+    def counters(self, number: int, chip: str = "") -> Json:
+        """What a program did on an emulated GPU, and what follows for its time on a chip."""
+        if not 0 <= number < len(self.trace.code):
+            raise UsageError(f"kernel {number}: the trace holds {len(self.trace.code)}, from 0 on.")
+        return counters_view.view(self.trace, self.trace.code[number], chip)
 
     # ------------------------------------------------------------ rules
 

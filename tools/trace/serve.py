@@ -41,6 +41,7 @@ FILES = {
     "memory.js": ("memory.js", SCRIPT),
     "submission.js": ("submission.js", SCRIPT),
     "kernel.js": ("kernel.js", SCRIPT),
+    "counters.js": ("counters.js", SCRIPT),
     "list.js": ("list.js", SCRIPT),
     "search.js": ("search.js", SCRIPT),
 }
@@ -113,6 +114,9 @@ _ROUTES: dict[str, Callable[[PageData, dict[str, list[str]]], Json]] = {
     "data/submission": lambda data, query: data.submission(_number(query, "number")),
     "data/kernels": lambda data, query: data.kernels,
     "data/kernel": lambda data, query: data.kernel(_number(query, "number")),
+    "data/counters": lambda data, query: data.counters(
+        _number(query, "number"), query.get("chip", [""])[0][:40]
+    ),
     "data/findings": lambda data, query: data.findings,
     "data/memory": lambda data, query: data.memory,
     "data/users": lambda data, query: data.users(_number(query, "span")),

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hcq.command import Command, Signal, Wait
+from hcq.counters import Counters
 from hcq.cpu import packets
 from hcq.trace.records import MAGIC, Alloc, Free, Kind, SignalSeen, Submit, Times, pack_commands, pack_record
 
@@ -106,6 +107,20 @@ class Maker:
         head = SignalSeen(device=device, is_set=1, va=va, value=value, timestamp_ns=self.at_ns)
         return self.raw(Kind.SIGNAL, b"", head.to_bytes())
 
+    def counted(self, made: Counters, device: int = 0, loads: bool = True) -> Maker:
+        """Launches of a kernel as an emulated GPU counts them, perhaps with the program that they were of."""
+        if loads:
+            code = {
+                "device": device,
+                "name": made.kernel,
+                "entry": "k",
+                "va": made.entry,
+                "args": None,
+                "scratch_bytes": 0,
+            }
+            self.text(Kind.CODE, {**code, "facts": {}}, b"\x7fELF")
+        return self.text(Kind.COUNTERS, {"device": device, "counters": made.as_fields()})
+
     @property
     def content(self) -> bytes:
         return b"".join(self.parts)
@@ -113,6 +128,15 @@ class Maker:
     def write(self, path: Path) -> Path:
         path.write_bytes(self.content)
         return path
+
+
+PRODUCT = Counters(
+    arch="sm_90", entry=0x5000, kernel="dot", launches=2, grid=(32, 32, 1), block=(256, 1, 1), blocks=32,
+    grid_blocks=2048, warps=256, instructions={"matrix": 1 << 14, "integer": 1 << 12}, matrix_flops={"f16": 2 * 2**33},
+    load_sectors=1 << 21, bytes_needed=1 << 25, l2_bytes=1 << 26, dram_read_bytes=1 << 22, dram_write_bytes=1 << 20,
+    shared_passes=1 << 20, bank_conflicts=1 << 19, registers=128, shared_bytes=65536, occupancy=0.25,
+    limited_by="registers",
+)  # fmt: skip
 
 
 def _words(one: Command) -> bytes:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from hcq import roofline
 from hcq.command import Signal, Wait
 from hcq.tools.trace.serve import PageServer
 from hcq.trace.records import Kind
-from tests.tools.trace.making import CELL, PROGRAM, Maker, record
+from tests.tools.trace.making import CELL, PRODUCT, PROGRAM, Maker, record
 
 pytestmark = pytest.mark.browser
 
@@ -231,6 +234,91 @@ def test_a_kernels_name_leads_to_its_machine_code_and_back_to_its_submissions(
     page.see("document.querySelector('#submissions-title').innerText === '4 submissions'")
 
 
+@pytest.fixture(scope="module")
+def counted(serve: Callable[[Path], PageServer], tmp_path_factory: pytest.TempPathFactory) -> PageServer:
+    """A product that an emulated GPU counted, and a kernel that nobody did."""
+    made = Maker()
+    made.device("NV", arch="sm_90")
+    made.counted(PRODUCT)
+    code = {
+        "device": 0,
+        "name": "plain",
+        "entry": "k",
+        "va": 0x9000,
+        "args": None,
+        "scratch_bytes": 0,
+        "facts": {},
+    }
+    made.text(Kind.CODE, code, b"\x7fELF")
+    return serve(made.write(tmp_path_factory.mktemp("counted") / "counted.hcqtrace"))
+
+
+def show_counters(page: Page, kernel: int) -> None:
+    page.keys("3")
+    page.see("document.querySelector('#pane-kernel .kernel-name') !== null")
+    page.script(f"[...document.querySelectorAll('#pane-kernel .kernel-name')][{kernel}].click()")
+    page.see("document.querySelector('#pane-kernel .texts') !== null")
+    page.click("#pane-kernel .texts [role=tab]:nth-child(4)")
+
+
+def test_a_kernels_counters_are_bars_of_what_bounds_it_on_the_chip_that_is_chosen(
+    page: Page, counted: PageServer
+) -> None:
+    page.open(counted)
+    show_counters(page, 0)
+    page.see("document.querySelectorAll('.counters .bar').length > 4")
+    expected = roofline.predict(PRODUCT, "h100")
+    assert page.texts(".counters .bar .what") == [one.what for one in expected.bounds]
+    assert page.texts(".counters .bar small") == [one.text() for one in expected.bounds]
+    widths = page.script(
+        "[...document.querySelectorAll('.counters .bar i')].map(x => x.getBoundingClientRect().width)"
+    )
+    assert widths == sorted(widths, reverse=True)
+    assert widths[1] / widths[0] == pytest.approx(expected.bounds[1].seconds / expected.seconds, abs=0.01)
+    assert page.text(".counters .summary") == expected.summary()
+    assert page.texts(".counters .change li") == list(expected.notes)
+    page.script(
+        "(choose => { choose.value = 'rtx4090'; choose.dispatchEvent(new Event('change')); })"
+        "(document.querySelector('.counters select'))"
+    )
+    other = roofline.predict(PRODUCT, "rtx4090")
+    page.see(f"document.querySelector('.counters .summary').innerText === {json.dumps(other.summary())}")
+    assert page.script("document.querySelector('.counters select').value") == "rtx4090"
+    assert page.errors() == []
+
+
+def test_a_kernel_without_counters_says_how_to_get_them(page: Page, counted: PageServer) -> None:
+    page.open(counted)
+    show_counters(page, 1)
+    page.see("document.querySelector('.counters')?.innerText.includes('HCQ_PROFILE=counters')")
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_counters_fit_the_window(
+    page: Page,
+    counted: PageServer,
+    size: tuple[int, int],
+    dark: bool,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> None:
+    folder = Path(request.config.getoption("--pictures") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    page.look(size, dark)
+    page.open(counted)
+    show_counters(page, 0)
+    page.see("document.querySelectorAll('.counters .bar').length > 4")
+    assert page.script("document.documentElement.scrollWidth <= innerWidth")
+    assert page.script(
+        "[...document.querySelectorAll('.counters *')].every(one => one.getBoundingClientRect().right <= innerWidth)"
+    )
+    assert page.driver.save_screenshot(
+        str(folder / f"counters-{'dark' if dark else 'light'}-{size[0]}x{size[1]}.png")
+    )
+
+
 def test_the_memory_map_names_what_is_live_and_a_buffer_its_users(page: Page, recorded: PageServer) -> None:
     page.open(recorded)
     page.keys("4")
@@ -327,6 +415,10 @@ def test_names_out_of_a_strangers_trace_stay_text(
         "scratch_bytes": 0,
     }
     made.text(Kind.CODE, {**code, "facts": {"source": HOSTILE, HOSTILE: HOSTILE}}, b"\x7fELF")
+    made.counted(
+        dataclasses.replace(PRODUCT, kernel=HOSTILE, matrix_flops={HOSTILE: 7}, uncounted={HOSTILE: 1}),
+        loads=False,
+    )
     made.submit(Wait(CELL, 1))
     made.text(Kind.FAULT, {"device": 0, "what": HOSTILE, "why": HOSTILE})
     server = serve(made.write(tmp_path / "<img src=x onerror=window.owned=1>.hcqtrace"))
@@ -340,6 +432,8 @@ def test_names_out_of_a_strangers_trace_stay_text(
     page.see("document.querySelector('#pane-kernel .texts') !== null")
     page.click("#pane-kernel .texts [role=tab]:nth-child(2)")
     page.see("document.querySelector('#pane-kernel pre') !== null")
+    page.click("#pane-kernel .texts [role=tab]:nth-child(4)")
+    page.see("document.querySelector('.counters .bar') !== null")
     page.keys("4")
     page.see("document.querySelectorAll('#memory-list .span').length > 0")
     page.keys("/")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hcq import roofline
 from hcq.command import Barrier, Signal, Timestamp, Wait
+from hcq.counters import Counters
 from hcq.cpu import packets
 from hcq.errors import UsageError
 from hcq.tools.trace.page_data import PageData, plain
 from hcq.trace.file import Trace
 from hcq.trace.records import Kind, Stamps
-from tests.tools.trace.making import CELL, PROGRAM, TIMELINE, Maker, record
+from tests.tools.trace.making import CELL, PRODUCT, PROGRAM, TIMELINE, Maker, record
 
 
 def data_of(made: Maker) -> PageData:
@@ -210,7 +213,57 @@ def test_a_mapping_is_not_found_in_the_place_of_its_buffer() -> None:
     ]
 
 
-@pytest.mark.parametrize("ask", ["submission", "kernel", "users"])
+def test_a_kernels_counters_come_with_bars_for_a_chip() -> None:
+    made = Maker()
+    made.device("NV", arch="sm_90")
+    made.counted(PRODUCT)
+    made.counted(PRODUCT, loads=False)
+    found = data_of(made).counters(0)
+    assert found["chip"] == found["chips"][0]["name"] == "h100"
+    assert {one["name"] for one in found["chips"]} >= {"h100", "a100", "rtx4090"}
+    times = [one["ns"] for one in found["bounds"]]
+    assert times == sorted(times, reverse=True)
+    predicted = roofline.predict(PRODUCT, "h100")
+    assert times[0] == pytest.approx(1e9 * predicted.seconds)
+    assert found["summary"] == predicted.summary()
+    assert found["launches"] == 4
+    assert "16 of 1024 blocks ran" in found["of"]
+    # figures are of one launch, all of its blocks
+    assert ("work", "operations of f16 by matrix units", f"{2**33 * 64:,}") in found["figures"]
+    other = data_of(made).counters(0, "rtx4090")
+    assert other["chip"] == "rtx4090"
+    assert other["bounds"][0]["ns"] > times[0]
+
+
+def test_counters_are_those_of_the_program_at_that_address() -> None:
+    made = Maker()
+    made.device("NV", arch="sm_90")
+    made.counted(PRODUCT)
+    made.counted(dataclasses.replace(PRODUCT, entry=0x7000, launches=1))
+    assert [data_of(made).counters(number)["launches"] for number in (0, 1)] == [2, 1]
+
+
+def test_a_kernel_that_nobody_counted_says_how_to_count_it(recorded: PageData) -> None:
+    assert "HCQ_PROFILE=counters" in recorded.counters(0)["missing"]
+
+
+def test_a_chip_of_another_vendor_is_a_sentence() -> None:
+    made = Maker()
+    made.device("NV", arch="sm_90")
+    with pytest.raises(UsageError, match="h100"):
+        data_of(made.counted(PRODUCT)).counters(0, "mi300x")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"warp_size": 0}, {"blocks": -1}, {"blocks": 10**400}, {"occupancy": float("inf")}, {"grid": [1]}],
+)
+def test_counters_of_a_damaged_trace_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="counters"):
+        Counters.from_fields(fields)
+
+
+@pytest.mark.parametrize("ask", ["submission", "kernel", "users", "counters"])
 def test_a_number_that_does_not_exist_is_a_sentence(recorded: PageData, ask: str) -> None:
     with pytest.raises(UsageError, match="the trace holds"):
         getattr(recorded, ask)(10_000)

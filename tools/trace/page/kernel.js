@@ -3,7 +3,7 @@
 // In       state.kernel
 // Out      the pane "Kernels"
 // Changes  state.kernel, state.focus (its submissions)
-// Next     submission.js (one launch)
+// Next     submission.js (one launch), counters.js (what it did)
 
 import {
   ask,
@@ -20,6 +20,7 @@ import {
   table,
   tell,
 } from "./kit.js";
+import { counters } from "./counters.js";
 
 const AT_ONCE = 1500; // lines; more come with a button
 const COLUMNS = [
@@ -157,7 +158,7 @@ function one(kernel) {
   ];
 }
 
-// Machine code, source, IR: one at a time, as far as there are any.
+// Machine code, source, IR, counters: one at a time, as far as there are any.
 function texts(kernel) {
   const box = element("div", { class: "texts" });
   const views = [["Machine code", () => machineCode(kernel)]];
@@ -177,6 +178,7 @@ function texts(kernel) {
             ),
     ]);
   }
+  views.push(["Counters", () => counters(kernel.number)]);
   const choose = (chosen) => {
     box.replaceChildren(
       element(
