@@ -3,14 +3,16 @@
 In       a chip's name ("h100"), or an architecture ("sm_90")
 Out      Datasheet: peak rates, sizes of caches, how many warps have room
 Changes  nothing
-Next     counters.py (what a kernel asked for), emu/traffic.py (caches of these sizes), tools/trace/roofline.py (times)
+Next     counters.py (what a kernel asked for), emu/traffic.py (caches of these sizes), roofline.py (times)
 Source   each row's `source`. `inferred` names the figures that no vendor gives, and where they come from
 
 Rates are peaks of dense matrices at the boost clock: no kernel is faster, and power usually keeps it slower.
 
-How far the figures are checked: peaks, memory rates, units and cache sizes of h100, rtx4090, mi300x and rx7900xtx
-against other people's copies of the sources, not the sources themselves; a100, mi250x, the rates of vectors of 16 bits,
-and how many blocks of AMD's a unit has room for have not been compared with anything yet.
+How far the figures are checked: NVIDIA's with texts that quote the white papers by table and page; of mi300x and
+mi250 the units, peaks, memory rates and cache sizes, and of rx7900xtx and rx9070xt the units and cache sizes, with
+ROCm's documentation, in which AMD gives them; the rates of both Radeons with articles that quote AMD's. What is under
+`inferred` has no vendor's figure: it is measured by others, or follows from another. That a CU has room for 32
+blocks, and that on Radeon LDS gives 128 bytes a clock to each, is inferred, too.
 """
 
 from __future__ import annotations
@@ -97,7 +99,8 @@ CHIPS: dict[str, Datasheet] = {
             matrix_flops={"f16": 312e12, "bf16": 312e12, "tf32": 156e12, "i8": 624e12, "f64": 19.5e12},
             dram_bytes_s=2.039e12, l2_bytes_s=5120 * 1.41e9,
             l1_bytes=192 * KIB, l2_bytes=40 * MIB, warps=64, blocks=32, shared_per_unit=164 * KIB,
-            source="NVIDIA A100 Tensor Core GPU Architecture (white paper), table 4 and the section on the L2 cache",
+            source="NVIDIA A100 Tensor Core GPU Architecture (white paper), tables 4 and 5, and page 35: L2 reads "
+            "5120 bytes a clock; 80 GB: the product page's 2,039 GB/s",
         ),
         _nv(
             "h100", "sm_90", "NVIDIA H100 SXM",
@@ -106,11 +109,13 @@ CHIPS: dict[str, Datasheet] = {
             matrix_flops={
                 "f16": 989.4e12, "bf16": 989.4e12, "tf32": 494.7e12, "f8": 1978.9e12, "i8": 1978.9e12, "f64": 66.9e12,
             },
-            dram_bytes_s=3.35e12, l2_bytes_s=5120 * 1.83e9,
+            dram_bytes_s=3.35e12, l2_bytes_s=4472 * 1.83e9,
             l1_bytes=256 * KIB, l2_bytes=50 * MIB, warps=64, blocks=32, shared_per_unit=228 * KIB,
-            source="NVIDIA H100 Tensor Core GPU Architecture (white paper), table of H100 SXM5; H100 datasheet",
-            inferred="L2's rate (5120 bytes a clock, as the A100's white paper says of the A100); the clock is the one "
-            "that the tensor cores' figures imply",
+            source="NVIDIA H100 Tensor Core GPU Architecture (white paper), tables 3 and 4; H100's product page, "
+            "where tensor cores' figures are of sparse matrices: half of those",
+            inferred="L2's rate (4472 bytes a clock: measured by Luo et al., Benchmarking and Dissecting the Nvidia "
+            "Hopper GPU Architecture, arXiv 2402.13499, table V, on an H800 PCIe); the clock is the one that the "
+            "tensor cores' figures imply",
         ),
         _nv(
             "rtx4090", "sm_89", "NVIDIA GeForce RTX 4090",
@@ -120,8 +125,9 @@ CHIPS: dict[str, Datasheet] = {
                           "f64": 1.29e12},
             dram_bytes_s=1.008e12, l2_bytes_s=2048 * 2.52e9,
             l1_bytes=128 * KIB, l2_bytes=72 * MIB, warps=48, blocks=24, shared_per_unit=100 * KIB,
-            source="NVIDIA Ada GPU Architecture (white paper), appendix A: sums in 32 bits, not sparse",
-            inferred="L2's rate (2048 bytes a clock: what others measured, about 5 TB/s)",
+            source="NVIDIA Ada GPU Architecture (white paper 2.1), appendix A: sums in 32 bits, not sparse; Ada "
+            "Tuning Guide: 48 warps, 24 blocks, 100 KB of shared memory for an SM",
+            inferred="L2's rate (2048 bytes a clock: measured by others, about 5 TB/s)",
         ),
         Datasheet(
             "mi300x", "gfx942", "AMD Instinct MI300X",
@@ -134,20 +140,24 @@ CHIPS: dict[str, Datasheet] = {
             dram_bytes_s=5.3e12, l2_bytes_s=8 * 2048 * 2.1e9, last_bytes_s=17.2e12,
             sector_bytes=128, l1_bytes=32 * KIB, l2_bytes=4 * MIB, l2s=8, last_bytes=256 * MIB,
             warps=32, blocks=32, registers=2048, register_step=8, shared_per_unit=64 * KIB, shared_reserved=0,
-            source="AMD CDNA 3 Architecture (white paper): table of peak rates, 128-byte lines, 2 KB a clock of each "
-            "XCD's L2, Infinity Cache 17.2 TB/s; MI300X data sheet",
-            inferred="peaks of vectors are with packed instructions",
+            source="ROCm's documentation, MI300 series microarchitecture: table of peaks for a CU and a clock, 5.3 "
+            "TB/s; GPU hardware specifications: units, caches, registers; AMD CDNA 3 Architecture (white paper): "
+            "128-byte lines, 2 KB a clock of each XCD's L2, Infinity Cache 17.2 TB/s",
+            inferred="the rates of vectors of 16 bits; peaks of vectors of f32 are with packed instructions",
         ),
         Datasheet(
-            "mi250x", "gfx90a", "AMD Instinct MI250X, one of its two dies",
-            warp_size=64, units=110, clock_hz=1.7e9, schedulers=4,
-            vector_flops={"f32": 23.95e12, "f64": 23.95e12, "f16": 47.9e12, "bf16": 23.95e12},
-            matrix_flops={"f16": 191.5e12, "bf16": 191.5e12, "i8": 191.5e12, "f32": 47.9e12, "f64": 47.9e12},
+            "mi250", "gfx90a", "AMD Instinct MI250, one of its two dies",
+            warp_size=64, units=104, clock_hz=1.7e9, schedulers=4,
+            vector_flops={"f32": 45.26e12, "f64": 22.63e12, "f16": 45.26e12, "bf16": 22.63e12},
+            matrix_flops={"f16": 181.0e12, "bf16": 181.0e12, "i8": 181.0e12, "f32": 45.26e12, "f64": 45.26e12},
             dram_bytes_s=1.638e12, l2_bytes_s=4096 * 1.7e9, last_bytes_s=0.0,
             sector_bytes=64, l1_bytes=16 * KIB, l2_bytes=8 * MIB, l2s=1, last_bytes=0,
             warps=32, blocks=32, registers=2048, register_step=8, shared_per_unit=64 * KIB, shared_reserved=0,
-            source="AMD CDNA 2 Architecture (white paper): half of the MI250X; 64-byte lines of the L1: ROCm's "
-            "documentation of MI200 performance counters",
+            source="ROCm's documentation, MI250 microarchitecture: table of peaks for a CU and a clock, 104 CUs of a "
+            "die at 1.7 GHz, 1.6 TB/s; GPU hardware specifications: caches, registers; 64-byte lines of the L1: "
+            "ROCm's documentation of MI200 performance counters",
+            inferred="L2's rate (32 channels of 128 bytes a clock); the rates of vectors of 16 bits; peaks of "
+            "vectors of f32 are with packed instructions",
         ),
         Datasheet(
             "rx7900xtx", "gfx1100", "AMD Radeon RX 7900 XTX",
@@ -157,9 +167,27 @@ CHIPS: dict[str, Datasheet] = {
             dram_bytes_s=0.96e12, l2_bytes_s=3072 * 2.5e9, last_bytes_s=3.5e12,
             sector_bytes=128, l1_bytes=32 * KIB, l2_bytes=6 * MIB, l2s=1, last_bytes=96 * MIB,
             warps=32, blocks=32, registers=3072, register_step=24, shared_per_unit=64 * KIB, shared_reserved=0,
-            source="AMD RDNA 3: product page of the RX 7900 XTX (61 and 123 TFLOPS, 960 GB/s, 3500 GB/s with Infinity "
-            "Cache); RDNA 3 ISA: 128-byte lines, dual issue",
-            inferred="L2's rate (3072 bytes a clock); peaks of vectors need dual issue, which few kernels reach",
+            source="AMD RDNA 3: product page of the RX 7900 XTX (61 and 123 TFLOPS, 960 GB/s, 3500 GB/s with "
+            "Infinity Cache); ROCm's documentation, GPU hardware specifications: units, caches, registers; RDNA 3 "
+            "ISA: 128-byte lines, dual issue; 512 operations of WMMA on f16, bf16 and iu8 for a CU and a clock, 1024 "
+            "on iu4: GPUOpen, How to accelerate AI applications on RDNA 3 using WMMA",
+            inferred="L2's rate (3072 bytes a clock); f64 (a 32nd of f32); peaks of vectors need dual issue, "
+            "which few kernels reach",
+        ),
+        Datasheet(
+            "rx9070xt", "gfx1201", "AMD Radeon RX 9070 XT",
+            warp_size=32, units=64, clock_hz=2.97e9, schedulers=2,
+            vector_flops={"f32": 48.66e12, "f64": 0.76e12, "f16": 97.3e12, "bf16": 97.3e12},
+            matrix_flops={"f16": 194.6e12, "bf16": 194.6e12, "f8": 389.3e12, "i8": 389.3e12, "i4": 778.6e12},
+            dram_bytes_s=0.64e12, l2_bytes_s=2048 * 2.97e9, last_bytes_s=2.33e12,
+            sector_bytes=128, l1_bytes=32 * KIB, l2_bytes=8 * MIB, l2s=1, last_bytes=64 * MIB,
+            warps=32, blocks=32, registers=3072, register_step=24, shared_per_unit=64 * KIB, shared_reserved=0,
+            source="AMD RDNA 4: product page of the RX 9070 XT (64 CUs, 2970 MHz, 48.7 TFLOPS, 640 GB/s); ROCm's "
+            "documentation, GPU hardware specifications: caches, registers; 1024 operations of WMMA on f16 and bf16 "
+            "for a CU and a clock, 2048 on 8 bits, 4096 on 4, not sparse: GPUOpen, Using the Matrix Cores of AMD "
+            "RDNA 4 architecture GPUs",
+            inferred="the rates of L2 (2048 bytes a clock) and of the Infinity Cache (the RX 7900 XTX's, by the "
+            "width of the memory bus); f64 (a 64th of f32); peaks of vectors need dual issue, which few kernels reach",
         ),
     )
 }  # fmt: skip
@@ -171,8 +199,7 @@ NEAREST = {
     "sm_120": "rtx4090",
     "gfx1101": "rx7900xtx",
     "gfx1102": "rx7900xtx",
-    "gfx1200": "rx7900xtx",
-    "gfx1201": "rx7900xtx",
+    "gfx1200": "rx9070xt",
 }
 
 

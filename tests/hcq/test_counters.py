@@ -326,6 +326,25 @@ def test_occupancy_is_what_the_scarcest_resource_allows(
     assert found[:2] == (share, tight)
 
 
+PER_CLOCK = {
+    "a100": {"f16": 2048, "tf32": 1024, "i8": 4096},
+    "h100": {"f16": 4096, "tf32": 2048, "f8": 8192},
+    "rtx4090": {"f16": 512, "tf32": 256, "f8": 1024, "i8": 2048},
+    "mi300x": {"f16": 2048, "xf32": 1024, "f8": 4096, "f32": 256, "f64": 256},
+    "mi250": {"f16": 1024, "f32": 256, "f64": 256, "i8": 1024},
+    "rx7900xtx": {"f16": 512, "i8": 512, "i4": 1024},
+    "rx9070xt": {"f16": 1024, "f8": 2048, "i4": 4096},
+}
+
+
+@pytest.mark.parametrize("name", datasheets.CHIPS)
+def test_peaks_are_what_a_unit_multiplies_in_a_clock_times_units_and_clock(name: str) -> None:
+    sheet = datasheets.chip(name)
+    for kind, operations in PER_CLOCK[name].items():
+        peak = operations * sheet.units * sheet.clock_hz
+        assert sheet.matrix_flops[kind] == pytest.approx(peak, rel=0.005), kind
+
+
 @pytest.mark.parametrize("name", datasheets.CHIPS)
 def test_every_datasheet_says_where_its_figures_come_from(name: str) -> None:
     sheet = datasheets.chip(name)
@@ -339,3 +358,5 @@ def test_every_emulated_gpu_can_count() -> None:
     from hcq.emu.nv.spec import CHIPS as NV
 
     assert all(datasheets.for_arch(arch) is not None for arch in (*AMD, *NV))
+    own = {chip.arch for chip in datasheets.CHIPS.values()}
+    assert {"gfx90a", "gfx942", "gfx1100", "gfx1201", "sm_80", "sm_89", "sm_90"} <= own
