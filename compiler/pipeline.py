@@ -86,7 +86,7 @@ def build(
         entry=name,
         args=("buffer",) * len(program.params),
         grid=(program.groups, 1, 1),
-        block=(program.threads, 1, 1),
+        block=(program.launched, 1, 1),
         scratch_bytes=program.scratch_bytes,
         dynamic_shared_bytes=program.dynamic_shared_bytes,
         tensor_maps=tuple([program.tensor_maps.get(param.index, "") for param, _ in program.params]),

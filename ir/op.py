@@ -140,6 +140,8 @@ class Op(Enum):
     EXPECT_TILES = auto()
     COPY_TILE = auto()
     WAIT_TILES = auto()
+    FREE_TILES = auto()
+    PRODUCER = auto()
     DOT = auto()
 
     def __repr__(self) -> str:

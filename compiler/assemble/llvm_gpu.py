@@ -20,7 +20,7 @@ TRIPLES = {"amdgpu": "amdgcn-amd-amdhsa", "nvptx": "nvptx64-nvidia-cuda"}
 
 # what only one architecture has, its PTX says by another target: PTX ISA, "Target Architectures"
 OWN_ARCH = {"sm_90": ("sm_90a", "+ptx80")}
-OWN_WORDS = ("wgmma.", "setmaxnreg.", "cp.async.bulk.tensor.")
+OWN_WORDS = ("wgmma.", "cp.async.bulk.tensor.")
 _machines: dict[tuple[str, str], Machine] = {}
 
 

@@ -8,11 +8,14 @@ Source   PTX ISA, "cp.async.bulk.tensor", "mbarrier"; CUDA C++ Programming Guide
 
 A tensor map says what lies where; it takes the place of the buffer's address among the kernel's parameters. A copy
 brings 64 elements along the contiguous range, a swizzled row, times all rows of the tile, and zeros for what is outside
-of the tensor. The tiles of a step share an mbarrier: its phase is over when all their bytes are there.
+of the tensor. The tiles of a step share an mbarrier: its phase is over when all their bytes are there. A producer is a
+warpgroup that only begins copies; each of the others' warps says by a second mbarrier of a buffer that it was read. No
+registers change hands (setmaxnreg): of three warpgroups a thread may have 168, and ptxas is content with fewer.
 """
 
 from __future__ import annotations
 
+from hcq.compiler.linear.emitter import Scope
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
 from hcq.compiler.linear.sharing import SPAN, Sharing, Tile
 from hcq.compiler.loops.loop import Axis, Loop
@@ -23,6 +26,7 @@ from hcq.ir.op import Op
 
 MBARRIER_BYTES = 8
 MOST_BOX = 256  # of each side
+WARP, WARPGROUP = 32, 128  # threads
 
 
 class BulkCopies(Sharing):
@@ -34,20 +38,32 @@ class BulkCopies(Sharing):
             return
         tiles = [self._tile(stage, loop) for stage in stages]
         counter = self.counters[loop]
-        buffers = self.number(self.nest.pipelined[loop])
-        rounds = self.emit(Op.FLOORDIV, dtypes.index, (counter, buffers), NOT_NEGATIVE)
-        parity = self.emit(Op.MOD, dtypes.index, (rounds, self.number(2)), NOT_NEGATIVE)
-        slot = self.emit(Op.MOD, dtypes.index, (counter, buffers), NOT_NEGATIVE)
+        slot, parity = self._turn(loop, counter)
         self.place(Op.WAIT_TILES, dtypes.index, (self.mbarriers, slot, parity))
-        # all have begun this step: what those of the steps before read is free, but for what the unit still reads
-        self.place(Op.BARRIER, dtypes.index, ())
-        after = self._sum(counter, self.ahead(loop))
-        is_inside = self.emit(Op.CMPLT, dtypes.bool, (after, self.number(loop.size)))
-        self._bring(tiles, loop, after, is_inside)
-        self.counters[loop] = counter
-        self.moved()
+        if loop not in self.nest.produced:
+            # all have begun this step: what those of the steps before read is free, but for what the unit still reads
+            self.place(Op.BARRIER, dtypes.index, ())
+            after = self._sum(counter, self.ahead(loop))
+            who = self.emit(Op.AND, dtypes.bool, (self._is_before(after, loop.size), self._is_thread(0)))
+            self._bring(tiles, loop, after, who)
+            self.counters[loop] = counter
+            self.moved()
         for tile in tiles:
             self.pack(tile.stage.value, self._packed(tile, counter, keep=loop))
+
+    def share_ahead(self, loop: Loop) -> None:
+        if loop not in self.nest.produced:
+            super().share_ahead(loop)
+            return
+        read = counter = self.counters[loop]
+        who = self.emit(Op.CMPEQ, dtypes.bool, (self._rest(self.thread, WARP), self.number(0)))
+        if self.is_unit_behind(loop):  # what it has read is the tiles of the step before
+            read = self._sum(counter, -1)
+            is_later = self.emit(Op.CMPLT, dtypes.bool, (self.number(0), counter))
+            read = self.emit(Op.MAX, dtypes.index, (read, self.number(0)))
+            who = self.emit(Op.AND, dtypes.bool, (is_later, who))
+        slot = self._rest(read, self.nest.pipelined[loop])
+        self.place(Op.FREE_TILES, dtypes.index, (self.freed, slot, who))
 
     def share_first(self, stages: list[Stage], loop: Loop) -> None:
         if loop not in self.nest.bulk:
@@ -57,14 +73,19 @@ class BulkCopies(Sharing):
             raise ScheduleError("pipeline: bulk copies are those of the only loop of a kernel")
         self.counters[loop] = self.number(0)
         tiles = [self._tile(stage, loop) for stage in stages]
-        buffers = self.nest.pipelined[loop]
+        is_produced, buffers = loop in self.nest.produced, self.nest.pipelined[loop]
         start = -(-self.shared_bytes // MBARRIER_BYTES) * MBARRIER_BYTES
-        self.shared_bytes = start + buffers * MBARRIER_BYTES
+        expected = (1,) * buffers + (self.nest.threads // WARP,) * (buffers if is_produced else 0)
+        self.shared_bytes = start + len(expected) * MBARRIER_BYTES
         self.mbarriers = self.emit(Op.SHARED, dtypes.int64, (), start)
-        self.place(Op.MBARRIERS, dtypes.index, (self.mbarriers, self._is_first()), buffers)
+        self.freed = self.emit(Op.SHARED, dtypes.int64, (), start + buffers * MBARRIER_BYTES)
+        self.place(Op.MBARRIERS, dtypes.index, (self.mbarriers, self._is_thread(0)), expected)
         self.place(Op.BARRIER, dtypes.index, ())
-        for step in range(min(self.ahead(loop), loop.size)):
-            self._bring(tiles, loop, self.number(step), None)
+        if is_produced:
+            self._produce(tiles, loop)
+        else:
+            for step in range(min(self.ahead(loop), loop.size)):
+                self._bring(tiles, loop, self.number(step), self._is_thread(0))
         del self.counters[loop]
         self.moved()
 
@@ -72,19 +93,52 @@ class BulkCopies(Sharing):
         if loop not in self.nest.bulk:
             super().share_last(loop)
 
-    def _is_first(self) -> Instruction:
-        """Whether this is the thread that begins copies."""
-        return self.emit(Op.CMPEQ, dtypes.bool, (self.thread, self.number(0)))
+    def _produce(self, tiles: list[Tile], loop: Loop) -> None:
+        """The producer's own loop: a buffer at a time, as soon as all have read what is in it.
 
-    def _bring(self, tiles: list[Tile], loop: Loop, at: Instruction, guard: Instruction | None) -> None:
-        """Begin the copies of a step."""
+        What does not depend on its loop is written before it, as around any loop, for the other threads to use, too.
+        """
+        self.producers = WARPGROUP
+        who = self._is_thread(self.nest.threads)
+        self.scopes.append(Scope())
+        counter = self.begin(loop.name, self.number(0), self.number(loop.size), runs=True)
+        slot, parity = self._turn(loop, counter)
+        # the phase before the first is over from the beginning
+        before = self.emit(
+            Op.ADD, dtypes.index, (self.emit(Op.MUL, dtypes.index, (parity, self.number(-1))), self.number(1))
+        )
+        self.place(Op.WAIT_TILES, dtypes.index, (self.freed, slot, before))
+        self._bring(tiles, loop, counter, self._is_thread(self.nest.threads))
+        self.end(counter)
+        made = self.scopes.pop().instructions
+        self.place(Op.PRODUCER, dtypes.index, (who,), "begin")
+        self.scopes[-1].instructions += made
+        self.place(Op.PRODUCER, dtypes.index, (who,), "end")
+        self.moved()
+
+    def _turn(self, loop: Loop, counter: Instruction) -> tuple[Instruction, Instruction]:
+        """A step's buffer, and the parity of its mbarrier's phase."""
+        buffers = self.nest.pipelined[loop]
+        rounds = self.emit(Op.FLOORDIV, dtypes.index, (counter, self.number(buffers)), NOT_NEGATIVE)
+        return self._rest(counter, buffers), self._rest(rounds, 2)
+
+    def _rest(self, value: Instruction, size: int) -> Instruction:
+        if value.op is Op.CONST:
+            return self.number(int(value.arg) % size)
+        return self.emit(Op.MOD, dtypes.index, (value, self.number(size)), NOT_NEGATIVE)
+
+    def _is_thread(self, number: int) -> Instruction:
+        """Whether this is the thread of that number."""
+        return self.emit(Op.CMPEQ, dtypes.bool, (self.thread, self.number(number)))
+
+    def _is_before(self, value: Instruction, end: int) -> Instruction:
+        return self.emit(Op.CMPLT, dtypes.bool, (value, self.number(end)))
+
+    def _bring(self, tiles: list[Tile], loop: Loop, at: Instruction, who: Instruction) -> None:
+        """Begin the copies of a step; who: the condition for one thread."""
         self.counters[loop] = at
         self.moved()
-        buffers = self.number(self.nest.pipelined[loop])
-        slot = at if at.op is Op.CONST else self.emit(Op.MOD, dtypes.index, (at, buffers), NOT_NEGATIVE)
-        who = self._is_first()
-        if guard is not None:
-            who = self.emit(Op.AND, dtypes.bool, (guard, who))
+        slot = self._rest(at, self.nest.pipelined[loop])
         self.place(
             Op.EXPECT_TILES, dtypes.index, (self.mbarriers, slot, who), sum([tile.bytes for tile in tiles])
         )

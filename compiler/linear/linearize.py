@@ -72,6 +72,7 @@ class _Writer(Scans):
         digits, groups = tuple(self.nest.digits), self.nest.group_count
         made = Program(name, listed, program, self.scratch_bytes, groups, digits, self.shared_bytes)
         made.shared_align, made.tensor_maps = self.shared_align, self.tensor_maps
+        made.producers = self.producers
         if self.nest.pipelined:
             drop_unused(made)
         return made

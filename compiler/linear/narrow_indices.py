@@ -21,6 +21,7 @@ _LIMIT = 1 << 31
 _NO_VALUE = frozenset(
     {Op.PARAM, Op.SCRATCH, Op.SHARED, Op.ENDLOOP, Op.STORE, Op.BARRIER, Op.COMMIT, Op.WAIT, Op.COPY_SHARED}
     | {Op.WARPGROUP_FENCE, Op.WARPGROUP_WAIT, Op.MBARRIERS, Op.EXPECT_TILES, Op.COPY_TILE, Op.WAIT_TILES}
+    | {Op.FREE_TILES, Op.PRODUCER}
 )
 
 
@@ -44,7 +45,7 @@ def _interval(it: Instruction, program: Program, known: dict[Instruction, Interv
     if op is Op.CONST:
         return int(it.arg), int(it.arg)
     if op is Op.SPECIAL:
-        return (0, program.threads - 1) if it.arg == "thread" else (0, program.groups)
+        return (0, program.launched - 1) if it.arg == "thread" else (0, program.groups)
     if op is Op.CAST:
         of = it.source(0).dtype.scalar
         return (int(of.min), int(of.max)) if of.is_integer and of.kind is not Kind.INDEX else None

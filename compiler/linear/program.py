@@ -32,11 +32,14 @@ Next     linearize.py (who writes it), render/llvm.py (who spells it)
 | COMMIT      |                              |                          | the copies begun since the last are one batch
 | WAIT        |                              | n                        | all batches of this thread but n are there
 | DOT         | a, b, d                      | a DotUnit's name         | d + a's numbers * b's, narrow ones in words
-| MBARRIERS   | shared, who                  | count                    | makes them; who: the condition for the thread
+| MBARRIERS   | shared, who                  | what each expects        | makes them; who: the condition for the thread
 | EXPECT_…    | shared, number, who          | bytes                    | …TILES: so many come in the phase that begins
 | COPY_TILE   | shared, base, shared, number,| offset in elements       | begins a copy of a box, a tensor map's, that
 |             | who, map, its coordinates    |                          | tells the mbarrier when it is there
 | WAIT_TILES  | shared, number, parity       |                          | the phase of this parity is over
+| FREE_TILES  | shared, number, who          |                          | one arrival: who has read them
+| PRODUCER    | who                          | "begin", "end"           | what stands between is done by `who` alone of
+|             |                              |                          | the producers' threads, and nothing else
 | DESCRIPTOR  | shared, base                 | offset, bytes leading,   | a swizzled matrix in shared memory; offset in
 |             |                              | stride                   | elements
 | WARPGROUP_… |                              |                          | four warps, whose matrix unit works by itself:
@@ -112,6 +115,7 @@ class Program:
     tensor_maps: dict[int, str] = field(
         default_factory=dict
     )  # by parameter: as TensorMaps of loops/tensors.py are written; it is one, not an address
+    producers: int = 0  # threads behind the others, which bring tiles
     dynamic_shared_bytes: int = 0  # those that the object does not declare: a launch asks for them
 
     def ask_for_shared(self, most_declared: int) -> bool:
@@ -120,8 +124,13 @@ class Program:
         return self.dynamic_shared_bytes > 0
 
     @property
+    def launched(self) -> int:
+        """How many threads a group is launched with."""
+        return self.threads + self.producers
+
+    @property
     def threads(self) -> int:
-        """How many threads a group has."""
+        """How many threads of a group compute."""
         return prod(self.digits)
 
     def __str__(self) -> str:

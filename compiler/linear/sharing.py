@@ -120,8 +120,10 @@ class Sharing(Staging):
     def __init__(self, nest: LoopNest, most_shared: int):
         super().__init__(nest)
         self.most_shared = most_shared  # bytes of a group
-        self.mbarriers = Instruction(Op.SHARED, dtypes.int64, (), 0, 0)  # one for each buffer of bulk copies
+        # of bulk copies, one for each buffer: its tiles are there; they have been read
+        self.mbarriers = self.freed = Instruction(Op.SHARED, dtypes.int64, (), 0, 0)
         self.tensor_maps: dict[int, str] = {}  # by parameter
+        self.producers = 0  # threads that only bring tiles
         self.tile_of: dict[Node, Tile] = {}  # of what is staged, at its last place
         self.under_way: dict[
             Loop, list[tuple[Packed, list[Copy]]]

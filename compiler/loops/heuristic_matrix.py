@@ -24,6 +24,7 @@ from hcq.ir.op import Op
 
 FEW_BLOCKS = 128  # fewer than this leave cores idle: smaller tiles then
 DEPTH = 32  # values of k in shared memory at a time, where threads copy them; else what one instruction takes
+FEW_THREADS = 128  # a warpgroup alone copies as it goes; several are better not made to wait for each other
 TILES_AHEAD = 4  # of which three are under way: some hundred cycles, which a wait for memory takes
 # rows and columns of a block's tile, and of waves in it: the largest first
 TILES = ((128, 128, 2, 4), (128, 64, 4, 2), (64, 64, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2))
@@ -128,7 +129,9 @@ def stage_along(nest: LoopNest, k: str, numbers: list[int], target: Target, tile
     if numbers and along[0].size > 1:
         is_deep = copies_by_itself(target) and along[0].size >= tiles
         in_bulk = not others and not any(nest.never_in_bulk(nest.loads[number]) for number in numbers)
-        nest.pipeline(along[0].name, tiles if is_deep else 2, "bulk" if in_bulk else "")
+        has_producer = nest.threads > FEW_THREADS and along[0].size > tiles
+        by = "" if not in_bulk else "producer" if has_producer else "bulk"
+        nest.pipeline(along[0].name, tiles if is_deep else 2, by)
 
 
 def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:

@@ -89,5 +89,5 @@ TRANSFORMS: dict[str, tuple[Callable[..., LoopNest], str]] = {  # by name, with 
     "order": (LoopNest.reorder, "LOOP ..."),
     "stage": (LoopNest.stage, "LOAD AT"),
     "box": (LoopNest.box, "LOAD AT"),
-    "pipeline": (LoopNest.pipeline, "LOOP [TILES] [BULK]"),
+    "pipeline": (LoopNest.pipeline, "LOOP [TILES] [BY]"),
 }

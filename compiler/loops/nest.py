@@ -69,6 +69,7 @@ class Nest:
         self.dots: DotUse | None = None
         self.pipelined: dict[Loop, int] = {}  # how many tiles of each operand there are
         self.bulk: set[Loop] = set()  # of these, loops whose tiles are copied as a whole
+        self.produced: set[Loop] = set()  # of these, loops whose tiles a warpgroup of its own has copied
         self.whole: set[str] = set()  # ranges that were fused, and so have no loop that is counted
         self._begin()
 

@@ -87,7 +87,8 @@ class Operands(Windows):
 
         tiles   of each operand: with 2 the next step's is in registers meanwhile; 3 and more need copies that the GPU
                 does by itself, and are that many steps ahead but one
-        by      "bulk": one thread has whole tiles copied by the GPU's tensor memory accelerator (sm_90)
+        by      "bulk": one thread has whole tiles copied by the GPU's tensor memory accelerator (sm_90); "producer":
+                one of a further warpgroup does, which does nothing else, and no thread waits for all others
 
         Raises ScheduleError for a loop of an output, one at which nothing is staged, and a kernel without threads; for
         bulk copies of what is no tensor, and of what no matrix unit reads in shared memory.
@@ -103,10 +104,12 @@ class Operands(Windows):
             raise ScheduleError(f"pipeline {name}: nothing is staged there")
         if by:
             refusals = [self.never_in_bulk(stage.load) for stage in self.stages if stage.at is loop]
-            if by != "bulk" or any(refusals):
-                why = next(filter(None, refusals), f"there are bulk copies, not {by!r}")
+            if by not in ("bulk", "producer") or any(refusals):
+                why = next(filter(None, refusals), f"there are bulk and producer, not {by!r}")
                 raise ScheduleError(f"pipeline {name} {tiles} {by}: {why}")
             self.bulk.add(loop)
+            if by == "producer":
+                self.produced.add(loop)
         self.pipelined[loop] = tiles
         self.choices.append(
             f"pipeline {name}{f' {tiles}' if tiles > 2 or by else ''}{f' {by}' if by else ''}"

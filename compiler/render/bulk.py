@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hcq.ir.op import Op
 
-BULK = frozenset({Op.MBARRIERS, Op.EXPECT_TILES, Op.COPY_TILE, Op.WAIT_TILES})
+BULK = frozenset({Op.MBARRIERS, Op.EXPECT_TILES, Op.COPY_TILE, Op.WAIT_TILES, Op.FREE_TILES})
 MAP_BYTES, MAP_ALIGN = 128, 64
 MBARRIER_BYTES = 8
 Slot = Callable[[int], str]
@@ -26,10 +26,17 @@ def _under(condition: str, lines: list[str]) -> str:
     )
 
 
-def make(count: int, slot: Slot) -> str:
+def free(slot: Slot) -> str:
+    """FREE_TILES: operands are the mbarrier and who."""
+    return _under(slot(1), [f"mbarrier.arrive.shared::cta.b64 _, [{slot(0)}];"])
+
+
+def make(expected: tuple[int, ...], slot: Slot) -> str:
     """MBARRIERS: operands are the first one's place and who."""
-    places = [f"[{slot(0)}+{MBARRIER_BYTES * number}]" for number in range(count)]
-    lines = [f"mbarrier.init.shared::cta.b64 {place}, 1;" for place in places]
+    lines = [
+        f"mbarrier.init.shared::cta.b64 [{slot(0)}+{MBARRIER_BYTES * number}], {count};"
+        for number, count in enumerate(expected)
+    ]
     return _under(slot(1), [*lines, "fence.proxy.async.shared::cta;"])
 
 

@@ -45,12 +45,13 @@ class _Source:
         self.depth = 1
         self.aligned = Alignment()
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
+        self.is_without_producers = False
 
     def module(self) -> str:
         program = self.program
         for it in program.instructions:
             self.instruction(it)
-        head = [f"// {program.name}: {program.groups} blocks of {program.threads} threads"]
+        head = [f"// {program.name}: {program.groups} blocks of {program.launched} threads"]
         head += [f"// p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
         params = []
         for param, dtype in program.params:
@@ -62,7 +63,7 @@ class _Source:
         head += [PRELUDE, "", *self.helpers.values()]
         if self.helpers:
             head.append("")
-        bounds = f"__launch_bounds__({program.threads})"
+        bounds = f"__launch_bounds__({program.launched})"
         head.append(f'extern "C" __global__ void {bounds} {program.name}({", ".join(params)}) {{')
         if program.shared_bytes:
             asks = program.ask_for_shared(MOST_DECLARED)
@@ -111,10 +112,14 @@ class _Source:
             self.values[it] = [f"(({memory_type(it.dtype)} *)(shared + {it.arg}))"]
         elif op is Op.SHUFFLE:
             self.let(it, [f"__shfl_xor_sync(0xffffffffu, {lane}, {it.arg})" for lane in self.of(it, 0)])
+        elif op is Op.PRODUCER:
+            self.producer(it)
         elif op in BULK:
             self.bulk(it)
         elif op in WARPGROUP:
             self.warpgroup(it)
+        elif op is Op.BARRIER and self.is_without_producers:
+            raise RenderError("a barrier behind the producers' part: they never come to it")
         elif op is Op.BARRIER:
             if it.arg == UNITS_READ:
                 self.line(cuda_warpgroup.statement(warpgroup.SHARED_FENCE))
@@ -279,6 +284,8 @@ class _Source:
             line, operands = bulk.make(it.arg, cuda_bulk.slot), [shared(0), number(1)]
         elif it.op is Op.EXPECT_TILES:
             line, operands = bulk.expect(it.arg, cuda_bulk.slot), [shared(0, 1), number(2)]
+        elif it.op is Op.FREE_TILES:
+            line, operands = bulk.free(cuda_bulk.slot), [shared(0, 1), number(2)]
         elif it.op is Op.WAIT_TILES:
             line, operands = bulk.wait(cuda_bulk.slot), [shared(0, 1), number(2)]
         else:
@@ -286,6 +293,21 @@ class _Source:
             line = bulk.copy(len(places), cuda_bulk.slot)
             operands = [shared(0, 1, it.arg), shared(2, 3), number(4), f'"l"(&{self.of(it, 5)[0]})', *places]
         self.line(cuda_bulk.statement(line, operands))
+
+    def producer(self, it: Instruction) -> None:
+        """Part the producers, of whom one does what stands here, from the threads that compute."""
+        if it.arg == "begin":
+            self.line(f"if ({self.values[it.source(0).source(0)][0]} >= {self.program.threads}) {{")
+            self.depth += 1
+            self.line(f"if ({self.of(it, 0)[0]}) {{")
+            self.depth += 1
+            return
+        self.depth -= 1
+        self.line("}")
+        self.line("return;")
+        self.depth -= 1
+        self.line("}")
+        self.is_without_producers = True
 
     def warpgroup(self, it: Instruction) -> None:
         """What a warpgroup's unit does, on the variables of its accumulator."""

@@ -68,6 +68,7 @@ class _KernelText(Text):
         self.dialect = dialect
         self.own_group: Instruction | None = None  # the loop over groups, which here is no loop
         self.aligned = Alignment()
+        self.is_without_producers = False
         self.ranges: list[str] = []  # metadata: the values of numbers of blocks and threads
 
     def module(self) -> str:
@@ -81,7 +82,7 @@ class _KernelText(Text):
             if param.index in program.tensor_maps:
                 where = f'ptr byval([{MAP_BYTES} x i8]) align {MAP_ALIGN} "nvvm.grid_constant"'
             params.append(f"{where} %p{param.index}")
-        head = [f"; {program.name}: {program.groups} blocks of {program.threads} threads"]
+        head = [f"; {program.name}: {program.groups} blocks of {program.launched} threads"]
         head += [f"; p{p.index}: {d.name} {list(p.shape)}" for p, d in program.params]
         if program.shared_bytes:
             kind = f"[{program.shared_bytes} x i8]"
@@ -92,7 +93,7 @@ class _KernelText(Text):
         head.append(f"define {dialect.convention} void @{program.name}({', '.join(params)}) #0 {{")
         head.append("entry:")
         tail = ["  ret void", "}", "", *self.declarations, ""]
-        tail.append(f"attributes #0 = {{ {dialect.attributes(program.threads)} }}")
+        tail.append(f"attributes #0 = {{ {dialect.attributes(program.launched)} }}")
         return "\n".join([*head, *self.lines, *tail, *self.ranges]) + "\n"
 
     def before_narrowing(self, dtype: DType, name: str) -> str:
@@ -146,10 +147,14 @@ class _KernelText(Text):
             self.dialect.wait(self, it.arg)
         elif it.op is Op.LOAD_ROWS:
             self.names[it] = self.load_rows(it)
+        elif it.op is Op.PRODUCER:
+            self.producer(it)
         elif it.op in BULK:
             self.dialect.bulk(self, it)
         elif it.op in WARPGROUP:
             self.names[it] = self.dialect.warpgroup(self, it)
+        elif it.op is Op.BARRIER and self.is_without_producers:
+            raise RenderError("a barrier behind the producers' part: they never come to it")
         elif it.op is Op.BARRIER:
             if it.arg == UNITS_READ:
                 self.dialect.shared_fence(self)
@@ -165,12 +170,31 @@ class _KernelText(Text):
         if it.arg == "last":
             return ""
         function = self.dialect.thread_id if it.arg == "thread" else self.dialect.block_id
-        count = self.program.threads if it.arg == "thread" else self.program.groups
+        count = self.program.launched if it.arg == "thread" else self.program.groups
         self.declare(f"declare i32 @{function}()")
         self.ranges.append(f"!{len(self.ranges)} = !{{i32 0, i32 {count}}}")
         number = self.let(f"call i32 @{function}(), !range !{len(self.ranges) - 1}")
         kind = register_type(it.dtype)
         return number if kind == "i32" else self.let(f"zext i32 {number} to {kind}")
+
+    def producer(self, it: Instruction) -> None:
+        """Part the producers, of whom one does what stands here, from the threads that compute."""
+        if it.arg == "begin":
+            thread = it.source(0).source(0)
+            kind = register_type(thread.dtype)
+            is_other = self.let(f"icmp ult {kind} {self.name(thread)}, {self.program.threads}")
+            self.line(f"br i1 {is_other}, label %others, label %producers")
+            self.lines.append("producers:")
+            self.line(f"br i1 {self.name(it.source(0))}, label %producer, label %producers.done")
+            self.block = "producer"
+            self.lines.append("producer:")
+            return
+        self.line("br label %producers.done")
+        self.lines.append("producers.done:")
+        self.line("ret void")
+        self.block = "others"
+        self.lines.append("others:")
+        self.is_without_producers = True
 
     def shuffle(self, it: Instruction) -> str:
         """Another thread's value, 32 bits at a time."""

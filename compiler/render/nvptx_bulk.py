@@ -24,6 +24,8 @@ def instruction(text: Text, it: Instruction) -> None:
         line, operands = bulk.make(it.arg, slot), [_shared(text, it, 0), _who(text, it.source(1))]
     elif it.op is Op.EXPECT_TILES:
         line, operands = bulk.expect(it.arg, slot), [_shared(text, it, 0, 1), _who(text, it.source(2))]
+    elif it.op is Op.FREE_TILES:
+        line, operands = bulk.free(slot), [_shared(text, it, 0, 1), _who(text, it.source(2))]
     elif it.op is Op.WAIT_TILES:
         line, operands = bulk.wait(slot), [_shared(text, it, 0, 1), _number(text, it.source(2))]
     else:

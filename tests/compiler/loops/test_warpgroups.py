@@ -111,13 +111,21 @@ def test_other_gpus_have_no_such_unit() -> None:
 
 @needs_nvjitlink
 @pytest.mark.parametrize(
-    "unit,down,written_out,tiles",
-    [("wgmma256.bf16", 2, 1, 4), ("wgmma128.f16", 2, 1, 5), ("wgmma128.f16", 1, 2, 4)],
+    "unit,down,written_out,tiles,by",
+    [
+        ("wgmma256.bf16", 2, 1, 4, ""),
+        ("wgmma256.bf16", 2, 1, 4, "bulk"),
+        ("wgmma256.bf16", 2, 1, 4, "producer"),
+        ("wgmma128.f16", 2, 1, 5, ""),
+        ("wgmma128.f16", 1, 2, 4, "bulk"),
+    ],
 )
-def test_ptxas_keeps_accumulators_in_registers(unit: str, down: int, written_out: int, tiles: int) -> None:
+def test_ptxas_keeps_accumulators_in_registers(
+    unit: str, down: int, written_out: int, tiles: int, by: str
+) -> None:
     """No spills, and no word of products that it makes wait for each other."""
     columns, dtype = UNITS[unit].size("n"), UNITS[unit].operand
-    text = schedule(unit, columns, down, written_out, 64, tiles)
+    text = schedule(unit, columns, down, written_out, 64, tiles, by)
     code = compile_kernel(narrow_product(512, 512, 512, dtype), HOPPER, schedule=text)
     found = nvjitlink.assemble(code.image.decode(), "sm_90a", ("-verbose",))
     made = Cubin(found.cubin, "test").kernels[code.entry]
@@ -149,12 +157,14 @@ def test_a_schedule_that_does_not_fit_says_why(text: str, complaint: str) -> Non
 
 
 @pytest.mark.parametrize("road", roads())
+@pytest.mark.parametrize("by", ["bulk", "producer"])
 @pytest.mark.parametrize("tiles", [2, 3, 4, 5])
-def test_tiles_come_by_tensor_maps(gpu: Any, tiles: int, road: str) -> None:
+def test_tiles_come_by_tensor_maps(gpu: Any, tiles: int, by: str, road: str) -> None:
     """Whole steps, more than there are buffers, so that each mbarrier has several phases; edges read as zeros."""
-    text = schedule("wgmma64.bf16", 64, 2, 1, 64, tiles, "bulk")
+    text = schedule("wgmma64.bf16", 64, 2, 1, 64, tiles, by)
     code = check(gpu, narrow_product(136, 72, 680, dtypes.bfloat16), text, target=target(road))
     assert code.tensor_maps == ("", "bfloat16 680x136 1360 64x128", "bfloat16 72x680 144 64x64")
+    assert code.block[0] == (384 if by == "producer" else 256)
 
 
 @pytest.mark.parametrize("turned", ["a", "b", "ab"])
@@ -251,7 +261,9 @@ def test_what_is_computed_on_the_way_to_the_unit_is_not_the_warpgroups() -> None
     assert "wgmma" not in choose(LoopNest(lower(sink, HOPPER)), HOPPER).choice
 
 
-def test_the_source_is_the_one_that_was_reviewed(golden: Any) -> None:
+@pytest.mark.parametrize("by", ["", "producer"])
+def test_the_source_is_the_one_that_was_reviewed(golden: Any, by: str) -> None:
     nest = LoopNest(lower(narrow_product(256, 64, 512, dtypes.float16), HOPPER))
-    nest.apply(schedule("wgmma64.f16", 64, 2, 1, 64, 4))
-    golden("nv/warpgroups.cu.txt", cuda.render(linearize(nest, "product", HOPPER.shared_bytes), "sm_90"))
+    nest.apply(schedule("wgmma64.f16", 64, 2, 1, 64, 4, by))
+    source = cuda.render(linearize(nest, "product", HOPPER.shared_bytes), "sm_90")
+    golden(f"nv/warpgroups{'_' if by else ''}{by}.cu.txt", source)
