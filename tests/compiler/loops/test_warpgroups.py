@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -226,6 +227,37 @@ def test_what_no_tensor_map_describes_is_not_copied_in_bulk(shape: Any, turned: 
     text = schedule("wgmma64.f16", 64, 1, 1, 64, 3, "bulk")
     with pytest.raises(ScheduleError, match=why):
         compile_kernel(narrow_product(*shape, dtypes.float16, turned), HOPPER, schedule=text)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_tile_and_any_way_to_copy_computes_the_same(gpu: Any, seed: int) -> None:
+    rng = random.Random(seed)
+    unit = rng.choice(units_of("sm_90", dtypes.float16, reads_shared=True)[:3])
+    down, written_out, depth = rng.choice([1, 2, 3, 4]), rng.choice([1, 2]), rng.choice([64, 128])
+    down = 2 if down == 3 else down
+    step = (64 * down * written_out + unit.size("n")) * depth * 2
+    tiles = rng.randint(1, min(6, 200_000 // step))
+    by = rng.choice(["", "bulk", "producer"]) if tiles > 1 else ""
+    shape = [8 * rng.randint(1, 30), 8 * rng.randint(1, 20), 8 * rng.randint(1, 60)]
+    turned = rng.choice(["", "a", "b", "ab"])
+    text = schedule(unit.name, unit.size("n"), down, written_out, depth, tiles, by)
+    check(gpu, narrow_product(*shape, dtypes.float16, turned), text, target=HOPPER)
+
+
+@pytest.mark.parametrize("tiles", [1, 3, 4])
+def test_another_reduced_range_around_k_is_a_loop_around_the_pipeline(gpu: Any, tiles: int) -> None:
+    """The unit is done with the last tiles of one round before the first of the next are copied over them."""
+    a, b = param(1, (3, 64, 320), dtypes.float16), param(2, (3, 320, 64), dtypes.float16)
+    wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (a, b)]
+    shape = (3, 64, 320, 64)
+    both = expand(reshape(wide[0], 3, 64, 320, 1), *shape) * expand(reshape(wide[1], 3, 1, 320, 64), *shape)
+    sink = kernel((out(0, (1, 64, 1, 64)), reduce(both, (0, 2))))
+    text = "split r0 64; split r1 64; split r3 64; split r3.1 16; matrix r0.1 r1.1 r3.2 wgmma64.f16; unroll r3.1; "
+    text += "parallel r0; parallel r1; stage 0 r3; stage 1 r3"
+    check(gpu, sink, text + (f"; pipeline r3 {tiles}" if tiles > 1 else ""), target=HOPPER)
+    if tiles > 1:
+        with pytest.raises(ScheduleError, match="bulk copies are those of the only loop of a kernel"):
+            compile_kernel(sink, HOPPER, schedule=f"{text}; pipeline r3 {tiles} bulk")
 
 
 # -- what the heuristic makes of products ---------------------------------------------------------------------------
