@@ -21,6 +21,7 @@ from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.passes.decompose import decompose
 from hcq.compiler.passes.fold_identities import fold_identities
 from hcq.compiler.passes.lower_movement import lower_movement
+from hcq.compiler.passes.online import online
 from hcq.compiler.passes.promote_floats import promote_floats
 from hcq.compiler.passes.skip_gaps import skip_gaps
 from hcq.compiler.passes.split_ranges import split_ranges
@@ -38,6 +39,7 @@ T = TypeVar("T")
 # each leaves a kernel that the verifier accepts; what each is for, and its rules: `python -m hcq.compiler`
 PASSES: tuple[Pass, ...] = (
     lower_movement,
+    online,
     skip_gaps,
     split_ranges,
     fold_identities,

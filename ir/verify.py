@@ -275,6 +275,18 @@ def _reduce(node: Node, notes: Notes) -> None:
         _broken(node, "reduces over one RANGE twice")
     if node.dtype is not node.src[0].dtype:
         _broken(node, f"the dtype is {node.dtype.name}, the value's {node.src[0].dtype.name}")
+    if node.src[0].op is Op.RESCALE and node.arg is not Op.ADD:
+        _broken(node, f"rescales what {node.arg.name} reduces")
+
+
+def _rescale(node: Node, notes: Notes) -> None:
+    if len(node.src) != 2 or any(source.dtype is not node.dtype for source in node.src):
+        _broken(node, "takes a value and a factor of its dtype")
+
+
+def _before(node: Node, notes: Notes) -> None:
+    if len(node.src) != 1 or node.src[0].op is not Op.REDUCE or node.src[0].dtype is not node.dtype:
+        _broken(node, "takes a REDUCE of its dtype")
 
 
 def _scan(node: Node, notes: Notes) -> None:
@@ -354,6 +366,8 @@ STAGES: dict[str, Stage] = {
             Op.STORE: _store,
             Op.REDUCE: _reduce,
             Op.SCAN: _scan,
+            Op.RESCALE: _rescale,
+            Op.BEFORE: _before,
             Op.SINK: _any,
         },
         _kernel_whole,

@@ -22,8 +22,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hcq.compiler.linear.lower_expr import Packed, Place
+from hcq.compiler.linear.nested import Nested, by_ranges
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
-from hcq.compiler.linear.scan import Scans, scanned_from
+from hcq.compiler.linear.scan import scanned_from
 from hcq.compiler.linear.sharing import MOST_SHARED
 from hcq.compiler.linear.unused import drop_unused
 from hcq.compiler.loops.loop import Axis, Loop
@@ -45,10 +46,11 @@ def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED) -> Prog
     return _Writer(nest, most_shared).write(name)
 
 
-class _Writer(Scans):
+class _Writer(Nested):
     def __init__(self, nest: LoopNest, most_shared: int):
         super().__init__(nest, most_shared)
-        self.pending = _reductions_by_ranges(nest.reduces)
+        reduced = sum(axis.bit for axis in nest.axes if axis.is_reduce)
+        self.pending = by_ranges([node for node in nest.reduces if not nest.masks[node] & reduced])
         self.overwrites = _reads_what_was_stored(nest.stores)
 
     def write(self, name: str) -> Program:
@@ -232,25 +234,23 @@ class _Writer(Scans):
             if waits or (waiting and _reads(group, waiting)):
                 waiting.append(group)
             else:
-                self._reduction(group)
+                self.reduction(group)
         self.pending = waiting
 
-    def _reduction(self, group: list[Node]) -> None:
+    def reduction(self, group: list[Node]) -> None:
         """Reductions over the same ranges in one pass: accumulators, the loops, the fold."""
         nest = self.nest
         axes = [nest.axis_of[r] for r in group[0].src[1:]]
         consumed = 0
         for axis in axes:
             consumed |= axis.bit
-        for node in group:
-            if any(a.is_reduce and a.bit & self.masks[node] for a in nest.axes):
-                raise ScheduleError(
-                    "a reduction runs inside another one and depends on it; schedule them as two kernels"
-                )
+        if inner := self.inner_groups(group):
+            self.nested_reduction(group, inner)
+            return
         if nest.unit is not None and nest.unit.reduce in group:
             if len(group) > 1:
                 raise ScheduleError("matrix: another reduction runs along the same ranges")
-            self.multiply(nest.unit, group[0], lambda body: self._around(axes, body))
+            self.multiply(nest.unit, group[0], lambda body: self.around(axes, body))
             return
         use = nest.dots
         if use is not None and use.reduce in group and len(group) > 1:
@@ -306,15 +306,15 @@ class _Writer(Scans):
                     if accumulator not in facts.carried:
                         facts.carried.append(accumulator)
 
-        self._around(axes, body)
+        self.around(axes, body)
         digits = tuple(sorted({loop.digit for axis in axes for loop in axis.threads}))
         for (node, place), mine in parts.items():
-            value = self._fold(node, list(mine.values()), is_vector)
+            value = self.fold(node, list(mine.values()), is_vector)
             if digits:  # each thread has the part of its own steps
                 value = self.place(Op.ACROSS, value.dtype, (value,), (node.arg, digits))
             self.results[node, place] = value
 
-    def _around(self, axes: list[Axis], body: Callable[[], None]) -> None:
+    def around(self, axes: list[Axis], body: Callable[[], None]) -> None:
         """Write a body inside the loops of a reduction."""
         outside, self.open_reductions = self.open_reductions, []
         self.nested([loop for loop in self.nest.order if loop.axis in axes], 0, body, staging=True)
@@ -337,7 +337,7 @@ class _Writer(Scans):
         if staging and loops[at] in self.nest.pipelined:
             self.share_last(loops[at])
 
-    def _fold(self, node: Node, parts: list[Instruction], is_vector: bool) -> Instruction:
+    def fold(self, node: Node, parts: list[Instruction], is_vector: bool) -> Instruction:
         """The accumulators of one output value as one: equal widths in pairs, then halves onto each other."""
         if not parts:
             return self.number(identity(node.arg, node.dtype), node.dtype)
@@ -445,15 +445,3 @@ def _reads_what_was_stored(stores: Sequence[Node]) -> bool:
             return True
         written.add(store.src[0])
     return False
-
-
-def _reductions_by_ranges(reduces: list[Node]) -> list[list[Node]]:
-    """Reductions that can share one pass: same ranges, none reading another; read ones come first."""
-    level: dict[Node, int] = {}
-    for node in toposort(reduces):
-        below = max((level[s] for s in node.src), default=0)
-        level[node] = below + 1 if node.op is Op.REDUCE else below
-    groups: dict[Any, list[Node]] = {}
-    for node in reduces:
-        groups.setdefault((level[node], node.src[1:]), []).append(node)
-    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]

@@ -27,7 +27,7 @@ from hcq.ir.op import Op
 
 _COMPARE = {Op.CMPLT: operator.lt, Op.CMPLE: operator.le, Op.CMPEQ: operator.eq, Op.CMPNE: operator.ne}
 
-_ACCUMULATED = (Op.REDUCE, Op.SCAN)  # computed by loops of their own making, not where they are asked for
+_ACCUMULATED = (Op.REDUCE, Op.BEFORE, Op.SCAN)  # computed by loops of their own making, not where they are asked for
 
 Place = tuple[int, int]  # offset within the range's tile, lanes
 Point = dict[Axis, Place]
@@ -89,6 +89,8 @@ class LowerExpr(Emitter):
         self.extent = {axis: min(axis.tile, axis.size) for axis in nest.axes}
         self.packed: dict[Node, Packed] = {}
         self.results: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}  # of reductions and scans
+        self.before: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}  # what they were before this step
+        self.alone: set[Node] = set()  # known at every point, whatever they were computed from
         self.addresses: dict[Node, Instruction] = {}
         self.volatile = self._find_volatile()
         self._axes_of: dict[int, tuple[Axis, ...]] = {}
@@ -195,6 +197,8 @@ class LowerExpr(Emitter):
 
     def _known(self, node: Node, point: Point) -> Instruction | None:
         key = (node, self.place_in(node, point))
+        if node.op is Op.BEFORE:
+            return self.before[node.src[0], key[1]]
         if node.op in _ACCUMULATED:
             return self.results[key]
         for scope in itertools.islice(self.scopes, self._depth_of(self.masks[node]), None):
@@ -222,7 +226,7 @@ class LowerExpr(Emitter):
         return order
 
     def _needs(self, node: Node) -> Iterable[Node]:
-        if node.op in _ACCUMULATED or node in self.packed:
+        if node.op in _ACCUMULATED or node in self.packed or node in self.alone:
             return ()
         if node.op is Op.LOAD:
             return (*self._atoms(node.src[1]), *node.src[2:])
@@ -240,6 +244,10 @@ class LowerExpr(Emitter):
             self.packed.pop(value, None)
         else:
             self.packed[value] = packed
+        self.forget_orders()
+
+    def forget_orders(self) -> None:
+        """What has to be computed for a value is not what it was."""
         self._orders.clear()
 
     def _make(self, node: Node, point: Point) -> Instruction:

@@ -7,9 +7,10 @@ Next     loop.py (the kinds of loops), nest.py, loop_nest.py (all transforms)
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
-from hcq.compiler.loops.loop import Loop
+from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.nest import Nest, ScheduleError
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class Binding(Nest):
             raise ScheduleError(f"vectorize {name}: lanes must be the innermost loop of {loop.axis.name}")
         for axis in self.axes:
             for other in axis.loops:
-                if other.kind == "vector" and self.needs_both(axis, loop.axis):
+                is_apart = self.is_walked(axis, loop.axis) or self.is_walked(loop.axis, axis)
+                if other.kind == "vector" and self.needs_both(axis, loop.axis) and not is_apart:
                     raise ScheduleError(
                         f"vectorize {name}: {other.name} is in lanes already, and some value needs both"
                     )
@@ -93,11 +95,7 @@ class Binding(Nest):
         inside = loop.axis.loops[loop.axis.loops.index(loop) + 1 :]
         if any(other.kind in ("serial", "group") for other in inside):
             raise ScheduleError(f"{verb} {name}: write out the loops inside it first")
-        copies = loop.size
-        for axis in self.axes:
-            for other in axis.loops:
-                if other.kind == "unroll":
-                    copies *= other.size
+        copies = loop.size * self._copies(loop.axis)
         if copies > MAX_COPIES:
             raise ScheduleError(
                 f"{verb} {name}: {copies} copies of the body exceed {MAX_COPIES}; split off a smaller loop first"
@@ -106,6 +104,17 @@ class Binding(Nest):
         self.order.remove(loop)
         self.choices.append(f"{verb} {name}")
         return self
+
+    def _copies(self, axis: Axis) -> int:
+        """How often what differs along an axis is written out already, for other ranges that it differs along."""
+        most = 1
+        for mask in {mask for mask in self.masks.values() if mask & axis.bit}:
+            copies = 1
+            for other in self.axes:
+                if other.bit & mask:
+                    copies *= prod(loop.size for loop in other.loops if loop.kind == "unroll")
+            most = max(most, copies)
+        return most
 
     def parallel(self, name: str) -> Self:
         """Each step of the loop is one group, and groups run on any thread in any order.

@@ -19,6 +19,7 @@ from hcq.compiler.loops.binding import MAX_COPIES
 from hcq.compiler.loops.contraction import schedule_contraction
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.nested import schedule_nested
 from hcq.compiler.target import Target
 
 ALONE_NS = 30_000  # less work than this is not worth waking another thread
@@ -31,6 +32,8 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     merge_all(nest)
     facts = Accesses(nest)
     if any(axis.size == 0 for axis in nest.axes):
+        return nest
+    if nest.reduces and schedule_nested(nest, facts, target):
         return nest
     if nest.reduces and schedule_contraction(nest, facts, target):
         return nest

@@ -23,6 +23,7 @@ from hcq.compiler.loops.heuristic import merge_all
 from hcq.compiler.loops.heuristic_matrix import schedule_matrix, stage_along
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.nested_gpu import schedule_nested
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 
@@ -59,6 +60,8 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
         return nest
     facts = Accesses(nest)
     plan = _Plan(nest, facts, target)
+    if nest.reduces and not nest.scans and schedule_nested(nest, facts, target):
+        return nest
     if nest.reduces and not nest.scans and schedule_matrix(nest, facts, target):
         return nest
     if nest.scans:

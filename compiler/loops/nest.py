@@ -137,6 +137,17 @@ class Nest:
         both = a.bit | b.bit
         return any(mask & both == both for mask in self.masks.values())
 
+    def is_walked(self, axis: Axis, other: Axis) -> bool:
+        """Whether terms of sums over a range are added one by one, where they have lanes along another one.
+
+        That is so where all these sums have others inside, none of which needs both.
+        """
+        over = [node for node in self.reduces if axis.range in node.src[1:]]
+        inside = [node for node in self.reduces if self.masks[node] & axis.bit]
+        if not over or any(self.masks[node] & other.bit for node in inside):
+            return False
+        return all(any(n in inside for n in toposort(node.src[:1])) for node in over)
+
     @property
     def groups(self) -> list[Loop]:
         """The loops whose steps are groups, outermost first."""

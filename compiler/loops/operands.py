@@ -14,7 +14,7 @@ from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.nest import ScheduleError, Stage
 from hcq.compiler.loops.tensors import tensor_of
 from hcq.compiler.loops.windows import Windows
-from hcq.ir.node import Node, toposort
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class Operands(Windows):
             raise ScheduleError(
                 f"{verb} {load} {at}: it differs by group; name the group's loop instead of -"
             )
-        if self.digits and loop is not None and loop.axis.is_reduce and not self._is_read_in(node, loop.axis):
-            raise ScheduleError(f"{verb} {load} {at}: it is not read in there")
+        if loop is not None and loop.axis.is_reduce and not self._is_read_in(node, loop.axis):
+            raise ScheduleError(f"{verb} {load} {at}: it is not read in there alone")
         if is_box and not self.walks(node):
             raise ScheduleError(f"{verb} {load} {at}: no sliding window, no contiguous reduction; use stage")
         users = [user for user in self.masks if node in user.src]
@@ -71,8 +71,15 @@ class Operands(Windows):
         return self.stage(load, at, is_box=True)
 
     def _is_read_in(self, load: Node, axis: Axis) -> bool:
-        """Whether a reduction over the axis reads a load."""
-        return any(axis.range in node.src[1:] and load in toposort((node.src[0],)) for node in self.reduces)
+        """Whether reductions over the axis read a load, and nothing else does."""
+        over = {node for node in self.reduces if axis.range in node.src[1:]}
+        outside, stack = set[Node](), [self.sink]
+        while stack:
+            node = stack.pop()
+            if node not in outside and node not in over:
+                outside.add(node)
+                stack.extend(node.src)
+        return load not in outside
 
     def never_staged(self, load: Node) -> str:
         """Why a load cannot be packed, wherever; "" when it can."""

@@ -36,7 +36,9 @@ def padded(sink: Node, place: Node, size: int) -> Node:
                 src = _under(src, _CONDITION[node.op], inside)
         if is_end and not (node.arg is Op.ADD and _is_nothing(node.src[0], differs)):
             neutral = const(identity(node.arg, node.dtype), node.dtype)
-            src = (Node(Op.WHERE, node.dtype, (inside, src[0], neutral)), *src[1:])
+            value, *factor = src[0].src if src[0].op is Op.RESCALE else src[:1]
+            value = Node(Op.WHERE, node.dtype, (inside, value, neutral))
+            src = (Node(Op.RESCALE, node.dtype, (value, *factor)) if factor else value, *src[1:])
         made[node] = node if src == node.src else node.replace(src=src)
     return made[sink]
 

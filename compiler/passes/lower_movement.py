@@ -65,7 +65,7 @@ class _Lowering:
         self.counts = counts
         self.memo: dict[_Task, Node] = {}
         self.depths = _reduction_depths(sink)
-        self.reduction_ranges: dict[tuple[int, Shape], Indices] = {}
+        self.reduction_ranges: dict[tuple[int, Shape], list[Indices]] = {}
         self.next_range = 0
         self.has_placeholders = False
 
@@ -313,15 +313,22 @@ class _Lowering:
         if 0 in sizes:
             yield const(identity(op, node.dtype), node.dtype)
             return
-        key = (self.depths[node], sizes)
-        ranges = self.reduction_ranges.get(key)
-        if ranges is None:
-            ranges = self.reduction_ranges[key] = tuple([self.new_range(size) for size in sizes])
+        ranges = self.ranges_for(self.depths[node], sizes, at)
         inner = list(at)
         for axis, place in zip(axes, ranges):
             inner[axis] = place
         value = yield source, tuple(inner), valid
         yield _reduce(op, value, tuple([place for place in ranges if place is not ZERO]))
+
+    def ranges_for(self, depth: int, sizes: Shape, at: Indices) -> Indices:
+        """Those that reductions of this depth and these sizes share; others for one that stands inside such a one."""
+        taken = {place for place in toposort(at) if place.op is Op.RANGE}
+        known = self.reduction_ranges.setdefault((depth, sizes), [])
+        for ranges in known:
+            if taken.isdisjoint(ranges):
+                return ranges
+        known.append(tuple([self.new_range(size) for size in sizes]))
+        return known[-1]
 
 
 _RULES = {
@@ -484,16 +491,30 @@ def _vanishes(value: Node, inside: Node) -> bool:
 
 
 def _reduction_depths(sink: Node) -> dict[Node, int]:
-    """How many reductions are below each one: reductions side by side share ranges, nested ones do not."""
+    """How many reductions are below each one: reductions side by side share ranges, nested ones do not.
+
+    A sum over weights exp(x - max(x)) is as deep as that maximum, where x is a reduction itself, which is worth being
+    computed once for both: see online.py. Ranges that must differ are told apart when they are given out.
+    """
     below: dict[Node, int] = {}
     depths: dict[Node, int] = {}
+    tops: dict[Node, frozenset[Node]] = {}  # the maxima of reductions at or below a node
     for node in toposort((sink,)):
         depth = max([below[source] for source in node.src], default=0)
+        found = frozenset[Node]().union(*[tops[source] for source in node.src])
         if node.op is Op.REDUCE_AXIS:
-            depths[node] = depth
-            depth += 1
-        below[node] = depth
+            if node.arg[0] is Op.MAX and depth and not found:
+                found = frozenset({node})
+            same = [top for top in found if top is not node and _sizes(top) == _sizes(node)]
+            depths[node] = min([depths[top] for top in same], default=depth)
+            depth = max(depth, depths[node] + 1)
+        below[node], tops[node] = depth, found
     return depths
+
+
+def _sizes(node: Node) -> list[int]:
+    """How far a REDUCE_AXIS goes along its axes."""
+    return [node.src[0].shape[axis] for axis in node.arg[1]]
 
 
 def _resolve(root: Node) -> Node:

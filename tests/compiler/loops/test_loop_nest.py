@@ -107,6 +107,34 @@ def norm_like() -> Node:
     )
 
 
+def weights(q: Node, k: Node, n: int, m: int, d: int) -> tuple[Node, Node]:
+    """exp(scores - their maximum) of queries (n, d) and keys (m, d), and its sum: (n, m, 1), (n, 1, 1)."""
+    q, k = expand(reshape(q, n, 1, d), n, m, d), expand(reshape(k, 1, m, d), n, m, d)
+    scores = reduce(Node(Op.MUL, q.dtype, (q, k)), (2,))
+    top = expand(reduce(scores, (1,), Op.MAX), n, m, 1)
+    made = Node(Op.EXP, q.dtype, (scores + Node(Op.NEG, q.dtype, (top,)),))
+    return made, reduce(made, (1,))
+
+
+def attention() -> Node:
+    n, m, d, v = 7, 21, 5, 6
+    made, total = weights(param(1, (n, d)), param(2, (m, d)), n, m, d)
+    values = expand(reshape(param(3, (m, v)), 1, m, v), n, m, v)
+    sums = reduce(Node(Op.MUL, made.dtype, (expand(made, n, m, v), values)), (1,))
+    return kernel((out(0, (n, 1, v)), Node(Op.DIV, made.dtype, (sums, expand(total, n, 1, v)))))
+
+
+def slope_of_keys() -> Node:
+    """A sum over queries of a product with two inner reductions, as on the way back through attention."""
+    n, m, d = 20, 9, 6
+    q, k, g = (param(i, shape) for i, shape in ((1, (n, d)), (2, (m, d)), (3, (n, d))))
+    wide = [expand(reshape(x, 1, n, d), m, n, d) for x in (q, g)]
+    keys = expand(reshape(k, m, 1, d), m, n, d)
+    first, second = (reduce(Node(Op.MUL, k.dtype, (x, keys)), (2,)) for x in wide)
+    made = Node(Op.MUL, k.dtype, (Node(Op.EXP, k.dtype, (first * 0.125,)), second))
+    return kernel((out(0, (m, 1, d)), reduce(Node(Op.MUL, k.dtype, (expand(made, m, n, d), wide[0])), (1,))))
+
+
 def columns() -> Node:
     return kernel((out(0, (1, 45)), reduce(pad(param(1, (30, 40)), (1, 2), (3, 2)), (0,))))
 
@@ -135,6 +163,8 @@ KERNELS = [
     strided_convolution,
     norm_like,
     columns,
+    attention,
+    slope_of_keys,
 ]
 
 

@@ -1,0 +1,187 @@
+"""Nested reductions: sums over values that are reductions themselves, computed again instead of kept.
+
+In       reductions over the same ranges, whose terms need a reduction that differs along these ranges (attention)
+Out      their loops; in each step the inner reductions, then what becomes of them
+Next     linearize.py (other reductions), ../passes/online.py (RESCALE, BEFORE), ../loops/nested.py (who chooses loops)
+
+    for a tile of keys:
+        scores = sum over the width of queries * keys          inner reduction, the keys in lanes
+        top = max(top, scores)                                 a maximum that others follow: first
+        total = total * exp(BEFORE(top) - top) + ...           RESCALE: once in a tile
+        out = out * exp(BEFORE(top) - top) + weight * value    the width of values in lanes, key by key
+
+The range that is summed over may be in lanes although results have lanes of their own: what is computed from the inner
+reductions alone is computed by vectors, whose lanes are then taken one by one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+from hcq.compiler.linear.lower_expr import Place, Point
+from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.scan import Scans
+from hcq.compiler.loops.loop import Axis
+from hcq.ir.meaning import identity
+from hcq.ir.node import Node, toposort
+from hcq.ir.op import Op
+
+
+class Nested(Scans):
+    """Reductions around reductions."""
+
+    @abstractmethod
+    def reduction(self, group: list[Node]) -> None:
+        """Write reductions over the same ranges."""
+
+    @abstractmethod
+    def around(self, axes: list[Axis], body: Callable[[], None]) -> None:
+        """Write a body inside the loops of a reduction."""
+
+    @abstractmethod
+    def fold(self, node: Node, parts: list[Instruction], is_vector: bool) -> Instruction:
+        """Several parts of one result as a scalar."""
+
+    def inner_groups(self, group: list[Node]) -> list[list[Node]]:
+        """The reductions that each step of these has to make anew, in an order in which none waits for another."""
+        consumed = 0
+        for place in group[0].src[1:]:
+            consumed |= self.axis_of[place].bit
+        below = [n for n in toposort([n.src[0] for n in group]) if n.op is Op.REDUCE and n not in group]
+        return by_ranges([node for node in below if self.masks[node] & consumed])
+
+    def nested_reduction(self, group: list[Node], inner: list[list[Node]]) -> None:
+        """Write reductions whose terms need others."""
+        axes = [self.axis_of[place] for place in group[0].src[1:]]
+        digits = tuple(sorted({loop.digit for axis in axes for loop in axis.threads}))
+        lanes = next((axis for axis in axes if axis.loops[-1].kind == "vector"), None)
+        followed = {node.src[0] for node in toposort([n.src[0] for n in group]) if node.op is Op.BEFORE}
+        first = [node for node in group if node in followed]
+        rest = [node for node in group if node not in followed]
+        consumed = sum(axis.bit for axis in axes)
+        depth = self.depth
+        sums: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}
+
+        def accumulator(node: Node, outer: Point) -> Instruction:
+            key = node, self.place_in(node, outer)
+            if key not in sums:
+                width = max([1, *[width for _, width in outer.values()]])
+                start = self.broadcast(self.number(identity(node.arg, node.dtype), node.dtype), width)
+                made = Instruction(Op.ACCUMULATOR, node.dtype.vec(width), (start,), None, depth)
+                self.scopes[depth].instructions.append(made)
+                sums[key] = made
+            return sums[key]
+
+        def body() -> None:
+            self.alone.clear()
+            self.forget_orders()
+            for below in inner:
+                self.reduction(below)
+            now: dict[Instruction, Instruction] = {}
+            for node in first:
+                for outer in self.points(self.masks[node]):
+                    mine = accumulator(node, outer)
+                    key = self.place_in(node, outer)
+                    # what the accumulator holds now: nothing that reads it may move out of this loop
+                    self.before[node, key] = self.place(Op.MAX, mine.dtype, (mine, mine))
+                    parts = [self.value(node.src[0], {**outer, **at}) for at in self.points(consumed)]
+                    part = self.broadcast(self._together(node, parts), mine.dtype.lanes)
+                    if digits:  # all threads follow the same maximum
+                        part = self.place(Op.ACROSS, part.dtype, (part,), (node.arg, digits))
+                    top = self.place(node.arg, mine.dtype, (mine, part))
+                    self.results[node, key] = now[mine] = top
+            walked = [node for node in rest if self._has_lanes(self.masks[node])]
+            if lanes is not None and walked:
+                self._take_lanes(walked, lanes)
+            for node in rest:
+                value, factor = node.src[0], None
+                if value.op is Op.RESCALE:
+                    value, factor = value.src
+                outers = list(self.points(self.masks[node]))
+                for outer in outers:
+                    mine = accumulator(node, outer)
+                    now[mine] = mine
+                    if factor is not None:
+                        scale = self.broadcast(self.value(factor, outer), mine.dtype.lanes)
+                        now[mine] = self.place(Op.MUL, mine.dtype, (mine, scale))
+                if node not in walked:
+                    for outer in outers:
+                        mine = accumulator(node, outer)
+                        parts = [self.value(value, {**outer, **at}) for at in self.points(consumed)]
+                        now[mine] = self.place(node.arg, mine.dtype, (now[mine], self._together(node, parts)))
+                    continue
+                for at in self.points(consumed, [lanes] if lanes is not None else []):
+                    for outer in outers:
+                        mine = accumulator(node, outer)
+                        term = self.broadcast(self.value(value, {**outer, **at}), mine.dtype.lanes)
+                        now[mine] = self.place(node.arg, mine.dtype, (now[mine], term))
+            for mine, after in now.items():
+                self.place(Op.UPDATE, mine.dtype, (mine, after))
+                for facts in self.open_reductions:
+                    if mine not in facts.carried:
+                        facts.carried.append(mine)
+
+        self.around(axes, body)
+        self.alone.clear()
+        self.before.clear()
+        self.forget_orders()
+        for (node, place), mine in sums.items():
+            whole = mine
+            if digits and node not in first:  # each thread has the part of its own steps
+                whole = self.place(Op.ACROSS, mine.dtype, (mine,), (node.arg, digits))
+            self.results[node, place] = whole
+
+    def _together(self, node: Node, parts: list[Instruction]) -> Instruction:
+        """A step's terms as one; what lanes they have beside the result's own are folded."""
+        if not self._has_lanes(self.masks[node]):
+            return self.fold(node, parts, is_vector=True)
+        whole = self.broadcast(parts[0], max(part.dtype.lanes for part in parts))
+        for part in parts[1:]:
+            whole = self.place(node.arg, whole.dtype, (whole, self.broadcast(part, whole.dtype.lanes)))
+        return whole
+
+    def _has_lanes(self, mask: int) -> bool:
+        return any(axis.bit & mask and axis.loops[-1].kind == "vector" for axis in self.axes)
+
+    def _take_lanes(self, walked: list[Node], lanes: Axis) -> None:
+        """Compute by vectors what has no other lanes and needs an inner reduction, and take the vectors apart."""
+        others = sum(a.bit for a in self.axes if a is not lanes and a.loops[-1].kind == "vector")
+        order = toposort([node.src[0] for node in walked])
+        is_made: set[Node] = set()  # by a reduction that differs along the lanes
+        for node in order:
+            if node.op is Op.REDUCE and self.masks[node] & lanes.bit:
+                is_made.add(node)
+            elif any(source in is_made for source in node.src) and self.masks[node] & lanes.bit:
+                is_made.add(node)
+        alone = {node for node in is_made if not self.masks[node] & others and node.op is not Op.RESCALE}
+        above = [node for node in order if node not in alone and node.op is not Op.REDUCE]
+        tops = {source for node in above for source in node.src if source in alone}
+        for node in sorted(tops, key=order.index):
+            for point in list(self.points(self.masks[node])):
+                vector = self.value(node, point)
+                start, width = point[lanes]
+                for lane in range(width):
+                    here = {**point, lanes: (start + lane, 1)}
+                    known = self.results if node.op is Op.REDUCE else self.scopes[-1].values
+                    known[node, self.place_in(node, here)] = self.lane(vector, lane)
+        self.alone |= tops
+        self.forget_orders()
+
+
+def by_ranges(reduces: list[Node]) -> list[list[Node]]:
+    """Reductions that can share one pass: same ranges, none reading another; read ones come first.
+
+    Sums that follow a maximum (RESCALE) share its pass.
+    """
+    level: dict[Node, int] = {}
+    for node in toposort(reduces):
+        below = max((level[s] for s in node.src), default=0)
+        level[node] = below + 1 if node.op is Op.REDUCE else below
+        if node.op is Op.REDUCE and node.src[0].op is Op.RESCALE:
+            followed = [n.src[0] for n in toposort((node.src[0].src[1],)) if n.op is Op.BEFORE]
+            level[node] = min(level[top] for top in followed)
+    groups: dict[tuple[int, tuple[Node, ...]], list[Node]] = {}
+    for node in reduces:
+        groups.setdefault((level[node], node.src[1:]), []).append(node)
+    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
