@@ -8,12 +8,12 @@ Next     core.py, methods/ (the groups), realize.py (what realize does), gradien
     movement    reshape, permute, pad         reduction      sum, max, argmax, cumsum
     indexing    x[...], gather, scatter       product        matmul, einsum
     joining     cat, stack                    window         conv2d, pooling
-    ordering    sort, topk                    normalisation  softmax, layer_norm, attention
+    ordering    sort, topk                    normalisation  softmax, layer_norm
     conversion  cast                          loss           cross_entropy
     elementwise + - * / < == where            creation       zeros, arange, eye
     functions   // % exp, log, floor          random         rand, randn
     power       **                            initial        kaiming_uniform, xavier_normal
-    activation  relu, tanh, gelu
+    activation  relu, tanh, gelu              attention      scaled_dot_product_attention
 
 A tensor is a value: no change of one is ever seen through another. `x += 1` makes a new tensor; `x.assign(y)` and
 `x[...] = y` write into the memory that x has, and tensors made from x before that keep what they meant.
@@ -32,6 +32,7 @@ from hcq.frontend.core import Core, changed, live, watcher
 from hcq.frontend.errors import UsageError
 from hcq.frontend.gradient import backward
 from hcq.frontend.methods.activation import Activation
+from hcq.frontend.methods.attention import Attention
 from hcq.frontend.methods.conversion import Conversion
 from hcq.frontend.methods.creation import Creation
 from hcq.frontend.methods.elementwise import Elementwise
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 class Tensor(
     Movement, Indexing, Joining, Ordering,
     Conversion, Elementwise, Functions, Power, Activation,
-    Reduction, Product, Window, Normalisation, Loss,
+    Reduction, Product, Window, Normalisation, Attention, Loss,
     Creation, Random, Initial,
 ):  # fmt: skip
     """Numbers of one shape and dtype on a device, computed when they are read.

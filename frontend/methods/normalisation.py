@@ -1,21 +1,20 @@
-"""Normalisation: softmax and layers that centre and scale, and the attention built on them.
+"""Normalisation: softmax and layers that centre and scale.
 
 In       tensors
 Out      lazy tensors of a few reductions each; statistics of narrow floats are taken in float32
 Changes  nothing
-Next     loss.py (log_softmax is half of cross entropy), nn/ (layers that own the weights used here)
+Next     attention.py, loss.py (log_softmax is half of cross entropy), nn/ (layers that own the weights used here)
 """
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from hcq.frontend.errors import UsageError
 from hcq.frontend.function import Function
 from hcq.frontend.methods.base import Methods, in_float
-from hcq.frontend.nodes import expanded, iota, minus, ordinal, reduced
+from hcq.frontend.nodes import expanded, iota, minus, reduced
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, Shape
 from hcq.ir.op import Op
@@ -27,7 +26,7 @@ T = TypeVar("T", bound=Methods)
 
 
 class Normalisation(Methods):
-    """softmax, log_softmax, layer, batch, group and rms norms, attention, one_hot."""
+    """softmax, log_softmax, layer, batch, group and rms norms, one_hot."""
 
     __slots__ = ()
 
@@ -161,37 +160,6 @@ class Normalisation(Methods):
         """The cosine of the angle between vectors along an axis, which goes away."""
         lengths = self.norm(2.0, dim).maximum(eps) * other.norm(2.0, dim).maximum(eps)
         return (self * other).sum(dim) / lengths
-
-    def scaled_dot_product_attention(
-        self,
-        key: Self,
-        value: Self,
-        attn_mask: Self | None = None,
-        is_causal: bool = False,
-        scale: float | None = None,
-    ) -> Self:
-        """softmax(q @ k.T * scale + mask) @ v: (..., n, d), (..., m, d), (..., m, v) -> (..., n, v).
-
-        attn_mask   (..., n, m): bool, True where a query may look, or numbers to add
-        is_causal   query i looks at the keys 0 to i
-        scale       1 / sqrt(d) unless given
-        Source      Vaswani et al. 2017
-        """
-        if self.ndim < 2 or key.ndim < 2 or value.ndim < 2:
-            raise UsageError(
-                f"[scaled_dot_product_attention] query {self.shape}, key {key.shape}, value {value.shape}: "
-                "each needs (..., length, width)."
-            )
-        factor = 1.0 / math.sqrt(self.node.shape[-1]) if scale is None else scale
-        scores = self.matmul(key.mT) * factor
-        if is_causal:
-            rows, columns = scores.node.shape[-2:]
-            row, column = ordinal(rows, 0, (rows, columns)), ordinal(columns, 1, (rows, columns))
-            scores = (self._like(column) <= self._like(row)).where(scores, -math.inf)
-        if attn_mask is not None:
-            is_bool = attn_mask.node.dtype.is_bool
-            scores = attn_mask.where(scores, -math.inf) if is_bool else scores + attn_mask
-        return scores.softmax(-1).matmul(value)
 
     def one_hot(self, num_classes: int = -1) -> Self:
         """A new last axis with 1 at the index and 0 elsewhere: (...) -> (..., num_classes), int64.

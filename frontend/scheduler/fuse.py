@@ -12,6 +12,7 @@ from the users to the sources collects, for each node, every kernel that would c
     reductions                 one per kernel; elementwise work before and after it joins it; what would repeat a
                                reduction (a second user, an expansion, another reduction) makes it a value in memory
     sums of sums               one reduction, when only views that read zero outside lie between
+    thin products              are computed inside of all reductions that read them (nested.py: attention)
     reductions of a row        stay in the kernel that spreads them over that row again (softmax, layer norm), which
                                reads the row from the cache, not from memory
 
@@ -27,6 +28,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hcq.frontend.scheduler.joins import kernels_of_pieces
+from hcq.frontend.scheduler.nested import nested
 from hcq.frontend.scheduler.rows import Frame, are_innermost, below, is_covered, row_axes, runs_along, whole
 from hcq.frontend.scheduler.split import too_much
 from hcq.ir.node import Node, toposort
@@ -139,6 +141,7 @@ class _Walk:
         self.forced = {n for n in roots if n.op is not Op.BUFFER}
         self.forced.update(n for n in self.order if n.op in _ALWAYS_REALIZED)
         self.forced.update(cuts)
+        self.nested = nested(self.order, self.forced)
         self.pieces = kernels_of_pieces(self.order, lambda n: n.op is Op.BUFFER or n in self.forced)
         self.leader = {piece: last for last, pieces in self.pieces.items() for piece in pieces}
         self.roots = set(roots)
@@ -158,7 +161,7 @@ class _Walk:
         """From the sources up: what each node costs to compute again, and whether it ends a reduction."""
         for node in self.order:
             op = node.op
-            if node in self.forced or op in _LEAVES:
+            if node in self.forced or op in _LEAVES or node in self.nested:
                 self.weight[node] = 0
                 continue
             if op is Op.REDUCE_AXIS:
@@ -224,6 +227,11 @@ class _Walk:
                 uses = self.uses[node]
                 if node in self.once_per_row:
                     uses = {k: replace(use, count=self.size[node]) for k, use in uses.items()}
+                elif node in self.nested:
+                    uses = {k: replace(use, count=self.size[node]) for k, use in uses.items()}
+                    if node.op is Op.REDUCE_AXIS:
+                        for kernel in uses:
+                            self.reduction.setdefault(kernel, node)
                 elif node.op is Op.REDUCE_AXIS and node not in self.merged:
                     (kernel,) = uses
                     self.reduction[kernel] = node

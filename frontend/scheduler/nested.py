@@ -1,0 +1,202 @@
+"""Nested reductions: products of thin matrices that are computed again wherever they are used, and never kept.
+
+In       the nodes of a simplified graph in order, what goes into memory anyway
+Out      the nodes that no kernel may put in memory: such products, and all between them and the reductions above
+Changes  nothing
+Next     fuse.py (who asks), compiler/linear/nested.py (who writes such kernels), docs/architecture.md
+
+The scores of attention, queries @ keys.T, have as many elements as there are pairs of queries and keys; queries and
+keys together are far fewer. Whoever reads scores folds them again: the row's maximum, the sum of exponentials, the
+product with the values, and the same backwards. So these kernels make the scores themselves, tile by tile, and memory
+grows with the length of a sequence, not with its square.
+
+    m = max(scores)                  each reduces the scores along the same axis: one kernel does all three,
+    total = sum(exp(scores - m))     for what is weighted by exp(scores - m) can be added up while m is still
+    exp(scores - m) / total @ v      growing (compiler/passes/online.py)
+
+A maximum or a total that a kernel needs that walks the scores along another axis goes into memory, as it is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import prod
+
+from hcq.ir.node import Node, Shape
+from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
+
+LARGE_SCORES = 1 << 20  # elements; fewer stay in a cache, and reading them costs less than making them again
+THIN = 256  # the longest inner size, and the widest results
+SAVED = 2  # times fewer elements below and above than in between
+
+_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
+Frame = tuple["int | None", ...]  # for each axis of the scores, the axis that runs along it
+
+
+def is_large(shape: Shape, width: int) -> bool:
+    """Whether scores of this shape, of queries and keys so wide, are too many to keep."""
+    count = prod(shape)
+    return (
+        count >= LARGE_SCORES and width <= THIN and shape[-2] * shape[-1] >= SAVED * width * sum(shape[-2:])
+    )
+
+
+def nested(order: Sequence[Node], in_memory: Collection[Node]) -> frozenset[Node]:
+    """The nodes that are computed inside of reductions, although they are reductions or follow from one."""
+    sums = [n for n in order if n.op is Op.REDUCE_AXIS and n not in in_memory and _is_thin(n)]
+    if not sums:
+        return frozenset()
+    users: dict[Node, list[Node]] = {node: [] for node in order}
+    for node in order:
+        for source in node.src:
+            users[source].append(node)
+    found: set[Node] = set()
+    for scores in sums:
+        if scores not in found:
+            found |= _above(scores, users, in_memory)
+    return frozenset(found)
+
+
+def _is_thin(node: Node) -> bool:
+    """A sum of products of two operands that together have far fewer elements than it has."""
+    source, size = node.src[0], prod(node.shape)
+    while source.op is Op.CAST:
+        source = source.src[0]
+    if node.arg[0] is not Op.ADD or size < LARGE_SCORES or prod(source.shape) > THIN * size:
+        return False
+    if source.op is not Op.MUL or any(not side.shape for side in source.src):
+        return False
+    return size >= SAVED * sum(_elements(side) for side in source.src)
+
+
+def _elements(node: Node) -> int:
+    """How many elements are really different."""
+    least = prod(node.shape)
+    while node.op in MOVEMENT or node.op is Op.CAST:
+        node = node.src[0]
+        least = min(least, prod(node.shape))
+    return least
+
+
+def _above(scores: Node, users: dict[Node, list[Node]], in_memory: Collection[Node]) -> set[Node]:
+    """The scores and what becomes of them below reductions; nothing where they are wanted for another purpose."""
+    between: dict[Node, Frame] = {scores: tuple(range(len(scores.shape)))}
+    ends: dict[Node, frozenset[int]] = {}  # reductions -> the axes of the scores that they fold
+    stack = [scores]
+    while stack:
+        node = stack.pop()
+        if not users[node]:
+            return set()
+        for user in users[node]:
+            if user in between or user in ends:
+                continue
+            frame = _frame_above(node, user, between[node])
+            if user.op is Op.REDUCE_AXIS:
+                if not _is_end(user, scores):
+                    return set()
+                ends[user] = frozenset(i for i, axis in enumerate(frame) if axis in user.arg[1])
+            elif user in in_memory or (user.op not in ARITHMETIC and user.op not in _VIEWS):
+                return set()
+            else:
+                between[user] = frame
+                stack.append(user)
+    return set(between) | _in_one_pass(ends, between, users, in_memory)
+
+
+def _is_end(node: Node, scores: Node) -> bool:
+    size = prod(scores.shape)
+    return prod(node.src[0].shape) <= THIN * size and SAVED * prod(node.shape) <= size
+
+
+def _in_one_pass(
+    ends: dict[Node, frozenset[int]],
+    between: dict[Node, Frame],
+    users: dict[Node, list[Node]],
+    in_memory: Collection[Node],
+) -> set[Node]:
+    """The maxima, and the sums that follow them, that only kernels need which walk the scores along the same axes."""
+    found: set[Node] = set()
+    for top, axes in ends.items():
+        if top.arg[0] is not Op.MAX:
+            continue
+        path = _path(top, ends, between, users, in_memory)
+        if path is None or not axes:
+            continue
+        reached = [end for end in ends if any(source in path for source in end.src)]
+        reached = [end for end in reached if end is not top]
+        if not reached or any(ends[end] != axes for end in reached):
+            continue
+        found |= path
+        for total in reached:
+            after = _after([end for end in reached if end is not total], users, in_memory)
+            along = _path(total, ends, between, users, in_memory, after)
+            if along is None:
+                continue
+            readers = [end for end in ends if end is not total and any(s in along for s in end.src)]
+            is_met = any(user in after for node in along for user in users[node])
+            if (readers or is_met) and all(ends[end] == axes for end in readers):
+                found |= along
+    return found
+
+
+def _after(ends: list[Node], users: dict[Node, list[Node]], in_memory: Collection[Node]) -> set[Node]:
+    """What follows from reductions within their kernels."""
+    found: set[Node] = set()
+    stack = list(ends)
+    while stack:
+        node = stack.pop()
+        for user in users[node] if node not in in_memory else ():
+            if user not in found and (user.op in ARITHMETIC or user.op in _VIEWS):
+                found.add(user)
+                stack.append(user)
+    return found
+
+
+def _path(
+    start: Node,
+    ends: dict[Node, frozenset[int]],
+    between: dict[Node, Frame],
+    users: dict[Node, list[Node]],
+    in_memory: Collection[Node],
+    after: Collection[Node] = (),
+) -> set[Node] | None:
+    """A reduction and what follows from it, up to other reductions of the scores; None where it goes elsewhere.
+
+    after   what follows from those others in their kernels: to be met there is the end as well
+    What is put in memory under its own shape is no detour: that kernel makes it like the others.
+    """
+    found, stack = {start}, [start]
+    while stack:
+        node = stack.pop()
+        for user in users[node]:
+            is_own = user in in_memory and prod(user.shape) == prod(start.shape)
+            if user in found or user in ends or user in after or is_own:
+                continue
+            if user in in_memory or (user.op not in ARITHMETIC and user.op not in _VIEWS):
+                return None
+            found.add(user)
+            stack.append(user)
+    return found
+
+
+def _frame_above(node: Node, user: Node, frame: Frame) -> Frame:
+    """Where the axes of the scores are in a user of `node`."""
+    if user.op is Op.PERMUTE:
+        place = {old: new for new, old in enumerate(user.arg)}
+        return tuple([None if axis is None else place[axis] for axis in frame])
+    if user.op is Op.RESHAPE:
+        same = _same_axes(node.shape, user.shape)
+        return tuple([None if axis is None else same.get(axis) for axis in frame])
+    return frame
+
+
+def _same_axes(old: Shape, new: Shape) -> dict[int, int]:
+    """The axes that a reshape leaves alone, from both ends; axes of size 1 do not count."""
+    a = [axis for axis, size in enumerate(old) if size > 1]
+    b = [axis for axis, size in enumerate(new) if size > 1]
+    same: dict[int, int] = {}
+    while a and b and old[a[-1]] == new[b[-1]]:
+        same[a.pop()] = b.pop()
+    while a and b and old[a[0]] == new[b[0]]:
+        same[a.pop(0)] = b.pop(0)
+    return same
