@@ -27,7 +27,11 @@ from hcq.ir.op import Op
 
 _COMPARE = {Op.CMPLT: operator.lt, Op.CMPLE: operator.le, Op.CMPEQ: operator.eq, Op.CMPNE: operator.ne}
 
-_ACCUMULATED = (Op.REDUCE, Op.BEFORE, Op.SCAN)  # computed by loops of their own making, not where they are asked for
+_ACCUMULATED = (
+    Op.REDUCE,
+    Op.BEFORE,
+    Op.SCAN,
+)  # computed by loops of their own making, not where they are asked for
 
 Place = tuple[int, int]  # offset within the range's tile, lanes
 Point = dict[Axis, Place]
