@@ -147,7 +147,7 @@ class Op(Enum):
     # kernel stage: sums whose terms have a common factor that changes on the way
     # src: value, factor; summed: at each step the sum so far is multiplied by the factor, then the value is added
     RESCALE = auto()
-    BEFORE = auto()  # src: REDUCE; what that reduction was before this step of its ranges
+    FORMER = auto()  # src: REDUCE; what that reduction was before this step of its ranges
 
     def __repr__(self) -> str:
         return self.name

@@ -284,7 +284,7 @@ def _rescale(node: Node, notes: Notes) -> None:
         _broken(node, "takes a value and a factor of its dtype")
 
 
-def _before(node: Node, notes: Notes) -> None:
+def _former(node: Node, notes: Notes) -> None:
     if len(node.src) != 1 or node.src[0].op is not Op.REDUCE or node.src[0].dtype is not node.dtype:
         _broken(node, "takes a REDUCE of its dtype")
 
@@ -367,7 +367,7 @@ STAGES: dict[str, Stage] = {
             Op.REDUCE: _reduce,
             Op.SCAN: _scan,
             Op.RESCALE: _rescale,
-            Op.BEFORE: _before,
+            Op.FORMER: _former,
             Op.SINK: _any,
         },
         _kernel_whole,

@@ -29,7 +29,7 @@ _COMPARE = {Op.CMPLT: operator.lt, Op.CMPLE: operator.le, Op.CMPEQ: operator.eq,
 
 _ACCUMULATED = (
     Op.REDUCE,
-    Op.BEFORE,
+    Op.FORMER,
     Op.SCAN,
 )  # computed by loops of their own making, not where they are asked for
 
@@ -201,7 +201,7 @@ class LowerExpr(Emitter):
 
     def _known(self, node: Node, point: Point) -> Instruction | None:
         key = (node, self.place_in(node, point))
-        if node.op is Op.BEFORE:
+        if node.op is Op.FORMER:
             return self.before[node.src[0], key[1]]
         if node.op in _ACCUMULATED:
             return self.results[key]

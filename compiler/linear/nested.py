@@ -2,13 +2,13 @@
 
 In       reductions over the same ranges, whose terms need a reduction that differs along these ranges (attention)
 Out      their loops; in each step the inner reductions, then what becomes of them
-Next     linearize.py (other reductions), ../passes/online.py (RESCALE, BEFORE), ../loops/nested.py (who chooses loops)
+Next     linearize.py (other reductions), ../passes/online.py (RESCALE, FORMER), ../loops/nested.py (who chooses loops)
 
     for a tile of keys:
         scores = sum over the width of queries * keys          inner reduction, the keys in lanes
         top = max(top, scores)                                 a maximum that others follow: first
-        total = total * exp(BEFORE(top) - top) + ...           RESCALE: once in a tile
-        out = out * exp(BEFORE(top) - top) + weight * value    the width of values in lanes, key by key
+        total = total * exp(FORMER(top) - top) + ...           RESCALE: once in a tile
+        out = out * exp(FORMER(top) - top) + weight * value    the width of values in lanes, key by key
 
 The range that is summed over may be in lanes although results have lanes of their own: what is computed from the inner
 reductions alone is computed by vectors, whose lanes are then taken one by one.
@@ -56,7 +56,7 @@ class Nested(Scans):
         axes = [self.axis_of[place] for place in group[0].src[1:]]
         digits = tuple(sorted({loop.digit for axis in axes for loop in axis.threads}))
         lanes = next((axis for axis in axes if axis.loops[-1].kind == "vector"), None)
-        followed = {node.src[0] for node in toposort([n.src[0] for n in group]) if node.op is Op.BEFORE}
+        followed = {node.src[0] for node in toposort([n.src[0] for n in group]) if node.op is Op.FORMER}
         first = [node for node in group if node in followed]
         rest = [node for node in group if node not in followed]
         consumed = sum(axis.bit for axis in axes)
@@ -179,7 +179,7 @@ def by_ranges(reduces: list[Node]) -> list[list[Node]]:
         below = max((level[s] for s in node.src), default=0)
         level[node] = below + 1 if node.op is Op.REDUCE else below
         if node.op is Op.REDUCE and node.src[0].op is Op.RESCALE:
-            followed = [n.src[0] for n in toposort((node.src[0].src[1],)) if n.op is Op.BEFORE]
+            followed = [n.src[0] for n in toposort((node.src[0].src[1],)) if n.op is Op.FORMER]
             level[node] = min(level[top] for top in followed)
     groups: dict[tuple[int, tuple[Node, ...]], list[Node]] = {}
     for node in reduces:

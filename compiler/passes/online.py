@@ -8,7 +8,7 @@ Source   Milakov and Gimelshein 2018, "Online normalizer calculation for softmax
 
     m = max(x over j); sum(exp(x - m) * v over j)
 
-becomes a sum that, whenever m grows, is multiplied by exp(BEFORE(m) - m): what was added so far had the old m in it.
+becomes a sum that, whenever m grows, is multiplied by exp(FORMER(m) - m): what was added so far had the old m in it.
 So x is computed once, and never has to be kept. A divisor that is the same for all j moves behind the sum. Where m is
 still -inf nothing has been added, and 0 stands for it.
 """
@@ -61,7 +61,7 @@ def _rescaled(node: Node) -> Node | None:
     safe = top.eq(const(-math.inf, dtype)).where(const(0.0, dtype), top)
     below = Node(Op.NEG, dtype, (safe,))
     weight = factors[at].substitute({Node(Op.NEG, dtype, (top,)): below})
-    grown = Node(Op.EXP, dtype, (Node(Op.BEFORE, dtype, (top,)) + below,))
+    grown = Node(Op.EXP, dtype, (Node(Op.FORMER, dtype, (top,)) + below,))
     value = reduce(lambda a, b: binary(Op.MUL, a, b), [weight, *others])
     total = Node(Op.RESCALE, dtype, (value, grown))
     result = Node(Op.REDUCE, dtype, (total, *node.src[1:]), Op.ADD)
@@ -124,6 +124,6 @@ def _top_of(factor: Node, ranges: tuple[Node, ...]) -> Node | None:
 online = Pass(
     "online",
     "what is weighted by exp(x - max(x)) is added up while the maximum is found",
-    [Step("rescale", "sum(exp(x - m) * v / d) -> RESCALE(exp(x - m) * v, exp(BEFORE(m) - m)) summed, / d")],
+    [Step("rescale", "sum(exp(x - m) * v / d) -> RESCALE(exp(x - m) * v, exp(FORMER(m) - m)) summed, / d")],
     _rewrite,
 )
