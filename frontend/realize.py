@@ -15,6 +15,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Container, Iterable, Iterator, Sequence
+from sys import getrefcount
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -75,7 +76,7 @@ def realize(tensors: Iterable[Any]) -> None:
     A view of memory stays a view. Raises what the device raises; then no node has changed.
     """
     listed = tensors if type(tensors) is tuple else tuple(tensors)
-    if len(listed) == 1 and _realize_short(listed[0]):
+    if len(listed) == 1 and realize_short(listed[0]):
         return
     roots: dict[Node, None] = {}
     by_device: dict[str, list[Node]] = {}
@@ -94,18 +95,17 @@ def realize(tensors: Iterable[Any]) -> None:
                 _realize_on(device, nodes, holders)
 
 
-def _realize_short(tensor: Any) -> bool:
+def realize_short(tensor: Any) -> bool:
     """Compute one operation on memory whose plan is known: no graph is walked. False for anything else."""
     if tensor.node.op is Op.BUFFER:
         return True
     if thread_modes and watcher() is not None:
         return False
     with lock:
-        only = short.is_alone(tensor)
+        only = getrefcount(tensor.node) == short.ALONE
         node = tensor.node
         is_cut = node.op is Op.DETACH
-        step = node.src[0] if is_cut else node
-        found = short.key_of(step)
+        found = short.key_of(node.src[0] if is_cut else node)
         if found is None:
             return False
         key, storages = found
@@ -113,7 +113,7 @@ def _realize_short(tensor: Any) -> bool:
         if plan is None:
             return False
         before = written_so_far()
-        (storage,) = plan.run(storages)
+        storage = plan.run_single(storages)
         if not is_cut:
             for source in storages:
                 if source.tracked:
@@ -121,12 +121,11 @@ def _realize_short(tensor: Any) -> bool:
                     storage.noted = before
                     storage.tracked = True
                     break
-        leaf = storage.node()
         if only:
-            tensor.node = leaf
+            tensor.node = storage.node()
             changed()
         else:
-            _replace({node: leaf})
+            _replace({node: storage.node()})
     if names.unnamed:
         names.name_memory()
     return True

@@ -56,7 +56,7 @@ def is_alone(tensor: Any) -> bool:
 
     False is always safe, if slower: then all live tensors are asked.
     """
-    return getrefcount(tensor.node) == _ALONE
+    return getrefcount(tensor.node) == ALONE
 
 
 class _Sample:
@@ -71,4 +71,4 @@ def _count(holder: Any) -> int:
     return getrefcount(holder.node)
 
 
-_ALONE = _count(_Sample())
+ALONE = _count(_Sample())

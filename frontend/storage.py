@@ -87,7 +87,7 @@ class Storage:
         leaf = self.leaf
         node = None if leaf is None else leaf()
         if node is None:
-            node = unlisted(Op.BUFFER, self.dtype, self)
+            node = unlisted(Op.BUFFER, self.dtype, self, self.shape)
             self.leaf = ref(node)
         return node
 

@@ -50,7 +50,7 @@ from hcq.frontend.methods.random import Random
 from hcq.frontend.methods.reduction import Reduction
 from hcq.frontend.methods.window import Window
 from hcq.frontend.nodes import constant, expanded, scalar_dtype
-from hcq.frontend.realize import realize, schedule_of, storage_of
+from hcq.frontend.realize import realize, realize_short, schedule_of, storage_of
 from hcq.frontend.storage import Storage
 from hcq.ir.dtype import DType, Scalar, dtypes, struct_code
 from hcq.ir.node import Node
@@ -143,7 +143,8 @@ class Tensor(
         Changes  does the pending writes (`assign`) of what it reads, too
         Raises   DeviceFault and WaitTimeout when what was computed before failed on the device
         """
-        realize((self, *others))
+        if others or not realize_short(self):
+            realize((self, *others))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:

@@ -281,6 +281,13 @@ class Device(Recovery):
                     (thing.parent or thing).last = last
         return done
 
+    def prepare(self, program: Program, grid: Grid, block: Grid) -> Callable[[Sequence[Buffer]], object]:
+        """`launch` for those who launch a program over one grid again and again: a function of the buffers alone.
+
+        Raises  UsageError for a grid or a block that cannot be; calling it raises as `launch`
+        """
+        return lambda buffers: self.launch(program, buffers, grid, block)
+
     def submit(
         self, words: list[bytes], commands: Sequence[Command], held: Sequence[Any] = (), at: Site = None
     ) -> Completion:

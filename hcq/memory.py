@@ -271,7 +271,7 @@ class Pool:
     quarantined   blocks that abandoned work may still write: never handed out again
     """
 
-    large_bytes, gone = LARGE_BYTES, Freed  # destructors may run when the module's own names are gone
+    large_bytes = LARGE_BYTES  # destructors may run when the module's own names are gone
 
     def __init__(self, device: Base, limit_bytes: int | None = None) -> None:
         self.device = device
@@ -282,7 +282,8 @@ class Pool:
         self._slab_at = self._slab_end = 0
         self._slabs: list[int] = []
         self.regions: dict[int, int] = {}  # mapped for the pool: va -> bytes
-        self.freed: deque[Freed] = deque(maxlen=256)  # named buffers that are gone, for reports
+        # named buffers that are gone, for reports: the fields of Freed, which destructors do not wait for
+        self.freed: deque[tuple[int, int, str, int, int]] = deque(maxlen=256)
         # blocks that abandoned work may still write: never handed out again
         self.quarantined: set[int] = set()
         self.is_unusual = False  # something of the following holds, or a block is in quarantine
@@ -346,16 +347,17 @@ class Pool:
     def take_back(self, va: int, capacity: int, name: str | None = None, fence: int = 0) -> None:
         """Put a block into the pool. Safe from destructors and at exit."""
         device = self.device
+        submitted = device.timeline.submitted
         if name is not None:
-            self.freed.append(self.gone(va, capacity, name, fence, device.timeline.submitted))
+            self.freed.append((va, capacity, name, fence, submitted))
         if self.is_unusual and not self._takes_back(va, capacity):
             return
         for observer in device.observers:
             observer.free(va, capacity)
         try:
-            self.free[capacity].append((va, device.timeline.submitted))
+            self.free[capacity].append((va, submitted))
         except KeyError:
-            self.free.setdefault(capacity, []).append((va, device.timeline.submitted))
+            self.free.setdefault(capacity, []).append((va, submitted))
         if capacity >= self.large_bytes:
             self.free_large_bytes += capacity
             # a destructor may run while its thread holds the device's lock: never wait for the pool's here, nor call a

@@ -35,19 +35,21 @@ class Param(NamedTuple):
         return f"p{self.index} {sizes(self.shape)}{' writable' if self.writable else ''}"
 
 
-class _Entry(weakref.ref["Node"]):
-    """A live node in the table; knows its key so that it can leave."""
-
-    __slots__ = ("key",)
-    key: tuple[Any, ...]
-
-
-_live: dict[tuple[Any, ...], _Entry] = {}
+# Sources are named by id: they live as long as the node does, and the table must not keep them alive. An entry whose
+# node is gone says nothing, so it may stay until there are many: a callback for each node costs as much as the node.
+_live: dict[tuple[Any, ...], weakref.ref[Node]] = {}
+_FEW = 4096
+_sweep_above = _FEW
 
 
-def _forget(entry: _Entry) -> None:
-    if _live.get(entry.key) is entry:
-        del _live[entry.key]
+def sweep() -> int:
+    """Forget the nodes that nobody holds, which happens by itself now and then. Returns how many are left."""
+    global _sweep_above
+    for key, entry in _live.copy().items():  # a copy, for other threads change it meanwhile
+        if entry() is None and _live.get(key) is entry:
+            del _live[key]
+    _sweep_above = 2 * len(_live) + _FEW
+    return len(_live)
 
 
 class Node:
@@ -63,23 +65,29 @@ class Node:
     _range: tuple[int, int] | None  # kept by bounds.py
 
     def __new__(cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None) -> Node:
-        # sources are named by id: they live as long as the node does, and the table must not keep them alive
-        key = (op, dtype, arg if op is not Op.CONST else _const_key(arg, dtype), *map(id, src))
+        key: tuple[Any, ...]
+        if len(src) == 2:
+            first, second = src
+            key = op, dtype, arg, id(first), id(second)
+        elif op is Op.CONST:
+            key = op, dtype, _const_key(arg, dtype)
+        else:
+            key = (op, dtype, arg, *map(id, src))
         entry = _live.get(key)
         if entry is not None:
             node = entry()
             if node is not None:
                 return node
-        node = object.__new__(cls)
-        set_op(node, op)
-        set_dtype(node, dtype)
-        set_src(node, src)
-        set_arg(node, arg)
-        set_shape(node, None)
-        set_range(node, None)
-        entry = _Entry(node, _forget)
-        entry.key = key
-        _live[key] = entry
+        node = _new(_Open)
+        node.op = op
+        node.dtype = dtype
+        node.src = src
+        node.arg = arg
+        node._shape = node._range = None
+        node.__class__ = Node
+        if len(_live) > _sweep_above:
+            sweep()
+        _live[key] = weakref.ref(node)
         return node
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -181,24 +189,29 @@ class Node:
         return show_node(self)
 
 
-# slots are written through their descriptors: the class refuses plain assignment
-set_op: Callable[[Node, Op], None] = Node.__dict__["op"].__set__
-set_dtype: Callable[[Node, DType], None] = Node.__dict__["dtype"].__set__
-set_src: Callable[[Node, tuple[Node, ...]], None] = Node.__dict__["src"].__set__
-set_arg: Callable[[Node, Any], None] = Node.__dict__["arg"].__set__
+class _Open(Node):
+    """A node while it is made: its slots can be written. It becomes a Node when they are."""
+
+    __slots__ = ()
+    __setattr__ = object.__setattr__  # type: ignore[assignment]  # takes any name of a str
+
+
+_new: Callable[[type[Node]], Node] = object.__new__
+# kept with a node that exists, past its refusal of changes
 set_shape: Callable[[Node, Shape | None], None] = Node.__dict__["_shape"].__set__
 set_range: Callable[[Node, tuple[int, int] | None], None] = Node.__dict__["_range"].__set__
 
 
-def unlisted(op: Op, dtype: DType, arg: Any) -> Node:
+def unlisted(op: Op, dtype: DType, arg: Any, shape: Shape | None = None) -> Node:
     """A leaf that is not in the table: `arg` is like no other, and whoever owns it makes this once."""
-    node = object.__new__(Node)
-    set_op(node, op)
-    set_dtype(node, dtype)
-    set_src(node, ())
-    set_arg(node, arg)
-    set_shape(node, None)
-    set_range(node, None)
+    node = _new(_Open)
+    node.op = op
+    node.dtype = dtype
+    node.src = ()
+    node.arg = arg
+    node._shape = shape
+    node._range = None
+    node.__class__ = Node
     return node
 
 

@@ -57,7 +57,8 @@ class Elementwise(Methods):
             if a.dtype is not b.dtype:
                 dtype = promote(a.dtype, b.dtype)
                 a, b = a.cast(dtype), b.cast(dtype)
-            if a.shape != b.shape and a.shape and b.shape:
+            shape = a._shape  # most have been asked for theirs
+            if (shape is None or shape != b._shape) and a.shape != b.shape and a.shape and b.shape:
                 a, b = broadcast(_SIGNS[op], a, b)
         else:
             a, b = self._meet_scalar(_SIGNS[op], a, other)

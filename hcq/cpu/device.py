@@ -24,7 +24,7 @@ from hcq.base import Grid, RingState, Sent
 from hcq.command import Command, Indirect
 from hcq.config import cores
 from hcq.cpu import encode as encoding
-from hcq.cpu import packets, processor, program
+from hcq.cpu import packets, prepared, processor, program
 from hcq.cpu.arena import Arena
 from hcq.cpu.fork import Forkable
 from hcq.cpu.host import cpu_model, memory_bytes
@@ -356,6 +356,15 @@ class CpuDevice(Forkable):
         ):
             refuse_launch(self, program, grid, block)
         return packed, tuple(values)
+
+    def prepare(self, program: Program, grid: Grid, block: Grid) -> Callable[[Sequence[Buffer]], object]:
+        if (
+            program.device is not self
+            or block != ONE
+            or any(kind != "buffer" for kind in program.args or ("",))
+        ):
+            return super().prepare(program, grid, block)
+        return prepared.prepare(self, program, grid, RING_WORDS)
 
     def argument_slot(self, program: Program, args: Sequence[Any], index: int) -> Slot:
         shape = place_arguments(self.machine, program, args, tuple(map(type, args)))

@@ -28,7 +28,7 @@ from hcq import callsite, config, native, open_devices, private
 from hcq.command import Command, Copy, Dispatch, Fill, Indirect, Signal, Timestamp, Wait
 from hcq.device import Device
 from hcq.errors import UsageError
-from hcq.memory import Buffer
+from hcq.memory import Buffer, Freed
 from hcq.observe import ledger
 from hcq.recovery import Submitted
 
@@ -176,7 +176,7 @@ class _Names:
         self.recent = device.recent
         self.graphs = list(device.graphs)
         self.live: list[Buffer] = device.memory.owners()
-        self.freed = list(device.memory.freed.copy())
+        self.freed = [Freed(*gone) for gone in device.memory.freed.copy()]
         self.regions = dict(device.memory.regions)
         self.timeline = device.timeline.va
         self.device = device

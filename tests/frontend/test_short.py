@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from hcq import Tensor, dtypes, no_grad
@@ -119,3 +121,23 @@ def test_a_write_in_place_comes_after_what_was_computed_before_it():
     assert before.realize().tolist() == [4.0, 6.0]
     assert x.tolist() == [3.0, 4.0]
     assert (x + y).realize().tolist() == [6.0, 8.0]
+
+
+def test_an_eager_operation_is_a_few_calls():
+    x, y = in_memory(1.0, 2.0), in_memory(3.0, 4.0)
+    for _ in range(3):
+        (x + y).realize()
+    calls = []
+
+    def count(frame, event, argument):
+        if event == "call":
+            calls.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        (x + y).realize()
+    finally:
+        sys.setprofile(before)
+    # the operator 4, its nodes and memory 7, the launch 2, the way there 7, dropping the result 3
+    assert len(calls) <= 26, calls

@@ -49,12 +49,25 @@ def test_a_node_never_changes():
 
 def test_a_node_nobody_holds_is_forgotten():
     gc.collect()
-    before = len(nodes._live)
-    made = [const(float(number), F) * A for number in range(1000, 1100)]
-    assert len(nodes._live) >= before + 200
+    before = nodes.sweep()
+    made = [const(number + 0.123, F) * A for number in range(1000, 1100)]
+    assert nodes.sweep() >= before + 200
     del made
     gc.collect()
-    assert len(nodes._live) <= before
+    assert nodes.sweep() <= before
+
+
+def test_nodes_that_nobody_holds_do_not_add_up():
+    limit = 2 * nodes.sweep() + 3 * nodes._FEW
+    for number in range(20_000):
+        const(float(number), F)
+        assert len(nodes._live) <= limit
+
+
+def test_a_node_may_have_the_place_in_memory_of_a_source_that_is_gone():
+    for number in range(1000):
+        source = const(float(number), F)
+        assert (source * A).src[0].arg == number
 
 
 def test_sources_come_before_users_each_once():
