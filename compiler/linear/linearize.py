@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq.compiler.linear.lower_expr import Packed, Place
+from hcq.compiler.linear.lower_expr import Place
 from hcq.compiler.linear.nested import Nested, by_ranges
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.linear.scan import scanned_from
@@ -34,8 +34,6 @@ from hcq.ir.dtype import dtypes
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
-
-TURN_AT_LEAST = 64  # scattered values that make the detour through scratch worth while
 
 
 def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED) -> Program:
@@ -127,13 +125,15 @@ class _Writer(Nested):
             self.begin_scans()
         if at < len(loops):
             self._open(loops[at], lambda: self._outputs(loops, at + 1))
+        elif (vector := self.walked_axis()) is not None:
+            self.store_by_lane(vector)
         else:
             self.step_scans()
             if self.overwrites:
                 self._values_first()
             for store in self.nest.stores:
-                if self._is_scattered(store):
-                    self._store_turned(store)
+                if self.is_scattered(store):
+                    self.store_turned(store)
                     continue
                 for point in self.points(self.masks[store]):
                     self.store(store, point)
@@ -361,46 +361,6 @@ class _Writer(Nested):
             low = self.place(Op.LANE, half, (whole[0],), tuple(range(lanes)))
             high = self.place(Op.LANE, half, (whole[0],), tuple(range(lanes, 2 * lanes)))
             whole = [self.place(node.arg, half, (low, high))]
-
-    # -- stores whose lanes are far apart ---------------------------------------------------------------------------
-
-    def _is_scattered(self, store: Node) -> bool:
-        """True for many vectors whose lanes go to places a constant stride apart, unconditionally."""
-        vector = next((a for a in self.axes_of(self.masks[store]) if a.loops[-1].kind == "vector"), None)
-        if vector is None or len(store.src) > 3 or store in self.volatile or self.nest.digits:
-            return False
-        form = self.affine.of(store.src[1])
-        if form.coefficient(vector.range) == 1 or any(self.masks[atom] & vector.bit for atom in form.atoms()):
-            return False
-        return self.written_out_values(store) >= TURN_AT_LEAST
-
-    def written_out_values(self, store: Node) -> int:
-        count = 1
-        for axis in self.axes_of(self.masks[store]):
-            count *= self.extent[axis]
-        return count
-
-    def _store_turned(self, store: Node) -> None:
-        """Write the vectors to scratch, then walk them lane by lane: a short loop, not a line per lane."""
-        mask = self.masks[store]
-        axes = sorted(self.axes_of(mask), key=lambda axis: axis.loops[-1].kind == "vector")
-        vector = axes[-1]
-        strides: dict[Loop, int] = {}
-        count = 1
-        for loop in reversed([loop for axis in axes for loop in axis.written_out]):
-            strides[loop] = count
-            count *= loop.size
-        value = store.src[2]
-        address = self.scratch(store, value.dtype, count)
-        tile = Packed(address, strides, self.depth)
-        for point in self.points(mask):
-            self.store_packed(tile, self.value(value, point), point)
-        lane = self.begin("lane", self.number(0), self.number(self.extent[vector]), runs=True)
-        self.moved()
-        for point in self.points(mask & ~vector.bit):
-            self.store_lane(store, tile, vector, lane, point)
-        self.end(lane)
-        self.moved()
 
     # -- staging ----------------------------------------------------------------------------------------------------
 

@@ -329,7 +329,9 @@ class LowerExpr(Emitter):
                 continue
             axis = self.axis_of[atom]
             for loop in axis.loops:
-                if not loop.is_written_out:
+                if (
+                    not loop.is_written_out or loop in self.counters
+                ):  # lanes that are walked one by one are counted
                     spot.terms.append((self.counters[loop], coefficient * loop.stride))
             if axis in point:
                 offset, lanes = point[axis]
@@ -364,7 +366,7 @@ class LowerExpr(Emitter):
     def _packed_spot(self, packed: Packed, point: Point) -> Spot:
         spot = Spot(list(packed.terms), packed.offset, least=packed.depth)
         for loop, stride in packed.strides.items():
-            if not loop.is_written_out:
+            if not loop.is_written_out or loop in self.counters:
                 spot.terms.append((self.counters[loop], stride))
                 continue
             offset, lanes = point[loop.axis]
@@ -566,17 +568,6 @@ class LowerExpr(Emitter):
                     first = self.emit(Op.AND, mask.dtype, (mask, self.broadcast(first, mask.dtype.lanes)))
                 mask = first
         return mask
-
-    def store_lane(self, node: Node, tile: Packed, vector: Axis, lane: Instruction, point: Point) -> None:
-        """Write one lane, kept in `tile`, of a STORE's vector."""
-        here = {**point, vector: (0, 1)}
-        kept = self._packed_spot(tile, here)
-        kept.terms.append((lane, 1))
-        value = self.place(Op.LOAD, node.src[2].dtype, (tile.address, self.total(kept.terms)), kept.offset)
-        spot = self._spot(node.src[1], here)
-        spot.terms.append((lane, self.affine.of(node.src[1]).coefficient(vector.range)))
-        address = self.addresses[node.src[0]]
-        self.place(Op.STORE, dtypes.index, (address, self.total(spot.terms), value), spot.offset)
 
     def store_packed(self, packed: Packed, value: Instruction, point: Point) -> None:
         """Write a value where `packed` keeps it."""

@@ -21,14 +21,14 @@ from collections.abc import Callable
 
 from hcq.compiler.linear.lower_expr import Place, Point
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.linear.scan import Scans
+from hcq.compiler.linear.scattered import Scattered
 from hcq.compiler.loops.loop import Axis
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
 
-class Nested(Scans):
+class Nested(Scattered):
     """Reductions around reductions."""
 
     @abstractmethod
