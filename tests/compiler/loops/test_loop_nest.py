@@ -149,7 +149,17 @@ def running_columns() -> Node:
     return kernel((out(0, (3, 45, 40)), Node(Op.SCAN_AXIS, x.dtype, (x,), (Op.ADD, 1))))
 
 
+def stepped_weight() -> Node:
+    """A sum for every weight, and an optimizer's step with it: momentum and weight are read and overwritten."""
+    a, b = param(1, (19, 33)), param(2, (19, 70, 3))
+    wide = expand(reshape(a, 19, 33, 1, 1), 19, 33, 70, 3) * expand(reshape(b, 19, 1, 70, 3), 19, 33, 70, 3)
+    momentum, weight = out(3, (1, 33, 70, 3)), out(0, (1, 33, 70, 3))
+    moved = momentum * 0.5 + reduce(wide, (0,))
+    return kernel((momentum, moved), (weight, weight + moved * -0.125))
+
+
 KERNELS = [
+    stepped_weight,
     running_rows,
     running_columns,
     product,
