@@ -27,7 +27,7 @@ from hcq.frontend.core import Core, Watcher, changed, live, thread_modes, watche
 from hcq.frontend.nodes import expanded
 from hcq.frontend.plan import Plan
 from hcq.frontend.scheduler.structure import Structure, structure_of
-from hcq.frontend.storage import Storage, next_write, written_so_far
+from hcq.frontend.storage import Storage, kind_of, next_write, written_so_far
 from hcq.ir.node import Node, substitute, toposort
 from hcq.ir.op import MOVEMENT, Op
 
@@ -105,13 +105,18 @@ def realize_short(tensor: Any) -> bool:
         only = getrefcount(tensor.node) == short.ALONE
         node = tensor.node
         is_cut = node.op is Op.DETACH
-        found = short.key_of(node.src[0] if is_cut else node)
+        step = node.src[0] if is_cut else node
+        found = short.key_of(step)
         if found is None:
             return False
         key, storages = found
         plan = plans.short_plan(key)
         if plan is None:
-            return False
+            found = _with_number(step, storages)
+            plan = None if found is None else plans.short_plan(found[0])
+            if found is None or plan is None:
+                return False
+            storages = found[1]
         before = written_so_far()
         storage = plan.run_single(storages)
         if not is_cut:
@@ -129,6 +134,23 @@ def realize_short(tensor: Any) -> bool:
     if names.unnamed:
         names.name_memory()
     return True
+
+
+def _with_number(step: Node, storages: list[Storage]) -> tuple[tuple[Any, ...], list[Storage]] | None:
+    """What `short.key_of` gives for the same operation with its number in memory; None where that is not known."""
+    found = short.number_of(step)
+    if found is None or not short.is_short(step):
+        return None
+    number, place = found
+    (other,) = storages
+    kinds = [other.kind, kind_of(other.device, number.dtype, ())]
+    if place == 0:
+        kinds.reverse()
+    key = (step.op, step.dtype, *kinds)
+    if plans.short_plan(key) is None or not varying_numbers.may_vary(step, place, number):
+        return None
+    kept = varying_numbers.stored(other.device, number.dtype, number.arg)
+    return key, [other, kept] if place else [kept, other]
 
 
 def schedule_of(tensors: Iterable[Any]) -> list[Plan]:
@@ -223,8 +245,8 @@ def _realize_on(device: str, roots: list[Node], holders: dict[Node, Any]) -> Non
         changed()
     else:
         _replace(in_memory)
-    if len(roots) == 1 and general is None:
-        (root,) = roots
+    if len(roots) == 1:
+        (root,) = roots if general is None else general
         step = root.src[0] if root.op is Op.DETACH else root
         found = short.key_of(step) if short.is_short(step) else None
         if found is not None:

@@ -46,6 +46,17 @@ def key_of(node: Node) -> tuple[tuple[Any, ...], list[Storage]] | None:
     return None
 
 
+def number_of(node: Node) -> tuple[Node, int] | None:
+    """The number of an operation on memory and a number, and which source it is."""
+    if len(node.src) == 2:
+        a, b = node.src
+        if a.op is Op.BUFFER and b.op is Op.CONST:
+            return b, 1
+        if a.op is Op.CONST and b.op is Op.BUFFER:
+            return a, 0
+    return None
+
+
 def is_short(node: Node) -> bool:
     """Whether the keys of nodes like this one stand for plans; what moves elements says more in its argument."""
     return node.op in ARITHMETIC and node.arg is None

@@ -93,14 +93,19 @@ class Storage:
 
     def kind_of(self) -> object:
         """What this memory is apart from which memory it is, as an object to compare by identity."""
-        key = self.device, self.dtype, self.shape
-        kind = _kinds.get(key)
-        if kind is None:
-            if len(_kinds) >= MAX_KINDS:
-                _kinds.clear()  # storages from before have kinds of their own then, which costs a look-up
-            kind = _kinds.setdefault(key, object())
-        self.kind = kind
-        return kind
+        self.kind = kind_of(self.device, self.dtype, self.shape)
+        return self.kind
 
     def __repr__(self) -> str:
         return f"Storage({self.device}, {self.dtype.name}, {self.shape})"
+
+
+def kind_of(device: str, dtype: DType, shape: Shape) -> object:
+    """The kind of all storages like this."""
+    key = device, dtype, shape
+    kind = _kinds.get(key)
+    if kind is None:
+        if len(_kinds) >= MAX_KINDS:
+            _kinds.clear()  # storages from before have kinds of their own then, which costs a look-up
+        kind = _kinds.setdefault(key, object())
+    return kind

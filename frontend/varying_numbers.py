@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from math import frexp, isfinite
+from math import isfinite
 from typing import Any
 
 from hcq.frontend import data as formats
@@ -31,6 +31,10 @@ MAX_FAMILIES = 2048
 MAX_NUMBERS = 256  # kept in memory, each in a block of 64 bytes
 
 _COMPARE_LIKE = frozenset({Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE, Op.MAX, Op.MIN})
+
+
+_SPREAD = frozenset({Op.RESHAPE, Op.EXPAND})
+_KEPT = frozenset({Op.CONTIGUOUS, Op.ASSIGN})
 
 
 class _Family:
@@ -83,17 +87,30 @@ def as_arguments(structure: Structure, roots: Sequence[Node], device: str) -> li
 def holes_of(roots: Sequence[Node]) -> dict[tuple[DType, Scalar], Node]:
     """The numbers of a graph that may be arguments, by dtype and value, in the order in which a walk meets them."""
     found: dict[Node, bool] = {root: False for root in roots if root.op is Op.CONST}
-    counts: set[Node] = (
-        set()
-    )  # integers made of positions: kernels leave out what such a comparison rules out
+    # integers made of positions: kernels leave out what such a comparison rules out
+    counts: set[Node] = set()
+    spread: dict[Node, Node] = {}  # a number in every place of a shape, and the number
     for node in toposort(roots):
         is_count = node.op is Op.IOTA or any(source in counts for source in node.src)
         if is_count and (node.dtype.is_integer or node.dtype.is_bool):
             counts.add(node)
         for place, source in enumerate(node.src):
-            if source.op is Op.CONST:
-                may = may_vary(node, place, source) and not (is_count and source.dtype.is_integer)
-                found[source] = found.get(source, True) and may
+            number = source if source.op is Op.CONST else spread.get(source)
+            if number is None:
+                continue
+            if node.op in _SPREAD:
+                spread[node] = number
+                may = True  # it depends on who uses that
+            elif node.op in _KEPT and node in roots and place == len(node.src) - 1:
+                may = _is_number(number)  # written to memory as it is
+            elif number is source:
+                may = may_vary(node, place, number) and not (is_count and number.dtype.is_integer)
+            else:
+                may = False
+            found[number] = found.get(number, True) and may
+    for root in roots:
+        if root in spread and not _is_number(spread[root]):
+            found[spread[root]] = False
     return {(node.dtype, node.arg): node for node, is_hole in found.items() if is_hole}
 
 
@@ -101,25 +118,29 @@ def may_vary(user: Node, place: int, number: Node) -> bool:
     """Whether a number may be an argument where `user` has it as source `place`: the compiler does not simplify by it.
 
     Never     bools; zero; infinities and NaN; whatever an operation needs to know while it is compiled: a divisor of
-              integers, a count of bits, the value that fills a shape; integers that meet positions (`holes_of`)
+              integers, a count of bits; integers that meet positions (`holes_of`)
     + max <   any other number
-    *         not 1, -1, nor another power of two, by which a product is a sum, a shift or nothing
-    /         no power of two below (it is a product), nor 1 above (a reciprocal)
+    *         not 1 or -1; of integers no power of two, by which a product is a sum or a shift
+    /         not 1 or -1
     where     not 1: a mask as a number is a conversion
     """
-    value, dtype = number.arg, number.dtype
-    if dtype.is_bool or dtype.is_storage_only or not value or not (dtype.is_float or dtype.is_integer):
-        return False
-    if type(value) is float and not isfinite(value):
+    value = number.arg
+    if not _is_number(number):
         return False
     op = user.op
     if op is Op.ADD or op in _COMPARE_LIKE:
         return True
-    if op is Op.MUL or (op is Op.DIV and place == 1):
-        return not _is_power_of_two(value)
-    if op is Op.DIV:
-        return abs(value) != 1
+    if op is Op.MUL or op is Op.DIV:
+        return abs(value) != 1 and (number.dtype.is_float or not _is_power_of_two(value))
     return op is Op.WHERE and place > 0 and abs(value) != 1
+
+
+def _is_number(number: Node) -> bool:
+    """Whether it is a finite number other than zero, of a dtype that is computed with."""
+    value, dtype = number.arg, number.dtype
+    if dtype.is_bool or dtype.is_storage_only or not value or not (dtype.is_float or dtype.is_integer):
+        return False
+    return type(value) is not float or isfinite(value)
 
 
 def stored(device: str, dtype: DType, value: Scalar) -> Storage:
@@ -143,9 +164,7 @@ def is_number(storage: Storage) -> bool:
 
 
 def _is_power_of_two(value: Scalar) -> bool:
-    if isinstance(value, float):
-        return abs(frexp(value)[0]) == 0.5
-    return abs(value) & (abs(value) - 1) == 0
+    return isinstance(value, int) and abs(value) & (abs(value) - 1) == 0
 
 
 def _forget(device: str) -> None:

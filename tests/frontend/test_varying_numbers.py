@@ -11,6 +11,7 @@ import pytest
 from hcq import Tensor, dtypes, jit, no_grad
 from hcq.compiler import compile as compiling
 from hcq.frontend import plan as plans
+from hcq.frontend import realize as realizing
 from hcq.frontend import varying_numbers
 from hcq.frontend.device import default, get
 
@@ -106,6 +107,51 @@ def test_a_loop_over_numbers_compiles_twice(monkeypatch):
     assert len(made) <= 2
 
 
+KEPT: list[Callable[[Tensor, Any], Any]] = [
+    lambda x, c: Tensor.full((3,), c).contiguous(),
+    lambda x, c: Tensor.full((3,), int(c)).contiguous(),
+    lambda x, c: x.assign(c),
+    lambda x, c: x.assign(Tensor.full((3,), c)),
+    lambda x, c: x.__setitem__(slice(1, None), c) or x,
+]
+
+
+@pytest.mark.parametrize("number", range(len(KEPT)))
+def test_numbers_that_are_written_to_memory_compile_twice(number, monkeypatch):
+    made = compilations(monkeypatch)
+    before: list[str] = []
+    for c in range(1, 20):
+        written = KEPT[number](Tensor([7.0, 8.0, 9.0]).realize(), float(c)).realize()
+        assert written.tolist()[1:] == [c, c]
+        assert c < 3 or made == before
+        before = list(made)
+
+
+def test_a_number_that_is_written_and_computed_with_is_the_same_in_both():
+    for c in (3.5, 4.5, 1.0, 5.5):
+        full = Tensor.full((2,), c)
+        kept, moved = full.contiguous(), full * full + Tensor([1.0, 2.0])
+        kept.realize(moved)
+        assert kept.tolist() == [c, c]
+        assert moved.tolist() == [c * c + 1.0, c * c + 2.0]
+
+
+def test_an_operation_with_a_new_number_takes_the_short_way(monkeypatch):
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    operations: list[Callable[[Tensor, float], Tensor]] = [
+        lambda x, c: x + c, lambda x, c: x * c, lambda x, c: c - x, lambda x, c: c / x, lambda x, c: x < c,
+    ]  # fmt: skip
+    for operation in operations:
+        for c in (0.3, 0.7):
+            operation(x, c).realize()
+    monkeypatch.setattr(realizing, "structure_of", lambda roots: pytest.fail("a graph was walked"))
+    for operation in operations[:2] + operations[3:]:  # c - x is two operations
+        for c in (0.9, 1.3, -7.5):
+            assert operation(x, c).realize().tolist() == pytest.approx(
+                [operation(v, c) for v in (1.0, 2.0, 3.0)]
+            )
+
+
 def test_only_the_numbers_that_differ_become_arguments():
     x = Tensor([1.0, 2.0]).realize()
     (x * 3.0 + 0.7).realize()
@@ -117,9 +163,10 @@ def test_only_the_numbers_that_differ_become_arguments():
 def test_numbers_that_the_compiler_simplifies_by_stay_in_the_kernel():
     x = Tensor([1.0, 2.0]).realize()
     stay = [
-        x + 0.0, x * 0.0, x * 1.0, x * 2.0, x * -0.25, x / 4.0, 1.0 / x, x.maximum(0.0), x < math.inf, x * math.nan,
+        x + 0.0, x * 0.0, x * 1.0, x * -1.0, x / 1.0, 1.0 / x, x.maximum(0.0), x < math.inf, x * math.nan,
         x.cast(dtypes.int32) // 3, x.cast(dtypes.int32) << 3, x.cast(dtypes.int32) % 7, (x > x).where(1.0, 0.0),
-        Tensor(2.5).expand(3), Tensor.arange(5) + 3, Tensor.arange(5) < 3, x.pad((1, 1), value=0.0),
+        Tensor(2.5), Tensor(0.0).expand(3), x.cast(dtypes.int32) * 4,
+        Tensor.arange(5) + 3, Tensor.arange(5) < 3, x.pad((1, 1), value=0.0),
     ]  # fmt: skip
     for tensor in stay:
         assert not varying_numbers.holes_of([tensor.node]), tensor.node
@@ -127,6 +174,11 @@ def test_numbers_that_the_compiler_simplifies_by_stay_in_the_kernel():
         x + 1.0,
         x + 0.3,
         x * 0.3,
+        x * 2.0,
+        x * -0.25,
+        x / 4.0,
+        Tensor(2.5).expand(3),
+        Tensor.full((2, 3), 1.0).contiguous(),
         x / 3.0,
         3.0 / x,
         x.maximum(0.3),

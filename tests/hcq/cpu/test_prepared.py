@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import struct
+from collections.abc import Iterator
 
 import pytest
 
+from hcq import config
 from hcq.cpu.device import RING_WORDS, CpuDevice
 from hcq.errors import DeviceFault, UsageError
 from hcq.memory import Buffer
@@ -14,6 +17,18 @@ from hcq.observer import Observer
 from hcq.queue import ONE
 from tests.hcq.conftest import assemble
 from tests.hcq.test_interrupted import is_whole_or_nothing
+
+
+@pytest.fixture
+def cpu() -> Iterator[CpuDevice]:
+    """A device that nobody observes."""
+    plain = dataclasses.replace(
+        config.current(), validate=False, trace=None, profile=False, debug=frozenset()
+    )
+    device = CpuDevice("CPU:plain", config=plain)
+    assert not device.observers
+    yield device
+    device.close()
 
 
 def int64(buffer: Buffer) -> int:
