@@ -25,7 +25,7 @@ from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nested_gpu import schedule_nested
 from hcq.compiler.target import Target
-from hcq.ir.node import Node
+from hcq.ir.node import Node, toposort
 
 BLOCK = 256  # threads: enough waves to hide a wait, few enough that several blocks share a core
 FEW_BLOCKS = 128  # fewer than this leave cores idle
@@ -72,11 +72,12 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
         shares = plan.fused_row()
     else:
         shares = plan.contraction() or plan.reduction()
+    depth = 0 if plan.depth is None else min(DEPTH, _power_below(plan.depth.size))
     if plan.depth is not None:
-        nest.pad(plan.depth.name, DEPTH)
+        nest.pad(plan.depth.name, depth)
     _apply(nest, shares, plan.blocks)
     if plan.depth is not None:
-        nest.split(plan.depth.name, DEPTH)
+        nest.split(plan.depth.name, depth)
         bit = nest.axis(plan.depth).bit
         numbers = [i for i, load in enumerate(nest.loads) if nest.masks[load] & bit]
         stage_along(nest, plan.depth.name, numbers, target)
@@ -139,16 +140,9 @@ class _Plan:
         row = self._contiguous_reduction()
         if column is not None and (row is None or not self._is_row(row, column)):
             lanes = self._lanes(column, self.nest.loads) if results >= 32 * WIDEST * FEW_BLOCKS else 1
-            across = self._share(column, min(BLOCK, max(32, self.target_threads(results // lanes))), lanes)
-            shares = self._fill([across], BLOCK if results >= BLOCK * FEW_BLOCKS else across.threads)
-            longest = max(self.reduced, key=lambda a: a.size, default=None)
-            if longest is not None and results // lanes < FEW_BLOCKS * BLOCK and self._can_divide():
-                parts = min(
-                    _power_below(longest.size // 4), BLOCK // across.threads * 4, 1024 // across.threads
-                )
-                if parts > 1:
-                    shares.append(Share(longest, parts, copies=self._copies(longest, parts)))
-            return shares
+            across = self._share(column, self._block(results // lanes), lanes)
+            shares = self._fill([across], self._block(results // lanes))
+            return self._divide(shares, results // lanes)
         if row is None or not self._can_divide():
             return self._fill([], self._block(results))
         lanes = self._lanes(row, [load for load in self.nest.loads if self.nest.masks[load] & row.bit])
@@ -169,9 +163,16 @@ class _Plan:
         return max(found, key=lambda a: (self.facts.contiguous_loads(a), a.size), default=None)
 
     def _can_divide(self) -> bool:
-        """Whether threads may share a reduction: what the kernel overwrites is read by one thread alone."""
-        written = {store.src[0] for store in self.nest.stores}
-        return not any(load.src[0] in written for load in self.nest.loads)
+        """Whether threads may share a reduction: what the kernel overwrites is read where it is stored, and after all
+        reductions. All threads read it there, and the value of the one that stores is right."""
+        places: dict[Node, set[Node]] = {}
+        for store in self.nest.stores:
+            places.setdefault(store.src[0], set()).add(store.src[1])
+        reads = [load for load in self.nest.loads if load.src[0] in places]
+        if any(places[load.src[0]] != {load.src[1]} for load in reads):
+            return False
+        inside = toposort([node.src[0] for node in self.nest.reduces])
+        return not any(load in reads for load in inside)
 
     # -- running sums -------------------------------------------------------------------------------------------------
 
@@ -259,44 +260,51 @@ class _Plan:
         """A tile of results for each thread, where two operands are each blind to a range that the other one walks."""
         nest = self.nest
         inside = [load for load in nest.loads if any(nest.masks[load] & a.bit for a in self.reduced)]
-        column = self._stored_along()
-        if column is None or column.size < 8 or not self.reduced:
+        sides = self._sides(inside)
+        if sides is None:
             return []
-        vectors = [load for load in inside if nest.masks[load] & column.bit]
-        others = [load for load in inside if not nest.masks[load] & column.bit]
-        rows = [
-            a
-            for a in self.outputs
-            if a is not column and a.size > 1
-            if any(nest.masks[load] & a.bit for load in others)
-            if not any(nest.masks[load] & a.bit for load in vectors)
-        ]
-        if not vectors or not rows:
-            return []
-        row = max(rows, key=lambda a: a.size)
+        column, row = sides
         results = prod(a.size for a in self.outputs)
-        is_large = results >= 64 * BLOCK
-        lanes = TILE if column.size % TILE == 0 and is_large else 1
-        copies = TILE if row.size >= TILE and is_large else 1
+        is_used_again = results >= 64 * BLOCK
+        row_of_sums = self._contiguous_reduction()
+        if row_of_sums is not None and row_of_sums.size >= 64 and not is_used_again:
+            if all(self.facts.stride(load, row_of_sums) == 1 for load in inside):
+                return []  # few long sums of neighbours: the threads of a wave read those together
+        tile = TILE
+        while tile > 1 and results < tile * tile * FEW_BLOCKS * BLOCK // 2:
+            tile //= 2
+        lanes = tile if column.size % tile == 0 and self.facts.store_stride(column) == 1 else 1
+        copies = tile if row.size >= tile else 1
         across = self._share(column, 16, lanes)
+        if lanes == 1 and column.size >= 16 * tile:
+            across.copies = tile
         down = Share(row, min(BLOCK // across.threads, _power_above(-(-row.size // copies))), copies=copies)
         shares = [across, down]
-        if lanes == 1 and column.size >= 64 and is_large:
-            across.copies = TILE
-        both = [a for a in self.reduced if all(nest.masks[load] & a.bit for load in (vectors[0], others[0]))]
-        deepest = max(both, key=lambda a: a.size, default=None)
-        if is_large and deepest is not None and deepest.size >= DEPTH and len(inside) == 2:
+        both = [a for a in self.reduced if all(nest.masks[load] & a.bit for load in inside)]
+        deepest = max(both, key=lambda a: (a.size, self.facts.contiguous_loads(a)), default=None)
+        if is_used_again and deepest is not None and deepest.size >= DEPTH // 2 and len(inside) == 2:
             self.depth = deepest
-            return shares
-        blocks = results // (across.size * down.size)
-        longest = max(self.reduced, key=lambda a: a.size)
-        threads = across.threads * down.threads
-        if blocks < FEW_BLOCKS and longest.size >= 256 and self._can_divide():
-            parts = min(max(BLOCK // threads, 4), 1024 // threads, _power_below(longest.size // 32))
-            if parts > 1:
-                shares.append(Share(longest, parts))
-                return shares
-        return self._fill(shares, BLOCK)
+            return self._fill(shares, self._block(results // (tile * tile)))
+        return self._divide(self._fill(shares, self._block(results // (across.lanes * across.copies * copies))), results)
+
+    def _sides(self, loads: list[Node]) -> tuple[Axis, Axis] | None:
+        """(column, row): the outputs that some operands walk, and that the others do. The column is stored along."""
+        masks, stored = self.nest.masks, self._stored_along()
+        work = prod(a.size for a in self.reduced)
+        columns = [a for a in self.outputs if a.size >= 8 and (a is stored or work >= 64)]
+        for column in sorted(columns, key=lambda a: (a is not stored, -a.size)):
+            vectors = [load for load in loads if masks[load] & column.bit]
+            others = [load for load in loads if not masks[load] & column.bit]
+            rows = [
+                a
+                for a in self.outputs
+                if a is not column and a.size > 1
+                if any(masks[load] & a.bit for load in others)
+                if not any(masks[load] & a.bit for load in vectors)
+            ]
+            if vectors and rows:
+                return column, max(rows, key=lambda a: a.size)
+        return None
 
     # -- parts that plans share -------------------------------------------------------------------------------------
 
@@ -307,9 +315,6 @@ class _Plan:
     def _block(self, points: int) -> int:
         """Threads of a block that so much work asks for: small blocks where large ones would leave cores idle."""
         return min(BLOCK, max(self.wave, _power_below(points // FEW_BLOCKS)))
-
-    def target_threads(self, points: int) -> int:
-        return self._block(points)
 
     def _lanes(self, axis: Axis, loads: Sequence[Node]) -> int:
         """Elements of one access along a range: what divides it, where every access is contiguous or does not move."""
@@ -342,6 +347,20 @@ class _Plan:
             if axis not in taken and more > 1:
                 shares.append(Share(axis, more))
                 threads *= more
+        return shares
+
+    def _divide(self, shares: list[Share], results: int) -> list[Share]:
+        """Threads along reduced ranges, too, where results alone leave cores idle."""
+        threads = prod(share.threads for share in shares)
+        work = prod(a.size for a in self.reduced)
+        parts = min(FEW_BLOCKS * BLOCK // results, work // 8, 1024 // threads)
+        if not self._can_divide():
+            return shares
+        for axis in sorted(self.reduced, key=lambda a: -a.size):
+            more = _power_below(min(parts, axis.size))
+            if more > 1:
+                shares.append(Share(axis, more, copies=self._copies(axis, more)))
+                parts //= more
         return shares
 
 
