@@ -124,6 +124,7 @@ class Base(ABC):
     failures          first and last timeline value of what failed, and what happened
     wraps_dispatches  whether one of them puts commands around dispatches
     asks_device       whether a wait must ask native code even when the signal is there already
+    alignment         where buffers of more than 64 bytes begin, in bytes
     is_open           it opened, and was not closed
     is_stopped        nothing of it runs any more: its memory may be unmapped
     is_lost           it could not be rebuilt after a fault; what it holds is given back when it closes
@@ -143,6 +144,7 @@ class Base(ABC):
     graphs: Any  # those replayed on this device, held weakly
     asks_device: bool
     wraps_dispatches = False
+    alignment = 64
     unmaps_anywhere = False  # in destructors, too: no kernel driver is asked
     is_open = False
     is_stopped = False

@@ -1,7 +1,7 @@
 """Memory: buffers of a device and the pool they come from.
 
 In       sizes; bytes from the host
-Out      Buffers, 64-byte aligned (page aligned from 64 KiB), not zeroed
+Out      Buffers, 64-byte aligned (to whole lines of a GPU's memory beyond that, page aligned from 64 KiB), not zeroed
 Changes  the device's mappings; freed memory stays in the pool, because page faults are slow, up to a limit
 Next     cpu/device.py (map_memory), queue.py (who hands buffers to work)
 
@@ -275,6 +275,7 @@ class Pool:
 
     def __init__(self, device: Base, limit_bytes: int | None = None) -> None:
         self.device = device
+        self.alignment = device.alignment  # of blocks of more than ALIGNMENT bytes
         self.free: dict[int, list[tuple[int, int]]] = {}  # capacity -> (va, fence)
         self.mapped_bytes = 0
         self.limit_bytes = _default_limit() if limit_bytes is None else limit_bytes
@@ -297,8 +298,10 @@ class Pool:
             size_bytes = checks.whole("alloc", "size_bytes", size_bytes, 0, MAX_BUFFER_BYTES)
         if name is not None and type(name) is not str:
             checks.text("alloc", "name", name)
-        if size_bytes <= 4096:
-            capacity = (size_bytes + 63) & -64 or 64
+        if size_bytes <= ALIGNMENT:
+            capacity = ALIGNMENT
+        elif size_bytes <= 4096:
+            capacity = (size_bytes + self.alignment - 1) & -self.alignment
         else:
             step = 1 << size_bytes.bit_length() - 4  # eight classes for each power of two
             capacity = (size_bytes + step - 1) & -step
@@ -318,9 +321,9 @@ class Pool:
         return buffer
 
     def alloc_idle(self, size_bytes: int, name: str) -> Buffer:
-        """At most 4096 bytes that no work in flight uses any more, for callers that write there without waiting."""
+        """At most 64 bytes that no work in flight uses any more, for callers that write there without waiting."""
         self.device.check_alive()
-        capacity = (size_bytes + 63) & -64
+        capacity = ALIGNMENT
         va = self.take_idle(capacity)
         if va is None:
             return self._alloc_new(size_bytes, capacity, name)
@@ -473,6 +476,8 @@ class Pool:
             if capacity >= LARGE_BYTES:
                 va = self._map(capacity, size_bytes, name)
             else:
+                if capacity > ALIGNMENT:
+                    self._slab_at = -(-self._slab_at // self.alignment) * self.alignment
                 if self._slab_at + capacity > self._slab_end:
                     slab = self._map(SLAB_BYTES, size_bytes, name)
                     self._slabs.append(slab)

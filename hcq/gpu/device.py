@@ -39,6 +39,9 @@ class GpuDevice(Device):
     """One GPU behind a kernel driver. The cells of signals outlive it: completions that were kept still read them."""
 
     shares_memory = True
+    # a row of a tensor that starts inside a line of memory (128 bytes on either vendor's GPUs, two of them fetched
+    # together at most) costs one line more for each warp that reads along it
+    alignment = 256
     stage_place: ClassVar[Any]  # where a staging buffer is: memory of the host
     process: Any  # what the driver keeps for the process; buffers reach other GPUs of the same one
     spin_ns: ClassVar[int]  # how long the host looks at a signal before it sleeps

@@ -32,6 +32,18 @@ def test_a_copy_moves_every_byte(gpu: GpuDevice):
     assert b.read() == data
 
 
+def test_buffers_begin_where_a_line_of_memory_does(gpu: GpuDevice):
+    """Or are too small to lie in two of them: whatever was freed and taken again before."""
+    sizes = [4, 100, 64, 65, 300, 4096, 10, 4097, 20_000, 70_000, 1, 128, 5000]
+    for _ in range(2):
+        buffers = [gpu.alloc(size) for size in sizes]
+        for buffer in buffers:
+            assert buffer.address % (256 if buffer.size_bytes > 64 else 64) == 0
+        spans = sorted((buffer.address, buffer.address + buffer.size_bytes) for buffer in buffers)
+        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:]))
+        del buffer, buffers
+
+
 @pytest.mark.parametrize("distance", [1024, -1024, 4096, 3])
 def test_a_copy_within_one_buffer_moves_what_was_there_before(gpu: GpuDevice, distance: int):
     data = bytes(i * 7 % 256 for i in range(16384))
