@@ -38,7 +38,7 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
     if nest.reduces and schedule_contraction(nest, facts, target):
         return nest
     lanes = facts.lanes(target)
-    if nest.reduces and not nest.scans and _is_fused_row(nest):
+    if nest.reduces and not nest.scans and (_is_fused_row(nest) or _is_walked_twice(nest, facts)):
         _fused_row(nest, facts, target, lanes)
     elif nest.scans:
         _scan(nest, facts, target, lanes)
@@ -112,6 +112,12 @@ def _is_fused_row(nest: LoopNest) -> bool:
     for reduce in nest.reduces:
         needed |= nest.masks[reduce]
     return any(not axis.is_reduce and not axis.is_ordered and not needed & axis.bit for axis in nest.axes)
+
+
+def _is_walked_twice(nest: LoopNest, facts: Accesses) -> bool:
+    """True when a row is reduced, and then, with that, reduced again: logsumexp, argmax, a variance."""
+    walks = {reduce.src[1:] for reduce in nest.reduces}
+    return len(walks) > 1 and all(facts.contiguous_loads(a) for a in nest.axes if a.is_reduce and a.size > 1)
 
 
 def _fused_row(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> None:

@@ -25,7 +25,9 @@ from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nested_gpu import schedule_nested
 from hcq.compiler.target import Target
+from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node, toposort
+from hcq.ir.op import Op
 
 BLOCK = 256  # threads: enough waves to hide a wait, few enough that several blocks share a core
 FEW_BLOCKS = 128  # fewer than this leave cores idle
@@ -34,6 +36,10 @@ RUN = 8  # elements of a line side by side in a thread, where many scans of it a
 KEPT = 32  # elements of a row that a thread keeps in registers
 DEPTH = 16  # values along a reduction that are in shared memory at a time
 TILE = 4  # results of a thread along each side, where operands are used again
+
+
+_CONDITION = {Op.LOAD: 2, Op.STORE: 3}  # which source says when an access takes place
+_JOINS = frozenset({Op.AND, Op.OR, Op.NOT})
 
 
 @dataclass
@@ -93,9 +99,6 @@ class _Plan:
         self.depth: Axis | None = (
             None  # the reduced range along which operands are staged, DEPTH values at a time
         )
-        sizes = [load.dtype.itemsize for load in nest.loads if not facts.nest.affine.is_index(load)]
-        sizes += [store.src[2].dtype.itemsize for store in nest.stores]
-        self.widest = max(sizes)
 
     # -- one pass over what is stored -------------------------------------------------------------------------------
 
@@ -141,8 +144,10 @@ class _Plan:
         if column is not None and (row is None or not self._is_row(row, column)):
             lanes = self._lanes(column, self.nest.loads) if results >= 32 * WIDEST * FEW_BLOCKS else 1
             across = self._share(column, self._block(results // lanes), lanes)
-            shares = self._fill([across], self._block(results // lanes))
-            return self._divide(shares, results // lanes)
+            block = self._block(results // lanes)
+            if across.threads < 32:  # rows so short that neighbours along them are neighbours in memory
+                return self._fill(self._divide([across], results // lanes), block)
+            return self._divide(self._fill([across], block), results // lanes)
         if row is None or not self._can_divide():
             return self._fill([], self._block(results))
         lanes = self._lanes(row, [load for load in self.nest.loads if self.nest.masks[load] & row.bit])
@@ -164,7 +169,8 @@ class _Plan:
 
     def _can_divide(self) -> bool:
         """Whether threads may share a reduction: what the kernel overwrites is read where it is stored, and after all
-        reductions. All threads read it there, and the value of the one that stores is right."""
+        reductions. All threads read it there, and the value of the one that stores is right.
+        """
         places: dict[Node, set[Node]] = {}
         for store in self.nest.stores:
             places.setdefault(store.src[0], set()).add(store.src[1])
@@ -202,7 +208,11 @@ class _Plan:
     # -- rows that are reduced and stored ----------------------------------------------------------------------------
 
     def is_fused_row(self) -> bool:
-        """Whether something is stored along a range that no reduction depends on: softmax, a normalisation."""
+        """Whether a row is walked again after a reduction: stored (softmax, a normalisation), or reduced once more
+        (logsumexp, argmax, a variance).
+        """
+        if len({reduce.src[1:] for reduce in self.nest.reduces}) > 1:
+            return True
         needed = 0
         for reduce in self.nest.reduces:
             needed |= self.nest.masks[reduce]
@@ -285,7 +295,9 @@ class _Plan:
         if is_used_again and deepest is not None and deepest.size >= DEPTH // 2 and len(inside) == 2:
             self.depth = deepest
             return self._fill(shares, self._block(results // (tile * tile)))
-        return self._divide(self._fill(shares, self._block(results // (across.lanes * across.copies * copies))), results)
+        return self._divide(
+            self._fill(shares, self._block(results // (across.lanes * across.copies * copies))), results
+        )
 
     def _sides(self, loads: list[Node]) -> tuple[Axis, Axis] | None:
         """(column, row): the outputs that some operands walk, and that the others do. The column is stored along."""
@@ -322,10 +334,26 @@ class _Plan:
         moving = [a for a in accesses if self.nest.masks[a] & axis.bit]
         if any(self.facts.stride(access, axis) not in (0, 1) for access in moving):
             return 1
-        lanes = WIDEST // self.widest
-        while lanes > 1 and axis.size % lanes:
+        lanes = WIDEST // max([_bytes(access) for access in moving], default=WIDEST)
+        while lanes > 1 and (axis.size % lanes or self._are_parted(axis, moving, lanes)):
             lanes //= 2
         return lanes
+
+    def _are_parted(self, axis: Axis, accesses: Sequence[Node], lanes: int) -> bool:
+        """Whether a condition of an access may hold for some lanes only: each is an access by itself then."""
+        conditions = [
+            access.src[at] for access in accesses for at in [_CONDITION[access.op]] if at < len(access.src)
+        ]
+        for node in toposort(conditions):
+            if not self.nest.masks[node] & axis.bit or node.dtype is not dtypes.bool or node.op in _JOINS:
+                continue
+            if node.op is not Op.CMPLT or node.src[1].op is not Op.CONST:
+                return True
+            form = self.nest.affine.of(node.src[0])
+            steps = [step for atom, step in form.terms if atom is not self.nest.axis(axis).range]
+            if any(number % lanes for number in (*steps, form.constant, int(node.src[1].arg))):
+                return True
+        return False
 
     def _share(self, axis: Axis, threads: int, lanes: int = 1) -> Share:
         """Not more threads than the range has use for."""
@@ -391,6 +419,11 @@ def _apply(nest: LoopNest, shares: list[Share], blocks: int) -> None:
         is_free = loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered
         if is_free and bit & blocks and loop.size > 1:
             nest.parallel(loop.name)
+
+
+def _bytes(access: Node) -> int:
+    """Bytes of one element of a load or a store."""
+    return access.src[2].dtype.itemsize if access.op is Op.STORE else access.dtype.itemsize
 
 
 def _power_above(value: int) -> int:

@@ -13,8 +13,9 @@ from the users to the sources collects, for each node, every kernel that would c
                                reduction (a second user, an expansion, another reduction) makes it a value in memory
     sums of sums               one reduction, when only views that read zero outside lie between
     thin products              are computed inside of all reductions that read them (nested.py: attention)
-    reductions of a row        stay in the kernel that spreads them over that row again (softmax, layer norm), which
-                               reads the row from the cache, not from memory
+    reductions of a row        stay in the kernel that spreads them over that row again (softmax, layer norm) or folds
+                               it once more (logsumexp, argmax, a variance), which reads the row from the cache, not
+                               from memory
 
 Then kernels of one shape that read each other's values, or the same values, element by element become one kernel with
 several stores: an optimizer's update of a weight and its two moments is one pass over memory.
@@ -29,9 +30,18 @@ from math import prod
 
 from hcq.frontend.scheduler.joins import kernels_of_pieces
 from hcq.frontend.scheduler.nested import nested
-from hcq.frontend.scheduler.rows import Frame, are_innermost, below, is_covered, row_axes, runs_along, whole
+from hcq.frontend.scheduler.rows import (
+    Frame,
+    are_innermost,
+    below,
+    both,
+    is_covered,
+    row_axes,
+    runs_along,
+    whole,
+)
 from hcq.frontend.scheduler.split import too_much
-from hcq.ir.node import Node, toposort
+from hcq.ir.node import Node, Shape, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
 # a launch costs about as much as this many operations on the vectors of one core, a pass over memory as that many each
@@ -75,13 +85,14 @@ class Use:
 
     def and_also(self, other: Use) -> Use:
         """The use by this kernel and, on another way, that one."""
-        routes = frozenset[int]() if self.frame == other.frame is not None else self.ways() | other.ways()
+        frame = both(self.frame, other.frame)
+        routes = frozenset[int]() if frame is not None else self.ways() | other.ways()
         is_apart = None in (self.frame, other.frame) and routes not in (self.ways(), other.ways())
         return Use(
             self.count + other.count if is_apart else max(self.count, other.count),
             self.aligned and other.aligned,
             self.blocked or other.blocked,
-            self.frame if self.frame == other.frame else None,
+            frame,
             routes,
         )
 
@@ -149,6 +160,7 @@ class _Walk:
         self.realized: dict[Node, None] = {}
         self.reduction: dict[Node, Node] = {}  # kernel -> the reduction in it
         self.rows: dict[Node, tuple[int, ...]] = {}  # kernel -> the axes its reductions fold and spread again
+        self.folded: dict[Node, Shape] = {}  # kernel -> the sizes that its last reduction folds
         self.once_per_row: set[Node] = set()  # what such a kernel computes outside of the row
         self.merged: set[Node] = set()  # sums inside sums
         self.uses: dict[Node, dict[Node, Use]] = {}
@@ -251,7 +263,7 @@ class _Walk:
             if use.blocked and self._fits_a_row(node, kernel, use):
                 self.once_per_row.add(node)
                 if node.op is Op.REDUCE_AXIS:
-                    self.rows[kernel] = row_axes(use.frame or (), stored_shape(kernel))
+                    self.rows[kernel] = row_axes(use.frame or (), self._walked(kernel))
                 return False
             is_taken = self.reduces(kernel)
             return use.blocked or (node.op in (Op.REDUCE_AXIS, Op.SHRINK) and is_taken)
@@ -272,8 +284,9 @@ class _Walk:
 
     def _fits_a_row(self, node: Node, kernel: Node, use: Use) -> bool:
         """True when the kernel can compute this once per row of its result, and walk the row again from the cache."""
-        stored = stored_shape(kernel)
-        if use.frame is None or kernel in self.reduction or kernel.op in _ORDERED:
+        stored = self._walked(kernel)
+        is_taken = kernel in self.reduction and not self.folded.get(kernel)
+        if use.frame is None or is_taken or kernel.op in _ORDERED:
             return False
         axes = row_axes(use.frame, stored)
         if not axes or self.rows.get(kernel, axes) != axes or not are_innermost(axes, stored):
@@ -284,6 +297,10 @@ class _Walk:
             return False
         length = prod(stored[i] for i in axes)
         return length <= MAX_ROW and (prod(stored) >= MIN_ROWS * length or prod(stored) <= MAX_ROW)
+
+    def _walked(self, kernel: Node) -> Shape:
+        """The shape of what the kernel stores, and behind it what is folded into that."""
+        return stored_shape(kernel) + self.folded.get(kernel, ())
 
     def _cuts_a_reduction(self, node: Node) -> bool:
         """True for a SHRINK that is the only user of a reduction: in memory, the cut part is enough."""
@@ -313,9 +330,14 @@ class _Walk:
         elif op is Op.REDUCE_AXIS:
             self._merge_inner_sum(node)
             source = node.src[0]
-            self._use(
-                source, self._below(node, source, uses, self.size[source] // max(1, self.size[node]), True)
-            )
+            inside = self._below(node, source, uses, self.size[source] // max(1, self.size[node]), True)
+            for kernel, use in uses.items():
+                axes = tuple([a for a in node.arg[1] if source.shape[a] > 1])
+                is_last = use.frame is not None and self.reduction.get(kernel) is node
+                if is_last and are_innermost(axes, source.shape):
+                    self.folded[kernel] = tuple([source.shape[a] for a in axes])
+                    inside[kernel] = replace(inside[kernel], frame=(*use.frame, *axes))
+            self._use(source, inside)
         # its pieces have been stored in it: no kernel, but those who read it come after them
         elif op is Op.CAT:
             for piece in node.src:
@@ -341,7 +363,7 @@ class _Walk:
                 use.count * factor,
                 False,
                 use.blocked or blocks,
-                below(node, source, use.frame, stored_shape(kernel)),
+                below(node, source, use.frame, self._walked(kernel)),
                 frozenset((hash((node, use.ways())),)),
             )
             for kernel, use in uses.items()

@@ -9,6 +9,13 @@ Next     fuse.py, which keeps a reduction inside a kernel when it is needed once
         x                                  frame (0, 1)
         x.sum(-1, keepdim=True)            frame (0, None): the same along axis 1, so the row axes are {1}
         x, below that sum                  frame (0, 1) again: the summed axis runs along the row
+
+What a kernel folds at last is walked like what it stores, behind the axes of that; a frame that ends before stays the
+same along the rest.
+
+    y = (x - x.max(-1, keepdim=True)).exp().sum(-1)        y has axis (0), and folds another one
+        the difference                     frame (0, 1)
+        the maximum                        frame (0, None): computed once for a row that is walked again
 """
 
 from __future__ import annotations
@@ -46,8 +53,17 @@ def below(node: Node, source: Node, frame: Frame | None, stored: Shape) -> Frame
 
 
 def row_axes(frame: Frame, stored: Shape) -> tuple[int, ...]:
-    """The axes of the result along which the node stays the same."""
-    return tuple([i for i, j in enumerate(frame) if j is None and stored[i] > 1])
+    """The axes of what is walked along which the node stays the same."""
+    return tuple([i for i, size in enumerate(stored) if size > 1 and (i >= len(frame) or frame[i] is None)])
+
+
+def both(one: Frame | None, other: Frame | None) -> Frame | None:
+    """The frame of a node that is used in two places: where both say the same."""
+    if one is None or other is None:
+        return None
+    length = max(len(one), len(other))
+    first, second = (frame + (None,) * (length - len(frame)) for frame in (one, other))
+    return first if first == second else None
 
 
 def is_covered(node: Node, frame: Frame) -> bool:

@@ -22,6 +22,8 @@ from hcq.ir.op import ARITHMETIC, MOVEMENT, SCATTERS, Op
 
 # a reduction of at least this many elements to fewer elements than there are workers is worth a second kernel
 LARGE_REDUCTION = 1 << 18
+LONG = 1 << 12  # elements of one result, where cores are many
+LINE = 64  # elements: lines of memory hold at most so many of 2 bytes
 _IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS, Op.BUCKET})
 LARGE_SCAN = 1 << 18  # a scan of at least this many elements in fewer lines than there are workers, likewise
 MIN_STRETCH = 1 << 10  # elements of a line that are scanned by one worker, at least
@@ -139,18 +141,35 @@ def _reduction(node: Node, threads: int) -> Node:
         return source
     if prod(node.shape) and not count:
         return expanded(const(identity(op, node.dtype), node.dtype), node.shape)
-    if count >= LARGE_REDUCTION and prod(node.shape) < threads:
-        return _in_two_steps(node, max(PARTIAL_RESULTS, threads) // prod(node.shape))
+    results = prod(node.shape)
+    is_spread = threads > PARTIAL_RESULTS and 4 * results <= threads  # over the cores of a GPU
+    is_large = count >= LARGE_REDUCTION or (
+        is_spread and count >= LONG and count * results >= 4 * LARGE_REDUCTION
+    )
+    if is_large and results < threads:
+        most = max(PARTIAL_RESULTS, threads) // results
+        return _in_two_steps(node, most, is_even=threads <= PARTIAL_RESULTS)
     return node
 
 
-def _in_two_steps(node: Node, most: int) -> Node:
-    """sum(x, axes) -> sum(sum(x in pieces)): the pieces keep every worker busy, the rest is small."""
+def _in_two_steps(node: Node, most: int, is_even: bool) -> Node:
+    """sum(x, axes) -> sum(sum(x in pieces)): the pieces keep every worker busy, the rest is small.
+
+    is_even  only pieces of one size: where workers are few, the tests of a shorter last one cost more than they gain
+    """
     op, axes = node.arg
     source = node.src[0]
     axis = max(axes, key=lambda a: source.shape[a])
     size = source.shape[axis]
     pieces = next((p for p in range(min(most, size), 1, -1) if size % p == 0), 1)
+    if pieces < most // 4 and not is_even:
+        # the last piece is a little shorter, the others begin where lines do
+        length = -(-size // (most * LINE)) * LINE
+        pieces = -(-size // length)
+        rest = [(0, 0)] * len(source.shape)
+        rest[axis] = (0, pieces * length - size)
+        source = padded(source, tuple(rest), identity(op, node.dtype))
+        size = pieces * length
     if pieces == 1:
         return node
     split = (*source.shape[:axis], pieces, size // pieces, *source.shape[axis + 1 :])
