@@ -331,10 +331,11 @@ class _Walk:
             self._merge_inner_sum(node)
             source = node.src[0]
             inside = self._below(node, source, uses, self.size[source] // max(1, self.size[node]), True)
+            axes = tuple([a for a in node.arg[1] if source.shape[a] > 1])
             for kernel, use in uses.items():
-                axes = tuple([a for a in node.arg[1] if source.shape[a] > 1])
-                is_last = use.frame is not None and self.reduction.get(kernel) is node
-                if is_last and are_innermost(axes, source.shape):
+                if use.frame is None or self.reduction.get(kernel) is not node:
+                    continue
+                if are_innermost(axes, source.shape):
                     self.folded[kernel] = tuple([source.shape[a] for a in axes])
                     inside[kernel] = replace(inside[kernel], frame=(*use.frame, *axes))
             self._use(source, inside)
