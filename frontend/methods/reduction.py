@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-LONG = (
-    1 << 11
-)  # elements of a line that are worth more than one step where the place of an extreme is asked for
+# elements of a line that is read in blocks where the place of an extreme is asked for: shorter ones are read twice by one
+# kernel, the second time from the cache
+LONG = 1 << 16
 LEAST_BLOCK = 1 << 8
 
 
@@ -212,7 +212,7 @@ class Reduction(Methods):
         shape = self.node.shape
         size = shape[axis]
         self._not_empty(call, (axis,))
-        if size < LONG or prod(shape[axis + 1 :]) > 1:
+        if size <= LONG or prod(shape[axis + 1 :]) > 1:
             return self._first_that_is(self._reduce(op, (axis,), keepdim=True), axis)
         about = max(LEAST_BLOCK, min(LEAST_BLOCK << 4, math.isqrt(size)))
         length = next((n for n in range(about, 2 * about) if size % n == 0), about)
