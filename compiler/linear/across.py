@@ -43,6 +43,8 @@ class _Writer:
         self.replaced: dict[Instruction, Instruction] = {}
         self.thread: Instruction | None = None
         self.depth = 0
+        # loops inside which nothing repeats: that over groups, of which each block has one
+        self.once = sum(it.op is Op.LOOP and it.source(0).op is Op.SPECIAL for it in program.instructions)
         self.start = (
             -(-program.shared_bytes // ALIGN) * ALIGN
         )  # of the memory where parts meet, behind the tiles
@@ -183,7 +185,7 @@ class _Writer:
         at_once = max(1, ROOM // size)
         for first in range(0, len(values), at_once):
             some = values[first : first + at_once]
-            if self.depth > 1 or self.is_used:  # what was read before has been read by all
+            if self.depth > self.once or self.is_used:  # what was read before has been read by all
                 self._emit(Op.BARRIER)
             self.is_used = True
             self.program.shared_bytes = max(self.program.shared_bytes, self.start + len(some) * size)

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from hcq.compiler.linear.emitter import Scope
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
-from hcq.compiler.linear.sharing import SPAN, Sharing, Tile
+from hcq.compiler.linear.sharing import Sharing
+from hcq.compiler.linear.tiles import SPAN, Tile
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.nest import ScheduleError, Stage
 from hcq.compiler.loops.tensors import tensor_of

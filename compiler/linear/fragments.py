@@ -134,8 +134,6 @@ class Fragments(BulkCopies):
         loops = {
             loop: s for loop, s in packed.strides.items() if loop.kind != "thread" or loop.digit >= digits
         }
-        rest = Packed(packed.address, loops, packed.depth, packed.offset, packed.terms)
-        spot = self._packed_spot(rest, {axis: (tile, 1), use.k: (start, 1)})
         squares = 1
         for size, _ in parts:
             squares *= size
@@ -150,7 +148,11 @@ class Fragments(BulkCopies):
             terms += [(row, k_step), (number[squares - 1], ROWS * k_step)]
             if squares == 2:
                 terms.append((number[0], ROWS))
-        base = self.total([*spot.terms, *terms])
+        rest = Packed(
+            packed.address, loops, packed.depth, packed.offset, packed.terms, packed.swizzle
+        )  # of all threads
+        spot = self._packed_spot(rest, {axis: (tile, 1), use.k: (start, 1)}, terms)
+        base = self.total(spot.terms)
         kind = use.unit.operand.vec(4 * squares)
         least = max(spot.least, packed.depth)
         return self.emit(Op.LOAD_ROWS, kind, (packed.address, base), (spot.offset, k_step != 1), least)
@@ -201,7 +203,10 @@ class Fragments(BulkCopies):
             strides |= {loop: step * loop.stride for loop in walk.loops if loop.stride * loop.size <= most}
             copy = value.substitute({axis.range: walk.range})
             self._mask_copies(copy)
-            self.pack(copy, Packed(packed.address, strides, packed.depth, packed.offset, packed.terms))
+            self.pack(
+                copy,
+                Packed(packed.address, strides, packed.depth, packed.offset, packed.terms, packed.swizzle),
+            )
 
 
 def _step(packed: Packed, axis: Axis) -> int:

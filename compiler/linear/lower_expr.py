@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from hcq.compiler.linear.banks import CHUNK_BYTES, Swizzle
 from hcq.compiler.linear.emitter import Emitter, Term
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts
 from hcq.compiler.loops.loop import Axis, Loop
@@ -46,6 +47,7 @@ class Packed:
     depth: int
     offset: int = 0  # where the first element of a window that runs backwards lies
     terms: list[Term] = field(default_factory=list)  # what else its address has
+    swizzle: Swizzle | None = None  # of places in it, before `terms` are added
 
 
 @dataclass
@@ -363,17 +365,42 @@ class LowerExpr(Emitter):
             spot.offset, spot.steps = spot.steps[0], (0,)
         return spot
 
-    def _packed_spot(self, packed: Packed, point: Point) -> Spot:
-        spot = Spot(list(packed.terms), packed.offset, least=packed.depth)
+    def _packed_spot(self, packed: Packed, point: Point, more: Collection[Term] = ()) -> Spot:
+        """Where a packed operand lies. Of a swizzled one, lanes are a run inside a chunk, or there is one."""
+        terms, offset, steps = list(more), packed.offset, (0,)
         for loop, stride in packed.strides.items():
             if not loop.is_written_out or loop in self.counters:
-                spot.terms.append((self.counters[loop], stride))
+                terms.append((self.counters[loop], stride))
                 continue
-            offset, lanes = point[loop.axis]
-            spot.offset += offset // loop.stride % loop.size * stride
+            place, lanes = point[loop.axis]
+            offset += place // loop.stride % loop.size * stride
             if loop.kind in ("vector", "dot") and lanes > 1:
-                spot.steps = tuple([lane * stride for lane in range(lanes)])
-        return spot
+                steps = tuple([lane * stride for lane in range(lanes)])
+        terms, offset = self.swizzled(packed, terms, offset)
+        return Spot([*packed.terms, *terms], offset, steps, least=packed.depth)
+
+    def swizzled(self, packed: Packed, terms: list[Term], offset: int) -> tuple[list[Term], int]:
+        """A place in a packed operand that sums terms and a number, as a sum again.
+
+        In a swizzled tile these have no bit in common: each counts other digits of the place, whose bases are powers of
+        two. So what the number changes can be put to what the terms change.
+        """
+        swizzle = packed.swizzle
+        if swizzle is None:
+            return terms, offset
+        offset = swizzle(offset)
+        base = self.total(terms)
+        if base is None:
+            return [], offset
+        place = base
+        for shift, mask in swizzle.parts:
+            low = mask & -mask
+            row = self.emit(Op.FLOORDIV, dtypes.index, (base, self.number(low << shift)), NOT_NEGATIVE)
+            row = self.emit(Op.MOD, dtypes.index, (row, self.number(mask // low + 1)), NOT_NEGATIVE)
+            place = self.emit(Op.XOR, dtypes.index, (place, self.arithmetic(Op.MUL, row, self.number(low))))
+        if changed := offset & swizzle.mask:
+            place = self.emit(Op.XOR, dtypes.index, (place, self.number(changed)))
+        return [(place, 1)], offset - changed
 
     def _index_value(self, spot: Spot) -> Instruction:
         value = self.total(spot.terms, spot.offset)
@@ -396,6 +423,8 @@ class LowerExpr(Emitter):
     def _load(self, node: Node, point: Point) -> Instruction:
         packed = self.packed.get(node)
         mask: Instruction | None = None
+        if packed is not None and packed.swizzle is not None:
+            return self._load_swizzled(node, packed, point)
         if packed is not None:
             spot, address = self._packed_spot(packed, point), packed.address
         else:
@@ -445,6 +474,27 @@ class LowerExpr(Emitter):
         if node in self.volatile:
             return self.place(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
         return self.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(singles))
+
+    def _load_swizzled(self, node: Node, packed: Packed, point: Point) -> Instruction:
+        """From a swizzled tile: neighbours lie together in a chunk, and only there."""
+        axis = next((loop.axis for loop in packed.strides if point.get(loop.axis, (0, 1))[1] > 1), None)
+        start, lanes = (0, 1) if axis is None else point[axis]
+        is_run = any(loop.axis is axis and stride == loop.stride for loop, stride in packed.strides.items())
+        width = min(lanes, CHUNK_BYTES // node.dtype.itemsize) if is_run and start % lanes == 0 else 1
+        parts = []
+        for lane in range(0, lanes, width):
+            here = point if axis is None else {**point, axis: (start + lane, width)}
+            spot = self._packed_spot(packed, here)
+            src = (packed.address, self.total(spot.terms))
+            parts.append(self.emit(Op.LOAD, node.dtype.vec(width), src, spot.offset, spot.least))
+        if width == 1 < lanes:
+            return self.emit(Op.VECTOR, node.dtype.vec(lanes), tuple(parts))
+        while len(parts) > 1:
+            width *= 2
+            whole = tuple(range(width))
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.emit(Op.LANE, node.dtype.vec(width), pair, whole) for pair in pairs]
+        return parts[0]
 
     def _read(
         self,

@@ -59,6 +59,8 @@ def _interval(it: Instruction, program: Program, known: dict[Instruction, Interv
     (a, b), (c, d) = spans
     if op is Op.ADD:
         return a + c, b + d
+    if op is Op.XOR and a >= 0 and c >= 0:
+        return 0, (1 << max(b, d).bit_length()) - 1
     if op is Op.MUL:
         corners = (a * c, a * d, b * c, b * d)
         return min(corners), max(corners)

@@ -2,28 +2,23 @@
 
 In       the stages of one loop, as a step of it begins, in a kernel with threads
 Out      loads by all threads, a barrier, stores to shared memory, a barrier; from there on the operands are read there
-Next     staging.py (the same for one worker's scratch), linearize.py (where stages belong), across.py (the other user)
+Next     tiles.py (how an operand lies there), staging.py (the same for one worker's scratch), linearize.py (where
+         stages belong), across.py (the other user)
 
 Of a pipelined loop there are several tiles. With two, a step computes with one while its threads have the next in
-registers, and then store it into the other. With more, the GPU copies by itself, some steps ahead. One barrier for a
-step is enough.
-
-A tile is a box: for each range of the operand, what one step of its innermost open loop covers. It lies in the order of
-memory, so threads next to each other copy what lies next to each other, 16 bytes each where that divides. A row is
-padded by 16 bytes: reads down a column then meet different banks. A tile that a matrix unit reads by itself is
-swizzled instead: 64 elements that lie next to each other in memory are a row of 128 bytes, and the eight pieces of 16
-bytes in it change places by the row's number, so that eight rows meet all banks.
+registers, and then store it into the other; with one, into the same, after one more barrier. With more, the GPU copies
+by itself, some steps ahead. But for that one, a barrier for each step is enough.
 """
 
 from __future__ import annotations
 
-from math import prod
-
 from hcq.compiler.linear.alignment import BUFFER_ALIGN
+from hcq.compiler.linear.banks import LINE_BYTES
 from hcq.compiler.linear.emitter import Term
 from hcq.compiler.linear.lower_expr import Packed, Point
 from hcq.compiler.linear.program import NOT_NEGATIVE, UNITS_READ, Instruction
 from hcq.compiler.linear.staging import Staging
+from hcq.compiler.linear.tiles import SWIZZLE_ALIGN, Tile, tile_of
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError, Stage
@@ -32,83 +27,12 @@ from hcq.ir.node import Node, index
 from hcq.ir.op import Op
 
 MOST_SHARED = 48 << 10  # bytes of a group, which every GPU has
-SPAN = 64  # elements of 16 bits in a row of a swizzled tile
-ROWS = 8  # after so many rows the swizzle begins anew
-SWIZZLE_ALIGN = 1024  # bytes of them
 BEHIND_AT_LEAST = 4  # tiles, of which one may be that of the step before
 STEPS_AT_ONCE = 8  # loads of a thread under way
 
 
-class Tile:
-    """One operand's box: its ranges with how much of each it holds, the last one contiguous in memory."""
-
-    def __init__(self, writer: Sharing, stage: Stage):
-        self.stage = stage
-        use = writer.nest.unit
-        self.is_swizzled = use is not None and use.unit.reads_shared and stage.load in (use.a, use.b)
-        mask = writer.masks[stage.load]
-        form = writer.affine.of(stage.load.src[1])
-        axes = [axis for axis in writer.nest.axes if axis.bit & mask]
-        axes.sort(key=lambda axis: -abs(form.coefficient(axis.range)))
-        self.sizes: dict[Axis, int] = {}
-        for axis in axes:
-            opened = [loop for loop in axis.counted if loop in writer.counters]
-            step = opened[-1].stride if opened else axis.size
-            if axis.size % step:
-                raise ScheduleError(f"stage: {axis.name} ends in a partial step of {step}; pad it first")
-            if step > 1:
-                self.sizes[axis] = step
-        inner = next(reversed(self.sizes), None)
-        self.lanes = 1
-        if inner is not None and form.coefficient(inner.range) == 1:
-            self.lanes = BUFFER_ALIGN // max(stage.load.dtype.itemsize, stage.value.dtype.itemsize)
-            while self.sizes[inner] % self.lanes:
-                self.lanes //= 2
-        self.strides: dict[Axis, int] = {}
-        if self.is_swizzled:
-            self._swizzle()
-            return
-        count = 1
-        for axis in reversed(self.sizes):
-            self.strides[axis] = count
-            count *= self.sizes[axis]
-            if axis is inner and len(self.sizes) > 1:
-                count += BUFFER_ALIGN // stage.value.dtype.itemsize
-        self.bytes = count * stage.value.dtype.itemsize
-
-    def _swizzle(self) -> None:
-        """The tile of a unit that reads shared memory: rows of 128 bytes, one behind the other."""
-        if len(self.sizes) != 2:
-            raise ScheduleError(f"stage: a swizzled tile has two ranges, this one {len(self.sizes)}")
-        (outer, rows), (inner, width) = self.sizes.items()
-        if rows % ROWS or width % SPAN:
-            raise ScheduleError(
-                f"stage: a swizzled tile is a multiple of {ROWS} of {outer.name} and of {SPAN} of {inner.name}, "
-                f"not {rows} and {width}"
-            )
-        self.bytes = rows * width * self.stage.value.dtype.itemsize
-
-    @property
-    def outer(self) -> Axis:
-        """The first of two ranges."""
-        return next(iter(self.sizes))
-
-    @property
-    def inner(self) -> Axis:
-        """The last range, along which neighbours lie next to each other."""
-        return next(reversed(self.sizes))
-
-    def place(self, outer: int, inner: int) -> int:
-        """The element of a swizzled tile with these numbers, the first of a piece, before pieces change places."""
-        return inner // SPAN * self.sizes[self.outer] * SPAN + outer * SPAN + inner % SPAN
-
-    @property
-    def pieces(self) -> int:
-        """Accesses of `lanes` elements that fill it."""
-        return prod(self.sizes.values()) // self.lanes
-
-
-Copy = tuple[Instruction | None, Instruction, Instruction | None]  # where, what, and under which condition
+# where in the tile, what, and under which condition
+Copy = tuple[list[Term], int, Instruction, Instruction | None]
 
 
 class Sharing(Staging):
@@ -143,7 +67,7 @@ class Sharing(Staging):
                 self.place(Op.WAIT, dtypes.index, (), ahead - 1)
             # this step's tiles are there, and those before have been read
             self._all_have_come()
-            counter = self.counters[loop]
+            counter, end = self.counters[loop], self.number(loop.size)
             after = self._sum(counter, ahead)
             self.counters[loop] = self.arithmetic(Op.MIN, after, self.number(loop.size - 1))
             self.moved()
@@ -153,7 +77,8 @@ class Sharing(Staging):
             self.counters[loop] = counter
             self.moved()
             if buffers > 2:
-                self._begin(self.under_way.pop(loop))
+                more = self.emit(Op.CMPLT, dtypes.bool, (after, end))
+                self._begin(self.under_way.pop(loop), more)
             for tile in tiles:
                 self.pack(tile.stage.value, self._packed(tile, counter, keep=loop))
             return
@@ -171,7 +96,7 @@ class Sharing(Staging):
         A unit that works by itself still reads the tile of the step before, where there are enough of them.
         """
         buffers = self.nest.pipelined[loop]
-        return buffers - 2 if self.is_unit_behind(loop) else buffers - 1
+        return buffers - 2 if self.is_unit_behind(loop) else max(1, buffers - 1)
 
     def is_unit_behind(self, loop: Loop | None) -> bool:
         """Whether a matrix unit is still at work on a step of a loop when the next one begins."""
@@ -190,7 +115,10 @@ class Sharing(Staging):
         self._all_have_read()
         buffers = self.nest.pipelined[loop]
         for step in range(self.ahead(loop)):
-            self.counters[loop] = self.number(min(step, loop.size - 1))
+            if step >= loop.size:
+                self.place(Op.COMMIT, dtypes.index, ())
+                continue
+            self.counters[loop] = self.number(step)
             self.moved()
             tiles = [self._tile(stage, loop) for stage in stages]
             at = self.number(step)
@@ -204,30 +132,36 @@ class Sharing(Staging):
         self.moved()
 
     def share_last(self, loop: Loop) -> None:
-        """A pipelined loop has ended: what it began is there, so that its memory is free."""
+        """A pipelined loop has ended: a unit that works by itself has done its last step."""
         if self.is_unit_behind(loop):
             self.place(Op.WARPGROUP_WAIT, dtypes.index, (), 0)
-        if self.nest.pipelined[loop] > 2:
-            self.place(Op.WAIT, dtypes.index, (), 0)
 
-    def _begin(self, copies: list[tuple[Packed, list[Copy]]]) -> None:
+    def _begin(self, copies: list[tuple[Packed, list[Copy]]], condition: Instruction | None = None) -> None:
         """Begin copies that the GPU does by itself; what is more than a load is stored by the thread."""
         for packed, written in copies:
             for copy in written:
-                place, value, guard = copy
+                terms, offset, value, guard = copy
                 source = _plain_load(value)
                 if source is None:
                     self._store(packed, [copy])
                     continue
                 load, mask = source
-                terms = [*packed.terms, *([] if place is None else [(place, 1)])]
-                src = (packed.address, self.total(terms), load.src[0], load.src[1], mask, guard)
-                self.place(Op.COPY_SHARED, load.dtype, src, (0, load.arg))
+                if guard is None or condition is None:
+                    guard = guard or condition
+                else:
+                    guard = self.emit(Op.AND, dtypes.bool, (condition, guard))
+                terms, offset = self.swizzled(packed, terms, offset)
+                to = self.total([*packed.terms, *terms])
+                src = (packed.address, to, load.src[0], load.src[1], mask, guard)
+                self.place(Op.COPY_SHARED, load.dtype, src, (offset, load.arg))
         self.place(Op.COMMIT, dtypes.index, ())
 
     def share_ahead(self, loop: Loop) -> None:
         """The step ends: the next one's tiles, which were read while it computed, are stored."""
-        for packed, copies in self.under_way.pop(loop, []):
+        tiles = self.under_way.pop(loop, [])
+        if tiles and self.nest.pipelined[loop] == 1:  # their places are those of this step's
+            self.place(Op.BARRIER, dtypes.index, ())
+        for packed, copies in tiles:
             self._store(packed, copies)
 
     def _all_have_read(self) -> None:
@@ -238,10 +172,13 @@ class Sharing(Staging):
     def _tile(self, stage: Stage, loop: Loop | None) -> Tile:
         """The tile of a stage, with room for it."""
         self.pack(stage.value, None)
-        tile = Tile(self, stage)
+        mask = self.masks[stage.load]
+        tile = tile_of(
+            stage, mask, self.nest.axes, self.counters, self.affine, self.nest.unit, self.nest.threads
+        )
         buffers = 1 if loop is None else self.nest.pipelined.get(loop, 1)
         if stage.load not in self.scratch_at:
-            align = SWIZZLE_ALIGN if tile.is_swizzled else BUFFER_ALIGN
+            align = SWIZZLE_ALIGN if tile.is_read_by_unit else LINE_BYTES
             self.shared_align = max(self.shared_align, align)
             start = -(-self.shared_bytes // align) * align
             self.scratch_at[stage.load] = start
@@ -256,13 +193,12 @@ class Sharing(Staging):
         """Where a tile lies; of a pipelined one, in the buffer that a step has."""
         dtype = tile.stage.value.dtype
         address = self.emit(Op.SHARED, dtype, (), self.scratch_at[tile.stage.load])
-        packed = Packed(address, {}, self.depth)
-        if step is not None:
+        packed = Packed(address, {}, self.depth, swizzle=tile.swizzle)
+        buffers = self.nest.pipelined[keep] if keep is not None else 1
+        if step is not None and buffers > 1:
             buffer = step
             if step.op is not Op.CONST:
-                assert keep is not None
-                buffers = self.number(self.nest.pipelined[keep])
-                buffer = self.emit(Op.MOD, dtypes.index, (step, buffers), NOT_NEGATIVE)
+                buffer = self.emit(Op.MOD, dtypes.index, (step, self.number(buffers)), NOT_NEGATIVE)
             packed.terms.append((buffer, tile.bytes // dtype.itemsize))
         self.tile_of[tile.stage.value] = tile
         for axis, stride in tile.strides.items():
@@ -273,13 +209,11 @@ class Sharing(Staging):
 
     def _store(self, packed: Packed, copies: list[Copy]) -> None:
         """Write what was copied to shared memory."""
-        for place, value, mask in copies:
-            terms = list(packed.terms)
-            if place is not None:
-                terms.append((place, 1))
+        for terms, offset, value, mask in copies:
+            terms, offset = self.swizzled(packed, terms, offset)
             masks = () if mask is None else (mask,)
-            src = (packed.address, self.total(terms), value, *masks)
-            self.place(Op.STORE, dtypes.index, src, 0)
+            src = (packed.address, self.total([*packed.terms, *terms]), value, *masks)
+            self.place(Op.STORE, dtypes.index, src, offset)
 
     def _copies(self, tile: Tile) -> list[Copy]:
         """What this thread copies of a tile: place, value, and a condition where not all threads have a part."""
@@ -297,14 +231,13 @@ class Sharing(Staging):
         }
         for loop in stilled:  # the tile starts where the step does
             self.counters[loop] = self.number(0)
-        zeros: Point = dict.fromkeys(tile.sizes, (0, 1))
         made = []
         for step in range(steps):
             piece = self._sum(self.thread, step * threads)
             mask = None
             if (step + 1) * threads > tile.pieces:
                 mask = self.emit(Op.CMPLT, dtypes.bool, (piece, self.number(tile.pieces)))
-            made.append(self._copy(tile, piece, zeros, mask))
+            made += self._copy(tile, piece, mask)
         for loop, before in stilled.items():
             if before is None:
                 del self.counters[loop]
@@ -313,65 +246,57 @@ class Sharing(Staging):
         self.moved()
         return made
 
-    def _copy(self, tile: Tile, piece: Instruction, zeros: Point, mask: Instruction | None) -> Copy:
-        """One access of a thread: piece number `piece`, taken apart into a place for each range."""
-        mapping: dict[Node, Node] = {}
-        point = dict(zeros)
-        terms = []
-        heres: list[Instruction] = []
+    def _copy(self, tile: Tile, piece: Instruction, mask: Instruction | None) -> list[Copy]:
+        """What a thread copies of piece number `piece`, whose digits count the tile's parts."""
+        terms: list[Term] = []
+        walks = {axis: self._walk(tile, axis) for axis in tile.sizes}
         rest, left = piece, tile.pieces
-        for axis in reversed(tile.sizes):
-            lanes = tile.lanes if not mapping else 1
-            count = tile.sizes[axis] // lanes
-            walk = self._walk(axis, count, lanes)
+        for part in tile.parts:
             here = rest
-            if left > count:
-                here = self.emit(Op.MOD, dtypes.index, (rest, self.number(count)), NOT_NEGATIVE)
-                rest = self.emit(Op.FLOORDIV, dtypes.index, (rest, self.number(count)), NOT_NEGATIVE)
-                left //= count
+            if left > part.count:
+                here = self.emit(Op.MOD, dtypes.index, (rest, self.number(part.count)), NOT_NEGATIVE)
+                rest = self.emit(Op.FLOORDIV, dtypes.index, (rest, self.number(part.count)), NOT_NEGATIVE)
+                left //= part.count
             elif mask is not None:  # beyond the last piece: anywhere inside
-                here = self.arithmetic(Op.MIN, rest, self.number(count - 1))
-            self.counters[walk.loops[0]] = here
-            heres.append(here)
-            if not tile.is_swizzled:
-                terms.append((here, lanes * tile.strides[axis]))
-            if lanes > 1:
-                point[walk] = (0, lanes)
-            mapping[axis.range] = axis.range + walk.range
+                here = self.arithmetic(Op.MIN, rest, self.number(part.count - 1))
+            walk = walks[part.axis]
+            self.counters[next(loop for loop in walk.counted if loop.stride == part.step)] = here
+            terms.append((here, part.stride))
         self.moved()
-        source = tile.stage.value.substitute(mapping)
+        source = tile.stage.value.substitute(
+            {axis.range: axis.range + walk.range for axis, walk in walks.items()}
+        )
         self._mask_copies(source)
-        value = self.value(source, point)
-        if tile.is_swizzled:
-            terms = self._swizzled(tile, *heres)
-        return self.total(terms), self.broadcast(value, tile.lanes), mask
+        point: Point = dict.fromkeys(self.nest.axes, (0, 1))
+        if tile.lanes > 1 and tile.vector is not None:
+            point[walks[tile.vector]] = (0, tile.lanes)
+        if not tile.is_turned:
+            return [(terms, 0, self.broadcast(self.value(source, point), tile.lanes), mask)]
+        assert tile.vector is not None
+        along = walks[next(reversed(tile.sizes))]
+        rows = [
+            self.broadcast(self.value(source, {**point, along: (step, 1)}), tile.lanes)
+            for step in range(tile.run)
+        ]
+        kind = tile.stage.value.dtype.vec(tile.run)
+        columns = []
+        for lane in range(tile.lanes):
+            column = self.emit(Op.VECTOR, kind, tuple([self.lane(row, lane) for row in rows]))
+            columns.append((terms, lane * tile.strides[tile.vector], column, mask))
+        return columns
 
-    def _swizzled(self, tile: Tile, along: Instruction, row: Instruction) -> list[Term]:
-        """Where a piece of a swizzled tile lies: the piece's number along the inner range, the outer range's number."""
-        per_piece = BUFFER_ALIGN // tile.stage.value.dtype.itemsize // tile.lanes
-        sub, piece = self._taken_apart(along, per_piece)
-        piece, span = self._taken_apart(piece, ROWS)
-        bits, _ = self._taken_apart(row, ROWS)
-        turned = self.emit(Op.XOR, dtypes.index, (piece, bits))
-        rows = tile.sizes[tile.outer]
-        return [(span, rows * SPAN), (row, SPAN), (turned, SPAN // ROWS), (sub, tile.lanes)]
-
-    def _taken_apart(self, value: Instruction, size: int) -> tuple[Instruction, Instruction]:
-        """Remainder and quotient."""
-        if size == 1:
-            return self.number(0), value
-        number = self.number(size)
-        rest = self.emit(Op.MOD, dtypes.index, (value, number), NOT_NEGATIVE)
-        return rest, self.emit(Op.FLOORDIV, dtypes.index, (value, number), NOT_NEGATIVE)
-
-    def _walk(self, axis: Axis, count: int, lanes: int) -> Axis:
-        """A range of a copy, whose first loop is counted by the thread's number."""
+    def _walk(self, tile: Tile, axis: Axis) -> Axis:
+        """A range of a copy: loops that the piece's number counts, and those of its rectangle."""
         bit = len(self.axes)
-        node = Node(Op.RANGE, dtypes.index, (index(count * lanes),), ("copy", bit))
-        walk = Axis(node, f"{axis.name}.copy", count * lanes, False, False, 1 << bit)
-        walk.loops.append(Loop(walk.name, walk, count, lanes))
-        if lanes > 1:
-            walk.loops.append(Loop(f"{walk.name}.1", walk, lanes, 1, "vector"))
+        size = tile.sizes[axis]
+        node = Node(Op.RANGE, dtypes.index, (index(size),), ("copy", bit))
+        walk = Axis(node, f"{axis.name}.copy", size, False, False, 1 << bit)
+        parts = sorted([part for part in tile.parts if part.axis is axis], key=lambda part: -part.step)
+        walk.loops = [Loop(f"{walk.name}.{part.step}", walk, part.count, part.step) for part in parts]
+        inner = "vector" if axis is tile.vector else "unroll"
+        width = tile.lanes if axis is tile.vector else tile.run if axis is next(reversed(tile.sizes)) else 1
+        if width > 1:
+            walk.loops.append(Loop(f"{walk.name}.1", walk, width, 1, inner))
         self._add_axis(walk)
         return walk
 

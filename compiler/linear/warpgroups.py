@@ -18,7 +18,7 @@ from math import prod
 
 from hcq.compiler.linear.fragments import Fragments, tiles_of
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.linear.sharing import SPAN, SWIZZLE_ALIGN
+from hcq.compiler.linear.tiles import SPAN, SWIZZLE_ALIGN
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.matrix_units import HELD
 from hcq.compiler.loops.nest import MatrixUse, ScheduleError

@@ -20,7 +20,7 @@ from math import prod
 
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic import merge_all
-from hcq.compiler.loops.heuristic_matrix import schedule_matrix, stage_along
+from hcq.compiler.loops.heuristic_matrix import copies_by_itself, schedule_matrix, stage_along
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nested_gpu import schedule_nested
@@ -35,6 +35,7 @@ WIDEST = 16  # bytes of one load
 RUN = 8  # elements of a line side by side in a thread, where many scans of it are asked for
 KEPT = 32  # elements of a row that a thread keeps in registers
 DEPTH = 16  # values along a reduction that are in shared memory at a time
+TILES_AHEAD = 4  # of these, where the GPU copies by itself: three are under way, some hundred cycles
 TILE = 4  # results of a thread along each side, where operands are used again
 
 
@@ -86,7 +87,7 @@ def choose(nest: LoopNest, target: Target) -> LoopNest:
         nest.split(plan.depth.name, depth)
         bit = nest.axis(plan.depth).bit
         numbers = [i for i, load in enumerate(nest.loads) if nest.masks[load] & bit]
-        stage_along(nest, plan.depth.name, numbers, target)
+        stage_along(nest, plan.depth.name, numbers, TILES_AHEAD if copies_by_itself(target) else 2)
     return nest
 
 

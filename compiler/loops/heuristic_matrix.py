@@ -23,19 +23,24 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 FEW_BLOCKS = 128  # fewer than this leave cores idle: smaller tiles then
-DEPTH = 32  # values of k in shared memory at a time, where threads copy them; else what one instruction takes
 FEW_THREADS = 128  # a warpgroup alone copies as it goes; several are better not made to wait for each other
-TILES_AHEAD = 4  # of which three are under way: some hundred cycles, which a wait for memory takes
+
 # rows and columns of a block's tile, and of waves in it: the largest first
 TILES = ((128, 128, 2, 4), (128, 64, 4, 2), (64, 64, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2))
 WIDE_TILES = ((128, 128, 2, 2), (64, 64, 2, 2), (32, 32, 2, 2))  # of waves of 64 threads
+NV_TILES = ((128, 128, 2, 2), (128, 64, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2))
+
+DEPTH_BYTES = 128  # along k in shared memory at a time, where threads copy them: a cache line of AMD's
+TILES_AHEAD = 1  # in shared memory, and the next in registers: as deep as this, two would fill it
+NV_DEPTH_BYTES = 64  # where the GPU copies by itself
+NV_TILES_AHEAD = 3  # of which two are under way: some hundred cycles, which a wait for memory takes
 
 
 @dataclass
 class Product:
     """A sum of products: its ranges, and what its factors read."""
 
-    unit: MatrixUnit
+    units: list[MatrixUnit]  # that take it, the largest first
     m: Axis
     n: Axis
     k: Axis
@@ -48,17 +53,20 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     found = _product(nest, facts, target)
     if found is None:
         return False
-    unit = found.unit
     batch = prod(a.size for a in nest.axes if not a.is_reduce and a not in (found.m, found.n))
-    tiles = WIDE_TILES if prod(unit.digits) == 64 else TILES
+    wave = prod(found.units[0].digits)
+    tiles = NV_TILES if copies_by_itself(target) else WIDE_TILES if wave == 64 else TILES
     tile = tiles[-1]
     for tile in tiles:
         if -(-found.m.size // tile[0]) * -(-found.n.size // tile[1]) * batch >= FEW_BLOCKS:
             break
     rows, columns, waves_down, waves_across = tile
-    depth = unit.size("k") if copies_by_itself(target) else DEPTH
+    unit = next(
+        unit for unit in found.units if rows // waves_down >= 2 * unit.size("m") or unit is found.units[-1]
+    )
+    depth = (NV_DEPTH_BYTES if copies_by_itself(target) else DEPTH_BYTES) // unit.operand.itemsize
     depth = min(depth, -(-found.k.size // unit.size("k")) * unit.size("k"))
-    ahead, together = TILES_AHEAD, 1
+    ahead, together = NV_TILES_AHEAD if copies_by_itself(target) else TILES_AHEAD, 1
     wide = warpgroup_tile(nest, found.factors, found.m, found.n, found.k, batch, target)
     if wide is not None:
         unit, rows, columns, waves_down, depth, ahead, together = wide
@@ -92,7 +100,7 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
             nest.parallel(loop.name)
     if together > 1:
         nest.parallel(_axis(nest, m).loops[1].name)
-    stage_along(nest, k, numbers, target, ahead)
+    stage_along(nest, k, numbers, ahead)
     return True
 
 
@@ -114,8 +122,11 @@ def _split(nest: LoopNest, name: str, sizes: tuple[int, ...], is_whole: bool = F
     return axis.loops[-1]
 
 
-def stage_along(nest: LoopNest, k: str, numbers: list[int], target: Target, tiles: int = TILES_AHEAD) -> None:
-    """Loads in shared memory for each step of k's outermost loop, which comes after other reduced ranges' loops."""
+def stage_along(nest: LoopNest, k: str, numbers: list[int], tiles: int) -> None:
+    """Loads in shared memory for each step of k's outermost loop, which comes after other reduced ranges' loops.
+
+    tiles   of each operand, where the loop has that many steps; else 2
+    """
     serial = [loop for loop in nest.order if loop.axis.is_reduce]
     along = [loop for loop in serial if loop.axis.name == k]
     if not along:
@@ -127,11 +138,10 @@ def stage_along(nest: LoopNest, k: str, numbers: list[int], target: Target, tile
     for number in numbers:
         nest.stage(number, along[0].name)
     if numbers and along[0].size > 1:
-        is_deep = copies_by_itself(target) and along[0].size >= tiles
         in_bulk = not others and not any(nest.never_in_bulk(nest.loads[number]) for number in numbers)
         has_producer = nest.threads > FEW_THREADS and along[0].size > tiles
         by = "" if not in_bulk else "producer" if has_producer else "bulk"
-        nest.pipeline(along[0].name, tiles if is_deep else 2, by)
+        nest.pipeline(along[0].name, tiles if along[0].size >= tiles else 2, by)
 
 
 def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
@@ -160,8 +170,7 @@ def _product(nest: LoopNest, facts: Accesses, target: Target) -> Product | None:
     of_n = max((0, 1), key=lambda i: (facts.store_stride(column(apart[i])) == 1, i))
     m, n = column(apart[1 - of_n]), column(apart[of_n])
     k = max(both, key=lambda a: a.size)
-    unit = units[0]
-    if m.size < 8 or n.size < 8 or k.size < unit.size("k") // 2:
+    if m.size < 8 or n.size < 8 or k.size < units[-1].size("k") // 2:
         return None
     loads = [load for load in nest.loads if nest.masks[load] & k.bit]
-    return Product(unit, m, n, k, loads, factors)
+    return Product(units, m, n, k, loads, factors)

@@ -103,11 +103,18 @@ def _wgmma(columns: int, name: str, operand: DType) -> MatrixUnit:
     )
 
 
-def _mfma16(name: str, operand: DType, archs: tuple[str, ...]) -> MatrixUnit:
-    """v_mfma_f32_16x16x16 of 16-bit floats: 64 threads."""
+CDNA = ("gfx90a", "gfx942", "gfx950")
+
+
+def _mfma16(name: str, operand: DType) -> MatrixUnit:
+    """Two of v_mfma_f32_16x16x16 of 16-bit floats: 64 threads, each of which has 16 bytes of every operand.
+
+    Which step of k is which does not matter to a sum, as long as both operands agree: each thread's first four are
+    those of the first instruction.
+    """
     return MatrixUnit(
         name,
-        archs,
+        CDNA,
         operand,
         dtypes.float32,
         (16, 4),
@@ -115,10 +122,29 @@ def _mfma16(name: str, operand: DType, archs: tuple[str, ...]) -> MatrixUnit:
         d_n=((16, 0),),
         a_m=((16, 0),),
         b_n=((16, 0),),
-        k=((4, 1), (4, HELD)),
+        k=((4, 1), (8, HELD)),
         a_order=(("k", 1),),
         b_order=(("k", 1),),
         d_order=(("m", 1),),
+    )
+
+
+def _mfma32(name: str, operand: DType) -> MatrixUnit:
+    """Two of v_mfma_f32_32x32x8 of 16-bit floats, as above."""
+    return MatrixUnit(
+        name,
+        CDNA,
+        operand,
+        dtypes.float32,
+        (32, 2),
+        d_m=((4, HELD), (2, 1), (4, HELD)),
+        d_n=((32, 0),),
+        a_m=((32, 0),),
+        b_n=((32, 0),),
+        k=((2, 1), (8, HELD)),
+        a_order=(("k", 1),),
+        b_order=(("k", 1),),
+        d_order=(("m", 0), ("m", 2)),
     )
 
 
@@ -167,8 +193,10 @@ UNITS = {
         _mma16("mma.bf16", dtypes.bfloat16),
         *[_wgmma(n, f"wgmma{n}.f16", dtypes.float16) for n in WARPGROUP_COLUMNS],
         *[_wgmma(n, f"wgmma{n}.bf16", dtypes.bfloat16) for n in WARPGROUP_COLUMNS],
-        _mfma16("mfma.f16", dtypes.float16, ("gfx90a", "gfx942", "gfx950")),
-        _mfma16("mfma.bf16", dtypes.bfloat16, ("gfx90a", "gfx942", "gfx950")),
+        _mfma32("mfma32.f16", dtypes.float16),
+        _mfma32("mfma32.bf16", dtypes.bfloat16),
+        _mfma16("mfma16.f16", dtypes.float16),
+        _mfma16("mfma16.bf16", dtypes.bfloat16),
         _wmma11("wmma11.f16", dtypes.float16),
         _wmma11("wmma11.bf16", dtypes.bfloat16),
         _wmma12("wmma12.f16", dtypes.float16),
@@ -178,6 +206,6 @@ UNITS = {
 
 
 def units_of(arch: str, operand: DType, reads_shared: bool = False) -> list[MatrixUnit]:
-    """What an architecture multiplies operands of this dtype with, in registers or in shared memory."""
+    """What an architecture multiplies operands of this dtype with, in registers or in shared memory, the largest first."""
     mine = [unit for unit in UNITS.values() if arch in unit.archs and unit.operand is operand]
     return [unit for unit in mine if unit.reads_shared is reads_shared]

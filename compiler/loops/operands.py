@@ -92,8 +92,8 @@ class Operands(Windows):
     def pipeline(self, name: str, tiles: int = 2, by: str = "") -> Self:
         """What is staged at a reduction's loop is copied for its next step while one computes.
 
-        tiles   of each operand: with 2 the next step's is in registers meanwhile; 3 and more need copies that the GPU
-                does by itself, and are that many steps ahead but one
+        tiles   of each operand: with 1 and 2 the next step's is in registers meanwhile, and with 1 it takes this one's
+                place; 3 and more need copies that the GPU does by itself, and are that many steps ahead but one
         by      "bulk": one thread has whole tiles copied by the GPU's tensor memory accelerator (sm_90); "producer":
                 one of a further warpgroup does, which does nothing else, and no thread waits for all others
 
@@ -101,8 +101,8 @@ class Operands(Windows):
         bulk copies of what is no tensor, and of what no matrix unit reads in shared memory.
         """
         loop = self.loop(name)
-        if not 2 <= tiles <= MAX_TILES:
-            raise ScheduleError(f"pipeline {name} {tiles}: 2 to {MAX_TILES} tiles, not {tiles}")
+        if not 1 <= tiles <= MAX_TILES:
+            raise ScheduleError(f"pipeline {name} {tiles}: 1 to {MAX_TILES} tiles, not {tiles}")
         if not self.digits or not loop.axis.is_reduce or loop not in self.order:
             raise ScheduleError(
                 f"pipeline {name}: it is no counted loop of a reduction in a kernel with threads"
@@ -119,7 +119,7 @@ class Operands(Windows):
                 self.produced.add(loop)
         self.pipelined[loop] = tiles
         self.choices.append(
-            f"pipeline {name}{f' {tiles}' if tiles > 2 or by else ''}{f' {by}' if by else ''}"
+            f"pipeline {name}{f' {tiles}' if tiles != 2 or by else ''}{f' {by}' if by else ''}"
         )
         return self
 

@@ -40,8 +40,10 @@ def _exchange(text: Text, value: str, mask: int) -> str:
 
 
 _MATRIX = {  # the intrinsic, the types of operands and of results, arguments behind them
-    "mfma.f16": ("llvm.amdgcn.mfma.f32.16x16x16f16", "<4 x half>", "<4 x float>", 3),
-    "mfma.bf16": ("llvm.amdgcn.mfma.f32.16x16x16bf16.1k", "<4 x i16>", "<4 x float>", 3),
+    "mfma16.f16": ("llvm.amdgcn.mfma.f32.16x16x16f16", "<4 x half>", "<4 x float>", 3),
+    "mfma16.bf16": ("llvm.amdgcn.mfma.f32.16x16x16bf16.1k", "<4 x i16>", "<4 x float>", 3),
+    "mfma32.f16": ("llvm.amdgcn.mfma.f32.32x32x8f16", "<4 x half>", "<16 x float>", 3),
+    "mfma32.bf16": ("llvm.amdgcn.mfma.f32.32x32x8bf16.1k", "<4 x i16>", "<16 x float>", 3),
     "wmma11.f16": ("llvm.amdgcn.wmma.f32.16x16x16.f16.v8f32.v16f16", "<16 x half>", "<8 x float>", 0),
     "wmma11.bf16": ("llvm.amdgcn.wmma.f32.16x16x16.bf16.v8f32.v16i16", "<16 x i16>", "<8 x float>", 0),
     "wmma12.f16": ("llvm.amdgcn.wmma.f32.16x16x16.f16.v8f32.v8f16", "<8 x half>", "<8 x float>", 0),
@@ -51,8 +53,17 @@ _MATRIX = {  # the intrinsic, the types of operands and of results, arguments be
 
 def _matrix(text: Text, unit: str, a: str, b: str, d: str) -> str:
     function, operand, result, more = _MATRIX[unit]
-    arguments = [(operand, a), (operand, b), (result, d), *[("i32", "0")] * more]
-    return text.call(result, function, arguments)
+    if not unit.startswith("mfma"):
+        return text.call(result, function, [(operand, a), (operand, b), (result, d)])
+    whole = operand.replace("<4", "<8")
+    for picks in ("i32 0, i32 1, i32 2, i32 3", "i32 4, i32 5, i32 6, i32 7"):
+        halves = [
+            text.let(f"shufflevector {whole} {fragment}, {whole} poison, <4 x i32> <{picks}>")
+            for fragment in (a, b)
+        ]
+        arguments = [(operand, halves[0]), (operand, halves[1]), (result, d), *[("i32", "0")] * more]
+        d = text.call(result, function, arguments)
+    return d
 
 
 def _load_rows(text: Text, pointer: str, dtype: DType, is_turned: bool) -> str:

@@ -202,20 +202,20 @@ def narrow_product(m: int, n: int, k: int, dtype: DType) -> Node:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("is_staged", [False, True], ids=["from-memory", "staged"])
-def test_a_matrix_unit_multiplies_with_ragged_edges(
-    gpu: tuple[Any, Any], dtype: DType, is_staged: bool
-) -> None:
+@pytest.mark.parametrize("staged", [0, 1, 2], ids=["from-memory", "staged", "staged-twice"])
+def test_a_matrix_unit_multiplies_with_ragged_edges(gpu: tuple[Any, Any], dtype: DType, staged: int) -> None:
     device, target = gpu
-    (unit,) = units_of(target.arch, dtype)
-    m, n, k = (unit.size(dimension) for dimension in "mnk")
-    text = (
-        f"pad r0 {4 * m}; pad r1 {4 * n}; pad r2 {2 * k}; split r0 {4 * m}; split r0.1 {2 * m}; split r0.2 {m}; "
-        f"split r1 {4 * n}; split r1.1 {2 * n}; split r1.2 {n}; split r2 {2 * k}; split r2.1 {k}; "
-        f"matrix r0.3 r1.3 r2.2 {unit.name}; unroll r0.2; thread r0.1; unroll r1.2; thread r1.1; "
-        "parallel r0; parallel r1" + "; stage 0 r2; stage 1 r2; pipeline r2" * is_staged
-    )
-    check(device, narrow_product(70, 90, 50, dtype), text, target=target)
+    for unit in units_of(target.arch, dtype):
+        m, n, k = (unit.size(dimension) for dimension in "mnk")
+        text = (
+            f"pad r0 {4 * m}; pad r1 {4 * n}; pad r2 {2 * k}; split r0 {4 * m}; split r0.1 {2 * m}; split r0.2 {m}; "
+            f"split r1 {4 * n}; split r1.1 {2 * n}; split r1.2 {n}; split r2 {2 * k}; split r2.1 {k}; "
+            f"matrix r0.3 r1.3 r2.2 {unit.name}; unroll r0.2; thread r0.1; unroll r1.2; thread r1.1; "
+            "parallel r0; parallel r1"
+        )
+        if staged:
+            text += f"; stage 0 r2; stage 1 r2; pipeline r2{' 1' if staged == 1 else ''}"
+        check(device, narrow_product(70, 90, 50, dtype), text, target=target)
 
 
 @pytest.mark.parametrize("road", ["ptx", pytest.param("cuda", marks=needs_nvrtc)])
@@ -234,8 +234,8 @@ def test_copies_that_the_gpu_does_by_itself_are_there_in_time(machine: None, roa
 def test_products_of_halves_are_left_to_the_matrix_unit(gpu: tuple[Any, Any]) -> None:
     device, target = gpu
     code = check(device, narrow_product(100, 70, 90, dtypes.float16), target=target)
-    (unit,) = units_of(target.arch, dtypes.float16)
-    assert unit.name in code.choice and "stage 0" in code.choice and "stage 1" in code.choice
+    assert any(unit.name in code.choice for unit in units_of(target.arch, dtypes.float16))
+    assert "stage 0" in code.choice and "stage 1" in code.choice
 
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=lambda unit: unit.name)
@@ -265,7 +265,7 @@ def test_every_element_of_a_fragment_is_held_once(unit: MatrixUnit) -> None:
         ("pad r0 64; thread r0; pad r1 64", "pads come before"),
         ("fuse r0 r1", "not two of one size"),
         ("pad r0 64; thread r0; pipeline r2", "nothing is staged there"),
-        ("pad r0 64; thread r0; pipeline r2 9", "2 to 8 tiles, not 9"),
+        ("pad r0 64; thread r0; pipeline r2 9", "1 to 8 tiles, not 9"),
         ("pipeline r2", "no counted loop of a reduction in a kernel with threads"),
         (
             "split r0 16; split r1 8; split r2 16; matrix r0.1 r1.1 r2.1 mma.f16",

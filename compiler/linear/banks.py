@@ -1,0 +1,64 @@
+"""Banks: where the elements of a tile lie in shared memory, so that no two threads wait for the same bank.
+
+In       the sizes of a tile's rows
+Out      a `Swizzle` of places
+Next     tiles.py (whose rows these are), lower_expr.py (who spells places)
+Source   32 banks of 4 bytes: CUDA C++ Programming Guide, "Shared Memory", and AMD's CDNA 3 and RDNA 3 ISA, "LDS". Eight
+         rows of 16 bytes at once: PTX ISA, "ldmatrix". Which lanes AMD serves at once: ROCm, "Understanding AMD GPU LDS
+         and Bank Conflicts". tests/compiler/shared_memory.py has these rules, and asks them of whole programs
+
+A line is 128 bytes: all banks once. A tile lies row after row, in chunks of 16 bytes, and within its line a chunk's
+place is changed by `xor` with the number of its row (or, where a line holds several rows, of its line): eight rows that
+are read at one column meet eight different chunks. What is written in order still fills whole lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BANKS, BANK_BYTES = 32, 4
+LINE_BYTES = BANKS * BANK_BYTES
+CHUNK_BYTES = 16  # what one thread reads or writes at most
+CHUNKS = LINE_BYTES // CHUNK_BYTES
+
+
+@dataclass(frozen=True)
+class Swizzle:
+    """place -> place ^ (place >> shift & mask) for each of its (shift, mask), in elements of a tile.
+
+    The mask has bits of chunks in a line only, so that nothing leaves its line, and what is shifted lies above them.
+    """
+
+    parts: tuple[tuple[int, int], ...]
+
+    def __call__(self, place: int) -> int:
+        """Where an element lies.
+
+        >>> rows_of_64_bytes = swizzle(32, 16, 2)
+        >>> [rows_of_64_bytes(32 * row) // 8 for row in range(8)]
+        [0, 4, 9, 13, 18, 22, 27, 31]
+        """
+        found = place
+        for shift, mask in self.parts:
+            found ^= place >> shift & mask
+        return found
+
+    @property
+    def mask(self) -> int:
+        """The bits of a place that it changes."""
+        found = 0
+        for _, mask in self.parts:
+            found |= mask
+        return found
+
+
+def swizzle(row: int, rows: int, itemsize: int) -> Swizzle | None:
+    """For `rows` rows of so many elements, powers of two both; None where there is nothing to change."""
+    chunk = CHUNK_BYTES // itemsize
+    across = row // chunk  # chunks of a row
+    if row & (row - 1) or rows & (rows - 1) or across < 2 or rows < 2:
+        return None
+    line = CHUNKS * chunk
+    bits = min(across, CHUNKS) - 1
+    shift = max(row, line).bit_length() - chunk.bit_length()
+    return Swizzle(((shift, bits * chunk),))

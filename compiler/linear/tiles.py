@@ -1,0 +1,219 @@
+"""Tiles: how what one step of a loop reads of an operand lies in shared memory, and which thread copies what of it.
+
+In       a stage of the schedule, the loops that are open where it begins
+Out      `Tile`: its ranges, strides and swizzle; `Walk`s that cover it, piece by piece
+Next     sharing.py (who writes the copies), banks.py (the swizzle), fragments.py (who reads)
+
+A tile is a box: for each range of the operand, what one step of its innermost open loop covers. It lies in the order of
+memory, so threads next to each other copy what lies next to each other, 16 bytes each where that divides.
+
+Where a matrix unit takes its operands as runs along k, and memory has them along another range, the tile is turned: it
+lies along k, too. A thread then reads a rectangle, a few steps of k by 16 bytes, and writes its columns. A tile that a
+unit reads by itself lies as that unit wants it: 64 elements that are neighbours in memory are a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from hcq.compiler.linear.alignment import BUFFER_ALIGN
+from hcq.compiler.linear.banks import CHUNK_BYTES, CHUNKS, LINE_BYTES, Swizzle, swizzle
+from hcq.compiler.loops.affine import Affine
+from hcq.compiler.loops.loop import Axis, Loop
+from hcq.compiler.loops.nest import MatrixUse, ScheduleError, Stage
+
+SPAN = 64  # elements of 16 bits in a row of a tile that a unit reads by itself
+SWIZZLE_ALIGN = 1024  # bytes: eight of them, after which the swizzle begins anew
+BLOCKS_OF_A_LINE = 8  # threads that read 128 bytes together
+RUN_LEAST = 2  # steps of k in a run that is turned
+
+
+@dataclass
+class Part:
+    """Some digits of a piece's number: they count so many steps of an axis, of so many values each.
+
+    stride   elements of the tile from one step to the next
+    """
+
+    axis: Axis
+    count: int
+    step: int
+    stride: int = 0
+
+
+@dataclass
+class Tile:
+    """One operand's box.
+
+    sizes     how much of each range it holds, in the order in which it lies; the last one contiguous
+    strides   elements from one value of a range to the next
+    parts     what the number of a piece counts, its fastest digits first
+    vector    the axis along which memory is read by vectors of `lanes`, if by any
+    run       steps of `sizes`' last axis that a piece has, each of which is such a vector; 1 where it is not turned
+    """
+
+    stage: Stage
+    sizes: dict[Axis, int]
+    strides: dict[Axis, int] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+    vector: Axis | None = None
+    lanes: int = 1
+    run: int = 1
+    swizzle: Swizzle | None = None
+    bytes: int = 0
+    is_read_by_unit: bool = False  # in spans of 128 bytes, see below
+
+    @property
+    def pieces(self) -> int:
+        """Pieces that fill it."""
+        return prod(part.count for part in self.parts)
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether it lies along another range than memory does."""
+        return self.run > 1
+
+    @property
+    def outer(self) -> Axis:
+        """The first range."""
+        return next(iter(self.sizes))
+
+    @property
+    def inner(self) -> Axis:
+        """The last range, along which neighbours lie next to each other."""
+        return next(reversed(self.sizes))
+
+    def place(self, outer: int, inner: int) -> int:
+        """The element with these numbers of a tile in spans, before chunks change places."""
+        return inner // SPAN * self.sizes[self.outer] * SPAN + outer * SPAN + inner % SPAN
+
+
+def tile_of(
+    stage: Stage,
+    mask: int,
+    axes: list[Axis],
+    opened: Mapping[Loop, object],
+    affine: Affine,
+    use: MatrixUse | None,
+    threads: int,
+) -> Tile:
+    """The tile of a stage.
+
+    mask, axes   the ranges that its load sees; all ranges
+    opened       the loops that are open
+    use          the matrix unit that reads it, if one does
+    """
+    form = affine.of(stage.load.src[1])
+    seen = sorted(
+        [axis for axis in axes if axis.bit & mask], key=lambda axis: -abs(form.coefficient(axis.range))
+    )
+    sizes = {}
+    for axis in seen:
+        steps = [loop.stride for loop in axis.counted if loop in opened]
+        size = steps[-1] if steps else axis.size
+        if axis.size % size:
+            raise ScheduleError(f"stage: {axis.name} ends in a partial step of {size}; pad it first")
+        if size > 1:
+            sizes[axis] = size
+    made = Tile(stage, sizes)
+    itemsize = stage.value.dtype.itemsize
+    inner = next(reversed(sizes), None)
+    if inner is not None and form.coefficient(inner.range) == 1:
+        made.vector = inner
+        made.lanes = BUFFER_ALIGN // max(stage.load.dtype.itemsize, itemsize)
+        while sizes[inner] % made.lanes:
+            made.lanes //= 2
+    if use is not None and use.unit.reads_shared and stage.load in (use.a, use.b):
+        _lay_in_spans(made)
+        return made
+    is_square = all(size & (size - 1) == 0 for size in sizes.values())
+    if use is not None and is_square and len(sizes) > 1:
+        if not use.unit.has_row_loads and inner is not use.k and use.k in sizes and made.lanes > 1:
+            _turn(made, use.k, threads)
+        row = made.sizes[next(reversed(made.sizes))]
+        made.swizzle = swizzle(row, prod(made.sizes.values()) // row, itemsize)
+        if made.swizzle is not None and made.is_turned:
+            made.swizzle = _for_columns(made, made.swizzle, row, itemsize)
+    count = 1
+    inner = next(reversed(made.sizes), None)
+    for axis in reversed(made.sizes):
+        made.strides[axis] = count
+        count *= made.sizes[axis]
+        if axis is inner and len(made.sizes) > 1 and made.swizzle is None:
+            count += BUFFER_ALIGN // itemsize  # reads down a column then meet different banks
+    made.bytes = count * itemsize
+    if not made.parts:
+        for axis in reversed(made.sizes):
+            step = made.lanes if axis is made.vector else 1
+            made.parts.append(Part(axis, made.sizes[axis] // step, step))
+    for part in made.parts:
+        part.stride = part.step * made.strides[part.axis]
+    return made
+
+
+def _lay_in_spans(made: Tile) -> None:
+    """The tile of a unit that reads shared memory by itself: spans of 128 bytes, row by row, one behind the other."""
+    if len(made.sizes) != 2:
+        raise ScheduleError(f"stage: a swizzled tile has two ranges, this one {len(made.sizes)}")
+    (outer, rows), (inner, width) = made.sizes.items()
+    if rows % CHUNKS or width % SPAN:
+        raise ScheduleError(
+            f"stage: a swizzled tile is a multiple of {CHUNKS} of {outer.name} and of {SPAN} of {inner.name}, "
+            f"not {rows} and {width}"
+        )
+    itemsize = made.stage.value.dtype.itemsize
+    made.is_read_by_unit = True
+    made.bytes = rows * width * itemsize
+    made.swizzle = swizzle(SPAN, CHUNKS, itemsize)
+    lanes = made.lanes
+    made.parts = [
+        Part(inner, SPAN // lanes, lanes, lanes),
+        Part(inner, width // SPAN, SPAN, rows * SPAN),
+        Part(outer, rows, 1, SPAN),
+    ]
+    made.parts = [part for part in made.parts if part.count > 1]
+
+
+def _turn(made: Tile, k: Axis, threads: int) -> None:
+    """Let it lie along k, and be copied by rectangles of `run` steps of k by `lanes` neighbours in memory.
+
+    Eight threads read 128 bytes of a step of k, and the threads of one pass through shared memory write whole lines:
+    first some runs along k, then the eight neighbours, then the rest.
+    """
+    vector = made.vector
+    assert vector is not None
+    itemsize = made.stage.value.dtype.itemsize
+    chunk = CHUNK_BYTES // itemsize
+    run = min(chunk, made.sizes[k], max(RUN_LEAST, prod(made.sizes.values()) // (threads * made.lanes)))
+    if run * itemsize < 4:
+        return
+    made.run = run
+    made.sizes = {axis: size for axis, size in made.sizes.items() if axis is not k} | {k: made.sizes[k]}
+    runs, blocks = made.sizes[k] // run, made.sizes[vector] // made.lanes
+    near = min(blocks, BLOCKS_OF_A_LINE)
+    first = min(runs, max(4, LINE_BYTES // (run * itemsize) // near))
+    made.parts = [Part(k, first, run), Part(vector, near, made.lanes)]
+    made.parts += [Part(k, runs // first, first * run), Part(vector, blocks // near, near * made.lanes)]
+    made.parts += [
+        Part(axis, size, 1) for axis, size in reversed(made.sizes.items()) if axis not in (k, vector)
+    ]
+    made.parts = [part for part in made.parts if part.count > 1]
+
+
+def _for_columns(made: Tile, rows: Swizzle, row: int, itemsize: int) -> Swizzle:
+    """What is written at once lies `lanes` rows apart: those blocks of rows, too, go to chunks of their own.
+
+    The digits of a block's number the other way round: rows 0 to 3 are read at once with rows 20 to 23, see banks.py.
+    """
+    chunk = CHUNK_BYTES // itemsize
+    low = max(1, made.parts[0].count * made.run // chunk)  # chunks that the first runs fill
+    if low >= CHUNKS or row < low * chunk:
+        return rows
+    parts = list(rows.parts)
+    block, target = made.lanes * row, CHUNKS * chunk // 2  # a block's lowest digit, a chunk's highest
+    while target >= low * chunk:
+        parts.append((block.bit_length() - target.bit_length(), target))
+        block, target = 2 * block, target // 2
+    return Swizzle(tuple(parts))

@@ -1,0 +1,150 @@
+"""What is staged in shared memory meets no bank twice, and no barrier is missing or too many."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from hcq.compiler.codegen import codegen
+from hcq.compiler.linear.across import lower_across
+from hcq.compiler.linear.banks import swizzle
+from hcq.compiler.linear.linearize import linearize
+from hcq.compiler.linear.program import Program
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.matrix_units import units_of
+from hcq.compiler.loops.nest import ScheduleError
+from hcq.compiler.pipeline import lower
+from hcq.compiler.render.amdgpu import wave_size
+from hcq.compiler.target import Target, amd_target, nv_target
+from hcq.ir.dtype import DType, dtypes
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+from tests.compiler.building import kernel, matmul, out, param, permute
+from tests.compiler.loops.test_threads import GPU_KERNELS, narrow_product, random_schedule
+from tests.compiler.shared_memory import BANKS, bank_conflicts, conflicts, race, walk, without
+
+TARGETS = [
+    *[nv_target(arch) for arch in ("sm_80", "sm_90")],
+    *[amd_target(arch) for arch in ("gfx90a", "gfx942", "gfx1100", "gfx1201")],
+]
+by_arch = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.arch)
+dtype_names = pytest.mark.parametrize(
+    "dtype", [dtypes.float16, dtypes.bfloat16], ids=lambda dtype: dtype.name
+)
+
+
+def vendor_and_wave(target: Target) -> tuple[str, int]:
+    return ("nv", 32) if target.arch.startswith("sm_") else ("amd", wave_size(target.arch))
+
+
+def tiled(target: Target, dtype: DType, turned: str = "", steps: int = 5) -> Program:
+    """A product of 4096 in each direction as the heuristic tiles it, of two by two tiles and some steps of k.
+
+    turned   "a", "b" or "ab": these operands lie in memory the other way round
+    """
+
+    def product(m: int, n: int, k: int) -> Node:
+        a = permute(param(1, (k, m), dtype), 1, 0) if "a" in turned else param(1, (m, k), dtype)
+        b = permute(param(2, (n, k), dtype), 1, 0) if "b" in turned else param(2, (k, n), dtype)
+        wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (a, b)]
+        return kernel((out(0, (m, 1, n)), matmul(*wide)))
+
+    large = LoopNest(lower(product(4096, 4096, 4096), target))
+    text = codegen(target).choose(large, target).choice
+    depth = next(step.at.stride for step in large.stages if step.at is not None)
+    nest = LoopNest(lower(product(256, 512, steps * depth), target)).apply(text)
+    return linearize(nest, "k")
+
+
+@by_arch
+@dtype_names
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+def test_tiles_of_a_product_meet_no_bank_twice(target: Target, dtype: DType, turned: str) -> None:
+    program = tiled(target, dtype, turned, steps=3)
+    assert bank_conflicts(program, *vendor_and_wave(target)) == 0
+    reads = [
+        step for step in walk(program, vendor_and_wave(target)[1]) if getattr(step, "kind", "") == "load"
+    ]
+    assert reads and all(step.size == 16 for step in reads)
+
+
+def test_what_meets_a_bank_twice_is_found() -> None:
+    program = tiled(nv_target("sm_80"), dtypes.float16)
+    access = next(step for step in walk(program, 32) if getattr(step, "kind", "") == "load")
+    lanes = access.start * 0 + range(len(access.start))
+    for stride, expected in ((1, 0), (2, 1), (BANKS, 31), (BANKS + 1, 0)):
+        words = access._replace(start=4 * stride * (lanes % 32), size=4, kind="store")
+        assert conflicts(words, "nv", 32) == expected * (len(lanes) // 32)
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4])
+def test_a_swizzle_moves_elements_inside_their_line_and_no_two_to_one_place(itemsize: int) -> None:
+    for row in (16, 32, 64, 128, 256):
+        found = swizzle(row, 64, itemsize)
+        if found is None:
+            assert row * itemsize == 16
+            continue
+        places = [found(place) for place in range(row * 64)]
+        assert sorted(places) == list(range(row * 64))
+        line = 128 // itemsize
+        assert all(place // line == number // line for number, place in enumerate(places))
+
+
+@by_arch
+@pytest.mark.parametrize("turned", ["", "ab"])
+def test_a_tiled_product_has_every_barrier_that_it_needs_and_no_other(target: Target, turned: str) -> None:
+    wave = vendor_and_wave(target)[1]
+    program = tiled(target, dtypes.float16, turned)
+    assert race(program, wave) == ""
+    waits = [it for it in program.instructions if it.op in (Op.BARRIER, Op.WAIT)]
+    assert waits
+    for it in waits:
+        assert race(without(program, it), wave) != "", f"{it.op.name} {it.arg} is not needed"
+
+
+@pytest.mark.parametrize("make", GPU_KERNELS, ids=lambda make: make.__name__)
+def test_no_schedule_with_threads_has_a_race(make: Any) -> None:
+    for target in (nv_target("sm_80"), amd_target("gfx942")):
+        wave = vendor_and_wave(target)[1]
+        for seed in range(4):
+            text = random_schedule(LoopNest(lower(make(), target)), random.Random(f"{seed} {target.arch}"))
+            try:
+                program = linearize(LoopNest(lower(make(), target)).apply(text), "k")
+            except ScheduleError:
+                continue
+            lower_across(program, wave)
+            assert race(program, wave) == "", text
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tiles_of_any_size_have_the_barriers_that_they_need_and_no_other(seed: int) -> None:
+    rng = random.Random(seed)
+    for target in TARGETS:
+        unit = rng.choice(units_of(target.arch, dtypes.float16))
+        sizes, text = [], ""
+        for name, dimension in (("r0", "m"), ("r1", "n")):
+            own, waves, tiles = unit.size(dimension), rng.choice([1, 2]), rng.choice([1, 2])
+            sizes.append(own * waves * tiles * 2 - rng.randrange(own))
+            text += f"pad {name} {own * waves * tiles}; "
+            cuts = [
+                f"split {name} {own * waves * tiles}",
+                f"split {name}.1 {own * tiles}",
+                f"split {name}.2 {own}",
+            ]
+            text = text + "; ".join(cuts) + "; "
+        depth = unit.size("k") * rng.choice([1, 2])
+        tiles = rng.choice([0, 1, 2] + [3, 4] * target.arch.startswith("sm_"))
+        text = "; ".join(
+            sorted((text + f"pad r2 {depth}").split("; "), key=lambda item: not item.startswith("pad"))
+        )
+        text += f"; split r2 {depth}; split r2.1 {unit.size('k')}; matrix r0.3 r1.3 r2.2 {unit.name}; unroll r2.1; "
+        text += "unroll r0.2; thread r0.1; unroll r1.2; thread r1.1; parallel r0; parallel r1; stage 0 r2; stage 1 r2"
+        text += f"; pipeline r2 {tiles}" * bool(tiles)
+        nest = LoopNest(lower(narrow_product(*sizes, 5 * depth, dtypes.float16), target)).apply(text)
+        program, wave = linearize(nest, "k"), vendor_and_wave(target)[1]
+        assert race(program, wave) == "", text
+        for it in program.instructions:
+            if it.op in (Op.BARRIER, Op.WAIT) and program.threads > wave:
+                assert race(without(program, it), wave) != "", (text, it.op.name)
