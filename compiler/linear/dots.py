@@ -10,7 +10,8 @@ every lane. Otherwise its numbers come one vector each, and are interleaved. Bey
 
 from __future__ import annotations
 
-from hcq.compiler.linear.lower_expr import LowerExpr, Packed, Point
+from hcq.compiler.linear.lower_expr import LowerExpr
+from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.dot_units import read_by
 from hcq.compiler.loops.loop import Axis

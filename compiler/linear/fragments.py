@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import product
 
 from hcq.compiler.linear.bulk_copies import BulkCopies
-from hcq.compiler.linear.lower_expr import Packed
+from hcq.compiler.linear.places import Packed
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.matrix_units import HELD, Parts

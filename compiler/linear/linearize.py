@@ -21,8 +21,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq.compiler.linear.lower_expr import Place
 from hcq.compiler.linear.nested import Nested, by_ranges
+from hcq.compiler.linear.places import Place
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.linear.scan import scanned_from
 from hcq.compiler.linear.sharing import MOST_SHARED

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 from math import prod
 
-from hcq.compiler.linear.banks import CHUNK_BYTES, Swizzle
+from hcq.compiler.linear.banks import CHUNK_BYTES
 from hcq.compiler.linear.emitter import Emitter, Term
+from hcq.compiler.linear.places import Packed, Place, Point, Spot
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
@@ -33,48 +33,6 @@ _ACCUMULATED = (
     Op.FORMER,
     Op.SCAN,
 )  # computed by loops of their own making, not where they are asked for
-
-Place = tuple[int, int]  # offset within the range's tile, lanes
-Point = dict[Axis, Place]
-
-
-@dataclass(eq=False)
-class Packed:
-    """A staged operand: where it lies in scratch, and how many elements one step of each loop is worth there."""
-
-    address: Instruction
-    strides: dict[Loop, int]
-    depth: int
-    offset: int = 0  # where the first element of a window that runs backwards lies
-    terms: list[Term] = field(default_factory=list)  # what else its address has
-    swizzle: Swizzle | None = None  # of places in it, before `terms` are added
-
-
-@dataclass
-class Spot:
-    """Where an access goes: terms + offset + a number per lane, plus vectors known only when the program runs."""
-
-    terms: list[Term]
-    offset: int
-    steps: tuple[int, ...] = (0,)  # per lane
-    vectors: list[Term] = field(default_factory=list)
-    least: int = 0
-
-    @property
-    def lanes(self) -> int:
-        """How many lanes the access has."""
-        return max([len(self.steps), *[value.dtype.lanes for value, _ in self.vectors]])
-
-    @property
-    def is_run(self) -> bool:
-        """True when the lanes are neighbours in order."""
-        return not self.vectors and self.steps == tuple(range(len(self.steps)))
-
-    def add_steps(self, steps: Sequence[int], factor: int = 1) -> None:
-        """Add `factor` times these numbers, lane by lane."""
-        if len(self.steps) == 1:
-            self.steps = (self.steps[0],) * len(steps)
-        self.steps = tuple([a + factor * b for a, b in zip(self.steps, steps, strict=True)])
 
 
 class LowerExpr(Emitter):
@@ -367,7 +325,8 @@ class LowerExpr(Emitter):
 
     def _packed_spot(self, packed: Packed, point: Point, more: Collection[Term] = ()) -> Spot:
         """Where a packed operand lies. Of a swizzled one, lanes are a run inside a chunk, or there is one."""
-        terms, offset, steps = list(more), packed.offset, (0,)
+        steps: tuple[int, ...] = (0,)
+        terms, offset = list(more), packed.offset
         for loop, stride in packed.strides.items():
             if not loop.is_written_out or loop in self.counters:
                 terms.append((self.counters[loop], stride))

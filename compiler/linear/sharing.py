@@ -15,7 +15,7 @@ from __future__ import annotations
 from hcq.compiler.linear.alignment import BUFFER_ALIGN
 from hcq.compiler.linear.banks import LINE_BYTES
 from hcq.compiler.linear.emitter import Term
-from hcq.compiler.linear.lower_expr import Packed, Point
+from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import NOT_NEGATIVE, UNITS_READ, Instruction
 from hcq.compiler.linear.staging import Staging
 from hcq.compiler.linear.tiles import SWIZZLE_ALIGN, Tile, tile_of

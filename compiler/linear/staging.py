@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from hcq.compiler.linear.dots import Dots
-from hcq.compiler.linear.lower_expr import Packed, Point
+from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.loops.dot_units import read_by
 from hcq.compiler.loops.loop import Axis, Loop

@@ -206,6 +206,6 @@ UNITS = {
 
 
 def units_of(arch: str, operand: DType, reads_shared: bool = False) -> list[MatrixUnit]:
-    """What an architecture multiplies operands of this dtype with, in registers or in shared memory, the largest first."""
+    """What an architecture multiplies operands of a dtype with, in registers or in shared memory, largest first."""
     mine = [unit for unit in UNITS.values() if arch in unit.archs and unit.operand is operand]
     return [unit for unit in mine if unit.reads_shared is reads_shared]

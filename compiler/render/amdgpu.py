@@ -9,11 +9,12 @@ Source   LLVM, "User Guide for AMDGPU Backend": kernel calling convention, workg
 
 from __future__ import annotations
 
-from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.program import Instruction, Program
 from hcq.compiler.render.gpu import Dialect
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError
 from hcq.ir.dtype import DType
+from hcq.ir.op import Op
 
 MOST_DECLARED = 64 << 10  # bytes of LDS of a workgroup
 
@@ -74,13 +75,22 @@ def _no_copies(text: Text, *_: object) -> None:
     raise RenderError("pipeline: AMD GPUs copy to shared memory through registers: 2 tiles, not more")
 
 
+def _attributes(program: Program) -> str:
+    """A kernel of matrix units keeps its sums in ordinary registers, for which CDNA has room since gfx90a.
+
+    Otherwise LLVM 22 keeps them in accumulation registers, and moves all of them twice in every step of a loop.
+    """
+    threads = program.launched
+    words = f'nounwind "amdgpu-flat-work-group-size"="{threads},{threads}" "uniform-work-group-size"="true"'
+    has_units = any(it.op is Op.MATRIX for it in program.instructions)
+    return words + ' "amdgpu-agpr-alloc"="0"' * has_units
+
+
 DIALECT = Dialect(
     convention="amdgpu_kernel",
     block_id="llvm.amdgcn.workgroup.id.x",
     thread_id="llvm.amdgcn.workitem.id.x",
-    attributes=lambda threads: (
-        f'nounwind "amdgpu-flat-work-group-size"="{threads},{threads}" "uniform-work-group-size"="true"'
-    ),
+    attributes=_attributes,
     registers={"half": "v", "float": "v", "double": "v"},
     wave=wave_size,
     exchange=_exchange,

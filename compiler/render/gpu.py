@@ -35,7 +35,7 @@ class Dialect:
     convention: str  # the calling convention of kernels
     block_id: str  # the intrinsic for a block's number along x
     thread_id: str  # the intrinsic for a thread's place in its block along x
-    attributes: Callable[[int], str]  # of a kernel of so many threads
+    attributes: Callable[[Program], str]  # of a kernel
     registers: Mapping[str, str]  # the constraint of inline assembly for a number's register, by LLVM's type
     wave: Callable[[str], int]  # threads that run in step, by architecture
     exchange: Callable[[Text, str, int], str]  # a 32-bit value of the thread whose number differs by a mask
@@ -93,7 +93,7 @@ class _KernelText(Text):
         head.append(f"define {dialect.convention} void @{program.name}({', '.join(params)}) #0 {{")
         head.append("entry:")
         tail = ["  ret void", "}", "", *self.declarations, ""]
-        tail.append(f"attributes #0 = {{ {dialect.attributes(program.launched)} }}")
+        tail.append(f"attributes #0 = {{ {dialect.attributes(program)} }}")
         return "\n".join([*head, *self.lines, *tail, *self.ranges]) + "\n"
 
     def before_narrowing(self, dtype: DType, name: str) -> str:

@@ -88,7 +88,7 @@ DIALECT = Dialect(
     convention="ptx_kernel",
     block_id="llvm.nvvm.read.ptx.sreg.ctaid.x",
     thread_id="llvm.nvvm.read.ptx.sreg.tid.x",
-    attributes=lambda threads: f'nounwind "nvvm.maxntid"="{threads}"',
+    attributes=lambda program: f'nounwind "nvvm.maxntid"="{program.launched}"',
     registers={"half": "h", "float": "f", "double": "d"},
     wave=lambda arch: WARP,
     exchange=_exchange,

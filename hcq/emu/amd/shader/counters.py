@@ -139,7 +139,7 @@ def matrix_flops(ctx: Context) -> tuple[str, int] | None:
 def flops_of(name: str) -> tuple[str, int] | None:
     """(type, operations of a lane) of a vector instruction on floats."""
     name = name.replace("v_dual_", "v_")
-    if not name.startswith("v_") or name.startswith(("v_cmp", "v_cvt")):
+    if not name.startswith("v_") or name.startswith(("v_cmp", "v_cvt")) or matrix_of(name) is not None:
         return None
     dot = next((count for word, count in DOTS.items() if word in name), 0)
     kinds = FLOATS.findall(name)

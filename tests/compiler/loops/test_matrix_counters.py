@@ -1,0 +1,119 @@
+"""Products by matrix units on emulated GPUs: what the shader cores count of them.
+
+Tiles of 128 x 128 as the heuristic chooses them for large products, here of 256 x 256 from 192.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hcq
+from hcq import config, counters
+from hcq.compiler.code_object import CodeObject
+from hcq.compiler.codegen import codegen
+from hcq.compiler.compile import compile_kernel
+from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.pipeline import lower
+from hcq.compiler.target import Target, amd_target, nv_target
+from hcq.counters import Counters
+from hcq.ir.dtype import DType, dtypes
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+from tests.compiler.building import check, kernel, matmul, out, param
+
+M, N, K = 256, 256, 192
+GPUS = {
+    "nv:sm_80": ("NV", nv_target("sm_80")),
+    "nv:sm_90": ("NV:1", nv_target("sm_90")),
+    "amd:gfx942": ("AMD", amd_target("gfx942")),
+    "amd:gfx1100": ("AMD:1", amd_target("gfx1100")),
+}
+FORMATS = {"float16": "f16", "bfloat16": "bf16"}
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[None]:
+    before = config.current()
+    config.use(dataclasses.replace(before, emulate=tuple(GPUS)))
+    yield
+    config.use(before)
+
+
+def narrow(m: int, n: int, k: int, dtype: DType) -> Node:
+    a, b = (Node(Op.CAST, dtypes.float32, (x,)) for x in (param(1, (m, k), dtype), param(2, (k, n), dtype)))
+    return kernel((out(0, (m, 1, n)), matmul(a, b)))
+
+
+def large(target: Target, dtype: DType) -> str:
+    """The schedule of 4096 in each direction."""
+    nest = LoopNest(lower(narrow(4096, 4096, 4096, dtype), target))
+    return codegen(target).choose(nest, target).choice
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("gpu", GPUS)
+def test_a_large_product_wastes_nothing(machine: None, gpu: str, dtype: str) -> None:
+    """Matrix instructions do all the multiplying; no bank is met twice; of every sector each byte is needed."""
+    name, target = GPUS[gpu]
+    kind = getattr(dtypes, dtype)
+    made: list[Counters] = []
+    end = counters.listen(lambda _, one: made.append(one))
+    try:
+        check(hcq.open(name), narrow(M, N, K, kind), large(target, kind), target=target)
+    finally:
+        end()
+    (counted,) = made
+    assert counted.matrix_flops == {FORMATS[dtype]: 2 * M * N * K}
+    assert counted.flops == {}
+    assert counted.bank_conflicts == 0
+    # AMD's threads have the last step in registers a second time
+    steps = K if gpu.startswith("nv") else K + 64
+    assert counted.load_sectors * counted.sector_bytes == 2 * (M // 128 * N + N // 128 * M) * steps
+    if gpu != "amd:gfx1100":  # which stores half lines
+        assert counted.sector_ratio <= 1.05
+    assert not counted.uncounted
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+def test_nothing_is_spilled_on_amd(arch: str, dtype: str) -> None:
+    """What the code object says of its kernel."""
+    target, kind = amd_target(arch), getattr(dtypes, dtype)
+    code = compile_kernel(narrow(M, N, K, kind), target, schedule=large(target, kind))
+    said = metadata(code)
+    for name in (".vgpr_spill_count", ".sgpr_spill_count", ".private_segment_fixed_size"):
+        assert said[name] == 0
+    assert said[".vgpr_count"] <= 256  # two waves of a SIMD, or more
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_nothing_is_spilled_on_nvidia(arch: str, dtype: str, tmp_path: Path) -> None:
+    ptxas = shutil.which("ptxas")
+    if ptxas is None:
+        pytest.skip("ptxas, of the CUDA toolkit, is not installed")
+    target, kind = nv_target(arch), getattr(dtypes, dtype)
+    code = compile_kernel(narrow(M, N, K, kind), target, schedule=large(target, kind))
+    (tmp_path / "k.ptx").write_bytes(code.image.rstrip(b"\0"))
+    command = [ptxas, "-v", "-arch", arch, "k.ptx", "-o", "k.cubin"]
+    said = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    ).stderr
+    assert "0 bytes spill stores, 0 bytes spill loads" in said
+
+
+def metadata(code: CodeObject) -> dict[str, int]:
+    """The numbers of a kernel in an AMD code object's notes, which are MessagePack."""
+    found = {}
+    for name in (".vgpr_count", ".vgpr_spill_count", ".sgpr_spill_count", ".private_segment_fixed_size"):
+        at = code.image.index(name.encode()) + len(name)
+        first = code.image[at]
+        width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(first, 0)
+        found[name] = int.from_bytes(code.image[at + 1 : at + 1 + width], "big") if width else first
+    return found
