@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from hcq.compiler.linear.lower_expr import Place, Point
+from hcq.compiler.linear.places import Place, Point
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.scattered import Scattered
 from hcq.compiler.loops.loop import Axis

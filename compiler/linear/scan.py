@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hcq.compiler.linear.lower_expr import Place, Point
+from hcq.compiler.linear.places import Place, Point
 from hcq.compiler.linear.program import Instruction, LoopFacts
 from hcq.compiler.linear.warpgroups import Warpgroups
 from hcq.compiler.loops.loop import Axis, Loop

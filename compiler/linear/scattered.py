@@ -12,7 +12,7 @@ Next     linearize.py (who asks), lower_expr.py (values at a point)
 
 from __future__ import annotations
 
-from hcq.compiler.linear.lower_expr import Packed, Point
+from hcq.compiler.linear.places import Packed, Point
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.scan import Scans
 from hcq.compiler.loops.loop import Axis, Loop

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from hcq import config, open_devices
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Target, cpu_target
@@ -14,6 +18,20 @@ from hcq.ir.node import Node, Param, toposort
 from hcq.ir.op import Op
 from tests.interpreter.arrays import from_raw, numpy_dtype, to_raw
 from tests.interpreter.evaluate import evaluate_kernel
+
+
+@contextmanager
+def emulating(*words: str) -> Iterator[None]:
+    """The process's GPUs are these, until the end; what was opened is closed, so that names are free for others."""
+    before, known = config.current(), open_devices.devices()
+    config.use(dataclasses.replace(before, emulate=words))
+    try:
+        yield
+    finally:
+        for device in open_devices.devices():
+            if device not in known:
+                device.close()
+        config.use(before)
 
 
 def param(number: int, shape: tuple[int, ...], dtype: DType = dtypes.float32, writable: bool = False) -> Node:

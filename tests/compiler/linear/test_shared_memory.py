@@ -51,8 +51,9 @@ def tiled(target: Target, dtype: DType, turned: str = "", steps: int = 5) -> Pro
         wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (a, b)]
         return kernel((out(0, (m, 1, n)), matmul(*wide)))
 
-    large = LoopNest(lower(product(4096, 4096, 4096), target))
-    text = codegen(target).choose(large, target).choice
+    chosen_for = nv_target("sm_80") if target.arch == "sm_90" else target  # a warp's unit, not a warpgroup's
+    large = LoopNest(lower(product(4096, 4096, 4096), chosen_for))
+    text = codegen(target).choose(large, chosen_for).choice
     depth = next(step.at.stride for step in large.stages if step.at is not None)
     nest = LoopNest(lower(product(256, 512, steps * depth), target)).apply(text)
     return linearize(nest, "k")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import re
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import config
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.linear.across import lower_across
@@ -29,7 +27,7 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.chip import CHIPS
 from hcq.nv.toolchain import images
-from tests.compiler.building import check, expand, kernel, matmul, out, param, ranked, reduce, run
+from tests.compiler.building import check, emulating, expand, kernel, matmul, out, param, ranked, reduce, run
 from tests.compiler.loops.test_loop_nest import KERNELS, product
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
@@ -42,10 +40,8 @@ GPUS = {
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[None]:
-    before = config.current()
-    config.use(dataclasses.replace(before, emulate=tuple(GPUS)))
-    yield
-    config.use(before)
+    with emulating(*GPUS):
+        yield
 
 
 @pytest.fixture(params=GPUS)

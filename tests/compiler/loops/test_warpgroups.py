@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq import config
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.linear.linearize import linearize
@@ -28,7 +26,18 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.cubin import Cubin
 from hcq.nv.toolchain import images, nvjitlink
-from tests.compiler.building import check, expand, kernel, matmul, out, param, permute, reduce, reshape
+from tests.compiler.building import (
+    check,
+    emulating,
+    expand,
+    kernel,
+    matmul,
+    out,
+    param,
+    permute,
+    reduce,
+    reshape,
+)
 from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
 
 HOPPER = nv_target("sm_90")
@@ -38,10 +47,8 @@ KINDS = {dtypes.float16: "f16", dtypes.bfloat16: "bf16"}
 
 @pytest.fixture(scope="module")
 def gpu() -> Iterator[Any]:
-    before = config.current()
-    config.use(dataclasses.replace(before, emulate=("nv:sm_90",)))
-    yield hcq.open("NV")
-    config.use(before)
+    with emulating("nv:sm_90"):
+        yield hcq.open("NV")
 
 
 def narrow_product(m: int, n: int, k: int, dtype: DType, turned: str = "") -> Node:
