@@ -34,11 +34,11 @@ class Fragments(BulkCopies):
         unit = use.unit
         if any(axis not in (use.m, use.n) for axis in self.axes_of(self.masks[node])):
             raise ScheduleError("matrix: only its own output ranges are written out")
-        a, a_axis = self._along(use.a, use.m, unit.d_m, unit.a_m)
-        b, b_axis = self._along(use.b, use.n, unit.d_n, unit.b_n)
+        a, a_axis = self.along(use.a, use.m, unit.d_m, unit.a_m)
+        b, b_axis = self.along(use.b, use.n, unit.d_n, unit.b_n)
         rows, columns = tiles_of(use.m, unit.d_m), tiles_of(use.n, unit.d_n)
         depth = self.depth
-        held = _count(unit.d_m) * _count(unit.d_n)
+        held = count_of(unit.d_m) * count_of(unit.d_n)
         kind = unit.result.vec(held)
         zero = self.broadcast(self.number(0, unit.result), held)
         sums = {}
@@ -48,11 +48,11 @@ class Fragments(BulkCopies):
 
         def body() -> None:
             now = dict(sums)
-            self._follow(use.a, use.m, a_axis)
-            self._follow(use.b, use.n, b_axis)
+            self.follow(use.a, use.m, a_axis)
+            self.follow(use.b, use.n, b_axis)
             for start in tiles_of(use.k, unit.k):
-                across = [self._fragment(a, a_axis, unit.a_m, row, use, start, unit.a_order) for row in rows]
-                down = [self._fragment(b, b_axis, unit.b_n, at, use, start, unit.b_order) for at in columns]
+                across = [self.fragment(a, a_axis, unit.a_m, row, use, start, unit.a_order) for row in rows]
+                down = [self.fragment(b, b_axis, unit.b_n, at, use, start, unit.b_order) for at in columns]
                 for (row, left), (column, right) in product(zip(rows, across), zip(columns, down)):
                     src = (left, right, now[row, column])
                     now[row, column] = self.place(Op.MATRIX, kind, src, unit.name)
@@ -70,7 +70,7 @@ class Fragments(BulkCopies):
         unit = use.unit
         is_vector = use.n.loops[-1].kind == "vector"
         lanes = use.n.loops[-1].size if is_vector else 1
-        m_steps, n_steps = _strides(unit.d_m), _strides(unit.d_n)
+        m_steps, n_steps = strides_of(unit.d_m), strides_of(unit.d_n)
         for (row, column), total in sums.items():
             places: dict[tuple[int, int], int] = {}
             ranges = [range((unit.d_m if d == "m" else unit.d_n)[part][0]) for d, part in unit.d_order]
@@ -86,7 +86,7 @@ class Fragments(BulkCopies):
                 point = {use.m: (row + m, 1), use.n: (column + n, lanes)}
                 self.results[node, self.place_in(node, point)] = value
 
-    def _fragment(
+    def fragment(
         self,
         root: Node,
         axis: Axis,
@@ -95,22 +95,26 @@ class Fragments(BulkCopies):
         use: MatrixUse,
         start: int,
         order: tuple[tuple[str, int], ...],
+        k_axis: Axis | None = None,
     ) -> Instruction:
-        """The registers of an operand for one tile, in the unit's order."""
-        unit = use.unit
+        """The registers of an operand for one tile, in the unit's order.
+
+        k_axis  along which it is read, where that is not the one that the product sums over
+        """
+        unit, k_axis = use.unit, k_axis or use.k
         rows = self._rows(root, axis, parts, tile, use, start) if unit.has_row_loads else None
         if rows is not None:
             return rows
-        lanes = unit.k[-1][0] if unit.k[-1][1] == HELD else 1
+        lanes = unit.k[-1][0] if unit.k[-1][1] == HELD and k_axis.loops[-1].kind == "vector" else 1
         outer = [(d, part) for d, part in order if lanes == 1 or (d, part) != ("k", len(unit.k) - 1)]
-        strides = {"k": _strides(unit.k)}
-        strides["m"] = strides["n"] = _strides(parts)
+        strides = {"k": strides_of(unit.k)}
+        strides["m"] = strides["n"] = strides_of(parts)
         sizes = {"k": unit.k, "m": parts, "n": parts}
         values: list[Instruction] = []
         for steps in product(*[range(sizes[d][part][0]) for d, part in outer]):
             k = start + sum(s * strides["k"][part] for s, (d, part) in zip(steps, outer) if d == "k")
             here = tile + sum(s * strides[d][part] for s, (d, part) in zip(steps, outer) if d != "k")
-            value = self.value(root, {axis: (here, 1), use.k: (k, lanes)})
+            value = self.value(root, {axis: (here, 1), k_axis: (k, lanes)})
             value = self.broadcast(value, lanes)
             values += [self.lane(value, lane) for lane in range(lanes)]
         return self.emit(Op.VECTOR, unit.operand.vec(len(values)), tuple(values))
@@ -164,7 +168,7 @@ class Fragments(BulkCopies):
             value = self.emit(Op.FLOORDIV, dtypes.index, (value, self.number(below)), NOT_NEGATIVE)
         return self.emit(Op.MOD, dtypes.index, (value, self.number(count)), NOT_NEGATIVE)
 
-    def _along(self, root: Node, axis: Axis, own: Parts, parts: Parts) -> tuple[Node, Axis]:
+    def along(self, root: Node, axis: Axis, own: Parts, parts: Parts) -> tuple[Node, Axis]:
         """An operand along a range whose innermost loops are `parts`, where the axis itself has those of the result."""
         if own == parts:
             return root, axis
@@ -176,7 +180,7 @@ class Fragments(BulkCopies):
             walk.loops.append(copy)
             if not loop.is_written_out:
                 self.counters[copy] = self.counters[loop]
-        for (size, digit), stride in zip(parts, _strides(parts), strict=True):
+        for (size, digit), stride in zip(parts, strides_of(parts), strict=True):
             kind = "unroll" if digit == HELD else "thread"
             loop = Loop(f"{walk.name}.{len(walk.loops)}", walk, size, stride, kind, digit)
             walk.loops.append(loop)
@@ -189,7 +193,7 @@ class Fragments(BulkCopies):
         self._mask_copies(made)
         return made, walk
 
-    def _follow(self, root: Node, axis: Axis, walk: Axis) -> None:
+    def follow(self, root: Node, axis: Axis, walk: Axis) -> None:
         """What is packed by now of an operand is packed along its other range, too."""
         if walk is axis:
             return
@@ -214,7 +218,7 @@ def _step(packed: Packed, axis: Axis) -> int:
     return next((s // loop.stride for loop, s in packed.strides.items() if loop.axis is axis), 0)
 
 
-def _strides(parts: Parts) -> list[int]:
+def strides_of(parts: Parts) -> list[int]:
     """How many values of its dimension a step of each part is worth."""
     strides, stride = [], 1
     for size, _ in reversed(parts):
@@ -223,7 +227,7 @@ def _strides(parts: Parts) -> list[int]:
     return strides[::-1]
 
 
-def _count(parts: Parts) -> int:
+def count_of(parts: Parts) -> int:
     """Registers of one thread along a dimension."""
     count = 1
     for size, digit in parts:

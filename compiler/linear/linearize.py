@@ -247,10 +247,12 @@ class _Writer(Nested):
         if inner := self.inner_groups(group):
             self.nested_reduction(group, inner)
             return
-        if nest.unit is not None and nest.unit.reduce in group:
-            if len(group) > 1:
+        uses = {use.reduce: use for use in (nest.unit, *nest.beside) if use is not None}
+        if any(node in uses for node in group):
+            if not all(node in uses for node in group):
                 raise ScheduleError("matrix: another reduction runs along the same ranges")
-            self.multiply(nest.unit, group[0], lambda body: self.around(axes, body))
+            for node in group:
+                self.multiply(uses[node], node, lambda body: self.around(axes, body))
             return
         use = nest.dots
         if use is not None and use.reduce in group and len(group) > 1:

@@ -19,16 +19,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
+from hcq.compiler.linear.chained import ChainedProducts
 from hcq.compiler.linear.places import Place, Point
 from hcq.compiler.linear.program import Instruction
-from hcq.compiler.linear.scattered import Scattered
 from hcq.compiler.loops.loop import Axis
 from hcq.ir.meaning import identity
 from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
 
-class Nested(Scattered):
+class Nested(ChainedProducts):
     """Reductions around reductions."""
 
     @abstractmethod
@@ -61,6 +61,8 @@ class Nested(Scattered):
         rest = [node for node in group if node not in followed]
         consumed = sum(axis.bit for axis in axes)
         depth = self.depth
+        links = {link.use.reduce: link for link in self.nest.chained if link.use.reduce in group}
+        fragments = {node: self.fragments_for(link, depth) for node, link in links.items()}
         sums: dict[tuple[Node, tuple[Place, ...]], Instruction] = {}
 
         def accumulator(node: Node, outer: Point) -> Instruction:
@@ -91,10 +93,18 @@ class Nested(Scattered):
                         part = self.place(Op.ACROSS, part.dtype, (part,), (node.arg, digits))
                     top = self.place(node.arg, mine.dtype, (mine, part))
                     self.results[node, key] = now[mine] = top
-            walked = [node for node in rest if self._has_lanes(self.masks[node])]
+            for node, link in links.items():
+                held = dict(fragments[node])
+                if node.src[0].op is Op.RESCALE:
+                    held = self.rescaled_fragments(link, held, node.src[0].src[1])
+                held = self.add_products(link, held)
+                now |= {mine: held[at] for at, mine in fragments[node].items()}
+            walked = [n for n in rest if n not in links and self._has_lanes(self.masks[n])]
             if lanes is not None and walked:
                 self._take_lanes(walked, lanes)
             for node in rest:
+                if node in links:
+                    continue
                 value, factor = node.src[0], None
                 if value.op is Op.RESCALE:
                     value, factor = value.src
@@ -126,6 +136,8 @@ class Nested(Scattered):
         self.alone.clear()
         self.before.clear()
         self.forget_orders()
+        for node, link in links.items():
+            self.results_of(link.use, node, fragments[node])
         for (node, place), mine in sums.items():
             whole = mine
             if digits and node not in first:  # each thread has the part of its own steps

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from hcq.compiler.loops.dot_units import DOTS, matched
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.matrix_units import HELD, UNITS, MatrixUnit, Parts
-from hcq.compiler.loops.nest import DotUse, MatrixUse, Nest, ScheduleError
+from hcq.compiler.loops.nest import Chained, DotUse, MatrixUse, Nest, ScheduleError
+from hcq.ir.node import Node
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Instructions(Nest):
-    """matrix, dot."""
+    """matrix, chain, dot."""
 
     def matrix(self, m: str, n: str, k: str, unit: str) -> Self:
         """Three loops, of two outputs and of a sum of products, become one instruction of a wave.
@@ -42,30 +43,100 @@ class Instructions(Nest):
             if loop.axis.size % loop.axis.loops[0].stride:
                 raise ScheduleError(f"{text}: {loop.axis.name} is cut short; pad it first")
         axes = [loop.axis for loop in loops]
-        self.unit = self._products(text, found, *axes)
+        self.unit, *self.beside = self._products(text, found, *axes)
         self.digits += found.digits
         for loop, parts in zip(loops, (found.d_m, found.d_n, found.k), strict=True):
             self._take_apart(loop, parts, may_be_vector=loop is not loops[0])
         self.choices.append(text)
         return self
 
-    def _products(self, text: str, unit: MatrixUnit, m: Axis, n: Axis, k: Axis) -> MatrixUse:
-        """The one sum of products along k, with its factors in the unit's own format."""
+    def _products(self, text: str, unit: MatrixUnit, m: Axis, n: Axis, k: Axis) -> list[MatrixUse]:
+        """The sums of products along k, with their factors in the unit's own format."""
         sums = [node for node in self.reduces if k.range in node.src[1:]]
-        if len(sums) != 1 or sums[0].arg is not Op.ADD or sums[0].src[0].op is not Op.MUL:
+        if not sums or (len(sums) > 1 and unit.reads_shared):
             raise ScheduleError(f"{text}: {k.name} is not that of one sum of products")
-        factors = {}
-        for factor in sums[0].src[0].src:
-            if factor.op is Op.CAST:
-                factor = factor.src[0]
-            if factor.dtype is not unit.operand:
-                raise ScheduleError(
-                    f"{text}: a factor is {factor.dtype.name}, the unit takes {unit.operand.name}"
-                )
-            factors[self.masks[factor] & (m.bit | n.bit)] = factor
-        if set(factors) != {m.bit, n.bit}:
-            raise ScheduleError(f"{text}: the factors are not one of {m.name} and one of {n.name}")
-        return MatrixUse(unit, sums[0], m, n, k, factors[m.bit], factors[n.bit])
+        uses = []
+        for node in sums:
+            if node.arg is not Op.ADD or node.src[0].op is not Op.MUL:
+                raise ScheduleError(f"{text}: {k.name} is not that of one sum of products")
+            factors = {}
+            for factor in node.src[0].src:
+                if factor.op is Op.CAST:
+                    factor = factor.src[0]
+                if factor.dtype is not unit.operand:
+                    raise ScheduleError(
+                        f"{text}: a factor is {factor.dtype.name}, the unit takes {unit.operand.name}"
+                    )
+                factors[self.masks[factor] & (m.bit | n.bit)] = factor
+            if set(factors) != {m.bit, n.bit}:
+                raise ScheduleError(f"{text}: the factors are not one of {m.name} and one of {n.name}")
+            uses.append(MatrixUse(unit, node, m, n, k, factors[m.bit], factors[n.bit]))
+        return uses
+
+    def chain(self, name: str) -> Self:
+        """The sums over one range of what `matrix` computes become products by the same unit.
+
+        name  the loop of their other range, of as many steps as the unit has there. One factor is then made by the
+              threads that hold the first product, which the unit takes as it lies (or after one exchange)
+
+        Raises ScheduleError where no product was given to a unit, where its results lie otherwise than operands of a
+        second one, and for sums that are no products of such a factor with a load in the unit's own format.
+        """
+        text, loop, first = f"chain {name}", self.loop(name), self.unit
+        if first is None or first.unit.reads_shared:
+            raise ScheduleError(f"{text}: no matrix unit holds a product in registers")
+        unit = first.unit
+        key = next((axis for axis in (first.n, first.m) if axis.is_reduce), None)
+        if key is None:
+            raise ScheduleError(f"{text}: neither {first.m.name} nor {first.n.name} is summed over")
+        is_a = key is first.n  # rows stay rows: what was made is the left factor
+        row = first.m if is_a else first.n
+        size = unit.size("n" if is_a else "m")
+        if loop.kind != "serial" or loop is not loop.axis.loops[-1] or loop.size != size or loop.axis.is_reduce:
+            raise ScheduleError(f"{text}: {name} is not an innermost, unbound loop of {size} steps")
+        if loop.axis.size % loop.axis.loops[0].stride:
+            raise ScheduleError(f"{text}: {loop.axis.name} is cut short; pad it first")
+        if unit.d_m != unit.a_m if is_a else unit.d_n != unit.b_n:
+            raise ScheduleError(f"{text}: {unit.name} gives results to other threads than it takes operands of")
+        if not (held_as(key, unit.k) or exchanged(key, unit.k)):
+            raise ScheduleError(f"{text}: {key.name} lies otherwise than {unit.name} takes it")
+        column = loop.axis
+        sums = [n for n in self.reduces if key.range in n.src[1:] and self.masks[n] & column.bit]
+        if not sums:
+            raise ScheduleError(f"{text}: no sum over {key.name} differs along {column.name}")
+        for node in sums:
+            self.chained.append(Chained(self._chained(text, node, unit, row, column, key, is_a), is_a))
+        parts = unit.d_n if is_a else unit.d_m
+        self._take_apart(loop, parts, may_be_vector=is_a)
+        self.choices.append(text)
+        return self
+
+    def _chained(
+        self, text: str, node: Node, unit: MatrixUnit, row: Axis, column: Axis, key: Axis, is_a: bool
+    ) -> MatrixUse:
+        """The product that a sum is: one factor of all that does not differ along the column, the other one loaded."""
+        value = node.src[0].src[0] if node.src[0].op is Op.RESCALE else node.src[0]
+        factors, stack = [], [value]
+        while stack:
+            factor = stack.pop()
+            if factor.op is Op.MUL:
+                stack.extend(factor.src)
+            else:
+                factors.append(factor)
+        loaded = [factor for factor in factors if self.masks[factor] & column.bit]
+        made = [factor for factor in factors if not self.masks[factor] & column.bit]
+        if node.arg is not Op.ADD or len(loaded) != 1 or not made or self.masks[loaded[0]] & row.bit:
+            raise ScheduleError(f"{text}: a sum is no product of what was made and what is loaded")
+        other = loaded[0].src[0] if loaded[0].op is Op.CAST else loaded[0]
+        if other.op is not Op.LOAD or other.dtype is not unit.operand:
+            raise ScheduleError(f"{text}: the other factor is no load of {unit.operand.name}")
+        whole = made[0]
+        for factor in made[1:]:
+            whole = Node(Op.MUL, whole.dtype, (whole, factor))
+            self.masks.setdefault(whole, self.masks[whole.src[0]] | self.masks[factor])
+        if is_a:
+            return MatrixUse(unit, node, row, column, key, whole, other)
+        return MatrixUse(unit, node, column, row, key, other, whole)
 
     def _take_apart(self, loop: Loop, parts: Parts, may_be_vector: bool) -> None:
         """A loop becomes threads and registers of a matrix unit."""
@@ -110,3 +181,15 @@ class Instructions(Nest):
         self.order.remove(loop)
         self.choices.append(text)
         return self
+
+
+def held_as(axis: Axis, parts: Parts) -> bool:
+    """Whether the innermost loops of an axis are these parts."""
+    loops = axis.loops[len(axis.loops) - len(parts) :]
+    return [(loop.size, loop.digit if loop.kind == "thread" else HELD) for loop in loops] == list(parts)
+
+
+def exchanged(axis: Axis, parts: Parts) -> bool:
+    """Whether each pair of an axis is in two threads, both of which want all of it in registers."""
+    last = axis.loops[-1]
+    return len(parts) == 1 and parts[0][1] == HELD and last.kind == "thread" and last.size == 2

@@ -85,6 +85,7 @@ TRANSFORMS: dict[str, tuple[Callable[..., LoopNest], str]] = {  # by name, with 
     "parallel": (LoopNest.parallel, "LOOP"),
     "thread": (LoopNest.thread, "LOOP [LIKE]"),
     "matrix": (LoopNest.matrix, "M N K UNIT"),
+    "chain": (LoopNest.chain, "LOOP"),
     "dot": (LoopNest.dot, "LOOP UNIT"),
     "order": (LoopNest.reorder, "LOOP ..."),
     "stage": (LoopNest.stage, "LOAD AT"),

@@ -47,6 +47,14 @@ class MatrixUse:
 
 
 @dataclass(frozen=True)
+class Chained:
+    """A product whose one operand is made by the threads of what a matrix unit gave them: attention's second one."""
+
+    use: MatrixUse
+    is_a: bool  # whether that operand is A
+
+
+@dataclass(frozen=True)
 class DotUse:
     """A sum of products that a processor's dot products do: its range, and the factors in the unit's formats."""
 
@@ -66,6 +74,8 @@ class Nest:
         self.stages: list[Stage] = []
         self.digits: list[int] = []  # sizes of the digits of a thread's number, the fastest first
         self.unit: MatrixUse | None = None
+        self.beside: list[MatrixUse] = []  # other products over the same ranges, by the same unit
+        self.chained: list[Chained] = []
         self.dots: DotUse | None = None
         self.pipelined: dict[Loop, int] = {}  # how many tiles of each operand there are
         self.bulk: set[Loop] = set()  # of these, loops whose tiles are copied as a whole

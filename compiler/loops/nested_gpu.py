@@ -13,14 +13,20 @@ from __future__ import annotations
 from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.loops.nested import find_nested
+from hcq.compiler.loops.matrix_units import MatrixUnit, units_of
+from hcq.compiler.loops.nested import Shapes, find_nested
 from hcq.compiler.target import Target
+from hcq.ir.dtype import DType
 from hcq.ir.node import Node
+from hcq.ir.op import Op
 
 ROWS = 64  # threads of a block, each with a row
 KEYS = 8  # in registers and in shared memory at a time
 MOST_WRITTEN = 64  # steps of an inner reduction that are written out
 MOST_COLUMNS = 128  # sums of a thread
+WAVES = 4  # of a block, with a matrix unit: each has a tile of rows
+TILE_KEYS = 64  # of a step, for each inner product
+MOST_TILES = 16  # of an inner reduction, or of columns, that are written out
 TILE_BYTES = 40 << 10  # of shared memory
 
 
@@ -29,6 +35,8 @@ def schedule_nested(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     found = find_nested(nest, facts)
     if found is None:
         return False
+    if _with_matrix_unit(nest, found, target):
+        return True
     key, row, column = found.key.name, found.row, found.column
     keys = min(KEYS, 1 << (found.key.size - 1).bit_length())
     _pad(nest, key, keys)
@@ -69,6 +77,110 @@ def schedule_nested(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     if nest.digits and row is not None:
         stage_keys(nest, found.key, row)
     return True
+
+
+def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
+    """Both products by a matrix unit, where it takes them; False, and nothing done, where it does not."""
+    unit = _unit_for(nest, found, target)
+    if unit is None or found.row is None:
+        return False
+    has_column = found.column is not None
+    is_row_first = unit.d_m == unit.a_m  # what was made is the left factor of the second product, or the right one
+    row, key = found.row.name, found.key.name
+    column = found.column.name if found.column is not None else ""
+    inner = [nest.axis_of[place].name for place in found.inner[0].src[1:]]
+    rows, keys = unit.size("m" if is_row_first else "n"), unit.size("n" if is_row_first else "m")
+    across = unit.size("n" if is_row_first else "m")
+    depth = unit.size("k")
+    waves = min(WAVES, _power_above(-(-found.row.size // rows)))
+    tile = min(TILE_KEYS // len(found.inner), depth * _power_above(-(-found.key.size // depth)))
+    for name, multiple in ((row, rows * waves), (key, tile), (inner[-1], depth), (column, across)):
+        if name:
+            _pad(nest, name, multiple)
+    _split(nest, row, rows * waves, rows)
+    _split(nest, key, tile, depth, keys)
+    _split(nest, inner[-1], depth)
+    if has_column:
+        _split(nest, column, across)
+    loops = [_axis(nest, name).loops[-1].name for name in (row, key, inner[-1])]
+    pair = loops[:2] if is_row_first else loops[1::-1]
+    nest.matrix(*pair, loops[2], unit.name)
+    if has_column:
+        nest.chain(_axis(nest, column).loops[-1].name)
+    for name in (inner[-1], column):
+        for loop in reversed(list(_axis(nest, name).loops)) if name else ():
+            if loop.kind == "serial" and loop.size <= MOST_TILES:
+                nest.unroll(loop.name)
+    for loop in reversed(list(_axis(nest, key).loops)):
+        if loop.kind == "serial" and loop.stride < tile:
+            nest.unroll(loop.name)
+    for loop in reversed(list(_axis(nest, row).loops)):
+        if loop.kind == "serial" and loop.stride == rows and waves > 1:
+            nest.thread(loop.name)
+    for axis in list(nest.axes):
+        loop = axis.loops[0]
+        if loop.kind == "serial" and not axis.is_reduce and not axis.is_ordered and loop.size > 1:
+            nest.parallel(loop.name)
+    if stage_keys(nest, _axis(nest, key), _axis(nest, row)):
+        nest.pipeline(_axis(nest, key).loops[0].name)
+    return True
+
+
+def _unit_for(nest: LoopNest, found: Shapes, target: Target) -> MatrixUnit | None:
+    """The unit that takes all products of a kernel, if one does."""
+    if len({node.src[1:] for node in found.inner}) > 1 or len(found.inner[0].src) > 2 or found.row is None:
+        return None
+    operands = set()
+    for node in found.inner:
+        if node.arg is not Op.ADD or node.src[0].op is not Op.MUL:
+            return None
+        sees = set()
+        for factor in node.src[0].src:
+            load = factor.src[0] if factor.op is Op.CAST else factor
+            if load.op is not Op.LOAD:
+                return None
+            operands.add(load.dtype)
+            sees.add(nest.masks[load] & (found.row.bit | found.key.bit))
+        if sees != {found.row.bit, found.key.bit}:
+            return None
+    sums = [node for node in nest.reduces if found.key.range in node.src[1:]]
+    if any(len(node.src) > 2 for node in sums) or len(operands) > 1:
+        return None
+    for node in sums if found.column is not None else ():
+        if nest.masks[node] & found.column.bit and not _is_product(nest, node, found.column, found.row, operands):
+            return None
+    if found.column is not None and found.column.size > MOST_COLUMNS:
+        return None
+    units = [unit for unit in units_of(target.arch, operands.pop()) if not unit.reads_shared]
+    return units[0] if units else None
+
+
+def _is_product(nest: LoopNest, node: Node, column: Axis, row: Axis, operands: set[DType]) -> bool:
+    """Whether one factor of a sum is all that differs along the column, and is loaded as it is."""
+    value = node.src[0].src[0] if node.src[0].op is Op.RESCALE else node.src[0]
+    factors, stack = [], [value]
+    while stack:
+        factor = stack.pop()
+        stack.extend(factor.src if factor.op is Op.MUL else ())
+        if factor.op is not Op.MUL:
+            factors.append(factor)
+    loaded = [factor for factor in factors if nest.masks[factor] & column.bit]
+    if len(loaded) != 1 or len(factors) < 2 or nest.masks[loaded[0]] & row.bit:
+        return False
+    load = loaded[0].src[0] if loaded[0].op is Op.CAST else loaded[0]
+    return load.op is Op.LOAD and load.dtype in operands
+
+
+def _axis(nest: LoopNest, name: str) -> Axis:
+    return next(axis for axis in nest.axes if axis.name == name)
+
+
+def _split(nest: LoopNest, name: str, *sizes: int) -> None:
+    """Cut a range at these sizes, where it is longer."""
+    for size in sizes:
+        loop = _axis(nest, name).loops[-1]
+        if loop.size > size:
+            nest.split(loop.name, size)
 
 
 def stage_keys(nest: LoopNest, key: Axis, row: Axis) -> list[int]:

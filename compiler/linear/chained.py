@@ -1,0 +1,141 @@
+"""Chained products: a matrix unit multiplies what the threads made of its first product, without a detour by memory.
+
+In       a sum that the schedule's `chain` names, in a step of the loops of its range
+Out      fragments of results, to which each step adds MATRIX instructions
+Next     nested.py (whose steps these are), fragments.py (products of what is loaded), ../loops/instructions.py (`chain`)
+
+The first product's fragments lie where the second one's operand is wanted: the range that is summed over is counted by
+the same threads. Where two threads have every other element of it, and each is to have all, they exchange.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+from hcq.compiler.linear.fragments import count_of, strides_of
+from hcq.compiler.linear.program import Instruction
+from hcq.compiler.linear.scattered import Scattered
+from hcq.compiler.loops.instructions import exchanged, held_as
+from hcq.compiler.loops.loop import Axis
+from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, Parts
+from hcq.compiler.loops.nest import Chained
+from hcq.ir.dtype import dtypes
+from hcq.ir.node import Node
+from hcq.ir.op import Op
+
+Sums = dict[tuple[int, int], Instruction]  # where a tile begins, in m and n -> its fragment
+
+
+class ChainedProducts(Scattered):
+    """Products of what was made from products."""
+
+    def fragments_for(self, link: Chained, depth: int) -> Sums:
+        """An accumulator for each tile of results, outside of the loops."""
+        use = link.use
+        kind = use.unit.result.vec(count_of(use.unit.d_m) * count_of(use.unit.d_n))
+        zero = self.broadcast(self.number(0, use.unit.result), kind.lanes)
+        sums: Sums = {}
+        for at in product(tiles_from(use.m, use.unit.size("m")), tiles_from(use.n, use.unit.size("n"))):
+            sums[at] = Instruction(Op.ACCUMULATOR, kind, (zero,), None, depth)
+            self.scopes[depth].instructions.append(sums[at])
+        return sums
+
+    def rescaled_fragments(self, link: Chained, now: Sums, factor: Node) -> Sums:
+        """The fragments times a factor of their rows."""
+        use = link.use
+        made = {}
+        for (row, column), fragment in now.items():
+            factors = []
+            for m, n in registers_of(use.unit):
+                at = (row + m, 1) if link.is_a else (column + n, 1)
+                factors.append(self.value(factor, {use.m if link.is_a else use.n: at}))
+            whole = self.emit(Op.VECTOR, fragment.dtype, tuple(factors))
+            made[row, column] = self.place(Op.MUL, fragment.dtype, (fragment, whole))
+        return made
+
+    def add_products(self, link: Chained, now: Sums) -> Sums:
+        """The fragments after a step."""
+        use, unit = link.use, link.use.unit
+        rows, columns = tiles_from(use.m, unit.size("m")), tiles_from(use.n, unit.size("n"))
+        loaded, own, parts, axis = (
+            (use.b, unit.d_n, unit.b_n, use.n) if link.is_a else (use.a, unit.d_m, unit.a_m, use.m)
+        )
+        root, walk = self.along(loaded, axis, own, parts)
+        self.follow(loaded, axis, walk)
+        k_axis = use.k
+        if not held_as(use.k, unit.k):
+            tail = 0  # the loops that make up one step of the unit
+            while prod(loop.size for loop in use.k.loops[len(use.k.loops) - tail :]) < unit.size("k"):
+                tail += 1
+            here = tuple((loop.size, loop.digit) for loop in use.k.loops[len(use.k.loops) - tail :])
+            before = root
+            root, k_axis = self.along(before, use.k, here, unit.k)
+            self.follow(before, use.k, k_axis)
+        made = dict(now)
+        for start in tiles_from(use.k, unit.size("k")):
+            if link.is_a:
+                lefts = [self._made(use.a, use.m, unit.a_m, row, use.k, start, unit, unit.a_order) for row in rows]
+                rights = [
+                    self.fragment(root, walk, parts, at, use, start, unit.b_order, k_axis) for at in columns
+                ]
+            else:
+                lefts = [self.fragment(root, walk, parts, row, use, start, unit.a_order, k_axis) for row in rows]
+                rights = [
+                    self._made(use.b, use.n, unit.b_n, at, use.k, start, unit, unit.b_order) for at in columns
+                ]
+            for (row, left), (column, right) in product(zip(rows, lefts), zip(columns, rights)):
+                src = (left, right, made[row, column])
+                made[row, column] = self.place(Op.MATRIX, src[2].dtype, src, unit.name)
+        return made
+
+    def _made(
+        self,
+        root: Node,
+        axis: Axis,
+        parts: Parts,
+        tile: int,
+        key: Axis,
+        start: int,
+        unit: MatrixUnit,
+        order: tuple[tuple[str, int], ...],
+    ) -> Instruction:
+        """A fragment of what the threads have made, rounded to the unit's format."""
+        k_strides, strides = strides_of(unit.k), strides_of(parts)
+        values = []
+        for steps in product(*[range((unit.k if d == "k" else parts)[part][0]) for d, part in order]):
+            k = start + sum(s * k_strides[part] for s, (d, part) in zip(steps, order) if d == "k")
+            here = tile + sum(s * strides[part] for s, (d, part) in zip(steps, order) if d != "k")
+            values.append(self._element(root, axis, here, key, k, unit))
+        wide = self.emit(Op.VECTOR, values[0].dtype.vec(len(values)), tuple(values))
+        return self.emit(Op.CAST, unit.operand.vec(len(values)), (wide,))
+
+    def _element(self, root: Node, axis: Axis, here: int, key: Axis, k: int, unit: MatrixUnit) -> Instruction:
+        """One element of it."""
+        last = key.loops[-1]
+        if exchanged(key, unit.k):
+            own = self.value(root, {axis: (here, 1), key: (k - k % 2, 1)})
+            bit = prod(self.nest.digits[: last.digit])
+            other = self.emit(Op.SHUFFLE, own.dtype, (own,), bit)
+            is_first = self.emit(Op.CMPEQ, dtypes.bool, (self.digits[last.digit], self.number(0)))
+            pair = (own, other) if k % 2 == 0 else (other, own)
+            return self.emit(Op.WHERE, own.dtype, (is_first, *pair))
+        lanes = last.size if last.kind == "vector" else 1
+        return self.lane(self.value(root, {axis: (here, 1), key: (k - k % lanes, lanes)}), k % lanes)
+
+
+def registers_of(unit: MatrixUnit) -> list[tuple[int, int]]:
+    """Which places of a tile the registers of a fragment of results are, as offsets in m and n."""
+    m_steps, n_steps = strides_of(unit.d_m), strides_of(unit.d_n)
+    found = []
+    for steps in product(*[range((unit.d_m if d == "m" else unit.d_n)[part][0]) for d, part in unit.d_order]):
+        m = sum(s * m_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "m")
+        n = sum(s * n_steps[part] for s, (d, part) in zip(steps, unit.d_order) if d == "n")
+        found.append((m, n))
+    return found
+
+
+def tiles_from(axis: Axis, size: int) -> list[int]:
+    """Where the tiles of a size begin that one step of the axis's counted loops covers."""
+    outer = [loop for loop in axis.loops if loop.is_written_out and loop.stride >= size]
+    return [sum(at) for at in product(*[range(0, l.size * l.stride, l.stride) for l in outer])]
