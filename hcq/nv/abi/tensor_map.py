@@ -9,8 +9,9 @@ Source   no header has the layout. The fields are what ptxas 13.5 writes for the
          enumerations are that instruction's
 
 Inferred: that all other bits may be zero. No form of the instruction writes bits 67..64, 84..81 and 95..87, in which
-cuTensorMapEncodeTiled may keep a version, the kind of map (tiled or im2col) and the L2 promotion; so whether a GPU
-takes a map that is made here is open. One of the vendor's library is decoded right, as far as fields are named here.
+cuTensorMapEncodeTiled may keep a version, the kind of map (tiled or im2col) and the L2 promotion. Triton's kernels for
+sm_90 make maps of 128 zero bytes and this instruction's fields alone (its lowering of tensormap_create), and so do we;
+no GPU has been given one of ours yet. One of the vendor's library is decoded right, as far as fields are named here.
 """
 
 from __future__ import annotations
