@@ -109,13 +109,13 @@ CHIPS: dict[str, Datasheet] = {
             matrix_flops={
                 "f16": 989.4e12, "bf16": 989.4e12, "tf32": 494.7e12, "f8": 1978.9e12, "i8": 1978.9e12, "f64": 66.9e12,
             },
-            dram_bytes_s=3.35e12, l2_bytes_s=4472 * 1.83e9,
+            dram_bytes_s=3.35e12, l2_bytes_s=5120 * 1.83e9,
             l1_bytes=256 * KIB, l2_bytes=50 * MIB, warps=64, blocks=32, shared_per_unit=228 * KIB,
             source="NVIDIA H100 Tensor Core GPU Architecture (white paper), tables 3 and 4; H100's product page, "
             "where tensor cores' figures are of sparse matrices: half of those",
-            inferred="L2's rate (4472 bytes a clock: measured by Luo et al., Benchmarking and Dissecting the Nvidia "
-            "Hopper GPU Architecture, arXiv 2402.13499, table V, on an H800 PCIe); the clock is the one that the "
-            "tensor cores' figures imply",
+            inferred="L2's rate (5120 bytes a clock, the A100's peak; 4472 were measured on an H800 PCIe: Luo et al., "
+            "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, arXiv 2402.13499, table V); the clock is "
+            "the one that the tensor cores' figures imply",
         ),
         _nv(
             "rtx4090", "sm_89", "NVIDIA GeForce RTX 4090",

@@ -32,6 +32,7 @@ LOW_OCCUPANCY = 0.25
 WASTED_SECTORS = 1.1
 MANY_DIVERGE = 0.1
 MUCH_LOCAL = 0.05
+WITH_CLUSTERS = ("sm_90", "sm_100", "sm_120")
 
 
 @dataclass(frozen=True)
@@ -309,6 +310,7 @@ def _memory_changes(counted: Counters, first: str) -> Iterator[str]:
         yield (
             f"L2 is asked for {counted.l2_bytes / max(1, counted.dram_bytes):.1f} times what DRAM gives: stage tiles "
             "in shared memory, larger tiles, more elements for each thread"
+            + (", blocks of a cluster that load for each other" if counted.arch in WITH_CLUSTERS else "")
         )
 
 

@@ -30,6 +30,7 @@ from hcq.emu.nv.shader.memory_ops import address_of, of_lanes, take_space, vecto
 from hcq.emu.nv.shader.spaces import WINDOW_BYTES
 from hcq.emu.nv.shader.syntax import Address, Immediate, Instruction, Operand, Register
 from hcq.emu.nv.shader.types import TYPES, Lanes
+from hcq.emu.nv.shader.wmma_ops import MatrixAccess
 from hcq.emu.traffic import Tally
 
 SPECIAL = {"ex2", "lg2", "sin", "cos", "tanh", "rcp", "sqrt", "rsqrt"}
@@ -300,6 +301,8 @@ def access_of(lowering: Lowering, instruction: Instruction) -> Step | None:
         return _matrix_rows(code, places[0])
     if opcode == "cp":  # bulk copies tell the Tally themselves
         return _copy(code, places[0], places[1]) if len(places) == 2 and "bulk" not in modifiers else None
+    if opcode == "wmma":
+        return _fragment(code)
     if opcode not in ("ld", "ldu", "st", "atom", "red") or "async" in modifiers:
         return _left_out(instruction)
     space = take_space(code)
@@ -372,6 +375,30 @@ def _matrix_rows(code: Code, place: Operand) -> Step:
         window = np.uint64(batch.shared_window)
         inside = (at - window) < np.uint64(WINDOW_BYTES)
         _count_shared(batch, who, np.where(inside, at - window, at), 16)
+
+    return count
+
+
+def _fragment(code: Code) -> Step:
+    """wmma.load and wmma.store: in shared memory as if they were ldmatrix, which reads eight lines at once."""
+    kind = code.take("load", "store")
+    code.flag("sync"), code.flag("aligned")
+    operands = code.operands if kind == "store" else [code.operands[1], code.operands[0]]
+    access = MatrixAccess(code, operands[0], operands[1])
+    by_l1 = not NOT_BY_L1 & set(code.instruction.modifiers)
+
+    def count(registers: Registers, group: Group) -> None:
+        batch, layout = group.batch, _layout(group.batch)
+        who, at = access.addresses(registers, group)
+        window = np.uint64(batch.shared_window)
+        is_shared = access.space == "shared" or (
+            access.space == "" and bool((at - window < np.uint64(WINDOW_BYTES)).all())
+        )
+        if is_shared:
+            _tally(batch).eights(access.pieces(registers, group))
+        else:
+            size = access.type.size_bytes
+            _tally(batch).memory(kind, layout.warp[who], layout.block[who], at, size, by_l1)
 
     return count
 

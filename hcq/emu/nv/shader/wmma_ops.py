@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
-from hcq.emu.nv.shader.batch import WARP
+from hcq.emu.nv.shader.batch import WARP, Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
@@ -39,6 +39,7 @@ SHAPES = {
     "m16n16k8": (16, 16, 8),
     "m8n8k4": (8, 8, 4),
 }
+PIECE_BYTES, PIECES_AT_ONCE = 16, 8
 ELEMENTS = ("f16", "bf16", "tf32", "f32", "f64", "s8", "u8", "s32")
 
 
@@ -79,14 +80,15 @@ def _sizes(code: Code, which: str, shape: tuple[int, int, int]) -> tuple[int, in
     return {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}[which]
 
 
-class _Access:
+class MatrixAccess:
     """What wmma.load and wmma.store have in common: addresses of all elements of all threads."""
 
     def __init__(self, code: Code, address: Operand, registers: Operand) -> None:
         which = code.take("a", "b", "c", "d")
         self.by_column = code.take("row", "col") == "col"
         self.sizes = _sizes(code, which, _shape(code))
-        self.where = spaces.BY_NAME[take_space(code)]
+        self.space = take_space(code)
+        self.where = spaces.BY_NAME[self.space]
         self.type = code.type(*ELEMENTS)
         self.at_of = address_of(code, address)
         self.parts = registers.parts if isinstance(registers, Vector) else (registers,)
@@ -100,18 +102,33 @@ class _Access:
         lanes = batch.every_lane if group.lanes is None else group.lanes
         rows, columns = self.place.rows[lanes % WARP], self.place.columns[lanes % WARP]
         major, minor = (columns, rows) if self.by_column else (rows, columns)
-        default = np.full(1, self.sizes[0] if self.by_column else self.sizes[1])
-        stride = default if self.stride is None else registers[self.stride].astype(np.int64)
-        stride = np.broadcast_to(stride, (batch.count,))[lanes][:, None]
-        base = np.broadcast_to(self.at_of(registers), (batch.count,))[lanes][:, None]
+        base, stride = self._starts(registers, lanes, batch)
         offsets = (major * stride + minor) * self.type.size_bytes
         at = base + offsets.astype(np.uint64)
         return np.repeat(lanes, self.count), at.reshape(-1)
 
+    def _starts(self, registers: Registers, lanes: Lanes, batch: Batch) -> tuple[Lanes, Lanes]:
+        """(address of the matrix, elements from one line to the next) of each of these threads, as columns."""
+        default = np.full(1, self.sizes[0] if self.by_column else self.sizes[1])
+        stride = default if self.stride is None else registers[self.stride].astype(np.int64)
+        at = np.broadcast_to(self.at_of(registers), (batch.count,))
+        return at[lanes][:, None], np.broadcast_to(stride, (batch.count,))[lanes][:, None]
+
+    def pieces(self, registers: Registers, group: Group) -> Lanes:
+        """(n, lines up to 8) addresses: 16 bytes of so many lines of a warp's matrix, as ldmatrix would read them."""
+        batch = group.batch
+        lanes = batch.every_lane if group.lanes is None else group.lanes
+        base, stride = self._starts(registers, lanes[::WARP], batch)
+        lines, length = self.sizes[::-1] if self.by_column else self.sizes
+        line, at_once = np.arange(lines), min(PIECES_AT_ONCE, lines)
+        starts = base + (line[None, :] * stride * self.type.size_bytes).astype(np.uint64)
+        steps = PIECE_BYTES * np.arange(max(1, length * self.type.size_bytes // PIECE_BYTES), dtype=np.uint64)
+        return (starts[:, None, :] + steps[None, :, None]).reshape(-1, at_once)
+
 
 def _load(code: Code) -> Step:
     code.expect(2, 3)
-    access = _Access(code, code.operands[1], code.operands[0])
+    access = MatrixAccess(code, code.operands[1], code.operands[0])
     part = register_type(access.type)
     writes = [code.writer(code.destination(operand, part)) for operand in access.parts]
     instruction, bits = code.instruction, access.type.bits
@@ -134,7 +151,7 @@ def _load(code: Code) -> Step:
 
 def _store(code: Code) -> Step:
     code.expect(2, 3)
-    access = _Access(code, code.operands[0], code.operands[1])
+    access = MatrixAccess(code, code.operands[0], code.operands[1])
     slots = _slots(code, code.operands[1], access.type)
     instruction, bits = code.instruction, access.type.bits
 

@@ -228,10 +228,39 @@ def test_an_asynchronous_copy_reads_global_and_writes_shared_memory() -> None:
     assert (found.shared_passes, found.bank_conflicts) == (4, 0)
 
 
+WMMA = """
+    mov.u32 %r6, tile; mov.u32 %r5, {stride};
+    wmma.load.a.sync.aligned.row.m16n16k16.{space}.f16 {%r7,%r8,%r9,%r10,%r11,%r12,%r13,%r14}, [{from}], %r5;
+    wmma.store.d.sync.aligned.row.m16n16k16.global.f32
+        [%rd2], {%f1,%f2,%f3,%f4,%f5,%f6,%f7,%f8}, %r5;"""
+
+
+@pytest.mark.parametrize(("stride", "conflicts"), [(16, 4), (24, 0), (64, 28)])
+def test_a_fragment_in_shared_memory_is_read_eight_lines_at_once(stride: int, conflicts: int) -> None:
+    text = kernel(WMMA.replace("{stride}", str(stride)).replace("{space}", "shared").replace("{from}", "%r6"))
+    found = launch(text, 1, 32, np.zeros(4), np.zeros(16 * stride, np.float32))
+    # 16 lines of 32 bytes: four times eight pieces
+    assert (found.shared_passes, found.bank_conflicts) == (4 + conflicts, conflicts)
+    assert found.store_sectors == 16 * 64 // 32
+    assert not found.uncounted
+
+
+@pytest.mark.parametrize("stride", [16, 24, 32])
+def test_a_fragment_in_global_memory_asks_for_each_sector_once(stride: int) -> None:
+    text = kernel(
+        WMMA.replace("{stride}", str(stride)).replace("{space}", "global").replace("{from}", "%rd1")
+    )
+    source = np.zeros(16 * stride, np.float16)
+    found = launch(text, 1, 32, source, np.zeros(16 * stride, np.float32))
+    starts = [2 * stride * line for line in range(16)]
+    assert found.load_sectors == len({at // 32 for start in starts for at in (start, start + 31)})
+    assert found.bytes_needed == 16 * 32 + 16 * 64
+
+
 def test_what_no_model_knows_is_named() -> None:
-    body = """mov.u32 %r6, tile; mov.u32 %r5, 16;
-        wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r7,%r8,%r9,%r10,%r11,%r12,%r13,%r14}, [%r6], %r5;"""
-    found = launch(kernel(body), 1, 32, np.zeros(4), np.zeros(4))
+    body = """mov.u64 %rd6, tile; mov.u32 %r5, 1;
+        tensormap.replace.tile.rank.shared::cta.b1024.b32 [%rd6], %r5;"""
+    found = launch(kernel(body).replace("sm_90\n", "sm_90a\n"), 1, 1, np.zeros(4), np.zeros(4))
     assert list(found.uncounted.values()) == [1]
 
 
