@@ -25,6 +25,7 @@ from hcq.compiler.target import Target
 ALONE_NS = 30_000  # less work than this is not worth waking another thread
 PIECE_NS = 40_000  # a group should last about this long
 PIECES_PER_THREAD = 8
+ACCUMULATORS = 8  # of a reduction of columns: two additions begin in a cycle, and one takes four
 
 
 def choose(nest: LoopNest, target: Target) -> LoopNest:
@@ -129,16 +130,19 @@ def _fused_row(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
         needed |= nest.masks[reduce]
     copies = 4 if facts.op_count <= 16 else 2
     written_out = 1
-    for axis in list(nest.axes):
+    rows = []
+    for axis in nest.axes:
         contiguous = facts.contiguous_loads(axis) if axis.is_reduce else facts.store_stride(axis) == 1
-        if axis.is_ordered or axis.size < 4 or not contiguous or (not axis.is_reduce and needed & axis.bit):
-            continue
+        is_row = axis.is_reduce or not needed & axis.bit
+        if is_row and contiguous and axis.size >= 4 and not axis.is_ordered:
+            rows.append(axis)
+    for axis in rows:
         if any(nest.needs_both(axis, other) for other in nest.axes if other.loops[-1].kind == "vector"):
             continue
         width = fit_lanes(axis.size, lanes)
         here = max(1, min(copies, axis.size // width))
-        if written_out * here * width > MAX_COPIES:
-            here = 1
+        if written_out * here * (1 if axis is rows[-1] else width) > MAX_COPIES:
+            here = 1  # the next one's lanes count as copies when they are made
         written_out *= here
         write_out(nest, axis, width, here)
     spread(nest, facts.work_ns(), target, None, shared)
@@ -157,7 +161,10 @@ def _reduction(nest: LoopNest, facts: Accesses, target: Target, lanes: int) -> N
     column = max(columns, key=lambda a: a.size, default=None)
     if column is not None and (best_row is None or column.size >= lanes or column.size >= best_row.size):
         width = fit_lanes(column.size, lanes)
-        copies = max(1, min(4 if facts.op_count <= 8 else 2, column.size // width))
+        most = ACCUMULATORS if facts.op_count <= 4 else 4 if facts.op_count <= 8 else 2
+        while most > 4 and column.size < target.threads * most * width:
+            most //= 2  # a strip for each thread first
+        copies = max(1, min(most, column.size // width))
         write_out(nest, column, width, copies)
         innermost = reduced[-1]
         if facts.op_count * copies <= 24 and innermost.size >= 4 and not innermost.is_ordered:

@@ -69,13 +69,13 @@ def test_a_right_candidate_has_the_fastest_of_its_times(device: Device) -> None:
     assert times_of(bench.answer(ask_one(code))) == [30.0]
 
 
-def test_several_take_turns_and_the_median_counts(device: Device) -> None:
+def test_several_take_turns_and_the_fastest_run_of_each_counts(device: Device) -> None:
     sink = product()
-    clock = Counted(device, [10, 20] * 4 + [1000, 20] * 5)
+    clock = Counted(device, [70, 20] * 4 + [10, 30] + [1000, 20] * 10)
     bench = Bench(device, sink, compiled(sink), clock)
     codes = [compiled(sink), compiled(sink, "split r1 8; vectorize r1.1")]
-    assert times_of(bench.answer(ask_several(codes))) == [1000.0, 20.0]
-    assert len(clock.seen) == 18
+    assert times_of(bench.answer(ask_several(codes))) == [10.0, 20.0]
+    assert len(clock.seen) == 30
 
 
 def test_a_hopeless_candidate_runs_once(device: Device) -> None:
