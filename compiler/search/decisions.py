@@ -14,13 +14,26 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hcq.compiler.loops.loop import Axis, Loop
-from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.loop_nest import TRANSFORMS, LoopNest
 
 RANGE_VERBS = ("merge", "fuse", "flip")  # what changes the ranges themselves
-LOOP_VERBS = (
-    *("pad", "split", "unroll", "vectorize", "parallel", "thread", "matrix", "dot", "order"),
-    *("stage", "box", "pipeline"),
-)
+USAGES = {  # the transforms that this file knows, as loop_nest.py has them: one that has grown a word is unknown here
+    "merge": "OUTER INNER",
+    "fuse": "LOOP INTO",
+    "flip": "LOAD",
+    "pad": "LOOP MULTIPLE",
+    "split": "LOOP FACTOR",
+    "unroll": "LOOP",
+    "vectorize": "LOOP",
+    "parallel": "LOOP",
+    "thread": "LOOP [LIKE]",
+    "matrix": "M N K UNIT",
+    "dot": "LOOP UNIT",
+    "order": "LOOP ...",
+    "stage": "LOAD AT",
+    "box": "LOAD AT",
+    "pipeline": "LOOP [TILES] [BULK]",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class Decisions:
     unit         the instruction that does the loops of kind matrix or dot
     unit_axes    the ranges of a matrix unit: m, n, k
     stages       verb, load, loop or "-"
-    pipelines    loop -> tiles
+    pipelines    loop, tiles, "bulk" or ""
     """
 
     ranges: tuple[str, ...]
@@ -60,7 +73,7 @@ class Decisions:
     unit: str = ""
     unit_axes: tuple[str, ...] = ()
     stages: tuple[tuple[str, int, str], ...] = ()
-    pipelines: tuple[tuple[str, int], ...] = ()
+    pipelines: tuple[tuple[str, int, str], ...] = ()
 
     def levels(self, axis: str) -> tuple[Level, ...]:
         """The loops of a range."""
@@ -123,7 +136,7 @@ def inner_size(levels: tuple[Level, ...]) -> int:
 def read(nest: LoopNest) -> Decisions | None:
     """What was decided about a nest; None where a transform was used that this file does not know."""
     verbs = [choice.split()[0] for choice in nest.choices]
-    if not set(verbs) <= {*RANGE_VERBS, *LOOP_VERBS}:
+    if any(TRANSFORMS[verb][1] != USAGES.get(verb) for verb in verbs):
         return None
     names: dict[Loop, str] = {}
     axes, own_digits = [], 0
@@ -165,7 +178,10 @@ def read(nest: LoopNest) -> Decisions | None:
         unit=unit,
         unit_axes=unit_axes,
         stages=tuple(stages),
-        pipelines=tuple((names[loop], tiles) for loop, tiles in nest.pipelined.items()),
+        pipelines=tuple(
+            (names[loop], tiles, "bulk" if loop in nest.bulk else "")
+            for loop, tiles in nest.pipelined.items()
+        ),
     )
     return made
 
@@ -216,7 +232,8 @@ def write(found: Decisions) -> str:
     if serial != [name for name in found.plain_order() if name not in groups]:
         items.append(f"order {' '.join(serial)}")
     items += [f"{verb} {load} {at}" for verb, load, at in found.stages]
-    items += [f"pipeline {name}{f' {tiles}' if tiles > 2 else ''}" for name, tiles in found.pipelines]
+    for name, tiles, by in found.pipelines:
+        items.append(f"pipeline {name}{f' {tiles}' if tiles > 2 or by else ''}{f' {by}' if by else ''}")
     return "; ".join(items)
 
 

@@ -210,10 +210,9 @@ def _limit(memory_bytes: int) -> None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open("/proc/self/statm", encoding="ascii") as file:
             used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        wanted = used + memory_bytes
-        if hard == resource.RLIM_INFINITY or wanted < hard:
-            resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if soft == resource.RLIM_INFINITY or used + memory_bytes < soft:
+            resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, hard))
 
 
 def _all(descriptor: int, count: int) -> bytes:

@@ -143,8 +143,10 @@ class Moves:
 
     def _kinds(self, found: Decisions, axis: str, place: int, level: Level) -> Iterator[Level]:
         """The same loop, run by somebody else."""
-        if not place and axis not in found.reduced and level.kind in ("serial", "group"):
-            yield replace(level, kind="serial" if level.kind == "group" else "group")
+        outside = found.levels(axis)[:place]
+        if axis not in found.reduced and level.kind in ("serial", "group"):
+            if all(other.kind == "group" for other in outside):
+                yield replace(level, kind="serial" if level.kind == "group" else "group")
         if level.kind == "thread":
             yield Level(level.size, "unroll")
             yield Level(level.size)
@@ -231,14 +233,17 @@ def _staged(found: Decisions, stages: tuple[tuple[str, int, str], ...]) -> Decis
 
 def _pipelines(found: Decisions) -> Iterator[Decisions]:
     """What is staged in a reduction is copied a step ahead, or more, or not."""
-    tiles = dict(found.pipelines)
+    tiles = {at: (count, by) for at, count, by in found.pipelines}
     for at in dict.fromkeys(
         at for _, _, at in found.stages if at != "-" and place_of(at)[0] in found.reduced
     ):
-        for count in (0, *range(2, MOST_TILES + 1)):
-            if count != tiles.get(at, 0):
-                others = tuple(one for one in found.pipelines if one[0] != at)
-                yield replace(found, pipelines=(*others, (at, count)) if count else others)
+        others = tuple(one for one in found.pipelines if one[0] != at)
+        if at in tiles:
+            yield replace(found, pipelines=others)
+        for count in range(2, MOST_TILES + 1):
+            for by in ("", "bulk"):
+                if (count, by) != tiles.get(at):
+                    yield replace(found, pipelines=(*others, (at, count, by)))
 
 
 # -- schedules as text ----------------------------------------------------------------------------------------------

@@ -53,13 +53,16 @@ def test_the_heuristics_choice_is_written_as_it_was_read(target: Target) -> None
         assert written == found
 
 
-def test_a_product_on_a_matrix_unit_is_written_as_it_was_read() -> None:
-    target = nv_target("sm_80")
-    sink = lower(narrow_product(256, 256, 64, dtypes.float16), target)
+@pytest.mark.parametrize("size", [256, 4096])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "gfx942"])
+def test_a_product_on_a_matrix_unit_is_written_as_it_was_read(arch: str, size: int) -> None:
+    target = amd_target(arch) if arch.startswith("gfx") else nv_target(arch)
+    sink = lower(narrow_product(size, size, size, dtypes.float16), target)
     text = codegen(target).choose(LoopNest(sink), target).choice
     assert "matrix" in text
     found, written = again(sink, text)
     assert written == found
+    assert ("bulk" in text) is ("bulk" in write(found))
 
 
 def test_loops_are_named_by_their_place() -> None:
