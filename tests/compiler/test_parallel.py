@@ -12,8 +12,10 @@ from hcq import Tensor
 from hcq.compiler import compile as compiling
 from hcq.compiler import parallel
 from hcq.compiler.compile import compile_kernel, compile_kernels
+from hcq.compiler.kernel import kernel_key
 from hcq.compiler.target import cpu_target
 from hcq.frontend.scheduler.schedule import schedule
+from tests.compiler.building import kernel, out, param
 
 HERE = os.getpid()
 
@@ -91,3 +93,14 @@ def test_kernels_compiled_by_several_processes_are_those_of_one():
     assert [(code.name, code.image) for code in together] == [
         (code.name, code.image) for code in (compile_kernel(sink, cpu_target()) for sink in sinks)
     ]
+
+
+def test_schedules_that_were_found_are_used_and_those_that_do_not_apply_are_passed_over():
+    sinks = [kernel((out(0, (40 + i,)), param(1, (40 + i,)) + 1.0)) for i in range(parallel.ENOUGH + 1)]
+    texts = ["split r0 8; vectorize r0.1", "swirl r0", "split r0 4; unroll r0.1", "split r7 4"]
+    schedules = {kernel_key(sink): text for sink, text in zip(sinks, texts, strict=False)}
+    heuristic = [compile_kernel(sink, cpu_target()).choice for sink in sinks]
+    for workers in (1, 2):
+        compiling.forget()
+        found = [code.choice for code in compile_kernels(sinks, cpu_target(), None, workers, schedules)]
+        assert found == [texts[0], heuristic[1], texts[2], *heuristic[3:]]
