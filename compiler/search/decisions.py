@@ -17,22 +17,11 @@ from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import TRANSFORMS, LoopNest
 
 RANGE_VERBS = ("merge", "fuse", "flip")  # what changes the ranges themselves
-USAGES = {  # the transforms that this file knows, as loop_nest.py has them: one that has grown a word is unknown here
-    "merge": "OUTER INNER",
-    "fuse": "LOOP INTO",
-    "flip": "LOAD",
-    "pad": "LOOP MULTIPLE",
-    "split": "LOOP FACTOR",
-    "unroll": "LOOP",
-    "vectorize": "LOOP",
-    "parallel": "LOOP",
-    "thread": "LOOP [LIKE]",
-    "matrix": "M N K UNIT",
-    "dot": "LOOP UNIT",
-    "order": "LOOP ...",
-    "stage": "LOAD AT",
-    "box": "LOAD AT",
-    "pipeline": "LOOP [TILES] [BULK]",
+WORDS = {  # the transforms that this file knows, and how many words they take: one that has grown a word is unknown
+    **dict.fromkeys(("merge", "fuse", "pad", "split", "thread", "dot", "order", "stage", "box"), 2),
+    **dict.fromkeys(("flip", "unroll", "vectorize", "parallel"), 1),
+    "pipeline": 3,
+    "matrix": 4,
 }
 
 
@@ -62,7 +51,7 @@ class Decisions:
     unit         the instruction that does the loops of kind matrix or dot
     unit_axes    the ranges of a matrix unit: m, n, k
     stages       verb, load, loop or "-"
-    pipelines    loop, tiles, "bulk" or ""
+    pipelines    loop, tiles, who copies ("" for the threads themselves)
     """
 
     ranges: tuple[str, ...]
@@ -136,7 +125,7 @@ def inner_size(levels: tuple[Level, ...]) -> int:
 def read(nest: LoopNest) -> Decisions | None:
     """What was decided about a nest; None where a transform was used that this file does not know."""
     verbs = [choice.split()[0] for choice in nest.choices]
-    if any(TRANSFORMS[verb][1] != USAGES.get(verb) for verb in verbs):
+    if any(len(TRANSFORMS[verb][1].split()) != WORDS.get(verb) for verb in verbs):
         return None
     names: dict[Loop, str] = {}
     axes, own_digits = [], 0
@@ -178,12 +167,15 @@ def read(nest: LoopNest) -> Decisions | None:
         unit=unit,
         unit_axes=unit_axes,
         stages=tuple(stages),
-        pipelines=tuple(
-            (names[loop], tiles, "bulk" if loop in nest.bulk else "")
-            for loop, tiles in nest.pipelined.items()
-        ),
+        pipelines=tuple((names[loop], tiles, _copier(nest, loop)) for loop, tiles in nest.pipelined.items()),
     )
     return made
+
+
+def _copier(nest: LoopNest, loop: Loop) -> str:
+    """The third word of a loop's pipeline."""
+    items = [choice.split() for choice in nest.choices]
+    return next((words[3] for words in items if words[:2] == ["pipeline", loop.name] and len(words) > 3), "")
 
 
 def _before_unit(nest: LoopNest, axis: Axis) -> tuple[list[Loop], int]:

@@ -28,6 +28,7 @@ COUNTED = (4, 16, 64)  # steps of a loop that keeps operands in a cache
 THREADS = (16, 32, 64)
 CHUNKS = (2, 4, 16)  # steps that a group does one after another
 MOST_TILES = 4  # of a pipeline
+COPIERS = ("", "bulk", "producer")  # who copies the tiles of a pipeline
 MOST_LEVELS = 6  # loops of a range
 GPU_LANES = (2, 4, 8)
 
@@ -241,7 +242,7 @@ def _pipelines(found: Decisions) -> Iterator[Decisions]:
         if at in tiles:
             yield replace(found, pipelines=others)
         for count in range(2, MOST_TILES + 1):
-            for by in ("", "bulk"):
+            for by in COPIERS:
                 if (count, by) != tiles.get(at):
                     yield replace(found, pipelines=(*others, (at, count, by)))
 

@@ -62,7 +62,7 @@ def test_a_product_on_a_matrix_unit_is_written_as_it_was_read(arch: str, size: i
     assert "matrix" in text
     found, written = again(sink, text)
     assert written == found
-    assert ("bulk" in text) is ("bulk" in write(found))
+    assert write(found).endswith(text.split("; ")[-1])  # a pipeline
 
 
 def test_loops_are_named_by_their_place() -> None:
