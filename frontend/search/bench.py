@@ -29,10 +29,13 @@ from hcq.ir.op import Op
 MAX_BYTES = 4 << 30  # of a kernel's arguments: larger ones keep the heuristic's schedule
 PATTERN = 65521  # random elements, a prime: repeated, they lie differently in every row
 GUARD_BYTES = 256  # behind each argument: nobody writes there
-RUNS = 5  # of a candidate, of which the fastest counts
+RUNS = 5  # of a candidate, of which the fastest counts: what else a machine does only adds time
+SHORT_NS = 3_000_000  # together: further runs, until it is as long
 LONG_NS = 50_000_000  # together; a candidate that has taken longer has run often enough
 HOPELESS = 1.5  # times the best: one run is enough
-ROUNDS = 15  # of candidates side by side, of which the fastest counts, too: what else a machine does only adds time
+ROUNDS = 15  # of candidates side by side, of which the fastest counts, too
+LAST_NS = 100_000_000  # together: further rounds, so that all meet the same moments of a busy machine
+MORE = 30  # times as many runs or rounds, at most
 TOLERANCES = {1: 0.15, 2: 0.02, 4: 1e-4, 8: 1e-9}  # of floats by their size: sums in another order
 
 
@@ -124,7 +127,10 @@ class Bench:
         for one in self.arguments:
             self._check(one)
         taken: list[float] = []
-        while len(taken) < self.clock.runs(RUNS) and sum(taken) < LONG_NS:
+        runs = self.clock.runs(RUNS)
+        while len(taken) < runs or (1 < runs and sum(taken) < SHORT_NS and len(taken) < MORE * runs):
+            if sum(taken) > LONG_NS:
+                break
             taken.append(self._time(program, code))
             if taken[0] > HOPELESS * self.best_ns:
                 break
@@ -135,11 +141,13 @@ class Bench:
         """Times of several candidates that take turns."""
         programs = [self._load(code) for code in codes]
         taken: list[list[float]] = [[] for _ in codes]
-        for _ in range(self.clock.runs(ROUNDS)):
+        rounds = self.clock.runs(ROUNDS)
+        for number in range(MORE * rounds):
+            total = sum(map(sum, taken))
+            if total > 4 * LONG_NS * len(codes) or (number >= rounds and (rounds == 1 or total > LAST_NS)):
+                break
             for code, program, times in zip(codes, programs, taken, strict=True):
                 times.append(self._time(program, code))
-            if sum(map(sum, taken)) > 4 * LONG_NS * len(codes):
-                break
         return [min(times) for times in taken]
 
     def _argument(self, node: Node) -> Argument:

@@ -64,27 +64,37 @@ def as_if(other: Node, sink: Node) -> CodeObject:
 
 def test_a_right_candidate_has_the_fastest_of_its_times(device: Device) -> None:
     sink = product()
-    bench = Bench(device, sink, compiled(sink), Counted(device, [50, 30, 40, 60, 70]))
+    bench = Bench(device, sink, compiled(sink), Counted(device, [5e6, 3e6, 4e6, 6e6, 7e6, 1e6]))
     code = compiled(sink, "split r1 8; vectorize r1.1")
-    assert times_of(bench.answer(ask_one(code))) == [30.0]
+    assert times_of(bench.answer(ask_one(code))) == [3e6]
 
 
 def test_several_take_turns_and_the_fastest_run_of_each_counts(device: Device) -> None:
     sink = product()
-    clock = Counted(device, [70, 20] * 4 + [10, 30] + [1000, 20] * 10)
+    clock = Counted(device, [7e6, 2e6] * 4 + [1e6, 3e6] + [9e6, 2e6] * 10)
     bench = Bench(device, sink, compiled(sink), clock)
     codes = [compiled(sink), compiled(sink, "split r1 8; vectorize r1.1")]
-    assert times_of(bench.answer(ask_several(codes))) == [10.0, 20.0]
+    assert times_of(bench.answer(ask_several(codes))) == [1e6, 2e6]
     assert len(clock.seen) == 30
 
 
 def test_a_hopeless_candidate_runs_once(device: Device) -> None:
     sink = product()
-    clock = Counted(device, [10, 10, 10, 10, 10, 90])
+    clock = Counted(device, [1e6, 1e6, 1e6, 1e6, 1e6, 9e6])
     bench = Bench(device, sink, compiled(sink), clock)
-    assert bench.one(compiled(sink)) == 10
-    assert bench.one(compiled(sink, "")) == 90
+    assert bench.one(compiled(sink)) == 1e6
+    assert bench.one(compiled(sink, "")) == 9e6
     assert len(clock.seen) == 6
+
+
+def test_short_candidates_run_more_often(device: Device) -> None:
+    sink = product()
+    clock = Counted(device, [1e5])
+    bench = Bench(device, sink, compiled(sink), clock)
+    bench.one(compiled(sink))
+    assert len(clock.seen) == 30
+    bench.side_by_side([compiled(sink)])
+    assert len(clock.seen) == 30 + 30 * 15
 
 
 @pytest.mark.parametrize(
