@@ -2,7 +2,7 @@
 
 In       a sum that the schedule's `chain` names, in a step of the loops of its range
 Out      fragments of results, to which each step adds MATRIX instructions
-Next     nested.py (whose steps these are), fragments.py (products of what is loaded), ../loops/instructions.py (`chain`)
+Next     nested.py (whose steps these are), fragments.py (of what is loaded), ../loops/instructions.py (`chain`)
 
 The first product's fragments lie where the second one's operand is wanted: the range that is summed over is counted by
 the same threads. Where two threads have every other element of it, and each is to have all, they exchange.
@@ -18,7 +18,7 @@ from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.scattered import Scattered
 from hcq.compiler.loops.instructions import exchanged, held_as
 from hcq.compiler.loops.loop import Axis
-from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, Parts
+from hcq.compiler.loops.matrix_units import MatrixUnit, Parts
 from hcq.compiler.loops.nest import Chained
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
@@ -75,12 +75,16 @@ class ChainedProducts(Scattered):
         made = dict(now)
         for start in tiles_from(use.k, unit.size("k")):
             if link.is_a:
-                lefts = [self._made(use.a, use.m, unit.a_m, row, use.k, start, unit, unit.a_order) for row in rows]
+                lefts = [
+                    self._made(use.a, use.m, unit.a_m, row, use.k, start, unit, unit.a_order) for row in rows
+                ]
                 rights = [
                     self.fragment(root, walk, parts, at, use, start, unit.b_order, k_axis) for at in columns
                 ]
             else:
-                lefts = [self.fragment(root, walk, parts, row, use, start, unit.a_order, k_axis) for row in rows]
+                lefts = [
+                    self.fragment(root, walk, parts, row, use, start, unit.a_order, k_axis) for row in rows
+                ]
                 rights = [
                     self._made(use.b, use.n, unit.b_n, at, use.k, start, unit, unit.b_order) for at in columns
                 ]

@@ -92,12 +92,19 @@ class Instructions(Nest):
         is_a = key is first.n  # rows stay rows: what was made is the left factor
         row = first.m if is_a else first.n
         size = unit.size("n" if is_a else "m")
-        if loop.kind != "serial" or loop is not loop.axis.loops[-1] or loop.size != size or loop.axis.is_reduce:
+        if (
+            loop.kind != "serial"
+            or loop is not loop.axis.loops[-1]
+            or loop.size != size
+            or loop.axis.is_reduce
+        ):
             raise ScheduleError(f"{text}: {name} is not an innermost, unbound loop of {size} steps")
         if loop.axis.size % loop.axis.loops[0].stride:
             raise ScheduleError(f"{text}: {loop.axis.name} is cut short; pad it first")
         if unit.d_m != unit.a_m if is_a else unit.d_n != unit.b_n:
-            raise ScheduleError(f"{text}: {unit.name} gives results to other threads than it takes operands of")
+            raise ScheduleError(
+                f"{text}: {unit.name} gives results to other threads than it takes operands of"
+            )
         if not (held_as(key, unit.k) or exchanged(key, unit.k)):
             raise ScheduleError(f"{text}: {key.name} lies otherwise than {unit.name} takes it")
         column = loop.axis

@@ -85,7 +85,9 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     if unit is None or found.row is None:
         return False
     has_column = found.column is not None
-    is_row_first = unit.d_m == unit.a_m  # what was made is the left factor of the second product, or the right one
+    is_row_first = (
+        unit.d_m == unit.a_m
+    )  # what was made is the left factor of the second product, or the right one
     row, key = found.row.name, found.key.name
     column = found.column.name if found.column is not None else ""
     inner = [nest.axis_of[place].name for place in found.inner[0].src[1:]]
@@ -147,7 +149,9 @@ def _unit_for(nest: LoopNest, found: Shapes, target: Target) -> MatrixUnit | Non
     if any(len(node.src) > 2 for node in sums) or len(operands) > 1:
         return None
     for node in sums if found.column is not None else ():
-        if nest.masks[node] & found.column.bit and not _is_product(nest, node, found.column, found.row, operands):
+        if nest.masks[node] & found.column.bit and not _is_product(
+            nest, node, found.column, found.row, operands
+        ):
             return None
     if found.column is not None and found.column.size > MOST_COLUMNS:
         return None

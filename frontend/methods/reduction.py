@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# elements of a line that is read in blocks where the place of an extreme is asked for: shorter ones are read twice by one
-# kernel, the second time from the cache
+# elements of a line, beyond which the place of an extreme is looked for in blocks: one kernel reads shorter ones twice,
+# the second time from the cache
 LONG = 1 << 16
 LEAST_BLOCK = 1 << 8
 
