@@ -105,8 +105,8 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     if has_column:
         _split(nest, column, across)
     loops = [_axis(nest, name).loops[-1].name for name in (row, key, inner[-1])]
-    pair = loops[:2] if is_row_first else loops[1::-1]
-    nest.matrix(*pair, loops[2], unit.name)
+    m, n = loops[:2] if is_row_first else loops[1::-1]
+    nest.matrix(m, n, loops[2], unit.name)
     if has_column:
         nest.chain(_axis(nest, column).loops[-1].name)
     for name in (inner[-1], column):
@@ -148,13 +148,13 @@ def _unit_for(nest: LoopNest, found: Shapes, target: Target) -> MatrixUnit | Non
     sums = [node for node in nest.reduces if found.key.range in node.src[1:]]
     if any(len(node.src) > 2 for node in sums) or len(operands) > 1:
         return None
-    for node in sums if found.column is not None else ():
-        if nest.masks[node] & found.column.bit and not _is_product(
-            nest, node, found.column, found.row, operands
-        ):
+    column = found.column
+    if column is not None:
+        of_column = [node for node in sums if nest.masks[node] & column.bit]
+        if not all([_is_product(nest, node, column, found.row, operands) for node in of_column]):
             return None
-    if found.column is not None and found.column.size > MOST_COLUMNS:
-        return None
+        if column.size > MOST_COLUMNS:
+            return None
     units = [unit for unit in units_of(target.arch, operands.pop()) if not unit.reads_shared]
     return units[0] if units else None
 
