@@ -151,7 +151,7 @@ def _unit_for(nest: LoopNest, found: Shapes, target: Target) -> MatrixUnit | Non
     column = found.column
     if column is not None:
         of_column = [node for node in sums if nest.masks[node] & column.bit]
-        if not all([_is_product(nest, node, column, found.row, operands) for node in of_column]):
+        if not all(_is_product(nest, node, column, found.row, operands) for node in of_column):
             return None
         if column.size > MOST_COLUMNS:
             return None
