@@ -25,9 +25,7 @@ class CodeObject:
     block: tuple[int, int, int]
     scratch_bytes: int  # per worker
     dynamic_shared_bytes: int  # of a group, beyond what the object declares: a launch asks for them
-    tensor_maps: tuple[
-        str, ...
-    ]  # of each argument: "", or the tensor map that is passed instead of the address
+    tensor_maps: tuple[str, ...]  # of each argument: "", or that of the tensor map that is passed, not the address
     flops: int
     traffic_bytes: int
     choice: str  # the schedule, replayable
@@ -61,5 +59,7 @@ class CodeObject:
         numbers = (*self.grid, *self.block, *self._sizes())
         if not all(type(word) is str for word in words) or not all(type(number) is int for number in numbers):
             raise TypeError("a field of the wrong type")
+        if len(self.tensor_maps) != len(self.args):
+            raise TypeError("each argument has a tensor map, or none")
         if len(self.grid) != 3 or len(self.block) != 3:
             raise TypeError("a grid and a block have three sizes")

@@ -537,9 +537,12 @@ def _parse_launch(fields: Any, images: Sequence[bytes], values: int) -> Launch:
     _numbers([fields[name] for name in ("scratch_bytes", "dynamic_shared_bytes", "flops", "traffic_bytes")])
     if not all(type(fields[name]) is str for name in ("name", "entry", "choice")):
         raise TypeError("expected strings")
-    fields["tensor_maps"] = tuple(fields["tensor_maps"])
-    if not all(type(words) is str for words in fields["tensor_maps"]):
+    maps = fields["tensor_maps"]
+    if type(maps) is not list or len(maps) != len(fields["arguments"]):
+        raise TypeError(f"{maps!r}: expected a tensor map, or none, of each argument")
+    if not all(type(words) is str for words in maps):
         raise TypeError("expected tensor maps")
+    fields["tensor_maps"] = tuple(maps)
     (image,) = _numbers([fields["image"]], 0, len(images))
     return Launch(**{**fields, "image": images[image]})
 
