@@ -35,11 +35,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv docs reference bench clean
+.PHONY: help demo test golden test-thorough test-emulated test-vendor test-installed soak lint format torch browser nv docs reference bench clean
 
 help:
 	@echo "make demo     train a small convolutional network on real handwritten digits"
 	@echo "make test     run the tests ($(JOBS) processes); PYTEST_FLAGS='-k queue' picks some"
+	@echo "make golden   what the compiler makes of some twenty programs on nine targets is what was reviewed"
 	@echo "make test-thorough   what 'make test' leaves out: its laws over more seeds, machines and formats"
 	@echo "make test-emulated   the tests of tensors on an emulated GPU; EMULATE=amd:gfx942 picks another than $(EMULATE)"
 	@echo "make test-installed  a part of the tests, against a wheel in an environment of its own"
@@ -67,6 +68,9 @@ test-thorough: $(VENV)/test.stamp
 
 test-emulated: $(VENV)/test.stamp
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --emulate $(EMULATE) tests/frontend $(PYTEST_FLAGS)
+
+golden: $(VENV)/test.stamp
+	@$(BIN)/python tools/golden.py check --jobs $(JOBS)
 
 # one file for each area; the new environment has nothing of the checkout, and the packages of $(VENV) that hcq depends on
 INSTALLED_TESTS := $(addprefix tests/,ir/test_rewrite.py compiler/test_passes.py frontend/test_jit.py hcq/test_report.py \

@@ -9,13 +9,14 @@ The text is already vectorised, hoisted and in SSA form, so only a few cleaning 
 
 from __future__ import annotations
 
+import platform
 import sys
 from pathlib import Path
 from typing import Any
 
 from hcq.compiler.target import Target
 
-_machines: dict[tuple[str, str], Machine] = {}
+_machines: dict[tuple[str, str, str], Machine] = {}
 
 
 class Machine:
@@ -93,7 +94,7 @@ def toolchain_version() -> str:
 
 def _machine(target: Target) -> Machine:
     """For a target; made once."""
-    key = (target.cpu, target.features)
+    key = (target.arch, target.cpu, target.features)
     machine = _machines.get(key)
     if machine is None:
         llvm = binding()
@@ -101,8 +102,13 @@ def _machine(target: Target) -> Machine:
         llvm.initialize_native_asmprinter()
         cpu = target.cpu or llvm.get_host_cpu_name()
         features = target.features if target.cpu else llvm.get_host_cpu_features().flatten()
-        host = llvm.Target.from_default_triple()
-        made = host.create_target_machine(cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small")
+        if target.cpu and target.arch != platform.machine():  # a named processor of another architecture
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+            machine_of = llvm.Target.from_triple(f"{target.arch}-unknown-linux-gnu")
+        else:
+            machine_of = llvm.Target.from_default_triple()
+        made = machine_of.create_target_machine(cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small")
         machine = _machines[key] = Machine(made)
     return machine
 

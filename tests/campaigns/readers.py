@@ -90,7 +90,7 @@ class Space:
         launch = made.launches[0]
         code = CodeObject(
             name=launch.name, arch="x86_64", image=launch.image, entry=launch.entry, args=("buffer",),
-            grid=launch.grid, block=launch.block, scratch_bytes=0, dynamic_shared_bytes=0, tensor_maps=(), flops=1,
+            grid=launch.grid, block=launch.block, scratch_bytes=0, dynamic_shared_bytes=0, tensor_maps=("",), flops=1,
             traffic_bytes=1, choice="",
         )  # fmt: skip
         return plan._encode(made), code.to_bytes()
