@@ -21,7 +21,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq.compiler.linear.nested import Nested, by_ranges
+from hcq.compiler.linear.collecting import Collecting
+from hcq.compiler.linear.nested import by_ranges
 from hcq.compiler.linear.places import Place
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, Program
 from hcq.compiler.linear.scan import scanned_from
@@ -44,7 +45,7 @@ def linearize(nest: LoopNest, name: str, most_shared: int = MOST_SHARED) -> Prog
     return _Writer(nest, most_shared).write(name)
 
 
-class _Writer(Nested):
+class _Writer(Collecting):
     def __init__(self, nest: LoopNest, most_shared: int):
         super().__init__(nest, most_shared)
         reduced = sum(axis.bit for axis in nest.axes if axis.is_reduce)
@@ -125,6 +126,8 @@ class _Writer(Nested):
             self.begin_scans()
         if at < len(loops):
             self._open(loops[at], lambda: self._outputs(loops, at + 1))
+        elif self.nest.collects and self.nest.unit is not None:
+            self.store_collected(self.nest.unit)
         elif (vector := self.walked_axis()) is not None:
             self.store_by_lane(vector)
         else:

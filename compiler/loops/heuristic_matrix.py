@@ -17,7 +17,7 @@ from hcq.compiler.loops.accesses import Accesses
 from hcq.compiler.loops.heuristic_warpgroup import warpgroup_tile
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
-from hcq.compiler.loops.matrix_units import MatrixUnit, units_of
+from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, units_of
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 from hcq.ir.op import Op
@@ -32,6 +32,8 @@ NV_TILES = ((128, 128, 2, 2), (128, 64, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2), (
 
 DEPTH_BYTES = 128  # along k in shared memory at a time, where threads copy them: a cache line of AMD's
 TILES_AHEAD = 1  # in shared memory, and the next in registers: as deep as this, two would fill it
+SECTOR, LINE = 32, 128  # bytes of memory that are written at once: NVIDIA, AMD
+LANES = 4  # results that a thread stores, once they are put together
 NV_DEPTH_BYTES = 64  # where the GPU copies by itself
 NV_TILES_AHEAD = 3  # of which two are under way: some hundred cycles, which a wait for memory takes
 
@@ -101,7 +103,25 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     if together > 1:
         nest.parallel(_axis(nest, m).loops[1].name)
     stage_along(nest, k, numbers, ahead)
+    if wide is None and _stores_pieces(
+        nest, unit, _axis(nest, n), SECTOR if copies_by_itself(target) else LINE
+    ):
+        nest.collect()
     return True
+
+
+def _stores_pieces(nest: LoopNest, unit: MatrixUnit, n: Axis, whole: int) -> bool:
+    """Whether threads next to each other store less than so many bytes of a row, which could be stored by fours."""
+    neighbours = 1
+    for size, digit in unit.d_n:
+        neighbours *= size if digit in (HELD, 0) else 1
+    for store in nest.stores:
+        form = nest.affine.of(store.src[1])
+        steps = [form.constant, *[step for atom, step in form.terms if atom is not n.range]]
+        if form.coefficient(n.range) != 1 or any(step % LANES for step in steps) or any(form.atoms()):
+            return False
+    widest = max(store.src[0].dtype.itemsize for store in nest.stores)
+    return n.size % LANES == 0 and neighbours * widest < whole
 
 
 def copies_by_itself(target: Target) -> bool:

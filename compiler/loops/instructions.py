@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Instructions(Nest):
-    """matrix, chain, dot."""
+    """matrix, chain, collect, dot."""
 
     def matrix(self, m: str, n: str, k: str, unit: str) -> Self:
         """Three loops, of two outputs and of a sum of products, become one instruction of a wave.
@@ -48,6 +48,20 @@ class Instructions(Nest):
         for loop, parts in zip(loops, (found.d_m, found.d_n, found.k), strict=True):
             self._take_apart(loop, parts, may_be_vector=loop is not loops[0])
         self.choices.append(text)
+        return self
+
+    def collect(self) -> Self:
+        """What the matrix unit computed is put together in shared memory, and what is made of it stored by rows.
+
+        Raises ScheduleError without a matrix unit, and for stores that read what others of the kernel write.
+        """
+        if self.unit is None:
+            raise ScheduleError("collect: no matrix unit has results that would be put together")
+        written = {store.src[0] for store in self.stores}
+        if len(self.stores) > 1 and any(load.src[0] in written for load in self.loads):
+            raise ScheduleError("collect: the kernel reads what it writes")
+        self.collects = True
+        self.choices.append("collect")
         return self
 
     def _products(self, text: str, unit: MatrixUnit, m: Axis, n: Axis, k: Axis) -> list[MatrixUse]:

@@ -63,7 +63,7 @@ NUMBERS = ("FACTOR", "MULTIPLE", "LOAD", "TILES")
 def _arguments(words: Sequence[str], usage: str) -> list[str | int] | None:
     """The words after a transform's name, numbers where it takes numbers; None where they are not as in its usage."""
     names = usage.split()
-    if names[-1] == "...":
+    if names[-1:] == ["..."]:
         names = names[:1] * len(words)
     least = sum(not name.startswith("[") for name in names)
     kinds = [name.strip("[]") for name in names[: len(words)]]
@@ -86,6 +86,7 @@ TRANSFORMS: dict[str, tuple[Callable[..., LoopNest], str]] = {  # by name, with 
     "thread": (LoopNest.thread, "LOOP [LIKE]"),
     "matrix": (LoopNest.matrix, "M N K UNIT"),
     "chain": (LoopNest.chain, "LOOP"),
+    "collect": (LoopNest.collect, ""),
     "dot": (LoopNest.dot, "LOOP UNIT"),
     "order": (LoopNest.reorder, "LOOP ..."),
     "stage": (LoopNest.stage, "LOAD AT"),

@@ -74,6 +74,7 @@ class Nest:
         self.stages: list[Stage] = []
         self.digits: list[int] = []  # sizes of the digits of a thread's number, the fastest first
         self.unit: MatrixUse | None = None
+        self.collects = False  # whether its results are stored by way of shared memory
         self.beside: list[MatrixUse] = []  # other products over the same ranges, by the same unit
         self.chained: list[Chained] = []
         self.dots: DotUse | None = None

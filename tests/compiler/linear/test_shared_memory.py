@@ -150,7 +150,7 @@ def test_tiles_of_any_size_have_the_barriers_that_they_need_and_no_other(seed: i
         )
         text += f"; split r2 {depth}; split r2.1 {unit.size('k')}; matrix r0.3 r1.3 r2.2 {unit.name}; unroll r2.1; "
         text += "unroll r0.2; thread r0.1; unroll r1.2; thread r1.1; parallel r0; parallel r1; stage 0 r2; stage 1 r2"
-        text += f"; pipeline r2 {tiles}" * bool(tiles)
+        text += f"; pipeline r2 {tiles}" * bool(tiles) + "; collect" * rng.randrange(2)
         nest = LoopNest(lower(narrow_product(*sizes, 5 * depth, dtypes.float16), target)).apply(text)
         program, wave = linearize(nest, "k"), vendor_and_wave(target)[1]
         assert race(program, wave) == "", text

@@ -79,8 +79,7 @@ def test_a_large_product_wastes_nothing(machine: None, gpu: str, dtype: str) -> 
     # AMD's threads have the last step in registers a second time
     steps = K if gpu.startswith("nv") else K + 64
     assert counted.load_sectors * counted.sector_bytes == 2 * (M // 128 * N + N // 128 * M) * steps
-    if gpu != "amd:gfx1100":  # which stores half lines
-        assert counted.sector_ratio <= 1.05
+    assert counted.sector_ratio <= 1.05
     assert not counted.uncounted
 
 

@@ -27,7 +27,19 @@ from hcq.ir.node import Node
 from hcq.ir.op import Op
 from hcq.nv.chip import CHIPS
 from hcq.nv.toolchain import images
-from tests.compiler.building import check, emulating, expand, kernel, matmul, out, param, ranked, reduce, run
+from tests.compiler.building import (
+    check,
+    emulating,
+    expand,
+    kernel,
+    matmul,
+    out,
+    param,
+    ranked,
+    reduce,
+    reshape,
+    run,
+)
 from tests.compiler.loops.test_loop_nest import KERNELS, product
 from tests.hcq.emu.nv.shader.running import needs_nvrtc
 
@@ -212,6 +224,23 @@ def test_a_matrix_unit_multiplies_with_ragged_edges(gpu: tuple[Any, Any], dtype:
         if staged:
             text += f"; stage 0 r2; stage 1 r2; pipeline r2{' 1' if staged == 1 else ''}"
         check(device, narrow_product(70, 90, 50, dtype), text, target=target)
+
+
+def test_results_that_are_put_together_are_stored_by_rows_with_all_that_is_made_of_them(
+    gpu: tuple[Any, Any],
+) -> None:
+    device, target = gpu
+    m, n, k = 70, 72, 50
+    half = dtypes.float16
+    wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (param(3, (m, k), half), param(4, (k, n), half))]
+    product = reshape(matmul(*wide), m, n)
+    other = Node(Op.CAST, dtypes.float32, (param(2, (m, n), half),))
+    rows = expand(param(5, (1, n)), m, n)
+    made = Node(Op.CAST, half, (product * rows + other,))
+    sink = kernel((out(0, (m, n), half), made), (out(1, (m, n)), product))
+    code = check(device, sink, target=target)
+    assert code.choice.endswith("; collect") or target.arch == "sm_80"  # where floats are whole sectors
+    check(device, sink, code.choice.removesuffix("; collect") + "; collect", target=target)
 
 
 @pytest.mark.parametrize("road", ["ptx", pytest.param("cuda", marks=needs_nvrtc)])
