@@ -4,9 +4,8 @@ In       a product that a matrix unit takes, the target
 Out      the unit, the block's tile and how many steps' tiles there are; None where units of single warps do better
 Next     heuristic_matrix.py (who asks, and writes the schedule), ../linear/warpgroups.py (what becomes of it)
 
-A block has two warpgroups, one above the other, each of which has 64 rows and all columns: what the unit reads of
-shared memory for one product is less the wider it is. Small products leave cores idle, and waste what their edges do
-not fill.
+Blocks come in waves, of one for each core. A wave takes as long as the unit multiplies or as L2 sends the tiles,
+whichever is more: wide tiles are used more often, small ones leave fewer cores without work at the end.
 """
 
 from __future__ import annotations
@@ -20,13 +19,15 @@ from hcq.compiler.target import Target
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
-WIDE_BLOCKS = 128  # fewer than this leave cores idle: narrower tiles then
+# of an H100 (SXM): cores; what one multiplies of 16-bit floats, and what its part of L2 sends. Inferred from peak rates
+# at 1.83 GHz, as hcq/datasheets.py has them
+CORES, FLOPS_PER_CLOCK, BYTES_PER_CLOCK = 132, 4096, 39
+FEW_BLOCKS = 64  # of the smallest tiles: fewer are for units of single warps, which have still smaller ones
 DEPTH = 64  # values of k in shared memory at a time: a swizzled row
 MOST_AHEAD = 4  # tiles: one that is read, one that the step before may still read, two under way
-MOST_WASTE = 1.3  # of what is multiplied beyond the edges
 # the blocks that run at a time, some 132, read least where they cover a square: 16 x 128 rows, 8 x 256 columns
 ROWS_TOGETHER, FEW_ACROSS = 16, 8
-# rows, columns, warpgroups one above the other: the largest first
+# rows, columns, warpgroups one above the other: the largest first, which is taken where two do as well
 TILES = ((128, 256, 2), (128, 128, 2), (64, 128, 1), (64, 64, 1))
 
 
@@ -53,13 +54,20 @@ def warpgroup_tile(
     units = {unit.size("n"): unit for unit in units_of(target.arch, factors[0].dtype, reads_shared=True)}
     if not units or k.size < DEPTH:
         return None
-    for rows, columns, warpgroups in TILES:
-        down, across = -(-m.size // rows), -(-n.size // columns)
-        waste = down * rows * across * columns / (m.size * n.size)
-        if down * across * batch < WIDE_BLOCKS or waste > MOST_WASTE or columns not in units:
-            continue
-        step = (rows + columns) * DEPTH * factors[0].dtype.itemsize
-        tiles = min(MOST_AHEAD, target.shared_bytes // step, -(-k.size // DEPTH))
-        together = ROWS_TOGETHER if down % ROWS_TOGETHER == 0 and across > FEW_ACROSS else 1
-        return WarpgroupTile(units[columns], rows, columns, warpgroups, DEPTH, tiles, together)
-    return None
+    if -(-m.size // TILES[-1][0]) * -(-n.size // TILES[-1][1]) * batch < FEW_BLOCKS:
+        return None
+
+    def clocks(tile: tuple[int, int, int]) -> float:
+        """How long all blocks take for one step along k."""
+        rows, columns, _ = tile
+        blocks = -(-m.size // rows) * -(-n.size // columns) * batch
+        multiplied = 2 * rows * columns * DEPTH / FLOPS_PER_CLOCK
+        sent = (rows + columns) * DEPTH * factors[0].dtype.itemsize / BYTES_PER_CLOCK
+        return -(-blocks // CORES) * max(multiplied, sent)
+
+    rows, columns, warpgroups = min(TILES, key=clocks)
+    down, across = -(-m.size // rows), -(-n.size // columns)
+    step = (rows + columns) * DEPTH * factors[0].dtype.itemsize
+    tiles = min(MOST_AHEAD, target.shared_bytes // step, -(-k.size // DEPTH))
+    together = ROWS_TOGETHER if down % ROWS_TOGETHER == 0 and across > FEW_ACROSS else 1
+    return WarpgroupTile(units[columns], rows, columns, warpgroups, DEPTH, tiles, together)

@@ -281,15 +281,26 @@ def test_large_products_of_halves_are_the_warpgroups(gpu: Any, k: int, copies: s
     "shape,tile",
     [
         ((4096, 4096, 4096), "wgmma256.bf16"),
-        ((8192, 300, 4096), "wgmma128.bf16"),  # 300 columns would be 512
-        ((1024, 1024, 1024), "wgmma128.bf16"),
-        ((512, 512, 512), "mma.bf16"),  # too few blocks
+        ((8192, 300, 4096), "wgmma256.bf16"),  # 128 blocks: one wave, though two fifths of it are for nothing
+        ((1024, 1024, 1024), "wgmma128.bf16"),  # wide tiles would be for 32 cores
+        ((128, 4096, 4096), "wgmma64.bf16"),
+        ((256, 512, 512), "mma.bf16"),  # too few blocks
         ((8192, 8192, 40), "mma.bf16"),  # most of a swizzled row would be zeros
     ],
 )
 def test_a_products_shape_says_which_unit_multiplies(shape: Any, tile: str) -> None:
     nest = LoopNest(lower(narrow_product(*shape, dtypes.bfloat16), HOPPER))
     assert f" {tile};" in choose(nest, HOPPER).choice
+
+
+def test_what_is_computed_behind_the_unit_is_in_its_kernel(gpu: Any) -> None:
+    rng = np.random.default_rng(4)
+    x, w, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((512, 136), (1024, 136), (1024,)))
+    one, two, three = (hcq.Tensor(value, device="NV").realize() for value in (x, w, b))
+    made = (one @ two.T + three).relu()
+    (launch,) = made.schedule()[0].launches
+    assert "wgmma64.f16" in launch.choice and launch.tensor_maps.count("") == 2
+    np.testing.assert_array_equal(made.numpy(), np.maximum(x @ w.T + b, 0))
 
 
 def test_what_is_computed_on_the_way_to_the_unit_is_not_the_warpgroups() -> None:
