@@ -27,6 +27,7 @@ from hcq.ir.op import Op
 
 MBARRIER_BYTES = 8
 MOST_BOX = 256  # of each side
+ROWS = 8  # after so many the swizzle begins anew
 WARP, WARPGROUP = 32, 128  # threads
 
 
@@ -147,7 +148,7 @@ class BulkCopies(Sharing):
             packed = self._packed(tile, at, keep=loop)
             base = self.total(packed.terms)
             for x in range(0, tile.sizes[tile.inner], SPAN):
-                for y in range(0, tile.sizes[tile.outer], MOST_BOX):
+                for y in range(0, tile.sizes[tile.outer], _rows_of_box(tile)):
                     where = self._coordinates(tile, {tile.inner: x, tile.outer: y})
                     src = (packed.address, base, self.mbarriers, slot, who, *where)
                     self.place(Op.COPY_TILE, tile.stage.load.dtype, src, tile.place(y, x))
@@ -157,7 +158,7 @@ class BulkCopies(Sharing):
         load = tile.stage.load
         tensor = tensor_of(self.nest, load)
         assert tensor is not None, "the schedule has asked for it"
-        box = {tile.inner: SPAN, tile.outer: min(tile.sizes[tile.outer], MOST_BOX)}
+        box = {tile.inner: SPAN, tile.outer: _rows_of_box(tile)}
         self.tensor_maps[tensor.param.arg.index] = tensor.map(box)
         return [
             self.addresses[load.src[0]],
@@ -168,3 +169,9 @@ class BulkCopies(Sharing):
         """Where the open loops of a range are."""
         terms = [(self.counters[loop], loop.stride) for loop in axis.counted if loop in self.counters]
         return self.total(terms, more) or self.number(0)
+
+
+def _rows_of_box(tile: Tile) -> int:
+    """Rows that one copy brings: all of the tile, or a part that divides it and begins where the swizzle does."""
+    rows = tile.sizes[tile.outer]
+    return max(size for size in range(ROWS, min(rows, MOST_BOX) + 1, ROWS) if rows % size == 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.compiler.loops.binding import MAX_THREADS
 from hcq.compiler.loops.dot_units import read_by
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.nest import ScheduleError, Stage
@@ -20,6 +21,7 @@ from hcq.ir.op import Op
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+PRODUCERS = 128  # threads of a warpgroup
 MAX_TILES = 8  # of an operand in shared memory
 
 
@@ -116,6 +118,10 @@ class Operands(Windows):
                 raise ScheduleError(f"pipeline {name} {tiles} {by}: {why}")
             self.bulk.add(loop)
             if by == "producer":
+                if self.threads + PRODUCERS > MAX_THREADS:
+                    raise ScheduleError(
+                        f"pipeline {name} {tiles} {by}: {self.threads} threads and {PRODUCERS} more"
+                    )
                 self.produced.add(loop)
         self.pipelined[loop] = tiles
         self.choices.append(

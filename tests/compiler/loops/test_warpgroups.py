@@ -175,6 +175,12 @@ def test_tiles_come_by_tensor_maps(gpu: Any, tiles: int, by: str, road: str) -> 
     assert code.block[0] == (384 if by == "producer" else 256)
 
 
+def test_a_tile_of_many_rows_comes_in_boxes_that_divide_it(gpu: Any) -> None:
+    text = schedule("wgmma64.f16", 64, 2, 3, 64, 2, "bulk")
+    code = check(gpu, narrow_product(392, 64, 136, dtypes.float16), text, target=HOPPER)
+    assert code.tensor_maps[1] == "float16 136x392 272 64x192"
+
+
 @pytest.mark.parametrize("turned", ["a", "b", "ab"])
 def test_tensor_maps_turn_as_operands_do(gpu: Any, turned: str) -> None:
     text = schedule("wgmma128.f16", 128, 1, 2, 128, 2, "bulk")
