@@ -26,6 +26,11 @@ def _under(condition: str, lines: list[str]) -> str:
     )
 
 
+def others_meet(threads: int) -> str:
+    """A barrier of the threads that compute, where producers have gone: one that says how many come to it."""
+    return f"bar.sync 1, {threads};"
+
+
 def free(slot: Slot) -> str:
     """FREE_TILES: operands are the mbarrier and who."""
     return _under(slot(1), [f"mbarrier.arrive.shared::cta.b64 _, [{slot(0)}];"])

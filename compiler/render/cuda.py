@@ -119,7 +119,7 @@ class _Source:
         elif op in WARPGROUP:
             self.warpgroup(it)
         elif op is Op.BARRIER and self.is_without_producers:
-            raise RenderError("a barrier behind the producers' part: they never come to it")
+            self.line(cuda_warpgroup.statement(bulk.others_meet(self.program.threads)))
         elif op is Op.BARRIER:
             if it.arg == UNITS_READ:
                 self.line(cuda_warpgroup.statement(warpgroup.SHARED_FENCE))

@@ -18,7 +18,7 @@ from hcq.compiler.linear.across import lower_across
 from hcq.compiler.linear.alignment import BUFFER_ALIGN, Alignment
 from hcq.compiler.linear.narrow_indices import narrow_indices
 from hcq.compiler.linear.program import UNITS_READ, Instruction, Program
-from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES
+from hcq.compiler.render.bulk import BULK, MAP_ALIGN, MAP_BYTES, others_meet
 from hcq.compiler.render.llvm import Text
 from hcq.compiler.render.llvm_arithmetic import RenderError, arithmetic, memory_type, register_type
 from hcq.compiler.render.warpgroup import WARPGROUP
@@ -154,7 +154,8 @@ class _KernelText(Text):
         elif it.op in WARPGROUP:
             self.names[it] = self.dialect.warpgroup(self, it)
         elif it.op is Op.BARRIER and self.is_without_producers:
-            raise RenderError("a barrier behind the producers' part: they never come to it")
+            line = others_meet(self.program.threads)
+            self.line(f'call void asm sideeffect "{line}", "~{{memory}}"() convergent')
         elif it.op is Op.BARRIER:
             if it.arg == UNITS_READ:
                 self.dialect.shared_fence(self)
