@@ -9,6 +9,7 @@ Next     searching.py (who tells it)
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -60,6 +61,7 @@ class Progress:
             self._say(f"{text}\n")
 
     def _line(self, text: str) -> None:
+        text = text[: shutil.get_terminal_size((120, 1)).columns - 1]  # a line that wraps is not written over
         self._say(f"\r{text.ljust(self._length)}")
         self._length = len(text)
 

@@ -350,7 +350,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_one_line_with_a_bar_and_the_best_so_far() -> None:
+def test_a_terminal_gets_one_line_with_a_bar_and_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
     now = iter([0.0, 5.0, 10.0])
     stream = Terminal()
     progress = Progress(stream, "dot", 10, lambda: next(now))
@@ -365,6 +366,13 @@ def test_a_terminal_gets_one_line_with_a_bar_and_the_best_so_far() -> None:
         second.strip()
         == "hcq: search dot: 9 tried, best 400 ns, 2.50 times as fast as the heuristic's, 10.0 s"
     )
+
+
+def test_a_line_fits_its_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    stream = Terminal()
+    Progress(stream, "dot", 10).tell(7, 500.0, 1000.0)
+    assert len(stream.getvalue().strip("\r")) == 29
 
 
 def test_a_file_gets_plain_lines() -> None:
