@@ -225,7 +225,7 @@ def write(found: Decisions) -> str:
         items.append(f"order {' '.join(serial)}")
     items += [f"{verb} {load} {at}" for verb, load, at in found.stages]
     for name, tiles, by in found.pipelines:
-        items.append(f"pipeline {name}{f' {tiles}' if tiles > 2 or by else ''}{f' {by}' if by else ''}")
+        items.append(f"pipeline {name}{f' {tiles}' if tiles != 2 or by else ''}{f' {by}' if by else ''}")
     return "; ".join(items)
 
 

@@ -241,7 +241,7 @@ def _pipelines(found: Decisions) -> Iterator[Decisions]:
         others = tuple(one for one in found.pipelines if one[0] != at)
         if at in tiles:
             yield replace(found, pipelines=others)
-        for count in range(2, MOST_TILES + 1):
+        for count in range(1, MOST_TILES + 1):
             for by in COPIERS:
                 if (count, by) != tiles.get(at):
                     yield replace(found, pipelines=(*others, (at, count, by)))

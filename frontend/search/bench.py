@@ -165,9 +165,14 @@ class Bench:
 
     def _load(self, code: CodeObject) -> Any:
         access = ["write" if one.is_written else "read" for one in self.arguments]
-        return self.device.load(
+        program = self.device.load(
             code.image, code.entry, args=code.args, scratch_bytes=code.scratch_bytes, access=access
         )
+        if any(code.tensor_maps):
+            program.set_tensor_maps(code.tensor_maps)
+        if code.dynamic_shared_bytes:
+            program.dynamic_shared_bytes = code.dynamic_shared_bytes
+        return program
 
     def _launch(self, code: CodeObject) -> Any:
         program = self._load(code)

@@ -15,7 +15,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hcq import config, open_devices
 from hcq.compiler.code_object import CodeObject
@@ -213,7 +213,7 @@ class Tester:
             Helper(lambda: compiling(sink, target), COMPILER_BYTES) for _ in range(config.current().compilers)
         ]
         self.codes: dict[str, CodeObject] = {}
-        self._times: dict[tuple[bytes, tuple[int, ...], tuple[int, ...]], float] = {}
+        self._times: dict[CodeObject, float] = {}
         self._compile_s = self._run_s = FIRST_S
         self._bench: Helper | None = None
 
@@ -279,7 +279,7 @@ class Tester:
         code = self.codes.get(schedule)
         if code is None:
             return None
-        same = (code.image, code.grid, code.block)  # machine code that was measured already
+        same = replace(code, choice="")  # machine code that was measured already
         if same not in self._times:
             try:
                 self._times[same] = self._run(code)
