@@ -156,7 +156,7 @@ class _Plan:
         threads = min(most if results > 1 else 1024, _power_above(-(-row.size // lanes)))
         shares = [Share(row, threads, lanes, self._copies(row, threads * lanes))]
         if threads < BLOCK:
-            shares = self._fill(shares, BLOCK, threads)
+            shares = self._fill(shares, self._block_of_lines(threads, results), threads)
         return shares
 
     def _is_row(self, row: Axis, column: Axis) -> bool:
@@ -243,8 +243,9 @@ class _Plan:
             elif not any(nest.needs_both(axis, share.axis) for share in shares):
                 shares.append(Share(axis, shares[0].threads, lanes, like=shares[0].axis))
         threads = shares[0].threads if shares else 1
+        block = self._block_of_lines(threads, prod(a.size for a in rows))
         for axis in rows:
-            more = min(BLOCK // threads, _power_above(axis.size))
+            more = min(block // threads, _power_above(axis.size))
             if more > 1:
                 shares.append(Share(axis, more))
                 threads *= more
@@ -328,6 +329,11 @@ class _Plan:
     def _block(self, points: int) -> int:
         """Threads of a block that so much work asks for: small blocks where large ones would leave cores idle."""
         return min(BLOCK, max(self.wave, _power_below(points // FEW_BLOCKS)))
+
+    def _block_of_lines(self, threads: int, lines: int) -> int:
+        """Threads of a block that reduces lines by so many threads each: several lines, where enough blocks are left."""
+        several = _power_below(max(1, lines // FEW_BLOCKS))
+        return max(threads, min(BLOCK, max(self.wave, threads * several)))
 
     def _lanes(self, axis: Axis, loads: Sequence[Node]) -> int:
         """Elements of one access along a range: what divides it, where every access is contiguous or does not move."""
