@@ -35,10 +35,11 @@ def padded(sink: Node, place: Node, size: int) -> Node:
             if node.op in _CONDITION:
                 src = _under(src, _CONDITION[node.op], inside)
         if is_end and not (node.arg is Op.ADD and _is_nothing(node.src[0], differs)):
-            neutral = const(identity(node.arg, node.dtype), node.dtype)
-            value, *factor = src[0].src if src[0].op is Op.RESCALE else src[:1]
-            value = Node(Op.WHERE, node.dtype, (inside, value, neutral))
-            src = (Node(Op.RESCALE, node.dtype, (value, *factor)) if factor else value, *src[1:])
+            value, *factor = node.src[0].src if node.src[0].op is Op.RESCALE else node.src[:1]
+            value = _under_condition(value, node.arg, inside, made, differs)
+            if factor:
+                value = Node(Op.RESCALE, node.dtype, (value, made[factor[0]]))
+            src = (value, *src[1:])
         made[node] = node if src == node.src else node.replace(src=src)
     return made[sink]
 
@@ -48,6 +49,23 @@ def _under(src: tuple[Node, ...], at: int, condition: Node) -> tuple[Node, ...]:
     if len(src) > at:
         return (*src[:at], Node(Op.AND, dtypes.bool, (src[at], condition)))
     return (*src, condition)
+
+
+def _under_condition(
+    value: Node, op: Op, inside: Node, made: dict[Node, Node], differs: set[Node]
+) -> Node:
+    """What an operation folds, with what changes nothing beyond the end.
+
+    A product with what is read there as zero stays a product, as matrix units want it: its other factor is made zero.
+    """
+    if op is Op.ADD and value.op is Op.MUL:
+        for place, factor in enumerate(value.src):
+            if _is_nothing(factor, differs):
+                other = _under_condition(value.src[1 - place], op, inside, made, differs)
+                pair = (made[factor], other) if place == 0 else (other, made[factor])
+                return Node(Op.MUL, value.dtype, pair)
+    neutral = const(identity(op, value.dtype), value.dtype)
+    return Node(Op.WHERE, value.dtype, (inside, made[value], neutral))
 
 
 def _is_nothing(value: Node, differs: set[Node]) -> bool:
