@@ -112,7 +112,7 @@ class Binding(Nest):
             copies = 1
             for other in self.axes:
                 if other.bit & mask:
-                    copies *= prod(loop.size for loop in other.loops if loop.kind == "unroll")
+                    copies *= prod(l.size for l in other.loops if l.kind == "unroll" and not l.is_held)
             most = max(most, copies)
         return most
 

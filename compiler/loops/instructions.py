@@ -168,7 +168,8 @@ class Instructions(Nest):
         for size, digit in reversed(parts):
             axis.splits += 1
             kind = "thread" if digit != HELD else "vector" if may_be_vector and stride == 1 else "unroll"
-            axis.loops.insert(at, Loop(f"{axis.name}.{axis.splits}", axis, size, stride, kind, digit))
+            part = Loop(f"{axis.name}.{axis.splits}", axis, size, stride, kind, digit, digit == HELD)
+            axis.loops.insert(at, part)
             stride *= size
 
     def dot(self, name: str, unit: str) -> Self:
