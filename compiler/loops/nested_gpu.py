@@ -153,7 +153,8 @@ def _unit_for(nest: LoopNest, found: Shapes, target: Target) -> MatrixUnit | Non
         of_column = [node for node in sums if nest.masks[node] & column.bit]
         if not all(_is_product(nest, node, column, found.row, operands) for node in of_column):
             return None
-        if column.size > MOST_COLUMNS:
+        # the unit takes what was made in its narrow format: good enough for a narrow result alone
+        if column.size > MOST_COLUMNS or any(store.src[0].dtype.itemsize > 2 for store in nest.stores):
             return None
     units = [unit for unit in units_of(target.arch, operands.pop()) if not unit.reads_shared]
     return units[0] if units else None
