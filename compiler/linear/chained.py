@@ -16,14 +16,15 @@ from math import prod
 from hcq.compiler.linear.fragments import count_of, strides_of
 from hcq.compiler.linear.program import Instruction
 from hcq.compiler.linear.scattered import Scattered
-from hcq.compiler.loops.instructions import exchanged, held_as
+from hcq.compiler.loops.instructions import exchanged, operand_parts
 from hcq.compiler.loops.loop import Axis
-from hcq.compiler.loops.matrix_units import MatrixUnit, Parts
-from hcq.compiler.loops.nest import Chained
+from hcq.compiler.loops.matrix_units import HELD, MatrixUnit, Parts
+from hcq.compiler.loops.nest import Chained, MatrixUse
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
 
+Order = tuple[tuple[str, int], ...]
 Sums = dict[tuple[int, int], Instruction]  # where a tile begins, in m and n -> its fragment
 
 
@@ -63,30 +64,28 @@ class ChainedProducts(Scattered):
         )
         root, walk = self.along(loaded, axis, own, parts)
         self.follow(loaded, axis, walk)
-        k_axis = use.k
-        if not held_as(use.k, unit.k):
+        k_axis, k_parts = use.k, operand_parts(use.k, unit)
+        if k_parts is None:
             tail = 0  # the loops that make up one step of the unit
             while prod(loop.size for loop in use.k.loops[len(use.k.loops) - tail :]) < unit.size("k"):
                 tail += 1
             here = tuple((loop.size, loop.digit) for loop in use.k.loops[len(use.k.loops) - tail :])
-            before = root
+            before, k_parts = root, unit.k
             root, k_axis = self.along(before, use.k, here, unit.k)
             self.follow(before, use.k, k_axis)
+        a_order, b_order = (in_parts(order, unit.k, k_parts) for order in (unit.a_order, unit.b_order))
         made = dict(now)
         for start in tiles_from(use.k, unit.size("k")):
+            of_k = k_axis, k_parts
             if link.is_a:
                 lefts = [
-                    self._made(use.a, use.m, unit.a_m, row, use.k, start, unit, unit.a_order) for row in rows
+                    self._made(use.a, use.m, unit.a_m, row, use, start, k_parts, a_order) for row in rows
                 ]
-                rights = [
-                    self.fragment(root, walk, parts, at, use, start, unit.b_order, k_axis) for at in columns
-                ]
+                rights = [self.fragment(root, walk, parts, n, use, start, b_order, of_k) for n in columns]
             else:
-                lefts = [
-                    self.fragment(root, walk, parts, row, use, start, unit.a_order, k_axis) for row in rows
-                ]
+                lefts = [self.fragment(root, walk, parts, row, use, start, a_order, of_k) for row in rows]
                 rights = [
-                    self._made(use.b, use.n, unit.b_n, at, use.k, start, unit, unit.b_order) for at in columns
+                    self._made(use.b, use.n, unit.b_n, n, use, start, k_parts, b_order) for n in columns
                 ]
             for (row, left), (column, right) in product(zip(rows, lefts), zip(columns, rights)):
                 src = (left, right, made[row, column])
@@ -99,18 +98,18 @@ class ChainedProducts(Scattered):
         axis: Axis,
         parts: Parts,
         tile: int,
-        key: Axis,
+        use: MatrixUse,
         start: int,
-        unit: MatrixUnit,
-        order: tuple[tuple[str, int], ...],
+        k_parts: Parts,
+        order: Order,
     ) -> Instruction:
         """A fragment of what the threads have made, rounded to the unit's format."""
-        k_strides, strides = strides_of(unit.k), strides_of(parts)
+        unit, k_strides, strides = use.unit, strides_of(k_parts), strides_of(parts)
         values = []
-        for steps in product(*[range((unit.k if d == "k" else parts)[part][0]) for d, part in order]):
+        for steps in product(*[range((k_parts if d == "k" else parts)[part][0]) for d, part in order]):
             k = start + sum(s * k_strides[part] for s, (d, part) in zip(steps, order) if d == "k")
             here = tile + sum(s * strides[part] for s, (d, part) in zip(steps, order) if d != "k")
-            values.append(self._element(root, axis, here, key, k, unit))
+            values.append(self._element(root, axis, here, use.k, k, unit))
         wide = self.emit(Op.VECTOR, values[0].dtype.vec(len(values)), tuple(values))
         return self.emit(Op.CAST, unit.operand.vec(len(values)), (wide,))
 
@@ -141,5 +140,14 @@ def registers_of(unit: MatrixUnit) -> list[tuple[int, int]]:
 
 def tiles_from(axis: Axis, size: int) -> list[int]:
     """Where the tiles of a size begin that one step of the axis's counted loops covers."""
-    outer = [loop for loop in axis.loops if loop.is_written_out and loop.stride >= size]
-    return [sum(at) for at in product(*[range(0, l.size * l.stride, l.stride) for l in outer])]
+    outer = [loop for loop in axis.loops if loop.is_written_out and loop.stride * loop.size > size]
+    places = [sum(at) for at in product(*[range(0, l.size * l.stride, l.stride) for l in outer])]
+    return [at for at in places if at % size == 0]
+
+
+def in_parts(order: Order, k: Parts, parts: Parts) -> Order:
+    """An order of registers where k consists of other parts: those that registers count, in their order."""
+    if k == parts:
+        return order
+    held = [("k", place) for place, (_, digit) in enumerate(parts) if digit == HELD]
+    return tuple([part for mine in order for part in (held if mine[0] == "k" else [mine])])

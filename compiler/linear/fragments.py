@@ -95,21 +95,23 @@ class Fragments(BulkCopies):
         use: MatrixUse,
         start: int,
         order: tuple[tuple[str, int], ...],
-        k_axis: Axis | None = None,
+        of_k: tuple[Axis, Parts] | None = None,
     ) -> Instruction:
         """The registers of an operand for one tile, in the unit's order.
 
-        k_axis  along which it is read, where that is not the one that the product sums over
+        of_k  along which range it is read, and its parts, where these are not the ones of the product
         """
-        unit, k_axis = use.unit, k_axis or use.k
-        rows = self._rows(root, axis, parts, tile, use, start) if unit.has_row_loads else None
+        unit = use.unit
+        k_axis, k_parts = of_k or (use.k, unit.k)
+        can_be_rows = unit.has_row_loads and k_parts == unit.k
+        rows = self._rows(root, axis, parts, tile, use, start) if can_be_rows else None
         if rows is not None:
             return rows
-        lanes = unit.k[-1][0] if unit.k[-1][1] == HELD and k_axis.loops[-1].kind == "vector" else 1
-        outer = [(d, part) for d, part in order if lanes == 1 or (d, part) != ("k", len(unit.k) - 1)]
-        strides = {"k": strides_of(unit.k)}
+        lanes = k_parts[-1][0] if k_parts[-1][1] == HELD and k_axis.loops[-1].kind == "vector" else 1
+        outer = [(d, part) for d, part in order if lanes == 1 or (d, part) != ("k", len(k_parts) - 1)]
+        strides = {"k": strides_of(k_parts)}
         strides["m"] = strides["n"] = strides_of(parts)
-        sizes = {"k": unit.k, "m": parts, "n": parts}
+        sizes = {"k": k_parts, "m": parts, "n": parts}
         values: list[Instruction] = []
         for steps in product(*[range(sizes[d][part][0]) for d, part in outer]):
             k = start + sum(s * strides["k"][part] for s, (d, part) in zip(steps, outer) if d == "k")

@@ -119,7 +119,7 @@ class Instructions(Nest):
             raise ScheduleError(
                 f"{text}: {unit.name} gives results to other threads than it takes operands of"
             )
-        if not (held_as(key, unit.k) or exchanged(key, unit.k)):
+        if operand_parts(key, unit) is None and not exchanged(key, unit.k):
             raise ScheduleError(f"{text}: {key.name} lies otherwise than {unit.name} takes it")
         column = loop.axis
         sums = [n for n in self.reduces if key.range in n.src[1:] and self.masks[n] & column.bit]
@@ -205,10 +205,25 @@ class Instructions(Nest):
         return self
 
 
-def held_as(axis: Axis, parts: Parts) -> bool:
-    """Whether the innermost loops of an axis are these parts."""
-    loops = axis.loops[len(axis.loops) - len(parts) :]
-    return [(loop.size, loop.digit if loop.kind == "thread" else HELD) for loop in loops] == list(parts)
+def operand_parts(axis: Axis, unit: MatrixUnit) -> Parts | None:
+    """The innermost steps of an axis as the k of a unit's operands; None where other threads hold them.
+
+    In which order they come does not matter, as long as both operands have the same: the unit adds up over k.
+    """
+    parts: list[tuple[int, int]] = []
+    size = unit.size("k")
+    for loop in reversed(axis.loops):
+        if size == 1:
+            break
+        part = min(loop.size, size)
+        if loop.kind not in ("thread", "unroll", "vector") or size % part or loop.size % part:
+            return None
+        if loop.kind == "thread" and part < loop.size:
+            return None
+        parts.insert(0, (part, loop.digit if loop.kind == "thread" else HELD))
+        size //= part
+    threads = [[part for part in some if part[1] != HELD] for some in (parts, unit.k)]
+    return tuple(parts) if size == 1 and threads[0] == threads[1] else None
 
 
 def exchanged(axis: Axis, parts: Parts) -> bool:

@@ -30,7 +30,9 @@ class Loop:
     stride: int
     kind: str = "serial"  # serial | group | thread | unroll | vector | dot
     digit: int = -1  # which digit of a thread's number counts it; kind thread
-    is_held: bool = False  # counted by the registers of a matrix unit's fragment: written out, but no copy of a body
+    is_held: bool = (
+        False  # counted by the registers of a matrix unit's fragment: written out, but no copy of a body
+    )
 
     @property
     def is_written_out(self) -> bool:

@@ -85,9 +85,8 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     if unit is None or found.row is None:
         return False
     has_column = found.column is not None
-    is_row_first = (
-        unit.d_m == unit.a_m
-    )  # what was made is the left factor of the second product, or the right one
+    # what was made is the left factor of the second product, or the right one
+    is_row_first = unit.d_m == unit.a_m
     row, key = found.row.name, found.key.name
     column = found.column.name if found.column is not None else ""
     inner = [nest.axis_of[place].name for place in found.inner[0].src[1:]]
@@ -95,27 +94,28 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     across = unit.size("n" if is_row_first else "m")
     depth = unit.size("k")
     waves = min(WAVES, _power_above(-(-found.row.size // rows)))
-    tile = min(TILE_KEYS // len(found.inner), depth * _power_above(-(-found.key.size // depth)))
+    step = max(keys, depth)  # of keys: tiles of the first product make whole operands of the second one
+    tile = min(max(step, TILE_KEYS // len(found.inner)), step * _power_above(-(-found.key.size // step)))
     for name, multiple in ((row, rows * waves), (key, tile), (inner[-1], depth), (column, across)):
         if name:
             _pad(nest, name, multiple)
     _split(nest, row, rows * waves, rows)
-    _split(nest, key, tile, depth, keys)
+    _split(nest, key, tile, step, keys)
     _split(nest, inner[-1], depth)
     if has_column:
         _split(nest, column, across)
     loops = [_axis(nest, name).loops[-1].name for name in (row, key, inner[-1])]
     m, n = loops[:2] if is_row_first else loops[1::-1]
     nest.matrix(m, n, loops[2], unit.name)
+    for loop in reversed(list(_axis(nest, key).loops)):
+        if loop.kind == "serial" and loop.stride < tile:
+            nest.unroll(loop.name)
     if has_column:
         nest.chain(_axis(nest, column).loops[-1].name)
     for name in (inner[-1], column):
         for loop in reversed(list(_axis(nest, name).loops)) if name else ():
             if loop.kind == "serial" and loop.size <= MOST_TILES:
                 nest.unroll(loop.name)
-    for loop in reversed(list(_axis(nest, key).loops)):
-        if loop.kind == "serial" and loop.stride < tile:
-            nest.unroll(loop.name)
     for loop in reversed(list(_axis(nest, row).loops)):
         if loop.kind == "serial" and loop.stride == rows and waves > 1:
             nest.thread(loop.name)

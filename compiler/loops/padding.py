@@ -51,9 +51,7 @@ def _under(src: tuple[Node, ...], at: int, condition: Node) -> tuple[Node, ...]:
     return (*src, condition)
 
 
-def _under_condition(
-    value: Node, op: Op, inside: Node, made: dict[Node, Node], differs: set[Node]
-) -> Node:
+def _under_condition(value: Node, op: Op, inside: Node, made: dict[Node, Node], differs: set[Node]) -> Node:
     """What an operation folds, with what changes nothing beyond the end.
 
     A product with what is read there as zero stays a product, as matrix units want it: its other factor is made zero.

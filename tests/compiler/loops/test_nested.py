@@ -68,7 +68,8 @@ def test_scores_stay_in_registers(gpu: tuple[Any, Any]) -> None:
     multiplied = [it for it in program.instructions if it.op is Op.MATRIX]
     assert multiplied and nest.unit is not None
     tile = nest.unit.unit
-    rows, keys = 16, next(loop.stride for loop in nest.order if loop.axis.is_reduce)
+    rows = tile.size("m" if tile.d_m == tile.a_m else "n")
+    keys = next(loop.stride for loop in nest.order if loop.axis.is_reduce)
     work = tile.size("m") * tile.size("n") * tile.size("k")
     assert len(multiplied) * work == 2 * rows * keys * 32
 
