@@ -225,7 +225,7 @@ class Sharing(Staging):
             )
         stilled = {
             loop: self.counters.get(loop)
-            for axis in tile.sizes
+            for axis in tile.seen
             for loop in axis.loops
             if not loop.is_written_out and (loop.kind == "thread" or loop not in self.counters)
         }

@@ -47,6 +47,7 @@ class Part:
 class Tile:
     """One operand's box.
 
+    seen      the ranges that the operand sees, those of which the tile holds one value, too
     sizes     how much of each range it holds, in the order in which it lies; the last one contiguous
     strides   elements from one value of a range to the next
     parts     what the number of a piece counts, its fastest digits first
@@ -55,6 +56,7 @@ class Tile:
     """
 
     stage: Stage
+    seen: list[Axis]
     sizes: dict[Axis, int]
     strides: dict[Axis, int] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
@@ -117,7 +119,9 @@ def tile_of(
             raise ScheduleError(f"stage: {axis.name} ends in a partial step of {size}; pad it first")
         if size > 1:
             sizes[axis] = size
-    made = Tile(stage, sizes)
+    if seen and not sizes:  # one element: still not the value that is read where it lies in memory
+        sizes[seen[-1]] = 1
+    made = Tile(stage, seen, sizes)
     itemsize = stage.value.dtype.itemsize
     inner = next(reversed(sizes), None)
     if inner is not None and form.coefficient(inner.range) == 1:
