@@ -133,6 +133,18 @@ class LowerExpr(Emitter):
         """Loops were opened or closed: what depends on what is elsewhere now."""
         self._depths.clear()
 
+    def is_at(self, loop: Loop, counter: Instruction | None) -> None:
+        """From now on a loop that stays open counts this: what was known of its range holds no more. None: it is closed."""
+        if counter is None:
+            del self.counters[loop]
+        else:
+            self.counters[loop] = counter
+        for scope in self.scopes:
+            stale = [key for key in scope.values if self.masks[key[0]] & loop.axis.bit]
+            for key in stale:
+                del scope.values[key]
+        self.moved()
+
     def _depth_of(self, mask: int) -> int:
         depth = self._depths.get(mask)
         if depth is None:

@@ -69,13 +69,11 @@ class Sharing(Staging):
             self._all_have_come()
             counter, end = self.counters[loop], self.number(loop.size)
             after = self._sum(counter, ahead)
-            self.counters[loop] = self.arithmetic(Op.MIN, after, self.number(loop.size - 1))
-            self.moved()
+            self.is_at(loop, self.arithmetic(Op.MIN, after, self.number(loop.size - 1)))
             self.under_way[loop] = [
                 (self._packed(tile, after, keep=loop), self._copies(tile)) for tile in tiles
             ]
-            self.counters[loop] = counter
-            self.moved()
+            self.is_at(loop, counter)
             if buffers > 2:
                 more = self.emit(Op.CMPLT, dtypes.bool, (after, end))
                 self._begin(self.under_way.pop(loop), more)
@@ -118,8 +116,7 @@ class Sharing(Staging):
             if step >= loop.size:
                 self.place(Op.COMMIT, dtypes.index, ())
                 continue
-            self.counters[loop] = self.number(step)
-            self.moved()
+            self.is_at(loop, self.number(step))
             tiles = [self._tile(stage, loop) for stage in stages]
             at = self.number(step)
             copies = [(self._packed(tile, at, keep=loop), self._copies(tile)) for tile in tiles]
@@ -128,8 +125,7 @@ class Sharing(Staging):
             else:
                 for packed, written in copies:
                     self._store(packed, written)
-        del self.counters[loop]
-        self.moved()
+        self.is_at(loop, None)
 
     def share_last(self, loop: Loop) -> None:
         """A pipelined loop has ended: a unit that works by itself has done its last step."""
