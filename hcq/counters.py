@@ -247,6 +247,8 @@ def sample() -> int:
 def count(blocks: int = 0) -> Iterator[list[Counters]]:
     """The launches of this process's emulated GPUs while a block of Python runs. blocks: see `listen`.
 
+    Names are those that a GPU is told: an entry of PTX; none on AMD, where HCQ_PROFILE=counters knows the programs.
+
     >>> with count() as launches:
     ...     pass
     >>> launches

@@ -28,6 +28,7 @@ PORT_BYTES_PER_CLOCK = (
     64  # from L2 to a unit: NVIDIA A100 white paper (64 bytes a clock for an SM); AMD CDNA 3 white paper
 )
 FULL_SPREAD = 0.95
+ALL_BUT = 0.9999
 LOW_OCCUPANCY = 0.25
 WASTED_SECTORS = 1.1
 MANY_DIVERGE = 0.1
@@ -52,7 +53,7 @@ class Bound:
 
     def text(self) -> str:
         """The arithmetic."""
-        part = "" if self.share > FULL_SPREAD else f" x {self.share:.0%} of the units"
+        part = "" if self.share > ALL_BUT else f" x {100 * self.share:.4g}% of the units"
         rate = f"{scaled(self.rate)}{self.unit}/s"
         return f"{scaled(self.work)}{self.unit} / {rate}{part} = {seconds_text(self.seconds)}"
 
@@ -112,7 +113,7 @@ class Prediction:
         return self.arithmetic[1] * self.seconds / self.seconds_in_turn if self.bounds else 0.0
 
     def summary(self) -> str:
-        """The arithmetic of the share: operations, over the time, over the peak."""
+        """The arithmetic of the shares: operations and bytes, over the time, over the peak."""
         text = f"predicted {seconds_text(self.seconds)}, {seconds_text(self.seconds_in_turn)} if nothing overlapped"
         what, share = self.arithmetic
         found = next((one for one in self.bounds if one.what == what), None)
@@ -123,7 +124,13 @@ class Prediction:
                 f"{scaled(found.rate)}FLOP/s = {share:.0%} of the peak of {what}, {self.share_in_turn:.0%} without "
                 "overlap"
             )
-        return f"{text}; {self.dram_share:.0%} of DRAM's rate"
+        dram = next((one for one in self.bounds if one.what == "DRAM"), None)
+        if dram is not None:
+            text += (
+                f"; {scaled(dram.work)}B / {seconds_text(self.seconds)} = {scaled(dram.work / self.seconds)}B/s of "
+                f"{scaled(dram.rate)}B/s = {self.dram_share:.0%} of DRAM's rate"
+            )
+        return text
 
     def room(self) -> str:
         """How many blocks and warps a unit holds, and how often the units are filled."""

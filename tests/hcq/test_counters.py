@@ -273,6 +273,8 @@ def test_a_prediction_shows_its_arithmetic() -> None:
     found = roofline.predict(matmul(shared_passes=1 << 24), "h100")
     text = found.summary()
     assert "137.4 GFLOP / 143.3 us = 959.4 TFLOP/s of 989.4 TFLOP/s = 97% of the peak of matrix f16" in text
+    assert found.bounds[0].text() == "137.4 GFLOP / 989.4 TFLOP/s x 96.97% of the units = 143.3 us"
+    assert "100.7 MB / 143.3 us = 702.7 GB/s of 3.35 TB/s = 21% of DRAM's rate" in text
     assert found.seconds_in_turn == pytest.approx(sum(one.seconds for one in found.bounds))
     assert found.share_in_turn == pytest.approx(2 * 4096**3 / 989.4e12 / found.seconds_in_turn)
     assert f"{found.share_in_turn:.0%} without overlap" in text
