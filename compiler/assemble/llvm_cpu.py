@@ -108,7 +108,9 @@ def _machine(target: Target) -> Machine:
             machine_of = llvm.Target.from_triple(f"{target.arch}-unknown-linux-gnu")
         else:
             machine_of = llvm.Target.from_default_triple()
-        made = machine_of.create_target_machine(cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small")
+        made = machine_of.create_target_machine(
+            cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
+        )
         machine = _machines[key] = Machine(made)
     return machine
 

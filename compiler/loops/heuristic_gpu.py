@@ -331,7 +331,7 @@ class _Plan:
         return min(BLOCK, max(self.wave, _power_below(points // FEW_BLOCKS)))
 
     def _block_of_lines(self, threads: int, lines: int) -> int:
-        """Threads of a block that reduces lines by so many threads each: several lines, where enough blocks are left."""
+        """Threads of a block that reduces lines by so many threads each: several, where enough blocks are left."""
         several = _power_below(max(1, lines // FEW_BLOCKS))
         return max(threads, min(BLOCK, max(self.wave, threads * several)))
 
