@@ -134,7 +134,7 @@ class LowerExpr(Emitter):
         self._depths.clear()
 
     def is_at(self, loop: Loop, counter: Instruction | None) -> None:
-        """A loop that stays open counts this from now on; None: it is closed. What was known of its range is forgotten."""
+        """What counts an open loop from now on; None: it is closed. What was known of its range is forgotten."""
         if counter is None:
             del self.counters[loop]
         else:
