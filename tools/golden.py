@@ -138,7 +138,7 @@ def _judge(programs: Sequence[str], targets: Sequence[str], folder: Path, option
                 different += 1
                 continue
             reviewed = path.read_text()
-            left_out = () if not options.no_counters else ("counters",)
+            left_out: tuple[str, ...] = ("counters",) if options.no_counters else ()
             if reviewed.split("\n")[0] != now.split("\n")[0]:
                 other_tools.add(
                     (

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hcq import counters
 from hcq.compiler.assemble.llvm_cpu import toolchain_version
@@ -40,16 +41,16 @@ def _cpu(arch: str, cpu: str, bits: int, registers: int) -> Target:
     )
 
 
-TARGETS = {  # two threads of a processor, whatever machine this runs on
-    "x86-64-v4": lambda: _cpu("x86_64", "x86-64-v4", 512, 32),
-    "x86-64-v3": lambda: _cpu("x86_64", "x86-64-v3", 256, 16),
-    "aarch64": lambda: _cpu("aarch64", "neoverse-n1", 128, 32),
-    **{arch: lambda arch=arch: amd_target(arch) for arch in ("gfx1100", "gfx1201", "gfx90a", "gfx942")},
-    **{arch: lambda arch=arch: nv_target(arch) for arch in ("sm_80", "sm_90")},
+AMD_ARCHS, NV_ARCHS = ("gfx1100", "gfx1201", "gfx90a", "gfx942"), ("sm_80", "sm_90")
+
+TARGETS: dict[str, Callable[[], Target]] = {  # two threads of a processor, whatever machine this runs on
+    "x86-64-v4": partial(_cpu, "x86_64", "x86-64-v4", 512, 32),
+    "x86-64-v3": partial(_cpu, "x86_64", "x86-64-v3", 256, 16),
+    "aarch64": partial(_cpu, "aarch64", "neoverse-n1", 128, 32),
+    **{arch: partial(amd_target, arch) for arch in AMD_ARCHS},
+    **{arch: partial(nv_target, arch) for arch in NV_ARCHS},
 }
-EMULATED = {name: f"amd:{name}" for name in TARGETS if name.startswith("gfx")} | {
-    name: f"nv:{name}" for name in TARGETS if name.startswith("sm_")
-}
+EMULATED = {arch: f"amd:{arch}" for arch in AMD_ARCHS} | {arch: f"nv:{arch}" for arch in NV_ARCHS}
 
 
 @dataclass
