@@ -363,13 +363,13 @@ class Tensor(
         if watching is not None:
             watching.writes(self)
 
-    def _write_view(self, view: Core, value: Core) -> None:
-        """Write into a view of this tensor's memory, now."""
+    def _write_view(self, view: Node, value: Core) -> None:
+        """Write into a view of this tensor's memory, now. No tensor holds the view: it would keep what was there."""
         self._before_change()
         before = self.node
         if any(node is before for node in value.node.toposort()):
             value = self._like(value.node).clone().realize()  # what is read must not be overwritten meanwhile
-        self.node = Node(Op.ASSIGN, self.dtype, (view.node, value.node))
+        self.node = Node(Op.ASSIGN, self.dtype, (view, value.node))
         try:
             self.realize()
         except BaseException:

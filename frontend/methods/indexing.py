@@ -280,11 +280,13 @@ class Indexing(Methods):
         if picks:
             self._write(self._scattered(key, value), flows)
             return
-        value = _fitted(value, view.node.shape)
+        place = view.node
+        del view  # a tensor that reads what is overwritten would be given a copy of it
+        value = _fitted(value, place.shape)
         if self.node.op is Op.BUFFER and not flows:
-            self._write_view(view, value)
+            self._write_view(place, value)
         else:
-            inside = self._spread(key, self._like(filled(True, view.node.shape, dtypes.bool)))
+            inside = self._spread(key, self._like(filled(True, place.shape, dtypes.bool)))
             self._write(inside.where(self._spread(key, value), self), flows)
 
     def _is_on_a_gradients_way(self, value: Self) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hcq.errors import UsageError
 from hcq.frontend.gradient import no_grad
+from hcq.frontend.plan import Plan
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
 
@@ -244,6 +245,24 @@ def test_a_gradient_flows_through_what_is_written_into_a_tensor(write, gradient,
     z.realize()
     (z * Tensor([[1.0, 10.0], [100.0, 1000.0]])).sum().backward()
     assert w.grad.tolist() == gradient
+
+
+@pytest.mark.parametrize(
+    "key",
+    [slice(1, None), (slice(None), 2), (..., slice(None, None, 2)), 1, (slice(None), slice(None, None, -1))],
+)
+def test_writing_into_a_part_is_one_kernel_that_reads_nothing_of_what_was_there(key, monkeypatch):
+    ran = []
+    before = Plan.run
+    monkeypatch.setattr(Plan, "run", lambda plan, storages: ran.append(plan) or before(plan, storages))
+    x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+    expected = x.numpy().copy()
+    for value in (7.0, 8.0):
+        ran.clear()
+        x[key] = value
+        expected[key] = value
+        np.testing.assert_array_equal(x.numpy(), expected)
+        assert [len(plan.launches) for plan in ran] == [1]
 
 
 def test_a_gradient_flows_through_what_is_left_of_a_tensor_that_is_written_to():
