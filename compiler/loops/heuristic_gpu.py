@@ -156,7 +156,7 @@ class _Plan:
         threads = min(most if results > 1 else 1024, _power_above(-(-row.size // lanes)))
         shares = [Share(row, threads, lanes, self._copies(row, threads * lanes))]
         if threads < BLOCK:
-            shares = self._fill(shares, self._block_of_lines(threads, results), threads)
+            shares = self._fill(shares, BLOCK, threads)
         return shares
 
     def _is_row(self, row: Axis, column: Axis) -> bool:
@@ -243,7 +243,9 @@ class _Plan:
             elif not any(nest.needs_both(axis, share.axis) for share in shares):
                 shares.append(Share(axis, shares[0].threads, lanes, like=shares[0].axis))
         threads = shares[0].threads if shares else 1
-        block = self._block_of_lines(threads, prod(a.size for a in rows))
+        # results of one number a row are neighbours in memory: a block that has several writes a whole line
+        stores_rows = all(any(nest.masks[store] & a.bit for a in along) for store in nest.stores)
+        block = self._block_of_lines(threads, prod(a.size for a in rows)) if stores_rows else BLOCK
         for axis in rows:
             more = min(block // threads, _power_above(axis.size))
             if more > 1:
@@ -331,7 +333,7 @@ class _Plan:
         return min(BLOCK, max(self.wave, _power_below(points // FEW_BLOCKS)))
 
     def _block_of_lines(self, threads: int, lines: int) -> int:
-        """Threads of a block that reduces lines by so many threads each: several, where enough blocks are left."""
+        """Threads of a block whose lines are reduced by so many threads each: several, where enough blocks are left."""
         several = _power_below(max(1, lines // FEW_BLOCKS))
         return max(threads, min(BLOCK, max(self.wave, threads * several)))
 
