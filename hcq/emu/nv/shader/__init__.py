@@ -11,7 +11,7 @@ The state
     batch.py     lanes, memory and special registers of a batch of blocks
     spaces.py    the windows of shared and local memory and of parameters
     groups.py    who executes an instruction, and what their warps look like
-    copies.py    bulk copies that are under way
+    copies.py, thread_copies.py    bulk copies, and those of threads, that are under way
 The instructions
     decode.py    an instruction to a Python closure over register slots; a rule per opcode, every modifier claimed
     floats.py    rounding that NumPy does not have: directed modes, one-rounding fma, narrow formats

@@ -20,6 +20,7 @@ import numpy as np
 from hcq.emu.nv.shader.copies import Copies
 from hcq.emu.nv.shader.errors import KernelFault
 from hcq.emu.nv.shader.memory import Memory
+from hcq.emu.nv.shader.thread_copies import ThreadCopies
 from hcq.emu.nv.shader.types import Lanes
 from hcq.emu.traffic import Tally
 
@@ -81,6 +82,7 @@ class Batch:
         self.local_bytes = 0
         self.local = np.zeros(0, np.uint8)
         self.copies = Copies()
+        self.thread_copies = ThreadCopies(self.count)
         self.failed_wait = ""  # what a wait for an mbarrier found that was not over
 
     def _number_lanes(self, blocks: Lanes) -> None:

@@ -24,7 +24,14 @@ from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step, Write
 from hcq.emu.nv.shader.errors import BadAccess, KernelFault
 from hcq.emu.nv.shader.groups import Group
-from hcq.emu.nv.shader.memory_ops import SCOPES, address_of, check_alignment, of_lanes, to_all
+from hcq.emu.nv.shader.memory_ops import (
+    SCOPES,
+    address_of,
+    check_alignment,
+    of_lanes,
+    to_all,
+    wait_for_copies,
+)
 from hcq.emu.nv.shader.syntax import Address, Discard, Immediate, Instruction, Operand
 from hcq.emu.nv.shader.types import TYPES, Lanes
 
@@ -235,7 +242,7 @@ def complete_tx(batch: Batch, lanes: Lanes, at: int, size_bytes: int) -> None:
 
 
 def arrive_after_copies(code: Code) -> Step:
-    """`cp.async.mbarrier.arrive`: the copies are done already. Without .noinc it is one more that is expected."""
+    """`cp.async.mbarrier.arrive`: the thread's copies are done before. Without .noinc one more is expected."""
     code.flag("arrive")
     is_counted = code.flag("noinc")
     code.take("shared", "shared::cta")
@@ -249,7 +256,14 @@ def arrive_after_copies(code: Code) -> Step:
         phase, tx_count, pending, expected = _fields(state)
         return _state(phase, tx_count, np.maximum(pending - 1, 0), expected)
 
-    return _changing(place, slot, update, None, np.copy if is_counted else np.zeros_like)
+    arrive = _changing(place, slot, update, None, np.copy if is_counted else np.zeros_like)
+    select = code.select()
+
+    def step(registers: Registers, group: Group) -> None:
+        wait_for_copies(group.batch, select(registers, group))
+        arrive(registers, group)
+
+    return step
 
 
 def is_wait(instruction: Instruction) -> bool:

@@ -17,10 +17,12 @@ from collections.abc import Callable
 import numpy as np
 
 from hcq.emu.nv.shader import spaces
+from hcq.emu.nv.shader.batch import Batch
 from hcq.emu.nv.shader.decode import Code, Registers, Rules, Step
 from hcq.emu.nv.shader.errors import BadAccess
 from hcq.emu.nv.shader.groups import Group
-from hcq.emu.nv.shader.syntax import Operand, Symbol
+from hcq.emu.nv.shader.syntax import Immediate, Operand, Symbol
+from hcq.emu.nv.shader.thread_copies import ALL
 from hcq.emu.nv.shader.types import TYPES, Lanes, Type
 
 RULES = Rules()
@@ -220,10 +222,53 @@ def hint(code: Code) -> Step:
     return _nothing
 
 
+def _threads(batch: Batch, lanes: Lanes | None) -> Lanes:
+    """The numbers that these lanes have in the whole batch."""
+    return batch.local_row if lanes is None else batch.local_row[lanes]
+
+
+def _end_of_group(code: Code) -> Step:
+    code.expect(0)
+    select = code.select()
+
+    def step(registers: Registers, group: Group) -> None:
+        batch = group.batch
+        batch.thread_copies.commit(_threads(batch, select(registers, group)))
+
+    return step
+
+
+def _wait_for_groups(code: Code, pending: int | None) -> Step:
+    """pending: None where it is the operand."""
+    if pending is None:
+        code.expect(1)
+        operand = code.operands[0]
+        if not isinstance(operand, Immediate) or operand.value < 0:
+            raise code.refuse("the groups that may be pending are a number from 0 on")
+        pending = operand.value
+    else:
+        code.expect(0)
+    count, select = pending, code.select()
+
+    def step(registers: Registers, group: Group) -> None:
+        wait_for_copies(group.batch, select(registers, group), count)
+
+    return step
+
+
+def wait_for_copies(batch: Batch, lanes: Lanes | None, pending: int = ALL) -> None:
+    """These lanes wait for what they copy by cp.async."""
+    batch.thread_copies.wait(_threads(batch, lanes), pending)
+
+
 def copy_async(code: Code) -> Step:
-    """cp.async: the copy is done at once, so that waiting for it is nothing."""
-    if code.take("commit_group", "wait_all") or code.flag("wait_group"):
-        return _nothing
+    """cp.async: global memory is read at once, and shared memory has it when the thread waits for it."""
+    if code.flag("commit_group"):
+        return _end_of_group(code)
+    if code.flag("wait_all"):
+        return _wait_for_groups(code, ALL)
+    if code.flag("wait_group"):
+        return _wait_for_groups(code, None)
     has_policy = claim_hints(code)
     if not code.take("shared", "shared::cta", "shared::cluster") or not code.flag("global"):
         raise code.refuse("expected cp.async.ca.shared.global [to], [from], bytes")
@@ -260,7 +305,9 @@ def copy_async(code: Code) -> Step:
             raise group.fault(bad, instruction, f"load of {size} bytes", who) from None
         try:
             check_alignment(goal, size)
-            spaces.SHARED.store(batch, lanes, goal, data)
+            memory, index = spaces.SHARED.index(batch, lanes, goal, size)
+            rows = memory.view(np.uint8)[: len(memory) // size * size].reshape(-1, size)
+            batch.thread_copies.issue(_threads(batch, lanes), rows, index, data)
         except BadAccess as bad:
             raise group.fault(bad, instruction, f"store of {size} bytes", lanes) from None
 

@@ -1,0 +1,70 @@
+"""Copies by threads that are under way: cp.async has read its bytes, and shared memory has them when its thread waits.
+
+In       what threads copy, the ends of their groups, their waits
+Out      nothing
+Changes  shared memory, when a copy is done
+Next     memory_ops.py (cp.async), mbarrier_ops.py (an arrival that waits for copies), copies.py (bulk copies)
+Source   PTX ISA, "cp.async", "cp.async.commit_group", "cp.async.wait_group"
+
+As with bulk copies, a copy is done only when it must be: a kernel that forgets to wait, or waits for too few groups,
+sees old bytes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hcq.emu.nv.shader.types import Lanes
+
+ALL = -1  # of groups that may be pending: none, and none that has not ended
+
+
+class _Issued(NamedTuple):
+    """Copies of one instruction. group: how many groups each thread had ended before."""
+
+    lanes: Lanes
+    group: Lanes
+    memory: Lanes
+    index: Lanes
+    data: Lanes
+
+    def done(self, which: Lanes) -> None:
+        """Write what some of the threads copied."""
+        self.memory[self.index[which]] = self.data[which]
+
+    def only(self, which: Lanes) -> _Issued:
+        """Those of some of the threads."""
+        return _Issued(self.lanes[which], self.group[which], self.memory, self.index[which], self.data[which])
+
+
+class ThreadCopies:
+    """The copies of the threads of a batch, in the order in which they were issued."""
+
+    def __init__(self, threads: int) -> None:
+        self._ended = np.zeros(threads, np.int64)  # groups of each thread
+        self._issued: list[_Issued] = []
+
+    def issue(self, lanes: Lanes, memory: Lanes, index: Lanes, data: Lanes) -> None:
+        """These threads copy: `memory[index] = data`, before their wait for it ends."""
+        self._issued.append(_Issued(lanes, self._ended[lanes], memory, index, data))
+
+    def commit(self, lanes: Lanes) -> None:
+        """These threads end a group each."""
+        self._ended[lanes] += 1
+
+    def wait(self, lanes: Lanes, pending: int) -> None:
+        """These threads wait until at most so many of their latest groups are not done; ALL: until all copies are."""
+        if not self._issued:
+            return
+        done = np.full(len(self._ended), -1)
+        done[lanes] = self._ended[lanes] + 1 if pending == ALL else self._ended[lanes] - pending
+        rest = []
+        for one in self._issued:
+            is_done = one.group < done[one.lanes]
+            if is_done.any():
+                one.done(is_done)
+            if not is_done.all():
+                rest.append(one.only(~is_done) if is_done.any() else one)
+        self._issued = rest
