@@ -2,10 +2,10 @@
 
 In       roots
 Out      roots of the same values: no DETACH, no FUNCTION, no expanded constants, no reshape of a reshape, no empty
-         reductions; large reductions to few elements and scans of few lines in two steps; every BUCKET with its
-         counters; every scatter with a base of its own; every CAT as its readers see it (joins.py)
+         reductions; large reductions to few elements, long products of few tiles and scans of few lines in two steps;
+         every BUCKET with its counters; every scatter with a base of its own; every CAT as its readers see it
 Changes  nothing
-Next     fuse.py
+Next     fuse.py, joins.py (what a CAT's readers see)
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ LARGE_REDUCTION = 1 << 18
 LONG = 1 << 12  # elements of one result, where cores are many
 LINE = 64  # elements: lines of memory hold at most so many of 2 bytes
 _IN_MEMORY_ANYWAY = frozenset({Op.CONTIGUOUS, Op.REDUCE_AXIS, Op.CAT, Op.SCATTER, Op.SCAN_AXIS, Op.BUCKET})
+TILE = 32  # of a product, each way, at least: what a block of a GPU computes
+MIN_OF_PIECE = 1 << 10  # steps of a product's sum that a block has
+WORKERS_OF_CORE = 8  # that a GPU keeps busy, which is more than cores
 LARGE_SCAN = 1 << 18  # a scan of at least this many elements in fewer lines than there are workers, likewise
 MIN_STRETCH = 1 << 10  # elements of a line that are scanned by one worker, at least
 ALIGNED = 16  # elements: stretches begin where vectors do
@@ -149,7 +152,38 @@ def _reduction(node: Node, threads: int) -> Node:
     if is_large and results < threads:
         most = max(PARTIAL_RESULTS, threads) // results
         return _in_two_steps(node, most, is_even=threads <= PARTIAL_RESULTS)
+    if threads >= MANY_WORKERS and count >= LONG:
+        tiles = _tiles(node)
+        most = min(threads // WORKERS_OF_CORE // tiles, count // MIN_OF_PIECE) if tiles else 0
+        if most > 1:
+            return _in_two_steps(node, most, is_even=True)
     return node
+
+
+def _tiles(node: Node) -> int:
+    """The tiles of a product, a sum over what two factors share; 0 where it is none.
+
+    Each factor is told from the other by ranges along which it is expanded.
+    """
+    op, axes = node.arg
+    factors = node.src[0].src
+    if op is not Op.ADD or node.src[0].op is not Op.MUL:
+        return 0
+    apart = []
+    for factor in factors:
+        while factor.op is Op.CAST:
+            factor = factor.src[0]
+        whole = factor.src[0].shape if factor.op is Op.EXPAND else factor.shape
+        apart.append([a for a in range(len(whole)) if whole[a] != factor.shape[a] and a not in axes])
+    if not all(apart) or set(apart[0]) & set(apart[1]):
+        return 0
+    tiles = 1
+    for a, size in enumerate(node.src[0].shape):
+        if a not in axes and a not in apart[0] and a not in apart[1]:
+            tiles *= size
+    for mine in apart:
+        tiles *= -(-prod(node.src[0].shape[a] for a in mine) // TILE)
+    return tiles
 
 
 def _in_two_steps(node: Node, most: int, is_even: bool) -> Node:

@@ -57,8 +57,8 @@ def run(roots: list[Node], values: dict[Storage, np.ndarray]) -> tuple[Schedule,
     return made, [memory[v] for v in made.results]
 
 
-def kernels(*roots: Node) -> int:
-    return len(schedule(list(roots), structure_of(roots).storages, threads=2).kernels)
+def kernels(*roots: Node, threads: int = 2) -> int:
+    return len(schedule(list(roots), structure_of(roots).storages, threads=threads).kernels)
 
 
 def data(*storages: Storage) -> dict[Storage, np.ndarray]:
@@ -156,6 +156,22 @@ def test_a_large_reduction_to_one_number_is_done_in_two_steps():
     x = memory(1 << 20).node()
     assert kernels(total(x, 0)) == 2
     assert kernels(total(memory(1 << 10).node(), 0)) == 1
+
+
+def test_a_long_product_of_few_tiles_is_done_in_two_steps_where_cores_are_many():
+    def product(m: int, k: int, n: int) -> Node:
+        a = expand(node(Op.RESHAPE, memory(m, k).node(), arg=(m, k, 1)), m, k, n)
+        return total(
+            node(Op.MUL, a, expand(node(Op.RESHAPE, memory(k, n).node(), arg=(1, k, n)), m, k, n)), 1
+        )
+
+    many = 1 << 10
+    assert kernels(product(100, 60000, 10), threads=many) == 2
+    assert kernels(product(100, 60000, 10)) == 1
+    assert kernels(product(1024, 8192, 1024), threads=many) == 1  # of many tiles
+    assert kernels(product(100, 1024, 10), threads=many) == 1  # short
+    rows = node(Op.MUL, memory(1024, 8192).node(), memory(1024, 8192).node())
+    assert kernels(total(rows, 1), threads=many) == 1  # no product: each sum has its own elements
 
 
 def test_views_are_free():
