@@ -103,9 +103,7 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     if together > 1:
         nest.parallel(_axis(nest, m).loops[1].name)
     stage_along(nest, k, numbers, ahead)
-    if wide is None and _stores_pieces(
-        nest, unit, _axis(nest, n), SECTOR if copies_by_itself(target) else LINE
-    ):
+    if _stores_pieces(nest, unit, _axis(nest, n), SECTOR if copies_by_itself(target) else LINE):
         nest.collect()
     return True
 
@@ -113,8 +111,10 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
 def _stores_pieces(nest: LoopNest, unit: MatrixUnit, n: Axis, whole: int) -> bool:
     """Whether threads next to each other store less than so many bytes of a row, which could be stored by fours."""
     neighbours = 1
-    for size, digit in unit.d_n:
+    for size, digit in reversed(unit.d_n):
         neighbours *= size if digit in (HELD, 0) else 1
+        if digit == 0:  # registers outside of it are for other pieces of the row
+            break
     for store in nest.stores:
         form = nest.affine.of(store.src[1])
         steps = [form.constant, *[step for atom, step in form.terms if atom is not n.range]]

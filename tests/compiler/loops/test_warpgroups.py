@@ -273,6 +273,15 @@ def test_another_reduced_range_around_k_is_a_loop_around_the_pipeline(gpu: Any, 
             compile_kernel(sink, HOPPER, schedule=f"{text}; pipeline r3 {tiles} bulk")
 
 
+@pytest.mark.parametrize("road", roads())
+def test_halves_are_stored_by_rows_when_the_producers_have_gone(gpu: Any, road: str) -> None:
+    a, b = param(1, (136, 456), dtypes.float16), param(2, (456, 120), dtypes.float16)
+    wide = [Node(Op.CAST, dtypes.float32, (x,)) for x in (a, b)]
+    narrow = Node(Op.CAST, dtypes.float16, (matmul(*wide),))
+    text = schedule("wgmma128.f16", 128, 2, 1, 64, 4, "producer") + "; collect"
+    check(gpu, kernel((out(0, (136, 1, 120), dtypes.float16), narrow)), text, target=target(road))
+
+
 # -- what the heuristic makes of products ---------------------------------------------------------------------------
 
 
@@ -306,6 +315,7 @@ def test_what_is_computed_behind_the_unit_is_in_its_kernel(gpu: Any) -> None:
     made = (one @ two.T + three).relu()
     (launch,) = made.schedule()[0].launches
     assert "wgmma64.f16" in launch.choice and launch.tensor_maps.count("") == 2
+    assert launch.choice.endswith("; collect")  # halves
     np.testing.assert_array_equal(made.numpy(), np.maximum(x @ w.T + b, 0))
 
 
