@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import hcq
+from hcq import counters, datasheets, roofline
 from hcq.compiler.codegen import compile_with
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.linear.linearize import linearize
@@ -20,6 +22,7 @@ from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.render import cuda
 from hcq.compiler.target import Target, Toolchain, nv_target
+from hcq.counters import SUMMED, Counters
 from hcq.errors import UsageError
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
@@ -34,9 +37,11 @@ from tests.compiler.building import (
     matmul,
     out,
     param,
+    parameters,
     permute,
     reduce,
     reshape,
+    run,
 )
 from tests.hcq.emu.nv.shader.running import needs_nvjitlink, needs_nvrtc
 
@@ -325,6 +330,49 @@ def test_what_is_computed_on_the_way_to_the_unit_is_not_the_warpgroups() -> None
         (out(0, (4096, 1, 4096)), matmul(*[Node(Op.CAST, dtypes.float32, (x * x,)) for x in (a, b)]))
     )
     assert "wgmma" not in choose(LoopNest(lower(sink, HOPPER)), HOPPER).choice
+
+
+# -- what is predicted of large products ----------------------------------------------------------------------------
+
+
+def counted(gpu: Any, k: int) -> Counters:
+    """What the large product's schedule does for 2048 x 256 from k: the 16 blocks that are begun together."""
+    text = choose(LoopNest(lower(narrow_product(4096, 4096, 4096, dtypes.bfloat16), HOPPER)), HOPPER).choice
+    made: list[Counters] = []
+    end = counters.listen(lambda _, one: made.append(one))
+    try:
+        sink = narrow_product(2048, 256, k, dtypes.bfloat16)
+        run(gpu, sink, [np.zeros(node.arg.shape, np.float32) for node in parameters(sink)], text, HOPPER)
+    finally:
+        end()
+    (found,) = made
+    return found
+
+
+def test_4096_is_predicted_to_reach_most_of_the_peak(gpu: Any) -> None:
+    """From two counts, of so much for a block to begin and end, and so much for each step of 64 along k."""
+    short, long = counted(gpu, 320), counted(gpu, 448)
+    blocks, steps = 512, (4096 - 320) // 64
+    found = dataclasses.replace(long, blocks=blocks, warps=12 * blocks, grid=(blocks, 1, 1))
+
+    def grown(before: int, after: int) -> int:
+        return (before + (after - before) // 2 * steps) * blocks // 16
+
+    for name in SUMMED - {"launches", "blocks", "warps"}:
+        setattr(found, name, grown(getattr(short, name), getattr(long, name)))
+    for name in ("instructions", "matrix_flops"):
+        before, after = getattr(short, name), getattr(long, name)
+        setattr(found, name, {kind: grown(before.get(kind, 0), after[kind]) for kind in after})
+    # four waves, each of 16 blocks down and 9 across, whose operands L2 has once
+    found.dram_read_bytes = 4 * (16 * 128 + 9 * 256) * 4096 * 2
+    found.dram_write_bytes = 4 * 4096 * 4096
+    found.beyond_l2_bytes = found.dram_read_bytes + found.dram_write_bytes
+    assert found.matrix_flops == {"bf16": 2 * 4096**3} and found.flops == {}
+    assert found.load_sectors * 32 == 2 * (16 * 4096 + 32 * 4096) * 4096
+    assert found.bank_conflicts == 0 and found.sector_ratio <= 1.05 and not found.uncounted
+    prediction = roofline.predict(found, datasheets.chip("h100"))
+    shown = [f"{one.what}: {one.text()}" for one in prediction.bounds]
+    assert prediction.arithmetic[0] == "matrix bf16" and prediction.arithmetic[1] >= 0.7, shown
 
 
 @pytest.mark.parametrize("by", ["", "producer"])
