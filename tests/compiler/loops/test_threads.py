@@ -354,10 +354,10 @@ def test_tiles_beyond_what_an_object_declares_are_asked_for_when_it_is_launched(
     text = (
         "pad r0 64; pad r1 64; pad r2 128; split r0 64; split r0.1 16; split r1 64; split r1.1 8; split r2 64; "
         "split r2.1 16; matrix r0.2 r1.2 r2.2 mma.f16; thread r0.1; unroll r1.1; unroll r2.1; parallel r0; "
-        "parallel r1; stage 0 r2; stage 1 r2; pipeline r2 6"
+        "parallel r1; stage 0 r2; stage 1 r2; pipeline r2 7"
     )
     code = check(hcq.open("NV"), narrow_product(70, 64, 150, dtypes.float16), text, target=target)
-    assert code.dynamic_shared_bytes == 6 * 2 * 64 * (64 + 8) * 2
+    assert code.dynamic_shared_bytes == 7 * 2 * 64 * 64 * 2
     assert b".extern .shared" in code.image
     with pytest.raises(ScheduleError, match="bytes of shared memory exceed"):
         compile_kernel(narrow_product(70, 64, 150, dtypes.float16), nv_target("sm_86"), schedule=text)
