@@ -67,6 +67,12 @@ class CumSum(_Running):
     shape = (1 << 24,)
 
 
+class CumSumSmall(CumSum):
+    name = "cumsum-64k"
+    about = "running sum of 64K numbers"
+    shape = (1 << 16,)
+
+
 class CumSumRows(_Running):
     name = "cumsum-rows"
     about = "running sums of the rows of 4096 x 4096"
@@ -102,6 +108,27 @@ class ArgMax(_Line):
         return x.argmax()
 
 
+class ArgMaxSmall(ArgMax):
+    name = "argmax-1m"
+    about = "the place of the greatest of 1M numbers"
+    shape = (1 << 20,)
+
+
+class ArgMaxRows(_Line):
+    name = "argmax-rows"
+    about = "the place of the greatest in each row of 4096 x 1000"
+    shape = (4096, 1000)
+    tolerance = 0.0
+
+    @staticmethod
+    def work(x: Any) -> Any:
+        return x.argmax(1)
+
+    @staticmethod
+    def in_numpy(x: Any) -> Any:
+        return x.argmax(1)
+
+
 class Sort(_Line):
     name = "sort-1m"
     about = "1M numbers in stable order, with their places; NumPy sorts the numbers alone"
@@ -122,6 +149,12 @@ class Sort(_Line):
         return _torch(lambda x: x.sort(stable=True)[0], inputs["x"])
 
 
+class SortSmall(Sort):
+    name = "sort-1k"
+    about = "1K numbers in stable order, with their places; NumPy sorts the numbers alone"
+    shape = (1 << 10,)
+
+
 class TopK(_Line):
     name = "topk-1m"
     about = "the 64 greatest of 1M numbers, in order, with their places; NumPy partitions and sorts"
@@ -138,4 +171,14 @@ class TopK(_Line):
         return numpy.sort(numpy.partition(x, x.size - 64)[-64:])[::-1]
 
 
-ORDERING_CASES: tuple[type[Case], ...] = (CumSum, CumSumRows, CumSumColumns, ArgMax, Sort, TopK)
+class TopKSmall(TopK):
+    name = "topk-1k"
+    about = "the 64 greatest of 1K numbers, in order, with their places; NumPy partitions and sorts"
+    shape = (1 << 10,)
+
+
+ORDERING_CASES: tuple[type[Case], ...] = (
+    *(CumSum, CumSumSmall, CumSumRows, CumSumColumns),
+    *(ArgMax, ArgMaxSmall, ArgMaxRows),
+    *(Sort, SortSmall, TopK, TopKSmall),
+)
