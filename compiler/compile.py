@@ -56,7 +56,7 @@ def compile_kernel(
 
     sink      SINK(STORE(target, value), ...) of the tensor stage
     cache     looked up before, filled after; None: memory only
-    show      called with "ir", "code" and "passes" and the text of each; who wants to see is served by no cache
+    show      called with "graph", "ir", "code", "passes" and the text of each; who wants to see is served by no cache
     schedule  transforms to replay instead of the heuristic's choice
     trace     called with a line for every rule that a pass applies
     Raises    ValueError (ScheduleError, RenderError, ...) for a kernel or schedule that cannot be compiled

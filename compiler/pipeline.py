@@ -26,6 +26,7 @@ from hcq.compiler.passes.promote_floats import promote_floats
 from hcq.compiler.passes.skip_gaps import skip_gaps
 from hcq.compiler.passes.split_ranges import split_ranges
 from hcq.compiler.target import Target
+from hcq.ir import text as graph_text
 from hcq.ir.dtype import DType
 from hcq.ir.node import Node, Param, toposort
 from hcq.ir.op import Op
@@ -78,6 +79,7 @@ def build(
     text = table.station("render", lambda: serves.render(program, target.arch))
     image = table.station("assemble", lambda: serves.assemble(text, target, name))
     if show is not None:
+        show("graph", graph_text.write(sink))
         show("ir", show_graph(lowered))
         show("code", f"{nest}\n\n{text}")
         show("passes", f"{name} for {target.name} {target.arch}\n{table}")

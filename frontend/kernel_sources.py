@@ -1,6 +1,7 @@
 """Kernel sources: what kernels were made from, for readers of a trace of them (HCQ_TRACE).
 
-In       what the compiler showed while it made a kernel: its graph as "ir", its loops and target code as "source"
+In       what the compiler showed while it made a kernel: its "graph" to be read again, that over ranges as "ir", its
+         loops and target code as "source"
 Out      the same by the kernel's code, also in a later process that finds the kernel compiled
 Changes  the cache on disk, only while something is traced
 Next     plan.py (who asks), hcq/observe/trace.py (who writes them down)
@@ -17,7 +18,7 @@ from hcq.cache import DiskCache
 from hcq.frontend.names import wanted as wanted
 
 KIND = "text"
-NAMES = {"ir": "ir", "code": "source"}  # the compiler's name of a stage -> the trace's
+NAMES = {"graph": "graph", "ir": "ir", "code": "source"}  # the compiler's name of a stage -> the trace's
 
 MAX_KNOWN = 512  # kernels whose texts are kept in memory
 

@@ -97,7 +97,7 @@ def test_who_watches_a_kernel_sees_the_time_of_each_station_and_each_rule():
     shown: dict[str, str] = {}
     lines: list[str] = []
     compile_kernel(kernel.sink, cpu_target(), show=shown.__setitem__, trace=lines.append)
-    assert set(shown) == {"ir", "code", "passes"}
+    assert set(shown) == {"graph", "ir", "code", "passes"}
     rows = [line.split() for line in shown["passes"].splitlines()[1:]]
     stations = [*[step.name for step in PASSES], "choose", "linearize", "render", "assemble", "together"]
     assert stations == [row[0] for row in rows]
