@@ -26,6 +26,8 @@ from hcq.ir.op import Op
 
 Show = Callable[[str, str], None]
 CACHE_KIND = "kernel"
+# of a schedule that another version found: what no transform refuses may not be what a later station expects
+REFUSALS = (ValueError, LookupError, TypeError, AssertionError)
 NO_SCHEDULES: Mapping[str, str] = {}
 
 
@@ -129,7 +131,7 @@ def compile_known(
     if schedule is not None:
         try:
             return compile_kernel(sink, target, cache, show, schedule, trace)
-        except ValueError:
+        except REFUSALS:
             pass
     return compile_kernel(sink, target, cache, show, None, trace)
 
@@ -140,7 +142,7 @@ def _build(sink: Node, target: Target, schedule: str | None) -> bytes:
 
     try:
         return build(sink, target, schedule).to_bytes()
-    except ValueError:
+    except REFUSALS:
         if schedule is None:
             raise
         return b""

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hcq.compiler.codegen import codegen
+from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.loop_nest import LoopNest
+from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
 from hcq.compiler.search.moves import Moves, _text_edits
 from hcq.compiler.search.starts import starts
 from hcq.compiler.target import Target, amd_target, cpu_target, nv_target
-from tests.compiler.building import kernel, out, param
-from tests.compiler.loops.test_loop_nest import product
+from hcq.ir.node import Node
+from tests.compiler.building import check, kernel, out, param
+from tests.compiler.loops.test_loop_nest import columns, norm_like, padded_convolution, pooling, product
+
+if TYPE_CHECKING:
+    from hcq.device import Device
 
 GPU_TARGETS = {"sm_80": nv_target("sm_80"), "gfx942": amd_target("gfx942")}
 
@@ -75,3 +83,20 @@ def test_a_search_begins_with_schedules_that_are_legal(target: Target) -> None:
     assert len(set(found)) == len(found)
     for text in found:
         assert LoopNest(sink).apply(text).choice == text
+
+
+@pytest.mark.parametrize(
+    "make", [product, padded_convolution, pooling, columns, norm_like], ids=lambda make: make.__name__
+)
+def test_whatever_is_tried_computes_the_same(device: Device, make: Callable[[], Node]) -> None:
+    target = cpu_target()
+    lowered = lower(make(), target)
+    moves = Moves(lowered, target)
+    text = codegen(target).choose(LoopNest(lowered), target).choice
+    for step in range(5):
+        text = next(moves.neighbours(text, random.Random(step)), text)
+    try:
+        linearize(LoopNest(lowered).apply(text), "k")
+    except ScheduleError:
+        return  # a search passes it over
+    assert check(device, make(), text).choice == text
