@@ -32,6 +32,7 @@ NV_TILES = ((128, 128, 2, 2), (128, 64, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2), (
 
 DEPTH_BYTES = 128  # along k in shared memory at a time, where threads copy them: a cache line of AMD's
 TILES_AHEAD = 1  # in shared memory, and the next in registers: as deep as this, two would fill it
+MOST_PADDED = 1.1  # of what is multiplied beyond the end of k, before fewer values of it are taken at a time
 SECTOR, LINE = 32, 128  # bytes of memory that are written at once: NVIDIA, AMD
 LANES = 4  # results that a thread stores, once they are put together
 NV_DEPTH_BYTES = 64  # where the GPU copies by itself
@@ -68,6 +69,10 @@ def schedule_matrix(nest: LoopNest, facts: Accesses, target: Target) -> bool:
     )
     depth = (NV_DEPTH_BYTES if copies_by_itself(target) else DEPTH_BYTES) // unit.operand.itemsize
     depth = min(depth, -(-found.k.size // unit.size("k")) * unit.size("k"))
+    while depth % (2 * unit.size("k")) == 0 and _up(found.k.size, depth) > MOST_PADDED * _up(
+        found.k.size, depth // 2
+    ):
+        depth //= 2
     ahead, together = NV_TILES_AHEAD if copies_by_itself(target) else TILES_AHEAD, 1
     wide = warpgroup_tile(nest, found.factors, found.m, found.n, found.k, batch, target)
     if wide is not None:
@@ -122,6 +127,10 @@ def _stores_pieces(nest: LoopNest, unit: MatrixUnit, n: Axis, whole: int) -> boo
             return False
     widest = max(store.src[0].dtype.itemsize for store in nest.stores)
     return n.size % LANES == 0 and neighbours * widest < whole
+
+
+def _up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
 
 
 def copies_by_itself(target: Target) -> bool:
