@@ -26,6 +26,7 @@ MOST_WRITTEN = 64  # steps of an inner reduction that are written out
 MOST_COLUMNS = 128  # sums of a thread
 WAVES = 4  # of a block, with a matrix unit: each has a tile of rows
 TILE_KEYS = 64  # of a step, for each inner product
+FEW_KEYS = 32  # on RDNA, whose compiler would spill
 MOST_TILES = 16  # of an inner reduction, or of columns, that are written out
 TILE_BYTES = 40 << 10  # of shared memory
 
@@ -95,7 +96,8 @@ def _with_matrix_unit(nest: LoopNest, found: Shapes, target: Target) -> bool:
     depth = unit.size("k")
     waves = min(WAVES, _power_above(-(-found.row.size // rows)))
     step = max(keys, depth)  # of keys: tiles of the first product make whole operands of the second one
-    tile = min(max(step, TILE_KEYS // len(found.inner)), step * _power_above(-(-found.key.size // step)))
+    most = FEW_KEYS if target.arch.startswith(("gfx11", "gfx12")) else TILE_KEYS
+    tile = min(max(step, most // len(found.inner)), step * _power_above(-(-found.key.size // step)))
     for name, multiple in ((row, rows * waves), (key, tile), (inner[-1], depth), (column, across)):
         if name:
             _pad(nest, name, multiple)

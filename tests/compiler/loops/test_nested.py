@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hcq.compiler.compile import compile_kernel
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.heuristic import choose
 from hcq.compiler.loops.heuristic_gpu import choose as choose_for_gpu
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.pipeline import lower
-from hcq.compiler.target import cpu_target, nv_target
+from hcq.compiler.target import amd_target, cpu_target, nv_target
 from hcq.ir.dtype import DType, dtypes
 from hcq.ir.node import Node
 from hcq.ir.op import Op
+from hcq.nv.toolchain import nvjitlink
 from tests.compiler.building import check, expand, kernel, out, param, reduce, reshape
 from tests.compiler.loops.test_loop_nest import attention, nest_of, slope_of_keys, weights
+from tests.compiler.loops.test_matrix_counters import metadata
 from tests.compiler.loops.test_threads import gpu, machine  # fixtures
+from tests.hcq.emu.nv.shader.running import needs_nvjitlink
 
 if TYPE_CHECKING:
     from hcq.device import Device
@@ -55,6 +59,19 @@ def test_weights_are_rounded_for_a_narrow_result_alone(gpu: tuple[Any, Any]) -> 
     device, target = gpu
     code = check(device, narrow_attention(20, 18, 8, result=dtypes.float32), target=target)
     assert "chain" not in code.choice
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+def test_attention_spills_nothing_on_amd(arch: str) -> None:
+    said = metadata(compile_kernel(narrow_attention(1024, 1024, 64), amd_target(arch)))
+    assert said[".vgpr_spill_count"] == said[".sgpr_spill_count"] == said[".private_segment_fixed_size"] == 0
+
+
+@needs_nvjitlink
+def test_attention_spills_nothing_on_nvidia() -> None:
+    code = compile_kernel(narrow_attention(1024, 1024, 64), nv_target("sm_80"))
+    found = nvjitlink.assemble(code.image.decode(), "sm_80", ("-verbose",))
+    assert "0 bytes spill stores, 0 bytes spill loads" in found.log
 
 
 def test_scores_stay_in_registers(gpu: tuple[Any, Any]) -> None:
