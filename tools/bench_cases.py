@@ -343,6 +343,45 @@ class Softmax(Case):
         return _tinygrad(lambda x: x.softmax(-1), inputs["x"])
 
 
+class Attention(Case):
+    """Also a case of memory: a matrix of scores is 537 MB."""
+
+    name = "attention-4096"
+    about = "attention of 4096 queries and keys, 8 heads of 64; counts two products"
+    unit = "GFLOP/s"
+    ceiling = "fma"
+    amount = 4 * 8 * 4096 * 4096 * 64 / 1e9
+
+    def inputs(self) -> Arrays:
+        return {name: _random(1, 8, 4096, 64, seed=seed) for seed, name in enumerate("qkv")}
+
+    def expected(self, inputs: Arrays) -> Any:
+        import numpy
+
+        q, k, v = (inputs[name][0].astype("float64") for name in "qkv")
+        heads = []
+        for head in range(8):
+            e = q[head] @ k[head].T / 8.0
+            e = numpy.exp(e - e.max(axis=-1, keepdims=True))
+            heads.append(e @ v[head] / e.sum(axis=-1, keepdims=True))
+        return numpy.stack(heads)[None]
+
+    def hcq(self, inputs: Arrays) -> Run:
+        return _hcq(
+            lambda q, k, v: q.scaled_dot_product_attention(k, v).realize(), *(inputs[name] for name in "qkv")
+        )
+
+    def torch(self, inputs: Arrays) -> Run:
+        import torch
+
+        return _torch(torch.nn.functional.scaled_dot_product_attention, *(inputs[name] for name in "qkv"))
+
+    def tinygrad(self, inputs: Arrays) -> Run:
+        return _tinygrad(
+            lambda q, k, v: q.scaled_dot_product_attention(k, v), *(inputs[name] for name in "qkv")
+        )
+
+
 # -- convolution -------------------------------------------------------------------------------------------------------
 
 
@@ -494,6 +533,7 @@ TENSOR_CASES: tuple[type[Case], ...] = (
     VectorMatrix,
     Chain,
     Softmax,
+    Attention,
     Conv,
     TinyAdds,
     Replay,

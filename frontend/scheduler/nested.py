@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import prod
 
-from hcq.ir.node import Node, Shape
+from hcq.ir.node import Node, Shape, toposort
 from hcq.ir.op import ARITHMETIC, MOVEMENT, Op
 
 LARGE_SCORES = 1 << 20  # elements; fewer stay in a cache, and reading them costs less than making them again
-THIN = 256  # the longest inner size, and the widest results
+THIN = 128  # the longest inner size, and the widest results: what registers hold a row of
 SAVED = 2  # times fewer elements below and above than in between
 
 _VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP})
@@ -100,7 +100,33 @@ def _above(scores: Node, users: dict[Node, list[Node]], in_memory: Collection[No
             else:
                 between[user] = frame
                 stack.append(user)
-    return set(between) | _in_one_pass(ends, between, users, in_memory)
+    in_one_pass = _in_one_pass(ends, between, users, in_memory)
+    if not any(_meets_another(end, scores, between, in_one_pass) for end in ends):
+        return set()
+    return set(between) | in_one_pass
+
+
+def _meets_another(end: Node, scores: Node, between: Collection[Node], in_one_pass: set[Node]) -> bool:
+    """Whether an end multiplies what became of the scores with a third operand, as attention does with its values.
+
+    The loss of a classifier does not: on its way back, logits meet the operands that they were made of. To keep them
+    is less work. Where the weights are made in the same pass, the third operand may be one of the two.
+    """
+    if prod(end.src[0].shape) <= prod(scores.shape):
+        return False
+    product = _base(end.src[0])
+    if product.op is not Op.MUL:
+        return False
+    own = {_base(side) for factor in (_base(scores.src[0]),) for side in factor.src}
+    others = {_base(side) for side in product.src if _base(side) not in between}
+    return bool(others - own) or not in_one_pass.isdisjoint(toposort((product,)))
+
+
+def _base(node: Node) -> Node:
+    """What a view, or a cast, is of."""
+    while node.op in MOVEMENT or node.op is Op.CAST:
+        node = node.src[0]
+    return node
 
 
 def _is_end(node: Node, scores: Node) -> bool:

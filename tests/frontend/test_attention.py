@@ -154,6 +154,16 @@ def test_a_score_that_is_read_itself_is_kept() -> None:
     assert max(prod(value.shape) for value in made.values) == 64 * 66
 
 
+def test_the_logits_of_a_classifier_are_kept() -> None:
+    """To make them again for the loss and both gradients would be twice the work."""
+    x, w = (Tensor(numbers((n, 8), n)).realize() for n in (64, 300))
+    target = Tensor(np.arange(64) % 300).realize()
+    loss = (x @ w.mT).cross_entropy(target)
+    roots = [loss.node, *(part.node for part in grad([loss], [x, w]))]
+    made = schedule(roots, structure_of(roots).storages, 2)
+    assert max(prod(value.shape) for value in made.values) == 64 * 300
+
+
 def test_few_scores_are_kept_for_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nested, "LARGE_SCORES", 1 << 20)
     q, k, v = (Tensor(numbers((1, 2, 96, 8), seed)).realize() for seed in range(3))
