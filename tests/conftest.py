@@ -58,6 +58,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="tests of tensors run on this emulated device: amd:gfx1100, nv:sm_90",
     )
     group.addoption(
+        "--random-schedules",
+        metavar="SEED",
+        help="under --emulate: kernels get random schedules, not those that the heuristic believes in",
+    )
+    group.addoption(
         "--thorough",
         action="store_true",
         help="run what is marked thorough, too: known laws over more seeds, machines and formats",
@@ -69,6 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # a shell's background job: the processes of tests would too
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if seed := config.getoption("--random-schedules"):
+        from tests.compiler.loops.random_gpu_schedules import choose_at_random
+
+        choose_at_random(int(seed))
     if hasattr(config, "workerinput"):
         return  # a process of pytest-xdist: it inherits the environment made below
     if hasattr(config.option, "loadscopereorder"):

@@ -281,6 +281,25 @@ class _KernelText(Text):
     def alignment(self, it: Instruction, dtype: DType) -> int:
         return self.aligned.bytes(it, dtype)
 
+    def load(self, it: Instruction) -> str:
+        """Lanes with masks of their own are read one by one, those that are off from the buffer's start: no branches, and
+        LLVM's NVPTX backend (22) gives up on a vector whose mask it finds to be constant.
+        """
+        dtype, mask = it.dtype, it.src[2] if len(it.src) > 2 else None
+        if mask is None or dtype.lanes == 1:
+            return super().load(it)
+        kind, element = memory_type(dtype), memory_type(dtype.scalar)
+        pointer, address = self.place(it, element, False), self.name(it.source(0))
+        value = "poison"
+        for lane in range(dtype.lanes):
+            here = self.let(f"extractelement <{dtype.lanes} x i1> {self.name(mask)}, i64 {lane}")
+            place = self.let(f"getelementptr {element}, {self.pointer} {pointer}, i64 {lane}")
+            safe = self.let(f"select i1 {here}, {self.pointer} {place}, {self.pointer} {address}")
+            read = self.let(f"load {element}, {self.pointer} {safe}, align {dtype.scalar.itemsize}")
+            chosen = self.let(f"select i1 {here}, {element} {read}, {element} zeroinitializer")
+            value = self.let(f"insertelement {kind} {value}, {element} {chosen}, i64 {lane}")
+        return self.let(f"icmp ne {kind} {value}, zeroinitializer") if dtype.is_bool else value
+
     def store(self, it: Instruction) -> None:
         mask = it.src[3] if len(it.src) > 3 else None
         if mask is not None and mask.op is Op.BROADCAST:

@@ -12,19 +12,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import prod
 
+from hcq.compiler import pipeline
+from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.heuristic_matrix import copies_by_itself
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.matrix_units import UNITS, MatrixUnit
 from hcq.compiler.loops.nest import ScheduleError
 from hcq.compiler.target import Target
+from hcq.ir.node import Node
 
+TRIES = 20
 MOST_ALONE = 1000  # places of all ranges that one thread goes through
 
 
 def random_gpu_schedule(make: Callable[[], LoopNest], target: Target, rng: random.Random) -> str:
-    """The text of a schedule of the nest that `make` gives, by which no thread has very much to do."""
-    while True:
+    """A schedule of the nest that `make` gives, by which no thread has very much to do; "" where none is found."""
+    for _ in range(TRIES):
         nest = make()
         _merge_and_fuse(nest, rng)
         units = [unit for unit in UNITS.values() if target.arch in unit.archs]
@@ -41,6 +45,25 @@ def random_gpu_schedule(make: Callable[[], LoopNest], target: Target, rng: rando
         places = prod(axis.size for axis in nest.axes)
         if places // (nest.group_count * nest.threads) <= MOST_ALONE:
             return nest.choice
+    return ""
+
+
+def choose_at_random(seed: int) -> None:
+    """From now on this process's compiler gives every kernel of a GPU a random schedule, where one is found for it."""
+    heuristic = pipeline._chosen
+
+    def chosen(lowered: Node, target: Target, schedule: str | None) -> LoopNest:
+        if schedule is not None or target.name not in ("amdgpu", "nvptx"):
+            return heuristic(lowered, target, schedule)
+        rng = random.Random(f"{seed} {target.arch} {lowered}")
+        text = random_gpu_schedule(lambda: LoopNest(lowered), target, rng)
+        for tried in dict.fromkeys((text, without_copies(text))):
+            with suppress(ScheduleError):
+                linearize(LoopNest(lowered).apply(tried), "k", target.shared_bytes)
+                return LoopNest(lowered).apply(tried)
+        return heuristic(lowered, target, schedule)
+
+    pipeline._chosen = chosen
 
 
 def without_copies(text: str) -> str:
