@@ -5,8 +5,9 @@ Out      a line of JSON for each node, sources before users: [op, dtype, numbers
 Changes  nothing
 Next     show.py (text for people), tools/replay_compile.py (who reads kernels of a trace)
 
-Arguments are whole numbers, words and truth values; all else is an object with one key: a tuple {"tuple": [...]}, a
-float {"float": "0x1.8p+0"}, a Param {"param": [index, shape, writable]}, an Op {"op": "ADD"}, a dtype {"dtype": "float32"}.
+Arguments are whole numbers, words and truth values; all else is an object with one key: a tuple {"tuple": [...]},
+a float {"float": "0x1.8p+0"}, a Param {"param": [index, shape, writable]}, an Op {"op": "ADD"}, a dtype {"dtype":
+"float32"}.
 """
 
 from __future__ import annotations

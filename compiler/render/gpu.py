@@ -282,8 +282,8 @@ class _KernelText(Text):
         return self.aligned.bytes(it, dtype)
 
     def load(self, it: Instruction) -> str:
-        """Lanes with masks of their own are read one by one, those that are off from the buffer's start: no branches, and
-        LLVM's NVPTX backend (22) gives up on a vector whose mask it finds to be constant.
+        """Lanes with masks of their own are read one by one, those that are off from the buffer's start: no branches,
+        and LLVM's NVPTX backend (22) gives up on a vector whose mask it finds to be constant.
         """
         dtype, mask = it.dtype, it.src[2] if len(it.src) > 2 else None
         if mask is None or dtype.lanes == 1:
