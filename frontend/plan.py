@@ -465,15 +465,23 @@ def _program(device: Any, launch: Launch) -> Any:
             scratch_bytes=launch.scratch_bytes,
             name=launch.name,
             access=["write" if is_written else "read" for is_written in writes],
-            sources=kernel_sources.of(DiskCache(), launch.image, launch.entry)
-            if kernel_sources.wanted()
-            else None,
+            sources=_sources(launch) if kernel_sources.wanted() else None,
         )
         if any(launch.tensor_maps):
             program.set_tensor_maps(launch.tensor_maps)
         if launch.dynamic_shared_bytes:
             program.dynamic_shared_bytes = launch.dynamic_shared_bytes
     return program
+
+
+def _sources(launch: Launch) -> dict[str, str]:
+    """What a trace keeps beside the code: what it was made from, and what its launches need besides arguments."""
+    found = dict(kernel_sources.of(DiskCache(), launch.image, launch.entry) or {})
+    if launch.dynamic_shared_bytes:
+        found["dynamic_shared_bytes"] = str(launch.dynamic_shared_bytes)
+    if any(launch.tensor_maps):
+        found["tensor_maps"] = "\n".join(launch.tensor_maps)
+    return found
 
 
 # -- plans as bytes: a length, a JSON header, the code objects -------------------------------------------------------

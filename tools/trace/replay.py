@@ -21,7 +21,17 @@ from hcq import command as commands
 from hcq.errors import HcqError, UsageError
 from hcq.tools.trace.color import Color, counted
 from hcq.tools.trace.views import all_packets, argument_text, code_hash, code_of, name_of, submission_view
-from hcq.trace.file import Contents, MemoryMap, Record, ResultSeen, SignalSeen, Submission, Trace, TraceDevice
+from hcq.trace.file import (
+    Code,
+    Contents,
+    MemoryMap,
+    Record,
+    ResultSeen,
+    SignalSeen,
+    Submission,
+    Trace,
+    TraceDevice,
+)
 from hcq.trace.records import Why, digest
 
 if TYPE_CHECKING:
@@ -343,9 +353,9 @@ class _Run:
             )
         if id(code) not in self.programs:
             device = self.device(submission.device)
-            self.programs[id(code)] = device.load(
-                code.image, code.entry, code.args, code.scratch_bytes, code.name
-            )
+            program = device.load(code.image, code.entry, code.args, code.scratch_bytes, code.name)
+            _ask_as_before(program, code)
+            self.programs[id(code)] = program
         return self.programs[id(code)]
 
     # ------------------------------------------------------------ contents
@@ -422,3 +432,19 @@ def _addresses(memory: MemoryMap, one: dict[str, Any]) -> Iterator[int]:
     for key in ("dst", "src", "signal", "address"):
         if key in one and one["verb"] != "indirect":
             yield one[key]
+
+
+def _ask_as_before(program: Any, code: Code) -> None:
+    """What launches of a kernel need besides arguments: shared memory, tensor maps. Raises UsageError."""
+    size, maps = code.facts.get("dynamic_shared_bytes", "0"), code.facts.get("tensor_maps", "")
+    if not isinstance(size, str) or not size.isdecimal() or len(size) > 9 or not isinstance(maps, str):
+        raise UsageError(
+            f"replay: {code.name}: shared memory of {size!r} bytes or tensor maps of another form."
+        )
+    for name, wanted in (("dynamic_shared_bytes", int(size)), ("set_tensor_maps", maps)):
+        if wanted and not hasattr(program, name):
+            raise UsageError(f"replay: {code.name}: programs of {program.device.name} have no {name}.")
+    if int(size):
+        program.dynamic_shared_bytes = int(size)
+    if maps:
+        program.set_tensor_maps(maps.split("\n"))

@@ -236,3 +236,29 @@ def test_the_page_and_the_exports_take_it(trace, gpu, tmp_path):
     for form in ("--perfetto", "--csv", "--json"):
         assert trace("export", path, form, "-o", tmp_path / "out").status == 0
         assert (tmp_path / "out").stat().st_size > 4000
+
+
+PRODUCT = """
+import numpy as np
+from hcq import Tensor
+a = Tensor(np.arange(512 * 128).reshape(512, 128).astype(np.float16) % 7)
+b = Tensor(np.arange(128 * 512).reshape(128, 512).astype(np.float16) % 5)
+(a @ b).numpy()
+"""
+
+
+def test_a_product_with_tensor_maps_and_large_shared_memory_replays(trace, tmp_path):
+    """On Hopper: launches of the replay make the maps anew, of the replay's own buffers."""
+    path = record(PRODUCT, tmp_path / "product", environment=["HCQ_EMULATE=nv:sm_90", "HCQ_DEVICE=NV"])
+    (code,) = [code for code in Trace.read(str(path)).code if "tensor_maps" in code.facts]
+    assert code.facts["tensor_maps"].count("\n") == 2
+    before = config.current()
+    config.use(dataclasses.replace(before, emulate=("nv:sm_90",)))
+    try:
+        done = trace("replay", path)
+    finally:
+        for opened in open_devices.devices():
+            if opened.name == "NV":
+                opened.close()
+        config.use(before)
+    assert (done.status, done.out.splitlines()[-1].startswith("same results")) == (0, True), done.out
