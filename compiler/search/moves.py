@@ -19,7 +19,7 @@ from random import Random
 
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
-from hcq.compiler.search.decisions import LAST_VERBS, Decisions, Level, place_of, read, write
+from hcq.compiler.search.decisions import LAST_VERBS, Decisions, Level, inner_size, place_of, read, write
 from hcq.compiler.target import Target
 from hcq.ir.node import Node
 
@@ -43,6 +43,7 @@ class Moves:
     def __init__(self, lowered: Node, target: Target) -> None:
         self.lowered = lowered
         self.is_gpu = target.name != "cpu"
+        self._sizes: dict[tuple[str, ...], dict[str, int]] = {}
         lanes = target.vector_bits // 8
         self.lanes = GPU_LANES if self.is_gpu else tuple(n for n in (4, 8, 16, 32, 64) if n <= lanes)
 
@@ -96,16 +97,24 @@ class Moves:
         ]
         return list(dict.fromkeys(write(move) for move in moves))
 
+    def _unpadded(self, ranges: tuple[str, ...]) -> dict[str, int]:
+        """The sizes of the ranges before they are padded."""
+        if ranges not in self._sizes:
+            nest = LoopNest(self.lowered).apply("; ".join(ranges))
+            self._sizes[ranges] = {axis.name: axis.size for axis in nest.axes}
+        return self._sizes[ranges]
+
     # -- loops of a range -------------------------------------------------------------------------------------------
 
     def _tilings(self, found: Decisions, nest: LoopNest) -> Iterator[Decisions]:
-        sizes = {axis.name: axis.size for axis in nest.axes}
+        sizes = self._unpadded(found.ranges)
         ordered = {axis.name for axis in nest.axes if axis.is_ordered}
         for axis, levels in found.axes:
             if sizes[axis] < 2 or axis in ordered:
                 continue
             for made in self._levels(found, axis, levels, sizes[axis]):
-                yield found.with_levels(axis, made)
+                if inner_size(made) < 2 * sizes[axis]:  # else most of it would be padding, or never done
+                    yield found.with_levels(axis, made)
             if self.is_gpu or any(level.kind == "vector" for level in levels):
                 continue
             for other, theirs in found.axes:  # lanes along another range
