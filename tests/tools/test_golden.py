@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from hcq.tools import golden
 from hcq.tools.golden_programs import PROGRAMS
-from hcq.tools.golden_text import TARGETS, texts_of
+from hcq.tools.golden_text import EMULATED, TARGETS, texts_of
 
 ONE = ("row_sum", "x86-64-v3", "--no-counters", "--jobs", "1")
 
@@ -68,24 +69,15 @@ def test_every_target_has_every_program() -> None:
     assert found == {name: set(PROGRAMS) for name in TARGETS}
 
 
-def test_nothing_spills_but_what_says_so(tmp_path: Path) -> None:
-    """Files of GPUs say how many registers were spilled: none, of any kernel."""
-    spilled = []
-    for path in golden.FOLDER.glob("*/*.txt"):
-        text = path.read_text()
-        if path.parent.name.startswith("gfx") and "spilled" in text:
-            spilled += [
-                path
-                for line in text.splitlines()
-                if "spilled vector registers" in line and "spilled vector registers 0" not in line
-            ]
-        if path.parent.name.startswith("sm_"):
-            spilled += [
-                path
-                for line in text.splitlines()
-                if "bytes spilled" in line and ", 0 bytes spilled" not in line
-            ]
-    assert spilled == []
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "ragged"])
+def test_products_keep_everything_in_registers(dtype: str) -> None:
+    """The files say what LLVM and ptxas say."""
+    for target in EMULATED:
+        text = (golden.FOLDER / target / f"matmul_{dtype}.txt").read_text()
+        for said in re.findall(
+            r"spilled vector registers (\d+)|(\d+) bytes spilled|scratch bytes (\d+)", text
+        ):
+            assert not any(int(number) for number in said if number), target
 
 
 def test_a_kernel_of_another_architecture_is_compiled_on_any_machine() -> None:
