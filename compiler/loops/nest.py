@@ -151,11 +151,11 @@ class Nest:
     def is_walked(self, axis: Axis, other: Axis) -> bool:
         """Whether terms of sums over a range are added one by one, where they have lanes along another one.
 
-        That is so where all these sums have others inside, none of which needs both.
+        That is so where all these sums have others inside, which nothing along the other range goes into.
         """
         over = [node for node in self.reduces if axis.range in node.src[1:]]
         inside = [node for node in self.reduces if self.masks[node] & axis.bit]
-        if not over or any(self.masks[node] & other.bit for node in inside):
+        if not over or any(self.masks[n] & other.bit for node in inside for n in toposort(node.src[:1])):
             return False
         return all(any(n in inside for n in toposort(node.src[:1])) for node in over)
 

@@ -15,7 +15,7 @@ from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.nest import ScheduleError, Stage
 from hcq.compiler.loops.tensors import tensor_of
 from hcq.compiler.loops.windows import Windows
-from hcq.ir.node import Node
+from hcq.ir.node import Node, toposort
 from hcq.ir.op import Op
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class Operands(Windows):
             )
         if loop is not None and loop.axis.is_reduce and not self._is_read_in(node, loop.axis):
             raise ScheduleError(f"{verb} {load} {at}: it is not read in there alone")
+        begins_with = any(node in toposort(scan.src[2:]) for scan in self.scans)
+        if loop is not None and loop.axis.is_scanned and begins_with:
+            raise ScheduleError(f"{verb} {load} {at}: a scan begins with it, before its loops")
         if is_box and not self.walks(node):
             raise ScheduleError(f"{verb} {load} {at}: no sliding window, no contiguous reduction; use stage")
         users = [user for user in self.masks if node in user.src]

@@ -105,15 +105,7 @@ def test_a_tiled_product_has_every_barrier_that_it_needs_and_no_other(target: Ta
         assert race(without(program, it), wave) != "", f"{it.op.name} {it.arg} is not needed"
 
 
-NESTED = (
-    "attention",
-    "slope_of_keys",
-)  # of two ranges one may have lanes only, which random schedules do not know
-
-
-@pytest.mark.parametrize(
-    "make", [make for make in GPU_KERNELS if make.__name__ not in NESTED], ids=lambda make: make.__name__
-)
+@pytest.mark.parametrize("make", GPU_KERNELS, ids=lambda make: make.__name__)
 def test_no_schedule_with_threads_has_a_race(make: Any) -> None:
     for target in (nv_target("sm_80"), amd_target("gfx942")):
         wave = vendor_and_wave(target)[1]

@@ -284,6 +284,19 @@ def test_lanes_are_a_power_of_two_and_one_range_only() -> None:
         nest.vectorize("r0.1")
 
 
+def test_lanes_inside_of_an_inner_sum_are_not_those_that_an_outer_one_walks() -> None:
+    nest = nest_of(slope_of_keys()).apply("split r2 4; split r3 2; vectorize r2.1")
+    with pytest.raises(ScheduleError, match=r"r2\.1 is in lanes already"):
+        nest.vectorize("r3.1")
+    nest.apply("split r1 2; vectorize r1.1")
+
+
+def test_what_a_scan_begins_with_is_not_staged_in_its_loops() -> None:
+    nest = nest_of(running_rows()).split("r1", 16)
+    with pytest.raises(ScheduleError, match="a scan begins with it"):
+        nest.stage(1, "r1")
+
+
 def test_an_output_loop_stays_outside_reductions() -> None:
     with pytest.raises(ScheduleError, match="would run inside a reduction"):
         nest_of(product()).reorder("r2", "r0")
