@@ -22,14 +22,14 @@ from tests.interpreter.evaluate import evaluate_kernel
 
 @contextmanager
 def emulating(*words: str) -> Iterator[None]:
-    """The process's GPUs are these, until the end; what was opened is closed, so that names are free for others."""
+    """The process's GPUs are these, until the end; those opened meanwhile are closed: names are free for others."""
     before, known = config.current(), open_devices.devices()
     config.use(dataclasses.replace(before, emulate=words))
     try:
         yield
     finally:
         for device in open_devices.devices():
-            if device not in known:
+            if device not in known and device.name != "CPU":  # which is the session's
                 device.close()
         config.use(before)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from math import prod
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcq import config
 from hcq.frontend.errors import UsageError
 from hcq.frontend.gradient import grad
 from hcq.frontend.realize import realize
@@ -19,6 +17,7 @@ from hcq.frontend.scheduler.schedule import schedule
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.frontend.tensor import Tensor
 from hcq.ir.dtype import dtypes
+from tests.compiler.building import emulating
 
 NARROW = ("float16", "bfloat16")
 GPUS = {"CPU": "", "NV": "nv:sm_80", "AMD": "amd:gfx1100", "AMD:1": "amd:gfx942"}
@@ -40,10 +39,8 @@ def few_scores_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[None]:
-    before = config.current()
-    config.use(dataclasses.replace(before, emulate=tuple(filter(None, GPUS.values()))))
-    yield
-    config.use(before)
+    with emulating(*filter(None, GPUS.values())):
+        yield
 
 
 def numbers(shape: tuple[int, ...], seed: int) -> Any:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from math import prod
 
 import numpy as np
 import pytest
 
-from hcq import Tensor, config, counters
+from hcq import Tensor, counters
 from hcq.counters import Counters
+from tests.compiler.building import emulating
 
 GPUS = {"AMD": "amd:gfx1100", "AMD:1": "amd:gfx942", "NV": "nv:sm_80", "NV:1": "nv:sm_90"}
 Op = Callable[[Tensor], Tensor]
@@ -18,10 +18,8 @@ Op = Callable[[Tensor], Tensor]
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[None]:
-    before = config.current()
-    config.use(dataclasses.replace(before, emulate=tuple(GPUS.values())))
-    yield
-    config.use(before)
+    with emulating(*GPUS.values()):
+        yield
 
 
 @pytest.fixture(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 import hcq
-from hcq import config
 from hcq.compiler.linear.linearize import linearize
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.compiler.loops.nest import ScheduleError
@@ -22,6 +20,7 @@ from hcq.ir.op import Op
 from tests.compiler.building import (
     check,
     conv,
+    emulating,
     expand,
     kernel,
     matmul,
@@ -44,10 +43,8 @@ GPUS = {
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[None]:
-    before = config.current()
-    config.use(dataclasses.replace(before, emulate=tuple(GPUS)))
-    yield
-    config.use(before)
+    with emulating(*GPUS):
+        yield
 
 
 @pytest.fixture(params=GPUS)

@@ -91,4 +91,4 @@ def test_two_processes_with_other_hash_seeds_make_the_same_images():
         for seed in ("1", "2")
     ]
     assert outputs[0] == outputs[1]
-    assert len(outputs[0].split()) == 10
+    assert len(outputs[0].split()) >= 10  # kernels of eight programs
