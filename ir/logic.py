@@ -135,7 +135,7 @@ def both(*conditions: Node) -> Node:
     parts = flatten(Op.AND, conditions)
     if len(parts) < 2:
         return next(iter(parts), TRUE)
-    made = _together(parts)
+    made = _settled(parts)
     return FALSE if made is None else _chain(Op.AND, made)
 
 
@@ -144,8 +144,22 @@ def either(*conditions: Node) -> Node:
     parts = flatten(Op.OR, conditions)
     if len(parts) < 2:
         return next(iter(parts), FALSE)
-    made = _together({negate(part): None for part in parts})
+    made = _settled({negate(part): None for part in parts})
     return TRUE if made is None else _chain(Op.OR, [negate(part) for part in made])
+
+
+MOST_TURNS = 8  # of rules that each leave less to say; none was seen to take more than three
+
+
+def _settled(parts: dict[Node, None]) -> list[Node] | None:
+    """`_together` until it says nothing new: that a sum is at its end may say that its terms are, and so on."""
+    made = _together(parts)
+    for _ in range(MOST_TURNS):
+        if made is None or all(part in parts for part in made):
+            break
+        parts = flatten(Op.AND, tuple(made))
+        made = _together(parts)
+    return made
 
 
 def _together(parts: dict[Node, None]) -> list[Node] | None:
