@@ -151,6 +151,7 @@ def stored(device: str, dtype: DType, value: Scalar) -> Storage:
         opened: Any = devices.get(device)
         buffer = opened.memory.alloc_idle(dtype.itemsize, "number")
         buffer.write(formats.pack([value], dtype))
+        buffer.is_constant = True
         storage = _numbers[key] = Storage(device, dtype, (), buffer)
         if len(_numbers) > MAX_NUMBERS:
             _numbers.popitem(last=False)

@@ -260,7 +260,7 @@ class Graph(Queue):
         """Mark the buffers recorded here if one of the submissions that failed was a replay of this graph."""
         if any(first <= copy.busy_until <= last for copy in self._copies):
             for held in self._held:
-                if isinstance(held, Buffer):
+                if isinstance(held, Buffer) and not (held.parent or held).is_constant:
                     (held.parent or held).poison = why
 
     def submit(self) -> Completion:

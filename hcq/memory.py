@@ -53,6 +53,7 @@ class Buffer:
         "capacity",
         "device",
         "fence",
+        "is_constant",
         "is_recorded",
         "last",
         "name",
@@ -72,6 +73,7 @@ class Buffer:
         self.fence = fence  # the last submission that may use the memory for its previous owner
         self.last = 0  # the last submission that was handed this buffer
         self.is_recorded = False  # a graph holds it, and every replay may use it
+        self.is_constant = False  # nobody but the host writes it: what fails leaves it as it was
         self.poison = ""  # why its contents are unknown: the submission that should have written it failed
         self.name = name
         self.parent: Buffer | None = None  # of a view; the parent keeps all the notes above

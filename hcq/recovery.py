@@ -110,7 +110,7 @@ class Recovery(Mortal):
             if not is_asked_for:
                 self.report(why, ("fault", first, last))
             for buffer in self.memory.owners():
-                if first <= buffer.last <= last:
+                if first <= buffer.last <= last and not buffer.is_constant:
                     buffer.poison = why
             for graph in list(self.graphs):
                 graph.poison(first, last, why)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 
 import pytest
 
 from hcq import Tensor, dtypes, no_grad
 from hcq.frontend import plan as plans
 from hcq.frontend import realize as realizing
-from hcq.frontend import short
+from hcq.frontend import short, varying_numbers
 from hcq.frontend.device import default, get
 from hcq.frontend.scheduler.structure import structure_of
 from hcq.ir.op import Op
@@ -33,6 +34,13 @@ OPERATIONS = [
     lambda x, y: x.cast(dtypes.int32),
     lambda x, y: x.cast(dtypes.float64),
 ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen(monkeypatch):
+    """Of numbers, whatever tests before this one computed."""
+    monkeypatch.setattr(varying_numbers, "_families", OrderedDict())
+    monkeypatch.setattr(plans, "_short", {})
 
 
 @pytest.mark.parametrize("number", range(len(OPERATIONS)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +15,6 @@ from hcq.compiler import compile as compiling
 from hcq.frontend import plan as plans
 from hcq.frontend import realize as realizing
 from hcq.frontend import varying_numbers
-from hcq.frontend.device import default, get
 
 VALUES = [0.0, -0.0, 1.0, -1.5, 3.25, 1e-40, 7.0, 1e30, math.inf, -math.inf, math.nan]
 NUMBERS = [0.1, 3.0, -7.7, 1e-39, 12345.678, 1.0, 2.0, 0.5, 0.0, -0.0, math.inf, -3.0]
@@ -236,12 +237,40 @@ def test_recordings_read_their_number_where_others_varied_before():
             assert add(y).tolist() == pytest.approx([5 + c, 6 + c])
 
 
+CLOSING = """
+from hcq import Tensor
+from hcq.frontend.device import default, get
+for _ in range(2):
+    x = Tensor([1.0, 2.0]).realize()
+    for c in (0.25, 0.5, 0.75):
+        assert (x + c).tolist() == [1 + c, 2 + c]
+    get(default()).close()
+"""
+
+
 def test_numbers_are_written_again_for_a_device_that_was_closed():
-    for _ in range(2):
-        x = Tensor([1.0, 2.0]).realize()
-        for c in (0.3, 0.6, 0.9):
-            assert (x + c).tolist() == pytest.approx([1 + c, 2 + c])
-        get(default()).close()
+    """In a process of its own: the device of this one belongs to all tests."""
+    subprocess.run([sys.executable, "-c", CLOSING], check=True, timeout=50)
+
+
+FAILING = """
+from hcq import Tensor
+from hcq.frontend.device import default, get
+x = Tensor([1.0, 2.0]).realize()
+for c in (0.25, 0.5):
+    (x + c).realize()
+device = get(default())
+gate = device.signal("gate")
+device.queue().wait(gate, 1).submit()
+late = (x + 0.5).realize()
+device.reset()
+gate.set(1)
+assert (Tensor([3.0, 4.0]) + 0.5).tolist() == [3.5, 4.5]
+"""
+
+
+def test_a_submission_that_fails_leaves_numbers_as_they_are():
+    subprocess.run([sys.executable, "-c", FAILING], check=True, timeout=50)
 
 
 def test_what_is_remembered_of_numbers_is_bounded(monkeypatch):
