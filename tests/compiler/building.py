@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hcq import config, open_devices
+from hcq import Device, config, open_devices
 from hcq.compiler.code_object import CodeObject
 from hcq.compiler.compile import compile_kernel
 from hcq.compiler.target import Target, cpu_target
@@ -29,7 +29,7 @@ def emulating(*words: str) -> Iterator[None]:
         yield
     finally:
         for device in open_devices.devices():
-            if device not in known and device.name != "CPU":  # which is the session's
+            if device not in known and device.name not in ("CPU", Device.default):  # which are the session's
                 device.close()
         config.use(before)
 
