@@ -58,7 +58,7 @@ def test_buffers_cost_no_descriptors(word: str) -> None:
     device = KINDS[word](word.partition(":")[0].upper(), port_for((word,)))
     before = descriptors()
     buffers = [device.alloc(1 << 16) for _ in range(40)]
-    assert descriptors() == before
+    assert descriptors() <= before  # devices of other tests may still be closing theirs
     del buffers
     device.close()
 
