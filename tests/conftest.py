@@ -134,6 +134,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What outlives a file are caches, which only grow: collections in the files after it need not look at them."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def _has_browser() -> bool:
     programs = shutil.which("chromium"), shutil.which("chromedriver")
     return None not in programs and importlib.util.find_spec("selenium") is not None
