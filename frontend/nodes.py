@@ -17,7 +17,7 @@ from hcq.checks import shown
 from hcq.frontend.errors import UsageError
 from hcq.ir.dtype import DType, Scalar, dtypes, truncate
 from hcq.ir.node import Node, Shape, binary, const
-from hcq.ir.op import Op
+from hcq.ir.op import MOVEMENT, Op
 
 # -- movement ---------------------------------------------------------------------------------------------------------
 
@@ -230,7 +230,21 @@ def sum_of_products(x: Node, y: Node, axes: Sequence[int]) -> Node:
     """The sum of x * y over axes, which stay with size 1; narrow floats are widened before and rounded after."""
     dtype = x.dtype
     wide = dtypes.float32 if dtype.is_float and dtype.itemsize < 4 else dtype
-    return reduced(Op.ADD, Node(Op.MUL, wide, (x.cast(wide), y.cast(wide))), axes).cast(dtype)
+    return reduced(Op.ADD, Node(Op.MUL, wide, (_widened(x, wide), _widened(y, wide))), axes).cast(dtype)
+
+
+def _widened(x: Node, dtype: DType) -> Node:
+    """A cast below the views: the gradient's sums over what they repeat are then taken before they are rounded, too."""
+    if x.dtype is dtype:
+        return x
+    views = []
+    while x.op in MOVEMENT:
+        views.append(x)
+        x = x.src[0]
+    x = x.cast(dtype)
+    for view in reversed(views):
+        x = Node(view.op, dtype, (x,), view.arg)
+    return x
 
 
 # -- two operands meet ------------------------------------------------------------------------------------------------

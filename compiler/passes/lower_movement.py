@@ -45,7 +45,7 @@ _Steps = Generator["_Task | Node", Node, None]  # asks for tasks, then gives the
 
 ORDERED = "ordered"
 WITHIN = "within"
-_ZERO_OF_ZEROS = {Op.ADD, Op.MUL, Op.MAX, Op.MIN}
+_ZERO_OF_ZEROS = {Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.CAST}
 _SEARCH = 32  # nodes looked at to save a select
 _EXACT = {Op.ADD, Op.MUL, Op.FLOORDIV, Op.MOD, Op.MAX, Op.MIN, *COMPARE}
 

@@ -254,6 +254,8 @@ class _Walk:
         uses = self.uses[node]
         if node.op in MOVEMENT and not self._cuts_a_reduction(node):
             return False  # views stay with their readers; what is below them decides for itself
+        if node.op is Op.CAST and node.src[0].dtype.itemsize < node.dtype.itemsize:
+            return False  # so do wider numbers: what they are made of takes less memory
         if node in self.has_reduction:
             if len(uses) > 1:
                 return True
