@@ -46,6 +46,8 @@ class Alignment:
         if it.op is Op.XOR:  # the powers of two that divide both
             both = gcd(self._multiple(sources[0]), self._multiple(sources[1]))
             return both & -both
+        if it.op is Op.MOD:  # by a number
+            return gcd(self._multiple(sources[0]), self._multiple(sources[1]))
         if it.op is Op.WHERE:
             return gcd(self._multiple(sources[1]), self._multiple(sources[2]))
         return 1

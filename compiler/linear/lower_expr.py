@@ -19,6 +19,7 @@ from hcq.compiler.linear.banks import CHUNK_BYTES
 from hcq.compiler.linear.emitter import Emitter, Term
 from hcq.compiler.linear.places import Packed, Place, Point, Spot
 from hcq.compiler.linear.program import NOT_NEGATIVE, Instruction, LoopFacts
+from hcq.compiler.linear.quotients import known_part, shared_part
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import LoopNest
 from hcq.ir.bounds import bounds
@@ -235,6 +236,8 @@ class LowerExpr(Emitter):
             form = self.affine.of(node)
             if node.op is Op.RANGE or form.terms != ((node, 1),):
                 return self._index_value(self._spot(node, point))
+            if (part := self._known_part(node, point)) is not None:
+                return self._index_value(part)
         if node.op is Op.CMPLT and node.src[1].op is Op.CONST and node.src[0].dtype.kind is Kind.INDEX:
             together = self._all_or_none(node, point)
             if together is not None:
@@ -313,27 +316,14 @@ class LowerExpr(Emitter):
         return spot
 
     def _known_part(self, atom: Node, point: Point) -> Spot | None:
-        """A quotient or remainder by a number whose counted part divides: what is left is known lane by lane."""
+        """A quotient or remainder by a number as a sum, see quotients.py; None for what has to be computed."""
         if atom.op not in (Op.FLOORDIV, Op.MOD) or atom.src[1].op is not Op.CONST or atom.src[1].arg < 1:
             return None
-        divisor = int(atom.src[1].arg)
-        inner = self._spot(atom.src[0], point)
-        if inner.vectors:
-            return None
-        for value, coefficient in inner.terms:
-            if value.op is Op.CONST:
-                inner.offset += int(value.arg) * coefficient
-            elif coefficient % divisor:
-                return None
-        places = [inner.offset + step for step in inner.steps]
-        if atom.op is Op.MOD:
-            spot = Spot([], 0, tuple([place % divisor for place in places]))
-        else:
-            terms = [(v, c // divisor) for v, c in inner.terms if v.op is not Op.CONST]
-            spot = Spot(terms, 0, tuple([place // divisor for place in places]))
-        if len(spot.steps) == 1:
-            spot.offset, spot.steps = spot.steps[0], (0,)
-        return spot
+        divisor, inner = int(atom.src[1].arg), self._spot(atom.src[0], point)
+        known = known_part(atom.op, inner, divisor)
+        if known is None and any(point[a][1] > 1 for a in self.axes_of(self.masks[atom]) if a in point):
+            return shared_part(self, atom.op, inner, divisor, bounds(atom.src[0])[0] >= 0)
+        return known
 
     def _packed_spot(self, packed: Packed, point: Point, more: Collection[Term] = ()) -> Spot:
         """Where a packed operand lies. Of a swizzled one, lanes are a run inside a chunk, or there is one."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hcq.compiler.linear.alignment import BUFFER_ALIGN
-from hcq.compiler.linear.banks import CHUNK_BYTES, CHUNKS, LINE_BYTES, Swizzle, swizzle
+from hcq.compiler.linear.banks import BANK_BYTES, CHUNK_BYTES, CHUNKS, LINE_BYTES, Swizzle, swizzle
 from hcq.compiler.loops.affine import Affine
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.nest import MatrixUse, ScheduleError, Stage
@@ -107,10 +107,8 @@ def tile_of(
     opened       the loops that are open
     use          the matrix unit that reads it, if one does
     """
-    form = affine.of(stage.load.src[1])
-    seen = sorted(
-        [axis for axis in axes if axis.bit & mask], key=lambda axis: -abs(form.coefficient(axis.range))
-    )
+    at = stage.load.src[1]
+    seen = sorted([axis for axis in axes if axis.bit & mask], key=lambda axis: -affine.stride(at, axis.range))
     sizes = {}
     for axis in seen:
         steps = [loop.stride for loop in axis.counted if loop in opened]
@@ -124,11 +122,20 @@ def tile_of(
     made = Tile(stage, seen, sizes)
     itemsize = stage.value.dtype.itemsize
     inner = next(reversed(sizes), None)
-    if inner is not None and form.coefficient(inner.range) == 1:
-        made.vector = inner
+    if inner is not None and affine.stride(at, inner.range) == 1:
         made.lanes = BUFFER_ALIGN // max(stage.load.dtype.itemsize, itemsize)
-        while sizes[inner] % made.lanes:
+        starts = [affine.stride(at, axis.range) for axis in seen if axis is not inner] if use is None else []
+        while (
+            sizes[inner] % made.lanes
+            or affine.step(at, inner.range, made.lanes) != 1
+            or any(start % made.lanes for start in starts)
+        ):
             made.lanes //= 2
+            if not made.lanes:
+                break
+        if made.lanes:
+            made.vector = inner
+        made.lanes = max(1, made.lanes)
     if use is not None and use.unit.reads_shared and stage.load in (use.a, use.b):
         _lay_in_spans(made)
         return made
@@ -146,7 +153,10 @@ def tile_of(
         made.strides[axis] = count
         count *= made.sizes[axis]
         if axis is inner and len(made.sizes) > 1 and made.swizzle is None:
-            count += BUFFER_ALIGN // itemsize  # reads down a column then meet different banks
+            # reads down a column then meet different banks
+            count = (
+                _odd(count, itemsize) if use is None and made.lanes == 1 else count + BUFFER_ALIGN // itemsize
+            )
     made.bytes = count * itemsize
     if not made.parts:
         for axis in reversed(made.sizes):
@@ -155,6 +165,12 @@ def tile_of(
     for part in made.parts:
         part.stride = part.step * made.strides[part.axis]
     return made
+
+
+def _odd(row: int, itemsize: int) -> int:
+    """Elements of a row that is an odd number of banks long."""
+    banks = -(-row * itemsize // BANK_BYTES) | 1
+    return max(row, banks * BANK_BYTES // itemsize)
 
 
 def _lay_in_spans(made: Tile) -> None:

@@ -55,6 +55,40 @@ class Affine:
         """True when the atom's value comes from memory."""
         return any(node.op is Op.LOAD for node in toposort((atom,)))
 
+    def step(self, node: Node, place: Node, count: int) -> int | None:
+        """By how much an index or a condition grows from one of `count` neighbours along a range to the next.
+
+        The neighbours begin at a multiple of their count, a power of two. None where not all steps are known to be of
+        one size.
+        """
+        if node is place:
+            return 1
+        if node.op is Op.RANGE or node.op is Op.CONST:
+            return 0
+        if not self.is_index(node) and not node.dtype.is_bool:
+            return None if place in toposort((node,)) else 0
+        if self.is_index(node) and (form := self.of(node)).terms != ((node, 1),):
+            steps = [(self.step(atom, place, count), times) for atom, times in form.terms]
+            known = [step * times for step, times in steps if step is not None]
+            return sum(known) if len(known) == len(steps) else None
+        steps_of = [self.step(source, place, count) for source in node.src]
+        if all(step == 0 for step in steps_of):
+            return 0
+        by = node.src[-1]
+        if node.op not in (Op.FLOORDIV, Op.MOD, Op.CMPLT) or by.op is not Op.CONST or steps_of[0] != 1:
+            return None
+        form = self.of(node.src[0])
+        numbers = [int(by.arg), form.constant, *[times for atom, times in form.terms if atom is not place]]
+        if any(number % count for number in numbers) or form.coefficient(place) != 1:
+            return None  # a multiple of the divisor, or the end, may lie among them
+        return 1 if node.op is Op.MOD else 0
+
+    def stride(self, node: Node, place: Node) -> int:
+        """How far apart neighbours along a range are, whichever is the nearest; 0 where the index does not see it."""
+        form = self.of(node)
+        steps = [abs(times) for atom, times in form.terms if atom is place or place in toposort((atom,))]
+        return min(steps, default=0)
+
     def of(self, node: Node) -> Form:
         """The form of an index."""
         form = self._forms.get(node)

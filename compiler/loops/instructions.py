@@ -43,6 +43,8 @@ class Instructions(Nest):
             if loop.axis.size % loop.axis.loops[0].stride:
                 raise ScheduleError(f"{text}: {loop.axis.name} is cut short; pad it first")
         axes = [loop.axis for loop in loops]
+        if len(set(map(id, axes))) < len(axes):
+            raise ScheduleError(f"{text}: m, n and k are not three ranges")
         self.unit, *self.beside = self._products(text, found, *axes)
         self.digits += found.digits
         for loop, parts in zip(loops, (found.d_m, found.d_n, found.k), strict=True):

@@ -76,6 +76,7 @@ def _arguments(words: Sequence[str], usage: str) -> list[str | int] | None:
 
 TRANSFORMS: dict[str, tuple[Callable[..., LoopNest], str]] = {  # by name, with what follows the name
     "merge": (LoopNest.merge, "OUTER INNER"),
+    "join": (LoopNest.join, "OUTER INNER"),
     "fuse": (LoopNest.fuse, "LOOP INTO"),
     "pad": (LoopNest.pad, "LOOP MULTIPLE"),
     "flip": (LoopNest.flip, "LOAD"),

@@ -13,15 +13,17 @@ from hcq.compiler.loops.flipping import flipped
 from hcq.compiler.loops.loop import Axis
 from hcq.compiler.loops.nest import Nest, ScheduleError
 from hcq.compiler.loops.padding import padded
-from hcq.ir.node import Node, index, substitute
+from hcq.ir.affine import floordiv, modulo
+from hcq.ir.node import Node, index, substitute, toposort
 from hcq.ir.op import Op
+from hcq.ir.symbolic import replace
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 class Ranges(Nest):
-    """merge, fuse, pad, flip."""
+    """merge, join, fuse, pad, flip."""
 
     def merge(self, outer: str, inner: str) -> Self:
         """Two untouched neighbouring ranges become one of n_outer * n_inner values, named as the inner one.
@@ -30,7 +32,7 @@ class Ranges(Nest):
         Raises ScheduleError where some index or condition tells the two apart.
         """
         a, b = self.loop(outer).axis, self.loop(inner).axis
-        if any(not choice.startswith("merge") for choice in self.choices):
+        if any(not choice.startswith(("merge", "join")) for choice in self.choices):
             raise ScheduleError(f"merge {outer} {inner}: merges come before all other transforms")
         if not self.can_merge(a, b):
             raise ScheduleError(f"merge {outer} {inner}: an index or a condition tells the two ranges apart")
@@ -70,6 +72,33 @@ class Ranges(Nest):
                     return False
         return True
 
+    def join(self, outer: str, inner: str) -> Self:
+        """Two untouched ranges, neighbours or not, are counted as one: `outer` is its quotient by the size of `inner`,
+        `inner` its remainder.
+
+        What `merge` does where an index tells the two apart. Raises ScheduleError for an ordered range, for an output
+        and a reduced one, for two that are not reduced together, and after other transforms than merges and joins.
+        """
+        a, b, text = self.loop(outer).axis, self.loop(inner).axis, f"join {outer} {inner}"
+        if any(not choice.startswith(("merge", "join")) for choice in self.choices):
+            raise ScheduleError(f"{text}: only merges come before")
+        if a is b or a.is_reduce != b.is_reduce or a.is_ordered or b.is_ordered or 0 in (a.size, b.size):
+            raise ScheduleError(f"{text}: the ranges are not two outputs, or two of one reduction")
+        if any((a.range in node.src[1:]) != (b.range in node.src[1:]) for node in self.reduces):
+            raise ScheduleError(f"{text}: a reduction is over one of the two alone")
+        both = Node(Op.RANGE, b.range.dtype, (index(a.size * b.size),), b.range.arg)
+        made: dict[Node, Node] = {}
+        for node in toposort((self.sink,)):
+            src = tuple([made[source] for source in node.src])
+            if node.op is Op.REDUCE and a.range in node.src[1:]:
+                src = (src[0], *[both if r is b.range else r for r in node.src[1:] if r is not a.range])
+            made[node] = node if src == node.src else node.replace(src=src)
+        mapping = {a.range: floordiv(both, b.size), b.range: modulo(both, b.size)}
+        self.sink = replace((made[self.sink],), mapping)[0]
+        self._begin()
+        self.choices.append(text)
+        return self
+
     def fuse(self, name: str, into: str) -> Self:
         """Walk two untouched ranges of one size as one, `into`: what both read is read once, and kept.
 
@@ -79,7 +108,7 @@ class Ranges(Nest):
         than merges.
         """
         a, b, text = self.loop(name).axis, self.loop(into).axis, f"fuse {name} {into}"
-        if any(not choice.startswith(("merge", "fuse")) for choice in self.choices):
+        if any(not choice.startswith(("merge", "join", "fuse")) for choice in self.choices):
             raise ScheduleError(f"{text}: only merges come before")
         if a is b or a.size != b.size or a.is_ordered or b.is_ordered:
             raise ScheduleError(f"{text}: the ranges are not two of one size, or are ordered")
@@ -97,7 +126,7 @@ class Ranges(Nest):
         Raises ScheduleError for an ordered range, and after transforms other than merges and pads.
         """
         text, axis = f"pad {name} {multiple}", self.loop(name).axis
-        if any(not choice.startswith(("merge", "fuse", "pad")) for choice in self.choices):
+        if any(not choice.startswith(("merge", "join", "fuse", "pad")) for choice in self.choices):
             raise ScheduleError(f"{text}: pads come before all other transforms but merges and fuses")
         if multiple < 1 or (axis.is_ordered and not axis.is_scanned):
             raise ScheduleError(
@@ -117,7 +146,7 @@ class Ranges(Nest):
         merges and pads.
         """
         text = f"flip {load}"
-        if any(not choice.startswith(("merge", "fuse", "pad")) for choice in self.choices):
+        if any(not choice.startswith(("merge", "join", "fuse", "pad")) for choice in self.choices):
             raise ScheduleError(f"{text}: only merges, fuses and pads come before")
         made = flipped(self.sink, self.loads[load]) if 0 <= load < len(self.loads) else None
         if made is None:

@@ -16,9 +16,9 @@ from math import prod
 from hcq.compiler.loops.loop import Axis, Loop
 from hcq.compiler.loops.loop_nest import TRANSFORMS, LoopNest
 
-RANGE_VERBS = ("merge", "fuse", "flip")  # what changes the ranges themselves
+RANGE_VERBS = ("merge", "join", "fuse", "flip")  # what changes the ranges themselves
 WORDS = {  # the transforms that this file knows, and how many words they take: one that has grown a word is unknown
-    **dict.fromkeys(("merge", "fuse", "pad", "split", "thread", "dot", "order", "stage", "box"), 2),
+    **dict.fromkeys(("merge", "join", "fuse", "pad", "split", "thread", "dot", "order", "stage", "box"), 2),
     **dict.fromkeys(("flip", "unroll", "vectorize", "parallel"), 1),
     "pipeline": 3,
     "matrix": 4,

@@ -72,7 +72,7 @@ def without_copies(text: str) -> str:
 
 
 def _merge_and_fuse(nest: LoopNest, rng: random.Random) -> None:
-    for verb, chance in (("merge", 0.3), ("fuse", 0.7)):
+    for verb, chance in (("merge", 0.3), ("join", 0.1), ("fuse", 0.7)):
         for a in [axis.name for axis in nest.axes]:
             for b in [axis.name for axis in nest.axes]:
                 known = {axis.name for axis in nest.axes}

@@ -314,6 +314,26 @@ def test_ranges_that_an_index_tells_apart_do_not_merge() -> None:
         nest.merge("r0", "r1")
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "join r2 r3",
+        "join r4 r5; join r5 r6",
+        "join r3 r2; join r1 r2; split r2 8; vectorize r2.1",
+        "join r5 r6; join r2 r3; pad r3 16; split r3 16; vectorize r3.1; parallel r3",
+    ],
+)
+def test_ranges_that_an_index_tells_apart_can_be_counted_as_one(device: Device, schedule: str) -> None:
+    assert check(device, padded_convolution(), schedule).choice == schedule
+
+
+def test_an_output_and_what_is_summed_are_not_counted_as_one() -> None:
+    with pytest.raises(ScheduleError, match="not two outputs"):
+        nest_of(padded_convolution()).join("r3", "r4")
+    with pytest.raises(ScheduleError, match="only merges come before"):
+        nest_of(padded_convolution()).pad("r2", 4).join("r2", "r3")
+
+
 def test_what_the_kernel_writes_is_not_packed() -> None:
     p = out(0, (64,))
     with pytest.raises(ScheduleError, match="writes what it would copy"):
